@@ -1,0 +1,231 @@
+#include "nn/architectures/gpt2.hpp"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "nn/layers/activation.hpp"
+#include "nn/layers/attention.hpp"
+#include "nn/layers/conv1d.hpp"
+#include "nn/layers/dropout.hpp"
+#include "nn/layers/embedding.hpp"
+#include "nn/layers/initial.hpp"
+#include "nn/layers/linear.hpp"
+#include "nn/layers/normalization.hpp"
+
+namespace accel::nn {
+namespace {
+
+struct Gpt2Config {
+  int64_t vocab_size, n_positions, n_embd, n_layer, n_head, n_inner;
+  std::string activation_function;
+  double resid_pdrop, embd_pdrop, attn_pdrop;
+  double layer_norm_epsilon, initializer_range;
+  bool scale_attn_weights, scale_attn_by_inverse_layer_idx, tie_word_embeddings;
+};
+
+int64_t size_member(const cJSON* json, const char* key, const char* alias, int64_t otherwise) {
+  const int64_t size = json_integer(json, key, alias == nullptr ? otherwise : json_integer(json, alias, otherwise));
+  check_size(size, key);
+  return size;
+}
+
+// Settings that change the result and that we do not have.
+void refuse_unsupported(const cJSON* json) {
+  for (const char* key : {"add_cross_attention", "reorder_and_upcast_attn"})
+    require(!json_flag(json, key, false), Status::kUnsupported, key, " is true; only false is supported");
+  for (const char* key : {"quantization_config", "pruned_heads"}) {
+    const cJSON* node = json_member(json, key);
+    require(node == nullptr || cJSON_GetArraySize(node) == 0, Status::kUnsupported, key,
+            " is set; remove it from the configuration");
+  }
+  const cJSON* architectures = json_member(json, "architectures");
+  bool found = cJSON_GetArraySize(architectures) == 0;
+  for (const cJSON* node = architectures == nullptr ? nullptr : architectures->child; node != nullptr; node = node->next)
+    found = found || (cJSON_IsString(node) && std::string("GPT2LMHeadModel") == node->valuestring);
+  require(found, Status::kUnsupported, "architectures is ", found ? "" : print_json(architectures),
+          "; expected GPT2LMHeadModel");
+}
+
+Gpt2Config read_config(const cJSON* json) {
+  refuse_unsupported(json);
+  Gpt2Config config;
+  config.vocab_size = size_member(json, "vocab_size", nullptr, 50257);
+  config.n_positions = size_member(json, "n_positions", "max_position_embeddings", 1024);
+  config.n_embd = size_member(json, "n_embd", "hidden_size", 768);
+  config.n_layer = size_member(json, "n_layer", "num_hidden_layers", 12);
+  config.n_head = size_member(json, "n_head", "num_attention_heads", 12);
+  config.n_inner = size_member(json, "n_inner", nullptr, 4 * config.n_embd);
+  require(config.n_embd % config.n_head == 0, Status::kInvalidArgument, "n_embd ", config.n_embd,
+          " is not divisible by n_head ", config.n_head, "; every head needs the same size");
+  config.activation_function = json_text(json, "activation_function", "gelu_new");
+  require(Activation::knows(config.activation_function), Status::kUnsupported, "activation_function '",
+          config.activation_function, "' is not known");
+  config.resid_pdrop = json_number(json, "resid_pdrop", 0.1);
+  config.embd_pdrop = json_number(json, "embd_pdrop", 0.1);
+  config.attn_pdrop = json_number(json, "attn_pdrop", 0.1);
+  check_probability(config.attn_pdrop, "attn_pdrop");
+  config.layer_norm_epsilon = json_number(json, "layer_norm_epsilon", 1e-5);
+  config.initializer_range = json_number(json, "initializer_range", 0.02);
+  require(config.initializer_range >= 0, Status::kInvalidArgument, "initializer_range is ", config.initializer_range,
+          "; expected 0 or more");
+  config.scale_attn_weights = json_flag(json, "scale_attn_weights", true);
+  config.scale_attn_by_inverse_layer_idx = json_flag(json, "scale_attn_by_inverse_layer_idx", false);
+  config.tie_word_embeddings = json_flag(json, "tie_word_embeddings", true);
+  return config;
+}
+
+at::ScalarType weight_dtype(const cJSON* json) {
+  const std::string name = json_text(json, "dtype", json_text(json, "torch_dtype", "float32"));
+  if (name == "float32") return at::kFloat;
+  if (name == "bfloat16") return at::kBFloat16;
+  if (name == "float16") return at::kHalf;
+  if (name == "float64") return at::kDouble;
+  fail(Status::kUnsupported, "dtype '", name, "' is not known; expected float32, bfloat16, float16 or float64");
+}
+
+at::Tensor normal_weight(int64_t rows, int64_t columns, double deviation) {
+  const at::Tensor weight = at::empty({rows, columns});
+  fill_normal(weight, 0.0, deviation);
+  return weight;
+}
+
+// The projections that end a residual branch start smaller, the more branches there are.
+double residual_deviation(const Gpt2Config& config) {
+  return config.initializer_range / std::sqrt(2.0 * static_cast<double>(config.n_layer));
+}
+
+ModulePtr projection(int64_t in_features, int64_t out_features, double deviation) {
+  return std::make_shared<Conv1d>(normal_weight(in_features, out_features, deviation), at::zeros({out_features}));
+}
+
+class Gpt2Attention final : public Module {
+ public:
+  Gpt2Attention(const Gpt2Config& config, int64_t layer)
+      : Module("GPT2Attention"), num_heads_(config.n_head), dropout_(config.attn_pdrop) {
+    if (config.scale_attn_weights) scale_ = 1.0 / std::sqrt(static_cast<double>(config.n_embd / config.n_head));
+    if (config.scale_attn_by_inverse_layer_idx) scale_ /= static_cast<double>(layer + 1);
+    add_child("c_attn", c_attn_ = projection(config.n_embd, 3 * config.n_embd, config.initializer_range));
+    add_child("c_proj", c_proj_ = projection(config.n_embd, config.n_embd, residual_deviation(config)));
+    add_child("resid_dropout", resid_dropout_ = std::make_shared<Dropout>(config.resid_pdrop));
+  }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override {
+    const Heads heads = split_heads(c_attn_->call(only_tensor(inputs)), num_heads_);
+    const at::Tensor mixed = at::scaled_dot_product_attention(
+        heads.query, heads.key, heads.value, {}, is_training() ? dropout_ : 0.0, /*is_causal=*/true, scale_);
+    return resid_dropout_->call(c_proj_->call(join_heads(mixed)));
+  }
+
+ private:
+  int64_t num_heads_;
+  double dropout_;
+  double scale_ = 1.0;
+  ModulePtr c_attn_, c_proj_, resid_dropout_;
+};
+
+class Gpt2Mlp final : public Module {
+ public:
+  explicit Gpt2Mlp(const Gpt2Config& config) : Module("GPT2MLP") {
+    add_child("c_fc", c_fc_ = projection(config.n_embd, config.n_inner, config.initializer_range));
+    add_child("c_proj", c_proj_ = projection(config.n_inner, config.n_embd, residual_deviation(config)));
+    add_child("act", act_ = std::make_shared<Activation>(config.activation_function));
+    add_child("dropout", dropout_ = std::make_shared<Dropout>(config.resid_pdrop));
+  }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override {
+    return dropout_->call(c_proj_->call(act_->call(c_fc_->call(only_tensor(inputs)))));
+  }
+
+ private:
+  ModulePtr c_fc_, c_proj_, act_, dropout_;
+};
+
+class Gpt2Block final : public Module {
+ public:
+  Gpt2Block(const Gpt2Config& config, int64_t layer) : Module("GPT2Block") {
+    add_child("ln_1", ln_1_ = std::make_shared<LayerNorm>(config.n_embd, config.layer_norm_epsilon));
+    add_child("attn", attn_ = std::make_shared<Gpt2Attention>(config, layer));
+    add_child("ln_2", ln_2_ = std::make_shared<LayerNorm>(config.n_embd, config.layer_norm_epsilon));
+    add_child("mlp", mlp_ = std::make_shared<Gpt2Mlp>(config));
+  }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override {
+    const at::Tensor& input = only_tensor(inputs);
+    const at::Tensor mixed = input + attn_->call(ln_1_->call(input));
+    return mixed + mlp_->call(ln_2_->call(mixed));
+  }
+
+ private:
+  ModulePtr ln_1_, attn_, ln_2_, mlp_;
+};
+
+class Gpt2Model final : public Module {
+ public:
+  explicit Gpt2Model(const Gpt2Config& config) : Module("GPT2Model"), n_positions_(config.n_positions) {
+    add_child("wte", wte_ = embedding(config.vocab_size, config));
+    add_child("wpe", wpe_ = embedding(config.n_positions, config));
+    add_child("drop", drop_ = std::make_shared<Dropout>(config.embd_pdrop));
+    const ModulePtr blocks = std::make_shared<Module>("ModuleList");
+    for (int64_t layer = 0; layer < config.n_layer; layer++)
+      blocks->add_child(std::to_string(layer), blocks_.emplace_back(std::make_shared<Gpt2Block>(config, layer)));
+    add_child("h", blocks);
+    add_child("ln_f", ln_f_ = std::make_shared<LayerNorm>(config.n_embd, config.layer_norm_epsilon));
+  }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override {
+    const at::Tensor& tokens = only_tensor(inputs);
+    require(tokens.dim() == 2, Status::kShapeMismatch, "GPT-2 was called with the shape ", tokens.sizes(),
+            "; expected token ids [batch, length]");
+    require(tokens.size(1) <= n_positions_, Status::kShapeMismatch, "GPT-2 was called with ", tokens.size(1),
+            " positions; expected at most n_positions = ", n_positions_);
+    const at::Tensor positions = at::arange(tokens.size(1), tokens.options().dtype(at::kLong));
+    at::Tensor hidden = drop_->call(wte_->call(tokens) + wpe_->call(positions));
+    for (const ModulePtr& block : blocks_) hidden = block->call(hidden);
+    return ln_f_->call(hidden);
+  }
+
+ private:
+  static ModulePtr embedding(int64_t rows, const Gpt2Config& config) {
+    return std::make_shared<Embedding>(normal_weight(rows, config.n_embd, config.initializer_range));
+  }
+
+  int64_t n_positions_;
+  ModulePtr wte_, wpe_, drop_, ln_f_;
+  std::vector<ModulePtr> blocks_;
+};
+
+class Gpt2LmHeadModel final : public Module {
+ public:
+  explicit Gpt2LmHeadModel(const Gpt2Config& config) : Module("GPT2LMHeadModel") {
+    add_child("transformer", transformer_ = std::make_shared<Gpt2Model>(config));
+    at::Tensor weight = config.tie_word_embeddings
+                            ? transformer_->find_tensor("wte.weight")
+                            : normal_weight(config.vocab_size, config.n_embd, config.initializer_range);
+    add_child("lm_head", lm_head_ = std::make_shared<Linear>(std::move(weight), at::Tensor()));
+  }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override { return lm_head_->call(transformer_->call(only_tensor(inputs))); }
+
+ private:
+  ModulePtr transformer_, lm_head_;
+};
+
+}  // namespace
+
+ModulePtr build_gpt2(const cJSON* json) {
+  const at::ScalarType dtype = weight_dtype(json);
+  const auto model = std::make_shared<Gpt2LmHeadModel>(read_config(json));
+  if (dtype != at::kFloat) model->to(dtype, std::nullopt);
+  return model;
+}
+
+}  // namespace accel::nn

@@ -1,0 +1,27 @@
+// A module whose forward is a function of the host program.
+#pragma once
+
+#include "nn/module.hpp"
+
+namespace accel::nn {
+
+using Forward = std::function<c10::IValue(Module& module, const Inputs& inputs)>;
+
+class ForeignModule final : public Module {
+ public:
+  explicit ForeignModule(std::string kind) : Module(std::move(kind)) {}
+
+  void set_forward(Forward forward) { forward_ = std::make_shared<const Forward>(std::move(forward)); }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override {
+    if (forward_ == nullptr) return Module::forward(inputs);
+    const auto held = forward_;  // the function may replace itself
+    return (*held)(*this, inputs);
+  }
+
+ private:
+  std::shared_ptr<const Forward> forward_;
+};
+
+}  // namespace accel::nn

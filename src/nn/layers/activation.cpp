@@ -1,0 +1,53 @@
+#include "nn/layers/activation.hpp"
+
+#include <ATen/ATen.h>
+
+#include <array>
+
+#include "base/error.hpp"
+
+namespace accel::nn {
+namespace {
+
+struct Known {
+  std::string_view name;
+  const char* kind;
+  at::Tensor (*function)(const at::Tensor&);
+};
+
+at::Tensor exact_gelu(const at::Tensor& input) { return at::gelu(input, "none"); }
+at::Tensor tanh_gelu(const at::Tensor& input) { return at::gelu(input, "tanh"); }
+
+constexpr std::array<Known, 8> kKnown = {{
+    {"relu", "ReLU", [](const at::Tensor& input) { return at::relu(input); }},
+    {"gelu", "GELU", exact_gelu},
+    {"gelu_new", "GELU", tanh_gelu},
+    {"gelu_pytorch_tanh", "GELU", tanh_gelu},
+    {"silu", "SiLU", [](const at::Tensor& input) { return at::silu(input); }},
+    {"swish", "SiLU", [](const at::Tensor& input) { return at::silu(input); }},
+    {"tanh", "Tanh", [](const at::Tensor& input) { return at::tanh(input); }},
+    {"sigmoid", "Sigmoid", [](const at::Tensor& input) { return at::sigmoid(input); }},
+}};
+
+const Known* look_up(std::string_view name) {
+  for (const Known& entry : kKnown)
+    if (entry.name == name) return &entry;
+  return nullptr;
+}
+
+const Known& known(std::string_view name) {
+  if (const Known* entry = look_up(name)) return *entry;
+  std::string names;
+  for (const Known& entry : kKnown) names += text(names.empty() ? "" : ", ", entry.name);
+  fail(Status::kNotFound, "activation '", name, "' is not known; expected one of ", names);
+}
+
+}  // namespace
+
+Activation::Activation(std::string_view name) : Module(known(name).kind), function_(known(name).function) {}
+
+bool Activation::knows(std::string_view name) { return look_up(name) != nullptr; }
+
+c10::IValue Activation::forward(const Inputs& inputs) { return function_(only_tensor(inputs)); }
+
+}  // namespace accel::nn

@@ -1,0 +1,55 @@
+#include "nn/layers/attention.hpp"
+
+#include <ATen/ATen.h>
+
+#include "base/error.hpp"
+#include "nn/layers/dropout.hpp"
+#include "nn/layers/initial.hpp"
+#include "nn/layers/linear.hpp"
+
+namespace accel::nn {
+
+Heads split_heads(const at::Tensor& projected, int64_t num_heads) {
+  const int64_t batch = projected.size(0), length = projected.size(1), width = projected.size(2) / 3;
+  // One view of all three: its backward is one copy, where three slices would each fill a whole gradient with zeros.
+  const std::vector<at::Tensor> parts =
+      projected.view({batch, length, 3, num_heads, width / num_heads}).permute({2, 0, 3, 1, 4}).unbind(0);
+  return {parts[0], parts[1], parts[2]};
+}
+
+at::Tensor join_heads(const at::Tensor& mixed) {
+  const int64_t batch = mixed.size(0), heads = mixed.size(1), length = mixed.size(2), size = mixed.size(3);
+  return mixed.transpose(1, 2).reshape({batch, length, heads * size});
+}
+
+SelfAttention::SelfAttention(int64_t embed_dim, int64_t num_heads, bool causal, bool bias, double dropout)
+    : Module("SelfAttention"), num_heads_(num_heads), causal_(causal), has_bias_(bias), dropout_(dropout) {
+  check_size(embed_dim, "embed_dim");
+  check_size(num_heads, "num_heads");
+  require(embed_dim % num_heads == 0, Status::kInvalidArgument, "embed_dim ", embed_dim, " is not divisible by num_heads ",
+          num_heads, "; every head needs the same size");
+  check_probability(dropout, "dropout");
+  // The reference draws the output projection first, then the input projection, and clears the biases.
+  out_projection_ = std::make_shared<Linear>(embed_dim, embed_dim, bias);
+  add_parameter("in_proj_weight", at::empty({3 * embed_dim, embed_dim}));
+  fill_xavier_uniform(parameter(0));
+  if (bias) {
+    add_parameter("in_proj_bias", at::zeros({3 * embed_dim}));
+    out_projection_->parameter(1).detach().zero_();
+  }
+  add_child("out_proj", out_projection_);
+}
+
+c10::IValue SelfAttention::forward(const Inputs& inputs) {
+  const at::Tensor& input = only_tensor(inputs);
+  const at::Tensor& weight = parameter(0);
+  require(input.dim() == 3 && input.size(2) == weight.size(1), Status::kShapeMismatch,
+          "attention was called with the shape ", input.sizes(), "; expected [batch, length, ", weight.size(1), "]");
+  const Heads heads =
+      split_heads(at::linear(input, weight, has_bias_ ? parameter(1) : at::Tensor()), num_heads_);
+  const at::Tensor mixed = at::scaled_dot_product_attention(heads.query, heads.key, heads.value, {},
+                                                            is_training() ? dropout_ : 0.0, causal_);
+  return out_projection_->call(join_heads(mixed));
+}
+
+}  // namespace accel::nn

@@ -1,0 +1,32 @@
+#include "nn/layers/convolution.hpp"
+
+#include <ATen/ATen.h>
+
+#include "base/error.hpp"
+#include "nn/layers/initial.hpp"
+
+namespace accel::nn {
+
+Conv2d::Conv2d(const Conv2dShape& shape, bool bias) : Module("Conv2d"), shape_(shape), has_bias_(bias) {
+  check_size(shape.in_channels, "in_channels");
+  check_size(shape.out_channels, "out_channels");
+  check_size(shape.kernel, "kernel");
+  check_size(shape.stride, "stride");
+  check_size(shape.groups, "groups");
+  require(shape.padding >= 0, Status::kInvalidArgument, "padding is ", shape.padding, "; expected 0 or more");
+  require(shape.in_channels % shape.groups == 0 && shape.out_channels % shape.groups == 0, Status::kInvalidArgument,
+          "groups is ", shape.groups, "; expected a divisor of in_channels ", shape.in_channels, " and out_channels ",
+          shape.out_channels);
+  add_parameter("weight", at::empty({shape.out_channels, shape.in_channels / shape.groups, shape.kernel, shape.kernel}));
+  fill_kaiming_uniform(parameter(0));
+  if (!bias) return;
+  add_parameter("bias", at::empty({shape.out_channels}));
+  fill_bias_uniform(parameter(1), parameter(0));
+}
+
+c10::IValue Conv2d::forward(const Inputs& inputs) {
+  return at::conv2d(only_tensor(inputs), parameter(0), has_bias_ ? parameter(1) : at::Tensor(),
+                    {shape_.stride, shape_.stride}, {shape_.padding, shape_.padding}, {1, 1}, shape_.groups);
+}
+
+}  // namespace accel::nn

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "nn/module.hpp"
+
+namespace accel::nn {
+
+struct Conv2dShape {
+  int64_t in_channels;
+  int64_t out_channels;
+  int64_t kernel;
+  int64_t stride = 1;
+  int64_t padding = 0;
+  int64_t groups = 1;
+};
+
+// weight [out_channels, in_channels / groups, kernel, kernel].
+class Conv2d final : public Module {
+ public:
+  Conv2d(const Conv2dShape& shape, bool bias);
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override;
+
+ private:
+  Conv2dShape shape_;
+  bool has_bias_;
+};
+
+}  // namespace accel::nn

@@ -1,0 +1,24 @@
+#include "nn/layers/dropout.hpp"
+
+#include <ATen/ATen.h>
+
+#include "base/error.hpp"
+
+namespace accel::nn {
+
+void check_probability(double probability, const char* name) {
+  require(probability >= 0 && probability <= 1, Status::kInvalidArgument, name, " is ", probability,
+          "; expected 0 to 1");
+}
+
+Dropout::Dropout(double probability) : Module("Dropout"), probability_(probability) {
+  check_probability(probability, "probability");
+}
+
+c10::IValue Dropout::forward(const Inputs& inputs) {
+  const at::Tensor& input = only_tensor(inputs);
+  if (!is_training() || probability_ == 0) return input;
+  return at::dropout(input, probability_, /*train=*/true);
+}
+
+}  // namespace accel::nn

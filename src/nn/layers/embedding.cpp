@@ -1,0 +1,26 @@
+#include "nn/layers/embedding.hpp"
+
+#include <ATen/ATen.h>
+
+#include "base/error.hpp"
+#include "nn/layers/initial.hpp"
+
+namespace accel::nn {
+
+Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim) : Module("Embedding") {
+  check_size(num_embeddings, "num_embeddings");
+  check_size(embedding_dim, "embedding_dim");
+  add_parameter("weight", at::empty({num_embeddings, embedding_dim}));
+  fill_normal(parameter(0), 0.0, 1.0);
+}
+
+Embedding::Embedding(at::Tensor weight) : Module("Embedding") { add_parameter("weight", std::move(weight)); }
+
+c10::IValue Embedding::forward(const Inputs& inputs) {
+  const at::Tensor& indices = only_tensor(inputs);
+  require(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt, Status::kTypeMismatch,
+          "an embedding was called with dtype ", indices.scalar_type(), "; expected int64 or int32");
+  return at::embedding(parameter(0), indices);
+}
+
+}  // namespace accel::nn

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "nn/module.hpp"
+
+namespace accel::nn {
+
+// Rows of weight [num_embeddings, embedding_dim] by integer.
+class Embedding final : public Module {
+ public:
+  Embedding(int64_t num_embeddings, int64_t embedding_dim);
+  explicit Embedding(at::Tensor weight);
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override;
+};
+
+}  // namespace accel::nn

@@ -1,0 +1,56 @@
+#include "nn/layers/initial.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <cmath>
+
+#include "base/error.hpp"
+
+namespace accel::nn {
+namespace {
+
+struct Fans {
+  int64_t in;
+  int64_t out;
+};
+
+Fans fans(const at::Tensor& weight) {
+  const int64_t receptive_field = weight.dim() > 2 ? weight[0][0].numel() : 1;
+  return {weight.size(1) * receptive_field, weight.size(0) * receptive_field};
+}
+
+void fill_uniform(const at::Tensor& tensor, double bound) {
+  const torch::NoGradGuard no_grad;
+  tensor.uniform_(-bound, bound);
+}
+
+}  // namespace
+
+void fill_kaiming_uniform(const at::Tensor& weight) {
+  // The reference's order of operations, so that the last bit is the same.
+  const double gain = std::sqrt(2.0 / (1.0 + std::sqrt(5.0) * std::sqrt(5.0)));
+  const double deviation = gain / std::sqrt(static_cast<double>(fans(weight).in));
+  fill_uniform(weight, std::sqrt(3.0) * deviation);
+}
+
+void fill_xavier_uniform(const at::Tensor& weight) {
+  const Fans count = fans(weight);
+  const double deviation = std::sqrt(2.0 / static_cast<double>(count.in + count.out));
+  fill_uniform(weight, std::sqrt(3.0) * deviation);
+}
+
+void fill_bias_uniform(const at::Tensor& bias, const at::Tensor& weight) {
+  fill_uniform(bias, 1.0 / std::sqrt(static_cast<double>(fans(weight).in)));
+}
+
+void fill_normal(const at::Tensor& tensor, double mean, double deviation) {
+  const torch::NoGradGuard no_grad;
+  tensor.normal_(mean, deviation);
+}
+
+void check_size(int64_t size, const char* name) {
+  require(size >= 1, Status::kInvalidArgument, name, " is ", size, "; expected at least 1");
+}
+
+}  // namespace accel::nn

@@ -1,0 +1,29 @@
+#include "nn/layers/linear.hpp"
+
+#include <ATen/ATen.h>
+
+#include "base/error.hpp"
+#include "nn/layers/initial.hpp"
+
+namespace accel::nn {
+
+Linear::Linear(int64_t in_features, int64_t out_features, bool bias) : Module("Linear"), has_bias_(bias) {
+  check_size(in_features, "in_features");
+  check_size(out_features, "out_features");
+  add_parameter("weight", at::empty({out_features, in_features}));
+  fill_kaiming_uniform(parameter(0));
+  if (!bias) return;
+  add_parameter("bias", at::empty({out_features}));
+  fill_bias_uniform(parameter(1), parameter(0));
+}
+
+Linear::Linear(at::Tensor weight, at::Tensor bias) : Module("Linear"), has_bias_(bias.defined()) {
+  add_parameter("weight", std::move(weight));
+  if (has_bias_) add_parameter("bias", std::move(bias));
+}
+
+c10::IValue Linear::forward(const Inputs& inputs) {
+  return at::linear(only_tensor(inputs), parameter(0), has_bias_ ? parameter(1) : at::Tensor());
+}
+
+}  // namespace accel::nn

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "nn/module.hpp"
+
+namespace accel::nn {
+
+// y = x weight^T + bias, weight [out_features, in_features].
+class Linear final : public Module {
+ public:
+  Linear(int64_t in_features, int64_t out_features, bool bias);
+  // With these tensors; `bias` may be undefined.
+  Linear(at::Tensor weight, at::Tensor bias);
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override;
+
+ private:
+  bool has_bias_;
+};
+
+}  // namespace accel::nn

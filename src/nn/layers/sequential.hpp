@@ -1,0 +1,16 @@
+#pragma once
+
+#include "nn/module.hpp"
+
+namespace accel::nn {
+
+// Modules one after the other, as children "0", "1", ... The first one gets all inputs, each further one the output before it.
+class Sequential final : public Module {
+ public:
+  explicit Sequential(const std::vector<ModulePtr>& modules);
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override;
+};
+
+}  // namespace accel::nn

@@ -1,0 +1,258 @@
+#include "nn/module.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <unordered_set>
+
+#include "base/error.hpp"
+
+namespace accel::nn {
+namespace {
+
+std::string join_path(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
+// "layers.0" and "weight"; the folder is empty for a bare name.
+std::pair<std::string_view, std::string_view> split_path(std::string_view path) {
+  const size_t dot = path.rfind('.');
+  if (dot == std::string_view::npos) return {std::string_view(), path};
+  return {path.substr(0, dot), path.substr(dot + 1)};
+}
+
+template <typename Entries>
+void remove_by_id(Entries& entries, int64_t id) {
+  entries.erase(std::remove_if(entries.begin(), entries.end(), [id](const auto& entry) { return entry.id == id; }),
+                entries.end());
+}
+
+}  // namespace
+
+c10::IValue Module::forward(const Inputs&) {
+  fail(Status::kInvalidState, "a module of kind '", kind_, "' has no forward; set one, or call its children");
+}
+
+c10::IValue Module::call(const Inputs& inputs) {
+  // Indices, and a share of each hook: hooks may add and remove hooks.
+  Inputs replaced;
+  const Inputs* current = &inputs;
+  for (size_t i = 0; i < pre_hooks_.size(); i++) {
+    const auto hook = pre_hooks_[i].hook;
+    if (auto result = (*hook)(*this, *current)) {
+      replaced = std::move(*result);
+      current = &replaced;
+    }
+  }
+  c10::IValue output = forward(*current);
+  for (size_t i = 0; i < post_hooks_.size(); i++) {
+    const auto hook = post_hooks_[i].hook;
+    if (auto result = (*hook)(*this, *current, output)) output = std::move(*result);
+  }
+  return output;
+}
+
+at::Tensor Module::call(const at::Tensor& input) {
+  c10::IValue output = call(Inputs{input});
+  require(output.isTensor(), Status::kTypeMismatch, "a module of kind '", kind_, "' gave a ", output.tagKind(),
+          "; expected a tensor");
+  return std::move(output).toTensor();
+}
+
+const at::Tensor& Module::only_tensor(const Inputs& inputs) const {
+  require(inputs.size() == 1, Status::kInvalidArgument, "a module of kind '", kind_, "' was called with ", inputs.size(),
+          " inputs; expected one tensor");
+  require(inputs[0].isTensor() && inputs[0].toTensor().defined(), Status::kTypeMismatch, "a module of kind '", kind_,
+          "' was called with a ", inputs[0].tagKind(), "; expected a tensor");
+  return inputs[0].toTensor();
+}
+
+int64_t Module::add_pre_hook(PreHook hook) {
+  check_hookable();
+  pre_hooks_.push_back({next_hook_, std::make_shared<const PreHook>(std::move(hook))});
+  return next_hook_++;
+}
+
+int64_t Module::add_post_hook(PostHook hook) {
+  check_hookable();
+  post_hooks_.push_back({next_hook_, std::make_shared<const PostHook>(std::move(hook))});
+  return next_hook_++;
+}
+
+void Module::remove_hook(int64_t id) {
+  remove_by_id(pre_hooks_, id);
+  remove_by_id(post_hooks_, id);
+}
+
+void Module::check_name(const std::string& name) const {
+  require(!name.empty() && name.find('.') == std::string::npos, Status::kInvalidArgument, "name '", name,
+          "' cannot be used in a module; expected one or more characters without a dot");
+  const auto taken = [&](const std::string& other) {
+    require(other != name, Status::kAlreadyExists, "the module of kind '", kind_, "' has a '", name,
+            "' already; choose another name");
+  };
+  for (const auto& [other, tensor] : parameters_) taken(other);
+  for (const Buffer& buffer : buffers_) taken(buffer.name);
+  for (const auto& [other, child] : children_) taken(other);
+}
+
+size_t Module::add_parameter(std::string name, at::Tensor tensor, bool requires_grad) {
+  check_name(name);
+  require(tensor.defined(), Status::kTypeMismatch, "parameter '", name, "' has no tensor; expected one");
+  require(tensor.is_leaf(), Status::kInvalidArgument, "parameter '", name,
+          "' was computed from tensors that need gradients; detach it first");
+  require(!requires_grad || tensor.is_floating_point() || tensor.is_complex(), Status::kInvalidArgument, "parameter '",
+          name, "' is of dtype ", tensor.scalar_type(), "; expected a floating dtype");
+  tensor.set_requires_grad(requires_grad);
+  parameters_.emplace_back(std::move(name), std::move(tensor));
+  return parameters_.size() - 1;
+}
+
+size_t Module::add_buffer(std::string name, at::Tensor tensor, bool persistent) {
+  check_name(name);
+  require(tensor.defined(), Status::kTypeMismatch, "buffer '", name, "' has no tensor; expected one");
+  buffers_.push_back({std::move(name), std::move(tensor), persistent});
+  return buffers_.size() - 1;
+}
+
+bool Module::reaches(const Module& goal) const {
+  for (const auto& [path, module] : named_modules())
+    if (module == &goal) return true;
+  return false;
+}
+
+void Module::add_child(std::string name, ModulePtr child) {
+  check_name(name);
+  require(child != nullptr, Status::kInvalidArgument, "child '", name, "' is no module; expected one");
+  require(!child->reaches(*this), Status::kInvalidArgument, "child '", name,
+          "' contains the module that it would belong to; modules form a tree");
+  children_.emplace_back(std::move(name), std::move(child));
+}
+
+Module::ParameterPlace Module::parameter_place(std::string_view path) {
+  const auto [folder, name] = split_path(path);
+  Module* owner = find(folder).get();
+  for (size_t i = 0; i < owner->parameters_.size(); i++)
+    if (owner->parameters_[i].first == name) return {owner, i};
+  fail(Status::kNotFound, "parameter '", path, "' is not there; the module of kind '", owner->kind_, "' at '", folder,
+       "' has no such parameter");
+}
+
+void Module::tie(std::string_view path, std::string_view source_path) {
+  const ParameterPlace place = parameter_place(path);
+  const ParameterPlace source_place = parameter_place(source_path);
+  auto& [name, tensor] = place.owner->parameters_[place.index];
+  const at::Tensor& source = source_place.owner->parameters_[source_place.index].second;
+  require(tensor.sizes() == source.sizes(), Status::kShapeMismatch, "parameter '", path, "' has the shape ",
+          tensor.sizes(), ", '", source_path, "' has ", source.sizes(), "; tied parameters need the same shape");
+  tensor = source;
+  place.owner->parameter_replaced(name, tensor);
+}
+
+std::vector<std::pair<std::string, const Module*>> Module::named_modules() const {
+  std::vector<std::pair<std::string, const Module*>> found;
+  std::unordered_set<const Module*> seen;
+  const std::function<void(const std::string&, const Module*)> visit = [&](const std::string& path,
+                                                                           const Module* module) {
+    if (!seen.insert(module).second) return;
+    found.emplace_back(path, module);
+    for (const auto& [name, child] : module->children_) visit(join_path(path, name), child.get());
+  };
+  visit("", this);
+  return found;
+}
+
+NamedTensors Module::named_parameters() const {
+  NamedTensors found;
+  std::unordered_set<const at::TensorImpl*> seen;
+  for (const auto& [path, module] : named_modules())
+    for (const auto& [name, tensor] : module->parameters_)
+      if (seen.insert(tensor.unsafeGetTensorImpl()).second) found.emplace_back(join_path(path, name), tensor);
+  return found;
+}
+
+NamedTensors Module::named_buffers() const {
+  NamedTensors found;
+  std::unordered_set<const at::TensorImpl*> seen;
+  for (const auto& [path, module] : named_modules())
+    for (const Buffer& buffer : module->buffers_)
+      if (seen.insert(buffer.tensor.unsafeGetTensorImpl()).second)
+        found.emplace_back(join_path(path, buffer.name), buffer.tensor);
+  return found;
+}
+
+std::vector<at::Tensor> Module::parameters() const {
+  std::vector<at::Tensor> found;
+  for (auto& [name, tensor] : named_parameters()) found.push_back(std::move(tensor));
+  return found;
+}
+
+int64_t Module::num_parameters() const {
+  int64_t elements = 0;
+  for (const auto& [name, tensor] : named_parameters()) elements += tensor.numel();
+  return elements;
+}
+
+const Module& Module::walk(std::string_view path) const {
+  const Module* module = this;
+  std::string_view rest = path;
+  while (!rest.empty()) {
+    const size_t dot = rest.find('.');
+    const std::string_view name = rest.substr(0, dot);
+    const auto child = std::find_if(module->children_.begin(), module->children_.end(),
+                                    [name](const auto& entry) { return entry.first == name; });
+    require(child != module->children_.end(), Status::kNotFound, "module '", path, "' is not there; the module of kind '",
+            module->kind_, "' has no child '", name, "'");
+    module = child->second.get();
+    require(dot == std::string_view::npos || dot + 1 < rest.size(), Status::kNotFound, "module '", path,
+            "' is not there; a path does not end with a dot");
+    rest = dot == std::string_view::npos ? std::string_view() : rest.substr(dot + 1);
+  }
+  return *module;
+}
+
+ModulePtr Module::find(std::string_view path) { return const_cast<Module&>(walk(path)).shared_from_this(); }
+
+at::Tensor Module::find_tensor(std::string_view path) const {
+  const auto [folder, name] = split_path(path);
+  const Module& owner = walk(folder);
+  for (const auto& [other, tensor] : owner.parameters_)
+    if (other == name) return tensor;
+  for (const Buffer& buffer : owner.buffers_)
+    if (buffer.name == name) return buffer.tensor;
+  fail(Status::kNotFound, "tensor '", path, "' is not there; the module of kind '", owner.kind_,
+       "' has no such parameter or buffer");
+}
+
+void Module::train(bool training) {
+  for (const auto& [path, module] : named_modules()) {
+    Module& node = const_cast<Module&>(*module);
+    node.training_ = training;
+    node.training_changed();
+  }
+}
+
+void Module::to(std::optional<at::ScalarType> dtype, std::optional<at::Device> device) {
+  require(!dtype || at::isFloatingType(*dtype) || at::isComplexType(*dtype), Status::kInvalidArgument, "dtype ",
+          dtype.value_or(at::kFloat), " cannot hold parameters; expected a floating dtype");
+  const torch::NoGradGuard no_grad;
+  const auto moved = [&](const at::Tensor& tensor) {
+    const bool converts = dtype.has_value() && tensor.is_floating_point();
+    return tensor.to(device.value_or(tensor.device()), converts ? *dtype : tensor.scalar_type());
+  };
+  for (const auto& [name, tensor] : named_parameters()) {
+    const at::Tensor data = moved(tensor.detach());
+    const at::Tensor grad = tensor.grad().defined() ? moved(tensor.grad()) : at::Tensor();
+    if (data.device() == tensor.device() && data.scalar_type() == tensor.scalar_type()) continue;
+    // The gradient must fit its tensor at every moment.
+    tensor.mutable_grad().reset();
+    tensor.set_data(data);
+    tensor.mutable_grad() = grad;
+  }
+  for (const auto& [name, tensor] : named_buffers()) {
+    const at::Tensor data = moved(tensor.detach());
+    if (data.device() != tensor.device() || data.scalar_type() != tensor.scalar_type()) tensor.set_data(data);
+  }
+}
+
+}  // namespace accel::nn

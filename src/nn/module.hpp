@@ -1,0 +1,136 @@
+// A node of a model: parameters, buffers, children, and one entry for running it, call(), where everything that works on models
+// (sharding, offload, autocast, profiling) hangs its hooks.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace accel::nn {
+
+class Module;
+using ModulePtr = std::shared_ptr<Module>;
+using Inputs = std::vector<c10::IValue>;
+using NamedTensor = std::pair<std::string, at::Tensor>;
+using NamedTensors = std::vector<NamedTensor>;
+
+// Nothing returned: the values stay as they are.
+using PreHook = std::function<std::optional<Inputs>(Module& module, const Inputs& inputs)>;
+using PostHook =
+    std::function<std::optional<c10::IValue>(Module& module, const Inputs& inputs, const c10::IValue& output)>;
+
+// What load_state_dict() left alone when it was not strict.
+struct LoadReport {
+  std::vector<std::string> missing;     // names of the module that were not given
+  std::vector<std::string> unexpected;  // given names that the module lacks
+};
+
+class Module : public std::enable_shared_from_this<Module> {
+ public:
+  explicit Module(std::string kind) : kind_(std::move(kind)) {}
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // The name of its class, for messages and maps.
+  const std::string& kind() const { return kind_; }
+  bool is_training() const { return training_; }
+
+  // Pre-hooks, forward, post-hooks.
+  c10::IValue call(const Inputs& inputs);
+  // The same for what takes one tensor and gives one.
+  at::Tensor call(const at::Tensor& input);
+
+  // Hooks run in the order of their addition. The number removes the hook again.
+  int64_t add_pre_hook(PreHook hook);
+  int64_t add_post_hook(PostHook hook);
+  void remove_hook(int64_t id);
+
+  // Building. Names are unique among parameters, buffers and children, and have no dot. The index is for parameter() and buffer().
+  size_t add_parameter(std::string name, at::Tensor tensor, bool requires_grad = true);
+  size_t add_buffer(std::string name, at::Tensor tensor, bool persistent = true);
+  void add_child(std::string name, ModulePtr child);
+  // `path` becomes the very parameter that stands at `source_path`.
+  void tie(std::string_view path, std::string_view source_path);
+
+  // What hangs directly below.
+  const at::Tensor& parameter(size_t index) const { return parameters_[index].second; }
+  const at::Tensor& buffer(size_t index) const { return buffers_[index].tensor; }
+  const std::vector<std::pair<std::string, ModulePtr>>& children() const { return children_; }
+
+  // The whole tree. Parents come before children; each tensor and each module once, under its first name.
+  NamedTensors named_parameters() const;
+  NamedTensors named_buffers() const;
+  std::vector<std::pair<std::string, const Module*>> named_modules() const;
+  std::vector<at::Tensor> parameters() const;
+  int64_t num_parameters() const;  // elements
+
+  // "layers.0.mlp"; "" is the module itself. An error names the part of the path that is missing.
+  ModulePtr find(std::string_view path);
+  // A parameter or buffer, "layers.0.weight".
+  at::Tensor find_tensor(std::string_view path) const;
+
+  // Parameters and persistent buffers; tied ones under each of their names. The tensors share memory with the module.
+  NamedTensors state_dict() const;
+  // Copies values in. Everything is checked before anything is changed. A tied tensor is not missing when it comes under another
+  // of its names.
+  LoadReport load_state_dict(const NamedTensors& entries, bool strict = true);
+
+  void train(bool training = true);
+  // In place: tensors keep their identity, so handles and optimizers stay valid. `dtype` is for floating tensors.
+  void to(std::optional<at::ScalarType> dtype, std::optional<at::Device> device);
+
+ protected:
+  virtual c10::IValue forward(const Inputs& inputs);
+
+  // For modules that keep a second record of these things.
+  virtual void training_changed() {}
+  virtual void parameter_replaced(const std::string&, const at::Tensor&) {}
+  // Throws when hooks on this module could not be honoured.
+  virtual void check_hookable() const {}
+
+  // The input of a module that takes exactly one tensor.
+  const at::Tensor& only_tensor(const Inputs& inputs) const;
+
+ private:
+  struct Buffer {
+    std::string name;
+    at::Tensor tensor;
+    bool persistent;
+  };
+  template <typename Hook>
+  struct Registered {
+    int64_t id;
+    std::shared_ptr<const Hook> hook;  // shared: a hook may remove itself while it runs
+  };
+  struct ParameterPlace {
+    Module* owner;
+    size_t index;
+  };
+
+  void check_name(const std::string& name) const;
+  bool reaches(const Module& goal) const;
+  const Module& walk(std::string_view path) const;
+  ParameterPlace parameter_place(std::string_view path);
+  // What the state dict holds, shared modules and tied tensors repeated.
+  void collect_state(const std::string& prefix, NamedTensors& entries) const;
+
+  std::string kind_;
+  bool training_ = true;
+  int64_t next_hook_ = 0;
+  NamedTensors parameters_;
+  std::vector<Buffer> buffers_;
+  std::vector<std::pair<std::string, ModulePtr>> children_;
+  std::vector<Registered<PreHook>> pre_hooks_;
+  std::vector<Registered<PostHook>> post_hooks_;
+};
+
+}  // namespace accel::nn

@@ -1,0 +1,89 @@
+// Values in and out of a module, by name.
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/error.hpp"
+#include "nn/module.hpp"
+
+namespace accel::nn {
+namespace {
+
+constexpr size_t kNamesInMessage = 8;
+
+std::string list_names(const std::vector<std::string>& names) {
+  std::string result;
+  for (size_t i = 0; i < std::min(names.size(), kNamesInMessage); i++) result += text(i > 0 ? ", '" : "'", names[i], "'");
+  if (names.size() > kNamesInMessage) result += text(" and ", names.size() - kNamesInMessage, " more");
+  return result;
+}
+
+}  // namespace
+
+void Module::collect_state(const std::string& prefix, NamedTensors& entries) const {
+  for (const auto& [name, tensor] : parameters_) entries.emplace_back(prefix + name, tensor);
+  for (const Buffer& buffer : buffers_)
+    if (buffer.persistent) entries.emplace_back(prefix + buffer.name, buffer.tensor);
+  for (const auto& [name, child] : children_) child->collect_state(prefix + name + ".", entries);
+}
+
+NamedTensors Module::state_dict() const {
+  NamedTensors entries;
+  collect_state("", entries);
+  for (auto& [name, tensor] : entries) tensor = tensor.detach();
+  return entries;
+}
+
+LoadReport Module::load_state_dict(const NamedTensors& entries, bool strict) {
+  std::unordered_map<std::string_view, const at::Tensor*> given;
+  for (const auto& [name, tensor] : entries) {
+    require(tensor.defined(), Status::kTypeMismatch, "state dict entry '", name, "' is no tensor; expected one");
+    require(given.emplace(name, &tensor).second, Status::kInvalidArgument, "state dict entry '", name,
+            "' is there twice; expected each name once");
+  }
+
+  NamedTensors own;
+  collect_state("", own);
+  LoadReport report;
+  std::vector<std::string> misfits;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // to, from
+  std::unordered_set<const at::TensorImpl*> filled;       // under any of their names
+  std::unordered_set<std::string_view> known;
+  for (const auto& [name, tensor] : own) {
+    known.insert(name);
+    const auto entry = given.find(name);
+    if (entry == given.end()) continue;
+    const at::Tensor& source = *entry->second;
+    if (source.sizes() != tensor.sizes()) {
+      misfits.push_back(text(name, " ", source.sizes(), " instead of ", tensor.sizes()));
+      continue;
+    }
+    require(!source.is_meta() && !tensor.is_meta(), Status::kInvalidState, "'", name, "' is a meta tensor in the ",
+            source.is_meta() ? "state dict" : "module", "; expected one with data");
+    require(tensor.is_complex() || !source.is_complex(), Status::kTypeMismatch, "state dict entry '", name,
+            "' is of dtype ", source.scalar_type(), "; expected what converts to ", tensor.scalar_type());
+    copies.emplace_back(tensor, source);
+    filled.insert(tensor.unsafeGetTensorImpl());
+  }
+  for (const auto& [name, tensor] : own)
+    if (given.count(name) == 0 && filled.count(tensor.unsafeGetTensorImpl()) == 0) report.missing.push_back(name);
+  for (const auto& [name, tensor] : entries)
+    if (known.count(name) == 0) report.unexpected.push_back(name);
+
+  require(misfits.empty(), Status::kShapeMismatch, "state dict entries of another shape: ", list_names(misfits),
+          "; expected the shapes of the module");
+  if (strict && !(report.missing.empty() && report.unexpected.empty())) {
+    std::string reason = "state dict does not fit the module:";
+    if (!report.missing.empty()) reason += " missing " + list_names(report.missing);
+    if (!report.unexpected.empty()) reason += text(report.missing.empty() ? "" : ";", " unexpected ", list_names(report.unexpected));
+    fail(Status::kNotFound, reason, "; load it without strict to allow that");
+  }
+
+  const torch::NoGradGuard no_grad;
+  for (const auto& [tensor, source] : copies) tensor.copy_(source);
+  return report;
+}
+
+}  // namespace accel::nn

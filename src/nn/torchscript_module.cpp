@@ -1,0 +1,132 @@
+#include "nn/torchscript_module.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/script.h>
+
+#include <filesystem>
+#include <unordered_map>
+
+#include "base/error.hpp"
+
+namespace accel::nn {
+namespace {
+
+// Values as a script's signature wants them: our lists and maps carry no element type, its do.
+c10::IValue fit(const c10::IValue& value, const c10::TypePtr& type) {
+  if (const auto optional = type->cast<c10::OptionalType>())
+    return value.isNone() ? value : fit(value, optional->getElementType());
+  if (type->kind() == c10::TypeKind::FloatType && value.isInt()) return static_cast<double>(value.toInt());
+  if (const auto list_type = type->cast<c10::ListType>(); list_type != nullptr && value.isList()) {
+    c10::impl::GenericList list(list_type->getElementType());
+    for (const c10::IValue& item : value.toListRef()) list.push_back(fit(item, list_type->getElementType()));
+    return list;
+  }
+  if (const auto tuple_type = type->cast<c10::TupleType>();
+      tuple_type != nullptr && value.isList() && value.toListRef().size() == tuple_type->elements().size()) {
+    std::vector<c10::IValue> items;
+    for (const c10::IValue& item : value.toListRef()) items.push_back(fit(item, tuple_type->elements()[items.size()]));
+    return c10::ivalue::Tuple::create(std::move(items));
+  }
+  if (const auto dict_type = type->cast<c10::DictType>(); dict_type != nullptr && value.isGenericDict()) {
+    c10::impl::GenericDict dict(dict_type->getKeyType(), dict_type->getValueType());
+    for (const auto& entry : value.toGenericDict()) dict.insert(entry.key(), fit(entry.value(), dict_type->getValueType()));
+    return dict;
+  }
+  return value;
+}
+
+std::string class_name(const torch::jit::Module& script) {
+  const auto name = script.type()->name();
+  return name ? name->name() : "ScriptModule";
+}
+
+class TorchScriptModule final : public Module {
+ public:
+  TorchScriptModule(torch::jit::Module script, bool is_root)
+      : Module(class_name(script)), script_(std::move(script)), is_root_(is_root) {
+    for (const auto& [name, tensor] : script_.named_parameters(/*recurse=*/false))
+      add_parameter(name, tensor, tensor.requires_grad());
+    for (const auto& [name, tensor] : script_.named_buffers(/*recurse=*/false)) add_buffer(name, tensor);
+    has_training_flag_ = script_.hasattr("training");
+  }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override {
+    const auto method = script_.find_method("forward");
+    require(method.has_value(), Status::kInvalidState, "TorchScript module '", kind(),
+            "' has no forward; it cannot be called");
+    const std::vector<c10::Argument>& arguments = method->function().getSchema().arguments();
+    std::vector<c10::IValue> stack;
+    stack.reserve(arguments.size());
+    for (size_t i = 0; i < inputs.size(); i++)  // arguments[0] is self
+      stack.push_back(i + 1 < arguments.size() ? fit(inputs[i], arguments[i + 1].type()) : inputs[i]);
+    return (*method)(std::move(stack));
+  }
+
+  void training_changed() override {
+    if (has_training_flag_) script_.setattr("training", is_training());
+  }
+
+  void parameter_replaced(const std::string& name, const at::Tensor& tensor) override { script_.setattr(name, tensor); }
+
+  void check_hookable() const override {
+    require(is_root_, Status::kUnsupported, "'", kind(), "' is inside of a TorchScript module, whose saved code calls it "
+            "directly; put the hook on the whole module");
+  }
+
+ private:
+  torch::jit::Module script_;
+  bool is_root_;
+  bool has_training_flag_ = false;
+};
+
+using Nodes = std::unordered_map<const c10::ivalue::Object*, ModulePtr>;
+
+ModulePtr wrap(const torch::jit::Module& script, bool is_root, Nodes& nodes) {
+  ModulePtr& node = nodes[script._ivalue().get()];
+  if (node != nullptr) return node;  // one module under two names
+  const auto module = std::make_shared<TorchScriptModule>(script, is_root);
+  node = module;
+  for (const auto& [name, child] : script.named_children()) module->add_child(name, wrap(child, false, nodes));
+  return module;
+}
+
+// The file format keeps tied parameters as two tensors over one memory; training needs one tensor.
+void restore_ties(Module& root) {
+  NamedTensors first_names;
+  for (const auto& [name, tensor] : root.named_parameters()) {
+    const auto same_memory = [&tensor = tensor](const NamedTensor& other) {
+      return tensor.numel() > 0 && other.second.is_alias_of(tensor) &&
+             other.second.storage_offset() == tensor.storage_offset() && other.second.sizes() == tensor.sizes() &&
+             other.second.strides() == tensor.strides();
+    };
+    const auto first = std::find_if(first_names.begin(), first_names.end(), same_memory);
+    if (first == first_names.end()) {
+      first_names.emplace_back(name, tensor);
+    } else {
+      root.tie(name, first->first);
+    }
+  }
+}
+
+std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
+
+}  // namespace
+
+ModulePtr load_torchscript(const std::string& path) {
+  std::error_code code;
+  require(std::filesystem::is_regular_file(path, code), Status::kNotFound, "TorchScript file '", path,
+          "' is not there; expected what torch.jit.save() wrote");
+  torch::jit::Module script;
+  try {
+    script = torch::jit::load(path, c10::Device(c10::kCPU));
+  } catch (const c10::Error& error) {
+    fail(Status::kCorrupt, "TorchScript file '", path, "' cannot be read: ", first_line(error.what_without_backtrace()));
+  }
+  Nodes nodes;
+  const ModulePtr root = wrap(script, true, nodes);
+  restore_ties(*root);
+  return root;
+}
+
+}  // namespace accel::nn
