@@ -1,0 +1,116 @@
+#include "accelerator/accelerator.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_optimizer.hpp"
+#include "base/error.hpp"
+#include "comm/collectives.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+bool has_trainable_parameter(const nn::Module& module) {
+  const auto parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(), [](const at::Tensor& tensor) { return tensor.requires_grad(); });
+}
+
+c10::IValue first_rows(const c10::IValue& value, int64_t rows) {
+  return tree::map_tensors(value, [&](const at::Tensor& tensor) { return tensor.dim() > 0 ? tensor.slice(0, 0, rows) : tensor; });
+}
+
+}  // namespace
+
+nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const parallel::DdpOptions& options) {
+  require(unwrap_model(module) == module, Status::kInvalidState, "the model is prepared already; prepare the model inside it");
+  module->to(std::nullopt, state_.device());
+  std::shared_ptr<parallel::DistributedDataParallel> ddp;
+  if (state_.use_distributed() && has_trainable_parameter(*module))
+    ddp = std::make_shared<parallel::DistributedDataParallel>(module, state_.communicator(), options);
+  models_.push_back(module);
+  return std::make_shared<PreparedModel>(std::move(module), std::move(ddp), state_.mixed_precision(), state_.device().type());
+}
+
+std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer) {
+  auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state());
+  optimizers_.push_back(prepared);
+  return prepared;
+}
+
+std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler) {
+  SchedulerStepping stepping;
+  stepping.step_with_optimizer = state_.settings().step_scheduler_with_optimizer;
+  stepping.split_batches = state_.settings().split_batches;
+  stepping.num_processes = state_.num_processes();
+  auto prepared = std::make_shared<PreparedScheduler>(std::move(scheduler), optimizers_, state_.gradient_state(), stepping);
+  schedulers_.push_back(prepared);
+  return prepared;
+}
+
+std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::DataLoader& loader,
+                                                                   const DataLoaderConfiguration& configuration) {
+  require(!loader.is_sharded(), Status::kInvalidState, "the loader is prepared already; prepare the loader that it was made from");
+  data::ShardOptions sharding;
+  sharding.num_processes = state_.num_processes();
+  sharding.process_index = state_.process_index();
+  sharding.split_batches = configuration.split_batches.value_or(state_.settings().split_batches);
+  sharding.even_batches = configuration.even_batches;
+  if (configuration.put_on_device) sharding.device = state_.device();
+  sharding.non_blocking = configuration.non_blocking;
+  sharding.gradient_state = state_.gradient_state();
+  auto prepared = loader.sharded(sharding);
+  loaders_.push_back(prepared);
+  return prepared;
+}
+
+void Accelerator::backward(const at::Tensor& loss) {
+  require(loss.numel() == 1, Status::kShapeMismatch, "the loss has shape ", loss.sizes(), "; expected one element: take its mean or sum");
+  require(loss.requires_grad(), Status::kInvalidState,
+          "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad");
+  // The seed of backward carries the division, so the loss is not touched.
+  const double share = 1.0 / static_cast<double>(state_.gradient_state()->settings().num_steps);
+  torch::autograd::backward({loss}, {at::full(loss.sizes(), share, loss.options().requires_grad(false))});
+}
+
+c10::IValue Accelerator::gather_for_metrics(const c10::IValue& value) {
+  bool only_tensors = true;
+  tree::for_each_leaf(value, [&](const c10::IValue& leaf) { only_tensors = only_tensors && leaf.isTensor(); });
+  comm::Communicator& communicator = *state_.communicator();
+  const c10::IValue all = only_tensors ? comm::gather(communicator, value) : comm::gather_object(communicator, value);
+  const state::GradientState& gradient_state = *state_.gradient_state();
+  const int64_t rows = gradient_state.remainder();
+  if (!gradient_state.end_of_dataloader() || rows <= 0) return all;
+  if (only_tensors) return first_rows(all, rows);
+  const auto items = all.toListRef();
+  c10::List<c10::IValue> kept(c10::AnyType::get());
+  for (size_t i = 0; i < std::min(items.size(), static_cast<size_t>(rows)); i++) kept.push_back(items[i]);
+  return kept;
+}
+
+void Accelerator::register_for_checkpointing(RegisteredObject object) {
+  require(!object.name.empty() && object.name.find('/') == std::string::npos, Status::kInvalidArgument, "name is '", object.name,
+          "'; expected a file name");
+  for (const RegisteredObject& other : objects_)
+    require(other.name != object.name, Status::kAlreadyExists, "an object called '", object.name, "' is registered already");
+  objects_.push_back(std::move(object));
+}
+
+void Accelerator::free_memory() {
+  models_.clear();
+  optimizers_.clear();
+  schedulers_.clear();
+  loaders_.clear();
+  objects_.clear();
+  state_.gradient_state()->set_micro_batch(0);
+}
+
+void Accelerator::end_training() {
+  state_.communicator()->barrier();
+  state_.communicator()->shutdown();
+}
+
+}  // namespace accel::accelerator

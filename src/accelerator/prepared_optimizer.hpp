@@ -1,0 +1,70 @@
+// The prepared optimizer and scheduler: they move only when gradients are complete.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "optim/optimizer.hpp"
+#include "optim/scheduler.hpp"
+#include "state/gradient_state.hpp"
+
+namespace accel::accelerator {
+
+class PreparedOptimizer final : public optim::Optimizer {
+ public:
+  PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer, std::shared_ptr<const state::GradientState> gradient_state)
+      : optimizer_(std::move(optimizer)), gradient_state_(std::move(gradient_state)) {}
+
+  bool step() override {
+    skipped_ = !gradient_state_->sync_gradients() || !optimizer_->step();
+    return !skipped_;
+  }
+  bool step_was_skipped() const override { return skipped_; }
+  void zero_grad() override {
+    if (gradient_state_->sync_gradients()) optimizer_->zero_grad();
+  }
+  const std::vector<optim::ParameterGroup>& groups() const override { return optimizer_->groups(); }
+  optim::ParameterGroup& group(size_t index) override { return optimizer_->group(index); }
+  void add_group(std::vector<at::Tensor> parameters, std::optional<double> lr, std::optional<double> weight_decay) override {
+    optimizer_->add_group(std::move(parameters), lr, weight_decay);
+  }
+  c10::IValue state_dict() const override { return optimizer_->state_dict(); }
+  void load_state_dict(const c10::IValue& state_dict) override { optimizer_->load_state_dict(state_dict); }
+
+  const std::shared_ptr<optim::Optimizer>& inner() const { return optimizer_; }
+
+ private:
+  std::shared_ptr<optim::Optimizer> optimizer_;
+  std::shared_ptr<const state::GradientState> gradient_state_;
+  bool skipped_ = false;
+};
+
+struct SchedulerStepping {
+  bool step_with_optimizer = true;
+  bool split_batches = false;
+  int64_t num_processes = 1;
+};
+
+class PreparedScheduler final : public optim::Scheduler {
+ public:
+  PreparedScheduler(std::shared_ptr<optim::Scheduler> scheduler, std::vector<std::shared_ptr<optim::Optimizer>> optimizers,
+                    std::shared_ptr<const state::GradientState> gradient_state, const SchedulerStepping& stepping)
+      : scheduler_(std::move(scheduler)), optimizers_(std::move(optimizers)), gradient_state_(std::move(gradient_state)),
+        stepping_(stepping) {}
+
+  // Linked to the optimizers: follows accumulation and skipped steps. A schedule is written for one process's batches, so it goes
+  // num_processes steps on unless the ranks share each batch. @accelerate AcceleratedScheduler.step
+  void step() override;
+  void count_step() override { scheduler_->count_step(); }
+  double last_lr(size_t group) const override { return scheduler_->last_lr(group); }
+  c10::IValue state_dict() const override { return scheduler_->state_dict(); }
+  void load_state_dict(const c10::IValue& state_dict) override { scheduler_->load_state_dict(state_dict); }
+
+ private:
+  std::shared_ptr<optim::Scheduler> scheduler_;
+  std::vector<std::shared_ptr<optim::Optimizer>> optimizers_;
+  std::shared_ptr<const state::GradientState> gradient_state_;
+  SchedulerStepping stepping_;
+};
+
+}  // namespace accel::accelerator

@@ -1,0 +1,106 @@
+// Saving and loading of everything that is prepared.
+#include <ATen/ATen.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "accelerator/accelerator.hpp"
+#include "base/error.hpp"
+#include "checkpoint/safetensors.hpp"
+#include "checkpoint/training_state.hpp"
+#include "comm/collectives.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+checkpoint::Ranks ranks_of(comm::Communicator& communicator) {
+  checkpoint::Ranks ranks;
+  ranks.rank = communicator.rank();
+  ranks.size = communicator.size();
+  if (ranks.size == 1) return ranks;
+  ranks.all_gather = [&communicator](const std::string& text) {
+    std::vector<std::string> texts;
+    for (const c10::IValue& item : comm::gather_object(communicator, text).toListRef()) texts.push_back(item.toStringRef());
+    return texts;
+  };
+  return ranks;
+}
+
+at::Tensor generator_state(c10::Device device) {
+  const auto& generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_generator_state(c10::Device device, const at::Tensor& saved) {
+  auto generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(saved);
+}
+
+const c10::IValue& member(const c10::impl::GenericDict& map, const char* key, c10::IValue& storage) {
+  const auto found = map.find(key);
+  require(found != map.end(), Status::kCorrupt, "the saved random states lack '", key, "'");
+  return storage = found->value();
+}
+
+// Generators, and where the accumulation stands: what a rank needs besides its objects.
+c10::IValue random_states(const state::State& state) {
+  auto states = tree::new_map();
+  states.insert("cpu", generator_state(c10::Device(c10::kCPU)));
+  if (!state.device().is_cpu()) states.insert("device", generator_state(state.device()));
+  states.insert("micro_batch", state.gradient_state()->micro_batch());
+  return states;
+}
+
+void load_random_states(const state::State& state, const c10::IValue& saved) {
+  require(saved.isGenericDict(), Status::kCorrupt, "the saved random states are no map");
+  const auto states = saved.toGenericDict();
+  c10::IValue value;
+  set_generator_state(c10::Device(c10::kCPU), member(states, "cpu", value).toTensor());
+  if (!state.device().is_cpu()) set_generator_state(state.device(), member(states, "device", value).toTensor());
+  state.gradient_state()->set_micro_batch(member(states, "micro_batch", value).toInt());
+}
+
+}  // namespace
+
+void Accelerator::save_state(const std::string& folder) {
+  checkpoint::TrainingState state;
+  for (const auto& model : models_) state.models.push_back(model->state_dict());
+  for (const auto& optimizer : optimizers_) state.optimizers.push_back(optimizer->state_dict());
+  for (const auto& scheduler : schedulers_) state.schedulers.push_back(scheduler->state_dict());
+  for (const auto& loader : loaders_) state.dataloaders.push_back(loader->state_dict());
+  for (const RegisteredObject& object : objects_) state.custom.emplace_back(object.name, object.save());
+  state.random_states = random_states(state_);
+  checkpoint::save_training_state(folder, state, ranks_of(*state_.communicator()));
+}
+
+// Everything is read and checked before the first object changes; what only an object can judge it judges before it changes.
+void Accelerator::load_state(const std::string& folder) {
+  checkpoint::TrainingState like;
+  for (const auto& model : models_) like.models.push_back(model->state_dict());
+  like.optimizers.resize(optimizers_.size());
+  like.schedulers.resize(schedulers_.size());
+  like.dataloaders.resize(loaders_.size());
+  for (const RegisteredObject& object : objects_) like.custom.emplace_back(object.name, c10::IValue());
+  const checkpoint::TrainingState state = checkpoint::load_training_state(folder, like, ranks_of(*state_.communicator()));
+  for (size_t i = 0; i < optimizers_.size(); i++) optimizers_[i]->load_state_dict(state.optimizers[i]);
+  for (size_t i = 0; i < models_.size(); i++) models_[i]->load_state_dict(state.models[i]);
+  for (size_t i = 0; i < schedulers_.size(); i++) schedulers_[i]->load_state_dict(state.schedulers[i]);
+  for (size_t i = 0; i < loaders_.size(); i++) loaders_[i]->load_state_dict(state.dataloaders[i]);
+  for (size_t i = 0; i < objects_.size(); i++) objects_[i].load(state.custom[i].second);
+  load_random_states(state_, state.random_states);
+}
+
+void Accelerator::save_model(const nn::Module& module, const std::string& folder) {
+  if (!state_.is_main_process()) return;
+  const bool made = mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST;
+  require(made, Status::kIo, "folder ", folder, " cannot be made: ", std::strerror(errno));
+  checkpoint::SafetensorsContents contents = checkpoint::drop_tied(module.state_dict());
+  contents.metadata.emplace_back("format", "pt");
+  checkpoint::save_safetensors(folder + "/model.safetensors", contents.tensors, contents.metadata);
+}
+
+}  // namespace accel::accelerator

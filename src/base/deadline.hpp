@@ -1,0 +1,26 @@
+// A point in time by which a wait has to end. Every wait of the engine takes one.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace accel {
+
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Milliseconds = std::chrono::milliseconds;
+
+  explicit Deadline(Milliseconds from_now) : total_(from_now), end_(Clock::now() + from_now) {}
+  bool passed() const { return Clock::now() >= end_; }
+  Milliseconds left() const {
+    return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(end_ - Clock::now()));
+  }
+  Milliseconds total() const { return total_; }
+
+ private:
+  Milliseconds total_;
+  Clock::time_point end_;
+};
+
+}  // namespace accel

@@ -1,0 +1,22 @@
+// Environment variables, read with the reference's rules and with errors that name the variable.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+
+namespace accel {
+
+// The value, or nothing when the variable is unset or empty.
+std::optional<std::string> environment_text(const char* name);
+
+// y, yes, t, true, on, 1 and n, no, f, false, off, 0 in any case; anything else is an error.
+std::optional<bool> environment_flag(const char* name);
+
+std::optional<int64_t> environment_integer(const char* name);
+
+// The first of several names that is set: launchers differ in how they call the same thing.
+std::optional<int64_t> environment_integer(std::initializer_list<const char*> names);
+
+}  // namespace accel

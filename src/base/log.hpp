@@ -1,0 +1,27 @@
+// Log messages go to the host's callback and nowhere else: a library does not print.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.hpp"
+
+namespace accel {
+
+enum class LogLevel : int32_t { kDebug = 10, kInfo = 20, kWarning = 30, kError = 40, kOff = 100 };
+
+using LogCallback = void (*)(int32_t level, const char* message, void* user_data);
+using Destroy = void (*)(void* user_data);
+
+// Replaces the callback; the former one's `destroy` runs once no thread is inside it. Null turns logging off.
+void set_log_callback(LogCallback callback, void* user_data, Destroy destroy);
+void set_log_level(LogLevel level);
+bool log_enabled(LogLevel level);
+void log_message(LogLevel level, const std::string& message);
+
+template <typename... Parts>
+void log(LogLevel level, const Parts&... parts) {
+  if (log_enabled(level)) log_message(level, text(parts...));
+}
+
+}  // namespace accel

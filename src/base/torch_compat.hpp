@@ -1,0 +1,10 @@
+// What differs between the LibTorch versions that we build with (2.11 to 2.15). Nothing else may ask for the version.
+#pragma once
+
+#include <torch/csrc/api/include/torch/version.h>
+
+// 2.15 renamed the tensor collectives of c10d::Backend (all_gather_single instead of _allgather_base, ...).
+#define ACCEL_TORCH_HAS_SINGLE_COLLECTIVES (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 15)
+
+// 2.15 gave c10d::Reducer a 14th argument, lazy_bucket_allocation.
+#define ACCEL_TORCH_REDUCER_LAZY_BUCKETS (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 15)

@@ -1,0 +1,38 @@
+// The one way out of every function of the C API: exceptions become a status and the thread's error.
+#pragma once
+
+#include <exception>
+
+#include "accel.h"
+
+namespace accel::capi {
+
+// Translates the exception in flight; call it inside a catch block only.
+accel_status_t record_exception(const char* function) noexcept;
+
+// The status of a host callback: 0 and positive ones pass; negative ones leave the engine as CallbackError and come back from the
+// outer call unchanged, with the message that the callback set.
+void check_callback(accel_status_t status, const char* callback);
+
+// Every body: `return guarded(__func__, [&] { ...; return ACCEL_OK; });`
+template <typename Body>
+accel_status_t guarded(const char* function, Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    return record_exception(function);
+  }
+}
+
+// For getters that return a value: `otherwise` stands for the error.
+template <typename Value, typename Body>
+Value guarded_value(const char* function, Value otherwise, Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    record_exception(function);
+    return otherwise;
+  }
+}
+
+}  // namespace accel::capi

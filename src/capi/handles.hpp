@@ -1,0 +1,75 @@
+// The opaque structs of accel.h.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+
+#include "accel.h"
+#include "capi/object.hpp"
+
+namespace accel {
+namespace nn {
+class Module;
+}
+namespace optim {
+class Optimizer;
+class Scheduler;
+}  // namespace optim
+namespace data {
+class Dataset;
+class Sampler;
+class DataLoader;
+}  // namespace data
+namespace accelerator {
+class Accelerator;
+}
+}  // namespace accel
+
+struct accel_error final : accel::capi::Handle<accel::capi::ObjectKind::kError> {
+  accel_status_t status = ACCEL_OK;
+  std::string message;
+  std::string function;
+  int32_t rank = -1;
+};
+
+struct accel_state final : accel::capi::Handle<accel::capi::ObjectKind::kState> {
+  explicit accel_state(std::shared_ptr<accel::accelerator::Accelerator> accelerator) : accelerator(std::move(accelerator)) {}
+  std::shared_ptr<accel::accelerator::Accelerator> accelerator;
+};
+
+struct accel_tensor final : accel::capi::Handle<accel::capi::ObjectKind::kTensor> {
+  explicit accel_tensor(at::Tensor tensor) : tensor(std::move(tensor)) {}
+  at::Tensor tensor;
+};
+
+struct accel_module final : accel::capi::Handle<accel::capi::ObjectKind::kModule> {
+  explicit accel_module(std::shared_ptr<accel::nn::Module> module) : module(std::move(module)) {}
+  std::shared_ptr<accel::nn::Module> module;
+};
+
+struct accel_optimizer final : accel::capi::Handle<accel::capi::ObjectKind::kOptimizer> {
+  explicit accel_optimizer(std::shared_ptr<accel::optim::Optimizer> optimizer) : optimizer(std::move(optimizer)) {}
+  std::shared_ptr<accel::optim::Optimizer> optimizer;
+};
+
+struct accel_scheduler final : accel::capi::Handle<accel::capi::ObjectKind::kScheduler> {
+  explicit accel_scheduler(std::shared_ptr<accel::optim::Scheduler> scheduler) : scheduler(std::move(scheduler)) {}
+  std::shared_ptr<accel::optim::Scheduler> scheduler;
+};
+
+struct accel_dataset final : accel::capi::Handle<accel::capi::ObjectKind::kDataset> {
+  explicit accel_dataset(std::shared_ptr<accel::data::Dataset> dataset) : dataset(std::move(dataset)) {}
+  std::shared_ptr<accel::data::Dataset> dataset;
+};
+
+struct accel_sampler final : accel::capi::Handle<accel::capi::ObjectKind::kSampler> {
+  explicit accel_sampler(std::shared_ptr<accel::data::Sampler> sampler) : sampler(std::move(sampler)) {}
+  std::shared_ptr<accel::data::Sampler> sampler;
+};
+
+struct accel_dataloader final : accel::capi::Handle<accel::capi::ObjectKind::kDataloader> {
+  explicit accel_dataloader(std::shared_ptr<accel::data::DataLoader> loader) : loader(std::move(loader)) {}
+  std::shared_ptr<accel::data::DataLoader> loader;
+};

@@ -1,0 +1,83 @@
+// What every handle is made of. Each opaque type of accel.h is a C++ struct that derives from Object, so no cast is needed
+// but the checked one below.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/error.hpp"
+
+namespace accel::capi {
+
+// Distinct, unlikely words: memory of another kind, or freed memory, hardly ever holds one.
+enum class ObjectKind : uint32_t {
+  kReleased = 0xdead0acc,
+  kError = 0xacce1001,
+  kScope = 0xacce1002,
+  kState = 0xacce1003,
+  kTensor = 0xacce1004,
+  kModule = 0xacce1006,
+  kOptimizer = 0xacce1007,
+  kScheduler = 0xacce1008,
+  kDataset = 0xacce1009,
+  kSampler = 0xacce100a,
+  kDataloader = 0xacce100b,
+};
+
+const char* object_kind_name(ObjectKind kind);  // "tensor"; "released handle"; "no handle"
+
+int64_t live_objects();
+
+class Object {
+ public:
+  explicit Object(ObjectKind kind);
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+
+  ObjectKind kind() const { return kind_.load(std::memory_order_relaxed); }
+  void retain() { owners_.fetch_add(1, std::memory_order_relaxed); }
+  // Whether that was the last owner; the caller then deletes the object.
+  bool release() { return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+
+ protected:
+  ~Object();  // not virtual: objects are deleted through their own type
+
+ private:
+  std::atomic<ObjectKind> kind_;
+  std::atomic<int32_t> owners_{1};
+};
+
+template <ObjectKind kind_value>
+class Handle : public Object {
+ public:
+  static constexpr ObjectKind kKind = kind_value;
+  Handle() : Object(kind_value) {}
+};
+
+[[noreturn]] void refuse_handle(const Object* handle, ObjectKind expected, const char* name);
+
+// The checked entry of every handle: `name` is the parameter's, for the message.
+template <typename T>
+T& check(T* handle, const char* name) {
+  if (handle == nullptr || handle->kind() != T::kKind) refuse_handle(handle, T::kKind, name);
+  return *handle;
+}
+
+template <typename T>
+T* check_pointer(T* pointer, const char* name) {
+  require(pointer != nullptr, Status::kInvalidArgument, name, " is NULL; expected a pointer");
+  return pointer;
+}
+
+template <typename T>
+T* retain_handle(T* handle) noexcept {
+  if (handle != nullptr && handle->kind() == T::kKind) handle->retain();
+  return handle;
+}
+
+template <typename T>
+void release_handle(T* handle) noexcept {
+  if (handle != nullptr && handle->kind() == T::kKind && handle->release()) delete handle;
+}
+
+}  // namespace accel::capi

@@ -1,0 +1,299 @@
+// Section 3: process control.
+#include "state/state.hpp"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <atomic>
+#include <cstdio>
+
+#include "accel.h"
+#include "accelerator/accelerator.hpp"
+#include "capi/buffer.hpp"
+#include "capi/device.hpp"
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/options.hpp"
+#include "capi/scope.hpp"
+#include "capi/value.hpp"
+#include "comm/collectives.hpp"
+#include "state/split.hpp"
+
+using namespace accel;
+using namespace accel::capi;
+
+namespace {
+
+constexpr accel_state_options_t kUnsetStateOptions = ACCEL_STATE_OPTIONS_INIT;
+
+static_assert(static_cast<int32_t>(Precision::kNo) == ACCEL_PRECISION_NO && static_cast<int32_t>(Precision::kFp16) == ACCEL_PRECISION_FP16 &&
+              static_cast<int32_t>(Precision::kBf16) == ACCEL_PRECISION_BF16 && static_cast<int32_t>(Precision::kFp8) == ACCEL_PRECISION_FP8);
+static_assert(static_cast<int32_t>(state::DistributedType::kNo) == ACCEL_DISTRIBUTED_NO &&
+              static_cast<int32_t>(state::DistributedType::kMultiCpu) == ACCEL_DISTRIBUTED_MULTI_CPU &&
+              static_cast<int32_t>(state::DistributedType::kMultiGpu) == ACCEL_DISTRIBUTED_MULTI_GPU);
+
+std::optional<Precision> option_precision(accel_precision_t value) {
+  if (value == ACCEL_UNSET) return std::nullopt;
+  require(value >= ACCEL_PRECISION_NO && value <= ACCEL_PRECISION_FP8, Status::kInvalidArgument, "options.mixed_precision is ", value,
+          "; expected one of ACCEL_PRECISION_*");
+  return static_cast<Precision>(value);
+}
+
+StateOptions read_state_options(const accel_state_options_t* given) {
+  const accel_state_options_t options = read_options(given, kUnsetStateOptions, "options");
+  StateOptions result;
+  result.cpu = option_flag(options.cpu, "options.cpu");
+  result.mixed_precision = option_precision(options.mixed_precision);
+  result.gradient_accumulation_steps = option_integer(options.gradient_accumulation_steps);
+  result.adjust_scheduler = option_flag(options.adjust_scheduler, "options.adjust_scheduler");
+  result.sync_with_dataloader = option_flag(options.sync_with_dataloader, "options.sync_with_dataloader");
+  result.sync_each_batch = option_flag(options.sync_each_batch, "options.sync_each_batch");
+  result.step_scheduler_with_optimizer = option_flag(options.step_scheduler_with_optimizer, "options.step_scheduler_with_optimizer");
+  result.split_batches = option_flag(options.split_batches, "options.split_batches");
+  result.debug = option_flag(options.debug, "options.debug");
+  result.timeout_ms = option_integer(options.timeout_ms);
+  result.process.process_index = option_integer(options.process_index);
+  result.process.num_processes = option_integer(options.num_processes);
+  result.process.local_process_index = option_integer(options.local_process_index);
+  result.process.local_num_processes = option_integer(options.local_num_processes);
+  if (options.main_process_ip != nullptr) result.process.main_process_ip = options.main_process_ip;
+  result.process.main_process_port = option_integer(options.main_process_port);
+  return result;
+}
+
+// Getters: the value, or -1 for a handle that is none.
+template <typename Read>
+int32_t read_state(const char* function, const accel_state_t* handle, Read&& read) {
+  return guarded_value<int32_t>(function, -1, [&] { return static_cast<int32_t>(read(check(handle, "state").accelerator->state())); });
+}
+
+// The main process's body runs between two barriers of the others: theirs comes first, its own last.
+class MainFirst final : public ScopeBody {
+ public:
+  MainFirst(std::shared_ptr<accelerator::Accelerator> accelerator, bool is_main) : accelerator_(std::move(accelerator)), is_main_(is_main) {
+    if (!is_main_) accelerator_->state().communicator()->barrier();
+  }
+  void finish() override {
+    if (is_main_) accelerator_->state().communicator()->barrier();
+  }
+
+ private:
+  std::shared_ptr<accelerator::Accelerator> accelerator_;
+  bool is_main_;
+};
+
+accel_status_t begin_main_first(const char* function, accel_state_t* state, accel_scope_t** out, bool (state::State::*is_main)() const) {
+  return guarded(function, [&] {
+    const auto& accelerator = check(state, "state").accelerator;
+    check_pointer(out, "out");
+    *out = open_scope(std::make_unique<MainFirst>(accelerator, (accelerator->state().*is_main)()));
+    return ACCEL_OK;
+  });
+}
+
+std::atomic<accel_state_t*> default_state{nullptr};
+
+}  // namespace
+
+void accel_state_options_init(accel_state_options_t* options) {
+  if (options != nullptr) *options = kUnsetStateOptions;
+}
+
+accel_status_t accel_state_create(const accel_state_options_t* options, accel_state_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    *out = std::make_unique<accel_state>(std::make_shared<accelerator::Accelerator>(read_state_options(options))).release();
+    return ACCEL_OK;
+  });
+}
+
+accel_state_t* accel_state_retain(accel_state_t* state) { return retain_handle(state); }
+
+void accel_state_release(accel_state_t* state) { release_handle(state); }
+
+accel_status_t accel_state_set_default(accel_state_t* state) {
+  return guarded(__func__, [&] {
+    if (state != nullptr) check(state, "state").retain();
+    release_handle(default_state.exchange(state));
+    return ACCEL_OK;
+  });
+}
+
+accel_state_t* accel_state_default(void) { return default_state.load(); }
+
+accel_status_t accel_state_describe(const accel_state_t* state, accel_buffer_t* out) {
+  return guarded(__func__, [&] {
+    const auto& engine = check(state, "state").accelerator->state();
+    *check_pointer(out, "out") = new_buffer(engine.describe());
+    return ACCEL_OK;
+  });
+}
+
+int32_t accel_process_index(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.process_index(); });
+}
+
+int32_t accel_num_processes(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.num_processes(); });
+}
+
+int32_t accel_local_process_index(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.local_process_index(); });
+}
+
+int32_t accel_local_num_processes(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.local_num_processes(); });
+}
+
+int32_t accel_is_main_process(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.is_main_process(); });
+}
+
+int32_t accel_is_local_main_process(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.is_local_main_process(); });
+}
+
+int32_t accel_is_last_process(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.is_last_process(); });
+}
+
+int32_t accel_on_process(const accel_state_t* state, int32_t process_index) {
+  return read_state(__func__, state, [&](const state::State& engine) { return !engine.use_distributed() || engine.process_index() == process_index; });
+}
+
+int32_t accel_on_local_process(const accel_state_t* state, int32_t local_process_index) {
+  return read_state(__func__, state,
+                    [&](const state::State& engine) { return !engine.use_distributed() || engine.local_process_index() == local_process_index; });
+}
+
+int32_t accel_use_distributed(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.use_distributed(); });
+}
+
+accel_distributed_type_t accel_distributed_type(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.distributed_type(); });
+}
+
+const char* accel_backend(const accel_state_t* state) {
+  return guarded_value(__func__, "", [&] { return check(state, "state").accelerator->state().communicator()->backend_name().c_str(); });
+}
+
+accel_precision_t accel_mixed_precision(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.mixed_precision(); });
+}
+
+int32_t accel_debug(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.settings().debug.value; });
+}
+
+accel_device_t accel_device(const accel_state_t* state) {
+  return guarded_value(__func__, accel_device_t{-1, -1}, [&] { return from_device(check(state, "state").accelerator->state().device()); });
+}
+
+accel_status_t accel_set_device(const accel_state_t* state) {
+  return guarded(__func__, [&] {
+    const c10::Device device = check(state, "state").accelerator->state().device();
+    if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_wait_for_everyone(accel_state_t* state) {
+  return guarded(__func__, [&] {
+    check(state, "state").accelerator->state().communicator()->barrier();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_main_process_first_begin(accel_state_t* state, accel_scope_t** out) {
+  return begin_main_first(__func__, state, out, &state::State::is_main_process);
+}
+
+accel_status_t accel_local_main_process_first_begin(accel_state_t* state, accel_scope_t** out) {
+  return begin_main_first(__func__, state, out, &state::State::is_local_main_process);
+}
+
+accel_status_t accel_split_range(const accel_state_t* state, int64_t length, int64_t* out_begin, int64_t* out_end) {
+  return guarded(__func__, [&] {
+    const auto& engine = check(state, "state").accelerator->state();
+    check_pointer(out_begin, "out_begin");
+    check_pointer(out_end, "out_end");
+    std::tie(*out_begin, *out_end) = state::split_range(length, engine.process_index(), engine.num_processes());
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_split_between_processes(const accel_state_t* state, const accel_value_t* inputs, int32_t apply_padding,
+                                             accel_value_t* out) {
+  return guarded(__func__, [&] {
+    const auto& engine = check(state, "state").accelerator->state();
+    const c10::IValue value = to_ivalue(*check_pointer(inputs, "inputs"), "inputs");
+    check_pointer(out, "out");
+    give(out, state::split_between_processes(value, engine.process_index(), engine.num_processes(), apply_padding != 0));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_print(const accel_state_t* state, const char* line) {
+  return guarded(__func__, [&] {
+    const auto& engine = check(state, "state").accelerator->state();
+    check_pointer(line, "line");
+    if (!engine.is_local_main_process()) return ACCEL_OK;
+    const bool written = std::fputs(line, stdout) >= 0 && std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0;
+    require(written, Status::kIo, "standard output does not take the line");
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_set_trigger(accel_state_t* state) {
+  return guarded(__func__, [&] {
+    check(state, "state").accelerator->state().set_trigger();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_check_trigger(accel_state_t* state, int32_t* out) {
+  return guarded(__func__, [&] {
+    auto& engine = check(state, "state").accelerator->state();
+    check_pointer(out, "out");
+    *out = engine.check_trigger();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_destroy_process_group(accel_state_t* state) {
+  return guarded(__func__, [&] {
+    check(state, "state").accelerator->state().communicator()->shutdown();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_end_training(accel_state_t* state) {
+  return guarded(__func__, [&] {
+    check(state, "state").accelerator->end_training();
+    return ACCEL_OK;
+  });
+}
+
+int32_t accel_sync_gradients(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.gradient_state()->sync_gradients(); });
+}
+
+int32_t accel_end_of_dataloader(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.gradient_state()->end_of_dataloader(); });
+}
+
+int64_t accel_remainder(const accel_state_t* state) {
+  return guarded_value<int64_t>(__func__, -1, [&] { return check(state, "state").accelerator->state().gradient_state()->remainder(); });
+}
+
+int64_t accel_gradient_accumulation_steps(const accel_state_t* state) {
+  return guarded_value<int64_t>(__func__, -1,
+                                [&] { return check(state, "state").accelerator->state().gradient_state()->settings().num_steps; });
+}
+
+accel_status_t accel_set_gradient_accumulation_steps(accel_state_t* state, int64_t steps) {
+  return guarded(__func__, [&] {
+    check(state, "state").accelerator->state().gradient_state()->set_num_steps(steps);
+    return ACCEL_OK;
+  });
+}

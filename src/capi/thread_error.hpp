@@ -1,0 +1,25 @@
+// The thread's latest error. A plain block of memory: setting it cannot fail and needs no cleaning at the thread's end.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "accel.h"
+
+namespace accel::capi {
+
+struct ThreadError {
+  static constexpr size_t kCapacity = 4096;
+
+  accel_status_t status;  // ACCEL_OK: there was none
+  int32_t rank;
+  const char* function;  // a string literal
+  char message[kCapacity];
+};
+
+ThreadError& thread_error() noexcept;
+
+// Newlines become spaces; what does not fit is cut between two characters.
+void set_thread_error(accel_status_t status, std::string_view message, const char* function, int32_t rank = -1) noexcept;
+
+}  // namespace accel::capi

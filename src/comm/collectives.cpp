@@ -1,0 +1,154 @@
+#include "comm/collectives.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::comm {
+namespace {
+
+at::Tensor gather_tensor(Communicator& communicator, const at::Tensor& tensor) {
+  const at::Tensor rows = (tensor.dim() == 0 ? tensor.view({1}) : tensor).detach().contiguous();
+  std::vector<int64_t> shape = rows.sizes().vec();
+  shape[0] *= communicator.size();
+  at::Tensor joined = at::empty(shape, rows.options());
+  communicator.all_gather(rows, joined);
+  return joined;
+}
+
+at::Tensor reduce_tensor(Communicator& communicator, const at::Tensor& tensor, Reduction reduction, double scale) {
+  at::Tensor result = tensor.detach().clone(at::MemoryFormat::Contiguous);
+  communicator.all_reduce(result, reduction);
+  if (scale != 1.0) {
+    require(at::isFloatingType(result.scalar_type()) || at::isComplexType(result.scalar_type()), Status::kTypeMismatch,
+            "scale is ", scale, " and the tensor is ", result.scalar_type(), "; expected 1 for integers");
+    result.mul_(scale);
+  }
+  return result;
+}
+
+at::Tensor pad_tensor(Communicator& communicator, const at::Tensor& tensor, int64_t dim, double pad_index, bool pad_first) {
+  const int64_t ndim = tensor.dim();
+  if (dim >= ndim || dim < -ndim) return tensor;
+  const int64_t axis = dim < 0 ? dim + ndim : dim;
+  at::Tensor largest = at::full({1}, tensor.size(axis), at::TensorOptions().dtype(at::kLong).device(tensor.device()));
+  communicator.all_reduce(largest, Reduction::kMax);
+  const int64_t size = largest.item<int64_t>(), own = tensor.size(axis);
+  if (size == own) return tensor;
+  std::vector<int64_t> shape = tensor.sizes().vec();
+  shape[axis] = size;
+  at::Tensor padded = at::full(shape, pad_index, tensor.options());
+  padded.narrow(axis, pad_first ? size - own : 0, own).copy_(tensor.detach());
+  return padded;
+}
+
+at::Tensor bytes_of(const std::string& text) {
+  at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
+  std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  return bytes;
+}
+
+// Objects travel on the device of the backend.
+at::Device transport_device(const Communicator& communicator) {
+  return communicator.backend_name() == "nccl" ? at::Device(at::kCUDA) : at::Device(at::kCPU);
+}
+
+std::vector<std::string> gather_texts(Communicator& communicator, const std::string& text) {
+  const at::Device device = transport_device(communicator);
+  const auto integers = at::TensorOptions().dtype(at::kLong).device(device);
+  at::Tensor lengths = at::empty({communicator.size()}, integers);
+  communicator.all_gather(at::full({1}, static_cast<int64_t>(text.size()), integers), lengths);
+  lengths = lengths.cpu();
+  const int64_t* const length = lengths.const_data_ptr<int64_t>();
+  const int64_t longest = *std::max_element(length, length + communicator.size());
+  at::Tensor own = at::zeros({longest}, at::kByte);
+  own.narrow(0, 0, static_cast<int64_t>(text.size())).copy_(bytes_of(text));
+  at::Tensor all = at::empty({communicator.size(), longest}, own.options().device(device));
+  communicator.all_gather(own.to(device), all);
+  all = all.cpu();
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < communicator.size(); rank++)
+    texts.emplace_back(static_cast<const char*>(all.const_data_ptr()) + rank * longest, length[rank]);
+  return texts;
+}
+
+}  // namespace
+
+c10::IValue gather(Communicator& communicator, const c10::IValue& value) {
+  return tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
+    return communicator.size() == 1 ? tensor : gather_tensor(communicator, tensor);
+  });
+}
+
+c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale) {
+  return tree::map_tensors_only(value, [&](const at::Tensor& tensor) { return reduce_tensor(communicator, tensor, reduction, scale); });
+}
+
+void broadcast(Communicator& communicator, const c10::IValue& value, int from) {
+  const at::NoGradGuard no_grad;
+  tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
+    at::Tensor flat = tensor.detach().contiguous();
+    communicator.broadcast(flat, from);
+    if (!flat.is_alias_of(tensor) && communicator.rank() != from) tensor.detach().copy_(flat);
+    return tensor;
+  });
+}
+
+c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index, bool pad_first) {
+  return tree::map_tensors_only(value, [&](const at::Tensor& tensor) { return pad_tensor(communicator, tensor, dim, pad_index, pad_first); });
+}
+
+c10::IValue gather_object(Communicator& communicator, const c10::IValue& object) {
+  const std::string own = tree::to_json(object);
+  if (communicator.size() == 1) return object;
+  c10::List<c10::IValue> all(c10::AnyType::get());
+  for (const std::string& text : gather_texts(communicator, own)) {
+    const c10::IValue item = tree::from_json(text, "an object of another rank");
+    if (!item.isList()) {
+      all.push_back(item);
+      continue;
+    }
+    for (const c10::IValue& element : item.toListRef()) all.push_back(element);
+  }
+  return all;
+}
+
+c10::IValue broadcast_object_list(Communicator& communicator, const c10::IValue& objects, int from) {
+  require(objects.isList(), Status::kTypeMismatch, "objects is no list; expected a list of values");
+  require(from >= 0 && from < communicator.size(), Status::kInvalidArgument, "from_process is ", from, "; expected 0 to ",
+          communicator.size() - 1);
+  const auto own_length = static_cast<int64_t>(objects.toListRef().size());
+  const std::string own = communicator.rank() == from ? tree::to_json(objects) : std::string();
+  if (communicator.size() == 1) return objects;
+  const auto integers = at::TensorOptions().dtype(at::kLong).device(transport_device(communicator));
+  at::Tensor lengths = at::empty({communicator.size()}, integers);
+  communicator.all_gather(at::full({1}, own_length, integers), lengths);
+  lengths = lengths.cpu();
+  for (int rank = 0; rank < communicator.size(); rank++) {
+    const int64_t other = lengths.const_data_ptr<int64_t>()[rank];
+    require(other == lengths.const_data_ptr<int64_t>()[0], Status::kCollectiveMismatch, "the list has ",
+            lengths.const_data_ptr<int64_t>()[0], " items on rank 0 and ", other, " on rank ", rank,
+            "; expected the same length everywhere");
+  }
+  at::Tensor size = at::full({1}, static_cast<int64_t>(own.size()), integers);
+  communicator.broadcast(size, from);
+  at::Tensor bytes = communicator.rank() == from ? bytes_of(own) : at::empty({size.item<int64_t>()}, at::kByte);
+  bytes = bytes.to(integers.device());
+  communicator.broadcast(bytes, from);
+  bytes = bytes.cpu();
+  return tree::from_json(std::string(static_cast<const char*>(bytes.const_data_ptr()), bytes.numel()), "the source rank's objects");
+}
+
+bool all_agree(Communicator& communicator, bool ok) {
+  at::Tensor agreed = at::full({1}, ok ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(transport_device(communicator)));
+  communicator.all_reduce(agreed, Reduction::kMin);
+  return agreed.item<int32_t>() != 0;
+}
+
+}  // namespace accel::comm

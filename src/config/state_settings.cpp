@@ -1,0 +1,75 @@
+#include "config/state_settings.hpp"
+
+#include <sstream>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+
+namespace accel {
+namespace {
+
+constexpr int64_t kDefaultTimeoutMs = 600000;
+
+std::optional<Precision> precision_from_environment() {
+  const auto name = environment_text("ACCELERATE_MIXED_PRECISION");
+  if (!name) return std::nullopt;
+  return parse_precision(*name, "environment variable ACCELERATE_MIXED_PRECISION");
+}
+
+void line(std::ostream& out, const char* name, const Setting<bool>& setting) {
+  out << name << " = " << (setting.value ? "yes" : "no") << " (" << setting.source << ")\n";
+}
+
+template <typename T>
+void line(std::ostream& out, const char* name, const Setting<T>& setting) {
+  out << name << " = " << setting.value << " (" << setting.source << ")\n";
+}
+
+}  // namespace
+
+StateSettings resolve_state_settings(const StateOptions& options) {
+  StateSettings result;
+  result.cpu = resolve(options.cpu, "ACCELERATE_USE_CPU", environment_flag("ACCELERATE_USE_CPU"), false);
+  result.torch_device = resolve<std::string>(std::nullopt, "ACCELERATE_TORCH_DEVICE", environment_text("ACCELERATE_TORCH_DEVICE"), "");
+  result.mixed_precision = resolve(options.mixed_precision, "ACCELERATE_MIXED_PRECISION", precision_from_environment(), Precision::kNo);
+  result.gradient_accumulation_steps =
+      resolve(options.gradient_accumulation_steps, "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
+              environment_integer("ACCELERATE_GRADIENT_ACCUMULATION_STEPS"), int64_t{1});
+  require(result.gradient_accumulation_steps >= 1, Status::kInvalidArgument, "gradient_accumulation_steps is ",
+          result.gradient_accumulation_steps.value, " (from ", result.gradient_accumulation_steps.source,
+          "); expected at least 1");
+  result.adjust_scheduler = resolve(options.adjust_scheduler, false);
+  result.sync_with_dataloader = resolve(options.sync_with_dataloader, true);
+  result.sync_each_batch = resolve(options.sync_each_batch, false);
+  result.step_scheduler_with_optimizer = resolve(options.step_scheduler_with_optimizer, true);
+  result.split_batches = resolve(options.split_batches, false);
+  result.debug = resolve(options.debug, "ACCELERATE_DEBUG_MODE", environment_flag("ACCELERATE_DEBUG_MODE"), false);
+  result.timeout_ms = resolve(options.timeout_ms, kDefaultTimeoutMs);
+  require(result.timeout_ms > 0, Status::kInvalidArgument, "timeout_ms is ", result.timeout_ms.value,
+          "; expected a positive number of milliseconds");
+  result.process = resolve_process_environment(options.process);
+  return result;
+}
+
+std::string describe(const StateSettings& settings) {
+  std::ostringstream out;
+  line(out, "process_index", settings.process.process_index);
+  line(out, "num_processes", settings.process.num_processes);
+  line(out, "local_process_index", settings.process.local_process_index);
+  line(out, "local_num_processes", settings.process.local_num_processes);
+  line(out, "main_process_ip", settings.process.main_process_ip);
+  line(out, "main_process_port", settings.process.main_process_port);
+  line(out, "cpu", settings.cpu);
+  out << "mixed_precision = " << precision_name(settings.mixed_precision) << " (" << settings.mixed_precision.source << ")\n";
+  line(out, "gradient_accumulation_steps", settings.gradient_accumulation_steps);
+  line(out, "adjust_scheduler", settings.adjust_scheduler);
+  line(out, "sync_with_dataloader", settings.sync_with_dataloader);
+  line(out, "sync_each_batch", settings.sync_each_batch);
+  line(out, "step_scheduler_with_optimizer", settings.step_scheduler_with_optimizer);
+  line(out, "split_batches", settings.split_batches);
+  line(out, "debug", settings.debug);
+  line(out, "timeout_ms", settings.timeout_ms);
+  return out.str();
+}
+
+}  // namespace accel

@@ -1,0 +1,40 @@
+// All settings of a state, resolved once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/precision_name.hpp"
+#include "config/process_environment.hpp"
+#include "config/setting.hpp"
+
+namespace accel {
+
+struct StateOptions {
+  std::optional<bool> cpu;
+  std::optional<Precision> mixed_precision;
+  std::optional<int64_t> gradient_accumulation_steps;
+  std::optional<bool> adjust_scheduler, sync_with_dataloader, sync_each_batch;
+  std::optional<bool> step_scheduler_with_optimizer, split_batches, debug;
+  std::optional<int64_t> timeout_ms;
+  ProcessOptions process;
+};
+
+struct StateSettings {
+  Setting<bool> cpu;
+  Setting<std::string> torch_device;  // ACCELERATE_TORCH_DEVICE; empty: choose
+  Setting<Precision> mixed_precision;
+  Setting<int64_t> gradient_accumulation_steps;
+  Setting<bool> adjust_scheduler, sync_with_dataloader, sync_each_batch;
+  Setting<bool> step_scheduler_with_optimizer, split_batches, debug;
+  Setting<int64_t> timeout_ms;
+  ProcessEnvironment process;
+};
+
+StateSettings resolve_state_settings(const StateOptions& options);
+
+// "name = value (source)", a line each.
+std::string describe(const StateSettings& settings);
+
+}  // namespace accel

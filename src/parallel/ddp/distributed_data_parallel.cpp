@@ -1,0 +1,135 @@
+#include "parallel/ddp/distributed_data_parallel.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/torch_compat.hpp"
+#include "comm/collectives.hpp"
+#include "parallel/ddp/gradient_averaging.hpp"
+#include "parallel/ddp/reducer_sink.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::parallel {
+namespace {
+
+constexpr int64_t kMegabyte = 1024 * 1024;
+constexpr int64_t kFirstBucketBytes = kMegabyte;        // a small first bucket: communication starts early
+constexpr size_t kBroadcastBytes = 250 * kMegabyte;     // as the reference
+
+// One line a tensor, the same on ranks that have the same model.
+c10::IValue fingerprint(const nn::Module& module) {
+  c10::List<c10::IValue> lines(c10::AnyType::get());
+  for (const auto& [name, tensor] : module.named_parameters())
+    lines.push_back(text("parameter ", name, " ", tensor.scalar_type(), tensor.sizes(), tensor.requires_grad() ? "" : " frozen"));
+  for (const auto& [name, tensor] : module.named_buffers())
+    lines.push_back(text("buffer ", name, " ", tensor.scalar_type(), tensor.sizes()));
+  c10::List<c10::IValue> as_one_item(c10::AnyType::get());
+  as_one_item.push_back(lines);
+  return as_one_item;
+}
+
+void check_same_model(const nn::Module& module, comm::Communicator& communicator) {
+  const c10::IValue gathered = comm::gather_object(communicator, fingerprint(module));
+  const auto ranks = gathered.toListRef();
+  const auto first = ranks[0].toListRef();
+  for (size_t rank = 1; rank < ranks.size(); rank++) {
+    const auto other = ranks[rank].toListRef();
+    for (size_t i = 0; i < std::max(first.size(), other.size()); i++) {
+      const std::string of_first = i < first.size() ? first[i].toStringRef() : "nothing";
+      const std::string of_other = i < other.size() ? other[i].toStringRef() : "nothing";
+      require(of_first == of_other, Status::kCollectiveMismatch, "the ranks' models differ: tensor ", i, " is ", of_first,
+              " on rank 0 and ", of_other, " on rank ", rank, "; expected the same model everywhere");
+    }
+  }
+}
+
+}  // namespace
+
+DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
+                                                 const DdpOptions& options)
+    : Module("DistributedDataParallel"), module_(std::move(module)), communicator_(std::move(communicator)), options_(options) {
+  require(options_.bucket_cap_mb > 0, Status::kInvalidArgument, "bucket_cap_mb is ", options_.bucket_cap_mb,
+          "; expected a positive number of megabytes");
+  add_child("module", module_);
+  check_same_model(*module_, *communicator_);
+  for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
+  std::vector<at::Tensor> everything = module_->parameters();
+  everything.insert(everything.end(), buffers_.begin(), buffers_.end());
+  broadcast_from_main(everything);
+  make_reducer();
+}
+
+DistributedDataParallel::~DistributedDataParallel() {
+  try {
+    reducer_.reset();  // its destructor may throw
+  } catch (const std::exception&) {
+    // Nothing can be done about a bucket in flight.
+  }
+}
+
+void DistributedDataParallel::broadcast_from_main(const std::vector<at::Tensor>& tensors) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> data;
+  for (const at::Tensor& tensor : tensors) data.push_back(tensor.detach());
+  if (!data.empty()) c10d::broadcast_coalesced(communicator_->process_group(), data, kBroadcastBytes, /*rank=*/0);
+}
+
+void DistributedDataParallel::make_reducer() {
+  std::vector<at::Tensor> parameters;
+  std::unordered_map<size_t, std::string> names;
+  for (const auto& [name, parameter] : module_->named_parameters()) {
+    if (!parameter.requires_grad()) continue;
+    names[parameters.size()] = name;
+    parameters.push_back(parameter);
+  }
+  if (parameters.empty()) return;  // nothing to average
+  const auto cap = static_cast<int64_t>(options_.bucket_cap_mb * kMegabyte);
+  const std::vector<bool> sparse(parameters.size(), false);
+  const std::vector<size_t> limits{static_cast<size_t>(std::min(kFirstBucketBytes, cap)), static_cast<size_t>(cap)};
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits, sparse, {}, {}));
+  std::reverse(buckets.begin(), buckets.end());  // gradients come in about the reverse order of use
+  reducer_ = std::make_shared<c10d::Reducer>(
+      parameters, buckets, communicator_->process_group(), sparse, cap, options_.find_unused_parameters,
+      options_.gradient_as_bucket_view, names, std::min(kFirstBucketBytes, cap), /*skip_all_reduce_unused_params=*/false,
+      /*use_python_reducer=*/false, std::vector<int64_t>{}, /*batched_grad_copy=*/false
+#if ACCEL_TORCH_REDUCER_LAZY_BUCKETS
+      , /*lazy_bucket_allocation=*/false
+#endif
+  );
+  reducer_->register_comm_hook(std::make_unique<GradientAveraging>(communicator_->process_group()));
+  if (options_.static_graph) reducer_->set_static_graph();
+}
+
+bool DistributedDataParallel::set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
+
+// The sequence around a forward is that of the reference's wrapper: a bucket that is rebuilt must be so before memory peaks, and
+// buffers travel only when the former step exchanged gradients.
+c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
+  const bool recording = reducer_ != nullptr && at::GradMode::is_enabled();
+  if (recording && sync_) reducer_->prepare_for_forward();
+  if (recording) reducer_->rebuild_buckets();
+  if (options_.broadcast_buffers && former_forward_synced_) broadcast_from_main(buffers_);
+  c10::IValue output = module_->call(inputs);
+  former_forward_synced_ = at::GradMode::is_enabled() && sync_;
+  if (!recording) return output;
+  return after_forward(std::move(output));
+}
+
+c10::IValue DistributedDataParallel::after_forward(c10::IValue output) {
+  const bool search = options_.find_unused_parameters && !options_.static_graph;
+  if (sync_) {
+    std::vector<at::Tensor> outputs;
+    if (search) tree::for_each_tensor(output, [&](const at::Tensor& tensor) { outputs.push_back(tensor); });
+    reducer_->prepare_for_backward(outputs);
+  }
+  const bool delay = options_.static_graph && !static_graph_recorded_;
+  if (!search && !delay) return output;
+  static_graph_recorded_ = options_.static_graph;
+  return pass_through_sink(output, reducer_, delay);
+}
+
+}  // namespace accel::parallel

@@ -1,0 +1,56 @@
+// Data parallelism: each rank runs the whole model on its own batch, and gradients are averaged while backward still runs.
+// The buckets and their overlap are c10d::Reducer's (Li et al., "PyTorch Distributed", VLDB 2020); what stands here is what goes
+// around it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "nn/module.hpp"
+
+namespace c10d {
+class Reducer;
+}
+
+namespace accel::parallel {
+
+// @accelerate DistributedDataParallelKwargs
+struct DdpOptions {
+  bool broadcast_buffers = true;
+  bool find_unused_parameters = false;
+  bool gradient_as_bucket_view = true;
+  bool static_graph = false;
+  double bucket_cap_mb = 25;
+};
+
+class DistributedDataParallel final : public nn::Module {
+ public:
+  // Collective: checks that all ranks have the same model, and gives them rank 0's parameters and buffers.
+  DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator, const DdpOptions& options);
+  ~DistributedDataParallel() override;
+
+  const nn::ModulePtr& module() const { return module_; }
+
+  // Whether backward exchanges gradients; decided at the forward. Returns the former setting.
+  bool set_gradient_sync(bool sync);
+
+ protected:
+  c10::IValue forward(const nn::Inputs& inputs) override;
+
+ private:
+  void make_reducer();
+  void broadcast_from_main(const std::vector<at::Tensor>& tensors);
+  c10::IValue after_forward(c10::IValue output);
+
+  nn::ModulePtr module_;
+  std::shared_ptr<comm::Communicator> communicator_;
+  DdpOptions options_;
+  std::vector<at::Tensor> buffers_;
+  std::shared_ptr<c10d::Reducer> reducer_;
+  bool sync_ = true;
+  bool former_forward_synced_ = true;
+  bool static_graph_recorded_ = false;
+};
+
+}  // namespace accel::parallel

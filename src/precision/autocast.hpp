@@ -1,0 +1,26 @@
+// Autocast as a guard: operators inside choose the precision that LibTorch's lists give them.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include "config/precision_name.hpp"
+
+namespace accel::precision {
+
+// Bound to its thread; guards nest and end in reverse order. With Precision::kNo it changes nothing.
+class AutocastGuard {
+ public:
+  AutocastGuard(Precision precision, c10::DeviceType device);
+  ~AutocastGuard();
+  AutocastGuard(const AutocastGuard&) = delete;
+  AutocastGuard& operator=(const AutocastGuard&) = delete;
+
+ private:
+  bool active_;
+  c10::DeviceType device_;
+  bool former_enabled_ = false;
+  c10::ScalarType former_dtype_ = c10::ScalarType::Undefined;
+};
+
+}  // namespace accel::precision

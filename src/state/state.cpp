@@ -1,0 +1,94 @@
+#include "state/state.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+
+#include "base/deadline.hpp"
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "comm/rendezvous.hpp"
+#include "state/device_choice.hpp"
+
+namespace accel::state {
+namespace {
+
+void check_precision(Precision precision, c10::Device device) {
+  require(precision != Precision::kFp16 || !device.is_cpu(), Status::kUnsupported,
+          "mixed_precision is fp16 and the device is the CPU, where fp16 products run about 400 times slower than bf16 ones; "
+          "use bf16");
+  require(precision != Precision::kFp8, Status::kUnsupported,
+          "mixed_precision is fp8, which this version cannot compute in; use bf16");
+}
+
+// Several ranks on one host must share its cores. The first state of a process decides, unless the user did; LibTorch refuses to
+// change its mind later.
+void share_cores(int64_t local_processes) {
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    if (local_processes <= 1 || environment_text("OMP_NUM_THREADS")) return;
+    const int64_t cores = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+    const int64_t threads = std::max<int64_t>(cores / local_processes, 1);
+    at::set_num_threads(static_cast<int>(threads));
+    log(LogLevel::kInfo, "OMP_NUM_THREADS is not set: ", threads, " threads for each of ", local_processes, " processes");
+  });
+}
+
+std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, c10::Device device) {
+  const ProcessEnvironment& process = settings.process;
+  if (process.num_processes == 1) return std::make_shared<comm::Communicator>();
+  const std::chrono::milliseconds timeout(settings.timeout_ms.value);
+  comm::RendezvousOptions options;
+  options.host = process.main_process_ip;
+  options.port = static_cast<int>(process.main_process_port.value);
+  options.rank = static_cast<int>(process.process_index.value);
+  options.size = static_cast<int>(process.num_processes.value);
+  options.serve = !process.agent_store;
+  options.attempt = process.restart_count;
+  auto store = comm::rendezvous(options, Deadline(timeout));
+  return std::make_shared<comm::Communicator>(std::move(store), options.rank, options.size, timeout,
+                                              device.is_cuda() ? "nccl" : "ucx");
+}
+
+AccumulationSettings accumulation(const StateSettings& settings) {
+  return {settings.gradient_accumulation_steps, settings.adjust_scheduler, settings.sync_with_dataloader,
+          settings.sync_each_batch};
+}
+
+}  // namespace
+
+State::State(const StateOptions& options)
+    : settings_(resolve_state_settings(options)), device_(choose_device(settings_)) {
+  check_precision(settings_.mixed_precision, device_);
+  share_cores(settings_.process.local_num_processes);
+  communicator_ = connect(settings_, device_);
+  gradient_state_ = std::make_shared<GradientState>(accumulation(settings_));
+}
+
+DistributedType State::distributed_type() const {
+  if (!use_distributed()) return DistributedType::kNo;
+  return device_.is_cpu() ? DistributedType::kMultiCpu : DistributedType::kMultiGpu;
+}
+
+bool State::check_trigger() {
+  at::Tensor flag = at::full({1}, trigger_ ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(device_));
+  communicator_->all_reduce(flag, comm::Reduction::kMax);
+  const bool raised = flag.item<int32_t>() != 0;
+  if (raised) trigger_ = false;
+  return raised;
+}
+
+std::string State::describe() const {
+  std::ostringstream out;
+  out << "device = " << device_ << "\n"
+      << "backend = " << (use_distributed() ? communicator_->backend_name() : "none") << "\n"
+      << accel::describe(settings_);
+  return out.str();
+}
+
+}  // namespace accel::state

@@ -1,0 +1,51 @@
+// A process's seat in the job: its rank, its device, its settings and its way to the other ranks.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <string>
+
+#include "comm/communicator.hpp"
+#include "config/state_settings.hpp"
+#include "state/gradient_state.hpp"
+
+namespace accel::state {
+
+enum class DistributedType : int32_t { kNo = 0, kMultiCpu = 1, kMultiGpu = 2 };
+
+class State {
+ public:
+  explicit State(const StateOptions& options);
+
+  const StateSettings& settings() const { return settings_; }
+  int process_index() const { return static_cast<int>(settings_.process.process_index.value); }
+  int num_processes() const { return static_cast<int>(settings_.process.num_processes.value); }
+  int local_process_index() const { return static_cast<int>(settings_.process.local_process_index.value); }
+  int local_num_processes() const { return static_cast<int>(settings_.process.local_num_processes.value); }
+  bool is_main_process() const { return process_index() == 0; }
+  bool is_local_main_process() const { return local_process_index() == 0; }
+  bool is_last_process() const { return process_index() == num_processes() - 1; }
+  bool use_distributed() const { return num_processes() > 1; }
+  DistributedType distributed_type() const;
+  c10::Device device() const { return device_; }
+  Precision mixed_precision() const { return settings_.mixed_precision; }
+
+  const std::shared_ptr<comm::Communicator>& communicator() const { return communicator_; }
+  const std::shared_ptr<GradientState>& gradient_state() const { return gradient_state_; }
+
+  // A flag that any rank may raise and all ranks look at together; looking lowers it.
+  void set_trigger() { trigger_ = true; }
+  bool check_trigger();
+
+  std::string describe() const;
+
+ private:
+  StateSettings settings_;
+  c10::Device device_;
+  std::shared_ptr<comm::Communicator> communicator_;
+  std::shared_ptr<GradientState> gradient_state_;
+  bool trigger_ = false;
+};
+
+}  // namespace accel::state
