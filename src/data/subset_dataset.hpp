@@ -1,0 +1,25 @@
+// A range of another dataset: the usual cut between training and validation.
+#pragma once
+
+#include <memory>
+
+#include "data/dataset.hpp"
+
+namespace accel::data {
+
+class SubsetDataset final : public Dataset {
+ public:
+  SubsetDataset(std::shared_ptr<const Dataset> dataset, int64_t begin, int64_t end);
+  int64_t length() const override { return end_ - begin_; }
+
+ protected:
+  c10::IValue read_item(int64_t index) const override { return dataset_->item(begin_ + index); }
+  c10::IValue read_batch(c10::IntArrayRef indices) const override;
+
+ private:
+  std::shared_ptr<const Dataset> dataset_;
+  int64_t begin_;
+  int64_t end_;
+};
+
+}  // namespace accel::data
