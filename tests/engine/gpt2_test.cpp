@@ -1,0 +1,114 @@
+// GPT-2 against GPT2LMHeadModel of transformers, with weights that a formula gives.
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include "nn/architectures/architecture.hpp"
+#include "nn_fixture.hpp"
+
+namespace accel::nn {
+namespace {
+
+using testing::expect_close;
+using testing::expect_error;
+
+at::Tensor tokens_of(const cJSON* rows) {
+  std::vector<at::Tensor> tensors;
+  for (const cJSON* row = rows->child; row != nullptr; row = row->next) tensors.push_back(at::tensor(testing::integers(row)));
+  return at::stack(tensors);
+}
+
+void fill_by_formula(Module& model) {
+  const torch::NoGradGuard no_grad;
+  int64_t salt = 0;
+  for (const auto& [name, tensor] : model.state_dict()) tensor.copy_(testing::pattern_tensor(tensor.sizes(), salt++));
+}
+
+TEST(Gpt2, GivesTheLogitsAndGradientsOfTheReference) {
+  const Json fixture = testing::read_fixture("gpt2_tiny.json");
+  for (const cJSON* recorded = fixture->child; recorded != nullptr; recorded = recorded->next) {
+    const std::string config = print_json(json_member(recorded, "config"));
+    SCOPED_TRACE(config);
+    const ModulePtr model = module_from_config(config);
+    model->train(false);
+    const NamedTensors state = model->state_dict();
+    const cJSON* names = json_member(recorded, "state_dict");
+    ASSERT_EQ(static_cast<int>(state.size()), cJSON_GetArraySize(names));
+    for (int i = 0; i < cJSON_GetArraySize(names); i++) {
+      const cJSON* entry = cJSON_GetArrayItem(names, i);
+      EXPECT_EQ(state[static_cast<size_t>(i)].first, entry->child->valuestring);
+      EXPECT_EQ(state[static_cast<size_t>(i)].second.sizes().vec(), testing::integers(entry->child->next));
+    }
+    fill_by_formula(*model);
+    const at::Tensor tokens = tokens_of(json_member(recorded, "tokens"));
+    const at::Tensor logits = model->call(tokens);
+    expect_close(logits, testing::tensor_of(json_member(recorded, "logits")), 1e-5);
+    const at::Tensor loss =
+        at::cross_entropy_loss(logits.slice(1, 0, -1).flatten(0, 1), tokens.slice(1, 1).flatten());
+    EXPECT_NEAR(loss.item<double>(), json_number(recorded, "loss", 0), 1e-5);
+    loss.backward();
+    const cJSON* gradients = json_member(recorded, "gradients");
+    EXPECT_EQ(static_cast<int>(model->named_parameters().size()), cJSON_GetArraySize(gradients));
+    for (const auto& [name, tensor] : model->named_parameters()) {
+      const std::vector<double> expected = testing::numbers(json_member(gradients, name.c_str()));
+      EXPECT_NEAR(tensor.grad().norm().item<double>(), expected[0], 1e-5 + 1e-4 * expected[0]) << name;
+      EXPECT_NEAR(tensor.grad().flatten()[1].item<double>(), expected[1], 1e-5) << name;
+    }
+  }
+}
+
+TEST(Gpt2, StartsWithTheDistributionsOfThePaper) {
+  at::manual_seed(0);
+  const ModulePtr model = module_from_config(R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 8, "n_head": 2, "vocab_size": 300})");
+  const auto deviation = [&](const char* path) { return model->find_tensor(path).detach().std().item<double>(); };
+  EXPECT_NEAR(deviation("transformer.wte.weight"), 0.02, 5e-4);
+  EXPECT_NEAR(deviation("transformer.h.3.attn.c_attn.weight"), 0.02, 5e-4);
+  EXPECT_NEAR(deviation("transformer.h.3.attn.c_proj.weight"), 0.005, 3e-4);
+  EXPECT_NEAR(deviation("transformer.h.3.mlp.c_proj.weight"), 0.005, 3e-4);
+  EXPECT_EQ(model->find_tensor("transformer.h.3.mlp.c_fc.bias").abs().max().item<double>(), 0);
+  EXPECT_TRUE(model->find_tensor("lm_head.weight").is_same(model->find_tensor("transformer.wte.weight")));
+  EXPECT_EQ(model->named_parameters().size() + 1, model->state_dict().size());
+}
+
+TEST(Gpt2, DropoutIsActiveInTraining) {
+  at::manual_seed(0);
+  const ModulePtr model = module_from_config(R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 5})");
+  const at::Tensor tokens = at::ones({1, 6}, at::kLong);
+  EXPECT_FALSE(at::equal(model->call(tokens), model->call(tokens)));
+  model->train(false);
+  EXPECT_TRUE(at::equal(model->call(tokens), model->call(tokens)));
+}
+
+TEST(Gpt2, HonoursTheDtype) {
+  const ModulePtr model = module_from_config(
+      R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 5, "torch_dtype": "bfloat16"})");
+  EXPECT_EQ(model->call(at::ones({1, 6}, at::kLong)).scalar_type(), at::kBFloat16);
+}
+
+TEST(Gpt2, RefusesWhatItCannotDo) {
+  const auto build = [](const char* setting) {
+    return [setting] { module_from_config(text(R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, )", setting, "}")); };
+  };
+  expect_error(Status::kUnsupported, "add_cross_attention is true", build(R"("add_cross_attention": true)"));
+  expect_error(Status::kUnsupported, "reorder_and_upcast_attn", build(R"("reorder_and_upcast_attn": true)"));
+  expect_error(Status::kUnsupported, "quantization_config", build(R"("quantization_config": {"bits": 4})"));
+  expect_error(Status::kUnsupported, "'swoosh'", build(R"("activation_function": "swoosh")"));
+  expect_error(Status::kUnsupported, "GPT2ForSequenceClassification", build(R"("architectures": ["GPT2ForSequenceClassification"])"));
+  expect_error(Status::kUnsupported, "'int4'", build(R"("dtype": "int4")"));
+  expect_error(Status::kInvalidArgument, "vocab_size is 0", build(R"("vocab_size": 0)"));
+  expect_error(Status::kInvalidArgument, "attn_pdrop is 2", build(R"("attn_pdrop": 2)"));
+  expect_error(Status::kTypeMismatch, "'n_positions'", build(R"("n_positions": "many")"));
+  expect_error(Status::kInvalidArgument, "not divisible", [] { module_from_config(R"({"model_type": "gpt2", "n_embd": 9, "n_head": 2})"); });
+  expect_error(Status::kUnsupported, "'t5' is not known; expected one of gpt2", [] { module_from_config(R"({"model_type": "t5"})"); });
+  expect_error(Status::kNotFound, "'no/config.json'", [] { module_from_config("no/config.json"); });
+  expect_error(Status::kInvalidArgument, "not valid JSON", [] { module_from_config("{"); });
+}
+
+TEST(Gpt2, RefusesWrongTokens) {
+  const ModulePtr model =
+      module_from_config(R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 5, "n_positions": 4})");
+  expect_error(Status::kShapeMismatch, "n_positions = 4", [&] { model->call(at::ones({1, 5}, at::kLong)); });
+  expect_error(Status::kShapeMismatch, "[batch, length]", [&] { model->call(at::ones({5}, at::kLong)); });
+  expect_error(Status::kTypeMismatch, "int64", [&] { model->call(at::ones({1, 3})); });
+}
+
+}  // namespace
+}  // namespace accel::nn

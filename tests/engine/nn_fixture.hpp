@@ -1,0 +1,63 @@
+// What the module tests share: recorded numbers, and tensors that a formula gives in every language.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+
+namespace accel::testing {
+
+inline std::string fixture_path(const std::string& name) { return std::string(ACCEL_TEST_FIXTURES) + "/" + name; }
+
+inline Json read_fixture(const std::string& name) {
+  std::ifstream file(fixture_path(name));
+  EXPECT_TRUE(file.is_open()) << fixture_path(name);
+  return parse_json(std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()), name);
+}
+
+inline std::vector<double> numbers(const cJSON* array) {
+  std::vector<double> values;
+  for (const cJSON* node = array->child; node != nullptr; node = node->next) values.push_back(node->valuedouble);
+  return values;
+}
+
+inline std::vector<int64_t> integers(const cJSON* array) {
+  const std::vector<double> values = numbers(array);
+  return std::vector<int64_t>(values.begin(), values.end());
+}
+
+inline at::Tensor tensor_of(const cJSON* array) { return at::tensor(numbers(array), at::kDouble); }
+
+inline at::Tensor pattern_tensor(at::IntArrayRef shape, int64_t salt) {
+  const int64_t count = c10::multiply_integers(shape);
+  std::vector<double> values(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; i++) values[static_cast<size_t>(i)] = static_cast<double>((i * 37 + salt * 11) % 101 - 50) / 250;
+  return at::tensor(values, at::kDouble).to(at::kFloat).reshape(shape);
+}
+
+inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance) {
+  ASSERT_EQ(actual.numel(), expected.numel());
+  EXPECT_LE((actual.detach().to(at::kDouble).flatten() - expected.to(at::kDouble).flatten()).abs().max().item<double>(), tolerance);
+}
+
+// The status and the message of the error that a call ends with.
+template <typename Call>
+void expect_error(Status status, const std::string& part, Call&& call) {
+  try {
+    call();
+    ADD_FAILURE() << "no error; expected one with: " << part;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), status) << error.message();
+    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
+    EXPECT_EQ(error.message().find('\n'), std::string::npos) << error.message();
+  }
+}
+
+}  // namespace accel::testing

@@ -1,0 +1,123 @@
+// Layers against torch.nn: names, shapes, initial weights of one seed, and outputs.
+#include "nn/layers/activation.hpp"
+#include "nn/layers/attention.hpp"
+#include "nn/layers/conv1d.hpp"
+#include "nn/layers/convolution.hpp"
+#include "nn/layers/dropout.hpp"
+#include "nn/layers/embedding.hpp"
+#include "nn/layers/linear.hpp"
+#include "nn/layers/normalization.hpp"
+#include "nn/layers/sequential.hpp"
+#include "nn_fixture.hpp"
+
+namespace accel::nn {
+namespace {
+
+using testing::expect_close;
+using testing::expect_error;
+
+void expect_as_recorded(const char* name, const std::function<ModulePtr()>& make, int64_t integers = 0) {
+  SCOPED_TRACE(name);
+  const Json fixture = testing::read_fixture("layers.json");
+  const cJSON* layer_case = json_member(fixture.get(), name);
+  ASSERT_NE(layer_case, nullptr);
+  at::manual_seed(11);
+  const ModulePtr layer = make();
+  const NamedTensors parameters = layer->named_parameters();
+  const cJSON* recorded = json_member(layer_case, "parameters");
+  ASSERT_EQ(static_cast<int>(parameters.size()), cJSON_GetArraySize(recorded));
+  for (int i = 0; i < cJSON_GetArraySize(recorded); i++) {
+    const auto& [path, tensor] = parameters[static_cast<size_t>(i)];
+    const cJSON* entry = cJSON_GetArrayItem(recorded, i);
+    EXPECT_EQ(path, cJSON_GetArrayItem(entry, 0)->valuestring);
+    EXPECT_EQ(tensor.sizes().vec(), testing::integers(cJSON_GetArrayItem(entry, 1)));
+    expect_close(tensor.flatten().slice(0, 0, 3), testing::tensor_of(cJSON_GetArrayItem(entry, 2)), 1e-8);
+    EXPECT_NEAR(tensor.sum(at::kDouble).item<double>(), cJSON_GetArrayItem(entry, 3)->valuedouble, 1e-6);
+  }
+  const std::vector<int64_t> shape = testing::integers(json_member(layer_case, "shape"));
+  const at::Tensor input = integers == 0
+                               ? testing::pattern_tensor(shape, 1)
+                               : at::arange(c10::multiply_integers(shape)).reshape(shape).remainder(integers);
+  const at::Tensor output = layer->call(input);
+  EXPECT_EQ(output.sizes().vec(), testing::integers(json_member(layer_case, "output_shape")));
+  expect_close(output, testing::tensor_of(json_member(layer_case, "output")), 2e-6);
+}
+
+TEST(NnLayers, AreThoseOfTheReference) {
+  expect_as_recorded("linear", [] { return std::make_shared<Linear>(4, 3, true); });
+  expect_as_recorded("linear_without_bias", [] { return std::make_shared<Linear>(4, 3, false); });
+  expect_as_recorded("embedding", [] { return std::make_shared<Embedding>(5, 3); }, 5);
+  expect_as_recorded("layer_norm", [] { return std::make_shared<LayerNorm>(6); });
+  expect_as_recorded("rms_norm", [] { return std::make_shared<RmsNorm>(6); });
+  expect_as_recorded("conv2d", [] { return std::make_shared<Conv2d>(Conv2dShape{4, 6, 3, 2, 1, 2}, true); });
+  expect_as_recorded("batch_norm", [] { return std::make_shared<BatchNorm>(2); });
+  expect_as_recorded("attention", [] { return std::make_shared<SelfAttention>(8, 2, false, true, 0.0); });
+  expect_as_recorded("causal_attention", [] { return std::make_shared<SelfAttention>(8, 2, true, false, 0.0); });
+}
+
+TEST(NnLayers, RefuseBadSizes) {
+  expect_error(Status::kInvalidArgument, "in_features is 0", [] { Linear(0, 3, true); });
+  expect_error(Status::kInvalidArgument, "embedding_dim is -1", [] { Embedding(3, -1); });
+  expect_error(Status::kInvalidArgument, "normalized_size is 0", [] { LayerNorm(0); });
+  expect_error(Status::kInvalidArgument, "eps is -1", [] { RmsNorm(4, -1.0); });
+  expect_error(Status::kInvalidArgument, "momentum is 2", [] { BatchNorm(4, 1e-5, 2.0); });
+  expect_error(Status::kInvalidArgument, "probability is 1.5", [] { Dropout(1.5); });
+  expect_error(Status::kInvalidArgument, "not divisible", [] { SelfAttention(9, 2, false, true, 0.0); });
+  expect_error(Status::kInvalidArgument, "groups is 3", [] { Conv2d({4, 6, 3, 1, 0, 3}, true); });
+  expect_error(Status::kInvalidArgument, "padding is -1", [] { Conv2d({4, 6, 3, 1, -1, 1}, true); });
+}
+
+TEST(NnLayers, RefuseBadInputs) {
+  const auto call = [](const ModulePtr& layer, const at::Tensor& input) { return [=] { layer->call(input); }; };
+  expect_error(Status::kTypeMismatch, "int64", call(std::make_shared<Embedding>(3, 2), at::ones({2})));
+  expect_error(Status::kShapeMismatch, "[2, 3]", call(std::make_shared<SelfAttention>(4, 2, false, true, 0.0), at::ones({2, 3})));
+  expect_error(Status::kShapeMismatch, "[batch, 4, ...]", call(std::make_shared<BatchNorm>(4), at::ones({2, 3})));
+  expect_error(Status::kShapeMismatch, "more than one value", call(std::make_shared<BatchNorm>(4), at::ones({1, 4})));
+}
+
+TEST(NnLayers, ActivationsByName) {
+  const at::Tensor input = at::tensor({-1.0, 0.5, 2.0});
+  EXPECT_EQ(Activation("relu").kind(), "ReLU");
+  expect_close(std::make_shared<Activation>("relu")->call(input), input.relu(), 0);
+  expect_close(std::make_shared<Activation>("gelu")->call(input), at::gelu(input, "none"), 0);
+  expect_close(std::make_shared<Activation>("gelu_new")->call(input), at::gelu(input, "tanh"), 0);
+  expect_close(std::make_shared<Activation>("silu")->call(input), input * input.sigmoid(), 1e-7);
+  expect_close(std::make_shared<Activation>("tanh")->call(input), input.tanh(), 0);
+  expect_close(std::make_shared<Activation>("sigmoid")->call(input), input.sigmoid(), 0);
+  expect_error(Status::kNotFound, "'swoosh' is not known; expected one of relu, gelu", [] { Activation("swoosh"); });
+}
+
+TEST(NnLayers, BatchNormKeepsRunningStatistics) {
+  const auto layer = std::make_shared<BatchNorm>(2);
+  const at::Tensor input = at::tensor({1.0, 3.0, 3.0, 7.0}, at::kFloat).reshape({2, 2});
+  layer->call(input);
+  expect_close(layer->find_tensor("running_mean"), at::tensor({0.2, 0.5}, at::kDouble), 1e-6);
+  expect_close(layer->find_tensor("running_var"), at::tensor({1.1, 1.7}, at::kDouble), 1e-6);
+  EXPECT_EQ(layer->find_tensor("num_batches_tracked").item<int64_t>(), 1);
+  layer->train(false);
+  layer->call(input);
+  EXPECT_EQ(layer->find_tensor("num_batches_tracked").item<int64_t>(), 1);
+}
+
+TEST(NnLayers, DropoutScalesWhatItKeeps) {
+  at::manual_seed(1);
+  const auto layer = std::make_shared<Dropout>(0.5);
+  const at::Tensor output = layer->call(at::ones({1000}));
+  EXPECT_TRUE(output.eq(0).logical_or(output.eq(2)).all().item<bool>());
+  EXPECT_NEAR(output.mean().item<double>(), 1.0, 0.2);
+}
+
+TEST(NnLayers, Conv1dIsALinearLayerWithTheOtherLayout) {
+  const at::Tensor weight = testing::pattern_tensor({3, 2}, 4), bias = testing::pattern_tensor({2}, 5);
+  const at::Tensor input = testing::pattern_tensor({2, 4, 3}, 6);
+  expect_close(std::make_shared<Conv1d>(weight, bias)->call(input), at::linear(input, weight.t(), bias), 1e-6);
+}
+
+TEST(NnLayers, EmptySequentialPassesItsInput) {
+  const auto model = std::make_shared<Sequential>(std::vector<ModulePtr>{});
+  EXPECT_EQ(model->call(at::ones({3})).numel(), 3);
+  expect_error(Status::kInvalidArgument, "0 inputs", [&] { model->call(Inputs{}); });
+}
+
+}  // namespace
+}  // namespace accel::nn

@@ -1,0 +1,237 @@
+#include "nn/module.hpp"
+
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include "nn/foreign_module.hpp"
+#include "nn/layers/dropout.hpp"
+#include "nn/layers/linear.hpp"
+#include "nn/layers/normalization.hpp"
+#include "nn/layers/sequential.hpp"
+#include "nn_fixture.hpp"
+
+namespace accel::nn {
+namespace {
+
+using testing::expect_error;
+
+std::vector<std::string> names_of(const NamedTensors& entries) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : entries) names.push_back(name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+ModulePtr small_model() {
+  return std::make_shared<Sequential>(std::vector<ModulePtr>{std::make_shared<Linear>(3, 4, true), std::make_shared<BatchNorm>(4),
+                                                             std::make_shared<Linear>(4, 2, false)});
+}
+
+TEST(NnModule, ListsParametersBuffersAndModulesInOrder) {
+  const ModulePtr model = small_model();
+  EXPECT_EQ(names_of(model->named_parameters()), (Names{"0.weight", "0.bias", "1.weight", "1.bias", "2.weight"}));
+  EXPECT_EQ(names_of(model->named_buffers()), (Names{"1.running_mean", "1.running_var", "1.num_batches_tracked"}));
+  EXPECT_EQ(names_of(model->state_dict()), (Names{"0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var",
+                                                  "1.num_batches_tracked", "2.weight"}));
+  const auto modules = model->named_modules();
+  ASSERT_EQ(modules.size(), 4u);
+  EXPECT_EQ(modules[0].first, "");
+  EXPECT_EQ(modules[2].first, "1");
+  EXPECT_EQ(modules[2].second->kind(), "BatchNorm");
+  EXPECT_EQ(model->num_parameters(), 12 + 4 + 4 + 4 + 8);
+}
+
+TEST(NnModule, RefusesBadNames) {
+  const auto module = std::make_shared<Module>("Node");
+  module->add_parameter("weight", at::ones({2}));
+  module->add_buffer("state", at::ones({2}), false);
+  expect_error(Status::kAlreadyExists, "'weight'", [&] { module->add_buffer("weight", at::ones({2})); });
+  expect_error(Status::kAlreadyExists, "'state'", [&] { module->add_child("state", small_model()); });
+  expect_error(Status::kInvalidArgument, "'a.b'", [&] { module->add_child("a.b", small_model()); });
+  expect_error(Status::kInvalidArgument, "''", [&] { module->add_parameter("", at::ones({2})); });
+  EXPECT_EQ(names_of(module->state_dict()), (Names{"weight"}));  // the buffer is not persistent
+}
+
+TEST(NnModule, RefusesBadParameters) {
+  const auto module = std::make_shared<Module>("Node");
+  expect_error(Status::kInvalidArgument, "floating dtype", [&] { module->add_parameter("a", at::ones({2}, at::kLong)); });
+  expect_error(Status::kTypeMismatch, "no tensor", [&] { module->add_parameter("a", at::Tensor()); });
+  const at::Tensor computed = at::ones({2}).set_requires_grad(true) * 2;
+  expect_error(Status::kInvalidArgument, "detach", [&] { module->add_parameter("a", computed); });
+}
+
+TEST(NnModule, RefusesCycles) {
+  const auto top = std::make_shared<Module>("Top");
+  const auto middle = std::make_shared<Module>("Middle");
+  top->add_child("middle", middle);
+  expect_error(Status::kInvalidArgument, "'back' contains", [&] { middle->add_child("back", top); });
+  expect_error(Status::kInvalidArgument, "'self' contains", [&] { top->add_child("self", top); });
+}
+
+TEST(NnModule, SharedModuleIsOneModule) {
+  const auto layer = std::make_shared<Linear>(2, 2, false);
+  const auto model = std::make_shared<Sequential>(std::vector<ModulePtr>{layer, layer});
+  EXPECT_EQ(names_of(model->named_parameters()), (Names{"0.weight"}));
+  EXPECT_EQ(names_of(model->state_dict()), (Names{"0.weight", "1.weight"}));
+  EXPECT_EQ(model->named_modules().size(), 2u);
+}
+
+TEST(NnModule, FindsByPath) {
+  const ModulePtr model = small_model();
+  EXPECT_EQ(model->find(""), model);
+  EXPECT_EQ(model->find("1")->kind(), "BatchNorm");
+  EXPECT_TRUE(model->find_tensor("0.bias").is_same(model->find("0")->parameter(1)));
+  EXPECT_EQ(model->find_tensor("1.running_var").numel(), 4);
+  expect_error(Status::kNotFound, "no child '7'", [&] { model->find("7.weight"); });
+  expect_error(Status::kNotFound, "'0.'", [&] { model->find("0."); });
+  expect_error(Status::kNotFound, "'0.gain'", [&] { model->find_tensor("0.gain"); });
+}
+
+TEST(NnModule, CallWithoutForwardFails) {
+  const auto module = std::make_shared<ForeignModule>("Mine");
+  expect_error(Status::kInvalidState, "'Mine'", [&] { module->call(at::ones({1})); });
+  module->set_forward([](Module&, const Inputs& inputs) -> c10::IValue { return inputs[0].toTensor() * 2; });
+  EXPECT_EQ(module->call(at::ones({1})).item<double>(), 2);
+}
+
+TEST(NnModule, RefusesWrongInputs) {
+  const ModulePtr layer = std::make_shared<Linear>(2, 2, true);
+  expect_error(Status::kInvalidArgument, "2 inputs", [&] { layer->call(Inputs{at::ones({1, 2}), 1}); });
+  expect_error(Status::kTypeMismatch, "Int", [&] { layer->call(Inputs{1}); });
+}
+
+TEST(NnModule, HooksRunInOrderAndReplace) {
+  const auto module = std::make_shared<ForeignModule>("Mine");
+  std::string trace;
+  module->set_forward([&](Module&, const Inputs& inputs) {
+    trace += "f";
+    return inputs[0];
+  });
+  module->add_pre_hook([&](Module&, const Inputs& inputs) -> std::optional<Inputs> {
+    trace += "1";
+    return Inputs{inputs[0].toInt() + 1};
+  });
+  const int64_t second = module->add_pre_hook([&](Module&, const Inputs& inputs) -> std::optional<Inputs> {
+    trace += "2";
+    EXPECT_EQ(inputs[0].toInt(), 11);
+    return std::nullopt;
+  });
+  module->add_post_hook([&](Module&, const Inputs& inputs, const c10::IValue& output) -> std::optional<c10::IValue> {
+    trace += "3";
+    EXPECT_EQ(inputs[0].toInt(), 11);
+    return output.toInt() * 2;
+  });
+  EXPECT_EQ(module->call(Inputs{10}).toInt(), 22);
+  EXPECT_EQ(trace, "12f3");
+  module->remove_hook(second);
+  trace.clear();
+  module->call(Inputs{10});
+  EXPECT_EQ(trace, "1f3");
+}
+
+TEST(NnModule, HookMayRemoveItself) {
+  const auto module = std::make_shared<ForeignModule>("Mine");
+  module->set_forward([](Module&, const Inputs& inputs) { return inputs[0]; });
+  int runs = 0;
+  int64_t id = -1;
+  id = module->add_pre_hook([&](Module& self, const Inputs&) -> std::optional<Inputs> {
+    runs++;
+    self.remove_hook(id);
+    return std::nullopt;
+  });
+  module->call(Inputs{1});
+  module->call(Inputs{1});
+  EXPECT_EQ(runs, 1);
+}
+
+TEST(NnModule, StaysUsableAfterAnError) {
+  const auto module = std::make_shared<ForeignModule>("Mine");
+  module->set_forward([](Module&, const Inputs& inputs) -> c10::IValue {
+    require(inputs[0].toInt() > 0, Status::kUser, "not now");
+    return inputs[0];
+  });
+  expect_error(Status::kUser, "not now", [&] { module->call(Inputs{0}); });
+  EXPECT_EQ(module->call(Inputs{3}).toInt(), 3);
+}
+
+TEST(NnModule, TieSharesOneParameter) {
+  const auto model = std::make_shared<Sequential>(
+      std::vector<ModulePtr>{std::make_shared<Linear>(3, 3, false), std::make_shared<Linear>(3, 3, false)});
+  model->tie("1.weight", "0.weight");
+  EXPECT_TRUE(model->find_tensor("1.weight").is_same(model->find_tensor("0.weight")));
+  EXPECT_EQ(model->num_parameters(), 9);
+  EXPECT_EQ(names_of(model->state_dict()), (Names{"0.weight", "1.weight"}));
+  expect_error(Status::kNotFound, "'1.bias'", [&] { model->tie("1.bias", "0.weight"); });
+  const ModulePtr other = small_model();
+  expect_error(Status::kShapeMismatch, "[2, 4]", [&] { other->tie("2.weight", "0.weight"); });
+}
+
+TEST(NnModule, StateDictSharesMemoryAndLoadsBack) {
+  const ModulePtr model = small_model();
+  const ModulePtr other = small_model();
+  other->load_state_dict(model->state_dict());
+  for (const auto& [name, tensor] : model->state_dict()) {
+    EXPECT_FALSE(tensor.requires_grad());
+    EXPECT_TRUE(at::equal(tensor, other->find_tensor(name))) << name;
+    EXPECT_EQ(tensor.data_ptr(), model->find_tensor(name).data_ptr());
+  }
+}
+
+TEST(NnModule, LoadChecksEverythingFirst) {
+  const ModulePtr model = small_model();
+  NamedTensors entries = model->state_dict();
+  for (auto& [name, tensor] : entries) tensor = tensor + 1;
+  const at::Tensor before = model->find_tensor("0.weight").detach().clone();
+
+  NamedTensors reshaped = entries;
+  reshaped.back().second = at::zeros({7});
+  expect_error(Status::kShapeMismatch, "2.weight [7] instead of [2, 4]", [&] { model->load_state_dict(reshaped, false); });
+  NamedTensors renamed = entries;
+  renamed.back().first = "2.gain";
+  expect_error(Status::kNotFound, "missing '2.weight'; unexpected '2.gain'", [&] { model->load_state_dict(renamed); });
+  NamedTensors twice = entries;
+  twice.push_back(twice.front());
+  expect_error(Status::kInvalidArgument, "'0.weight' is there twice", [&] { model->load_state_dict(twice); });
+  EXPECT_TRUE(at::equal(before, model->find_tensor("0.weight")));
+
+  const LoadReport report = model->load_state_dict(renamed, false);
+  EXPECT_EQ(report.missing, (Names{"2.weight"}));
+  EXPECT_EQ(report.unexpected, (Names{"2.gain"}));
+  EXPECT_TRUE(at::equal(before + 1, model->find_tensor("0.weight")));
+}
+
+TEST(NnModule, TiedTensorNeedsOneName) {
+  const auto model = std::make_shared<Sequential>(
+      std::vector<ModulePtr>{std::make_shared<Linear>(3, 3, false), std::make_shared<Linear>(3, 3, false)});
+  model->tie("1.weight", "0.weight");
+  model->load_state_dict({{"1.weight", at::ones({3, 3})}});
+  EXPECT_TRUE(at::equal(model->find_tensor("0.weight"), at::ones({3, 3})));
+}
+
+TEST(NnModule, ToKeepsTheIdentityOfTensors) {
+  const ModulePtr model = small_model();
+  const at::Tensor weight = model->find_tensor("0.weight");
+  weight.mutable_grad() = at::ones({4, 3});
+  model->to(at::kDouble, std::nullopt);
+  EXPECT_TRUE(weight.is_same(model->find_tensor("0.weight")));
+  EXPECT_EQ(weight.scalar_type(), at::kDouble);
+  EXPECT_EQ(weight.grad().scalar_type(), at::kDouble);
+  EXPECT_TRUE(weight.requires_grad());
+  EXPECT_EQ(model->find_tensor("1.running_mean").scalar_type(), at::kDouble);
+  EXPECT_EQ(model->find_tensor("1.num_batches_tracked").scalar_type(), at::kLong);
+  model->call(at::ones({5, 3}, at::kDouble)).sum().backward();
+  EXPECT_TRUE(weight.grad().defined());
+  expect_error(Status::kInvalidArgument, "floating dtype", [&] { model->to(at::kLong, std::nullopt); });
+}
+
+TEST(NnModule, TrainReachesEveryModule) {
+  const auto dropout = std::make_shared<Dropout>(1.0);
+  const auto model = std::make_shared<Sequential>(std::vector<ModulePtr>{dropout});
+  EXPECT_EQ(model->call(at::ones({4})).sum().item<double>(), 0);
+  model->train(false);
+  EXPECT_FALSE(dropout->is_training());
+  EXPECT_EQ(model->call(at::ones({4})).sum().item<double>(), 4);
+}
+
+}  // namespace
+}  // namespace accel::nn

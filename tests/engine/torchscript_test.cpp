@@ -1,0 +1,92 @@
+#include "nn/torchscript_module.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "nn_fixture.hpp"
+
+namespace accel::nn {
+namespace {
+
+using testing::expect_close;
+using testing::expect_error;
+
+ModulePtr scripted() { return load_torchscript(testing::fixture_path("scripted.pt")); }
+
+c10::impl::GenericList list_of(std::initializer_list<double> items) {
+  c10::impl::GenericList list(c10::AnyType::get());
+  for (const double item : items) list.push_back(item);
+  return list;
+}
+
+TEST(TorchScript, ShowsItsTree) {
+  const ModulePtr model = scripted();
+  EXPECT_EQ(model->kind(), "Scripted");
+  EXPECT_EQ(model->find("head")->kind(), "Linear");
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : model->state_dict()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"offset", "embedding.weight", "head.weight"}));
+  EXPECT_TRUE(model->find_tensor("head.weight").is_same(model->find_tensor("embedding.weight")));
+  EXPECT_EQ(model->named_parameters().size(), 1u);
+}
+
+TEST(TorchScript, RunsInEvaluationAndTraining) {
+  const ModulePtr model = scripted();
+  model->train(false);
+  const Inputs inputs = {at::tensor({1, 4}, at::kLong), list_of({2.0, 0.5}), 1};
+  const at::Tensor expected = at::tensor({1.470768, 1.052656, 0.471328, 1.980496, 2.971888, 1.550864, 0.971888, 0.556128,
+                                          1.969072, 3.061392}, at::kDouble);
+  expect_close(model->call(inputs).toTensor(), expected, 1e-6);
+  at::manual_seed(0);
+  model->train();
+  EXPECT_GT((model->call(inputs).toTensor().flatten() - expected).abs().max().item<double>(), 1e-3);  // dropout
+}
+
+TEST(TorchScript, TiedParametersTrainAsOne) {
+  const ModulePtr model = scripted();
+  const at::Tensor weight = model->named_parameters()[0].second;
+  model->train(false);
+  model->call(Inputs{at::tensor({1, 4}, at::kLong), list_of({})}).toTensor().sum().backward();
+  // Rows 1 and 4 through the embedding, all rows through the head.
+  const at::Tensor hidden = weight.detach().index({at::tensor({1, 4})}).sum(0);
+  const at::Tensor expected = hidden.expand({5, 4}).clone();
+  for (const int64_t row : {1, 4}) expected[row] += weight.detach().sum(0);
+  expect_close(weight.grad(), expected, 1e-6);
+}
+
+TEST(TorchScript, MovesInPlace) {
+  const ModulePtr model = scripted();
+  const at::Tensor weight = model->find_tensor("head.weight");
+  model->to(at::kDouble, std::nullopt);
+  EXPECT_TRUE(weight.is_same(model->find_tensor("head.weight")));
+  EXPECT_EQ(model->call(Inputs{at::tensor({1}, at::kLong), list_of({})}).toTensor().scalar_type(), at::kDouble);
+}
+
+TEST(TorchScript, RunsHooksOnTheWholeModelOnly) {
+  const ModulePtr model = scripted();
+  int runs = 0;
+  const PreHook count = [&](Module&, const Inputs&) -> std::optional<Inputs> {
+    runs++;
+    return std::nullopt;
+  };
+  model->add_pre_hook(count);
+  model->call(Inputs{at::tensor({1}, at::kLong), list_of({})});
+  EXPECT_EQ(runs, 1);
+  expect_error(Status::kUnsupported, "'Linear' is inside", [&] { model->find("head")->add_pre_hook(count); });
+}
+
+TEST(TorchScript, NamesFilesThatItCannotRead) {
+  expect_error(Status::kNotFound, "'no.pt'", [] { load_torchscript("no.pt"); });
+  const std::string path = (std::filesystem::temp_directory_path() / text("accel_torchscript_", getpid(), ".pt")).string();
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  ASSERT_NE(file, nullptr);
+  std::fputs("this is no archive", file);
+  std::fclose(file);
+  expect_error(Status::kCorrupt, path, [&] { load_torchscript(path); });
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace accel::nn
