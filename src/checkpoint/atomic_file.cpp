@@ -1,0 +1,84 @@
+#include "checkpoint/atomic_file.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace accel::checkpoint {
+namespace {
+
+constexpr size_t kGathered = size_t{1} << 16;        // pieces below this are gathered
+constexpr size_t kPending = size_t{1} << 20;         // up to that much
+constexpr size_t kLargestWrite = size_t{256} << 20;  // of one call: Linux takes no more than 2 GiB
+constexpr int kAttempts = 16;                        // at making a sibling that no cleaner takes away
+
+Descriptor create(const std::string& path, FileSystem& files) {
+  Descriptor descriptor(files.create_file(path.c_str()));
+  if (descriptor.get() < 0) fail_system(Status::kIo, "create", path);
+  return descriptor;
+}
+
+std::unique_ptr<OutputFile> create_sibling(const Target& target, FileSystem& files) {
+  for (int attempt = 0; attempt < kAttempts; attempt++) {
+    auto output = std::make_unique<OutputFile>(temporary_sibling(target, false), files);
+    if (claim(output->descriptor())) return output;
+  }
+  fail(Status::kIo, "cannot keep a temporary file beside '", target.full(), "': other writers of it are removing them");
+}
+
+}  // namespace
+
+OutputFile::OutputFile(const std::string& path, FileSystem& files)
+    : files_(files), path_(path), descriptor_(create(path, files)) {}
+
+void OutputFile::write(const void* data, size_t size) {
+  const auto* bytes = static_cast<const char*>(data);
+  if (size < kGathered) {
+    pending_.insert(pending_.end(), bytes, bytes + size);
+    if (pending_.size() >= kPending) flush();
+    return;
+  }
+  flush();
+  write_through(bytes, size);
+}
+
+void OutputFile::write_through(const char* data, size_t size) {
+  checksum_.add(data, size);
+  size_ += size;
+  while (size > 0) {
+    const ssize_t written = files_.write(descriptor(), data, std::min(size, kLargestWrite));
+    if (written < 0 && errno == EINTR) continue;
+    if (written == 0) errno = ENOSPC;
+    if (written <= 0) fail_system(Status::kIo, "write", path_);
+    data += written;
+    size -= static_cast<size_t>(written);
+  }
+}
+
+void OutputFile::flush() {
+  write_through(pending_.data(), pending_.size());
+  pending_.clear();
+}
+
+void OutputFile::finish() {
+  flush();
+  if (files_.sync(descriptor()) != 0) fail_system(Status::kIo, "make durable", path_);
+}
+
+AtomicFile::AtomicFile(const std::string& path, FileSystem& files) : files_(files), target_(path) {
+  clean_leftovers(target_, files_);
+  output_ = create_sibling(target_, files_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (!committed_) files_.remove_file(output_->path().c_str());
+}
+
+void AtomicFile::commit() {
+  output_->finish();
+  if (files_.rename(output_->path().c_str(), target_.full().c_str()) != 0)
+    fail_system(Status::kIo, "give its name to", target_.full());
+  committed_ = true;
+  sync_folder(files_, target_.parent);
+}
+
+}  // namespace accel::checkpoint

@@ -1,0 +1,85 @@
+#include "checkpoint/atomic_folder.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <tuple>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace accel::checkpoint {
+namespace {
+
+constexpr int kAttempts = 16;  // at making a sibling that no cleaner takes away
+
+Descriptor open_folder(const std::string& path) {
+  return Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+std::pair<std::string, Descriptor> create_sibling(const Target& target, FileSystem& files) {
+  for (int attempt = 0; attempt < kAttempts; attempt++) {
+    std::string path = temporary_sibling(target, false);
+    if (files.make_folder(path.c_str()) != 0) fail_system(Status::kIo, "make the folder", path);
+    Descriptor lock = open_folder(path);
+    if (lock.get() >= 0 && claim(lock.get())) return {std::move(path), std::move(lock)};
+  }
+  fail(Status::kIo, "cannot keep a temporary folder beside '", target.full(),
+       "': other writers of it are removing them");
+}
+
+bool cannot_exchange(int code) { return code == EINVAL || code == ENOSYS || code == ENOTSUP; }
+
+}  // namespace
+
+AtomicFolder::AtomicFolder(const std::string& path, FileSystem& files) : files_(files), target_(path) {
+  clean_leftovers(target_, files_);
+  std::tie(temporary_, lock_) = create_sibling(target_, files_);
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (!committed_) files_.remove_tree(temporary_.c_str());
+}
+
+void AtomicFolder::commit() {
+  sync_folder(files_, temporary_);
+  struct stat status {};
+  const bool replaces = ::lstat(target_.full().c_str(), &status) == 0;
+  require(!replaces || S_ISDIR(status.st_mode), Status::kAlreadyExists, "'", target_.full(),
+          "' is a file; expected a folder or a free name");
+  if (replaces)
+    replace();
+  else if (files_.rename(temporary_.c_str(), target_.full().c_str()) != 0)
+    fail_system(Status::kIo, "give its name to", target_.full());
+  committed_ = true;
+  sync_folder(files_, target_.parent);
+  // After an exchange the old folder has the temporary name. It may go only now that the new one is durable.
+  if (replaces && files_.remove_tree(temporary_.c_str()) != 0)
+    log(LogLevel::kWarning, "cannot remove '", temporary_, "', the former '", target_.full(),
+        "'; the next writer will");
+}
+
+void AtomicFolder::replace() {
+  if (files_.exchange(temporary_.c_str(), target_.full().c_str()) == 0) return;
+  if (!cannot_exchange(errno)) fail_system(Status::kIo, "give its name to", target_.full());
+  replace_in_two_steps();
+}
+
+void AtomicFolder::replace_in_two_steps() {
+  const std::string aside = temporary_sibling(target_, true);
+  const Descriptor lock = open_folder(target_.full());
+  try_lock(lock.get());  // readers that find the name missing must not put the old folder back meanwhile
+  if (files_.rename(target_.full().c_str(), aside.c_str()) != 0) fail_system(Status::kIo, "move aside", target_.full());
+  if (files_.rename(temporary_.c_str(), target_.full().c_str()) != 0) {
+    const int code = errno;
+    files_.rename(aside.c_str(), target_.full().c_str());
+    errno = code;
+    fail_system(Status::kIo, "give its name to", target_.full());
+  }
+  temporary_ = aside;
+}
+
+void recover_folder(const std::string& path, FileSystem& files) { restore_aside(Target(path), files); }
+
+}  // namespace accel::checkpoint

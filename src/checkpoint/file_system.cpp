@@ -1,0 +1,62 @@
+#include "checkpoint/file_system.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+namespace accel::checkpoint {
+
+int FileSystem::create_file(const char* path) { return ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); }
+
+ssize_t FileSystem::write(int descriptor, const void* data, size_t size) { return ::write(descriptor, data, size); }
+
+int FileSystem::sync(int descriptor) { return ::fsync(descriptor); }
+
+int FileSystem::make_folder(const char* path) { return ::mkdir(path, 0777); }
+
+int FileSystem::rename(const char* from, const char* to) { return ::rename(from, to); }
+
+int FileSystem::exchange(const char* a, const char* b) {
+  return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE));
+}
+
+int FileSystem::remove_file(const char* path) { return ::unlink(path); }
+
+int FileSystem::remove_tree(const char* path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (!error) return 0;
+  errno = error.value();
+  return -1;
+}
+
+FileSystem& system_files() {
+  struct SystemFiles final : FileSystem {};
+  static SystemFiles files;
+  return files;
+}
+
+Descriptor::~Descriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+
+void fail_system(Status status, const char* action, const std::string& path) {
+  const int code = errno;
+  fail(status, "cannot ", action, " '", path, "': ", std::generic_category().message(code));
+}
+
+void sync_folder(FileSystem& files, const std::string& path) {
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0) fail_system(Status::kIo, "open the folder", path);
+  // Some network file systems have nothing to do for a folder and say so.
+  if (files.sync(folder.get()) != 0 && errno != EINVAL) fail_system(Status::kIo, "make durable the folder", path);
+}
+
+}  // namespace accel::checkpoint

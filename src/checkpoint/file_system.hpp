@@ -1,0 +1,56 @@
+// The calls that change the disk. Writers take them through this seam, so that tests can make each one fail or be the
+// last.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace accel::checkpoint {
+
+// Each returns -1 and sets errno on failure, as the system call behind it.
+class FileSystem {
+ public:
+  virtual int create_file(const char* path);  // a descriptor of a new file; EEXIST when there is one
+  virtual ssize_t write(int descriptor, const void* data, size_t size);
+  virtual int sync(int descriptor);
+  virtual int make_folder(const char* path);
+  virtual int rename(const char* from, const char* to);
+  virtual int exchange(const char* a, const char* b);  // atomically; EINVAL or ENOSYS where the system cannot
+  virtual int remove_file(const char* path);
+  virtual int remove_tree(const char* path);  // a file, or a folder with all in it; links are not followed
+
+ protected:
+  ~FileSystem() = default;
+};
+
+FileSystem& system_files();
+
+// An open descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(other.number_) { other.number_ = -1; }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(Descriptor other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const { return number_; }
+
+ private:
+  int number_;
+};
+
+// Fails with errno's text: "cannot write 'model.safetensors': No space left on device".
+[[noreturn]] void fail_system(Status status, const char* action, const std::string& path);
+
+// Makes the names in a folder durable.
+void sync_folder(FileSystem& files, const std::string& path);
+
+}  // namespace accel::checkpoint

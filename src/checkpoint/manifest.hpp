@@ -1,0 +1,42 @@
+// state.json: what makes a folder a training state. It is written last and lists every other file with size and
+// checksum.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/mapped_file.hpp"
+
+namespace accel::checkpoint {
+
+constexpr const char* kManifestName = "state.json";
+
+struct FileRecord {
+  std::string name;
+  uint64_t size;
+  uint32_t crc32;
+};
+
+struct Manifest {
+  int world_size = 1;
+  std::vector<FileRecord> files;
+
+  const FileRecord* find(std::string_view name) const;  // null when it is not listed
+};
+
+// The lists of files that the ranks tell each other, and the whole document; the document has a checksum of its own.
+std::string print_file_records(const std::vector<FileRecord>& files);
+std::vector<FileRecord> parse_file_records(std::string_view text, const std::string& source);
+std::string print_manifest(const Manifest& manifest);
+Manifest parse_manifest(std::string_view text, const std::string& source);
+
+// kNotFound when the folder or its state.json is not there.
+Manifest load_manifest(const std::string& folder);
+
+// The file, after comparing it with its record.
+std::shared_ptr<const MappedFile> open_verified(const std::string& folder, const FileRecord& record);
+
+}  // namespace accel::checkpoint

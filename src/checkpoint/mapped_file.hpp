@@ -1,0 +1,30 @@
+// A file in memory. The mapping is private: writing to it changes neither the file nor what others read.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace accel::checkpoint {
+
+class MappedFile {
+ public:
+  // kNotFound when there is no such file. It must not be shortened while it is mapped; writers here never do that.
+  explicit MappedFile(const std::string& path);
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  const std::string& path() const { return path_; }
+  char* data() const { return data_; }
+  size_t size() const { return size_; }
+  std::string_view text() const { return {data_, size_}; }
+
+ private:
+  std::string path_;
+  char* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace accel::checkpoint

@@ -1,0 +1,116 @@
+#include "checkpoint/safetensors.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/error.hpp"
+
+namespace accel::checkpoint {
+namespace {
+
+void check_writable(const std::string& name, const at::Tensor& tensor) {
+  require(tensor.defined(), Status::kTypeMismatch, "tensor '", name, "' is empty; expected a tensor with a dtype");
+  require(tensor.layout() == at::kStrided && !tensor.is_quantized(), Status::kTypeMismatch, "tensor '", name,
+          "' is sparse or quantized; safetensors files hold dense tensors");
+  require(!tensor.is_meta(), Status::kTypeMismatch, "tensor '", name,
+          "' is on the meta device and has no data to write");
+}
+
+// The same elements, dense and on the CPU.
+at::Tensor dense_on_cpu(const at::Tensor& tensor) {
+  return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
+}
+
+bool is_aligned(const void* data, at::ScalarType dtype) {
+  // A complex number needs the alignment of its parts; the whole element is asked for, which its kernels like better.
+  return reinterpret_cast<uintptr_t>(data) % c10::elementSize(dtype) == 0;
+}
+
+}  // namespace
+
+void write_safetensors(OutputFile& output, const NamedTensors& tensors, const Metadata& metadata) {
+  std::vector<TensorEntry> entries;
+  entries.reserve(tensors.size());
+  std::unordered_map<std::string_view, const at::Tensor*> by_name;
+  for (const auto& [name, tensor] : tensors) {
+    check_writable(name, tensor);
+    entries.push_back({name, tensor.scalar_type(), tensor.sizes().vec(), 0, 0});
+    by_name.emplace(name, &tensor);
+  }
+  const std::string header = print_safetensors_header(metadata, entries);
+  output.write(header.data(), header.size());
+  for (const TensorEntry& entry : entries) {
+    const at::Tensor dense = dense_on_cpu(*by_name.at(entry.name));
+    output.write(dense.const_data_ptr(), dense.nbytes());
+  }
+}
+
+void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata,
+                      FileSystem& files) {
+  AtomicFile file(path, files);
+  write_safetensors(file.output(), tensors, metadata);
+  file.commit();
+}
+
+SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& file) {
+  SafetensorsHeader header = parse_safetensors_header(file->text(), file->path());
+  SafetensorsContents contents;
+  contents.metadata = std::move(header.metadata);
+  contents.tensors.reserve(header.tensors.size());
+  for (TensorEntry& entry : header.tensors) {
+    char* const data = file->data() + header.data_begin + entry.begin;
+    const auto options = at::TensorOptions().dtype(entry.dtype);
+    at::Tensor tensor;
+    if (entry.begin == entry.end) {
+      tensor = at::empty(entry.shape, options);
+    } else if (is_aligned(data, entry.dtype)) {
+      tensor = at::from_blob(
+          data, entry.shape, [file](void*) {}, options);
+    } else {
+      tensor = at::empty(entry.shape, options);
+      std::memcpy(tensor.mutable_data_ptr(), data, entry.end - entry.begin);
+    }
+    contents.tensors.emplace_back(std::move(entry.name), std::move(tensor));
+  }
+  return contents;
+}
+
+SafetensorsContents load_safetensors(const std::string& path) {
+  return read_safetensors(std::make_shared<const MappedFile>(path));
+}
+
+SafetensorsContents drop_tied(const NamedTensors& tensors) {
+  using Identity = std::tuple<const void*, at::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
+  std::map<Identity, std::string> first_names;
+  SafetensorsContents contents;
+  for (const auto& [name, tensor] : tensors) {
+    check_writable(name, tensor);
+    if (tensor.numel() > 0) {
+      const Identity identity{tensor.const_data_ptr(), tensor.scalar_type(), tensor.sizes().vec(),
+                              tensor.strides().vec()};
+      const auto [first, is_new] = first_names.emplace(identity, name);
+      if (!is_new) {
+        contents.metadata.emplace_back(name, first->second);
+        continue;
+      }
+    }
+    contents.tensors.emplace_back(name, tensor);
+  }
+  return contents;
+}
+
+void restore_tied(SafetensorsContents& contents) {
+  std::unordered_map<std::string, at::Tensor> by_name(contents.tensors.begin(), contents.tensors.end());
+  for (const auto& [name, first] : contents.metadata) {
+    const auto found = by_name.find(first);
+    if (found != by_name.end() && by_name.count(name) == 0) contents.tensors.emplace_back(name, found->second);
+  }
+}
+
+}  // namespace accel::checkpoint

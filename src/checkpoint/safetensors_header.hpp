@@ -1,0 +1,38 @@
+// The header of a safetensors file: 8 bytes with its length, then JSON that says where each tensor lies.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace accel::checkpoint {
+
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+struct TensorEntry {
+  std::string name;
+  at::ScalarType dtype;
+  std::vector<int64_t> shape;
+  uint64_t begin;  // bytes from the end of the header
+  uint64_t end;
+};
+
+struct SafetensorsHeader {
+  Metadata metadata;
+  std::vector<TensorEntry> tensors;
+  uint64_t data_begin;  // bytes from the start of the file
+};
+
+// Checks everything: nothing that it returns lies outside of `file`. `source` names the file in errors, which are
+// kCorrupt.
+SafetensorsHeader parse_safetensors_header(std::string_view file, const std::string& source);
+
+// Orders the tensors as the reference does (large alignments first, then by name), sets their offsets, and gives the
+// first bytes of the file.
+std::string print_safetensors_header(const Metadata& metadata, std::vector<TensorEntry>& tensors);
+
+}  // namespace accel::checkpoint

@@ -1,0 +1,186 @@
+// Writers of checkpoints that fail or die at every step.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "checkpoint/atomic_file.hpp"
+#include "checkpoint_fixture.hpp"
+
+namespace accel::checkpoint {
+namespace {
+
+using namespace testing;
+
+// Counts the calls that change the disk; from a given one on, or at that one alone, they fail or end the process.
+class FailingFiles final : public QuickFiles {
+ public:
+  enum class Fault { kNone, kOnce, kFromThenOn, kDeath };
+  FailingFiles(Fault fault, int step, bool can_exchange) : fault_(fault), step_(step), can_exchange_(can_exchange) {}
+  int steps() const { return count_; }
+
+  int create_file(const char* path) override { return faulty() ? -1 : FileSystem::create_file(path); }
+  ssize_t write(int descriptor, const void* data, size_t size) override {
+    // Half of it arrives, as on a full disk.
+    if (faulty()) return FileSystem::write(descriptor, data, size / 2) < 0 ? -1 : failure();
+    return FileSystem::write(descriptor, data, size);
+  }
+  int sync(int) override { return faulty() ? -1 : 0; }
+  int make_folder(const char* path) override { return faulty() ? -1 : FileSystem::make_folder(path); }
+  int rename(const char* from, const char* to) override { return faulty() ? -1 : FileSystem::rename(from, to); }
+  int exchange(const char* a, const char* b) override {
+    if (faulty()) return -1;
+    if (can_exchange_) return FileSystem::exchange(a, b);
+    errno = EINVAL;
+    return -1;
+  }
+  int remove_file(const char* path) override { return faulty() ? -1 : FileSystem::remove_file(path); }
+  int remove_tree(const char* path) override { return faulty() ? -1 : FileSystem::remove_tree(path); }
+
+ private:
+  static int failure() {
+    errno = EIO;
+    return -1;
+  }
+  bool faulty() {
+    const int step = count_++;
+    if (fault_ == Fault::kNone || step < step_) return false;
+    if (fault_ == Fault::kDeath) ::_exit(0);
+    if (fault_ == Fault::kOnce && step > step_) return false;
+    failure();
+    return true;
+  }
+
+  Fault fault_;
+  int step_;
+  bool can_exchange_;
+  int count_ = 0;
+};
+
+int steps_of_saving(const std::string& path, bool can_exchange, double number) {
+  FailingFiles files(FailingFiles::Fault::kNone, 0, can_exchange);
+  save_training_state(path, example(0, number), Ranks(), files);
+  return files.steps();
+}
+
+class FaultyFolder : public ::testing::TestWithParam<bool> {};
+
+TEST_P(FaultyFolder, FailureAtAnyStepLeavesACompleteState) {
+  for (const auto fault : {FailingFiles::Fault::kOnce, FailingFiles::Fault::kFromThenOn}) {
+    const Folder folder;
+    const std::string path = folder / "s";
+    save_training_state(path, example(0, 1), Ranks(), quick_files());
+    const int steps = steps_of_saving(path, GetParam(), 1);
+    ASSERT_GT(steps, 20);
+    for (int step = 0; step < steps; step++) {
+      FailingFiles files(fault, step, GetParam());
+      bool saved = true;
+      try {
+        save_training_state(path, example(0, 2), Ranks(), files);
+      } catch (const Error& error) {
+        saved = false;
+        EXPECT_EQ(error.status(), Status::kIo) << error.message();
+      }
+      const double number = number_of(path);
+      EXPECT_TRUE(number == 2 || (!saved && number == 1)) << "step " << step;
+      save_training_state(path, example(0, 1), Ranks(), quick_files());
+      EXPECT_EQ(number_of(path), 1) << "step " << step;
+      EXPECT_EQ(folder.entries(), 1U) << "step " << step;
+    }
+  }
+}
+
+TEST_P(FaultyFolder, DeathAtAnyStepLeavesACompleteState) {
+  const Folder folder;
+  const std::string path = folder / "s";
+  save_training_state(path, example(0, 1), Ranks(), quick_files());
+  const int steps = steps_of_saving(path, GetParam(), 1);
+  for (int step = 0; step < steps; step++) {
+    const TrainingState next = example(0, 2);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      FailingFiles files(FailingFiles::Fault::kDeath, step, GetParam());
+      save_training_state(path, next, Ranks(), files);
+      ::_exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "step " << step;
+    const double number = number_of(path);
+    EXPECT_TRUE(number == 1 || number == 2) << "step " << step;
+    save_training_state(path, example(0, 1), Ranks(), quick_files());
+    EXPECT_EQ(number_of(path), 1) << "step " << step;
+    EXPECT_EQ(folder.entries(), 1U) << "step " << step;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(FaultyExchange, FaultyFolder, ::testing::Bool());
+
+TEST(FaultyFile, FailureAtAnyStepLeavesACompleteFile) {
+  const Folder folder;
+  const std::string path = folder / "t";
+  const auto number = [&] { return load_safetensors(path).tensors[0].second.sum().item<double>(); };
+  save_safetensors(path, {{"a", at::ones({1})}}, {});
+  for (int step = 0;; step++) {
+    FailingFiles files(FailingFiles::Fault::kOnce, step, true);
+    try {
+      save_safetensors(path, {{"a", at::full({1}, 2.0F)}}, {}, files);
+      break;  // the fault lies behind the last step
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kIo);
+    }
+    EXPECT_TRUE(number() == 1 || number() == 2);
+    EXPECT_EQ(folder.entries(), 1U) << "step " << step;
+  }
+  EXPECT_EQ(number(), 2);
+}
+
+class RecordingFiles final : public FileSystem {
+ public:
+  int create_file(const char* path) override { return record("create", FileSystem::create_file(path)); }
+  int sync(int descriptor) override { return record("sync", FileSystem::sync(descriptor)); }
+  int rename(const char* from, const char* to) override { return record("rename", FileSystem::rename(from, to)); }
+  int exchange(const char* a, const char* b) override { return record("exchange", FileSystem::exchange(a, b)); }
+  int remove_tree(const char* path) override { return record("remove", FileSystem::remove_tree(path)); }
+  std::vector<std::string> take() { return std::exchange(calls_, {}); }
+
+ private:
+  int record(const char* call, int result) {
+    calls_.emplace_back(call);
+    return result;
+  }
+  std::vector<std::string> calls_;
+};
+
+TEST(FaultyFile, NothingGetsItsNameBeforeItIsDurable) {
+  const Folder folder;
+  RecordingFiles files;
+  save_safetensors(folder / "t", {}, {}, files);
+  EXPECT_EQ(files.take(), (std::vector<std::string>{"create", "sync", "rename", "sync"}));
+  for (const char* naming : {"rename", "exchange"}) {
+    save_training_state(folder / "s", example(0, 1), Ranks(), files);
+    std::vector<std::string> expected;
+    for (int file = 0; file < 8; file++) expected.insert(expected.end(), {"create", "sync"});
+    expected.insert(expected.end(), {"sync", naming, "sync"});
+    if (naming == std::string("exchange")) expected.emplace_back("remove");
+    EXPECT_EQ(files.take(), expected);
+  }
+}
+
+TEST(FaultyFile, FilesOfLivingWritersAreLeftAlone) {
+  const Folder folder;
+  AtomicFile first(folder / "t");
+  save_safetensors(folder / "t", {}, {});
+  write_text(folder / ".t.accel-0123456789abcdef", "a leftover");
+  write_text(folder / ".t.accel-notes", "none of ours");
+  save_safetensors(folder / "t", {}, {});
+  EXPECT_FALSE(fs::exists(folder / ".t.accel-0123456789abcdef"));
+  EXPECT_TRUE(fs::exists(folder / ".t.accel-notes"));
+  first.output().write("{}", 2);
+  first.commit();
+  EXPECT_EQ(read_text(folder / "t"), "{}");
+}
+
+}  // namespace
+}  // namespace accel::checkpoint

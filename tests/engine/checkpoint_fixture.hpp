@@ -1,0 +1,191 @@
+// What the tests of checkpoints share: folders, comparison of nested values, an example of a training state.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "checkpoint/training_state.hpp"
+
+namespace accel::checkpoint::testing {
+
+namespace fs = std::filesystem;
+
+// A folder that goes with the test.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "accel-checkpoint-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  size_t entries() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
+  }
+
+ private:
+  std::string path_;
+};
+
+// Nothing here survives a power cut, so nothing needs to reach the disk.
+class QuickFiles : public FileSystem {
+ public:
+  int sync(int) override { return 0; }
+
+ protected:
+  ~QuickFiles() = default;
+};
+
+inline FileSystem& quick_files() {
+  struct Files final : QuickFiles {};
+  static Files files;
+  return files;
+}
+
+inline std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream stream;
+  stream << file.rdbuf();
+  return stream.str();
+}
+
+inline void write_text(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+template <typename Body>
+void expect_error(Status status, const std::string& part, Body&& body) {
+  try {
+    body();
+    ADD_FAILURE() << "no error; expected one with '" << part << "'";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), status) << error.message();
+    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
+    EXPECT_EQ(error.message().find('\n'), std::string::npos) << error.message();
+  }
+}
+
+inline bool same(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
+  const at::Tensor x = a.contiguous(), y = b.contiguous();
+  return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+}
+
+inline bool same(const c10::IValue& a, const c10::IValue& b) {
+  if (a.isTensor()) return b.isTensor() && same(a.toTensor(), b.toTensor());
+  if (a.isDouble()) {
+    const double x = a.toDouble(), y = b.isDouble() ? b.toDouble() : 0;
+    return b.isDouble() && std::memcmp(&x, &y, sizeof x) == 0;
+  }
+  if (a.isList()) {
+    if (!b.isList() || a.toListRef().size() != b.toListRef().size()) return false;
+    for (size_t i = 0; i < a.toListRef().size(); i++)
+      if (!same(a.toListRef()[i], b.toListRef()[i])) return false;
+    return true;
+  }
+  if (a.isGenericDict()) {
+    if (!b.isGenericDict() || a.toGenericDict().size() != b.toGenericDict().size()) return false;
+    auto other = b.toGenericDict().begin();
+    for (const auto& entry : a.toGenericDict()) {  // in the same order
+      if (entry.key().toStringRef() != other->key().toStringRef() || !same(entry.value(), other->value())) return false;
+      ++other;
+    }
+    return true;
+  }
+  return a == b;
+}
+
+constexpr at::ScalarType kDtypes[] = {at::kByte,
+                                      at::kChar,
+                                      at::kShort,
+                                      at::kInt,
+                                      at::kLong,
+                                      at::kHalf,
+                                      at::kFloat,
+                                      at::kDouble,
+                                      at::kComplexFloat,
+                                      at::kBool,
+                                      at::kBFloat16,
+                                      at::kFloat8_e5m2,
+                                      at::kFloat8_e4m3fn,
+                                      at::kFloat8_e5m2fnuz,
+                                      at::kFloat8_e4m3fnuz,
+                                      at::kFloat8_e8m0fnu,
+                                      at::kUInt16,
+                                      at::kUInt32,
+                                      at::kUInt64};
+
+inline at::Tensor random_tensor(std::mt19937& random) {
+  std::vector<int64_t> shape;
+  for (int dims = static_cast<int>(random() % 4); dims > 0; dims--) shape.push_back(random() % 5);
+  const at::ScalarType dtype = kDtypes[random() % std::size(kDtypes)];
+  at::Tensor tensor = at::empty(shape, dtype);
+  auto* bytes = static_cast<uint8_t*>(tensor.mutable_data_ptr());
+  for (size_t i = 0; i < tensor.nbytes(); i++)
+    bytes[i] = static_cast<uint8_t>(dtype == at::kBool ? random() % 2 : random());
+  return tensor.dim() >= 2 && random() % 2 == 0 ? tensor.transpose(0, 1) : tensor;
+}
+
+inline std::string random_text(std::mt19937& random) {
+  static const char* const parts[] = {"a",  "$tensor", "$map", ".", "é", "\"", "\\u0000",
+                                      "\n", "漢",      "0",    "$", "/", " ",  "\x01"};
+  std::string text;
+  for (auto length = random() % 4; length > 0; length--) text += parts[random() % std::size(parts)];
+  return text;
+}
+
+inline c10::IValue map_of(const std::vector<std::pair<std::string, c10::IValue>>& entries) {
+  c10::impl::GenericDict map(c10::StringType::get(), c10::AnyType::get());
+  for (const auto& [key, value] : entries) map.insert(key, value);
+  return map;
+}
+
+inline TrainingState example(int rank, double number) {
+  TrainingState state;
+  const at::Tensor tied = at::full({3, 2}, number);
+  state.models = {{{"a", tied}, {"b", at::full({2}, number)}, {"head", tied}}, {{"c", at::full({1}, number)}}};
+  state.optimizers = {map_of({{"state", map_of({{"0", map_of({{"step", at::scalar_tensor(number)}})}})}})};
+  state.schedulers = {map_of({{"last_epoch", static_cast<int64_t>(number)}, {"lr", number / 3}})};
+  state.custom = {{"mine", map_of({{"x", number}})}};
+  state.dataloaders = {map_of({{"rank", rank}}), map_of({{"epoch", number}})};
+  state.random_states = map_of({{"cpu", at::full({4}, rank * 10 + number)}});
+  return state;
+}
+
+inline bool same(const TrainingState& a, const TrainingState& b) {
+  if (a.models.size() != b.models.size() || a.custom.size() != b.custom.size()) return false;
+  for (size_t i = 0; i < a.models.size(); i++) {
+    if (a.models[i].size() != b.models[i].size()) return false;
+    for (const auto& [name, tensor] : a.models[i]) {
+      const auto found = std::find_if(b.models[i].begin(), b.models[i].end(),
+                                      [&, wanted = name](const auto& entry) { return entry.first == wanted; });
+      if (found == b.models[i].end() || !same(tensor, found->second)) return false;
+    }
+  }
+  const auto all = [](const std::vector<c10::IValue>& x, const std::vector<c10::IValue>& y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), [](const auto& p, const auto& q) { return same(p, q); });
+  };
+  return all(a.optimizers, b.optimizers) && all(a.schedulers, b.schedulers) && all(a.dataloaders, b.dataloaders) &&
+         same(a.custom[0].second, b.custom[0].second) && same(a.random_states, b.random_states);
+}
+
+// Which of two complete states a folder holds; 0 for neither.
+inline double number_of(const std::string& folder) {
+  const TrainingState loaded = load_training_state(folder, example(0, 0), Ranks());
+  const double number = loaded.models[1][0].second.item<double>();
+  return same(loaded, example(0, number)) ? number : 0;
+}
+
+}  // namespace accel::checkpoint::testing
