@@ -6,17 +6,19 @@
 
 namespace accel::data {
 
-BatchSamplerShard::BatchSamplerShard(const Batching& batching, const Shard& shard)
+BatchSamplerShard::BatchSamplerShard(const Batching &batching, const Shard &shard)
     : num_items_(batching.num_items), even_(shard.even_batches) {
   const int64_t ranks = shard.num_processes;
   const int64_t rank = shard.process_index;
   require(ranks >= 1 && rank >= 0 && rank < ranks, Status::kInvalidArgument, "process ", rank, " of ", ranks,
-          " has no share of the batches; expected an index from 0 to one less than the number of processes");
+          " has no share of the batches; expected an index from 0 to one less "
+          "than the number of processes");
   const int64_t batch_size = batching.batch_size.value_or(1);
   require(batch_size >= 1, Status::kInvalidArgument, "batch_size is ", batch_size, "; expected at least 1");
   if (shard.split_batches) {
     require(batching.batch_size.has_value(), Status::kInvalidArgument,
-            "split_batches needs a batch size, and the batches have none; turn it off");
+            "split_batches needs a batch size, and the batches have none; turn "
+            "it off");
     require(batch_size % ranks == 0, Status::kInvalidArgument, "batch_size is ", batch_size,
             "; with split_batches expected a multiple of the ", ranks, " processes");
   }

@@ -1,5 +1,6 @@
-// Which batches of an epoch one rank gets. Everything is arithmetic on positions: nothing is drawn, and any batch can be asked
-// for at once, so resuming needs no replay.
+// Which batches of an epoch one rank gets. Everything is arithmetic on
+// positions: nothing is drawn, and any batch can be asked for at once, so
+// resuming needs no replay.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,8 @@
 
 namespace accel::data {
 
-// How an order of items is cut into batches. Without a batch size each "item" is itself a whole batch.
+// How an order of items is cut into batches. Without a batch size each "item"
+// is itself a whole batch.
 struct Batching {
   int64_t num_items = 0;
   std::optional<int64_t> batch_size;
@@ -18,27 +20,29 @@ struct Shard {
   int64_t num_processes = 1;
   int64_t process_index = 0;
   bool split_batches = false;  // the batch size is that of all ranks together
-  bool even_batches = false;   // ranks that would come off badly in the last batches get items from the start once more
+  bool even_batches = false;   // ranks that would come off badly in the last
+                               // batches get items from the start once more
 };
 
 class BatchSamplerShard {
  public:
-  // Positions [begin, begin + size) of the order; those at or above num_items count on from its start.
+  // Positions [begin, begin + size) of the order; those at or above num_items
+  // count on from its start.
   struct Positions {
     int64_t begin;
     int64_t size;
   };
 
-  BatchSamplerShard(const Batching& batching, const Shard& shard);
+  BatchSamplerShard(const Batching &batching, const Shard &shard);
 
   // The batches that batch() can give.
   int64_t count() const { return count_; }
-  // What the reference reports. It is one more than count() when split_batches leaves a rank nothing of an uneven last batch.
+  // What the reference reports. It is one more than count() when split_batches
+  // leaves a rank nothing of an uneven last batch.
   int64_t length() const { return length_; }
   Positions batch(int64_t index) const;
 
  private:
-
   int64_t num_items_;
   int64_t rows_;    // of this rank's full batch
   int64_t stride_;  // from one batch of this rank to the next

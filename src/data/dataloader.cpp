@@ -14,25 +14,27 @@
 namespace accel::data {
 namespace {
 
-// Handing a batch from one thread to another costs two wakes. A batch that is assembled faster than this is better made by
-// who wants it; the first one that is not starts the thread.
+// Handing a batch from one thread to another costs two wakes. A batch that is
+// assembled faster than this is better made by who wants it; the first one that
+// is not starts the thread.
 constexpr std::chrono::microseconds kWorthAThread(50);
 
-BatchSamplerShard make_shard(const Sampler& sampler, const LoaderOptions& options, const std::optional<ShardOptions>& sharding) {
+BatchSamplerShard make_shard(const Sampler &sampler, const LoaderOptions &options,
+                             const std::optional<ShardOptions> &sharding) {
   const Batching batching{sampler.length(), options.batch_size, options.drop_last};
   // One process gets the batches as they are: nothing has to be evened out.
   if (!sharding || sharding->num_processes == 1) return BatchSamplerShard(batching, {});
-  return BatchSamplerShard(batching, {sharding->num_processes, sharding->process_index, sharding->split_batches,
-                                      sharding->even_batches});
+  return BatchSamplerShard(
+      batching, {sharding->num_processes, sharding->process_index, sharding->split_batches, sharding->even_batches});
 }
 
-c10::impl::GenericDict as_map(const c10::IValue& value) {
+c10::impl::GenericDict as_map(const c10::IValue &value) {
   require(value.isGenericDict(), Status::kInvalidArgument, "the state of a loader is a ", tree::kind_name(value),
           "; expected a map with epoch and batches");
   return value.toGenericDict();
 }
 
-int64_t read_count(const c10::impl::GenericDict& map, const char* key) {
+int64_t read_count(const c10::impl::GenericDict &map, const char *key) {
   const auto entry = map.find(key);
   require(entry != map.end() && entry->value().isInt() && entry->value().toInt() >= 0, Status::kInvalidArgument,
           "the state of a loader lacks \"", key, "\"; expected an integer of at least 0");
@@ -42,11 +44,11 @@ int64_t read_count(const c10::impl::GenericDict& map, const char* key) {
 }  // namespace
 
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
-                       const LoaderOptions& options)
+                       const LoaderOptions &options)
     : DataLoader(std::move(dataset), std::move(sampler), options, std::nullopt) {}
 
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
-                       const LoaderOptions& options, const std::optional<ShardOptions>& sharding)
+                       const LoaderOptions &options, const std::optional<ShardOptions> &sharding)
     : dataset_(std::move(dataset)),
       sampler_(std::move(sampler)),
       options_(options),
@@ -67,7 +69,8 @@ std::optional<c10::IValue> DataLoader::next() {
   c10::IValue batch;
   try {
     batch = fetch();
-    if (sharding_ && sharding_->device) batch = tree::send_to_device(batch, *sharding_->device, sharding_->non_blocking, {});
+    if (sharding_ && sharding_->device)
+      batch = tree::send_to_device(batch, *sharding_->device, sharding_->non_blocking, {});
   } catch (...) {
     prefetcher_.reset();  // the next call tries this batch again
     throw;
@@ -84,8 +87,8 @@ c10::IValue DataLoader::fetch() {
   const bool slow = std::chrono::steady_clock::now() - start > kWorthAThread;
   const int64_t next = position_ + 1;
   if (slow && options_.prefetch > 0 && next < shard_.count())
-    prefetcher_ = std::make_unique<Prefetcher>([this, order = order_](int64_t index) { return assemble(order, index); }, next,
-                                               shard_.count(), options_.prefetch);
+    prefetcher_ = std::make_unique<Prefetcher>([this, order = order_](int64_t index) { return assemble(order, index); },
+                                               next, shard_.count(), options_.prefetch);
   return batch;
 }
 
@@ -106,9 +109,9 @@ void DataLoader::go_to(int64_t epoch, int64_t position) {
   skipped_ = 0;
 }
 
-c10::IValue DataLoader::assemble(const at::Tensor& order, int64_t index) const {
+c10::IValue DataLoader::assemble(const at::Tensor &order, int64_t index) const {
   const auto positions = shard_.batch(index);
-  const auto* const indices = order.const_data_ptr<int64_t>();
+  const auto *const indices = order.const_data_ptr<int64_t>();
   const int64_t items = order.numel();
   if (positions.begin + positions.size <= items)
     return dataset_->batch({indices + positions.begin, static_cast<size_t>(positions.size)});
@@ -138,7 +141,7 @@ c10::IValue DataLoader::state_dict() const {
   return state;
 }
 
-void DataLoader::load_state_dict(const c10::IValue& state_dict) {
+void DataLoader::load_state_dict(const c10::IValue &state_dict) {
   const auto state = as_map(state_dict);
   const int64_t epoch = read_count(state, "epoch");
   const int64_t batches = read_count(state, "batches");
@@ -155,7 +158,7 @@ std::shared_ptr<DataLoader> DataLoader::skip_first(int64_t num_batches) const {
   return loader;
 }
 
-std::shared_ptr<DataLoader> DataLoader::sharded(const ShardOptions& sharding) const {
+std::shared_ptr<DataLoader> DataLoader::sharded(const ShardOptions &sharding) const {
   require(!sharding_, Status::kInvalidState, "the loader is shared out already; prepare the loader it was made from");
   return std::shared_ptr<DataLoader>(new DataLoader(dataset_, sampler_, options_, sharding));
 }

@@ -1,4 +1,5 @@
-// Where items come from. Datasets are read from several threads at once: reading changes nothing.
+// Where items come from. Datasets are read from several threads at once:
+// reading changes nothing.
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -17,8 +17,8 @@ class SignalsBlocked {
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  SignalsBlocked(const SignalsBlocked &) = delete;
+  SignalsBlocked &operator=(const SignalsBlocked &) = delete;
 
  private:
   sigset_t before_;
@@ -44,7 +44,8 @@ Prefetcher::~Prefetcher() {
 
 c10::IValue Prefetcher::take() {
   std::unique_lock lock(mutex_);
-  // No deadline: what is in the making ends with the dataset's read, as it would without the thread.
+  // No deadline: what is in the making ends with the dataset's read, as it
+  // would without the thread.
   changed_.wait(lock, [&] { return !ready_.empty() || failure_ != nullptr; });
   if (ready_.empty()) std::rethrow_exception(failure_);
   c10::IValue value = std::move(ready_.front());

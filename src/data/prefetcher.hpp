@@ -17,15 +17,16 @@ class Prefetcher {
  public:
   using Produce = std::function<c10::IValue(int64_t index)>;
 
-  // Makes [begin, end), at most `depth` ahead. `produce` runs on the thread, and only there.
+  // Makes [begin, end), at most `depth` ahead. `produce` runs on the thread,
+  // and only there.
   Prefetcher(Produce produce, int64_t begin, int64_t end, int64_t depth);
   // Waits until the thing in the making is done.
   ~Prefetcher();
-  Prefetcher(const Prefetcher&) = delete;
-  Prefetcher& operator=(const Prefetcher&) = delete;
+  Prefetcher(const Prefetcher &) = delete;
+  Prefetcher &operator=(const Prefetcher &) = delete;
 
-  // The next one, as soon as it is made; throws what making it threw, after which there are no more. Never called more than
-  // end - begin times.
+  // The next one, as soon as it is made; throws what making it threw, after
+  // which there are no more. Never called more than end - begin times.
   c10::IValue take();
 
  private:

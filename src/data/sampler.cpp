@@ -11,11 +11,13 @@
 namespace accel::data {
 namespace {
 
-// torch.utils.data.RandomSampler draws with replacement in blocks of this size, which fixes how the generator advances.
+// torch.utils.data.RandomSampler draws with replacement in blocks of this size,
+// which fixes how the generator advances.
 constexpr int64_t kReplacementBlock = 32;
 
-void check_draw(int64_t length, const RandomDraw& draw) {
-  require(length >= 1, Status::kInvalidArgument, "a random sampler over ", length, " items has nothing to draw; expected at least 1");
+void check_draw(int64_t length, const RandomDraw &draw) {
+  require(length >= 1, Status::kInvalidArgument, "a random sampler over ", length,
+          " items has nothing to draw; expected at least 1");
   require(draw.num_samples.value_or(1) >= 1, Status::kInvalidArgument, "num_samples is ", draw.num_samples.value_or(1),
           "; expected at least 1");
 }
@@ -28,7 +30,7 @@ SequentialSampler::SequentialSampler(int64_t length) : length_(length) {
 
 at::Tensor SequentialSampler::indices(int64_t epoch) const { return at::arange(length_, at::kLong); }
 
-at::Tensor random_order(int64_t length, const RandomDraw& draw, at::Generator& generator) {
+at::Tensor random_order(int64_t length, const RandomDraw &draw, at::Generator &generator) {
   check_draw(length, draw);
   const int64_t samples = draw.num_samples.value_or(length);
   std::vector<at::Tensor> parts;
@@ -37,20 +39,22 @@ at::Tensor random_order(int64_t length, const RandomDraw& draw, at::Generator& g
       parts.push_back(at::randint(length, {std::min(left, kReplacementBlock)}, generator, at::kLong));
   } else {
     for (int64_t pass = 0; pass < samples / length; ++pass) parts.push_back(at::randperm(length, generator, at::kLong));
-    // The reference draws a last permutation even when it takes nothing of it, which only a generator that goes on can tell.
+    // The reference draws a last permutation even when it takes nothing of it,
+    // which only a generator that goes on can tell.
     parts.push_back(at::randperm(length, generator, at::kLong).narrow(0, 0, samples % length));
   }
   return parts.size() == 1 ? parts[0].contiguous() : at::cat(parts);
 }
 
-SeedableRandomSampler::SeedableRandomSampler(int64_t length, int64_t seed, const RandomDraw& draw)
+SeedableRandomSampler::SeedableRandomSampler(int64_t length, int64_t seed, const RandomDraw &draw)
     : items_(length), seed_(seed), draw_(draw) {
   check_draw(length, draw);
 }
 
 at::Tensor SeedableRandomSampler::indices(int64_t epoch) const {
   // Wraps around like torch.Generator.manual_seed for negative seeds.
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed_) + static_cast<uint64_t>(epoch));
+  at::Generator generator =
+      at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed_) + static_cast<uint64_t>(epoch));
   if (!draw_.replacement && !draw_.num_samples) return at::randperm(items_, generator, at::kLong);
   return random_order(items_, draw_, generator);
 }

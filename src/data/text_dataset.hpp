@@ -11,11 +11,13 @@ namespace accel::data {
 
 class TextSource;
 
-// Item i is a list of two int64 tensors [sequence_length]: the bytes from i * sequence_length on, and the same shifted by one.
+// Item i is a list of two int64 tensors [sequence_length]: the bytes from i *
+// sequence_length on, and the same shifted by one.
 class TextDataset final : public Dataset {
  public:
-  // A file, or all regular files below a folder in the order of their paths; with a suffix only those that end so.
-  TextDataset(const std::string& path, const std::optional<std::string>& suffix, int64_t sequence_length);
+  // A file, or all regular files below a folder in the order of their paths;
+  // with a suffix only those that end so.
+  TextDataset(const std::string &path, const std::optional<std::string> &suffix, int64_t sequence_length);
   ~TextDataset() override;
   int64_t length() const override { return length_; }
 

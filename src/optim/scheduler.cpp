@@ -14,38 +14,40 @@ namespace {
 constexpr double kPi = 3.14159265358979323846;
 
 void check_steps(int64_t warmup_steps, int64_t total_steps) {
-  require(warmup_steps >= 0 && total_steps >= 1 && warmup_steps <= total_steps, Status::kInvalidArgument, "warmup_steps is ",
-          warmup_steps, " and total_steps ", total_steps, "; expected 0 <= warmup_steps <= total_steps and at least one step");
+  require(warmup_steps >= 0 && total_steps >= 1 && warmup_steps <= total_steps, Status::kInvalidArgument,
+          "warmup_steps is ", warmup_steps, " and total_steps ", total_steps,
+          "; expected 0 <= warmup_steps <= total_steps and at least one step");
 }
 
-// How far step is on its way from begin to end; a way without length counts as one step.
+// How far step is on its way from begin to end; a way without length counts as
+// one step.
 double fraction(int64_t step, int64_t begin, int64_t end) {
   return static_cast<double>(step - begin) / static_cast<double>(std::max<int64_t>(1, end - begin));
 }
 
-c10::IValue as_list(const std::vector<double>& numbers) {
+c10::IValue as_list(const std::vector<double> &numbers) {
   auto list = tree::new_list();
   for (const double number : numbers) list.push_back(number);
   return list;
 }
 
-std::vector<double> read_rates(const Map& map, const char* key, size_t groups) {
-  const c10::IValue* const value = find(map, key);
+std::vector<double> read_rates(const Map &map, const char *key, size_t groups) {
+  const c10::IValue *const value = find(map, key);
   const bool fits = value != nullptr && value->isList() && value->toListRef().size() == groups;
   require(fits, Status::kInvalidArgument, "the state of a scheduler has no \"", key, "\" for ", groups,
           " parameter groups; expected a list of as many numbers");
   std::vector<double> rates;
-  for (const auto& rate : value->toListRef()) {
-    require(rate.isDouble() || rate.isInt(), Status::kInvalidArgument, "\"", key, "\" of a scheduler holds a ", tree::kind_name(rate),
-            "; expected numbers");
+  for (const auto &rate : value->toListRef()) {
+    require(rate.isDouble() || rate.isInt(), Status::kInvalidArgument, "\"", key, "\" of a scheduler holds a ",
+            tree::kind_name(rate), "; expected numbers");
     rates.push_back(rate.toScalar().toDouble());
     require_not_negative(rates.back(), key);
   }
   return rates;
 }
 
-int64_t read_step(const Map& map, const char* key) {
-  const c10::IValue* const value = find(map, key);
+int64_t read_step(const Map &map, const char *key) {
+  const c10::IValue *const value = find(map, key);
   require(value != nullptr && value->isInt() && value->toInt() >= 0, Status::kInvalidArgument,
           "the state of a scheduler has no \"", key, "\"; expected an integer of at least 0");
   return value->toInt();
@@ -85,11 +87,11 @@ LambdaScheduler::LambdaScheduler(std::shared_ptr<Optimizer> optimizer, LearningR
 
 void LambdaScheduler::set_rates(int64_t step) {
   const double factor = factor_(step);
-  require(std::isfinite(factor) && factor >= 0, Status::kInvalidArgument, "the learning rate's factor at step ", step, " is ",
-          factor, "; expected a finite number of at least 0");
+  require(std::isfinite(factor) && factor >= 0, Status::kInvalidArgument, "the learning rate's factor at step ", step,
+          " is ", factor, "; expected a finite number of at least 0");
   const size_t count = optimizer_->groups().size();
   for (size_t i = base_lrs_.size(); i < count; ++i) {  // also groups that were added since
-    ParameterGroup& group = optimizer_->group(i);
+    ParameterGroup &group = optimizer_->group(i);
     if (!group.initial_lr) group.initial_lr = group.lr;
     base_lrs_.push_back(*group.initial_lr);
   }
@@ -107,8 +109,8 @@ void LambdaScheduler::step() {
 }
 
 double LambdaScheduler::last_lr(size_t group) const {
-  require(group < last_lrs_.size(), Status::kNotFound, "parameter group ", group, " is not there; the scheduler drives ",
-          last_lrs_.size());
+  require(group < last_lrs_.size(), Status::kNotFound, "parameter group ", group,
+          " is not there; the scheduler drives ", last_lrs_.size());
   return last_lrs_[group];
 }
 
@@ -121,7 +123,7 @@ c10::IValue LambdaScheduler::state_dict() const {
   return state;
 }
 
-void LambdaScheduler::load_state_dict(const c10::IValue& state_dict) {
+void LambdaScheduler::load_state_dict(const c10::IValue &state_dict) {
   const Map map = as_map(state_dict, "the state of a scheduler");
   const int64_t last_epoch = read_step(map, "last_epoch");
   const int64_t step_count = read_step(map, "_step_count");
@@ -131,7 +133,8 @@ void LambdaScheduler::load_state_dict(const c10::IValue& state_dict) {
   step_count_ = step_count;
   base_lrs_ = std::move(base_lrs);
   last_lrs_ = std::move(last_lrs);
-  // An optimizer whose own state is not loaded would make its next step with the rate of step 0.
+  // An optimizer whose own state is not loaded would make its next step with
+  // the rate of step 0.
   for (size_t i = 0; i < last_lrs_.size(); ++i) optimizer_->set_lr(i, last_lrs_[i]);
 }
 

@@ -1,4 +1,5 @@
-// Learning-rate schedulers: a factor of the initial rate at each step, in closed form.
+// Learning-rate schedulers: a factor of the initial rate at each step, in
+// closed form.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -22,21 +23,24 @@ class Scheduler {
   virtual void count_step() = 0;
   // The rate that the latest step set. A group that is not there is an error.
   virtual double last_lr(size_t group) const = 0;
-  // {last_epoch, _step_count, base_lrs, _last_lr}, as torch.optim.lr_scheduler.LambdaLR.
+  // {last_epoch, _step_count, base_lrs, _last_lr}, as
+  // torch.optim.lr_scheduler.LambdaLR.
   virtual c10::IValue state_dict() const = 0;
-  virtual void load_state_dict(const c10::IValue& state_dict) = 0;
+  virtual void load_state_dict(const c10::IValue &state_dict) = 0;
 };
 
 using LearningRateFactor = std::function<double(int64_t step)>;
 
 // Rises linearly for warmup_steps, then falls linearly to 0 at total_steps.
 LearningRateFactor linear_warmup_factor(int64_t warmup_steps, int64_t total_steps);
-// Rises linearly for warmup_steps, then falls along half a cosine to min_factor at total_steps, and stays there.
+// Rises linearly for warmup_steps, then falls along half a cosine to min_factor
+// at total_steps, and stays there.
 LearningRateFactor cosine_factor(int64_t warmup_steps, int64_t total_steps, double min_factor);
 // Multiplies by gamma every step_size steps.
 LearningRateFactor step_factor(int64_t step_size, double gamma);
 
-// Sets the rate of every group to its initial one times the factor. Making it is step 0: it sets the rates at once.
+// Sets the rate of every group to its initial one times the factor. Making it
+// is step 0: it sets the rates at once.
 class LambdaScheduler final : public Scheduler {
  public:
   LambdaScheduler(std::shared_ptr<Optimizer> optimizer, LearningRateFactor factor);
@@ -44,7 +48,7 @@ class LambdaScheduler final : public Scheduler {
   void count_step() override { step_count_ += 1; }
   double last_lr(size_t group) const override;
   c10::IValue state_dict() const override;
-  void load_state_dict(const c10::IValue& state_dict) override;
+  void load_state_dict(const c10::IValue &state_dict) override;
 
  private:
   void set_rates(int64_t step);
