@@ -6,10 +6,10 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr size_t kGathered = size_t{1} << 16;        // pieces below this are gathered
-constexpr size_t kPending = size_t{1} << 20;         // up to that much
-constexpr size_t kLargestWrite = size_t{256} << 20;  // of one call: Linux takes no more than 2 GiB
-constexpr int kAttempts = 16;                        // at making a sibling that no cleaner takes away
+constexpr size_t kGathered = size_t{1} << 16;       // pieces below this are gathered
+constexpr size_t kPending = size_t{1} << 20;        // up to that much
+constexpr size_t kLargestWrite = size_t{64} << 20;  // of one call
+constexpr int kAttempts = 16;                       // at making a sibling that no cleaner takes away
 
 Descriptor create(const std::string& path, FileSystem& files) {
   Descriptor descriptor(files.create_file(path.c_str()));
@@ -19,7 +19,7 @@ Descriptor create(const std::string& path, FileSystem& files) {
 
 std::unique_ptr<OutputFile> create_sibling(const Target& target, FileSystem& files) {
   for (int attempt = 0; attempt < kAttempts; attempt++) {
-    auto output = std::make_unique<OutputFile>(temporary_sibling(target, false), files);
+    auto output = std::make_unique<OutputFile>(temporary_sibling(target, false), files, OutputFile::Summing::kOff);
     if (claim(output->descriptor())) return output;
   }
   fail(Status::kIo, "cannot keep a temporary file beside '", target.full(), "': other writers of it are removing them");
@@ -27,8 +27,8 @@ std::unique_ptr<OutputFile> create_sibling(const Target& target, FileSystem& fil
 
 }  // namespace
 
-OutputFile::OutputFile(const std::string& path, FileSystem& files)
-    : files_(files), path_(path), descriptor_(create(path, files)) {}
+OutputFile::OutputFile(const std::string& path, FileSystem& files, Summing summing)
+    : files_(files), path_(path), summing_(summing), descriptor_(create(path, files)) {}
 
 void OutputFile::write(const void* data, size_t size) {
   const auto* bytes = static_cast<const char*>(data);
@@ -42,15 +42,18 @@ void OutputFile::write(const void* data, size_t size) {
 }
 
 void OutputFile::write_through(const char* data, size_t size) {
-  checksum_.add(data, size);
-  size_ += size;
   while (size > 0) {
     const ssize_t written = files_.write(descriptor(), data, std::min(size, kLargestWrite));
     if (written < 0 && errno == EINTR) continue;
     if (written == 0) errno = ENOSPC;
     if (written <= 0) fail_system(Status::kIo, "write", path_);
-    data += written;
-    size -= static_cast<size_t>(written);
+    const auto done = static_cast<size_t>(written);
+    // The disk works on these bytes while they are summed and the next ones come.
+    if (done == kLargestWrite) files_.start_sync(descriptor(), size_, done);
+    if (summing_ == Summing::kOn) checksum_.add(data, done);
+    size_ += done;
+    data += done;
+    size -= done;
   }
 }
 

@@ -15,13 +15,14 @@ namespace accel::checkpoint {
 // A new file. Small pieces are gathered, large ones go from the caller's memory to the system without a copy.
 class OutputFile {
  public:
-  OutputFile(const std::string& path, FileSystem& files);
+  enum class Summing { kOff, kOn };
+  OutputFile(const std::string& path, FileSystem& files, Summing summing = Summing::kOn);
   void write(const void* data, size_t size);
   void finish();  // all of it is on the disk; nothing may be written afterwards
   int descriptor() const { return descriptor_.get(); }
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
-  uint32_t checksum() const { return checksum_.value(); }
+  uint32_t checksum() const { return checksum_.value(); }  // 0 when it is off
 
  private:
   void write_through(const char* data, size_t size);
@@ -29,6 +30,7 @@ class OutputFile {
 
   FileSystem& files_;
   std::string path_;
+  Summing summing_;
   Descriptor descriptor_;
   std::vector<char> pending_;
   uint64_t size_ = 0;

@@ -19,6 +19,10 @@ ssize_t FileSystem::write(int descriptor, const void* data, size_t size) { retur
 
 int FileSystem::sync(int descriptor) { return ::fsync(descriptor); }
 
+void FileSystem::start_sync(int descriptor, uint64_t offset, size_t size) {
+  ::sync_file_range(descriptor, static_cast<off_t>(offset), static_cast<off_t>(size), SYNC_FILE_RANGE_WRITE);
+}
+
 int FileSystem::make_folder(const char* path) { return ::mkdir(path, 0777); }
 
 int FileSystem::rename(const char* from, const char* to) { return ::rename(from, to); }

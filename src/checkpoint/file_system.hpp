@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,7 @@ class FileSystem {
   virtual int create_file(const char* path);  // a descriptor of a new file; EEXIST when there is one
   virtual ssize_t write(int descriptor, const void* data, size_t size);
   virtual int sync(int descriptor);
+  virtual void start_sync(int descriptor, uint64_t offset, size_t size);  // of data that sync() will wait for; a hint
   virtual int make_folder(const char* path);
   virtual int rename(const char* from, const char* to);
   virtual int exchange(const char* a, const char* b);  // atomically; EINVAL or ENOSYS where the system cannot
