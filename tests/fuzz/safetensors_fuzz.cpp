@@ -1,0 +1,44 @@
+// Any bytes as a safetensors file: an error that says what is wrong, or tensors that lie within the bytes and come back the same
+// when their header is written again.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "checkpoint/safetensors_header.hpp"
+
+namespace {
+
+using namespace accel::checkpoint;
+
+void check(bool condition) {
+  if (!condition) std::abort();
+}
+
+void check_round_trip(SafetensorsHeader header) {
+  uint64_t bytes = 0;
+  for (const TensorEntry& entry : header.tensors) bytes += entry.end - entry.begin;
+  const std::string printed = print_safetensors_header(header.metadata, header.tensors);
+  // Reading looks at the header and at the number of bytes that follow it, never at those bytes.
+  const SafetensorsHeader again = parse_safetensors_header({printed.data(), printed.size() + bytes}, "again");
+  check(again.metadata == header.metadata && again.tensors.size() == header.tensors.size());
+  for (size_t i = 0; i < again.tensors.size(); i++) {
+    const TensorEntry &a = again.tensors[i], &b = header.tensors[i];
+    check(a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.begin == b.begin && a.end == b.end);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    const SafetensorsHeader header = parse_safetensors_header({reinterpret_cast<const char*>(data), size}, "input");
+    for (const TensorEntry& entry : header.tensors)
+      check(header.data_begin <= size && entry.begin <= entry.end && entry.end <= size - header.data_begin);
+    check_round_trip(header);
+  } catch (const accel::Error& error) {
+    check(error.status() == accel::Status::kCorrupt && error.message().find("'input'") != std::string::npos);
+  }
+  return 0;
+}
