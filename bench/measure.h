@@ -1,0 +1,50 @@
+/* How the workloads are measured: a clock, the memory and processor time of the process, and the JSON line of a figure.
+ */
+#ifndef ACCEL_BENCH_MEASURE_H
+#define ACCEL_BENCH_MEASURE_H
+
+#include <accel.h>
+
+#include <stddef.h>
+
+/* Ends the program with the library's message when a call failed; gives the status back otherwise. */
+#define CHECK(call) measure_check((call), #call)
+accel_status_t measure_check(accel_status_t status, const char *call);
+
+/* Memory that must be there. */
+void *measure_allocate(size_t size);
+
+/* The first call of every workload: notes when it began. Ends it when there is an option that `names` lacks; each
+ * option takes one value. */
+struct option_value {
+  const char *name; /* "--width" */
+  const char *value;
+};
+void measure_begin(int argc, char **argv, struct option_value *options, size_t n_options);
+int64_t measure_integer(const struct option_value *option);
+
+/* Seconds of a clock that only goes forward. */
+double measure_now(void);
+/* A memory field of /proc/self/status in MiB: "VmHWM" (the peak), "RssAnon". */
+double measure_memory(const char *field);
+/* The peak starts again from the present size. */
+void measure_reset_peak(void);
+/* Sorts the samples. */
+double measure_median(double *samples, size_t n_samples);
+
+/* One figure. */
+struct figure {
+  const char *bench;
+  const char *params; /* a JSON object */
+  const char *unit;
+  int higher_is_better;
+  double *samples; /* sorted by the report */
+  size_t n_samples;
+  double base_rss_mb; /* the peak when the state was ready */
+  const char *extra;  /* further JSON members: "\"loss\": 1.5", or NULL */
+};
+/* Prints the figure on rank 0 with the peak memory of the largest rank and the processor time that others took. All
+ * ranks call. */
+void measure_report(accel_state_t *state, const struct figure *figure);
+
+#endif
