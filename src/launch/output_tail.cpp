@@ -1,0 +1,46 @@
+#include "launch/output_tail.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace accel::launch {
+namespace {
+
+constexpr size_t kKept = 64 * 1024;
+
+}  // namespace
+
+bool OutputTail::read_from(int descriptor) {
+  char block[16 * 1024];
+  // A rank that writes without end must not keep the launcher from its other work.
+  for (int round = 0; round < 16; ++round) {
+    const ssize_t count = read(descriptor, block, sizeof(block));
+    if (count == 0) return false;
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      return errno == EAGAIN;
+    }
+    text_.append(block, static_cast<size_t>(count));
+    // Cut rarely: each cut moves what is kept.
+    if (text_.size() > 2 * kKept) text_.erase(0, text_.size() - kKept);
+  }
+  return true;
+}
+
+std::vector<std::string> OutputTail::last_lines(size_t most) const {
+  std::vector<std::string> lines;
+  size_t end = text_.size();
+  if (end > 0 && text_[end - 1] == '\n') --end;
+  while (end > 0 && lines.size() < most) {
+    const size_t newline = text_.rfind('\n', end - 1);
+    const size_t begin = newline == std::string::npos ? 0 : newline + 1;
+    lines.push_back(text_.substr(begin, end - begin));
+    end = newline == std::string::npos ? 0 : newline;
+  }
+  std::reverse(lines.begin(), lines.end());
+  return lines;
+}
+
+}  // namespace accel::launch

@@ -1,0 +1,25 @@
+// How a process ended, for the user and for the shell.
+#pragma once
+
+#include <csignal>
+#include <string>
+
+namespace accel::launch {
+
+struct ProcessEnd {
+  bool by_signal = false;
+  int number = 0;  // the exit status, or the signal
+
+  bool is_success() const { return !by_signal && number == 0; }
+  int exit_status() const { return by_signal ? 128 + number : number; }  // as a shell tells it
+};
+
+ProcessEnd process_end(const siginfo_t& info);
+
+// "SIGKILL"
+std::string signal_name(int signal);
+
+// "exit status 3", "SIGKILL: killed, often by the out-of-memory killer"
+std::string describe(const ProcessEnd& end);
+
+}  // namespace accel::launch

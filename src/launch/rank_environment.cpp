@@ -1,0 +1,81 @@
+#include "launch/rank_environment.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+#include "launch/processors.hpp"
+
+namespace accel::launch {
+namespace {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+bool is_set(const Variables& variables, std::string_view assignment) {
+  const std::string_view name = assignment.substr(0, assignment.find('='));
+  return std::any_of(variables.begin(), variables.end(), [&](const auto& variable) { return variable.first == name; });
+}
+
+Variables job_variables(const LaunchOptions& options, int local_rank, int port) {
+  const int local_processes = options.local_processes();
+  Variables variables = {
+      {"RANK", std::to_string(options.machine_rank * local_processes + local_rank)},
+      {"WORLD_SIZE", std::to_string(options.num_processes)},
+      {"LOCAL_RANK", std::to_string(local_rank)},
+      {"LOCAL_WORLD_SIZE", std::to_string(local_processes)},
+      {"MASTER_ADDR", options.main_process_ip},
+      {"MASTER_PORT", std::to_string(port)},
+  };
+  // What the command line leaves open stays as the user's environment has it.
+  if (options.mixed_precision) variables.emplace_back("ACCELERATE_MIXED_PRECISION", *options.mixed_precision);
+  if (options.cpu) variables.emplace_back("ACCELERATE_USE_CPU", "true");
+  if (options.debug) variables.emplace_back("ACCELERATE_DEBUG_MODE", "true");
+  if (options.gradient_accumulation_steps) {
+    variables.emplace_back("ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
+                           std::to_string(*options.gradient_accumulation_steps));
+  }
+  if (options.num_cpu_threads_per_process) {
+    variables.emplace_back("OMP_NUM_THREADS", std::to_string(*options.num_cpu_threads_per_process));
+  } else if (getenv("OMP_NUM_THREADS") == nullptr) {
+    variables.emplace_back("OMP_NUM_THREADS", std::to_string(std::max(1, usable_processors() / local_processes)));
+  }
+  return variables;
+}
+
+}  // namespace
+
+int free_port() {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  require(listener >= 0, Status::kIo, "no socket can be made: ", std::strerror(errno));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  socklen_t size = sizeof(address);
+  const bool bound = bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const int reason = errno;
+  close(listener);
+  require(bound, Status::kIo, "no free port was found: ", std::strerror(reason));
+  return ntohs(address.sin_port);
+}
+
+std::vector<std::string> rank_environment(const LaunchOptions& options, int local_rank, int port) {
+  const Variables variables = job_variables(options, local_rank, port);
+  std::vector<std::string> environment;
+  for (char** inherited = environ; *inherited != nullptr; ++inherited) {
+    if (!is_set(variables, *inherited)) environment.emplace_back(*inherited);
+  }
+  for (const auto& [name, value] : variables) environment.push_back(name + '=' + value);
+  return environment;
+}
+
+}  // namespace accel::launch

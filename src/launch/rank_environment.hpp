@@ -1,0 +1,18 @@
+// The environment variables by which a rank learns its place, and the port at which the ranks meet.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/options.hpp"
+
+namespace accel::launch {
+
+// A port of this machine that nobody uses now.
+int free_port();
+
+// "NAME=value" for every variable of the process that starts on this machine as `local_rank`: the launcher's own
+// variables, with those of the job set or replaced.
+std::vector<std::string> rank_environment(const LaunchOptions& options, int local_rank, int port);
+
+}  // namespace accel::launch
