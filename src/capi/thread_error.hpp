@@ -20,6 +20,7 @@ struct ThreadError {
 ThreadError& thread_error() noexcept;
 
 // Newlines become spaces; what does not fit is cut between two characters.
-void set_thread_error(accel_status_t status, std::string_view message, const char* function, int32_t rank = -1) noexcept;
+void set_thread_error(accel_status_t status, std::string_view message, const char* function,
+                      int32_t rank = -1) noexcept;
 
 }  // namespace accel::capi

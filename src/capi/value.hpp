@@ -10,11 +10,16 @@
 
 namespace accel::capi {
 
+// IValue has no element types: operators and scripts take LibTorch's number, JSON the name; kKept comes back from
+// from_ivalue().
+enum class DtypeForm { kInteger, kName, kKept };
+
 // The value with copies of its containers; tensors are shared. Checks kinds and handles; `name` is the parameter's.
-c10::IValue to_ivalue(const accel_value_t& value, const char* name);
+c10::IValue to_ivalue(const accel_value_t& value, const char* name, DtypeForm form = DtypeForm::kInteger);
 std::vector<c10::IValue> to_ivalues(const accel_value_t* values, size_t count, const char* name);
 
-// An owned value; throws before it owns anything. Tuples and typed lists become lists, dictionaries with string keys maps.
+// An owned value; throws before it owns anything. Tuples and typed lists become lists, dictionaries with string keys
+// maps.
 accel_value_t from_ivalue(const c10::IValue& value);
 
 // Disposes a value that a callback or from_ivalue() made.

@@ -1,0 +1,84 @@
+#include <memory>
+
+#include "accel.h"
+#include "base/status.hpp"
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/object.hpp"
+#include "capi/thread_error.hpp"
+
+using namespace accel::capi;
+
+namespace accel::capi {
+
+ThreadError& thread_error() noexcept {
+  thread_local ThreadError error{};
+  return error;
+}
+
+void set_thread_error(accel_status_t status, std::string_view message, const char* function, int32_t rank) noexcept {
+  ThreadError& error = thread_error();
+  size_t size = message.size();
+  if (size >= ThreadError::kCapacity) {
+    size = ThreadError::kCapacity - 1;
+    while (size > 0 && (static_cast<unsigned char>(message[size]) & 0xc0) == 0x80) size--;  // inside a UTF-8 sequence
+  }
+  for (size_t i = 0; i < size; i++) error.message[i] = message[i] == '\n' || message[i] == '\r' ? ' ' : message[i];
+  error.message[size] = '\0';
+  error.status = status;
+  error.function = function;
+  error.rank = rank;
+}
+
+}  // namespace accel::capi
+
+const char* accel_status_name(accel_status_t status) {
+  const char* name = accel::status_name(static_cast<accel::Status>(status));
+  return name == nullptr ? "unknown status" : name;
+}
+
+const char* accel_last_error(void) { return thread_error().message; }
+
+accel_status_t accel_error_take(accel_error_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    ThreadError& latest = thread_error();
+    if (latest.status == ACCEL_OK)
+      return ACCEL_ERROR_NOT_FOUND;  // not an error of its own: the next call would find it
+    auto error = std::make_unique<accel_error>();
+    error->status = latest.status;
+    error->message = latest.message;
+    error->function = latest.function;
+    error->rank = latest.rank;
+    latest.status = ACCEL_OK;
+    latest.message[0] = '\0';
+    *out = error.release();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_error_code(const accel_error_t* error) {
+  return guarded_value(__func__, ACCEL_ERROR_INVALID_HANDLE, [&] { return check(error, "error").status; });
+}
+
+const char* accel_error_message(const accel_error_t* error) {
+  return guarded_value(__func__, "", [&] { return check(error, "error").message.c_str(); });
+}
+
+const char* accel_error_function(const accel_error_t* error) {
+  return guarded_value(__func__, "", [&] { return check(error, "error").function.c_str(); });
+}
+
+int32_t accel_error_rank(const accel_error_t* error) {
+  return guarded_value(__func__, -1, [&] { return check(error, "error").rank; });
+}
+
+void accel_error_release(accel_error_t* error) { release_handle(error); }
+
+void accel_error_set(accel_status_t status, const char* message) {
+  guarded(__func__, [&] {
+    accel::require(status < 0, accel::Status::kInvalidArgument, "status is ", status, "; expected a negative number");
+    set_thread_error(status, check_pointer(message, "message"), "");
+    return ACCEL_OK;
+  });
+}

@@ -1,0 +1,168 @@
+#include "capi/value.hpp"
+
+#include <string>
+#include <utility>
+
+#include "accel.h"
+#include "base/error.hpp"
+#include "capi/buffer.hpp"
+#include "capi/guard.hpp"
+#include "capi/object.hpp"
+#include "capi/value_node.hpp"
+#include "tensor/tree.hpp"
+
+using namespace accel::capi;
+
+namespace {
+
+accel_value_node& check_container(const accel_value_t* value, int32_t kind, const char* name) {
+  check_value(*check_pointer(value, name), name);
+  accel::require(value->kind == kind, accel::Status::kTypeMismatch, name, " is a ", value_kind_name(value->kind),
+                 "; expected a ", value_kind_name(kind));
+  return *value->as.node;
+}
+
+// A container that can be read, or null.
+const accel_value_node* container_of(const accel_value_t* value) {
+  return value != nullptr && is_container(*value) ? value->as.node : nullptr;
+}
+
+bool equal_values(const accel_value_t& a, const accel_value_t& b) {
+  check_value(a, "a");
+  check_value(b, "b");
+  if (a.kind != b.kind) return false;
+  if (a.kind == ACCEL_VALUE_DTYPE) return a.as.dtype == b.as.dtype;
+  if (!is_container(a)) return accel::tree::equal(to_ivalue(a, "a"), to_ivalue(b, "b"));
+  const accel_value_node &left = *a.as.node, &right = *b.as.node;
+  if (left.size() != right.size()) return false;
+  for (size_t i = 0; i < left.size(); i++) {
+    const accel_value_t* other = a.kind == ACCEL_VALUE_LIST ? &right.item(i) : right.find(left.key(i));
+    if (other == nullptr || !equal_values(left.item(i), *other)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+accel_status_t accel_value_string(const char* text, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(text, "text");
+    *check_pointer(out, "out") = string_value(text).release();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_value_tensor(accel_tensor_t* tensor, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    *out = copy_value(accel_arg_tensor(tensor), "tensor").release();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_value_list(const accel_value_t* items, size_t n_items, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    accel::require(items != nullptr || n_items == 0, accel::Status::kInvalidArgument, "items is NULL; expected ",
+                   n_items, " values");
+    OwnedValue list = container_value(ACCEL_VALUE_LIST);
+    list.get().as.node->reserve(n_items);
+    for (size_t i = 0; i < n_items; i++) list.get().as.node->push(copy_value(items[i], "items"));
+    *out = list.release();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_value_int_list(const int64_t* items, size_t n_items, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    accel::require(items != nullptr || n_items == 0, accel::Status::kInvalidArgument, "items is NULL; expected ",
+                   n_items, " integers");
+    OwnedValue list = container_value(ACCEL_VALUE_LIST);
+    list.get().as.node->reserve(n_items);
+    for (size_t i = 0; i < n_items; i++) list.get().as.node->push(OwnedValue(accel_arg_int(items[i])));
+    *out = list.release();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_value_map(accel_value_t* out) {
+  return guarded(__func__, [&] {
+    *check_pointer(out, "out") = container_value(ACCEL_VALUE_MAP).release();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_value_copy(const accel_value_t* value, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    *out = copy_value(*check_pointer(value, "value"), "value").release();
+    return ACCEL_OK;
+  });
+}
+
+size_t accel_value_count(const accel_value_t* value) {
+  const accel_value_node* node = container_of(value);
+  return node == nullptr ? 0 : node->size();
+}
+
+const accel_value_t* accel_value_at(const accel_value_t* value, size_t index) {
+  const accel_value_node* node = container_of(value);
+  return node == nullptr || index >= node->size() ? nullptr : &node->item(index);
+}
+
+const char* accel_value_key(const accel_value_t* map, size_t index) {
+  const accel_value_node* node = container_of(map);
+  return node == nullptr || map->kind != ACCEL_VALUE_MAP || index >= node->size() ? nullptr : node->key(index).c_str();
+}
+
+const accel_value_t* accel_value_get(const accel_value_t* map, const char* key) {
+  return guarded_value(__func__, static_cast<const accel_value_t*>(nullptr), [&] {
+    const accel_value_node* node = container_of(map);
+    return node == nullptr ? nullptr : node->find(check_pointer(key, "key"));
+  });
+}
+
+accel_status_t accel_value_set(accel_value_t* map, const char* key, const accel_value_t* item) {
+  return guarded(__func__, [&] {
+    accel_value_node& node = check_container(map, ACCEL_VALUE_MAP, "map");
+    check_pointer(key, "key");
+    node.set(key, copy_value(*check_pointer(item, "item"), "item"));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_value_push(accel_value_t* list, const accel_value_t* item) {
+  return guarded(__func__, [&] {
+    accel_value_node& node = check_container(list, ACCEL_VALUE_LIST, "list");
+    node.push(copy_value(*check_pointer(item, "item"), "item"));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_value_equal(const accel_value_t* a, const accel_value_t* b, int32_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(a, "a");
+    check_pointer(b, "b");
+    check_pointer(out, "out");
+    *out = equal_values(*a, *b) ? 1 : 0;
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_value_to_json(const accel_value_t* value, accel_buffer_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    const c10::IValue tree = to_ivalue(*check_pointer(value, "value"), "value", DtypeForm::kName);
+    *out = new_buffer(accel::tree::to_json(tree));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_value_from_json(const char* json, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    give(out, accel::tree::from_json(check_pointer(json, "json"), "json"));
+    return ACCEL_OK;
+  });
+}

@@ -1,0 +1,78 @@
+// What accel_value_t owns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "accel.h"
+
+namespace accel::capi {
+
+const char* value_kind_name(int32_t kind);  // "LIST"
+bool is_container(const accel_value_t& value);
+
+// Refuses kinds that do not exist, and values that lack what their kind needs; does not look into containers.
+void check_value(const accel_value_t& value, const char* name);
+
+// An accel_value_t with an owner. The only way in which this library holds one for longer than a call.
+class OwnedValue {
+ public:
+  OwnedValue() = default;
+  // Takes over what the value owns.
+  explicit OwnedValue(const accel_value_t& value) : value_(value) {}
+  OwnedValue(OwnedValue&& other) noexcept : value_(other.release()) {}
+  OwnedValue& operator=(OwnedValue&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~OwnedValue() { accel_value_dispose(&value_); }
+
+  const accel_value_t& get() const { return value_; }
+  accel_value_t release() { return std::exchange(value_, accel_value_t ACCEL_VALUE_INIT); }
+
+ private:
+  accel_value_t value_ = ACCEL_VALUE_INIT;
+};
+
+// A copy that owns everything but its tensors, which get one owner more. Checks kinds and handles; `name` is the
+// parameter's.
+OwnedValue copy_value(const accel_value_t& value, const char* name);
+
+OwnedValue string_value(std::string_view text);
+OwnedValue container_value(int32_t kind);  // an empty LIST or MAP
+
+// The containers inside a value, itself included.
+int value_depth(const accel_value_t& value);
+
+}  // namespace accel::capi
+
+struct accel_value_node {
+ public:
+  explicit accel_value_node(int32_t kind) : kind_(kind) {}
+
+  int32_t kind() const { return kind_; }
+  int depth() const { return depth_; }
+  size_t size() const { return items_.size(); }
+  const accel_value_t& item(size_t index) const { return items_[index].get(); }
+  const std::string& key(size_t index) const { return keys_[index]; }
+  const accel_value_t* find(const std::string& key) const;
+
+  void reserve(size_t size) { items_.reserve(size); }
+  // Both refuse to nest deeper than every function on values can follow.
+  void push(accel::capi::OwnedValue item);
+  void set(const std::string& key, accel::capi::OwnedValue item);
+
+ private:
+  void enclose(const accel_value_t& item);
+
+  int32_t kind_;
+  int depth_ = 1;
+  std::vector<accel::capi::OwnedValue> items_;
+  std::vector<std::string> keys_;  // of a map, beside its items
+  std::unordered_map<std::string, size_t> places_;
+};

@@ -1,0 +1,59 @@
+// Functions on nested values: trees of lists and maps whose leaves are tensors, numbers, strings. @accelerate
+// utils.operations
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace accel::tree {
+
+// Values may come from outside; every function refuses deeper ones, so none of them exhausts the stack.
+constexpr int kDeepest = 200;
+
+using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
+
+// Each leaf in order: lists by index, maps by insertion.
+void for_each_leaf(const c10::IValue& value, const std::function<void(const c10::IValue&)>& visit);
+void for_each_tensor(const c10::IValue& value, const std::function<void(const at::Tensor&)>& visit);
+
+// The same tree with a function applied to each tensor; other leaves stay. Tuples become lists.
+c10::IValue map_tensors(const c10::IValue& value, const TensorFunction& function);
+// The same, but a leaf that is no tensor is a TYPE_MISMATCH.
+c10::IValue map_tensors_only(const c10::IValue& value, const TensorFunction& function);
+
+// Joins trees of one structure, tensor by tensor. `items` is a list of them. A single tree comes back as it is.
+c10::IValue concatenate(const c10::IValue& items, int64_t dim);
+// Rows [begin, end) as Python counts: negative numbers from the end, too large ones cut.
+c10::IValue slice(const c10::IValue& value, int64_t begin, int64_t end);
+// Values under the map keys `skip_keys` stay where they are.
+c10::IValue send_to_device(const c10::IValue& value, c10::Device device, bool non_blocking,
+                           const std::vector<std::string>& skip_keys);
+// float16 and bfloat16 tensors become float32.
+c10::IValue convert_to_fp32(const c10::IValue& value);
+// Tensors become nested lists of numbers: bools and integers exactly, every floating type as a double.
+c10::IValue listify(const c10::IValue& value);
+// Rows of the first leaf; where the way to it is empty, that is an error, as in the reference.
+int64_t find_batch_size(const c10::IValue& value);
+// Kinds, structure, numbers; tensors by dtype, shape and elements, wherever they live. NaN differs from itself.
+bool equal(const c10::IValue& a, const c10::IValue& b);
+
+// One line. Tensors are listified; devices become text. What JSON cannot say (infinity, NaN) is a TYPE_MISMATCH.
+std::string to_json(const c10::IValue& value);
+// `source` says in errors what was parsed. Numbers without fraction and exponent become integers, exactly. Of equal
+// keys the last one counts.
+c10::IValue from_json(const std::string& json, const std::string& source);
+
+// The items of a list or tuple.
+c10::ArrayRef<c10::IValue> sequence_items(const c10::IValue& sequence);
+c10::List<c10::IValue> new_list();
+c10::impl::GenericDict new_map();
+// "tensor", "list", "int", ... for messages.
+std::string kind_name(const c10::IValue& value);
+
+}  // namespace accel::tree
