@@ -1,0 +1,51 @@
+// Section 5: DLPack.
+#include "tensor/dlpack.hpp"
+
+#include <utility>
+
+#include "accel.h"
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/value.hpp"
+
+using namespace accel;
+using namespace accel::capi;
+
+namespace {
+
+// The engine takes `managed` over before anything can fail, so that its deleter runs also when `out` is missing.
+template <typename Managed>
+accel_status_t take(const char* function, Managed* managed, accel_tensor_t** out) {
+  return guarded(function, [&] {
+    at::Tensor taken = tensor::from_dlpack(check_pointer(managed, "tensor"));
+    check_pointer(out, "out");
+    *out = new_tensor(std::move(taken));
+    return ACCEL_OK;
+  });
+}
+
+}  // namespace
+
+accel_status_t accel_tensor_from_dlpack(DLManagedTensorVersioned* tensor, accel_tensor_t** out) { return take(__func__, tensor, out); }
+
+accel_status_t accel_tensor_from_dlpack_unversioned(DLManagedTensor* tensor, accel_tensor_t** out) {
+  return take(__func__, tensor, out);
+}
+
+accel_status_t accel_tensor_to_dlpack(const accel_tensor_t* tensor, DLManagedTensorVersioned** out) {
+  return guarded(__func__, [&] {
+    const at::Tensor& lent = check(tensor, "tensor").tensor;
+    check_pointer(out, "out");
+    *out = tensor::to_dlpack_versioned(lent);
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_tensor_to_dlpack_unversioned(const accel_tensor_t* tensor, DLManagedTensor** out) {
+  return guarded(__func__, [&] {
+    const at::Tensor& lent = check(tensor, "tensor").tensor;
+    check_pointer(out, "out");
+    *out = tensor::to_dlpack(lent);
+    return ACCEL_OK;
+  });
+}

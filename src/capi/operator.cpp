@@ -1,0 +1,171 @@
+// Section 6: operators and autograd.
+#include "tensor/operator.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "accel.h"
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/scope.hpp"
+#include "capi/value.hpp"
+#include "capi/value_node.hpp"
+#include "tensor/device.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/loss.hpp"
+#include "tensor/tree.hpp"
+
+using namespace accel;
+using namespace accel::capi;
+
+// Not counted and never released, so no Object; its word stands where theirs do.
+struct accel_op {
+  static constexpr uint32_t kWord = 0xacce1005;
+
+  const uint32_t word = kWord;
+  const tensor::Operator& engine;
+};
+
+namespace {
+
+const accel_op_t* intern(const tensor::Operator& engine) {
+  struct Interned {
+    std::mutex mutex;
+    std::unordered_map<const tensor::Operator*, const accel_op> operators;  // its nodes stay where they are
+  };
+  static Interned& interned = *std::make_unique<Interned>().release();  // the caller's pointers are valid for ever
+  const std::lock_guard<std::mutex> lock(interned.mutex);
+  return &interned.operators.try_emplace(&engine, accel_op{accel_op::kWord, engine}).first->second;
+}
+
+const tensor::Operator& check_operator(const accel_op_t* op) {
+  check_pointer(op, "op");
+  require(op->word == accel_op::kWord, Status::kInvalidHandle, "op is no operator; expected what accel_op_find() gave");
+  return op->engine;
+}
+
+tensor::Argument to_argument(const accel_value_t& value);
+
+tensor::Argument list_item(const void* list, size_t index) {
+  return to_argument(static_cast<const accel_value_node*>(list)->item(index));
+}
+
+tensor::Argument to_argument(const accel_value_t& value) {
+  using tensor::Argument;
+  check_value(value, "value");
+  switch (value.kind) {
+    case ACCEL_VALUE_BOOL: return Argument::boolean(value.as.integer != 0);
+    case ACCEL_VALUE_INT: return Argument::integer(value.as.integer);
+    case ACCEL_VALUE_DOUBLE: return Argument::number(value.as.number);
+    case ACCEL_VALUE_STRING: return Argument::string(value.as.string);
+    case ACCEL_VALUE_TENSOR: return Argument::tensor(value.as.tensor->tensor);
+    case ACCEL_VALUE_LIST: return Argument::list(value.as.node, value.as.node->size(), list_item);
+    case ACCEL_VALUE_MAP: return Argument::map();
+    case ACCEL_VALUE_DTYPE: return Argument::dtype(tensor::dtype_from_number(value.as.dtype));
+    case ACCEL_VALUE_DEVICE: return Argument::device(tensor::device_from_numbers({value.as.device.type, value.as.device.index}));
+    default: return Argument();
+  }
+}
+
+// `convert` makes the argument of an index; an error gets the operator and the place before it.
+template <typename Item, typename Convert>
+c10::SmallVector<Item, 8> to_arguments(const tensor::Operator& op, const char* place, size_t count, Convert convert) {
+  c10::SmallVector<Item, 8> arguments;
+  arguments.reserve(count);
+  try {
+    while (arguments.size() < count) arguments.push_back(convert(arguments.size()));
+  } catch (const Error& error) {
+    fail(error.status(), op.name(), ": ", place, "[", arguments.size(), "]: ", error.message());
+  }
+  return arguments;
+}
+
+template <typename Guard, typename... Arguments>
+accel_status_t begin_guard(const char* function, accel_scope_t** out, Arguments... arguments) {
+  return guarded(function, [&] {
+    check_pointer(out, "out");
+    *out = open_scope(std::make_unique<GuardScope<Guard>>(arguments...));
+    return ACCEL_OK;
+  });
+}
+
+}  // namespace
+
+accel_status_t accel_op_find(const char* name, const char* overload, const accel_op_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    *out = intern(tensor::find_operator(check_pointer(name, "name"), check_pointer(overload, "overload")));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_op_call(const accel_op_t* op, const accel_value_t* args, size_t n_args, accel_value_t* results,
+                             size_t max_results, size_t* out_n_results) {
+  return accel_op_call_kw(op, args, n_args, nullptr, nullptr, 0, results, max_results, out_n_results);
+}
+
+accel_status_t accel_op_call_kw(const accel_op_t* op, const accel_value_t* args, size_t n_args, const char* const* names,
+                                const accel_value_t* kwargs, size_t n_kwargs, accel_value_t* results, size_t max_results,
+                                size_t* out_n_results) {
+  return guarded(__func__, [&] {
+    const tensor::Operator& engine = check_operator(op);
+    require(args != nullptr || n_args == 0, Status::kInvalidArgument, "args is NULL; expected ", n_args, " values");
+    require((names != nullptr && kwargs != nullptr) || n_kwargs == 0, Status::kInvalidArgument,
+            "names or kwargs is NULL; expected ", n_kwargs, " of each");
+    check_pointer(out_n_results, "out_n_results");
+    const size_t num_results = engine.num_results();
+    require(num_results <= max_results, Status::kInvalidArgument, engine.name(), " has ", num_results,
+            " results and max_results is ", max_results, "; expected room for all of them");
+    require(results != nullptr || num_results == 0, Status::kInvalidArgument, "results is NULL; expected room for ", num_results,
+            " values");
+
+    const auto arguments =
+        to_arguments<tensor::Argument>(engine, "args", n_args, [&](size_t index) { return to_argument(args[index]); });
+    const auto named = to_arguments<tensor::NamedArgument>(engine, "kwargs", n_kwargs, [&](size_t index) {
+      return tensor::NamedArgument{check_pointer(names[index], "name"), to_argument(kwargs[index])};
+    });
+    const c10::Stack returned = engine.call(arguments.data(), arguments.size(), named.data(), named.size());
+
+    c10::SmallVector<OwnedValue, 4> owned;
+    for (const c10::IValue& value : returned) owned.emplace_back(from_ivalue(value));
+    for (OwnedValue& value : owned) *results++ = value.release();
+    *out_n_results = owned.size();
+    return ACCEL_OK;
+  });
+}
+
+const char* accel_op_schema(const accel_op_t* op) {
+  return guarded_value(__func__, static_cast<const char*>(nullptr), [&] { return check_operator(op).schema().c_str(); });
+}
+
+accel_status_t accel_op_list(const char* prefix, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    c10::List<c10::IValue> names = tree::new_list();
+    for (std::string& name : tensor::operator_names(check_pointer(prefix, "prefix"))) names.push_back(std::move(name));
+    give(out, std::move(names));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_no_grad_begin(accel_scope_t** out) { return begin_guard<at::NoGradGuard>(__func__, out); }
+
+accel_status_t accel_enable_grad_begin(accel_scope_t** out) { return begin_guard<at::AutoGradMode>(__func__, out, true); }
+
+accel_status_t accel_inference_mode_begin(accel_scope_t** out) { return begin_guard<c10::InferenceMode>(__func__, out, true); }
+
+accel_status_t accel_cross_entropy(const accel_tensor_t* logits, const accel_tensor_t* labels, accel_tensor_t** out) {
+  return guarded(__func__, [&] {
+    const at::Tensor& scores = check(logits, "logits").tensor;
+    const at::Tensor& classes = check(labels, "labels").tensor;
+    check_pointer(out, "out");
+    *out = new_tensor(tensor::cross_entropy(scores, classes));
+    return ACCEL_OK;
+  });
+}

@@ -1,0 +1,35 @@
+// Devices: the numbers of the C API, LibTorch's devices and their names.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace accel::tensor {
+
+// Pinned; the numbers of accel.h.
+enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kMeta = 2 };
+
+// As accel.h says it: index -1 is the current device of its kind.
+struct DeviceNumbers {
+  int32_t kind;
+  int32_t index;
+};
+
+// kInvalidArgument for numbers that are no device.
+c10::Device device_from_numbers(DeviceNumbers numbers);
+// kUnsupported for a device of LibTorch that has no number here.
+DeviceNumbers device_numbers(c10::Device device);
+// "cpu", "cuda", "cuda:1", "meta"; nothing for anything else.
+std::optional<c10::Device> find_device(std::string_view text);
+// The same, with kInvalidArgument for anything else.
+c10::Device parse_device(std::string_view text);
+
+// How many can be used now; loads the CUDA half of LibTorch when there is a driver. 0 for a kind that is not known.
+int64_t device_count(DeviceKind kind);
+// Loads the CUDA half of LibTorch for a CUDA device; kUnsupported when there is no such device here.
+void require_device(c10::Device device);
+
+}  // namespace accel::tensor

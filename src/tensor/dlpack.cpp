@@ -1,0 +1,87 @@
+#include "tensor/dlpack.hpp"
+
+#include <ATen/DLConvertor.h>
+#include <ATen/dlpack.h>
+
+#include <memory>
+#include <utility>
+
+#include "base/error.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/memory.hpp"
+
+namespace accel::tensor {
+namespace {
+
+template <typename Managed>
+std::shared_ptr<void> take(Managed* managed) {
+  return std::shared_ptr<void>(managed, [](void* given) {
+    auto* const taken = static_cast<Managed*>(given);
+    if (taken->deleter != nullptr) taken->deleter(taken);
+  });
+}
+
+c10::Device device_of(const DLDevice& device) {
+  switch (device.device_type) {
+    case kDLCPU: return c10::DeviceType::CPU;
+    case kDLCUDA: return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.device_id));
+    default:
+      fail(Status::kUnsupported, "the DLPack tensor is on device type ", static_cast<int>(device.device_type),
+           "; expected 1 (CPU) or 2 (CUDA)");
+  }
+}
+
+c10::ScalarType dtype_of(const DLDataType& dtype) {
+  try {
+    return at::toScalarType(dtype);
+  } catch (const c10::Error&) {
+    fail(Status::kUnsupported, "the DLPack tensor has dtype code ", static_cast<int>(dtype.code), " with ",
+         static_cast<int>(dtype.bits), " bits and ", dtype.lanes, " lanes; expected a dtype of LibTorch with one lane");
+  }
+}
+
+// LibTorch's own conversion leaves out byte_offset, so the tensor is made here.
+at::Tensor from_dl_tensor(const DLTensor& tensor, std::shared_ptr<void> owner) {
+  require(tensor.ndim >= 0, Status::kInvalidArgument, "the DLPack tensor has ", tensor.ndim, " dimensions; expected 0 or more");
+  const c10::IntArrayRef shape = shape_of(tensor.shape, static_cast<size_t>(tensor.ndim));
+  auto* const data = static_cast<char*>(tensor.data);
+  return from_blob(data == nullptr ? nullptr : data + tensor.byte_offset, shape, tensor.strides, dtype_of(tensor.dtype),
+                   device_of(tensor.device), std::move(owner));
+}
+
+void check_lendable(const at::Tensor& tensor) {
+  require(!tensor.requires_grad(), Status::kInvalidArgument, "the tensor requires gradients, which DLPack cannot carry; detach it first");
+  require(tensor.layout() == c10::kStrided && (tensor.is_cpu() || tensor.is_cuda()), Status::kUnsupported, "a tensor of layout ",
+          tensor.layout(), " on device ", tensor.device().str(), " cannot be lent; expected a strided tensor on cpu or cuda");
+  require(!tensor.is_conj() && !tensor.is_neg(), Status::kUnsupported,
+          "the tensor is a lazy conjugate or negative; copy it with aten::resolve_conj and aten::resolve_neg first");
+  try {
+    at::getDLDataType(tensor);
+  } catch (const c10::Error&) {
+    fail(Status::kUnsupported, "dtype ", dtype_name(tensor.scalar_type()), " is not known to DLPack; convert the tensor first");
+  }
+}
+
+}  // namespace
+
+at::Tensor from_dlpack(DLManagedTensorVersioned* managed) {
+  std::shared_ptr<void> owner = take(managed);
+  // What follows the version and the deleter may look different in another one.
+  require(managed->version.major == DLPACK_MAJOR_VERSION, Status::kUnsupported, "the DLPack tensor has version ",
+          managed->version.major, ".", managed->version.minor, "; expected ", DLPACK_MAJOR_VERSION, ".x");
+  return from_dl_tensor(managed->dl_tensor, std::move(owner));
+}
+
+at::Tensor from_dlpack(DLManagedTensor* managed) { return from_dl_tensor(managed->dl_tensor, take(managed)); }
+
+DLManagedTensorVersioned* to_dlpack_versioned(const at::Tensor& tensor) {
+  check_lendable(tensor);
+  return at::toDLPackVersioned(tensor);
+}
+
+DLManagedTensor* to_dlpack(const at::Tensor& tensor) {
+  check_lendable(tensor);
+  return at::toDLPack(tensor);
+}
+
+}  // namespace accel::tensor

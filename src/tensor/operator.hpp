@@ -1,0 +1,48 @@
+// Any operator of LibTorch by its name, called through the boxed dispatcher: autograd, autocast and devices come along.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/parameter.hpp"
+
+namespace accel::tensor {
+
+struct NamedArgument {
+  const char* name;
+  Argument value;
+};
+
+class Operator {
+ public:
+  explicit Operator(c10::OperatorHandle handle);
+
+  const std::string& name() const { return name_; }  // "aten::add.Tensor"
+  const std::string& schema() const { return schema_; }
+  size_t num_results() const { return handle_.schema().returns().size(); }
+
+  // The results, one for each of the schema; a tensor that an operator left undefined is None. Arguments by position come first, in the
+  // schema's order; what is missing takes its default.
+  c10::Stack call(const Argument* arguments, size_t num_arguments, const NamedArgument* named, size_t num_named) const;
+
+ private:
+  const NamedArgument* find_named(const NamedArgument* named, size_t num_named, const std::string& parameter) const;
+  void check_names(size_t num_arguments, const NamedArgument* named, size_t num_named) const;
+  [[noreturn]] void refuse_argument(size_t index, const Argument& given) const;
+
+  c10::OperatorHandle handle_;
+  std::vector<Parameter> parameters_;
+  std::string name_;
+  std::string schema_;
+};
+
+// Found once for each name and kept for the life of the process. Throws kNotFound with the overloads, or with near names.
+const Operator& find_operator(std::string_view name, std::string_view overload);
+
+// The full names that begin with `prefix`, sorted.
+std::vector<std::string> operator_names(std::string_view prefix);
+
+}  // namespace accel::tensor

@@ -1,0 +1,60 @@
+// One parameter of an operator: converts a caller's argument to what the schema asks for. The schema's type is read once, when the
+// operator is found; a call only looks at an enumeration.
+#pragma once
+
+#include <ATen/core/function_schema.h>
+#include <ATen/core/stack.h>
+
+#include <cstdint>
+#include <string>
+
+#include "tensor/argument.hpp"
+
+namespace accel::tensor {
+
+class Parameter {
+ public:
+  explicit Parameter(const c10::Argument& argument);  // of the dispatcher's schema, which stays
+
+  const std::string& name() const { return argument_->name(); }
+  // As the schema writes it: "int[2]? padding".
+  std::string declaration() const;
+
+  // Converts and pushes; false for an argument that does not fit.
+  bool push(const Argument& given, c10::Stack& stack) const;
+  // False when there is no default.
+  bool push_default(c10::Stack& stack) const;
+
+  // What did not fit: "a list whose item 2 is a string ('x')".
+  std::string describe_misfit(const Argument& given) const;
+
+ private:
+  // The types that a caller can fill in; others only take None or their default.
+  enum class Type : uint8_t {
+    kTensor,
+    kScalar,
+    kInteger,
+    kNumber,
+    kBool,
+    kString,
+    kDtype,
+    kLayout,
+    kMemoryFormat,
+    kDevice,
+    kOther,
+  };
+
+  static Type type_of(const c10::Type& type);
+  bool push_item(const Argument& given, c10::Stack& stack) const;
+  bool push_list(const Argument& given, c10::Stack& stack) const;
+
+  const c10::Argument* argument_;
+  Type type_ = Type::kOther;
+  bool is_optional_ = false;
+  bool is_list_ = false;
+  bool has_optional_items_ = false;
+  c10::TypePtr item_type_;  // of a list
+  int32_t list_size_ = 0;  // of "int[2]", where a single value stands for all of them; 0: any size
+};
+
+}  // namespace accel::tensor
