@@ -254,13 +254,21 @@ void check_custom_name(const std::string& name) {
 }
 
 void save_training_state(const std::string& folder, const TrainingState& state, const Ranks& ranks, FileSystem& files) {
+  save_training_state(folder, [&] { return state; }, ranks, files);
+}
+
+void save_training_state(const std::string& folder, const std::function<TrainingState()>& collect, const Ranks& ranks,
+                         FileSystem& files) {
+  TrainingState state;
   std::optional<AtomicFolder> target;
-  const std::string temporary = together(ranks, [&]() -> std::string {
-                                  if (ranks.rank != 0) return {};
-                                  check_replaceable(Target(folder));
-                                  target.emplace(folder, files);
-                                  return target->temporary();
-                                }).front();
+  const std::vector<std::string> names = together(ranks, [&]() -> std::string {
+    state = collect();
+    if (ranks.rank != 0) return {};
+    check_replaceable(Target(folder));
+    target.emplace(folder, files);
+    return target->temporary();
+  });
+  const std::string& temporary = names.front();
 
   const std::vector<std::string> reports = together(ranks, [&] {
     struct stat status {};

@@ -48,6 +48,9 @@ void check_custom_name(const std::string& name);
 // state is not replaced.
 void save_training_state(const std::string& folder, const TrainingState& state, const Ranks& ranks,
                          FileSystem& files = system_files());
+// The same for a state that is yet to be collected. What `collect` throws on one rank is the failure of all.
+void save_training_state(const std::string& folder, const std::function<TrainingState()>& collect, const Ranks& ranks,
+                         FileSystem& files = system_files());
 
 // Collective. Reads and checks what this rank needs: sizes, checksums, and whether models, counts and names fit `like`,
 // the state as it is now (its values are not looked at). Either all ranks get their state or all throw, and nothing has

@@ -254,6 +254,13 @@ TEST(CheckpointTrainingState, FailureOfOneRankIsTheFailureOfAll) {
     TrainingState bad = example(ranks.rank, 2);
     if (ranks.rank == 1) bad.random_states = at::zeros({1}, at::kComplexDouble);
     expect_error(Status::kTypeMismatch, "rank 1: ", [&] { save_training_state(folder / "s", bad, ranks); });
+    expect_error(Status::kUser, "rank 2: ", [&] {
+      const auto collect = [&] {
+        if (ranks.rank == 2) fail(Status::kUser, "no state today");
+        return example(ranks.rank, 2);
+      };
+      save_training_state(folder / "s", collect, ranks);
+    });
     if (ranks.rank == 2) bad.models[1][0].second = at::zeros({7});
     expect_error(Status::kShapeMismatch, "rank 2: ", [&] { load_training_state(folder / "s", bad, ranks); });
     EXPECT_TRUE(same(load_training_state(folder / "s", example(ranks.rank, 0), ranks), example(ranks.rank, 1)));
