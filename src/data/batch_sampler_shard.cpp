@@ -6,7 +6,7 @@
 
 namespace accel::data {
 
-BatchSamplerShard::BatchSamplerShard(const Batching &batching, const Shard &shard)
+BatchSamplerShard::BatchSamplerShard(const Batching& batching, const Shard& shard)
     : num_items_(batching.num_items), even_(shard.even_batches) {
   const int64_t ranks = shard.num_processes;
   const int64_t rank = shard.process_index;

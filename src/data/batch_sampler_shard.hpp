@@ -33,7 +33,7 @@ class BatchSamplerShard {
     int64_t size;
   };
 
-  BatchSamplerShard(const Batching &batching, const Shard &shard);
+  BatchSamplerShard(const Batching& batching, const Shard& shard);
 
   // The batches that batch() can give.
   int64_t count() const { return count_; }

@@ -19,8 +19,8 @@ namespace {
 // is not starts the thread.
 constexpr std::chrono::microseconds kWorthAThread(50);
 
-BatchSamplerShard make_shard(const Sampler &sampler, const LoaderOptions &options,
-                             const std::optional<ShardOptions> &sharding) {
+BatchSamplerShard make_shard(const Sampler& sampler, const LoaderOptions& options,
+                             const std::optional<ShardOptions>& sharding) {
   const Batching batching{sampler.length(), options.batch_size, options.drop_last};
   // One process gets the batches as they are: nothing has to be evened out.
   if (!sharding || sharding->num_processes == 1) return BatchSamplerShard(batching, {});
@@ -28,13 +28,13 @@ BatchSamplerShard make_shard(const Sampler &sampler, const LoaderOptions &option
       batching, {sharding->num_processes, sharding->process_index, sharding->split_batches, sharding->even_batches});
 }
 
-c10::impl::GenericDict as_map(const c10::IValue &value) {
+c10::impl::GenericDict as_map(const c10::IValue& value) {
   require(value.isGenericDict(), Status::kInvalidArgument, "the state of a loader is a ", tree::kind_name(value),
           "; expected a map with epoch and batches");
   return value.toGenericDict();
 }
 
-int64_t read_count(const c10::impl::GenericDict &map, const char *key) {
+int64_t read_count(const c10::impl::GenericDict& map, const char* key) {
   const auto entry = map.find(key);
   require(entry != map.end() && entry->value().isInt() && entry->value().toInt() >= 0, Status::kInvalidArgument,
           "the state of a loader lacks \"", key, "\"; expected an integer of at least 0");
@@ -44,11 +44,11 @@ int64_t read_count(const c10::impl::GenericDict &map, const char *key) {
 }  // namespace
 
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
-                       const LoaderOptions &options)
+                       const LoaderOptions& options)
     : DataLoader(std::move(dataset), std::move(sampler), options, std::nullopt) {}
 
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
-                       const LoaderOptions &options, const std::optional<ShardOptions> &sharding)
+                       const LoaderOptions& options, const std::optional<ShardOptions>& sharding)
     : dataset_(std::move(dataset)),
       sampler_(std::move(sampler)),
       options_(options),
@@ -109,9 +109,9 @@ void DataLoader::go_to(int64_t epoch, int64_t position) {
   skipped_ = 0;
 }
 
-c10::IValue DataLoader::assemble(const at::Tensor &order, int64_t index) const {
+c10::IValue DataLoader::assemble(const at::Tensor& order, int64_t index) const {
   const auto positions = shard_.batch(index);
-  const auto *const indices = order.const_data_ptr<int64_t>();
+  const auto* const indices = order.const_data_ptr<int64_t>();
   const int64_t items = order.numel();
   if (positions.begin + positions.size <= items)
     return dataset_->batch({indices + positions.begin, static_cast<size_t>(positions.size)});
@@ -141,7 +141,7 @@ c10::IValue DataLoader::state_dict() const {
   return state;
 }
 
-void DataLoader::load_state_dict(const c10::IValue &state_dict) {
+void DataLoader::load_state_dict(const c10::IValue& state_dict) {
   const auto state = as_map(state_dict);
   const int64_t epoch = read_count(state, "epoch");
   const int64_t batches = read_count(state, "batches");
@@ -158,7 +158,7 @@ std::shared_ptr<DataLoader> DataLoader::skip_first(int64_t num_batches) const {
   return loader;
 }
 
-std::shared_ptr<DataLoader> DataLoader::sharded(const ShardOptions &sharding) const {
+std::shared_ptr<DataLoader> DataLoader::sharded(const ShardOptions& sharding) const {
   require(!sharding_, Status::kInvalidState, "the loader is shared out already; prepare the loader it was made from");
   return std::shared_ptr<DataLoader>(new DataLoader(dataset_, sampler_, options_, sharding));
 }

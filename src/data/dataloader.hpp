@@ -37,10 +37,10 @@ struct ShardOptions {
 class DataLoader {
  public:
   DataLoader(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
-             const LoaderOptions &options);
+             const LoaderOptions& options);
   ~DataLoader();
-  DataLoader(const DataLoader &) = delete;
-  DataLoader &operator=(const DataLoader &) = delete;
+  DataLoader(const DataLoader&) = delete;
+  DataLoader& operator=(const DataLoader&) = delete;
 
   // The next batch; nothing once at the end of each epoch, after which the next
   // epoch begins. While the last batch of an epoch is in hand, a sharded
@@ -61,7 +61,7 @@ class DataLoader {
 
   // {epoch, batches}: what was handed out, whatever was prefetched.
   c10::IValue state_dict() const;
-  void load_state_dict(const c10::IValue &state_dict);
+  void load_state_dict(const c10::IValue& state_dict);
 
   // A new loader on the same data, whose first epoch leaves out its first
   // batches.
@@ -69,16 +69,16 @@ class DataLoader {
 
   // A new loader that gives one rank its share, on its device, and tells the
   // gradient state how far it is.
-  std::shared_ptr<DataLoader> sharded(const ShardOptions &sharding) const;
+  std::shared_ptr<DataLoader> sharded(const ShardOptions& sharding) const;
 
  private:
   DataLoader(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
-             const LoaderOptions &options, const std::optional<ShardOptions> &sharding);
+             const LoaderOptions& options, const std::optional<ShardOptions>& sharding);
 
   void go_to(int64_t epoch, int64_t position);
   void begin_epoch();
   c10::IValue fetch();
-  c10::IValue assemble(const at::Tensor &order, int64_t index) const;
+  c10::IValue assemble(const at::Tensor& order, int64_t index) const;
   int64_t last_batch_remainder() const;
 
   std::shared_ptr<const Dataset> dataset_;

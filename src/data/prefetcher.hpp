@@ -22,8 +22,8 @@ class Prefetcher {
   Prefetcher(Produce produce, int64_t begin, int64_t end, int64_t depth);
   // Waits until the thing in the making is done.
   ~Prefetcher();
-  Prefetcher(const Prefetcher &) = delete;
-  Prefetcher &operator=(const Prefetcher &) = delete;
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
 
   // The next one, as soon as it is made; throws what making it threw, after
   // which there are no more. Never called more than end - begin times.

@@ -15,7 +15,7 @@ namespace {
 // which fixes how the generator advances.
 constexpr int64_t kReplacementBlock = 32;
 
-void check_draw(int64_t length, const RandomDraw &draw) {
+void check_draw(int64_t length, const RandomDraw& draw) {
   require(length >= 1, Status::kInvalidArgument, "a random sampler over ", length,
           " items has nothing to draw; expected at least 1");
   require(draw.num_samples.value_or(1) >= 1, Status::kInvalidArgument, "num_samples is ", draw.num_samples.value_or(1),
@@ -30,7 +30,7 @@ SequentialSampler::SequentialSampler(int64_t length) : length_(length) {
 
 at::Tensor SequentialSampler::indices(int64_t epoch) const { return at::arange(length_, at::kLong); }
 
-at::Tensor random_order(int64_t length, const RandomDraw &draw, at::Generator &generator) {
+at::Tensor random_order(int64_t length, const RandomDraw& draw, at::Generator& generator) {
   check_draw(length, draw);
   const int64_t samples = draw.num_samples.value_or(length);
   std::vector<at::Tensor> parts;
@@ -46,7 +46,7 @@ at::Tensor random_order(int64_t length, const RandomDraw &draw, at::Generator &g
   return parts.size() == 1 ? parts[0].contiguous() : at::cat(parts);
 }
 
-SeedableRandomSampler::SeedableRandomSampler(int64_t length, int64_t seed, const RandomDraw &draw)
+SeedableRandomSampler::SeedableRandomSampler(int64_t length, int64_t seed, const RandomDraw& draw)
     : items_(length), seed_(seed), draw_(draw) {
   check_draw(length, draw);
 }

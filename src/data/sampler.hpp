@@ -34,12 +34,12 @@ struct RandomDraw {
 
 // Draws as torch.utils.data.RandomSampler does: permutation after permutation,
 // or with replacement.
-at::Tensor random_order(int64_t length, const RandomDraw &draw, at::Generator &generator);
+at::Tensor random_order(int64_t length, const RandomDraw& draw, at::Generator& generator);
 
 // The draw of a fresh CPU generator with seed + epoch.
 class SeedableRandomSampler final : public Sampler {
  public:
-  SeedableRandomSampler(int64_t length, int64_t seed, const RandomDraw &draw = {});
+  SeedableRandomSampler(int64_t length, int64_t seed, const RandomDraw& draw = {});
   int64_t length() const override { return draw_.num_samples.value_or(items_); }
   at::Tensor indices(int64_t epoch) const override;
 

@@ -14,7 +14,7 @@ SubsetDataset::SubsetDataset(std::shared_ptr<const Dataset> dataset, int64_t beg
 
 c10::IValue SubsetDataset::read_batch(c10::IntArrayRef indices) const {
   std::vector<int64_t> shifted(indices.begin(), indices.end());
-  for (int64_t &index : shifted) index += begin_;
+  for (int64_t& index : shifted) index += begin_;
   return dataset_->batch(shifted);
 }
 

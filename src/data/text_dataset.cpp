@@ -9,7 +9,7 @@
 namespace accel::data {
 namespace {
 
-c10::IValue pair_of(const at::Tensor &input, const at::Tensor &target) {
+c10::IValue pair_of(const at::Tensor& input, const at::Tensor& target) {
   auto pair = tree::new_list();
   pair.reserve(2);
   pair.push_back(input);
@@ -19,7 +19,7 @@ c10::IValue pair_of(const at::Tensor &input, const at::Tensor &target) {
 
 }  // namespace
 
-TextDataset::TextDataset(const std::string &path, const std::optional<std::string> &suffix, int64_t sequence_length)
+TextDataset::TextDataset(const std::string& path, const std::optional<std::string>& suffix, int64_t sequence_length)
     : sequence_length_(sequence_length) {
   require(sequence_length >= 1, Status::kInvalidArgument, "sequence_length is ", sequence_length,
           "; expected at least 1");
@@ -43,8 +43,8 @@ c10::IValue TextDataset::read_batch(c10::IntArrayRef indices) const {
   const auto rows = static_cast<int64_t>(indices.size());
   const at::Tensor input = at::empty({rows, sequence_length_}, at::kLong);
   const at::Tensor target = at::empty({rows, sequence_length_}, at::kLong);
-  auto *const inputs = input.mutable_data_ptr<int64_t>();
-  auto *const targets = target.mutable_data_ptr<int64_t>();
+  auto* const inputs = input.mutable_data_ptr<int64_t>();
+  auto* const targets = target.mutable_data_ptr<int64_t>();
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t begin = indices[row] * sequence_length_;
     source_->read(begin, sequence_length_, inputs + row * sequence_length_);

@@ -17,7 +17,7 @@ class TextDataset final : public Dataset {
  public:
   // A file, or all regular files below a folder in the order of their paths;
   // with a suffix only those that end so.
-  TextDataset(const std::string &path, const std::optional<std::string> &suffix, int64_t sequence_length);
+  TextDataset(const std::string& path, const std::optional<std::string>& suffix, int64_t sequence_length);
   ~TextDataset() override;
   int64_t length() const override { return length_; }
 

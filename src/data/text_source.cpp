@@ -21,12 +21,12 @@ constexpr int64_t kSmallestMap = 1 << 20;
 
 class Descriptor {
  public:
-  explicit Descriptor(const std::string &path) : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit Descriptor(const std::string& path) : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (descriptor_ < 0) fail_errno("cannot be opened");
   }
   ~Descriptor() { ::close(descriptor_); }
-  Descriptor(const Descriptor &) = delete;
-  Descriptor &operator=(const Descriptor &) = delete;
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
 
   int get() const { return descriptor_; }
   int64_t size() const {
@@ -35,7 +35,7 @@ class Descriptor {
     return status.st_size;
   }
   // Reads until the end of the file or the block; returns the bytes.
-  size_t read(uint8_t *out, size_t count) const {
+  size_t read(uint8_t* out, size_t count) const {
     size_t done = 0;
     while (done < count) {
       const ssize_t got = ::read(descriptor_, out + done, count - done);
@@ -46,7 +46,7 @@ class Descriptor {
     }
     return done;
   }
-  [[noreturn]] void fail_errno(const char *what) const {
+  [[noreturn]] void fail_errno(const char* what) const {
     const int error = errno;
     fail(Status::kIo, "text file ", path_, " ", what, ": ", std::strerror(error));
   }
@@ -60,7 +60,7 @@ bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-std::vector<std::string> find_files(const std::string &path, const std::optional<std::string> &suffix) {
+std::vector<std::string> find_files(const std::string& path, const std::optional<std::string>& suffix) {
   namespace filesystem = std::filesystem;
   std::error_code error;
   const auto status = filesystem::status(path, error);
@@ -87,30 +87,30 @@ std::vector<std::string> find_files(const std::string &path, const std::optional
 
 class TextSource::Map {
  public:
-  Map(const Descriptor &file, int64_t size) : size_(static_cast<size_t>(size)) {
-    void *const address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
+  Map(const Descriptor& file, int64_t size) : size_(static_cast<size_t>(size)) {
+    void* const address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
     if (address == MAP_FAILED) file.fail_errno("cannot be mapped");
-    data_ = static_cast<const uint8_t *>(address);
+    data_ = static_cast<const uint8_t*>(address);
   }
-  Map(Map &&other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
-  Map &operator=(Map &&) = delete;
+  Map(Map&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
+  Map& operator=(Map&&) = delete;
   ~Map() {
-    if (data_ != nullptr) ::munmap(const_cast<uint8_t *>(data_), size_);
+    if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_);
   }
-  const uint8_t *data() const { return data_; }
+  const uint8_t* data() const { return data_; }
 
  private:
-  const uint8_t *data_ = nullptr;
+  const uint8_t* data_ = nullptr;
   size_t size_;
 };
 
-TextSource::TextSource(const std::string &path, const std::optional<std::string> &suffix) {
+TextSource::TextSource(const std::string& path, const std::optional<std::string>& suffix) {
   add_files(find_files(path, suffix));
 }
 
 TextSource::~TextSource() = default;
 
-void TextSource::add_files(const std::vector<std::string> &files) {
+void TextSource::add_files(const std::vector<std::string>& files) {
   std::vector<uint8_t> block;
   const auto flush = [&] {
     if (block.empty()) return;
@@ -118,7 +118,7 @@ void TextSource::add_files(const std::vector<std::string> &files) {
     block.clear();
     add_segment(blocks_.back().data(), static_cast<int64_t>(blocks_.back().size()));
   };
-  for (const auto &path : files) {
+  for (const auto& path : files) {
     const Descriptor file(path);
     const int64_t size = file.size();
     if (size >= kSmallestMap) {
@@ -134,15 +134,15 @@ void TextSource::add_files(const std::vector<std::string> &files) {
   flush();
 }
 
-void TextSource::add_segment(const uint8_t *data, int64_t size) {
+void TextSource::add_segment(const uint8_t* data, int64_t size) {
   segments_.push_back({size_, data, size});
   size_ += size;
 }
 
-void TextSource::read(int64_t begin, int64_t count, int64_t *out) const {
+void TextSource::read(int64_t begin, int64_t count, int64_t* out) const {
   auto segment =
       std::prev(std::upper_bound(segments_.begin(), segments_.end(), begin,
-                                 [](int64_t position, const Segment &entry) { return position < entry.begin; }));
+                                 [](int64_t position, const Segment& entry) { return position < entry.begin; }));
   while (count > 0) {
     const int64_t offset = begin - segment->begin;
     const int64_t part = std::min(count, segment->size - offset);

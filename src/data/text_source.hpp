@@ -14,26 +14,26 @@ namespace accel::data {
 // mapped end the process: that is the system's rule for maps.
 class TextSource {
  public:
-  TextSource(const std::string &path, const std::optional<std::string> &suffix);
+  TextSource(const std::string& path, const std::optional<std::string>& suffix);
   ~TextSource();
-  TextSource(const TextSource &) = delete;
-  TextSource &operator=(const TextSource &) = delete;
+  TextSource(const TextSource&) = delete;
+  TextSource& operator=(const TextSource&) = delete;
 
   int64_t size() const { return size_; }
   // Bytes [begin, begin + count), which must be there, widened to what
   // embeddings look up.
-  void read(int64_t begin, int64_t count, int64_t *out) const;
+  void read(int64_t begin, int64_t count, int64_t* out) const;
 
  private:
   class Map;
   struct Segment {
     int64_t begin;  // in the whole text
-    const uint8_t *data;
+    const uint8_t* data;
     int64_t size;
   };
 
-  void add_files(const std::vector<std::string> &files);
-  void add_segment(const uint8_t *data, int64_t size);
+  void add_files(const std::vector<std::string>& files);
+  void add_segment(const uint8_t* data, int64_t size);
 
   std::vector<Map> maps_;
   std::vector<std::vector<uint8_t>> blocks_;

@@ -21,15 +21,15 @@ struct AdamSettings {
 
 class Adam final : public ParameterOptimizer {
  public:
-  Adam(WeightDecay kind, const AdamSettings &settings);
+  Adam(WeightDecay kind, const AdamSettings& settings);
 
  protected:
   void group_added() override;
   void update(size_t group, c10::ArrayRef<GradientEntry> entries) override;
-  void write_settings(size_t group, Map &settings) const override;
+  void write_settings(size_t group, Map& settings) const override;
   std::optional<Map> write_state(size_t index) const override;
-  std::unique_ptr<Loaded> read(const std::vector<Map> &settings,
-                               const std::vector<std::optional<Map>> &states) const override;
+  std::unique_ptr<Loaded> read(const std::vector<Map>& settings,
+                               const std::vector<std::optional<Map>>& states) const override;
   void adopt(std::unique_ptr<Loaded> loaded) noexcept override;
 
  private:
@@ -41,7 +41,7 @@ class Adam final : public ParameterOptimizer {
   };
   struct LoadedAdam;
 
-  State &state_of(const GradientEntry &entry, bool amsgrad);
+  State& state_of(const GradientEntry& entry, bool amsgrad);
 
   WeightDecay kind_;
   AdamSettings defaults_;

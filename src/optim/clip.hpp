@@ -12,9 +12,9 @@ namespace accel::optim {
 // who does not read it does not wait. norm_type is above 0; infinity is the
 // largest element. Parameters without a gradient are left out; without any
 // gradient the norm is 0.
-at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor> &parameters, double max_norm, double norm_type = 2.0);
+at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type = 2.0);
 
 // Cuts each element to [-clip_value, clip_value].
-void clip_gradients_by_value(const std::vector<at::Tensor> &parameters, double clip_value);
+void clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double clip_value);
 
 }  // namespace accel::optim

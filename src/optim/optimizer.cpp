@@ -13,7 +13,7 @@ double Optimizer::lr(size_t index) const {
 }
 
 void Optimizer::set_lr(size_t index, double lr) {
-  ParameterGroup &changed = group(index);
+  ParameterGroup& changed = group(index);
   require(std::isfinite(lr) && lr >= 0, Status::kInvalidArgument, "lr is ", lr,
           "; expected a finite number of at least 0");
   changed.lr = lr;

@@ -30,10 +30,10 @@ class Optimizer {
   virtual bool step_was_skipped() const = 0;
   virtual void zero_grad() = 0;
 
-  virtual const std::vector<ParameterGroup> &groups() const = 0;
+  virtual const std::vector<ParameterGroup>& groups() const = 0;
   // For the settings of one group; its parameters must stay. An index that is
   // not there is an error.
-  virtual ParameterGroup &group(size_t index) = 0;
+  virtual ParameterGroup& group(size_t index) = 0;
   // Unset settings are those that the optimizer was made with.
   virtual void add_group(std::vector<at::Tensor> parameters, std::optional<double> lr,
                          std::optional<double> weight_decay) = 0;
@@ -43,7 +43,7 @@ class Optimizer {
   // shared, not copied. Loading copies, and checks everything before it changes
   // anything.
   virtual c10::IValue state_dict() const = 0;
-  virtual void load_state_dict(const c10::IValue &state_dict) = 0;
+  virtual void load_state_dict(const c10::IValue& state_dict) = 0;
 
   double lr(size_t index) const;
   void set_lr(size_t index, double lr);

@@ -24,12 +24,12 @@ class ParameterOptimizer : public Optimizer {
   bool step() final;
   bool step_was_skipped() const final { return false; }
   void zero_grad() final;
-  const std::vector<ParameterGroup> &groups() const final { return groups_; }
-  ParameterGroup &group(size_t index) final;
+  const std::vector<ParameterGroup>& groups() const final { return groups_; }
+  ParameterGroup& group(size_t index) final;
   void add_group(std::vector<at::Tensor> parameters, std::optional<double> lr,
                  std::optional<double> weight_decay) final;
   c10::IValue state_dict() const final;
-  void load_state_dict(const c10::IValue &state_dict) final;
+  void load_state_dict(const c10::IValue& state_dict) final;
 
   // Whether zero_grad() writes zeros rather than dropping the gradients.
   // Gradients that are views of communication buckets need it, and it saves the
@@ -39,7 +39,7 @@ class ParameterOptimizer : public Optimizer {
  protected:
   ParameterOptimizer(double lr, double weight_decay);
 
-  const std::vector<at::Tensor> &parameters() const { return parameters_; }
+  const std::vector<at::Tensor>& parameters() const { return parameters_; }
 
   // A group was appended: make room for what belongs to it and its parameters.
   virtual void group_added() = 0;
@@ -48,7 +48,7 @@ class ParameterOptimizer : public Optimizer {
   virtual void update(size_t group, c10::ArrayRef<GradientEntry> entries) = 0;
 
   // Settings of a group that only this kind has.
-  virtual void write_settings(size_t group, Map &settings) const = 0;
+  virtual void write_settings(size_t group, Map& settings) const = 0;
   // Nothing while the parameter was never updated.
   virtual std::optional<Map> write_state(size_t index) const = 0;
 
@@ -58,15 +58,15 @@ class ParameterOptimizer : public Optimizer {
    public:
     virtual ~Loaded() = default;
   };
-  virtual std::unique_ptr<Loaded> read(const std::vector<Map> &settings,
-                                       const std::vector<std::optional<Map>> &states) const = 0;
+  virtual std::unique_ptr<Loaded> read(const std::vector<Map>& settings,
+                                       const std::vector<std::optional<Map>>& states) const = 0;
   // ...and second half: they replace what is there.
   virtual void adopt(std::unique_ptr<Loaded> loaded) noexcept = 0;
 
  private:
-  std::vector<GradientEntry> entries_with_gradient(const ParameterGroup &group, size_t first_index) const;
-  std::vector<Map> read_groups(const Map &state_dict) const;
-  std::vector<std::optional<Map>> read_states(const Map &state_dict) const;
+  std::vector<GradientEntry> entries_with_gradient(const ParameterGroup& group, size_t first_index) const;
+  std::vector<Map> read_groups(const Map& state_dict) const;
+  std::vector<std::optional<Map>> read_states(const Map& state_dict) const;
 
   double default_lr_;
   double default_weight_decay_;

@@ -25,19 +25,19 @@ double fraction(int64_t step, int64_t begin, int64_t end) {
   return static_cast<double>(step - begin) / static_cast<double>(std::max<int64_t>(1, end - begin));
 }
 
-c10::IValue as_list(const std::vector<double> &numbers) {
+c10::IValue as_list(const std::vector<double>& numbers) {
   auto list = tree::new_list();
   for (const double number : numbers) list.push_back(number);
   return list;
 }
 
-std::vector<double> read_rates(const Map &map, const char *key, size_t groups) {
-  const c10::IValue *const value = find(map, key);
+std::vector<double> read_rates(const Map& map, const char* key, size_t groups) {
+  const c10::IValue* const value = find(map, key);
   const bool fits = value != nullptr && value->isList() && value->toListRef().size() == groups;
   require(fits, Status::kInvalidArgument, "the state of a scheduler has no \"", key, "\" for ", groups,
           " parameter groups; expected a list of as many numbers");
   std::vector<double> rates;
-  for (const auto &rate : value->toListRef()) {
+  for (const auto& rate : value->toListRef()) {
     require(rate.isDouble() || rate.isInt(), Status::kInvalidArgument, "\"", key, "\" of a scheduler holds a ",
             tree::kind_name(rate), "; expected numbers");
     rates.push_back(rate.toScalar().toDouble());
@@ -46,8 +46,8 @@ std::vector<double> read_rates(const Map &map, const char *key, size_t groups) {
   return rates;
 }
 
-int64_t read_step(const Map &map, const char *key) {
-  const c10::IValue *const value = find(map, key);
+int64_t read_step(const Map& map, const char* key) {
+  const c10::IValue* const value = find(map, key);
   require(value != nullptr && value->isInt() && value->toInt() >= 0, Status::kInvalidArgument,
           "the state of a scheduler has no \"", key, "\"; expected an integer of at least 0");
   return value->toInt();
@@ -91,7 +91,7 @@ void LambdaScheduler::set_rates(int64_t step) {
           " is ", factor, "; expected a finite number of at least 0");
   const size_t count = optimizer_->groups().size();
   for (size_t i = base_lrs_.size(); i < count; ++i) {  // also groups that were added since
-    ParameterGroup &group = optimizer_->group(i);
+    ParameterGroup& group = optimizer_->group(i);
     if (!group.initial_lr) group.initial_lr = group.lr;
     base_lrs_.push_back(*group.initial_lr);
   }
@@ -123,7 +123,7 @@ c10::IValue LambdaScheduler::state_dict() const {
   return state;
 }
 
-void LambdaScheduler::load_state_dict(const c10::IValue &state_dict) {
+void LambdaScheduler::load_state_dict(const c10::IValue& state_dict) {
   const Map map = as_map(state_dict, "the state of a scheduler");
   const int64_t last_epoch = read_step(map, "last_epoch");
   const int64_t step_count = read_step(map, "_step_count");

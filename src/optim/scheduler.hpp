@@ -26,7 +26,7 @@ class Scheduler {
   // {last_epoch, _step_count, base_lrs, _last_lr}, as
   // torch.optim.lr_scheduler.LambdaLR.
   virtual c10::IValue state_dict() const = 0;
-  virtual void load_state_dict(const c10::IValue &state_dict) = 0;
+  virtual void load_state_dict(const c10::IValue& state_dict) = 0;
 };
 
 using LearningRateFactor = std::function<double(int64_t step)>;
@@ -48,7 +48,7 @@ class LambdaScheduler final : public Scheduler {
   void count_step() override { step_count_ += 1; }
   double last_lr(size_t group) const override;
   c10::IValue state_dict() const override;
-  void load_state_dict(const c10::IValue &state_dict) override;
+  void load_state_dict(const c10::IValue& state_dict) override;
 
  private:
   void set_rates(int64_t step);
