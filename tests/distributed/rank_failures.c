@@ -1,0 +1,144 @@
+/* Ranks that disagree, come late, stop or die: the others get an error in time, never a hang. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rank_program.h"
+
+static const int64_t kDeathNoticedMs = 5000;
+
+static void sleep_ms(int64_t milliseconds) {
+  struct timespec left = {(time_t)(milliseconds / 1000), (long)(milliseconds % 1000) * 1000000};
+  while (nanosleep(&left, &left) != 0) {
+  }
+}
+
+static accel_tensor_t* ones(int64_t count, accel_dtype_t dtype) {
+  accel_tensor_t* tensor = NULL;
+  CHECK(accel_tensor_full(&count, 1, 1, dtype, kCpu, &tensor));
+  return tensor;
+}
+
+static void expect_mismatch(accel_status_t status) {
+  EXPECT(status == ACCEL_ERROR_COLLECTIVE_MISMATCH);
+  EXPECT(strlen(accel_last_error()) > 0 && strchr(accel_last_error(), '\n') == NULL);
+}
+
+static void expect_group_works(accel_state_t* state) {
+  accel_tensor_t* const tensor = ones(1, ACCEL_DTYPE_FLOAT64);
+  double sum = 0;
+  CHECK(accel_all_reduce(state, tensor, ACCEL_REDUCE_SUM));
+  CHECK(accel_tensor_item(tensor, &sum));
+  EXPECT(sum == accel_num_processes(state));
+  accel_tensor_release(tensor);
+}
+
+/* Every rank hears of it, and the group goes on. */
+void run_mismatch(accel_state_t* state, const char* argument) {
+  (void)argument;
+  const int32_t last = accel_process_index(state) == accel_num_processes(state) - 1;
+  accel_tensor_t* tensor = ones(last ? 5 : 4, ACCEL_DTYPE_FLOAT32);
+  expect_mismatch(accel_all_reduce(state, tensor, ACCEL_REDUCE_SUM)); /* sizes */
+  accel_tensor_release(tensor);
+  expect_group_works(state);
+
+  tensor = ones(4, last ? ACCEL_DTYPE_INT32 : ACCEL_DTYPE_FLOAT32);
+  expect_mismatch(accel_all_reduce(state, tensor, ACCEL_REDUCE_SUM)); /* dtypes of the same size */
+  accel_tensor_release(tensor);
+  expect_group_works(state);
+
+  tensor = ones(4, ACCEL_DTYPE_FLOAT32);
+  expect_mismatch(accel_all_reduce(state, tensor, last ? ACCEL_REDUCE_MAX : ACCEL_REDUCE_SUM));
+  expect_group_works(state);
+  expect_mismatch(last ? accel_wait_for_everyone(state) : accel_all_reduce(state, tensor, ACCEL_REDUCE_SUM));
+  expect_group_works(state);
+  accel_tensor_release(tensor);
+}
+
+/* The last rank never comes. */
+void run_timeout(accel_state_t* state, const char* argument) {
+  (void)argument;
+  accel_tensor_t* const tensor = ones(100, ACCEL_DTYPE_FLOAT32);
+  CHECK(accel_all_reduce(state, tensor, ACCEL_REDUCE_SUM));
+  if (accel_process_index(state) == accel_num_processes(state) - 1) {
+    sleep_ms(4000);
+  } else {
+    const int64_t start = now_ms();
+    EXPECT(accel_all_reduce(state, tensor, ACCEL_REDUCE_SUM) == ACCEL_ERROR_TIMEOUT);
+    const int64_t waited = now_ms() - start;
+    EXPECT(waited >= 1400 && waited < 4000);
+    sleep_ms(4000 - waited); /* so that nobody is seen to die meanwhile */
+  }
+  accel_tensor_release(tensor);
+}
+
+/* The last rank stops in the middle of a loop; the runner ends it. */
+void run_stop(accel_state_t* state, const char* argument) {
+  (void)argument;
+  accel_tensor_t* const tensor = ones(1000, ACCEL_DTYPE_FLOAT32);
+  const int32_t stops = accel_process_index(state) == accel_num_processes(state) - 1;
+  accel_status_t status = ACCEL_OK;
+  int64_t start = 0;
+  for (int32_t i = 0; status == ACCEL_OK; i++) {
+    EXPECT(i <= 50);
+    if (stops && i == 50) raise(SIGSTOP);
+    start = now_ms();
+    status = accel_all_reduce(state, tensor, ACCEL_REDUCE_MAX);
+  }
+  EXPECT(status == ACCEL_ERROR_TIMEOUT);
+  EXPECT(now_ms() - start < 4000);
+  accel_tensor_release(tensor);
+}
+
+/* Rank 1 dies in the middle of a loop; the argument is the number of elements. */
+void run_kill(accel_state_t* state, const char* argument) {
+  EXPECT(argument != NULL);
+  accel_tensor_t* const tensor = ones(strtoll(argument, NULL, 10), ACCEL_DTYPE_FLOAT32);
+  accel_status_t status = ACCEL_OK;
+  int64_t start = 0;
+  for (int32_t i = 0; status == ACCEL_OK; i++) {
+    EXPECT(i <= 30);
+    if (i == 30 && accel_process_index(state) == 1) raise(SIGKILL);
+    start = now_ms();
+    status = accel_all_reduce(state, tensor, ACCEL_REDUCE_MAX);
+  }
+  EXPECT(status == ACCEL_ERROR_PEER_LOST);
+  EXPECT(now_ms() - start < kDeathNoticedMs);
+  /* And so is every later call, at once. */
+  start = now_ms();
+  EXPECT(accel_wait_for_everyone(state) < 0);
+  EXPECT(now_ms() - start < kDeathNoticedMs);
+  accel_tensor_release(tensor);
+}
+
+/* What the main process makes is there when the others run. The argument is the path of a file. */
+void run_first(accel_state_t* state, const char* argument) {
+  EXPECT(argument != NULL);
+  accel_scope_t* scope = NULL;
+  CHECK(accel_main_process_first_begin(state, &scope));
+  if (accel_is_main_process(state)) {
+    sleep_ms(200);
+    FILE* const file = fopen(argument, "w");
+    EXPECT(file != NULL && fclose(file) == 0);
+  } else {
+    EXPECT(access(argument, F_OK) == 0);
+  }
+  CHECK(accel_scope_end(scope));
+}
+
+/* The main process fails in its body and leaves. */
+void run_first_fails(accel_state_t* state, const char* argument) {
+  (void)argument;
+  accel_scope_t* scope = NULL;
+  const int64_t start = now_ms();
+  const accel_status_t status = accel_main_process_first_begin(state, &scope);
+  if (accel_is_main_process(state)) {
+    EXPECT(status == ACCEL_OK);
+    exit(0);
+  }
+  EXPECT(status == ACCEL_ERROR_PEER_LOST || status == ACCEL_ERROR_TIMEOUT);
+  EXPECT(now_ms() - start < 6000);
+}

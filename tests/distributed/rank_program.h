@@ -1,0 +1,54 @@
+/* What the programs of one rank share: checks that say where they failed, and tensors with known elements. */
+#ifndef RANK_PROGRAM_H
+#define RANK_PROGRAM_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "accel.h"
+
+/* A rank that fails ends; the runner sees its status, and its message on standard error. */
+#define CHECK(call)                                                                                      \
+  do {                                                                                                   \
+    const accel_status_t check_status = (call);                                                          \
+    if (check_status < 0) {                                                                              \
+      fprintf(stderr, "%s:%d: %s: %s: %s\n", __FILE__, __LINE__, #call, accel_status_name(check_status), \
+              accel_last_error());                                                                       \
+      exit(1);                                                                                           \
+    }                                                                                                    \
+  } while (0)
+
+#define EXPECT(condition)                                                                                 \
+  do {                                                                                                    \
+    if (!(condition)) {                                                                                   \
+      fprintf(stderr, "%s:%d: %s; last error: %s\n", __FILE__, __LINE__, #condition, accel_last_error()); \
+      exit(1);                                                                                            \
+    }                                                                                                     \
+  } while (0)
+
+static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, 0};
+
+/* The sub-commands. `argument` is what follows the name on the command line, or NULL. */
+void run_collectives(accel_state_t* state, const char* argument);
+void run_objects(accel_state_t* state, const char* argument);
+void run_ddp(accel_state_t* state, const char* argument);
+void run_checkpoint(accel_state_t* state, const char* argument);
+void run_mismatch(accel_state_t* state, const char* argument);
+void run_timeout(accel_state_t* state, const char* argument);
+void run_stop(accel_state_t* state, const char* argument);
+void run_kill(accel_state_t* state, const char* argument);
+void run_first(accel_state_t* state, const char* argument);
+void run_first_fails(accel_state_t* state, const char* argument);
+
+/* Milliseconds of a clock that only goes forward. */
+int64_t now_ms(void);
+
+/* A tensor whose element i is `element(i, context)`. */
+typedef double (*element_fn)(int64_t i, const void* context);
+accel_tensor_t* make_tensor(int64_t count, accel_dtype_t dtype, element_fn element, const void* context);
+
+/* Whether dtype, shape and all elements are equal. */
+int32_t same_tensors(accel_tensor_t* a, accel_tensor_t* b);
+
+#endif

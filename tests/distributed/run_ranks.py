@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Runs rank_program as real processes: run_ranks.py ACCEL RANK_PROGRAM TEST
+
+Most tests go through `accel launch`. Those in which a rank dies or stops start their ranks themselves, because a launcher would end
+the others before they can say what they saw. Whatever happens, no process and no shared memory is left."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+LIMIT_S = 100
+
+
+def fail(message):
+    sys.exit(message)
+
+
+def shared_memory():
+    """Names in /dev/shm of objects that are ours, by owner and prefix."""
+    found = set()
+    for name in os.listdir("/dev/shm"):
+        try:
+            if os.stat("/dev/shm/" + name).st_uid == os.getuid():
+                found.add(name)
+        except FileNotFoundError:
+            pass
+    return {name for name in found if name.startswith(("accel", "ucx"))}
+
+
+def launch(accel, program, count, *arguments):
+    command = [accel, "launch", "--num-processes", str(count), "--", program, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        status = process.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        fail(f"{' '.join(arguments)} on {count} ranks did not end within {LIMIT_S} s")
+    if status != 0:
+        fail(f"{' '.join(arguments)} on {count} ranks ended with status {status}")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start_directly(program, count, *arguments):
+    """One process a rank, with the environment that launchers set."""
+    port = free_port()
+    ranks = []
+    for rank in range(count):
+        environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count),
+                           MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        ranks.append(subprocess.Popen([program, *arguments], env=environment, stdin=subprocess.DEVNULL))
+    return ranks
+
+
+def expect_ends(ranks, expected, what):
+    """Waits for the ranks whose end is expected; the others are ended."""
+    end = time.monotonic() + LIMIT_S
+    try:
+        for rank, status in expected.items():
+            try:
+                found = ranks[rank].wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                fail(f"{what}: rank {rank} did not end within {LIMIT_S} s")
+            if found != status:
+                fail(f"{what}: rank {rank} ended with {found}; expected {status}")
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+
+
+def launched(name):
+    def run(accel, program):
+        for count in (2, 4):
+            launch(accel, program, count, name)
+    return run
+
+
+def with_folder(name, is_file):
+    def run(accel, program):
+        for count in (2, 4):
+            with tempfile.TemporaryDirectory(prefix="accel-ranks-") as folder:
+                launch(accel, program, count, name, os.path.join(folder, "file") if is_file else folder)
+                left = set(os.listdir(folder)) - {"file", "state"}
+                if left:
+                    fail(f"{name} left {sorted(left)}")
+    return run
+
+
+def kill(accel, program):
+    for count in (2, 4):
+        for elements in ("1", "1000003"):
+            ranks = start_directly(program, count, "kill", elements)
+            expected = {rank: -signal.SIGKILL if rank == 1 else 0 for rank in range(count)}
+            expect_ends(ranks, expected, f"kill with {elements} elements on {count} ranks")
+
+
+def stop(accel, program):
+    for count in (2, 4):
+        expect_ends(start_directly(program, count, "stop"), {rank: 0 for rank in range(count - 1)}, f"stop on {count} ranks")
+
+
+def first_fails(accel, program):
+    for count in (2, 4):
+        expect_ends(start_directly(program, count, "first_fails"), {rank: 0 for rank in range(count)}, f"first_fails on {count} ranks")
+
+
+TESTS = {
+    "collectives": launched("collectives"),
+    "objects": launched("objects"),
+    "ddp": launched("ddp"),
+    "checkpoint": with_folder("checkpoint", False),
+    "mismatch": launched("mismatch"),
+    "timeout": launched("timeout"),
+    "kill": kill,
+    "stop": stop,
+    "first": with_folder("first", True),
+    "first_fails": first_fails,
+}
+
+
+def main():
+    if len(sys.argv) != 4 or sys.argv[3] not in TESTS:
+        fail(__doc__.splitlines()[0] + "\ntests: " + " ".join(TESTS))
+    before = shared_memory()
+    TESTS[sys.argv[3]](sys.argv[1], sys.argv[2])
+    left = shared_memory() - before
+    if left:
+        fail(f"left in /dev/shm: {sorted(left)}")
+
+
+if __name__ == "__main__":
+    main()
