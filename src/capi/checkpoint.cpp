@@ -49,7 +49,7 @@ c10::IValue to_map(const checkpoint::NamedTensors& tensors) {
 
 using namespace accel::capi;
 
-accel_status_t accel_save(const accel_value_t *tensors, const accel_value_t *metadata, const char *path) {
+accel_status_t accel_save(const accel_value_t* tensors, const accel_value_t* metadata, const char* path) {
   return guarded(__func__, [&] {
     check_pointer(path, "path");
     accel::checkpoint::save_safetensors(path, to_tensors(*check_pointer(tensors, "tensors")), to_metadata(metadata));
@@ -57,7 +57,7 @@ accel_status_t accel_save(const accel_value_t *tensors, const accel_value_t *met
   });
 }
 
-accel_status_t accel_load(const char *path, accel_value_t *out) {
+accel_status_t accel_load(const char* path, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(path, "path");
     check_pointer(out, "out");

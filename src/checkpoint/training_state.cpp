@@ -254,7 +254,8 @@ void check_custom_name(const std::string& name) {
 }
 
 void save_training_state(const std::string& folder, const TrainingState& state, const Ranks& ranks, FileSystem& files) {
-  save_training_state(folder, [&] { return state; }, ranks, files);
+  save_training_state(
+      folder, [&] { return state; }, ranks, files);
 }
 
 void save_training_state(const std::string& folder, const std::function<TrainingState()>& collect, const Ranks& ranks,

@@ -19,40 +19,40 @@
 
 static char folder[PATH_SIZE];
 
-static const char *path_of(const char *name) {
+static const char* path_of(const char* name) {
   static char path[PATH_SIZE * 2];
   snprintf(path, sizeof path, "%s/%s", folder, name);
   return path;
 }
 
-static void write_bytes(const char *path, const void *bytes, size_t size) {
-  FILE *const file = fopen(path, "wb");
+static void write_bytes(const char* path, const void* bytes, size_t size) {
+  FILE* const file = fopen(path, "wb");
   assert_non_null(file);
   assert_int_equal(fwrite(bytes, 1, size, file), size);
   assert_int_equal(fclose(file), 0);
 }
 
-static void assert_message(const char *part) {
+static void assert_message(const char* part) {
   if (strstr(accel_last_error(), part) == NULL) fail_msg("'%s' is not in '%s'", part, accel_last_error());
 }
 
-static void put_tensor(accel_value_t *map, const char *key, const float *numbers, int64_t count) {
-  accel_tensor_t *tensor = NULL;
+static void put_tensor(accel_value_t* map, const char* key, const float* numbers, int64_t count) {
+  accel_tensor_t* tensor = NULL;
   assert_int_equal(accel_tensor_from_data(numbers, &count, 1, ACCEL_DTYPE_FLOAT32, &tensor), ACCEL_OK);
   const accel_value_t item = accel_arg_tensor(tensor);
   assert_int_equal(accel_value_set(map, key, &item), ACCEL_OK);
   accel_tensor_release(tensor);
 }
 
-static int set_up(void **state) {
+static int set_up(void** state) {
   (void)state;
-  const char *const root = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
+  const char* const root = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
   snprintf(folder, sizeof folder, "%s/accel-checkpoint-XXXXXX", root);
   return mkdtemp(folder) == NULL ? -1 : 0;
 }
 
 /* Fails when a file is left, a temporary one included. */
-static int tear_down(void **state) {
+static int tear_down(void** state) {
   (void)state;
   unlink(path_of("t.safetensors"));
   if (rmdir(folder) != 0) {
@@ -62,7 +62,7 @@ static int tear_down(void **state) {
   return accel_debug_live_objects() == 0 ? 0 : -1;
 }
 
-static void test_save_and_load(void **state) {
+static void test_save_and_load(void** state) {
   (void)state;
   const float numbers[3] = {1, -2.5F, 1e30F};
   accel_value_t tensors = ACCEL_VALUE_INIT, metadata = ACCEL_VALUE_INIT, loaded = ACCEL_VALUE_INIT;
@@ -79,7 +79,7 @@ static void test_save_and_load(void **state) {
   assert_int_equal(loaded.kind, ACCEL_VALUE_MAP);
   assert_int_equal(accel_value_count(&loaded), 3);
   for (size_t i = 0; i < accel_value_count(&tensors); i++) {
-    const accel_value_t *const back = accel_value_get(&loaded, accel_value_key(&tensors, i));
+    const accel_value_t* const back = accel_value_get(&loaded, accel_value_key(&tensors, i));
     int32_t equal = 0;
     assert_non_null(back);
     assert_int_equal(accel_value_equal(accel_value_at(&tensors, i), back, &equal), ACCEL_OK);
@@ -87,7 +87,7 @@ static void test_save_and_load(void **state) {
   }
   /* The tensors outlive the file. */
   assert_int_equal(unlink(path_of("t.safetensors")), 0);
-  void *data = NULL;
+  void* data = NULL;
   assert_int_equal(accel_tensor_data(accel_value_get(&loaded, "layer.weight")->as.tensor, &data), ACCEL_OK);
   assert_memory_equal(data, numbers, sizeof numbers);
   accel_value_dispose(&loaded);
@@ -95,7 +95,7 @@ static void test_save_and_load(void **state) {
   accel_value_dispose(&tensors);
 }
 
-static void test_save_refuses(void **state) {
+static void test_save_refuses(void** state) {
   (void)state;
   const float number = 1;
   accel_value_t tensors = ACCEL_VALUE_INIT, metadata = ACCEL_VALUE_INIT;
@@ -125,7 +125,7 @@ static void test_save_refuses(void **state) {
   accel_value_dispose(&tensors);
 }
 
-static void test_load_refuses(void **state) {
+static void test_load_refuses(void** state) {
   (void)state;
   accel_value_t out = accel_arg_int(42);
   assert_int_equal(accel_load(NULL, &out), ACCEL_ERROR_INVALID_ARGUMENT);

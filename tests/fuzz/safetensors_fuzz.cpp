@@ -1,5 +1,5 @@
-// Any bytes as a safetensors file: an error that says what is wrong, or tensors that lie within the bytes and come back the same
-// when their header is written again.
+// Any bytes as a safetensors file: an error that says what is wrong, or tensors that lie within the bytes and come back
+// the same when their header is written again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
