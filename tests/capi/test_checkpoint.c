@@ -2,18 +2,9 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "accel.h"
+#include "capi_test.h"
 
 #define PATH_SIZE 256
 
@@ -32,15 +23,11 @@ static void write_bytes(const char* path, const void* bytes, size_t size) {
   assert_int_equal(fclose(file), 0);
 }
 
-static void assert_message(const char* part) {
-  if (strstr(accel_last_error(), part) == NULL) fail_msg("'%s' is not in '%s'", part, accel_last_error());
-}
-
 static void put_tensor(accel_value_t* map, const char* key, const float* numbers, int64_t count) {
   accel_tensor_t* tensor = NULL;
-  assert_int_equal(accel_tensor_from_data(numbers, &count, 1, ACCEL_DTYPE_FLOAT32, &tensor), ACCEL_OK);
+  assert_ok(accel_tensor_from_data(numbers, &count, 1, ACCEL_DTYPE_FLOAT32, &tensor));
   const accel_value_t item = accel_arg_tensor(tensor);
-  assert_int_equal(accel_value_set(map, key, &item), ACCEL_OK);
+  assert_ok(accel_value_set(map, key, &item));
   accel_tensor_release(tensor);
 }
 
@@ -59,36 +46,36 @@ static int tear_down(void** state) {
     fprintf(stderr, "%s: %s\n", folder, strerror(errno));
     return -1;
   }
-  return accel_debug_live_objects() == 0 ? 0 : -1;
+  return assert_nothing_left(state);
 }
 
 static void test_save_and_load(void** state) {
   (void)state;
   const float numbers[3] = {1, -2.5F, 1e30F};
   accel_value_t tensors = ACCEL_VALUE_INIT, metadata = ACCEL_VALUE_INIT, loaded = ACCEL_VALUE_INIT;
-  assert_int_equal(accel_value_map(&tensors), ACCEL_OK);
-  assert_int_equal(accel_value_map(&metadata), ACCEL_OK);
+  assert_ok(accel_value_map(&tensors));
+  assert_ok(accel_value_map(&metadata));
   put_tensor(&tensors, "layer.weight", numbers, 3);
   put_tensor(&tensors, "layer.bias", numbers, 1);
   put_tensor(&tensors, "empty", numbers, 0);
   const accel_value_t format = accel_arg_string("pt");
-  assert_int_equal(accel_value_set(&metadata, "format", &format), ACCEL_OK);
-  assert_int_equal(accel_save(&tensors, &metadata, path_of("t.safetensors")), ACCEL_OK);
-  assert_int_equal(accel_save(&tensors, NULL, path_of("t.safetensors")), ACCEL_OK); /* replaces it */
-  assert_int_equal(accel_load(path_of("t.safetensors"), &loaded), ACCEL_OK);
+  assert_ok(accel_value_set(&metadata, "format", &format));
+  assert_ok(accel_save(&tensors, &metadata, path_of("t.safetensors")));
+  assert_ok(accel_save(&tensors, NULL, path_of("t.safetensors"))); /* replaces it */
+  assert_ok(accel_load(path_of("t.safetensors"), &loaded));
   assert_int_equal(loaded.kind, ACCEL_VALUE_MAP);
   assert_int_equal(accel_value_count(&loaded), 3);
   for (size_t i = 0; i < accel_value_count(&tensors); i++) {
     const accel_value_t* const back = accel_value_get(&loaded, accel_value_key(&tensors, i));
     int32_t equal = 0;
     assert_non_null(back);
-    assert_int_equal(accel_value_equal(accel_value_at(&tensors, i), back, &equal), ACCEL_OK);
+    assert_ok(accel_value_equal(accel_value_at(&tensors, i), back, &equal));
     assert_int_equal(equal, 1);
   }
   /* The tensors outlive the file. */
   assert_int_equal(unlink(path_of("t.safetensors")), 0);
   void* data = NULL;
-  assert_int_equal(accel_tensor_data(accel_value_get(&loaded, "layer.weight")->as.tensor, &data), ACCEL_OK);
+  assert_ok(accel_tensor_data(accel_value_get(&loaded, "layer.weight")->as.tensor, &data));
   assert_memory_equal(data, numbers, sizeof numbers);
   accel_value_dispose(&loaded);
   accel_value_dispose(&metadata);
@@ -100,27 +87,19 @@ static void test_save_refuses(void** state) {
   const float number = 1;
   accel_value_t tensors = ACCEL_VALUE_INIT, metadata = ACCEL_VALUE_INIT;
   const accel_value_t integer = accel_arg_int(7);
-  assert_int_equal(accel_value_map(&tensors), ACCEL_OK);
-  assert_int_equal(accel_value_map(&metadata), ACCEL_OK);
-  assert_int_equal(accel_save(NULL, NULL, path_of("t.safetensors")), ACCEL_ERROR_INVALID_ARGUMENT);
-  assert_message("tensors is NULL");
-  assert_int_equal(accel_save(&tensors, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
-  assert_message("path is NULL");
-  assert_int_equal(accel_save(&tensors, NULL, ""), ACCEL_ERROR_INVALID_ARGUMENT);
-  assert_message("empty");
-  assert_int_equal(accel_save(&integer, NULL, path_of("t.safetensors")), ACCEL_ERROR_TYPE_MISMATCH);
-  assert_message("expected a map");
+  assert_ok(accel_value_map(&tensors));
+  assert_ok(accel_value_map(&metadata));
+  assert_fails(accel_save(NULL, NULL, path_of("t.safetensors")), ACCEL_ERROR_INVALID_ARGUMENT, "tensors is NULL");
+  assert_fails(accel_save(&tensors, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "path is NULL");
+  assert_fails(accel_save(&tensors, NULL, ""), ACCEL_ERROR_INVALID_ARGUMENT, "empty");
+  assert_fails(accel_save(&integer, NULL, path_of("t.safetensors")), ACCEL_ERROR_TYPE_MISMATCH, "expected a map");
   put_tensor(&tensors, "a", &number, 1);
-  assert_int_equal(accel_save(&tensors, &integer, path_of("t.safetensors")), ACCEL_ERROR_TYPE_MISMATCH);
-  assert_message("metadata");
-  assert_int_equal(accel_value_set(&metadata, "steps", &integer), ACCEL_OK);
-  assert_int_equal(accel_save(&tensors, &metadata, path_of("t.safetensors")), ACCEL_ERROR_TYPE_MISMATCH);
-  assert_message("steps");
-  assert_int_equal(accel_save(&tensors, NULL, path_of("missing/t.safetensors")), ACCEL_ERROR_IO);
-  assert_message("missing");
-  assert_int_equal(accel_value_set(&tensors, "number", &integer), ACCEL_OK);
-  assert_int_equal(accel_save(&tensors, NULL, path_of("t.safetensors")), ACCEL_ERROR_TYPE_MISMATCH);
-  assert_message("number");
+  assert_fails(accel_save(&tensors, &integer, path_of("t.safetensors")), ACCEL_ERROR_TYPE_MISMATCH, "metadata");
+  assert_ok(accel_value_set(&metadata, "steps", &integer));
+  assert_fails(accel_save(&tensors, &metadata, path_of("t.safetensors")), ACCEL_ERROR_TYPE_MISMATCH, "steps");
+  assert_fails(accel_save(&tensors, NULL, path_of("missing/t.safetensors")), ACCEL_ERROR_IO, "missing");
+  assert_ok(accel_value_set(&tensors, "number", &integer));
+  assert_fails(accel_save(&tensors, NULL, path_of("t.safetensors")), ACCEL_ERROR_TYPE_MISMATCH, "number");
   accel_value_dispose(&metadata);
   accel_value_dispose(&tensors);
 }
@@ -128,18 +107,14 @@ static void test_save_refuses(void** state) {
 static void test_load_refuses(void** state) {
   (void)state;
   accel_value_t out = accel_arg_int(42);
-  assert_int_equal(accel_load(NULL, &out), ACCEL_ERROR_INVALID_ARGUMENT);
-  assert_message("path is NULL");
-  assert_int_equal(accel_load(path_of("t.safetensors"), NULL), ACCEL_ERROR_INVALID_ARGUMENT);
-  assert_message("out is NULL");
-  assert_int_equal(accel_load(path_of("t.safetensors"), &out), ACCEL_ERROR_NOT_FOUND);
-  assert_message("t.safetensors");
+  assert_fails(accel_load(NULL, &out), ACCEL_ERROR_INVALID_ARGUMENT, "path is NULL");
+  assert_fails(accel_load(path_of("t.safetensors"), NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  assert_fails(accel_load(path_of("t.safetensors"), &out), ACCEL_ERROR_NOT_FOUND, "t.safetensors");
   write_bytes(path_of("t.safetensors"), "\x02\0\0\0\0\0\0\0{}x", 11);
-  assert_int_equal(accel_load(path_of("t.safetensors"), &out), ACCEL_ERROR_CORRUPT);
-  assert_message("t.safetensors");
+  assert_fails(accel_load(path_of("t.safetensors"), &out), ACCEL_ERROR_CORRUPT, "t.safetensors");
   assert_message("1 follow its header");
   write_bytes(path_of("t.safetensors"), "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
-  assert_int_equal(accel_load(path_of("t.safetensors"), &out), ACCEL_ERROR_CORRUPT);
+  assert_status(accel_load(path_of("t.safetensors"), &out), ACCEL_ERROR_CORRUPT);
   assert_int_equal(out.kind, ACCEL_VALUE_INT);
   assert_int_equal(out.as.integer, 42);
 }
