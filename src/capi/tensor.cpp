@@ -184,7 +184,7 @@ accel_status_t accel_tensor_to(const accel_tensor_t* tensor, accel_dtype_t dtype
 accel_status_t accel_tensor_copy(accel_tensor_t* tensor, const accel_tensor_t* source) {
   return guarded(__func__, [&] {
     const at::Tensor& target = check(tensor, "tensor").tensor;
-    tensor::copy(target, check(source, "source").tensor);
+    tensor::copy_elements(target, check(source, "source").tensor);
     return ACCEL_OK;
   });
 }

@@ -48,7 +48,7 @@ at::Tensor convert(const at::Tensor& tensor, std::optional<c10::ScalarType> dtyp
   return tensor.to(tensor.options().dtype(dtype.value_or(tensor.scalar_type())).device(device), non_blocking);
 }
 
-void copy(const at::Tensor& target, const at::Tensor& source) {
+void copy_elements(const at::Tensor& target, const at::Tensor& source) {
   require(at::is_expandable_to(source.sizes(), target.sizes()), Status::kShapeMismatch, "shape ", source.sizes(),
           " cannot be copied to shape ", target.sizes(), "; expected the same shape or one that broadcasts to it");
   target.copy_(source);

@@ -21,7 +21,7 @@ void* data_pointer(const at::Tensor& tensor);
 at::Tensor convert(const at::Tensor& tensor, std::optional<c10::ScalarType> dtype, c10::Device device, bool non_blocking);
 
 // Copies elements with conversion and broadcasting.
-void copy(const at::Tensor& target, const at::Tensor& source);
+void copy_elements(const at::Tensor& target, const at::Tensor& source);
 
 void set_requires_grad(const at::Tensor& tensor, bool requires_grad);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -20,7 +21,7 @@ std::string full_name(std::string_view name, std::string_view overload) {
 
 struct OperatorCache {
   std::mutex mutex;
-  std::unordered_map<std::string, Operator> operators;  // its nodes stay where they are
+  std::unordered_map<c10::OperatorName, Operator> operators;  // its nodes stay where they are
 };
 
 // Never destroyed: operators may be called while the process ends.
@@ -93,14 +94,13 @@ void Operator::refuse_argument(size_t index, const Argument& given) const {
 
 const Operator& find_operator(std::string_view name, std::string_view overload) {
   OperatorCache& cache = operator_cache();
-  std::string key = full_name(name, overload);
+  const c10::OperatorName key{std::string(name), std::string(overload)};
   const std::lock_guard<std::mutex> lock(cache.mutex);
   const auto found = cache.operators.find(key);
   if (found != cache.operators.end()) return found->second;
-  const c10::OperatorName operator_name{std::string(name), std::string(overload)};
-  std::optional<c10::OperatorHandle> handle = c10::Dispatcher::singleton().findSchema(operator_name);
+  const std::optional<c10::OperatorHandle> handle = c10::Dispatcher::singleton().findSchema(key);
   if (!handle) refuse_operator_name(name, overload);
-  return cache.operators.try_emplace(std::move(key), *std::move(handle)).first->second;
+  return cache.operators.try_emplace(key, *handle).first->second;
 }
 
 std::vector<std::string> operator_names(std::string_view prefix) {

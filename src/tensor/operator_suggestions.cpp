@@ -46,7 +46,7 @@ std::string joined(const Names& names, const char* quote) {
 // Operators of another namespace count as one letter farther away.
 std::vector<std::string> nearest_names(std::string_view name, const std::set<std::string>& known) {
   const std::string_view base = without_namespace(name);
-  const size_t farthest = std::max<size_t>(1, base.size() / 3);
+  const size_t farthest = (base.size() + 2) / 3;
   std::vector<std::pair<size_t, std::string>> ranked;
   for (const std::string& candidate : known) {
     const bool other_namespace = candidate.compare(0, name.size() - base.size(), name, 0, name.size() - base.size()) != 0;
