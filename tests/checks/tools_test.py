@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""The tools of tools/ on small made-up inputs."""
+
+import hashlib
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+
+
+def run(tool, *arguments, **environment):
+    kept = {name: value for name, value in os.environ.items() if name != "LIBTORCH"}
+    return subprocess.run([sys.executable, TOOLS / tool, *map(str, arguments)], capture_output=True, text=True,
+                          check=False, env={**kept, **environment})
+
+
+def write(file, content=""):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content)
+
+
+class ToolTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def make_libtorch(self, folder, major=2, minor=13):
+        for name in ("include/ATen/core/Tensor.h", "lib/libtorch_cpu.so", "lib/libc10.so"):
+            write(folder / name)
+        version = f"#define TORCH_VERSION_MAJOR {major}\n#define TORCH_VERSION_MINOR {minor}\n"
+        write(folder / "include/torch/headeronly/version.h", version + "#define TORCH_VERSION_PATCH 1\n")
+
+
+class FindLibtorch(ToolTest):
+    def assert_refused(self, result, *words):
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertEqual(result.stderr.count("\n"), 1)
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def test_option_before_environment_before_default(self):
+        for name in ("option", "environment", "build/deps/torch"):
+            self.make_libtorch(self.folder / name)
+        for option, environment, expected in (
+            ("option", "environment", "option"), ("", "environment", "environment"), ("", "", "build/deps/torch"),
+        ):
+            result = run("find_libtorch.py", self.folder / option if option else "", self.folder,
+                         LIBTORCH=str(self.folder / environment) if environment else "")
+            folder = self.folder / expected
+            self.assertEqual(result.stdout, f"{folder}/include\n{folder}/lib\n2.13.1\n", result.stderr)
+
+    def test_none(self):
+        self.assert_refused(run("find_libtorch.py", "", self.folder), "tools/setup.sh", "$LIBTORCH")
+
+    def test_a_folder_that_is_none(self):
+        self.assert_refused(run("find_libtorch.py", self.folder, self.folder), str(self.folder), "is missing")
+
+    def test_versions(self):
+        for minor, is_known in ((10, False), (11, True), (15, True), (16, False)):
+            self.make_libtorch(self.folder, minor=minor)
+            result = run("find_libtorch.py", self.folder, self.folder)
+            self.assertEqual(result.returncode, 0 if is_known else 1)
+        self.assert_refused(result, "2.16.1", "2.11 to 2.15")
+
+    def test_version_from_python(self):
+        self.make_libtorch(self.folder)
+        (self.folder / "include/torch/headeronly/version.h").unlink()
+        self.assert_refused(run("find_libtorch.py", self.folder, self.folder), "does not tell its version")
+        write(self.folder / "version.py", "__version__ = '2.14.0+cpu'\n")
+        self.assertTrue(run("find_libtorch.py", self.folder, self.folder).stdout.endswith("\n2.14.0\n"))
+
+
+class FetchLibtorch(ToolTest):
+    """With wheels in the cache and a pip that can do nothing."""
+
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder / "cache" / "libaccel"
+        self.cache.mkdir(parents=True)
+        self.wheel = self.cache / f"torch-1.0-cp311-cp311-manylinux_2_28_{platform.machine()}.whl"
+        with zipfile.ZipFile(self.wheel, "w") as archive:
+            for name in ("torch/include/a.h", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_cuda.so", "torch/x.py"):
+                archive.writestr(name, name)
+        self.pin(hashlib.sha256(self.wheel.read_bytes()).hexdigest())
+
+    def pin(self, digest):
+        write(self.folder / "tools/libtorch.txt", f"# why\ntorch==1.0 \\\n    --hash=sha256:{digest}\n")
+
+    def fetch(self):
+        return run("fetch_libtorch.py", self.folder, "false", XDG_CACHE_HOME=str(self.folder / "cache"))
+
+    def test_extracts_what_a_build_needs(self):
+        result = self.fetch()
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
+        torch = self.folder / "build/deps/torch"
+        files = sorted(file.relative_to(torch).as_posix() for file in torch.rglob("*") if file.is_file())
+        self.assertEqual(files, ["include/a.h", "lib/libtorch_cpu.so"])
+        self.assertFalse((self.folder / "build/deps/partial").exists())
+
+    def test_replaces_an_older_one(self):
+        write(self.folder / "build/deps/torch/include/old.h")
+        self.assertEqual(self.fetch().returncode, 0)
+        self.assertFalse((self.folder / "build/deps/torch/include/old.h").exists())
+
+    def test_a_damaged_wheel_is_not_used(self):
+        self.wheel.write_bytes(b"damaged")
+        # No waiting between the attempts to download it again: that is for networks.
+        process = subprocess.run([sys.executable, "-c", (
+            "import runpy, sys, time; time.sleep = lambda seconds: None; "
+            f"sys.argv = ['fetch_libtorch.py', {str(self.folder)!r}, 'false']; "
+            f"runpy.run_path({str(TOOLS / 'fetch_libtorch.py')!r}, run_name='__main__')")],
+            capture_output=True, text=True, check=False,
+            env={**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")})
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("torch==1.0 cannot be downloaded", process.stderr)
+        self.assertFalse((self.folder / "build/deps/torch").exists())
+        self.assertFalse(self.wheel.exists())
+
+
+class SummarizeTests(ToolTest):
+    def summarize(self, *entries, status=0):
+        log = self.folder / "testlog.json"
+        lines = [json.dumps({"name": name, "result": result, "stdout": stdout}) for name, result, stdout in entries]
+        write(log, "\n".join(lines))
+        result = run("summarize_tests.py", log, status)
+        return result.stdout.splitlines()[-1], result.returncode
+
+    def test_counts_cases(self):
+        self.assertEqual(self.summarize(("a", "OK", "[  PASSED  ] 12 tests.\n"), ("b", "OK", "nothing")),
+                         ("13 passed, 0 failed", 0))
+        unittest_output = "Ran 5 tests in 0.1s\n\nOK (skipped=2)\n"
+        self.assertEqual(self.summarize(("u", "OK", unittest_output)), ("3 passed, 0 failed", 0))
+
+    def test_counts_failures(self):
+        output = "[  PASSED  ] 3 tests.\n[  FAILED  ] 2 tests, listed below:\n"
+        self.assertEqual(self.summarize(("a", "FAIL", output), status=1), ("3 passed, 2 failed", 1))
+        self.assertEqual(self.summarize(("a", "TIMEOUT", ""), status=1), ("0 passed, 1 failed", 1))
+
+    def test_no_results_are_a_failure(self):
+        self.assertEqual(self.summarize(status=1), ("0 passed, 1 failed", 1))
+
+    def test_skipped_ones_do_not_count(self):
+        self.assertEqual(self.summarize(("a", "SKIP", ""), ("b", "OK", "")), ("1 passed, 0 failed", 0))
+
+
+class CheckLayers(ToolTest):
+    def check(self, **files):
+        for name, content in files.items():
+            name = name.replace("__", "/").replace("_hpp", ".hpp").replace("_cpp", ".cpp")
+            write(self.folder / "src" / name, content)
+        result = run("check_layers.py", self.folder)
+        return result.returncode, result.stdout
+
+    def test_downwards_is_allowed(self):
+        self.assertEqual(self.check(base__a_hpp="", nn__b_hpp='#include "base/a.hpp"\n')[0], 0)
+
+    def test_what_is_found(self):
+        for content, file, expected in (
+            ('#include "nn/a.hpp"', "base__b_cpp", "may include layers below it only"),
+            ('#include "data/a.hpp"', "optim__b_cpp", "may include layers below it only"),
+            ('#include "nn/gone.hpp"', "data__b_cpp", "does not exist"),
+            ('#include "accel.h"', "nn__b_cpp", "only capi/ may"),
+            ("#include <torch/torch.h>", "nn__b_hpp", "ATen/core/Tensor.h"),
+            ("#include <c10/util/Exception.h>", "base__b_cpp", "does without LibTorch"),
+            ("", "nn__utils_cpp", "does not say what is in the file"),
+            ("", "nn__string_helpers_cpp", "does not say what is in the file"),
+            ("//" + "x" * 41000, "nn__b_cpp", "cut it by concept"),
+            ("", "stray__b_cpp", "has no layer"),
+        ):
+            with self.subTest(expected=expected, file=file), tempfile.TemporaryDirectory() as folder:
+                self.folder = pathlib.Path(folder)
+                status, output = self.check(nn__a_hpp="", data__a_hpp="", **{file: content + "\n"})
+                self.assertEqual(status, 1)
+                self.assertIn(expected, output)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""The launcher with real processes: exit statuses, output, failing and killed ranks, and that nothing stays behind.
+
+usage: launch_test.py PATH_OF_ACCEL [unittest argument ...]
+"""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ACCEL = ""
+GONE_WITHIN = 2.0  # seconds, after a failure
+RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def clean_environment(**changes):
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith("ACCELERATE_") and name not in RANK_VARIABLES + ("OMP_NUM_THREADS",)}
+    return {**kept, **changes}
+
+
+def launch(*arguments, environment=None, **options):
+    return subprocess.run([ACCEL, "launch", *arguments], capture_output=True, text=True, timeout=30, check=False,
+                          env=environment or clean_environment(), **options)
+
+
+def is_alive(process):
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        status = pathlib.Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rsplit(")", 1)[1].split()[0] not in "ZX"
+
+
+def wait_until(condition, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.005)
+    return condition()
+
+
+class Job:
+    """A launcher in the background whose ranks write their process numbers into files."""
+
+    def __init__(self, ranks, script, **options):
+        self.folder = tempfile.TemporaryDirectory()
+        prologue = 'echo $$ > "$FOLDER/new.$RANK"; mv "$FOLDER/new.$RANK" "$FOLDER/rank.$RANK"; '
+        self.ranks = ranks
+        self.launcher = subprocess.Popen(
+            [ACCEL, "launch", "--num-processes", str(ranks), "--", "sh", "-c", prologue + script], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment(FOLDER=self.folder.name), **options)
+
+    def number_in(self, name):
+        """The process number that a file holds, once it is there."""
+        file = pathlib.Path(self.folder.name, name)
+        assert wait_until(file.exists, 10), f"{name} was not written"
+        return int(file.read_text())
+
+    def processes(self):
+        return [self.number_in(f"rank.{rank}") for rank in range(self.ranks)]
+
+    def finish(self):
+        """(exit status, stdout, stderr)"""
+        output, errors = self.launcher.communicate(timeout=30)
+        return self.launcher.returncode, output, errors
+
+    def close(self):
+        if self.launcher.poll() is None:
+            self.launcher.kill()
+        self.launcher.communicate()
+        self.folder.cleanup()
+
+
+class LaunchTest(unittest.TestCase):
+    def start(self, *arguments, **options):
+        job = Job(*arguments, **options)
+        self.addCleanup(job.close)
+        return job
+
+    def start_family(self, prologue=""):
+        """A job of two ranks that each have a child; returns it and the process numbers, those of the ranks first."""
+        job = self.start(2, prologue + 'sleep 60 & echo $! > "$FOLDER/new.c$RANK"; mv "$FOLDER/new.c$RANK"'
+                            ' "$FOLDER/child.$RANK"; while true; do wait; done')
+        return job, job.processes() + [job.number_in(f"child.{rank}") for rank in range(2)]
+
+    def assert_gone(self, processes, seconds=GONE_WITHIN):
+        gone = wait_until(lambda: not any(map(is_alive, processes)), seconds)
+        self.assertTrue(gone, f"still running: {[process for process in processes if is_alive(process)]}")
+
+
+class Environment(LaunchTest):
+    def variables_of_each_rank(self, *options, environment=None):
+        script = "env > {}/$RANK"
+        with tempfile.TemporaryDirectory() as folder:
+            result = launch(*options, "--", "sh", "-c", script.format(folder), environment=environment)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            found = {}
+            for file in pathlib.Path(folder).iterdir():
+                lines = [line.partition("=") for line in file.read_text().splitlines()]
+                found[int(file.name)] = {name: value for name, _, value in lines}
+            return found
+
+    def test_each_rank_learns_its_place(self):
+        ranks = self.variables_of_each_rank("--num-processes", "3")
+        self.assertEqual(sorted(ranks), [0, 1, 2])
+        for rank, variables in ranks.items():
+            self.assertEqual(variables["RANK"], str(rank))
+            self.assertEqual(variables["LOCAL_RANK"], str(rank))
+            self.assertEqual(variables["WORLD_SIZE"], "3")
+            self.assertEqual(variables["LOCAL_WORLD_SIZE"], "3")
+            self.assertEqual(variables["MASTER_ADDR"], "127.0.0.1")
+        self.assertEqual(len({variables["MASTER_PORT"] for variables in ranks.values()}), 1)
+
+    def test_the_port_is_free(self):
+        port = int(self.variables_of_each_rank()[0]["MASTER_PORT"])
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+
+    def test_stale_variables_are_replaced_and_others_kept(self):
+        stale = clean_environment(RANK="7", WORLD_SIZE="9", OTHER="kept")
+        variables = self.variables_of_each_rank(environment=stale)[0]
+        self.assertEqual((variables["RANK"], variables["WORLD_SIZE"], variables["OTHER"]), ("0", "1", "kept"))
+
+    def test_threads_are_shared_out_unless_set(self):
+        processors = len(os.sched_getaffinity(0))
+        self.assertEqual(self.variables_of_each_rank()[0]["OMP_NUM_THREADS"], str(processors))
+        many = self.variables_of_each_rank("--num-processes", str(processors + 1))
+        self.assertEqual(many[0]["OMP_NUM_THREADS"], "1")
+        by_user = clean_environment(OMP_NUM_THREADS="5")
+        self.assertEqual(self.variables_of_each_rank(environment=by_user)[0]["OMP_NUM_THREADS"], "5")
+        by_option = self.variables_of_each_rank("--num-cpu-threads-per-process", "3", environment=by_user)
+        self.assertEqual(by_option[0]["OMP_NUM_THREADS"], "3")
+
+    def test_options_become_variables(self):
+        variables = self.variables_of_each_rank(
+            "--mixed_precision=bf16", "--cpu", "--debug", "--gradient-accumulation-steps", "4")[0]
+        self.assertEqual(variables["ACCELERATE_MIXED_PRECISION"], "bf16")
+        self.assertEqual(variables["ACCELERATE_USE_CPU"], "true")
+        self.assertEqual(variables["ACCELERATE_DEBUG_MODE"], "true")
+        self.assertEqual(variables["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"], "4")
+
+    def test_the_environment_holds_where_no_option_is_given(self):
+        by_user = clean_environment(ACCELERATE_MIXED_PRECISION="fp16")
+        variables = self.variables_of_each_rank(environment=by_user)[0]
+        self.assertEqual(variables["ACCELERATE_MIXED_PRECISION"], "fp16")
+        self.assertNotIn("ACCELERATE_USE_CPU", variables)
+
+    def test_several_machines(self):
+        ranks = self.variables_of_each_rank(
+            "--num-processes", "4", "--num-machines", "2", "--machine-rank", "1", "--main-process-ip", "10.0.0.1")
+        self.assertEqual(sorted(ranks), [2, 3])
+        self.assertEqual(ranks[3]["LOCAL_RANK"], "1")
+        self.assertEqual(ranks[3]["LOCAL_WORLD_SIZE"], "2")
+        self.assertEqual(ranks[3]["WORLD_SIZE"], "4")
+        self.assertEqual((ranks[3]["MASTER_ADDR"], ranks[3]["MASTER_PORT"]), ("10.0.0.1", "29500"))
+
+    def test_programs_start_with_the_signal_mask_of_the_user(self):
+        result = launch("sh", "-c", "grep -E 'SigBlk|SigIgn' /proc/self/status")
+        expected = subprocess.run(["sh", "-c", "grep -E 'SigBlk|SigIgn' /proc/self/status"], capture_output=True,
+                                  text=True, check=True)
+        self.assertEqual(result.stdout, expected.stdout)
+
+
+class Output(LaunchTest):
+    def test_rank_0_is_untouched_and_the_others_are_silent(self):
+        result = launch("--num-processes", "2", "sh", "-c", 'printf "a\\tb $RANK"; printf "e$RANK" >&2')
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "a\tb 0", "e0"))
+
+    def test_arguments_reach_the_program_as_they_are(self):
+        result = launch("--num-processes", "1", "printf", "%s|", "--num_processes", "a b", "", "--", "-x")
+        self.assertEqual(result.stdout, "--num_processes|a b||--|-x|")
+
+    def test_rank_0_reads_the_input(self):
+        self.assertEqual(launch("--num-processes", "2", "cat", input="hello").stdout, "hello")
+
+    def test_a_rank_that_writes_much_is_not_held_up(self):
+        script = "if [ $RANK = 1 ]; then head -c 5000000 /dev/zero | tr '\\0' '\\n'; seq 100000; exit 4; fi"
+        result = launch("--num-processes", "2", "sh", "-c", script)
+        self.assertEqual(result.returncode, 4)
+        self.assertEqual(result.stderr.splitlines()[-20:], [f"  {number}" for number in range(99981, 100001)])
+
+
+class Failure(LaunchTest):
+    def test_the_status_of_the_first_failing_rank_and_its_last_lines(self):
+        script = "if [ $RANK = 1 ]; then seq 30; echo broken >&2; exit 3; fi; sleep 60"
+        job = self.start(2, script)
+        processes = job.processes()
+        status, output, errors = job.finish()
+        self.assertEqual((status, output), (3, ""))
+        expected = ["accel launch: rank 1 failed: exit status 3", "the last lines of rank 1:"]
+        expected += [f"  {number}" for number in range(12, 31)] + ["  broken"]
+        self.assertEqual(errors.splitlines(), expected)
+        self.assert_gone(processes, 0)
+
+    def test_rank_0_fails(self):
+        result = launch("--num-processes", "2", "sh", "-c", "if [ $RANK = 0 ]; then echo no >&2; exit 9; fi; sleep 60")
+        self.assertEqual((result.returncode, result.stderr), (9, "no\naccel launch: rank 0 failed: exit status 9\n"))
+
+    def test_a_killed_rank_is_explained(self):
+        job = self.start(2, "exec sleep 60")
+        processes = job.processes()
+        os.kill(processes[1], signal.SIGKILL)
+        status, _, errors = job.finish()
+        self.assertEqual(status, 128 + signal.SIGKILL)
+        self.assertEqual(errors, "accel launch: rank 1 failed: SIGKILL: killed, often by the out-of-memory killer\n")
+        self.assert_gone(processes, 0)
+
+    def test_a_crash_is_explained(self):
+        result = launch("sh", "-c", "kill -SEGV $$")
+        self.assertEqual(result.returncode, 128 + signal.SIGSEGV)
+        self.assertIn("SIGSEGV: access to memory that is not the program's", result.stderr)
+
+    def test_ranks_that_ignore_being_asked_are_killed(self):
+        job = self.start(3, "trap '' TERM; if [ $RANK = 2 ]; then while [ ! -f \"$FOLDER/go\" ]; do sleep 0.01; done;"
+                            " exit 5; fi; while true; do sleep 60; done")
+        processes = job.processes()
+        begin = time.monotonic()
+        pathlib.Path(job.folder.name, "go").touch()
+        self.assertEqual(job.finish()[0], 5)
+        self.assertLess(time.monotonic() - begin, GONE_WITHIN)
+        self.assert_gone(processes, 0)
+
+    def test_a_stopped_rank_is_ended_too(self):
+        job = self.start(2, "exec sleep 60")
+        processes = job.processes()
+        os.kill(processes[0], signal.SIGSTOP)
+        begin = time.monotonic()
+        os.kill(processes[1], signal.SIGTERM)
+        self.assertEqual(job.finish()[0], 128 + signal.SIGTERM)
+        self.assertLess(time.monotonic() - begin, GONE_WITHIN)
+        self.assert_gone(processes, 0)
+
+    def test_what_a_rank_started_ends_with_it(self):
+        job, processes = self.start_family()
+        os.kill(processes[1], signal.SIGKILL)
+        self.assertEqual(job.finish()[0], 128 + signal.SIGKILL)
+        self.assert_gone(processes)
+
+
+class LauncherIsKilled(LaunchTest):
+    def test_by_sigkill_nothing_stays(self):
+        job, processes = self.start_family("trap '' TERM; ")
+        job.launcher.kill()
+        self.assert_gone(processes)
+
+    def test_by_sigterm_it_tells_the_ranks_and_waits(self):
+        job, processes = self.start_family()
+        job.launcher.terminate()
+        status, _, errors = job.finish()
+        self.assertEqual((status, errors), (128 + signal.SIGTERM, "accel launch: stopped by SIGTERM\n"))
+        self.assert_gone(processes)
+
+    def test_a_rank_may_clean_up_after_an_interrupt(self):
+        job = self.start(1, "trap 'echo saved; exit 0' INT; touch \"$FOLDER/ready\"; while true; do sleep 0.01; done")
+        self.assertTrue(wait_until(pathlib.Path(job.folder.name, "ready").exists, 10))
+        job.launcher.send_signal(signal.SIGINT)
+        self.assertEqual(job.finish(), (128 + signal.SIGINT, "saved\n", "accel launch: stopped by SIGINT\n"))
+
+    def test_a_second_signal_ends_at_once(self):
+        job, processes = self.start_family("trap '' TERM; ")
+        job.launcher.terminate()
+        time.sleep(0.1)
+        self.assertIsNone(job.launcher.poll())
+        job.launcher.terminate()
+        self.assertEqual(job.finish()[0], 128 + signal.SIGTERM)
+        self.assert_gone(processes)
+
+    def test_ignored_signals_stay_ignored(self):
+        job = self.start(1, "while [ ! -f \"$FOLDER/go\" ]; do sleep 0.01; done",
+                         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        job.processes()
+        job.launcher.send_signal(signal.SIGHUP)
+        time.sleep(0.05)
+        pathlib.Path(job.folder.name, "go").touch()
+        self.assertEqual(job.finish(), (0, "", ""))
+
+
+class Usage(LaunchTest):
+    def assert_refused(self, arguments, status, message):
+        result = subprocess.run([ACCEL, *arguments], capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (status, "", f"accel: {message}\n"))
+
+    def test_programs_that_cannot_start(self):
+        not_found = "'no-such-program' was not found; expected the path of a program, or a name that is in PATH"
+        self.assert_refused(["launch", "--num-processes=4", "no-such-program"], 127, not_found)
+        self.assert_refused(["launch", "/"], 126, "'/' cannot be started: Permission denied")
+
+    def test_wrong_arguments(self):
+        for arguments, message in (
+            ([], "'' is not a command; expected launch, env, --version or --help"),
+            (["start"], "'start' is not a command; expected launch, env, --version or --help"),
+            (["launch"], "no program is given; expected accel launch [OPTION ...] PROGRAM"),
+            (["launch", "--frobnicate", "true"], "'--frobnicate' is not an option; see accel launch --help"),
+            (["launch", "--num-processes"], "--num-processes has no value; see accel launch --help"),
+            (["launch", "--num-processes=0", "true"], "--num-processes is '0'; expected an integer from 1 to 65536"),
+            (["launch", "--num-processes=2x", "true"], "--num-processes is '2x'; expected an integer from 1 to 65536"),
+            (["launch", "--mixed-precision=half", "true"],
+             "--mixed-precision is 'half'; expected one of no, fp16, bf16, fp8"),
+            (["launch", "--num-processes=3", "--num-machines=2", "true"],
+             "--num-processes is 3; expected a multiple of --num-machines, which is 2"),
+            (["launch", "--machine-rank=1", "true"],
+             "--machine-rank is 1; expected less than --num-machines, which is 1"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.assert_refused(arguments, 2, message)
+
+    def test_information(self):
+        for arguments, beginning in ((["--version"], "accel "), (["--help"], "usage: accel "), (["env"], "accel "),
+                                     (["launch", "--help"], "usage: accel launch ")):
+            result = subprocess.run([ACCEL, *arguments], capture_output=True, text=True, timeout=30, check=True)
+            self.assertTrue(result.stdout.startswith(beginning), result.stdout)
+
+    def test_it_loads_neither_libtorch_nor_the_engine(self):
+        loaded = launch("sh", "-c", "cat /proc/$PPID/maps").stdout
+        self.assertIn("libc", loaded)
+        self.assertNotIn("torch", loaded)
+        self.assertNotIn("libaccel", loaded)
+
+
+if __name__ == "__main__":
+    ACCEL = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

@@ -1,0 +1,103 @@
+#!/bin/sh
+# Installs what a build needs and is missing: system packages with apt, and LibTorch into build/deps unless $LIBTORCH
+# names one.
+# With nothing to do it takes a fraction of a second and prints one line.
+set -eu
+cd "$(dirname "$0")/.."
+mkdir -p build/deps
+
+stop() {
+  echo "set-up: $*" >&2
+  exit 1
+}
+
+# Prints the Debian packages that stand for what is not there.
+missing_packages() {
+  while read -r package check argument; do
+    case $check in
+      command) command -v "$argument" >/dev/null || echo "$package" ;;
+      library) pkg-config --exists "$argument" 2>/dev/null || echo "$package" ;;
+      python) python3 -c "import $argument" 2>/dev/null || echo "$package" ;;
+    esac
+  done <<LIST
+gcc command cc
+g++ command c++
+ninja-build command ninja
+ccache command ccache
+pkg-config command pkg-config
+swig command swig
+python3 command python3
+python3-venv python ensurepip
+ca-certificates command update-ca-certificates
+libucx-dev library ucx
+libcjson-dev library libcjson
+libzstd-dev library libzstd
+zlib1g-dev library zlib
+libcmocka-dev library cmocka
+libgtest-dev library gtest
+LIST
+  [ -n "$(find_meson)" ] || echo meson
+}
+
+# Prints the path of a Meson that is new enough, if there is one.
+find_meson() {
+  for candidate in "$PWD/build/deps/bin/meson" "$(command -v meson || true)"; do
+    [ -x "$candidate" ] || continue
+    version=$("$candidate" --version 2>/dev/null) || continue
+    case $version in
+      0.*) ;;
+      *) echo "$candidate" && return ;;
+    esac
+  done
+}
+
+# An own Python environment: for pip, which the system may lack, and for Meson where the system's is too old.
+make_python_environment() {
+  [ -x build/deps/python/bin/pip ] && return
+  rm -rf build/deps/python
+  python3 -m venv build/deps/python || stop "python3 cannot make a virtual environment in build/deps/python"
+}
+
+install_packages() {
+  command -v apt-get >/dev/null || stop "missing: $*; there is no apt-get, install what these Debian packages contain"
+  if [ "$(id -u)" = 0 ]; then
+    as_root=
+  elif command -v sudo >/dev/null && sudo -v; then
+    as_root=sudo
+  else
+    stop "missing: $*; run as root: apt-get install $*"
+  fi
+  echo "set-up: installing $*"
+  log=build/deps/apt.log
+  install="env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install"
+  for attempt in 1 2 3; do
+    if { $as_root apt-get -q update && $as_root $install "$@"; } >"$log" 2>&1; then
+      return
+    fi
+    sleep "$attempt"
+  done
+  tail -n 5 "$log" >&2
+  stop "apt-get cannot install: $*; all it said is in $log"
+}
+
+packages=$(missing_packages)
+if [ -n "$packages" ]; then
+  # shellcheck disable=SC2086 # one word a package
+  install_packages $packages
+  if [ -z "$(find_meson)" ]; then
+    make_python_environment
+    build/deps/python/bin/pip install --quiet --disable-pip-version-check 'meson>=1.3,<2' ||
+      stop "pip cannot install meson"
+    mkdir -p build/deps/bin
+    ln -sf ../python/bin/meson build/deps/bin/meson
+  fi
+  packages=$(missing_packages)
+  [ -z "$packages" ] || stop "still missing after the installation: $(echo $packages)"
+fi
+
+if [ -z "${LIBTORCH:-}" ] && ! { cmp -s tools/libtorch.txt build/deps/libtorch.txt && [ -d build/deps/torch ]; }; then
+  make_python_environment
+  python3 tools/fetch_libtorch.py "$PWD" build/deps/python/bin/python -m pip || exit 1
+fi
+libtorch=$(python3 tools/find_libtorch.py "" "$PWD") || exit 1
+echo "set-up: LibTorch $(echo "$libtorch" | sed -n 3p) in $(dirname "$(echo "$libtorch" | sed -n 2p)")"

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Counts test cases in Meson's testlog.json; the last line is `N passed, N failed`.
+
+usage: summarize_tests.py TESTLOG STATUS_OF_MESON
+
+The cases of GoogleTest, CMocka and unittest are counted one by one, any other test is one case. What did not run is
+named.
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+# GoogleTest and CMocka: "[  PASSED  ] 12 tests.". unittest: "Ran 12 tests in 0.1s", "FAILED (failures=1, skipped=2)".
+BRACKETED = re.compile(r"^\[  (PASSED|FAILED)  \] (\d+) test", re.MULTILINE)
+UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
+UNITTEST_RESULT = re.compile(r"^(?:OK|FAILED) \((.*)\)$", re.MULTILINE)
+
+
+def count_cases(entry):
+    """(passed, failed, skipped) of one test program."""
+    output = entry.get("stdout", "") + "\n" + entry.get("stderr", "")
+    passed = failed = skipped = 0
+    for word, number in BRACKETED.findall(output):
+        if word == "PASSED":
+            passed += int(number)
+        else:
+            failed += int(number)
+    for number in UNITTEST_RAN.findall(output):
+        passed += int(number)
+    for result in UNITTEST_RESULT.findall(output):
+        for word, number in re.findall(r"(failures|errors|skipped)=(\d+)", result):
+            passed -= int(number)
+            if word == "skipped":
+                skipped += int(number)
+            else:
+                failed += int(number)
+    return max(passed, 0), failed, skipped
+
+
+def main():
+    if len(sys.argv) != 3:
+        print("usage: summarize_tests.py TESTLOG STATUS_OF_MESON", file=sys.stderr)
+        return 2
+    log, status = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    total_passed = total_failed = 0
+    for line in log.read_text().splitlines() if log.is_file() else []:
+        entry = json.loads(line)
+        passed, failed, skipped = count_cases(entry)
+        if entry["result"] == "SKIP":
+            print(f"not run: {entry['name']}")
+            continue
+        if entry["result"] in ("OK", "EXPECTEDFAIL"):
+            passed = max(passed, 0 if skipped else 1)
+        else:
+            print(f"failed: {entry['name']} ({entry['result'].lower()})")
+            failed = max(failed, 1)
+        if skipped:
+            print(f"not run: {skipped} of {entry['name']}")
+        total_passed += passed
+        total_failed += failed
+    if status != 0 and total_failed == 0:
+        print(f"failed: meson test ended with status {status}")
+        total_failed = 1
+    print(f"{total_passed} passed, {total_failed} failed")
+    return 1 if total_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
