@@ -17,6 +17,7 @@ missing_packages() {
     case $check in
       command) command -v "$argument" >/dev/null || echo "$package" ;;
       library) pkg-config --exists "$argument" 2>/dev/null || echo "$package" ;;
+      file) [ -e "$argument" ] || echo "$package" ;;
       python) python3 -c "import $argument" 2>/dev/null || echo "$package" ;;
     esac
   done <<LIST
@@ -28,7 +29,7 @@ pkg-config command pkg-config
 swig command swig
 python3 command python3
 python3-venv python ensurepip
-ca-certificates command update-ca-certificates
+ca-certificates file /etc/ssl/certs/ca-certificates.crt
 libucx-dev library ucx
 libcjson-dev library libcjson
 libzstd-dev library libzstd
