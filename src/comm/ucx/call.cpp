@@ -1,0 +1,160 @@
+#include "comm/ucx/call.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.hpp"
+#include "comm/collective_error.hpp"
+
+namespace accel::comm::ucx {
+namespace {
+
+std::optional<Reduction> reduction_of(const c10d::ReduceOp& reduction) {
+  switch (static_cast<c10d::ReduceOp::RedOpType>(reduction)) {
+    case c10d::ReduceOp::SUM: return Reduction::kSum;
+    case c10d::ReduceOp::AVG: return Reduction::kMean;
+    case c10d::ReduceOp::PRODUCT: return Reduction::kProduct;
+    case c10d::ReduceOp::MIN: return Reduction::kMin;
+    case c10d::ReduceOp::MAX: return Reduction::kMax;
+    case c10d::ReduceOp::BAND: return Reduction::kAnd;
+    case c10d::ReduceOp::BOR: return Reduction::kOr;
+    case c10d::ReduceOp::BXOR: return Reduction::kXor;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name) {
+  std::string reason;
+  if (!tensor.defined()) reason = "a tensor is undefined; pass tensors only";
+  else if (!tensor.device().is_cpu()) reason = text("a tensor is on ", tensor.device().str(), "; this group moves CPU tensors, copy it first");
+  else if (tensor.layout() != c10::kStrided) reason = "a tensor is sparse; make it dense first";
+  else if (tensor.is_conj() || tensor.is_neg()) reason = "a tensor is a lazy conjugate or negation; resolve it first";
+  if (!reason.empty()) throw CollectiveError(CollectiveFailure::kInvalid, rank, text(name, ": ", reason));
+}
+
+Call::Call(std::shared_ptr<Driver> driver, Operation operation) : driver_(std::move(driver)), operation_(operation) {}
+
+void Call::refuse(const std::string& reason) const {
+  throw CollectiveError(CollectiveFailure::kInvalid, rank(), text(operation_name(operation_), " on rank ", rank(), ": ", reason));
+}
+
+void Call::require_rank(int64_t rank, const char* what) const {
+  require(rank >= 0 && rank < size(), what, " ", rank, " is not a rank; the group has ", size());
+}
+
+void Call::require_like(const at::Tensor& tensor, const at::Tensor& other, const char* what) const {
+  check(tensor);
+  require(tensor.scalar_type() == other.scalar_type() && tensor.numel() == other.numel(), what, " holds ", tensor.numel(), " ",
+          dtype_name(tensor.scalar_type()), ", expected ", other.numel(), " ", dtype_name(other.scalar_type()));
+}
+
+void Call::require_times(const at::Tensor& tensor, const at::Tensor& part, const char* what) const {
+  check(tensor);
+  require(tensor.scalar_type() == part.scalar_type() && tensor.numel() == part.numel() * size(), what, " holds ",
+          tensor.numel(), " ", dtype_name(tensor.scalar_type()), ", expected ", size(), " x ", part.numel(), " ",
+          dtype_name(part.scalar_type()));
+}
+
+void Call::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, rank(), operation_name(operation_)); }
+
+void Call::begin_barrier() {
+  Collective collective;
+  collective.header.operation = operation_;
+  task_.parts.push_back(std::move(collective));
+}
+
+void Call::begin(const at::Tensor& described, int64_t root) {
+  check(described);
+  if (root >= 0) require_rank(root, "root");
+  begin_barrier();
+  Header& header = current().header;
+  header.root = static_cast<int32_t>(root);
+  header.dtype = static_cast<int8_t>(described.scalar_type());
+  current().element_size = described.element_size();
+  if (operation_ != Operation::kAllToAll) {
+    header.dimensions = static_cast<uint8_t>(std::min<int64_t>(described.dim(), 255));
+    header.numel = described.numel();
+    for (int i = 0; i < std::min<int>(header.dimensions, Header::kShownDimensions); i++) header.sizes[i] = described.size(i);
+  }
+  current().outgoing.resize(size());
+  current().incoming.resize(size());
+}
+
+void Call::combine(const at::Tensor& described, const c10d::ReduceOp& reduction) {
+  const auto known = reduction_of(reduction);
+  require(known.has_value(), "this reduction is not supported; use sum, mean, product, min, max, band, bor or bxor");
+  const auto dtype = described.scalar_type();
+  current().reduce = find_reduction(dtype, *known);
+  require(current().reduce, "the ", reduction_name(*known), " of ", dtype_name(dtype), " is not defined; convert the tensor first");
+  current().header.reduction = *known;
+}
+
+Outgoing Call::read(const at::Tensor& tensor) {
+  check(tensor);
+  const at::Tensor memory = tensor.contiguous();
+  task_.held.push_back(memory);
+  return {static_cast<const char*>(memory.const_data_ptr()), memory.nbytes()};
+}
+
+Incoming Call::write(const at::Tensor& tensor) {
+  check(tensor);
+  at::Tensor memory = tensor;
+  if (!tensor.is_contiguous()) {
+    memory = at::empty_like(tensor, at::MemoryFormat::Contiguous);
+    task_.copies.emplace_back(tensor, memory);
+  }
+  task_.held.push_back(memory);
+  return {static_cast<char*>(memory.data_ptr()), memory.nbytes()};
+}
+
+Incoming Call::update(const at::Tensor& tensor) {
+  const Incoming block = write(tensor);
+  if (!tensor.is_contiguous()) {
+    const at::NoGradGuard no_grad;
+    task_.held.back().copy_(tensor);
+  }
+  return block;
+}
+
+void Call::send_to_all(Outgoing block) { std::fill(current().outgoing.begin(), current().outgoing.end(), block); }
+
+void Call::combine_whole(Incoming block) {
+  send_to(0, {block.data, block.bytes});
+  receive_from(0, block);
+}
+
+void Call::send_parts(Outgoing whole) {
+  const size_t part = whole.bytes / size();
+  for (int peer = 0; peer < size(); peer++) send_to(peer, {whole.data + part * peer, part});
+}
+
+void Call::receive_parts(Incoming whole) {
+  const size_t part = whole.bytes / size();
+  for (int peer = 0; peer < size(); peer++) receive_from(peer, {whole.data + part * peer, part});
+}
+
+void Call::set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received) {
+  sent.insert(sent.end(), received.begin(), received.end());
+  current().splits = std::move(sent);
+}
+
+c10::intrusive_ptr<c10d::Work> Call::submit(c10d::OpType type, std::vector<at::Tensor> outputs, bool async,
+                                            std::chrono::milliseconds timeout) {
+  const auto parts = static_cast<uint32_t>(task_.parts.size());
+  for (uint32_t part = 0; part < parts; part++) {
+    task_.parts[part].header.part = part;
+    task_.parts[part].header.parts = parts;
+  }
+  auto work = c10::make_intrusive<UcxWork>(driver_, rank(), type, operation_name(operation_), std::move(outputs));
+  task_.work = work;
+  task_.timeout = timeout;
+  if (async) task_.thread_state.emplace();
+  driver_->submit(std::move(task_), !async);
+  return work;
+}
+
+}  // namespace accel::comm::ucx

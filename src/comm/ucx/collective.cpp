@@ -1,0 +1,217 @@
+#include "comm/ucx/collective.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "comm/collective_error.hpp"
+#include "comm/ucx/session.hpp"
+
+namespace accel::comm::ucx {
+namespace {
+
+constexpr size_t kInlineLimit = 8192;       // a block up to this size travels with the header
+constexpr size_t kLargestChunk = 256 << 10;  // of the pipelined reduction: stays in the second-level cache
+constexpr size_t kSmallestChunk = 32 << 10;
+constexpr size_t kLine = 64;
+constexpr int kDepth = 2;  // chunks under way
+
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+bool whole_tensor(const Collective& collective) {
+  return collective.header.operation == Operation::kAllReduce || collective.header.operation == Operation::kReduce;
+}
+
+// What goes to rank p with the header.
+Outgoing greeting_block(const Collective& collective, int peer) {
+  Outgoing block;
+  if (collective.outgoing.empty()) return block;
+  if (!whole_tensor(collective)) block = collective.outgoing[peer];
+  else if (collective.header.root < 0 || collective.header.root == peer) block = collective.outgoing[0];
+  return block.bytes <= kInlineLimit ? block : Outgoing{};
+}
+
+// The first round: every rank tells every other one what it called, with the data where it is small.
+class Greetings {
+ public:
+  Greetings(const Collective& collective, Session& session)
+      : split_bytes_(collective.splits.size() * sizeof(int64_t)),
+        slot_(round_up(sizeof(Header) + split_bytes_ + kInlineLimit, kLine)),
+        received_(session.buffers().greetings.reserve(2 * slot_ * session.size())),
+        sent_(received_ + slot_ * session.size()) {
+    const int rank = session.rank(), size = session.size();
+    for (int step = 1; step < size; step++) {
+      const int peer = (rank + size - step) % size;
+      session.receive(peer, received_ + slot_ * peer, slot_, Channel::kHeader);
+    }
+    for (int step = 1; step < size; step++) {
+      const int peer = (rank + step) % size;
+      const auto block = greeting_block(collective, peer);
+      char* const message = sent_ + slot_ * peer;
+      std::memcpy(message, &collective.header, sizeof(Header));
+      if (split_bytes_) std::memcpy(message + sizeof(Header), collective.splits.data(), split_bytes_);
+      if (block.bytes) std::memcpy(message + sizeof(Header) + split_bytes_, block.data, block.bytes);
+      session.send(peer, message, sizeof(Header) + split_bytes_ + block.bytes, Channel::kHeader);
+    }
+    session.wait_all();
+    check(collective, session);
+  }
+
+  const char* payload(int peer) const { return received_ + slot_ * peer + sizeof(Header) + split_bytes_; }
+
+ private:
+  const Header* header(int peer) const { return reinterpret_cast<const Header*>(received_ + slot_ * peer); }
+
+  void check(const Collective& collective, Session& session) const {
+    const int rank = session.rank(), size = session.size();
+    const auto fail = [rank](const std::string& line) {
+      throw CollectiveError(CollectiveFailure::kMismatch, rank, line);
+    };
+    bool equal = true;
+    for (int peer = 0; peer < size; peer++)
+      equal = equal && (peer == rank || std::memcmp(header(peer), &collective.header, sizeof(Header)) == 0);
+    if (!equal) {
+      std::vector<const Header*> headers;
+      for (int peer = 0; peer < size; peer++) headers.push_back(peer == rank ? &collective.header : header(peer));
+      fail(find_mismatch(headers));
+    }
+    if (!split_bytes_) return;
+    const auto splits = [&](int peer) {
+      return peer == rank ? collective.splits.data() : reinterpret_cast<const int64_t*>(header(peer) + 1);
+    };
+    for (int from = 0; from < size; from++)
+      for (int to = 0; to < size; to++)
+        if (splits(from)[to] != splits(to)[size + from])
+          fail(text(session.title(), ": rank ", from, " sends ", splits(from)[to], " elements to rank ", to, ", which expects ",
+                    splits(to)[size + from], "; the input splits of one must be the output splits of the other"));
+  }
+
+  const size_t split_bytes_, slot_;
+  char* const received_;
+  char* const sent_;
+};
+
+void copy_block(const Incoming& to, const char* from) {
+  if (to.bytes && to.data != from) std::memmove(to.data, from, to.bytes);
+}
+
+// Blocks that are only moved: broadcast, gather, scatter, all_gather, all_to_all.
+void exchange(const Collective& collective, const Greetings& greetings, Session& session) {
+  const int rank = session.rank(), size = session.size();
+  for (int step = 1; step < size; step++) {
+    const int peer = (rank + size - step) % size;
+    const auto& block = collective.incoming[peer];
+    if (block.bytes > kInlineLimit) session.receive(peer, block.data, block.bytes, Channel::kData);
+    else copy_block(block, greetings.payload(peer));
+  }
+  for (int step = 1; step < size; step++) {
+    const int peer = (rank + step) % size;
+    const auto& block = collective.outgoing[peer];
+    if (block.bytes > kInlineLimit) session.send(peer, block.data, block.bytes, Channel::kData);
+  }
+  copy_block(collective.incoming[rank], collective.outgoing[rank].data);
+  session.wait_all();
+}
+
+// Every rank has all it needs: the small blocks came with the headers.
+void reduce_greetings(const Collective& collective, const Greetings& greetings, const Session& session, const char* own,
+                      const Incoming& result) {
+  std::vector<const void*> inputs(session.size());
+  for (int peer = 0; peer < session.size(); peer++) inputs[peer] = peer == session.rank() ? own : greetings.payload(peer);
+  collective.reduce(result.data, inputs.data(), session.size(), static_cast<int64_t>(result.bytes / collective.element_size));
+}
+
+// Every rank reduces one slice of the tensor, in rank order, and sends the result to the ranks that want it.
+struct Slices {
+  std::vector<Outgoing> inputs;   // slice p is reduced by rank p
+  char* result = nullptr;         // of the slice that this rank reduces; may be its input
+  std::vector<Incoming> results;  // where the slices that others reduce go to; no bytes where this rank gets none
+  int first_receiver = 0, last_receiver = -1;  // the ranks that get the result of this rank
+};
+
+// In chunks, so that the sum of one is made, and sent back, while the next arrives, all of it in the cache. A result overwrites
+// the input it was made from: its owner has read that input by then.
+void reduce_slices(const Collective& collective, const Slices& slices, Session& session) {
+  const int rank = session.rank(), size = session.size();
+  size_t largest = 0;
+  for (const auto& slice : slices.inputs) largest = std::max(largest, slice.bytes);
+  const size_t chunk = std::clamp(round_up(largest / 4, 4096), kSmallestChunk, kLargestChunk);
+  const size_t chunks = (largest + chunk - 1) / chunk;
+  char* const arrived = session.buffers().chunks.reserve(kDepth * chunk * static_cast<size_t>(size));
+  std::vector<size_t> arrivals(static_cast<size_t>(kDepth * size));
+  std::vector<const void*> inputs(size);
+
+  const auto part = [chunk](size_t bytes, size_t k) { return bytes > k * chunk ? std::min(chunk, bytes - k * chunk) : 0; };
+  const auto slot = [&](size_t k, int peer) { return (k % kDepth) * size + static_cast<size_t>(peer); };
+  const auto own = slices.inputs[rank];
+
+  for (size_t step = 0; step + 1 < chunks + kDepth; step++) {
+    for (int offset = 1; step < chunks && offset < size; offset++) {
+      const int peer = (rank + offset) % size;
+      if (const size_t bytes = part(own.bytes, step))
+        arrivals[slot(step, peer)] = session.receive(peer, arrived + slot(step, peer) * chunk, bytes, Channel::kData);
+      if (const size_t bytes = part(slices.inputs[peer].bytes, step))
+        session.send(peer, slices.inputs[peer].data + step * chunk, bytes, Channel::kData);
+      if (const size_t bytes = part(slices.results[peer].bytes, step))
+        session.receive(peer, slices.results[peer].data + step * chunk, bytes, Channel::kResult);
+    }
+    if (step + 1 < kDepth) continue;
+    const size_t k = step + 1 - kDepth;
+    const size_t bytes = part(own.bytes, k);
+    if (!bytes) continue;
+    for (int peer = 0; peer < size; peer++) {
+      if (peer != rank) session.wait(arrivals[slot(k, peer)]);
+      inputs[peer] = peer == rank ? own.data + k * chunk : arrived + slot(k, peer) * chunk;
+    }
+    char* const result = slices.result + k * chunk;
+    collective.reduce(result, inputs.data(), size, static_cast<int64_t>(bytes / collective.element_size));
+    for (int peer = slices.first_receiver; peer <= slices.last_receiver; peer++)
+      if (peer != rank) session.send(peer, result, bytes, Channel::kResult);
+  }
+  session.wait_all();
+}
+
+// all_reduce and reduce: the slices are equal parts of the whole tensor.
+void reduce_whole(const Collective& collective, Session& session) {
+  const int rank = session.rank(), size = session.size(), root = collective.header.root;
+  const auto& input = collective.outgoing[0];
+  const auto& output = collective.incoming[0];
+  const size_t unit = std::max(kLine, collective.element_size);
+  const size_t slice = round_up((input.bytes + size - 1) / size, unit);
+  const bool wanted = root < 0 || root == rank;
+  Slices slices;
+  for (int peer = 0; peer < size; peer++) {
+    const size_t start = std::min(input.bytes, slice * peer);
+    const size_t bytes = std::min(input.bytes - start, slice);
+    slices.inputs.push_back({input.data + start, bytes});
+    slices.results.push_back(wanted ? Incoming{output.data + start, bytes} : Incoming{});
+  }
+  // A rank that is not the root keeps its tensor as it is.
+  slices.result = wanted ? slices.results[rank].data : session.buffers().slice.reserve(slice);
+  slices.first_receiver = root < 0 ? 0 : root;
+  slices.last_receiver = root < 0 ? size - 1 : root;
+  reduce_slices(collective, slices, session);
+}
+
+void reduce_scatter(const Collective& collective, Session& session) {
+  Slices slices;
+  slices.inputs = collective.outgoing;
+  slices.result = collective.incoming[0].data;
+  slices.results.resize(collective.outgoing.size());
+  reduce_slices(collective, slices, session);
+}
+
+}  // namespace
+
+void run(const Collective& collective, Session& session) {
+  const Greetings greetings(collective, session);
+  if (collective.header.operation == Operation::kBarrier) return;
+  if (!collective.reduce) return exchange(collective, greetings, session);
+  const bool whole = whole_tensor(collective);
+  const auto& own = collective.outgoing[whole ? 0 : session.rank()];
+  if (own.bytes > kInlineLimit) return whole ? reduce_whole(collective, session) : reduce_scatter(collective, session);
+  if (!whole || collective.header.root < 0 || collective.header.root == session.rank())
+    reduce_greetings(collective, greetings, session, own.data, collective.incoming[0]);
+}
+
+}  // namespace accel::comm::ucx

@@ -1,0 +1,41 @@
+// The algorithms. A collective is described by the blocks that go to and come from each rank, and by how they are combined.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "comm/ucx/header.hpp"
+#include "comm/ucx/reduction.hpp"
+
+namespace accel::comm::ucx {
+
+class Session;
+
+struct Outgoing {
+  const char* data = nullptr;
+  size_t bytes = 0;
+};
+
+struct Incoming {
+  char* data = nullptr;
+  size_t bytes = 0;
+};
+
+struct Collective {
+  Header header;
+  // Block p goes to, or comes from, rank p; that of this rank itself is copied. For all_reduce and reduce there is one of each:
+  // the whole tensor and where the result goes. For reduce_scatter, incoming holds the result alone.
+  std::vector<Outgoing> outgoing;
+  std::vector<Incoming> incoming;
+  ReduceFunction reduce = nullptr;
+  size_t element_size = 1;
+  // all_to_all only, compared between the ranks: how many elements go to each rank, then how many come from each.
+  std::vector<int64_t> splits;
+};
+
+// Returns when this rank's part is done. Throws CollectiveError; after kMismatch all ranks have thrown it and the next
+// collective may follow.
+void run(const Collective& collective, Session& session);
+
+}  // namespace accel::comm::ucx

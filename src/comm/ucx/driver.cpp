@@ -1,0 +1,466 @@
+#include "comm/ucx/driver.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/ParallelGuard.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.hpp"
+#include "comm/collective_error.hpp"
+#include "comm/ucx/progress.hpp"
+
+namespace accel::comm::ucx {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kLongestSleep = 100;  // milliseconds; deadlines and the store are looked at in between
+constexpr auto kStoreInterval = std::chrono::seconds(1);
+constexpr int kFlushTime = 1000;  // milliseconds
+constexpr uint32_t kTransportEvent = ~uint32_t{0};
+constexpr uint32_t kWakeUpEvent = kTransportEvent - 1;
+
+// Set when the process ends while groups are open: UCX is being torn down, so their threads must not enter it any more.
+std::atomic<bool> process_ends{false};
+
+void stop_if_process_ends() {
+  while (process_ends.load(std::memory_order_relaxed)) pause();
+}
+
+void watch(const Descriptor& events, int descriptor, uint32_t meaning) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = meaning;
+  epoll_ctl(events.get(), EPOLL_CTL_ADD, descriptor, &event);
+}
+
+// A lost peer stays a lost peer for every call that it touches; everything else ends the calls of others.
+CollectiveFailure kind_for_others(CollectiveFailure kind) {
+  return kind == CollectiveFailure::kPeerLost ? kind : CollectiveFailure::kAborted;
+}
+
+bool group_survives(CollectiveFailure kind) {
+  return kind == CollectiveFailure::kMismatch || kind == CollectiveFailure::kInvalid;
+}
+
+std::string list_ranks(const std::vector<int>& ranks) {
+  std::string list = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); i++) list += text(i ? ", " : "", ranks[i]);
+  return list;
+}
+
+void copy_result(const at::Tensor& to, const at::Tensor& from) {
+  const at::NoGradGuard no_grad;
+  to.copy_(from);
+}
+
+// Callbacks on the future see the thread state of the caller.
+void complete_work(UcxWork& work, std::exception_ptr error, const std::optional<at::ThreadLocalState>& state) {
+  std::optional<at::ThreadLocalStateGuard> guard;
+  if (state) guard.emplace(*state);
+  work.complete(std::move(error));
+}
+
+}  // namespace
+
+Driver::Driver(std::unique_ptr<Transport> transport, Peers peers)
+    : transport_(std::move(transport)),
+      peers_(std::move(peers)),
+      spin_(peers_.cores_suffice() ? 20 : 0),
+      events_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_up_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  static const int registered = std::atexit([] { process_ends.store(true); });
+  if (!events_ || !wake_up_ || registered != 0)
+    throw CollectiveError(CollectiveFailure::kBackend, rank(),
+                          text("rank ", rank(), " has no file descriptor left; raise the limit (ulimit -n)"));
+  watch(events_, transport_->event_descriptor(), kTransportEvent);
+  watch(events_, wake_up_.get(), kWakeUpEvent);
+  for (int peer = 0; peer < size(); peer++) {
+    if (peers_.process_descriptor(peer) >= 0) watch(events_, peers_.process_descriptor(peer), static_cast<uint32_t>(peer));
+    ticks_ = ticks_ || !peers_.same_host(peer);
+  }
+}
+
+Driver::~Driver() {
+  shutdown();
+  if (thread_.joinable()) thread_.detach();  // only when the thread itself lets go of the group last
+}
+
+void Driver::start() {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the host program's threads
+  try {
+    thread_ = std::thread([self = shared_from_this()] { self->run_thread(); });
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Driver::submit(Task task, bool at_once) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (failure_) throw_failure(*failure_);
+  task.work->set_sequence(sequence_);
+  for (auto& part : task.parts) part.header.sequence = sequence_++;
+  if (at_once && !driven_ && tasks_.empty()) {
+    claim();
+    lock.unlock();
+    run_task(task);
+    release();
+    return;
+  }
+  tasks_.push_back(std::move(task));
+  tasks_waiting_.store(true);
+  lock.unlock();
+  wake_up();
+}
+
+void Driver::submit(PointToPoint call) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (failure_) throw_failure(*failure_);
+  if (driven_) {
+    submissions_.push_back(std::move(call));
+    lock.unlock();
+    wake_up();
+    return;
+  }
+  claim();
+  lock.unlock();
+  try {
+    post(std::move(call));
+  } catch (const CollectiveError& error) {
+    give_up({error.failure(), rank(), error.what()});
+  }
+  release();
+}
+
+void Driver::wake_up() {
+  attention_.store(true);
+  changed_.notify_all();
+  if (!sleeping_.load()) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(wake_up_.get(), &one, sizeof(one));  // fails only when it is readable already
+}
+
+void Driver::help(UcxWork& work) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (work.isCompleted()) return;
+  if (driven_) {
+    if (driver_ == std::this_thread::get_id())
+      throw CollectiveError(CollectiveFailure::kInvalid, rank(),
+                            text("waiting for ", work.title(), " inside a completion callback would wait for itself; "
+                                 "chain a callback on its future"));
+    return;
+  }
+  if (!has_work()) return;
+  claim();
+  lock.unlock();
+  drive([&work] { return work.isCompleted(); });
+  release();
+}
+
+void Driver::abort(const std::string& reason) {
+  give_up({CollectiveFailure::kAborted, rank(), reason});
+  wake_up();
+}
+
+void Driver::shutdown() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (stop_) return;
+    stop_ = true;
+  }
+  const bool own_thread = thread_.get_id() == std::this_thread::get_id();
+  std::unique_lock<std::mutex> lock(mutex_);
+  const bool open = !own_thread && (driven_ || has_work());
+  lock.unlock();
+  if (open) abort(text("rank ", rank(), " shut the group down while calls were open"));
+  wake_up();
+  if (own_thread) return;
+  if (thread_.joinable()) thread_.join();
+  lock.lock();
+  changed_.wait(lock, [this] { return !driven_; });  // who drives sees the abort at once
+  claim();
+  const bool clean = !failure_;
+  if (clean) failure_ = Failure{CollectiveFailure::kAborted, rank(), text("it was shut down on rank ", rank())};
+  lock.unlock();
+  fail_open_calls();
+  if (clean) transport_->flush(kFlushTime);
+  buffers_.messages.clear();
+  transport_.reset();
+  lock.lock();
+  driven_ = false;
+}
+
+bool Driver::has_work() const { return !tasks_.empty() || !submissions_.empty() || !posted_.empty(); }
+
+void Driver::claim() {
+  driven_ = true;
+  driver_ = std::this_thread::get_id();
+}
+
+void Driver::release() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  driven_ = false;
+  driver_ = {};
+  if (stop_ || has_work()) changed_.notify_all();
+}
+
+template <typename Done>
+void Driver::drive(const Done& enough) {
+  try {
+    while (!enough()) {
+      if (auto task = next_task()) {
+        run_task(*task);
+        continue;
+      }
+      service();
+      if (posted_.empty()) return;
+      progress_until([&] { return enough() || posted_.empty() || tasks_waiting_.load(); }, nullptr);
+    }
+  } catch (const CollectiveError& error) {
+    give_up({error.failure(), rank(), error.what()});
+    fail_open_calls();
+  }
+}
+
+void Driver::run_thread() {
+  pthread_setname_np(pthread_self(), "accel-ucx");
+  const c10::ParallelGuard no_pool(true);  // copies of results must not start a second thread pool
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto called = [this] { return stop_ || (!driven_ && has_work()); };
+  while (!stop_) {
+    if (!ticks_) changed_.wait(lock, called);
+    else changed_.wait_for(lock, std::chrono::milliseconds(kLongestSleep), called);
+    stop_if_process_ends();
+    if (stop_ || driven_) continue;
+    claim();
+    lock.unlock();
+    if (ticks_) transport_->progress();
+    drive([] { return false; });
+    release();
+    lock.lock();
+  }
+}
+
+std::optional<Task> Driver::next_task() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (failure_) throw_failure(*failure_);
+  if (tasks_.empty()) return std::nullopt;
+  std::optional<Task> task(std::move(tasks_.front()));
+  tasks_.pop_front();
+  tasks_waiting_.store(!tasks_.empty());
+  return task;
+}
+
+void Driver::run_task(Task& task) {
+  std::exception_ptr error;
+  try {
+    for (const auto& part : task.parts) {
+      Session session(*this, buffers_, part.header, task.timeout);
+      run(part, session);
+    }
+    for (const auto& [to, from] : task.copies) copy_result(to, from);
+  } catch (const CollectiveError& failure) {
+    error = std::current_exception();
+    if (!group_survives(failure.failure())) {
+      auto cause = explain({failure.failure(), rank(), failure.what()}, task.work->title());
+      if (cause.kind != failure.failure()) error = std::make_exception_ptr(CollectiveError(cause.kind, rank(), cause.message));
+      give_up(cause);
+    }
+  } catch (const std::exception& failure) {
+    const auto message = text(task.work->title(), " failed on rank ", rank(), ": ", failure.what());
+    error = std::make_exception_ptr(CollectiveError(CollectiveFailure::kBackend, rank(), message));
+    give_up({CollectiveFailure::kBackend, rank(), message});
+  }
+  if (error) abandoned_.insert(abandoned_.end(), task.held.begin(), task.held.end());
+  complete_work(*task.work, std::move(error), task.thread_state);
+}
+
+// A transfer from the memory of a process that has just ended fails before its end is seen.
+Failure Driver::explain(Failure failure, const std::string& title) {
+  constexpr int kGrace = 50;  // milliseconds
+  if (failure.kind != CollectiveFailure::kBackend) return failure;
+  for (const Deadline grace{Deadline::Milliseconds(kGrace)}; gone_.empty() && !grace.passed();) wait_for_events(1);
+  if (gone_.empty()) return failure;
+  return {CollectiveFailure::kPeerLost, rank(), text("rank ", gone_[0], " is lost during ", title, ": its process ended")};
+}
+
+void Driver::service() {
+  if (attention_.load(std::memory_order_relaxed)) take_submissions();
+  if (!posted_.empty()) finish_posted();
+}
+
+void Driver::take_submissions() {
+  std::vector<PointToPoint> submissions;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    attention_.store(false);
+    if (failure_) throw_failure(*failure_);
+    submissions.swap(submissions_);
+  }
+  for (auto& call : submissions) post(std::move(call));
+}
+
+void Driver::post(PointToPoint call) {
+  const auto bytes = call.memory.nbytes();
+  try {
+    call.message = call.receives
+                       ? transport_->receive(call.peer, call.memory.data_ptr(), bytes, Channel::kPointToPoint, call.tag)
+                       : transport_->send(call.peer, call.memory.const_data_ptr(), bytes, Channel::kPointToPoint, call.tag);
+  } catch (const CollectiveError& error) {
+    complete_work(*call.work, std::current_exception(), call.thread_state);
+    if (!group_survives(error.failure())) throw;
+    return;
+  }
+  posted_.push_back(std::move(call));
+  finish_posted();
+}
+
+void Driver::finish_posted() {
+  for (size_t i = 0; i < posted_.size();) {
+    std::exception_ptr error;
+    bool broken = false;
+    try {
+      if (!posted_[i].message.done()) {
+        i++;
+        continue;
+      }
+    } catch (const CollectiveError& failure) {
+      error = std::current_exception();
+      broken = !group_survives(failure.failure());
+    }
+    PointToPoint call = std::move(posted_[i]);
+    posted_[i] = std::move(posted_.back());
+    posted_.pop_back();
+    complete(call, error);
+    if (broken) std::rethrow_exception(error);
+  }
+}
+
+void Driver::complete(PointToPoint& call, std::exception_ptr error) {
+  if (!error && call.receives) {
+    const size_t expected = call.memory.nbytes(), received = call.message.received();
+    call.work->set_source(call.message.source());
+    if (received != expected)
+      error = std::make_exception_ptr(CollectiveError(
+          CollectiveFailure::kMismatch, rank(),
+          text(call.work->title(), " on rank ", rank(), ": rank ", call.message.source(), " sent ", received,
+               " bytes and the tensor has ", expected, "; both must have the same shape and dtype")));
+    else if (call.target.defined())
+      copy_result(call.target, call.memory);
+  }
+  complete_work(*call.work, std::move(error), call.thread_state);
+}
+
+void Driver::sleep(Session* session) {
+  stop_if_process_ends();
+  check_peers(session);
+  check_deadlines(session);
+  if (!transport_->arm()) return;
+  sleeping_.store(true);
+  int time = kLongestSleep;
+  if (session) time = std::min<int>(time, static_cast<int>(session->deadline().left().count()) + 1);
+  wait_for_events(attention_.load() ? 0 : time);
+  sleeping_.store(false);
+}
+
+void Driver::wait_for_events(int timeout_ms) {
+  epoll_event events[8];
+  const int count = epoll_wait(events_.get(), events, 8, timeout_ms);
+  for (int i = 0; i < count; i++) {
+    const uint32_t meaning = events[i].data.u32;
+    if (meaning == kTransportEvent) continue;
+    if (meaning == kWakeUpEvent) {
+      uint64_t times;
+      [[maybe_unused]] const auto taken = read(wake_up_.get(), &times, sizeof(times));
+      continue;
+    }
+    // What the process sent before it ended is still received: only then do its open messages fail.
+    gone_.push_back(static_cast<int>(meaning));
+    epoll_ctl(events_.get(), EPOLL_CTL_DEL, peers_.process_descriptor(static_cast<int>(meaning)), nullptr);
+  }
+}
+
+void Driver::check_peers(Session* session) {
+  if (!gone_.empty() || !transport_->broken().empty()) {
+    const auto waiting = session ? session->unanswered() : std::vector<int>();
+    const auto check = [&](int peer, const char* what) {
+      const bool waits = std::find(waiting.begin(), waiting.end(), peer) != waiting.end();
+      const auto open = std::find_if(posted_.begin(), posted_.end(), [peer](const auto& call) { return call.peer == peer; });
+      if (!waits && open == posted_.end()) return;
+      throw CollectiveError(CollectiveFailure::kPeerLost, rank(),
+                            text("rank ", peer, " is lost during ", waits ? session->title() : open->work->title(), ": ", what));
+    };
+    for (const int peer : gone_) check(peer, "its process ended");
+    for (const int peer : transport_->broken()) check(peer, "its connection broke");
+  }
+  const auto now = Clock::now();
+  if (now - last_look_ < kStoreInterval) return;
+  // The first look comes one interval after the wait began.
+  const bool waits_long = !session || session->deadline().total() - session->deadline().left() >= kStoreInterval;
+  if (!waits_long) return;
+  last_look_ = now;
+  if (const auto failure = peers_.published_failure())
+    throw CollectiveError(kind_for_others(failure->kind), rank(), text("rank ", failure->rank, " gave up the group: ", failure->message));
+}
+
+void Driver::check_deadlines(Session* session) {
+  if (session && session->deadline().passed()) {
+    const auto ranks = session->unanswered();
+    if (!ranks.empty())
+      throw CollectiveError(CollectiveFailure::kTimeout, rank(),
+                            text(session->title(), " on rank ", rank(), " timed out after ", session->deadline().total().count(),
+                                 " ms: no answer from ", list_ranks(ranks)));
+  }
+  for (const auto& call : posted_)
+    if (call.deadline.passed())
+      throw CollectiveError(CollectiveFailure::kTimeout, rank(),
+                            text(call.work->title(), " on rank ", rank(), " timed out after ", call.deadline.total().count(), " ms"));
+}
+
+void Driver::give_up(const Failure& failure) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (failure_) return;
+    failure_ = failure;
+  }
+  peers_.publish_failure(failure);
+}
+
+void Driver::fail_open_calls() {
+  std::deque<Task> tasks;
+  std::vector<PointToPoint> calls;
+  std::exception_ptr error;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    tasks.swap(tasks_);
+    tasks_waiting_.store(false);
+    calls.swap(submissions_);
+    error = std::make_exception_ptr(CollectiveError(kind_for_others(failure_->kind), rank(), failure_->message));
+  }
+  for (auto& call : posted_) transport_->cancel(call.message);
+  while (transport_->progress()) {
+  }
+  std::move(posted_.begin(), posted_.end(), std::back_inserter(calls));
+  posted_.clear();
+  for (auto& call : calls) {
+    abandoned_.push_back(call.memory);
+    complete_work(*call.work, error, call.thread_state);
+  }
+  for (auto& task : tasks) complete_work(*task.work, error, task.thread_state);
+}
+
+void Driver::throw_failure(const Failure& cause) const {
+  throw CollectiveError(CollectiveFailure::kAborted, rank(), text("the group has failed before: ", cause.message));
+}
+
+}  // namespace accel::comm::ucx

@@ -1,0 +1,135 @@
+// Runs the calls of one group. At any time one thread, the driver, owns the transport: the caller of a synchronous collective,
+// a thread that waits, or else the group's own thread. The others hand their calls over.
+#pragma once
+
+#include <ATen/ThreadLocalState.h>
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/ucx/collective.hpp"
+#include "comm/ucx/peers.hpp"
+#include "comm/ucx/session.hpp"
+#include "comm/ucx/transport.hpp"
+#include "comm/ucx/work.hpp"
+
+namespace accel::comm::ucx {
+
+// Collectives that belong to one call and one Work, run one after the other.
+struct Task {
+  c10::intrusive_ptr<UcxWork> work;
+  std::vector<Collective> parts;
+  std::vector<at::Tensor> held;                           // keeps the memory that the parts point to
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // (to, from): results for tensors that are not contiguous
+  std::chrono::milliseconds timeout{0};
+  std::optional<at::ThreadLocalState> thread_state;  // of the caller, for the future's callbacks
+};
+
+// A send or a receive. They complete in any order.
+struct PointToPoint {
+  c10::intrusive_ptr<UcxWork> work;
+  int peer = 0;  // kAnyRank receives from whoever sends first
+  uint64_t tag = 0;
+  bool receives = false;
+  at::Tensor memory;  // contiguous
+  at::Tensor target;  // where the result is copied to; undefined when it is `memory`
+  Deadline deadline{Deadline::Milliseconds(0)};
+  std::optional<at::ThreadLocalState> thread_state;
+  Message message;
+};
+
+class Driver : public std::enable_shared_from_this<Driver> {
+ public:
+  Driver(std::unique_ptr<Transport> transport, Peers peers);
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+  ~Driver();
+  // Once, before anything else.
+  void start();
+
+  int rank() const { return peers_.rank(); }
+  int size() const { return peers_.size(); }
+  uint64_t sequence() const { return sequence_; }
+
+  // Runs the task before it returns where nothing is in its way and `at_once` allows it; else hands it to the group's thread.
+  // Both throw kAborted once the group has failed.
+  void submit(Task task, bool at_once);
+  void submit(PointToPoint call);
+
+  // Drives until `work` is complete, where nobody else does.
+  void help(UcxWork& work);
+
+  // Fails everything that is open, here and (through the store) on the peers.
+  void abort(const std::string& reason);
+  // Ends the group's thread. Open calls are aborted.
+  void shutdown();
+
+ private:
+  friend class Session;
+
+  // Progresses until `done`. `session` is the collective that waits, null when only point-to-point calls are open.
+  template <typename Done>
+  void progress_until(const Done& done, Session* session);
+  void sleep(Session* session);
+  void check_peers(Session* session);
+  void check_deadlines(Session* session);
+  void wait_for_events(int timeout_ms);
+
+  void wake_up();
+  bool has_work() const;  // under mutex_, while nobody drives
+  void claim();           // under mutex_
+  void release();
+  template <typename Done>
+  void drive(const Done& enough);
+  void run_thread();
+  void run_task(Task& task);
+  std::optional<Task> next_task();
+
+  void service();
+  void take_submissions();
+  void post(PointToPoint call);
+  void finish_posted();
+  void complete(PointToPoint& call, std::exception_ptr error);
+  Failure explain(Failure failure, const std::string& title);
+  void give_up(const Failure& failure);
+  void fail_open_calls();
+  [[noreturn]] void throw_failure(const Failure& cause) const;
+
+  // Owned by the driving thread.
+  std::unique_ptr<Transport> transport_;
+  Peers peers_;
+  Session::Buffers buffers_;
+  std::vector<PointToPoint> posted_;
+  std::vector<at::Tensor> abandoned_;  // memory that UCX may still touch after a failure
+  std::vector<int> gone_;              // ranks whose process ended
+  std::chrono::steady_clock::time_point last_look_;
+  std::chrono::microseconds spin_;
+  Descriptor events_, wake_up_;
+
+  std::atomic<bool> attention_{false};  // something below changed
+  std::atomic<bool> sleeping_{false};   // the driver has to be woken up through wake_up_
+  std::atomic<bool> tasks_waiting_{false};
+  std::atomic<uint64_t> sequence_{0};
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  std::vector<PointToPoint> submissions_;
+  std::optional<Failure> failure_;
+  bool driven_ = false;
+  bool stop_ = false;
+  bool ticks_ = false;  // peers on other hosts: sent bytes may still have to be handed to the network
+  std::thread::id driver_;
+  std::thread thread_;
+};
+
+}  // namespace accel::comm::ucx

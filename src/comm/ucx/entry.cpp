@@ -1,0 +1,32 @@
+// The one symbol of the plugin.
+#include <cstdio>
+#include <exception>
+
+#include "base/error.hpp"
+#include "comm/backend_plugin.hpp"
+#include "comm/ucx/backend.hpp"
+
+extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_backend(
+    const accel::comm::BackendArguments* arguments, char* error, size_t error_size) {
+  using accel::comm::ucx::UcxBackend;
+  std::string reason;
+  try {
+    if (arguments->size < 1 || arguments->size > accel::comm::ucx::kMaxRanks || arguments->rank < 0 ||
+        arguments->rank >= arguments->size)
+      reason = accel::text("rank ", arguments->rank, " of ", arguments->size, " is not possible; a group has 1 to ",
+                           accel::comm::ucx::kMaxRanks, " ranks, counted from 0");
+    else
+      return c10::make_intrusive<UcxBackend>(c10::intrusive_ptr<c10d::Store>::reclaim_copy(arguments->store), arguments->rank,
+                                             arguments->size, std::chrono::milliseconds(arguments->timeout_ms),
+                                             arguments->group_name)
+          .release();
+  } catch (const std::exception& failure) {
+    reason = failure.what();
+  } catch (...) {
+    reason = "the backend could not be made";
+  }
+  std::snprintf(error, error_size, "%s", reason.c_str());
+  return nullptr;
+}
+
+static_assert(std::is_same_v<decltype(&accel_create_backend), accel::comm::CreateBackend>, "the type that the engine looks for");

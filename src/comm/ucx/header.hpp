@@ -1,0 +1,52 @@
+// What a rank called. The first message of every collective carries it to every peer, so that ranks that disagree find out.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/ucx/reduction.hpp"
+
+namespace accel::comm::ucx {
+
+enum class Operation : uint8_t {
+  kBroadcast,
+  kAllReduce,
+  kReduce,
+  kAllGather,
+  kGather,
+  kScatter,
+  kReduceScatter,
+  kAllToAll,
+  kBarrier,
+};
+
+// Compared byte by byte: no padding, every unused byte is zero.
+struct Header {
+  static constexpr int kShownDimensions = 5;  // further ones are compared through `numel` and `dimensions` alone
+
+  uint64_t sequence = 0;
+  Operation operation = Operation::kBarrier;
+  Reduction reduction = Reduction::kNone;
+  int8_t dtype = -1;
+  uint8_t dimensions = 0;
+  int32_t root = -1;
+  uint32_t part = 0;   // a coalesced call is a row of collectives: this one's place in it
+  uint32_t parts = 1;
+  int64_t numel = 0;
+  int64_t sizes[kShownDimensions] = {};
+};
+static_assert(sizeof(Header) == 32 + 8 * Header::kShownDimensions, "padding would be compared");
+
+const char* operation_name(Operation operation);
+std::string dtype_name(c10::ScalarType dtype);
+
+// "all_reduce #12"
+std::string title(const Header& header);
+
+// Empty when all ranks agree; else one line that names two ranks and what each called. The same line on every rank.
+std::string find_mismatch(const std::vector<const Header*>& headers);
+
+}  // namespace accel::comm::ucx

@@ -1,0 +1,145 @@
+#include "comm/ucx/peers.hpp"
+
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace accel::comm::ucx {
+namespace {
+
+// What a rank publishes, followed by its address. Read only by the same version of the same library.
+struct Facts {
+  char version[32] = {};
+  char host[64] = {};
+  uint64_t process_namespace = 0;
+  int32_t process = 0;
+  int32_t reserved = 0;
+  cpu_set_t cores;
+};
+
+template <size_t size>
+void copy_text(char (&to)[size], const std::string& from) {
+  std::strncpy(to, from.c_str(), size - 1);
+}
+
+Facts own_facts(const std::string& version) {
+  Facts facts;
+  copy_text(facts.version, version);
+  // The boot's number tells hosts apart even when containers give them the same name.
+  std::string host;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), host);
+  if (host.empty()) gethostname(facts.host, sizeof(facts.host) - 1);
+  else copy_text(facts.host, host);
+  struct stat status {};
+  if (stat("/proc/self/ns/pid", &status) == 0) facts.process_namespace = status.st_ino;
+  facts.process = getpid();
+  CPU_ZERO(&facts.cores);
+  if (sched_getaffinity(0, sizeof(facts.cores), &facts.cores) != 0) CPU_SET(0, &facts.cores);
+  return facts;
+}
+
+Descriptor watch_process(int process) {
+#ifdef SYS_pidfd_open
+  return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+#else
+  return Descriptor();
+#endif
+}
+
+std::string key_of(const std::string& prefix, int rank) { return text(prefix, rank); }
+
+std::string missing_ranks(c10d::Store& store, const std::string& prefix, int size) {
+  std::string missing;
+  for (int peer = 0; peer < size; peer++)
+    if (!store.check({key_of(prefix, peer)})) missing += text(missing.empty() ? "" : ", ", peer);
+  return missing;
+}
+
+}  // namespace
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  std::swap(number_, other.number_);
+  return *this;
+}
+
+Descriptor::~Descriptor() {
+  if (number_ >= 0) close(number_);
+}
+
+Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, int rank, int size, const std::string& version,
+             const std::string& address, const Deadline& deadline)
+    : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size) {
+  const Facts own = own_facts(version);
+  std::vector<uint8_t> record(sizeof(Facts) + address.size());
+  std::memcpy(record.data(), &own, sizeof(Facts));
+  std::memcpy(record.data() + sizeof(Facts), address.data(), address.size());
+  store->set(key_of(prefix_, rank), record);
+
+  std::vector<std::string> keys;
+  for (int peer = 0; peer < size; peer++) keys.push_back(key_of(prefix_, peer));
+  try {
+    store->wait(keys, std::max(deadline.left(), Deadline::Milliseconds(1)));
+  } catch (const std::exception&) {
+    if (!deadline.passed()) throw;  // the store itself failed
+    throw CollectiveError(CollectiveFailure::kTimeout, rank,
+                          text("the group did not form within ", deadline.total().count(), " ms: no sign of rank ",
+                               missing_ranks(*store, prefix_, size), "; start all ", size, " ranks or raise the timeout"));
+  }
+  std::vector<std::vector<uint8_t>> records;
+  if (store->hasExtendedApi()) records = store->multiGet(keys);
+  else
+    for (const auto& key : keys) records.push_back(store->get(key));
+
+  cpu_set_t cores = own.cores;
+  int local = 0;
+  for (int peer = 0; peer < size; peer++) {
+    Facts facts;
+    if (records[peer].size() < sizeof(Facts))
+      throw CollectiveError(CollectiveFailure::kInvalid, rank,
+                            text("rank ", peer, " runs another version of the communication plugin; install one on all hosts"));
+    std::memcpy(&facts, records[peer].data(), sizeof(Facts));
+    if (std::strncmp(facts.version, own.version, sizeof(own.version)) != 0)
+      throw CollectiveError(CollectiveFailure::kInvalid, rank,
+                            text("rank ", peer, " uses UCX ", facts.version, " and rank ", rank, " uses UCX ", own.version,
+                                 "; install one version on all hosts"));
+    peers_[peer].address.assign(records[peer].begin() + sizeof(Facts), records[peer].end());
+    peers_[peer].same_host = std::strcmp(facts.host, own.host) == 0;
+    if (!peers_[peer].same_host) continue;
+    local++;
+    CPU_OR(&cores, &cores, &facts.cores);
+    if (facts.process_namespace == own.process_namespace && facts.process != own.process)
+      peers_[peer].process = watch_process(facts.process);
+  }
+  cores_suffice_ = local <= CPU_COUNT(&cores);
+  store_ = store->clone();
+}
+
+std::optional<Failure> Peers::published_failure() {
+  try {
+    const std::string key = prefix_ + "failure";
+    if (!store_->check({key})) return std::nullopt;
+    const std::string record = store_->get_to_str(key);
+    const size_t first = record.find(' '), second = record.find(' ', first + 1);
+    if (second == std::string::npos) return std::nullopt;
+    return Failure{static_cast<CollectiveFailure>(std::stoi(record)), std::stoi(record.substr(first)), record.substr(second + 1)};
+  } catch (const std::exception&) {
+    return std::nullopt;  // a store that is gone says nothing; the deadline and the process handles still hold
+  }
+}
+
+void Peers::publish_failure(const Failure& failure) {
+  try {
+    store_->compareSet(prefix_ + "failure", "", text(static_cast<int>(failure.kind), " ", failure.rank, " ", failure.message));
+  } catch (const std::exception&) {  // as above: the peers have their own deadlines
+  }
+}
+
+}  // namespace accel::comm::ucx

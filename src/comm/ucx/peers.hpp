@@ -1,0 +1,72 @@
+// The ranks of a group: what they published about themselves in the store, whether their processes live, and who failed.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "comm/collective_error.hpp"
+
+namespace accel::comm::ucx {
+
+// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(other.number_) { other.number_ = -1; }
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+  int get() const { return number_; }
+  explicit operator bool() const { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
+struct Failure {
+  CollectiveFailure kind;
+  int rank;  // that reports it
+  std::string message;
+};
+
+class Peers {
+ public:
+  // Publishes this rank's facts with `address` and waits for those of all others.
+  Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, int rank, int size, const std::string& version,
+        const std::string& address, const Deadline& deadline);
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(peers_.size()); }
+  const std::string& address(int peer) const { return peers_[peer].address; }
+  bool same_host(int peer) const { return peers_[peer].same_host; }
+  // Ranks on this host, this one included, have a core each: spinning for a moment takes nothing from anybody.
+  bool cores_suffice() const { return cores_suffice_; }
+
+  // Readable once the peer's process has ended; below 0 where that cannot be known (other hosts, this process itself).
+  int process_descriptor(int peer) const { return peers_[peer].process.get(); }
+
+  // The first failure that any rank published. Talks to the store: not for the fast path.
+  std::optional<Failure> published_failure();
+  void publish_failure(const Failure& failure);
+
+ private:
+  struct Peer {
+    std::string address;
+    bool same_host = false;
+    Descriptor process;
+  };
+  int rank_;
+  std::string prefix_;
+  // Its own connection: another thread may hold the engine's for as long as it waits for a key.
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::vector<Peer> peers_;
+  bool cores_suffice_ = false;
+};
+
+}  // namespace accel::comm::ucx

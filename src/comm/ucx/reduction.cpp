@@ -1,0 +1,141 @@
+#include "comm/ucx/reduction.hpp"
+
+#include <c10/util/Float8_e4m3fn.h>
+#include <c10/util/Float8_e4m3fnuz.h>
+#include <c10/util/Float8_e5m2.h>
+#include <c10/util/Float8_e5m2fnuz.h>
+#include <c10/util/complex.h>
+
+#include <optional>
+
+namespace accel::comm::ucx {
+namespace {
+
+ReduceFunction find_fastest(Element element, Reduction reduction) {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    return avx512::find_kernel(element, reduction);
+  if (__builtin_cpu_supports("avx2")) return avx2::find_kernel(element, reduction);
+#endif
+  return baseline::find_kernel(element, reduction);
+}
+
+std::optional<Element> plain_element(c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::ScalarType::Char: return Element::kInt8;
+    case c10::ScalarType::Byte: return Element::kUInt8;
+    case c10::ScalarType::Short: return Element::kInt16;
+    case c10::ScalarType::UInt16: return Element::kUInt16;
+    case c10::ScalarType::Int: return Element::kInt32;
+    case c10::ScalarType::UInt32: return Element::kUInt32;
+    case c10::ScalarType::Long: return Element::kInt64;
+    case c10::ScalarType::UInt64: return Element::kUInt64;
+    case c10::ScalarType::Half: return Element::kHalf;
+    case c10::ScalarType::BFloat16: return Element::kBFloat16;
+    case c10::ScalarType::Float: return Element::kFloat;
+    case c10::ScalarType::Double: return Element::kDouble;
+    default: return std::nullopt;
+  }
+}
+
+// Booleans are bytes of 0 and 1: a sum is "any", a product is "all".
+ReduceFunction find_boolean(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kSum:
+    case Reduction::kMax:
+    case Reduction::kOr: return find_fastest(Element::kUInt8, Reduction::kOr);
+    case Reduction::kProduct:
+    case Reduction::kMin:
+    case Reduction::kAnd: return find_fastest(Element::kUInt8, Reduction::kAnd);
+    case Reduction::kXor: return find_fastest(Element::kUInt8, Reduction::kXor);
+    default: return nullptr;
+  }
+}
+
+// Sums and means of complex numbers are those of their parts.
+template <Element element, Reduction reduction>
+void reduce_parts(void* output, const void* const* inputs, int ranks, int64_t count) {
+  static const ReduceFunction function = find_fastest(element, reduction);
+  function(output, inputs, ranks, 2 * count);
+}
+
+// The rare kinds, one element at a time: combined as `Value`, rounded once.
+template <typename Stored, typename Value, typename Combine, bool kMean = false>
+void reduce_converted(void* output, const void* const* inputs, int ranks, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    auto value = static_cast<Value>(static_cast<const Stored*>(inputs[0])[i]);
+    for (int rank = 1; rank < ranks; rank++)
+      value = Combine()(value, static_cast<Value>(static_cast<const Stored*>(inputs[rank])[i]));
+    if constexpr (kMean) value = value / static_cast<Value>(ranks);
+    static_cast<Stored*>(output)[i] = static_cast<Stored>(value);
+  }
+}
+
+struct Add {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Multiply {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+struct Smaller {
+  float operator()(float a, float b) const { return b < a || b != b ? b : a; }
+};
+struct Larger {
+  float operator()(float a, float b) const { return a < b || b != b ? b : a; }
+};
+
+template <typename Stored>
+ReduceFunction find_small_float(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kSum: return reduce_converted<Stored, float, Add>;
+    case Reduction::kMean: return reduce_converted<Stored, float, Add, true>;
+    case Reduction::kProduct: return reduce_converted<Stored, float, Multiply>;
+    case Reduction::kMin: return reduce_converted<Stored, float, Smaller>;
+    case Reduction::kMax: return reduce_converted<Stored, float, Larger>;
+    default: return nullptr;
+  }
+}
+
+template <typename Stored, typename Value, Element part>
+ReduceFunction find_complex(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kSum: return reduce_parts<part, Reduction::kSum>;
+    case Reduction::kMean: return reduce_parts<part, Reduction::kMean>;
+    case Reduction::kProduct: return reduce_converted<Stored, Value, Multiply>;
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+ReduceFunction find_reduction(c10::ScalarType dtype, Reduction reduction) {
+  if (const auto element = plain_element(dtype)) return find_fastest(*element, reduction);
+  switch (dtype) {
+    case c10::ScalarType::Bool: return find_boolean(reduction);
+    case c10::ScalarType::ComplexHalf:
+      return find_complex<c10::complex<c10::Half>, c10::complex<float>, Element::kHalf>(reduction);
+    case c10::ScalarType::ComplexFloat:
+      return find_complex<c10::complex<float>, c10::complex<float>, Element::kFloat>(reduction);
+    case c10::ScalarType::ComplexDouble:
+      return find_complex<c10::complex<double>, c10::complex<double>, Element::kDouble>(reduction);
+    case c10::ScalarType::Float8_e5m2: return find_small_float<c10::Float8_e5m2>(reduction);
+    case c10::ScalarType::Float8_e4m3fn: return find_small_float<c10::Float8_e4m3fn>(reduction);
+    case c10::ScalarType::Float8_e5m2fnuz: return find_small_float<c10::Float8_e5m2fnuz>(reduction);
+    case c10::ScalarType::Float8_e4m3fnuz: return find_small_float<c10::Float8_e4m3fnuz>(reduction);
+    default: return nullptr;
+  }
+}
+
+const char* reduction_name(Reduction reduction) {
+  static const char* const names[] = {"sum", "mean", "product", "min", "max", "band", "bor", "bxor", "none"};
+  return names[static_cast<int>(reduction)];
+}
+
+}  // namespace accel::comm::ucx

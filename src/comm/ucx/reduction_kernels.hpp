@@ -1,0 +1,39 @@
+// The vectorised reductions. The source is compiled once per instruction set, each time into its own namespace.
+#pragma once
+
+#include <cstdint>
+
+namespace accel::comm::ucx {
+
+enum class Element : uint8_t {
+  kInt8,
+  kUInt8,
+  kInt16,
+  kUInt16,
+  kInt32,
+  kUInt32,
+  kInt64,
+  kUInt64,
+  kHalf,
+  kBFloat16,
+  kFloat,
+  kDouble,
+};
+
+enum class Reduction : uint8_t { kSum, kMean, kProduct, kMin, kMax, kAnd, kOr, kXor, kNone };
+
+// `inputs` holds one buffer a rank, in rank order; `output` may be one of them.
+using ReduceFunction = void (*)(void* output, const void* const* inputs, int ranks, int64_t count);
+
+// Null where there is none.
+namespace baseline {
+ReduceFunction find_kernel(Element element, Reduction reduction);
+}
+namespace avx2 {
+ReduceFunction find_kernel(Element element, Reduction reduction);
+}
+namespace avx512 {
+ReduceFunction find_kernel(Element element, Reduction reduction);
+}
+
+}  // namespace accel::comm::ucx

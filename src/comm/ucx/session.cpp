@@ -1,0 +1,74 @@
+#include "comm/ucx/session.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <new>
+
+#include "comm/ucx/driver.hpp"
+#include "comm/ucx/progress.hpp"
+
+namespace accel::comm::ucx {
+
+void Scratch::Free::operator()(char* memory) const { std::free(memory); }
+
+char* Scratch::reserve(size_t bytes) {
+  constexpr size_t kPage = 4096;
+  if (bytes > size_) {
+    const size_t rounded = (bytes + kPage - 1) / kPage * kPage;
+    memory_.reset();
+    size_ = 0;
+    memory_.reset(static_cast<char*>(std::aligned_alloc(kPage, rounded)));
+    if (!memory_) throw std::bad_alloc();
+    size_ = rounded;
+  }
+  return memory_.get();
+}
+
+Session::Session(Driver& driver, Buffers& buffers, const Header& header, std::chrono::milliseconds timeout)
+    : driver_(driver), buffers_(buffers), header_(header), deadline_(timeout) {
+  buffers_.messages.clear();
+}
+
+Session::~Session() {
+  auto& messages = buffers_.messages;
+  if (std::uncaught_exceptions() == 0) return;
+  auto& transport = *driver_.transport_;
+  for (auto& message : messages) transport.cancel(message);
+  while (transport.progress()) {
+  }
+}
+
+int Session::rank() const { return driver_.rank(); }
+int Session::size() const { return driver_.size(); }
+
+size_t Session::send(int peer, const void* data, size_t bytes, Channel channel) {
+  buffers_.messages.push_back(driver_.transport_->send(peer, data, bytes, channel, header_.sequence));
+  return buffers_.messages.size() - 1;
+}
+
+size_t Session::receive(int peer, void* data, size_t bytes, Channel channel) {
+  buffers_.messages.push_back(driver_.transport_->receive(peer, data, bytes, channel, header_.sequence));
+  return buffers_.messages.size() - 1;
+}
+
+void Session::wait(size_t message) {
+  Message& waited = buffers_.messages[message];
+  if (waited.done()) return;
+  driver_.progress_until([&waited] { return waited.done(); }, this);
+}
+
+void Session::wait_all() {
+  for (size_t message = 0; message < buffers_.messages.size(); message++) wait(message);
+}
+
+std::vector<int> Session::unanswered() {
+  std::vector<int> ranks;
+  for (auto& message : buffers_.messages)
+    if (!message.done() && std::find(ranks.begin(), ranks.end(), message.peer()) == ranks.end())
+      ranks.push_back(message.peer());
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+}  // namespace accel::comm::ucx

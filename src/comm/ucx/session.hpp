@@ -1,0 +1,67 @@
+// What an algorithm sees of the transport while one collective runs: it posts messages and waits for them, with the deadline
+// and the failure checks of the group. Another way to move bytes (memory shared inside a host) belongs beside it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "comm/ucx/header.hpp"
+#include "comm/ucx/transport.hpp"
+
+namespace accel::comm::ucx {
+
+class Driver;
+
+// Memory that is kept between collectives and only grows.
+class Scratch {
+ public:
+  char* reserve(size_t bytes);
+
+ private:
+  struct Free {
+    void operator()(char* memory) const;
+  };
+  std::unique_ptr<char, Free> memory_;
+  size_t size_ = 0;
+};
+
+class Session {
+ public:
+  struct Buffers {
+    std::vector<Message> messages;
+    Scratch greetings, chunks, slice;
+  };
+
+  Session(Driver& driver, Buffers& buffers, const Header& header, std::chrono::milliseconds timeout);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  // Receives that are still open (after an error) are cancelled.
+  ~Session();
+
+  int rank() const;
+  int size() const;
+  Buffers& buffers() { return buffers_; }
+
+  // Each returns the number to wait for.
+  size_t send(int peer, const void* data, size_t bytes, Channel channel);
+  size_t receive(int peer, void* data, size_t bytes, Channel channel);
+  void wait(size_t message);
+  void wait_all();
+
+  const Deadline& deadline() const { return deadline_; }
+  // The ranks whose messages are still open.
+  std::vector<int> unanswered();
+  std::string title() const { return ucx::title(header_); }
+
+ private:
+  Driver& driver_;
+  Buffers& buffers_;
+  const Header& header_;
+  Deadline deadline_;
+};
+
+}  // namespace accel::comm::ucx

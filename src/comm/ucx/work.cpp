@@ -1,0 +1,59 @@
+#include "comm/ucx/work.hpp"
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "comm/collective_error.hpp"
+#include "comm/ucx/driver.hpp"
+
+namespace accel::comm::ucx {
+
+UcxWork::UcxWork(std::shared_ptr<Driver> driver, int rank, c10d::OpType operation, std::string name,
+                 std::vector<at::Tensor> outputs)
+    : Work(rank, operation), driver_(std::move(driver)), name_(std::move(name)), outputs_(std::move(outputs)) {}
+
+std::string UcxWork::title() const { return sequence_ == kNoSequence ? name_ : text(name_, " #", sequence_); }
+
+bool UcxWork::wait(std::chrono::milliseconds timeout) {
+  driver_->help(*this);
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto completed = [this] { return completed_; };
+  if (timeout == kNoTimeout) {
+    cv_.wait(lock, completed);  // ends by the deadline of the call itself
+  } else if (!cv_.wait_for(lock, timeout, completed)) {
+    throw CollectiveError(CollectiveFailure::kTimeout, rank_,
+                          text(title(), " on rank ", rank_, " is not done after ", timeout.count(), " ms"));
+  }
+  if (exception_) std::rethrow_exception(exception_);
+  return true;
+}
+
+void UcxWork::abort() { driver_->abort(text(title(), " was aborted on rank ", rank_)); }
+
+c10::intrusive_ptr<c10::ivalue::Future> UcxWork::getFuture() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!future_) {
+    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    if (completed_) mark(*future_);  // nobody can have added a callback yet
+  }
+  return future_;
+}
+
+void UcxWork::complete(std::exception_ptr error) {
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    completed_ = true;
+    exception_ = std::move(error);
+    future = future_;
+  }
+  cv_.notify_all();
+  if (future) mark(*future);
+}
+
+void UcxWork::mark(c10::ivalue::Future& future) const {
+  if (exception_) future.setError(exception_);
+  else future.markCompleted(c10::IValue(outputs_));
+}
+
+}  // namespace accel::comm::ucx

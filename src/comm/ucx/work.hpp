@@ -1,0 +1,51 @@
+// The handle of one call: waits for it, carries its error and its future.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+namespace accel::comm::ucx {
+
+class Driver;
+
+class UcxWork final : public c10d::Work {
+ public:
+  static constexpr uint64_t kNoSequence = ~uint64_t{0};
+
+  UcxWork(std::shared_ptr<Driver> driver, int rank, c10d::OpType operation, std::string name, std::vector<at::Tensor> outputs);
+
+  // Throws what the call failed with. The calling thread moves the group's messages itself where nobody else does.
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void abort() override;
+  std::vector<at::Tensor> result() override { return outputs_; }
+  int sourceRank() const override { return source_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override { return sequence_; }
+
+  // Names the call in errors: "all_reduce #12", "recv from rank 1 with tag 0".
+  std::string title() const;
+  void set_sequence(uint64_t sequence) { sequence_ = sequence; }
+  void set_source(int rank) { source_ = rank; }
+  // Once. Runs the future's callbacks on the calling thread, which must hold no lock.
+  void complete(std::exception_ptr error);
+
+ private:
+  void mark(c10::ivalue::Future& future) const;
+
+  const std::shared_ptr<Driver> driver_;
+  const std::string name_;
+  const std::vector<at::Tensor> outputs_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when asked for; under mutex_
+  uint64_t sequence_ = kNoSequence;
+  int source_ = -1;
+};
+
+}  // namespace accel::comm::ucx
