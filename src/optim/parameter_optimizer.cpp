@@ -107,6 +107,8 @@ bool ParameterOptimizer::step() {
                                              [&](const GradientEntry& entry) { return same_kernel(entry, first); });
       const size_t count = static_cast<size_t>(end - entries.begin()) - begin;
       update(group, {entries.data() + begin, count});
+      // The fused kernels do not tell autograd that what it may have saved has changed.
+      for (size_t i = begin; i < begin + count; ++i) entries[i].parameter.unsafeGetTensorImpl()->bump_version();
       begin += count;
     }
   }

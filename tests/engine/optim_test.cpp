@@ -1,0 +1,482 @@
+// Optimizers, clipping and schedulers. Expected numbers are torch.optim's for the same gradients.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+#include "optim/adam.hpp"
+#include "optim/clip.hpp"
+#include "optim/scheduler.hpp"
+#include "optim/sgd.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::optim {
+namespace {
+
+at::Tensor new_parameter(const std::vector<float>& values) { return at::tensor(values).set_requires_grad(true); }
+
+void set_gradient(const at::Tensor& parameter, int step) {
+  auto gradient = at::empty_like(parameter, at::kFloat).detach();
+  for (int64_t i = 0; i < gradient.numel(); ++i)
+    gradient.mutable_data_ptr<float>()[i] = static_cast<float>(std::sin(step * static_cast<double>(i + 1)));
+  parameter.mutable_grad() = gradient;
+}
+
+std::vector<float> values_of(const at::Tensor& tensor) {
+  const auto flat = tensor.detach().contiguous();
+  return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
+}
+
+void expect_near(const at::Tensor& tensor, const std::vector<float>& expected) {
+  const auto values = values_of(tensor);
+  ASSERT_EQ(values.size(), expected.size());
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-6) << "element " << i;
+}
+
+template <typename Body>
+void expect_error(Status status, const std::string& part, Body&& body) {
+  try {
+    body();
+    ADD_FAILURE() << "expected an error about " << part;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), status) << error.message();
+    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
+  }
+}
+
+// Four steps from the same start with the same gradients.
+at::Tensor after_four_steps(ParameterOptimizer& optimizer) {
+  const auto parameter = new_parameter({0.5F, -1.25F, 2.0F});
+  optimizer.add_group({parameter}, std::nullopt, std::nullopt);
+  for (int step = 1; step <= 4; ++step) {
+    set_gradient(parameter, step);
+    EXPECT_TRUE(optimizer.step());
+  }
+  return parameter;
+}
+
+AdamSettings decayed() {
+  AdamSettings settings;
+  settings.lr = 0.01;
+  settings.weight_decay = 0.1;
+  return settings;
+}
+
+TEST(OptimAdam, StepsAsTorch) {
+  Adam adamw(WeightDecay::kDecoupled, decayed());
+  expect_near(after_four_steps(adamw), {0.466763437F, -1.25711012F, 1.98452151F});
+
+  AdamSettings settings = decayed();
+  settings.maximize = true;
+  Adam maximizing(WeightDecay::kDecoupled, settings);
+  expect_near(after_four_steps(maximizing), {0.529242694F, -1.23290491F, 1.99950278F});
+
+  settings = decayed();
+  settings.amsgrad = true;
+  settings.beta2 = 0.5;
+  Adam amsgrad(WeightDecay::kDecoupled, settings);
+  expect_near(after_four_steps(amsgrad), {0.468163222F, -1.25706565F, 1.98427939F});
+
+  Adam adam(WeightDecay::kInGradient, decayed());
+  expect_near(after_four_steps(adam), {0.467977166F, -1.25735676F, 1.97485948F});
+
+  settings = AdamSettings();
+  settings.lr = 0.02;
+  settings.beta1 = 0.5;
+  settings.beta2 = 0.7;
+  settings.eps = 1e-3;
+  Adam other(WeightDecay::kInGradient, settings);
+  expect_near(after_four_steps(other), {0.451337814F, -1.26774168F, 1.99098253F});
+}
+
+TEST(OptimSgd, StepsAsTorch) {
+  SgdSettings settings;
+  settings.lr = 0.1;
+  Sgd plain(settings);
+  expect_near(after_four_steps(plain), {0.386491418F, -1.33624375F, 2.02627492F});
+
+  settings.momentum = 0.9;
+  settings.weight_decay = 0.01;
+  Sgd momentum(settings);
+  expect_near(after_four_steps(momentum), {0.00966734439F, -1.39166164F, 1.98453724F});
+
+  settings.weight_decay = 0;
+  settings.nesterov = true;
+  Sgd nesterov(settings);
+  expect_near(after_four_steps(nesterov), {-0.05174914F, -1.47435856F, 2.02856565F});
+
+  settings.nesterov = false;
+  settings.dampening = 0.5;
+  settings.maximize = true;
+  Sgd damped(settings);
+  expect_near(after_four_steps(damped), {0.888157904F, -1.01691592F, 2.02299309F});
+}
+
+TEST(OptimSgd, ParameterThatJoinsLaterStartsItsOwnMomentum) {
+  SgdSettings settings;
+  settings.lr = 0.1;
+  settings.momentum = 0.9;
+  Sgd optimizer(settings);
+  const auto early = new_parameter({0});
+  const auto late = new_parameter({0});
+  optimizer.add_group({early, late}, std::nullopt, std::nullopt);
+  early.mutable_grad() = at::ones({1});
+  optimizer.step();
+  late.mutable_grad() = at::ones({1});
+  optimizer.step();
+  expect_near(early, {-0.1F - 0.19F});
+  expect_near(late, {-0.1F});
+}
+
+TEST(OptimOptimizer, ParametersWithoutGradientStay) {
+  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  const auto used = new_parameter({1});
+  const auto unused = new_parameter({1});
+  optimizer.add_group({unused, used}, std::nullopt, std::nullopt);
+  set_gradient(used, 1);
+  optimizer.step();
+  EXPECT_EQ(values_of(unused)[0], 1);
+  EXPECT_NE(values_of(used)[0], 1);
+  const auto state = optimizer.state_dict().toGenericDict().at("state").toGenericDict();
+  EXPECT_FALSE(state.contains("0"));
+  EXPECT_TRUE(state.contains("1"));
+}
+
+TEST(OptimOptimizer, GradientOfAnotherLayoutIsReadByPosition) {
+  Adam straight(WeightDecay::kDecoupled, decayed());
+  Adam transposed(WeightDecay::kDecoupled, decayed());
+  const auto a = at::ones({2, 3}).set_requires_grad(true);
+  const auto b = at::ones({2, 3}).set_requires_grad(true);
+  straight.add_group({a}, std::nullopt, std::nullopt);
+  transposed.add_group({b}, std::nullopt, std::nullopt);
+  const auto gradient = at::arange(6, at::kFloat).reshape({2, 3}) - 2.5;
+  a.mutable_grad() = gradient;
+  b.mutable_grad() = gradient.t().contiguous().t();
+  straight.step();
+  transposed.step();
+  EXPECT_TRUE(at::equal(a, b));
+}
+
+TEST(OptimOptimizer, MixedDtypesInOneGroup) {
+  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  const auto single = at::ones({3}).set_requires_grad(true);
+  const auto twofold = at::ones({3}, at::kDouble).set_requires_grad(true);
+  const auto last = at::ones({3}).set_requires_grad(true);
+  optimizer.add_group({single, twofold, last}, std::nullopt, std::nullopt);
+  for (const auto& parameter : {single, twofold, last}) parameter.mutable_grad() = at::ones_like(parameter).detach();
+  optimizer.step();
+  EXPECT_TRUE(at::equal(single, last));
+  EXPECT_TRUE(at::allclose(single.to(at::kDouble), twofold, 1e-6));
+}
+
+TEST(OptimOptimizer, StepChangesTheVersionThatAutogradChecks) {
+  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  const auto parameter = new_parameter({1, 2});
+  optimizer.add_group({parameter}, std::nullopt, std::nullopt);
+  const auto before = parameter._version();
+  set_gradient(parameter, 1);
+  optimizer.step();
+  EXPECT_GT(parameter._version(), before);
+}
+
+TEST(OptimOptimizer, ZeroGradKeepsOrDropsTheMemory) {
+  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  const auto bucket = at::ones({4});
+  const auto parameter = new_parameter({1, 1});
+  optimizer.add_group({parameter}, std::nullopt, std::nullopt);
+  parameter.mutable_grad() = bucket.narrow(0, 1, 2);
+  optimizer.zero_grad();
+  EXPECT_EQ(values_of(bucket), (std::vector<float>{1, 0, 0, 1}));
+  EXPECT_EQ(parameter.grad().const_data_ptr(), bucket.const_data_ptr<float>() + 1);
+  optimizer.set_keep_gradient_memory(false);
+  optimizer.zero_grad();
+  EXPECT_FALSE(parameter.grad().defined());
+}
+
+TEST(OptimOptimizer, GroupsHaveSettingsOfTheirOwn) {
+  SgdSettings settings;
+  settings.lr = 0.5;
+  Sgd optimizer(settings);
+  const auto first = new_parameter({1});
+  const auto second = new_parameter({1});
+  optimizer.add_group({first}, std::nullopt, std::nullopt);
+  optimizer.add_group({second}, 0.25, 0.0);
+  optimizer.set_lr(0, 0.125);
+  EXPECT_EQ(optimizer.lr(0), 0.125);
+  EXPECT_EQ(optimizer.lr(1), 0.25);
+  for (const auto& parameter : {first, second}) parameter.mutable_grad() = at::ones({1});
+  optimizer.step();
+  expect_near(first, {0.875F});
+  expect_near(second, {0.75F});
+}
+
+TEST(OptimOptimizer, RefusesWhatItCannotUpdate) {
+  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  const auto parameter = new_parameter({1, 2});
+  optimizer.add_group({parameter}, std::nullopt, std::nullopt);
+  const auto add = [&](std::vector<at::Tensor> parameters, std::optional<double> lr = std::nullopt) {
+    optimizer.add_group(std::move(parameters), lr, std::nullopt);
+  };
+  expect_error(Status::kInvalidArgument, "already", [&] { add({parameter}); });
+  const auto twice = new_parameter({1});
+  expect_error(Status::kInvalidArgument, "each one once", [&] { add({twice, twice}); });
+  expect_error(Status::kInvalidArgument, "0 parameters", [&] { add({}); });
+  expect_error(Status::kInvalidArgument, "leaf", [&] { add({parameter * 2}); });
+  expect_error(Status::kInvalidArgument, "floating", [&] { add({at::ones({2}, at::kLong)}); });
+  expect_error(Status::kInvalidArgument, "gaps", [&] { add({at::ones({4, 4}).narrow(1, 0, 2)}); });
+  expect_error(Status::kInvalidArgument, "lr is -1", [&] { add({new_parameter({1})}, -1.0); });
+  expect_error(Status::kNotFound, "group 1", [&] { optimizer.set_lr(1, 0.1); });
+  expect_error(Status::kInvalidArgument, "lr is nan", [&] { optimizer.set_lr(0, std::nan("")); });
+  EXPECT_EQ(optimizer.groups().size(), 1);
+
+  AdamSettings settings;
+  settings.beta1 = 1;
+  expect_error(Status::kInvalidArgument, "beta1 is 1", [&] { Adam(WeightDecay::kInGradient, settings); });
+  SgdSettings nesterov;
+  nesterov.nesterov = true;
+  expect_error(Status::kInvalidArgument, "nesterov", [&] { Sgd{nesterov}; });
+}
+
+TEST(OptimOptimizer, SparseGradientChangesNothing) {
+  SgdSettings settings;
+  Sgd optimizer(settings);
+  const auto dense = new_parameter({1, 1});
+  const auto sparse = at::ones({2, 2}).set_requires_grad(true);
+  optimizer.add_group({dense, sparse}, std::nullopt, std::nullopt);
+  set_gradient(dense, 1);
+  sparse.mutable_grad() = at::ones({2, 2}).to_sparse();
+  expect_error(Status::kUnsupported, "parameter 1 has a sparse gradient", [&] { optimizer.step(); });
+  EXPECT_EQ(values_of(dense), (std::vector<float>{1, 1}));
+}
+
+TEST(OptimStateDict, HasTheKeysOfTorch) {
+  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  const auto parameter = after_four_steps(optimizer);
+  const auto dict = optimizer.state_dict().toGenericDict();
+  const auto state = dict.at("state").toGenericDict().at("0").toGenericDict();
+  EXPECT_EQ(state.at("step").toTensor().item<float>(), 4);
+  EXPECT_EQ(state.at("step").toTensor().dim(), 0);
+  EXPECT_EQ(state.at("exp_avg").toTensor().sizes(), parameter.sizes());
+  EXPECT_EQ(state.at("exp_avg_sq").toTensor().sizes(), parameter.sizes());
+  const auto group = dict.at("param_groups").toListRef()[0].toGenericDict();
+  EXPECT_EQ(group.at("lr").toDouble(), 0.01);
+  EXPECT_EQ(group.at("betas").toListRef()[1].toDouble(), 0.999);
+  EXPECT_EQ(group.at("params").toListRef()[0].toInt(), 0);
+  for (const char* key :
+       {"eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable", "differentiable", "fused"})
+    EXPECT_TRUE(group.contains(key)) << key;
+}
+
+// Interrupted and resumed, against straight on.
+template <typename Make>
+void check_resume(Make&& make) {
+  const auto one = new_parameter({0.5F, -1.25F});
+  const auto two = new_parameter({3.0F});
+  auto straight = make();
+  straight->add_group({one}, std::nullopt, std::nullopt);
+  straight->add_group({two}, 0.3, std::nullopt);
+  const auto advance = [](Optimizer& optimizer, const at::Tensor& a, const at::Tensor& b, int from, int to) {
+    for (int step = from; step <= to; ++step) {
+      set_gradient(a, step);
+      set_gradient(b, step);
+      optimizer.step();
+    }
+  };
+  advance(*straight, one, two, 1, 3);
+  const auto one_copy = one.detach().clone().set_requires_grad(true);
+  const auto two_copy = two.detach().clone().set_requires_grad(true);
+  auto resumed = make();
+  resumed->add_group({one_copy}, 0.7, std::nullopt);
+  resumed->add_group({two_copy}, 0.7, std::nullopt);
+  resumed->load_state_dict(straight->state_dict());
+  advance(*straight, one, two, 4, 6);
+  advance(*resumed, one_copy, two_copy, 4, 6);
+  EXPECT_TRUE(at::equal(one, one_copy));
+  EXPECT_TRUE(at::equal(two, two_copy));
+}
+
+TEST(OptimStateDict, ResumesBitExactly) {
+  check_resume([] {
+    AdamSettings settings = decayed();
+    settings.amsgrad = true;
+    return std::make_unique<Adam>(WeightDecay::kDecoupled, settings);
+  });
+  check_resume([] {
+    SgdSettings settings;
+    settings.momentum = 0.9;
+    return std::make_unique<Sgd>(settings);
+  });
+}
+
+TEST(OptimStateDict, WrongOnesChangeNothing) {
+  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  after_four_steps(optimizer);
+  const auto before =
+      tree::map_tensors(optimizer.state_dict(), [](const at::Tensor& tensor) { return tensor.clone(); });
+  const auto broken = [&](const std::function<void(Map&)>& change) {
+    auto dict = tree::map_tensors(before, [](const at::Tensor& tensor) { return tensor.clone(); }).toGenericDict();
+    change(dict);
+    return c10::IValue(dict);
+  };
+  const auto group_of = [](Map& dict) { return dict.at("param_groups").toListRef()[0].toGenericDict(); };
+  const auto state_of = [](Map& dict) { return dict.at("state").toGenericDict().at("0").toGenericDict(); };
+  const auto drop = [](const Map& map, const char* key) { EXPECT_EQ(map.erase(key), 1); };
+  const auto refused = [&](Status status, const std::string& part, const std::function<void(Map&)>& change) {
+    expect_error(status, part, [&] { optimizer.load_state_dict(broken(change)); });
+    EXPECT_TRUE(tree::equal(optimizer.state_dict(), before)) << part;
+  };
+  refused(Status::kInvalidArgument, "param_groups", [&](Map& dict) { drop(dict, "param_groups"); });
+  refused(Status::kInvalidArgument, "0 parameter groups",
+          [](Map& dict) { dict.insert_or_assign("param_groups", tree::new_list()); });
+  refused(Status::kInvalidArgument, "\"lr\"", [&](Map& dict) { group_of(dict).insert_or_assign("lr", "high"); });
+  refused(Status::kInvalidArgument, "lr is -1", [&](Map& dict) { group_of(dict).insert_or_assign("lr", -1.0); });
+  refused(Status::kInvalidArgument, "betas", [&](Map& dict) { group_of(dict).insert_or_assign("betas", 0.5); });
+  refused(Status::kInvalidArgument, "0 parameters",
+          [&](Map& dict) { group_of(dict).insert_or_assign("params", tree::new_list()); });
+  refused(Status::kInvalidArgument, "\"state\"", [&](Map& dict) { drop(dict, "state"); });
+  refused(Status::kInvalidArgument, "parameter \"1\"",
+          [](Map& dict) { dict.at("state").toGenericDict().insert("1", tree::new_map()); });
+  refused(Status::kInvalidArgument, "\"step\"", [&](Map& dict) { drop(state_of(dict), "step"); });
+  refused(Status::kInvalidArgument, "\"exp_avg\"", [&](Map& dict) { drop(state_of(dict), "exp_avg"); });
+  refused(Status::kShapeMismatch, "\"exp_avg_sq\" of parameter 0 has shape [5]",
+          [&](Map& dict) { state_of(dict).insert_or_assign("exp_avg_sq", at::zeros({5})); });
+  expect_error(Status::kInvalidArgument, "expected a map", [&] { optimizer.load_state_dict(3); });
+}
+
+std::vector<at::Tensor> clip_parameters() {
+  const auto a = new_parameter({0, 0});
+  const auto b = new_parameter({0, 0, 0});
+  a.mutable_grad() = at::tensor(std::vector<float>{3, -4});
+  b.mutable_grad() = at::tensor(std::vector<float>{12, 0, -1});
+  return {a, new_parameter({1}), b};
+}
+
+TEST(OptimClip, NormAsTorch) {
+  struct Expected {
+    double norm_type;
+    float norm;
+    std::vector<float> a;
+    std::vector<float> b;
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Expected cases[] = {
+      {2.0, 13.0384045F, {0.345134228F, -0.460178971F}, {1.38053691F, 0, -0.115044743F}},
+      {infinity, 12, {0.37499997F, -0.49999997F}, {1.49999988F, 0, -0.124999993F}},
+      {1.0, 20, {0.224999994F, -0.299999982F}, {0.899999976F, 0, -0.0749999955F}},
+      {3.0, 12.2092934F, {0.368571669F, -0.491428882F}, {1.47428668F, 0, -0.12285722F}},
+  };
+  for (const auto& expected : cases) {
+    const auto parameters = clip_parameters();
+    EXPECT_NEAR(clip_gradients_by_norm(parameters, 1.5, expected.norm_type).item<float>(), expected.norm, 1e-5);
+    expect_near(parameters[0].grad(), expected.a);
+    expect_near(parameters[2].grad(), expected.b);
+  }
+}
+
+TEST(OptimClip, SmallNormsStayExactly) {
+  const auto parameters = clip_parameters();
+  clip_gradients_by_norm(parameters, 100);
+  EXPECT_EQ(values_of(parameters[0].grad()), (std::vector<float>{3, -4}));
+  EXPECT_EQ(clip_gradients_by_norm({new_parameter({1})}, 1).item<float>(), 0);
+}
+
+TEST(OptimClip, ValueCutsElements) {
+  const auto parameters = clip_parameters();
+  clip_gradients_by_value(parameters, 3.5);
+  EXPECT_EQ(values_of(parameters[0].grad()), (std::vector<float>{3, -3.5}));
+  EXPECT_EQ(values_of(parameters[2].grad()), (std::vector<float>{3.5, 0, -1}));
+  expect_error(Status::kInvalidArgument, "clip_value is -1", [&] { clip_gradients_by_value(parameters, -1); });
+  expect_error(Status::kInvalidArgument, "max_norm is -1", [&] { clip_gradients_by_norm(parameters, -1); });
+  expect_error(Status::kInvalidArgument, "norm_type is 0", [&] { clip_gradients_by_norm(parameters, 1, 0); });
+}
+
+std::shared_ptr<Sgd> rate_of_one() {
+  SgdSettings settings;
+  settings.lr = 1;
+  auto optimizer = std::make_shared<Sgd>(settings);
+  optimizer->add_group({new_parameter({0})}, std::nullopt, std::nullopt);
+  return optimizer;
+}
+
+void expect_rates(LearningRateFactor factor, const std::vector<double>& expected) {
+  const auto optimizer = rate_of_one();
+  LambdaScheduler scheduler(optimizer, std::move(factor));
+  for (size_t step = 0; step < expected.size(); ++step) {
+    EXPECT_NEAR(optimizer->lr(0), expected[step], 1e-9) << "step " << step;
+    EXPECT_EQ(scheduler.last_lr(0), optimizer->lr(0));
+    scheduler.step();
+  }
+}
+
+TEST(OptimScheduler, RatesOfEachKind) {
+  expect_rates(linear_warmup_factor(3, 10),
+               {0, 1.0 / 3, 2.0 / 3, 1, 6.0 / 7, 5.0 / 7, 4.0 / 7, 3.0 / 7, 2.0 / 7, 1.0 / 7, 0, 0});
+  expect_rates(cosine_factor(3, 10, 0), {0, 1.0 / 3, 2.0 / 3, 1, 0.950484434, 0.811744901, 0.611260467, 0.388739533,
+                                         0.188255099, 0.049515566, 0, 0});
+  expect_rates(cosine_factor(0, 2, 0.5), {1, 0.75, 0.5, 0.5});
+  expect_rates(step_factor(2, 0.1), {1, 1, 0.1, 0.1, 0.01});
+  expect_rates(linear_warmup_factor(2, 2), {0, 0.5, 0, 0});
+}
+
+TEST(OptimScheduler, DrivesEveryGroupFromItsOwnRate) {
+  const auto optimizer = rate_of_one();
+  optimizer->add_group({new_parameter({0})}, 0.5, std::nullopt);
+  LambdaScheduler scheduler(optimizer, step_factor(1, 0.5));
+  optimizer->add_group({new_parameter({0})}, 4.0, std::nullopt);
+  scheduler.step();
+  EXPECT_EQ(optimizer->lr(0), 0.5);
+  EXPECT_EQ(optimizer->lr(1), 0.25);
+  EXPECT_EQ(optimizer->lr(2), 2);
+  expect_error(Status::kNotFound, "group 3", [&] { scheduler.last_lr(3); });
+}
+
+TEST(OptimScheduler, StateContinuesTheSchedule) {
+  const auto optimizer = rate_of_one();
+  LambdaScheduler scheduler(optimizer, linear_warmup_factor(3, 10));
+  for (int step = 0; step < 4; ++step) scheduler.step();
+  scheduler.count_step();
+  const auto state = scheduler.state_dict();
+  EXPECT_EQ(state.toGenericDict().at("last_epoch").toInt(), 4);
+  EXPECT_EQ(state.toGenericDict().at("_step_count").toInt(), 6);
+
+  const auto other = rate_of_one();
+  LambdaScheduler resumed(other, linear_warmup_factor(3, 10));
+  resumed.load_state_dict(state);
+  EXPECT_EQ(other->lr(0), optimizer->lr(0));
+  scheduler.step();
+  resumed.step();
+  EXPECT_EQ(other->lr(0), optimizer->lr(0));
+
+  for (const char* key : {"last_epoch", "_step_count", "base_lrs", "_last_lr"}) {
+    auto broken = tree::new_map();
+    for (const auto& entry : state.toGenericDict())
+      if (entry.key().toStringRef() != key) broken.insert(entry.key(), entry.value());
+    expect_error(Status::kInvalidArgument, key, [&] { resumed.load_state_dict(broken); });
+  }
+  EXPECT_TRUE(tree::equal(resumed.state_dict(), scheduler.state_dict()));
+}
+
+TEST(OptimScheduler, SecondSchedulerStartsFromTheInitialRate) {
+  const auto optimizer = rate_of_one();
+  LambdaScheduler first(optimizer, step_factor(1, 0.5));
+  first.step();
+  LambdaScheduler second(optimizer, step_factor(1, 0.25));
+  EXPECT_EQ(optimizer->lr(0), 1);
+  const auto group = optimizer->state_dict().toGenericDict().at("param_groups").toListRef()[0].toGenericDict();
+  EXPECT_EQ(group.at("initial_lr").toDouble(), 1);
+}
+
+TEST(OptimScheduler, RefusesBadSettings) {
+  const auto optimizer = rate_of_one();
+  expect_error(Status::kInvalidArgument, "step_size is 0", [] { step_factor(0, 0.5); });
+  expect_error(Status::kInvalidArgument, "warmup_steps is 3", [] { linear_warmup_factor(3, 2); });
+  expect_error(Status::kInvalidArgument, "min_factor is -1", [] { cosine_factor(0, 2, -1); });
+  expect_error(Status::kInvalidArgument, "at step 0 is -2",
+               [&] { LambdaScheduler(optimizer, [](int64_t) { return -2.0; }); });
+  EXPECT_EQ(optimizer->lr(0), 1);
+}
+
+}  // namespace
+}  // namespace accel::optim
