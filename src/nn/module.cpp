@@ -6,6 +6,8 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::nn {
 namespace {
@@ -54,8 +56,8 @@ c10::IValue Module::call(const Inputs& inputs) {
 
 at::Tensor Module::call(const at::Tensor& input) {
   c10::IValue output = call(Inputs{input});
-  require(output.isTensor(), Status::kTypeMismatch, "a module of kind '", kind_, "' gave a ", output.tagKind(),
-          "; expected a tensor");
+  require(output.isTensor(), Status::kTypeMismatch, "a module of kind '", kind_, "' gave a ",
+          tree::kind_name(output), "; expected a tensor");
   return std::move(output).toTensor();
 }
 
@@ -63,7 +65,7 @@ const at::Tensor& Module::only_tensor(const Inputs& inputs) const {
   require(inputs.size() == 1, Status::kInvalidArgument, "a module of kind '", kind_, "' was called with ", inputs.size(),
           " inputs; expected one tensor");
   require(inputs[0].isTensor() && inputs[0].toTensor().defined(), Status::kTypeMismatch, "a module of kind '", kind_,
-          "' was called with a ", inputs[0].tagKind(), "; expected a tensor");
+          "' was called with a ", tree::kind_name(inputs[0]), "; expected a tensor");
   return inputs[0].toTensor();
 }
 
@@ -102,7 +104,7 @@ size_t Module::add_parameter(std::string name, at::Tensor tensor, bool requires_
   require(tensor.is_leaf(), Status::kInvalidArgument, "parameter '", name,
           "' was computed from tensors that need gradients; detach it first");
   require(!requires_grad || tensor.is_floating_point() || tensor.is_complex(), Status::kInvalidArgument, "parameter '",
-          name, "' is of dtype ", tensor.scalar_type(), "; expected a floating dtype");
+          name, "' is of dtype ", tensor::dtype_name(tensor.scalar_type()), "; expected a floating dtype");
   tensor.set_requires_grad(requires_grad);
   parameters_.emplace_back(std::move(name), std::move(tensor));
   return parameters_.size() - 1;
@@ -233,8 +235,8 @@ void Module::train(bool training) {
 }
 
 void Module::to(std::optional<at::ScalarType> dtype, std::optional<at::Device> device) {
-  require(!dtype || at::isFloatingType(*dtype) || at::isComplexType(*dtype), Status::kInvalidArgument, "dtype ",
-          dtype.value_or(at::kFloat), " cannot hold parameters; expected a floating dtype");
+  require(!dtype || at::isFloatingType(*dtype), Status::kInvalidArgument, "dtype ",
+          tensor::dtype_name(dtype.value_or(at::kFloat)), " cannot hold parameters; expected a floating dtype");
   const torch::NoGradGuard no_grad;
   const auto moved = [&](const at::Tensor& tensor) {
     const bool converts = dtype.has_value() && tensor.is_floating_point();

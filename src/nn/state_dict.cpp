@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "nn/module.hpp"
+#include "tensor/dtype.hpp"
 
 namespace accel::nn {
 namespace {
@@ -63,7 +64,8 @@ LoadReport Module::load_state_dict(const NamedTensors& entries, bool strict) {
     require(!source.is_meta() && !tensor.is_meta(), Status::kInvalidState, "'", name, "' is a meta tensor in the ",
             source.is_meta() ? "state dict" : "module", "; expected one with data");
     require(tensor.is_complex() || !source.is_complex(), Status::kTypeMismatch, "state dict entry '", name,
-            "' is of dtype ", source.scalar_type(), "; expected what converts to ", tensor.scalar_type());
+            "' is of dtype ", tensor::dtype_name(source.scalar_type()), "; expected what converts to ",
+            tensor::dtype_name(tensor.scalar_type()));
     copies.emplace_back(tensor, source);
     filled.insert(tensor.unsafeGetTensorImpl());
   }

@@ -15,6 +15,7 @@
 #include "nn/layers/initial.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
+#include "tensor/dtype.hpp"
 
 namespace accel::nn {
 namespace {
@@ -80,11 +81,10 @@ Gpt2Config read_config(const cJSON* json) {
 
 at::ScalarType weight_dtype(const cJSON* json) {
   const std::string name = json_text(json, "dtype", json_text(json, "torch_dtype", "float32"));
-  if (name == "float32") return at::kFloat;
-  if (name == "bfloat16") return at::kBFloat16;
-  if (name == "float16") return at::kHalf;
-  if (name == "float64") return at::kDouble;
-  fail(Status::kUnsupported, "dtype '", name, "' is not known; expected float32, bfloat16, float16 or float64");
+  const tensor::Dtype* dtype = tensor::find_dtype(name);
+  require(dtype != nullptr && at::isFloatingType(dtype->type), Status::kUnsupported, "dtype '", name,
+          "' cannot hold weights; expected a floating one such as float32 or bfloat16");
+  return dtype->type;
 }
 
 at::Tensor normal_weight(int64_t rows, int64_t columns, double deviation) {

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "nn/layers/initial.hpp"
+#include "tensor/dtype.hpp"
 
 namespace accel::nn {
 
@@ -19,7 +20,7 @@ Embedding::Embedding(at::Tensor weight) : Module("Embedding") { add_parameter("w
 c10::IValue Embedding::forward(const Inputs& inputs) {
   const at::Tensor& indices = only_tensor(inputs);
   require(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt, Status::kTypeMismatch,
-          "an embedding was called with dtype ", indices.scalar_type(), "; expected int64 or int32");
+          "an embedding was called with dtype ", tensor::dtype_name(indices.scalar_type()), "; expected int64 or int32");
   return at::embedding(parameter(0), indices);
 }
 

@@ -1,0 +1,439 @@
+/* Modules: building, running, hooks, names, state. */
+#include "capi_test.h"
+
+static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, -1};
+
+static accel_tensor_t *row(double a, double b) {
+  const float data[2] = {(float)a, (float)b};
+  const int64_t shape[2] = {1, 2};
+  return new_test_tensor(data, shape, 2, ACCEL_DTYPE_FLOAT32);
+}
+
+static accel_module_t *new_linear(int64_t in_features, int64_t out_features) {
+  accel_module_t *module = NULL;
+  assert_ok(accel_module_linear(in_features, out_features, 1, &module));
+  return module;
+}
+
+/* Calls a module with one tensor and gives back the sum of the first two elements. */
+static accel_status_t call_with(accel_module_t *module, accel_tensor_t *tensor, double *out_sum) {
+  const accel_value_t input = accel_arg_tensor(tensor);
+  accel_value_t output = ACCEL_VALUE_INIT;
+  const accel_status_t status = accel_module_call(module, &input, 1, &output);
+  if (status != ACCEL_OK) {
+    assert_int_equal(output.kind, ACCEL_VALUE_NONE);
+    return status;
+  }
+  void *data = NULL;
+  assert_ok(accel_tensor_data(output.as.tensor, &data));
+  *out_sum = ((float *)data)[0] + ((float *)data)[1];
+  accel_value_dispose(&output);
+  return status;
+}
+
+typedef struct {
+  int calls;
+  int destroyed;
+  accel_status_t status; /* that the callback returns */
+  accel_module_t *kept;  /* a handle that the callback kept */
+} Record;
+
+static void count_destroy(void *user_data) { ((Record *)user_data)->destroyed++; }
+
+/* y = x * gain, with the parameter asked for by name. */
+static accel_status_t scale_forward(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out,
+                                    void *user_data) {
+  Record *const record = user_data;
+  record->calls++;
+  assert_int_equal(n_inputs, 1);
+  if (record->status < 0) {
+    accel_error_set(record->status, "the host said no");
+    return record->status;
+  }
+  if (record->kept == NULL && record->calls == 3) record->kept = accel_module_retain(module);
+  accel_tensor_t *gain = NULL;
+  assert_ok(accel_module_tensor(module, "gain", &gain));
+  const accel_op_t *mul = NULL;
+  assert_ok(accel_op_find("aten::mul", "Tensor", &mul));
+  const accel_value_t arguments[2] = {inputs[0], accel_arg_tensor(gain)};
+  size_t n_results = 0;
+  const accel_status_t status = accel_op_call(mul, arguments, 2, out, 1, &n_results);
+  accel_tensor_release(gain);
+  return status;
+}
+
+static accel_module_t *new_scale(Record *record) {
+  accel_module_t *module = NULL;
+  accel_tensor_t *gain = row(2, 10);
+  assert_ok(accel_module_create("Scale", &module));
+  assert_ok(accel_module_add_parameter(module, "gain", gain, 1));
+  assert_ok(accel_module_set_forward(module, scale_forward, record, count_destroy));
+  accel_tensor_release(gain);
+  return module;
+}
+
+static void test_foreign_forward(void **state) {
+  (void)state;
+  Record record = {0, 0, ACCEL_OK, NULL};
+  accel_module_t *module = new_scale(&record);
+  assert_string_equal(accel_module_kind(module), "Scale");
+  accel_tensor_t *input = row(1, 1);
+  double sum = 0;
+  assert_ok(call_with(module, input, &sum));
+  assert_true(sum == 12);
+
+  record.status = ACCEL_ERROR_USER;
+  assert_fails(call_with(module, input, &sum), ACCEL_ERROR_USER, "the host said no");
+  record.status = -1234;
+  assert_fails(call_with(module, input, &sum), -1234, "the host said no");
+  record.status = ACCEL_OK;
+  record.calls = 2;
+  assert_ok(call_with(module, input, &sum)); /* still usable; keeps the handle of the module */
+  assert_true(sum == 12);
+
+  accel_module_release(module);
+  assert_int_equal(record.destroyed, 0);
+  assert_ok(call_with(record.kept, input, &sum)); /* the kept handle owns the module */
+  accel_module_release(record.kept);
+  assert_int_equal(record.destroyed, 1);
+  accel_tensor_release(input);
+}
+
+static void test_forward_is_replaced(void **state) {
+  (void)state;
+  Record first = {0, 0, ACCEL_OK, NULL}, second = {0, 0, ACCEL_OK, NULL};
+  accel_module_t *module = new_scale(&first);
+  assert_ok(accel_module_set_forward(module, scale_forward, &second, count_destroy));
+  assert_int_equal(first.destroyed, 1);
+  accel_module_release(module);
+  assert_int_equal(second.destroyed, 1);
+
+  Record refused = {0, 0, ACCEL_OK, NULL};
+  accel_module_t *linear = new_linear(2, 2);
+  assert_fails(accel_module_set_forward(linear, scale_forward, &refused, count_destroy), ACCEL_ERROR_INVALID_STATE, "'Linear'");
+  assert_int_equal(refused.destroyed, 1);
+  assert_fails(accel_module_set_forward(linear, NULL, &refused, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT, "forward");
+  assert_int_equal(refused.destroyed, 2);
+  assert_status(accel_module_set_forward(NULL, scale_forward, &refused, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_int_equal(refused.destroyed, 3);
+  accel_module_release(linear);
+}
+
+static accel_status_t no_output(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out,
+                                void *user_data) {
+  (void)module;
+  (void)inputs;
+  (void)n_inputs;
+  (void)out;
+  (void)user_data;
+  return ACCEL_OK;
+}
+
+static void test_call(void **state) {
+  (void)state;
+  accel_module_t *module = NULL;
+  accel_value_t out = ACCEL_VALUE_INIT;
+  assert_ok(accel_module_create("Empty", &module));
+  assert_fails(accel_module_call(module, NULL, 0, &out), ACCEL_ERROR_INVALID_STATE, "'Empty' has no forward");
+  assert_ok(accel_module_set_forward(module, no_output, NULL, NULL));
+  assert_ok(accel_module_call(module, NULL, 0, &out));
+  assert_int_equal(out.kind, ACCEL_VALUE_NONE);
+  assert_fails(accel_module_call(module, NULL, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT, "inputs");
+  assert_status(accel_module_call(module, NULL, 0, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_call(NULL, NULL, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT);
+  accel_tensor_t *tensor = row(1, 2);
+  assert_status(accel_module_call((accel_module_t *)tensor, NULL, 0, &out), ACCEL_ERROR_INVALID_HANDLE);
+  accel_tensor_release(tensor);
+  accel_module_release(module);
+}
+
+/* Appends two to the number in the list. */
+static accel_status_t add_two(accel_module_t *module, const accel_value_t *values, accel_value_t *out, void *user_data) {
+  Record *const record = user_data;
+  record->calls++;
+  assert_non_null(accel_module_kind(module));
+  assert_int_equal(values->kind, ACCEL_VALUE_LIST);
+  assert_int_equal(accel_value_count(values), 1);
+  if (record->status < 0) return record->status;
+  const int64_t sum = accel_value_at(values, 0)->as.integer + 2;
+  const accel_value_t item = accel_arg_int(sum);
+  return accel_value_list(&item, 1, out);
+}
+
+static accel_status_t keep(accel_module_t *module, const accel_value_t *values, accel_value_t *out, void *user_data) {
+  (void)module;
+  (void)values;
+  (void)out;
+  ((Record *)user_data)->calls++;
+  return ACCEL_OK;
+}
+
+static accel_status_t give_number(accel_module_t *module, const accel_value_t *values, accel_value_t *out, void *user_data) {
+  (void)module;
+  (void)values;
+  (void)user_data;
+  *out = accel_arg_int(1);
+  return ACCEL_OK;
+}
+
+static accel_status_t times_ten(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out,
+                                void *user_data) {
+  (void)module;
+  (void)n_inputs;
+  (void)user_data;
+  *out = accel_arg_int(inputs[0].as.integer * 10);
+  return ACCEL_OK;
+}
+
+static void test_hooks(void **state) {
+  (void)state;
+  Record before = {0, 0, ACCEL_OK, NULL}, after = {0, 0, ACCEL_OK, NULL}, kept = {0, 0, ACCEL_OK, NULL};
+  accel_module_t *module = NULL;
+  assert_ok(accel_module_create("Ten", &module));
+  assert_ok(accel_module_set_forward(module, times_ten, NULL, NULL));
+  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD_PRE, add_two, &before, count_destroy));
+  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD_PRE, keep, &kept, count_destroy));
+  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD, add_two, &after, count_destroy));
+  const accel_value_t input = accel_arg_int(1);
+  accel_value_t out = ACCEL_VALUE_INIT;
+  assert_ok(accel_module_call(module, &input, 1, &out));
+  assert_int_equal(out.as.integer, 32);
+  assert_int_equal(kept.calls, 1);
+
+  before.status = ACCEL_ERROR_USER;
+  assert_fails(accel_module_call(module, &input, 1, &out), ACCEL_ERROR_USER, "hook");
+  before.status = ACCEL_OK;
+  assert_ok(accel_module_call(module, &input, 1, &out));
+
+  Record refused = {0, 0, ACCEL_OK, NULL};
+  assert_fails(accel_module_add_hook(module, 7, keep, &refused, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT, "when is 7");
+  assert_fails(accel_module_add_hook(module, 0, NULL, &refused, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT, "hook");
+  assert_int_equal(refused.destroyed, 2);
+
+  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD, give_number, NULL, NULL));
+  assert_fails(accel_module_call(module, &input, 1, &out), ACCEL_ERROR_TYPE_MISMATCH, "no list");
+  accel_module_release(module);
+  assert_int_equal(before.destroyed + kept.destroyed + after.destroyed, 3);
+}
+
+static void test_building(void **state) {
+  (void)state;
+  accel_module_t *top = NULL, *inner = NULL, *found = NULL;
+  accel_tensor_t *tensor = row(1, 2);
+  assert_ok(accel_module_create("Top", &top));
+  assert_ok(accel_module_create("Inner", &inner));
+  assert_ok(accel_module_add_parameter(top, "weight", tensor, 1));
+  assert_fails(accel_module_add_parameter(top, "weight", tensor, 1), ACCEL_ERROR_ALREADY_EXISTS, "'weight'");
+  assert_fails(accel_module_add_parameter(top, "a.b", tensor, 1), ACCEL_ERROR_INVALID_ARGUMENT, "'a.b'");
+  assert_fails(accel_module_add_parameter(top, "", tensor, 1), ACCEL_ERROR_INVALID_ARGUMENT, "''");
+  assert_status(accel_module_add_parameter(NULL, "w", tensor, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_add_parameter(top, NULL, tensor, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_add_parameter(top, "w", NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_ok(accel_module_add_child(top, "inner", inner));
+  assert_fails(accel_module_add_child(inner, "back", top), ACCEL_ERROR_INVALID_ARGUMENT, "'back'");
+  assert_status(accel_module_add_child(top, "x", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_add_child(top, NULL, inner), ACCEL_ERROR_INVALID_ARGUMENT);
+  accel_tensor_t *copy = NULL;
+  assert_ok(accel_tensor_clone(tensor, &copy));
+  accel_tensor_t *state_tensor = NULL;
+  assert_ok(accel_tensor_detach(copy, &state_tensor));
+  assert_ok(accel_module_add_buffer(inner, "kept", state_tensor, 1));
+  assert_ok(accel_module_add_buffer(inner, "scratch", tensor, 0));
+  assert_fails(accel_module_add_buffer(inner, "kept", tensor, 0), ACCEL_ERROR_ALREADY_EXISTS, "'kept'");
+  assert_status(accel_module_add_buffer(inner, "x", NULL, 0), ACCEL_ERROR_INVALID_ARGUMENT);
+
+  assert_ok(accel_module_child(top, "inner", &found));
+  assert_string_equal(accel_module_kind(found), "Inner");
+  accel_module_release(found);
+  assert_fails(accel_module_child(top, "outer", &found), ACCEL_ERROR_NOT_FOUND, "'outer'");
+  assert_status(accel_module_child(top, NULL, &found), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_child(top, "", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  accel_tensor_t *reached = NULL;
+  assert_ok(accel_module_tensor(top, "inner.kept", &reached));
+  accel_tensor_release(reached);
+  assert_fails(accel_module_tensor(top, "inner.gone", &reached), ACCEL_ERROR_NOT_FOUND, "'inner.gone'");
+  assert_status(accel_module_tensor(top, "weight", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+
+  accel_value_t map = ACCEL_VALUE_INIT;
+  assert_ok(accel_module_named_modules(top, &map));
+  assert_int_equal(accel_value_count(&map), 2);
+  assert_string_equal(accel_value_key(&map, 0), "");
+  assert_string_equal(accel_value_get(&map, "inner")->as.string, "Inner");
+  accel_value_dispose(&map);
+  assert_ok(accel_module_named_buffers(top, &map));
+  assert_int_equal(accel_value_count(&map), 2);
+  assert_string_equal(accel_value_key(&map, 1), "inner.scratch");
+  accel_value_dispose(&map);
+  assert_ok(accel_module_state_dict(top, &map));
+  assert_int_equal(accel_value_count(&map), 2);
+  assert_string_equal(accel_value_key(&map, 0), "weight");
+  assert_string_equal(accel_value_key(&map, 1), "inner.kept");
+  accel_value_dispose(&map);
+  assert_status(accel_module_named_modules(top, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_named_buffers(NULL, &map), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_state_dict(NULL, &map), ACCEL_ERROR_INVALID_ARGUMENT);
+
+  accel_tensor_release(state_tensor);
+  accel_tensor_release(copy);
+  accel_tensor_release(tensor);
+  accel_module_release(inner);
+  accel_module_release(top);
+}
+
+static void test_state_dict(void **state) {
+  (void)state;
+  accel_module_t *a = new_linear(2, 2), *b = new_linear(2, 2), *wide = new_linear(3, 2);
+  accel_value_t map = ACCEL_VALUE_INIT, again = ACCEL_VALUE_INIT;
+  int32_t equal = 0;
+  assert_ok(accel_module_state_dict(a, &map));
+  assert_ok(accel_module_load_state_dict(b, &map, 1));
+  assert_ok(accel_module_state_dict(b, &again));
+  assert_ok(accel_value_equal(&map, &again, &equal));
+  assert_int_equal(equal, 1);
+  assert_fails(accel_module_load_state_dict(wide, &map, 0), ACCEL_ERROR_SHAPE_MISMATCH, "weight [2, 2] instead of [2, 3]");
+  accel_value_dispose(&again);
+
+  const accel_value_t number = accel_arg_int(3);
+  assert_ok(accel_value_map(&again));
+  assert_fails(accel_module_load_state_dict(a, &again, 1), ACCEL_ERROR_NOT_FOUND, "missing 'weight', 'bias'");
+  assert_ok(accel_module_load_state_dict(a, &again, 0));
+  assert_ok(accel_value_set(&again, "weight", &number));
+  assert_fails(accel_module_load_state_dict(a, &again, 0), ACCEL_ERROR_TYPE_MISMATCH, "'weight'");
+  assert_fails(accel_module_load_state_dict(a, &number, 0), ACCEL_ERROR_TYPE_MISMATCH, "map");
+  assert_status(accel_module_load_state_dict(a, NULL, 0), ACCEL_ERROR_INVALID_ARGUMENT);
+  accel_value_dispose(&again);
+  accel_value_dispose(&map);
+  accel_module_release(a);
+  accel_module_release(b);
+  accel_module_release(wide);
+}
+
+static void test_parameters(void **state) {
+  (void)state;
+  accel_module_t *parts[2] = {new_linear(2, 2), new_linear(2, 2)};
+  accel_module_t *model = NULL;
+  assert_ok(accel_module_sequential(parts, 2, &model));
+  accel_value_t map = ACCEL_VALUE_INIT;
+  int64_t count = 0;
+  assert_ok(accel_module_named_parameters(model, &map));
+  assert_int_equal(accel_value_count(&map), 4);
+  accel_value_dispose(&map);
+  assert_ok(accel_module_num_parameters(model, &count));
+  assert_int_equal(count, 12);
+  assert_ok(accel_module_tie(model, "1.weight", "0.weight"));
+  assert_ok(accel_module_num_parameters(model, &count));
+  assert_int_equal(count, 8);
+  assert_ok(accel_module_state_dict(model, &map));
+  assert_int_equal(accel_value_count(&map), 4);
+  accel_value_dispose(&map);
+  assert_fails(accel_module_tie(model, "1.gone", "0.weight"), ACCEL_ERROR_NOT_FOUND, "'1.gone'");
+  assert_fails(accel_module_tie(model, "1.bias", "0.weight"), ACCEL_ERROR_SHAPE_MISMATCH, "'1.bias'");
+  assert_status(accel_module_tie(model, NULL, "0.weight"), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_tie(model, "0.weight", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_num_parameters(model, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_named_parameters(model, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+
+  accel_tensor_t *weight = NULL;
+  accel_dtype_t dtype = 0;
+  assert_ok(accel_module_tensor(model, "0.weight", &weight));
+  assert_ok(accel_module_to(model, ACCEL_DTYPE_FLOAT64, kCpu));
+  assert_ok(accel_tensor_dtype(weight, &dtype)); /* the handle from before follows */
+  assert_int_equal(dtype, ACCEL_DTYPE_FLOAT64);
+  assert_ok(accel_module_to(model, ACCEL_UNSET, kCpu));
+  assert_fails(accel_module_to(model, ACCEL_DTYPE_INT64, kCpu), ACCEL_ERROR_INVALID_ARGUMENT, "int64");
+  assert_status(accel_module_to(model, 99, kCpu), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_to(NULL, ACCEL_UNSET, kCpu), ACCEL_ERROR_INVALID_ARGUMENT);
+  accel_tensor_release(weight);
+  accel_module_release(model);
+  accel_module_release(parts[0]);
+  accel_module_release(parts[1]);
+}
+
+static void test_train(void **state) {
+  (void)state;
+  accel_module_t *dropout = NULL;
+  accel_tensor_t *input = row(1, 1);
+  double sum = 0;
+  assert_ok(accel_module_dropout(1, &dropout));
+  assert_ok(call_with(dropout, input, &sum));
+  assert_true(sum == 0);
+  assert_ok(accel_module_train(dropout, 0));
+  assert_ok(call_with(dropout, input, &sum));
+  assert_true(sum == 2);
+  assert_status(accel_module_train(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  accel_tensor_release(input);
+  accel_module_release(dropout);
+}
+
+static void test_from_config(void **state) {
+  (void)state;
+  accel_module_t *model = NULL;
+  assert_ok(accel_module_from_config("{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 1, \"n_head\": 2, \"vocab_size\": 5}",
+                                     &model));
+  assert_string_equal(accel_module_kind(model), "GPT2LMHeadModel");
+  const int64_t tokens[3] = {0, 4, 2}, shape[2] = {1, 3};
+  accel_tensor_t *input = new_test_tensor(tokens, shape, 2, ACCEL_DTYPE_INT64);
+  const accel_value_t argument = accel_arg_tensor(input);
+  accel_value_t output = ACCEL_VALUE_INIT;
+  assert_ok(accel_module_call(model, &argument, 1, &output));
+  const int64_t *sizes = NULL;
+  assert_ok(accel_tensor_shape(output.as.tensor, &sizes));
+  assert_int_equal(sizes[2], 5);
+  accel_value_dispose(&output);
+  accel_tensor_release(input);
+  accel_module_release(model);
+  assert_fails(accel_module_from_config("{\"model_type\": \"t5\"}", &model), ACCEL_ERROR_UNSUPPORTED, "'t5'");
+  assert_fails(accel_module_from_config("nowhere/config.json", &model), ACCEL_ERROR_NOT_FOUND, "nowhere/config.json");
+  assert_status(accel_module_from_config(NULL, &model), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_from_config("{}", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void test_torchscript(void **state) {
+  (void)state;
+  accel_module_t *model = NULL;
+  assert_ok(accel_module_load_torchscript("../engine/fixtures/scripted.pt", &model));
+  assert_ok(accel_module_train(model, 0));
+  const int64_t tokens[2] = {1, 4}, shape[1] = {2};
+  accel_tensor_t *input = new_test_tensor(tokens, shape, 1, ACCEL_DTYPE_INT64);
+  const accel_value_t factors[2] = {accel_arg_double(2), accel_arg_double(0.5)};
+  accel_value_t list = ACCEL_VALUE_INIT, output = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_list(factors, 2, &list));
+  const accel_value_t arguments[3] = {accel_arg_tensor(input), list, accel_arg_double(1)};
+  assert_ok(accel_module_call(model, arguments, 3, &output));
+  void *data = NULL;
+  assert_ok(accel_tensor_data(output.as.tensor, &data));
+  assert_true(((float *)data)[0] > 1.47 && ((float *)data)[0] < 1.471);
+  accel_value_dispose(&output);
+  assert_status(accel_module_call(model, arguments, 1, &output), ACCEL_ERROR_TORCH); /* `scales` is missing */
+  accel_value_dispose(&list);
+  accel_tensor_release(input);
+  accel_module_release(model);
+  assert_fails(accel_module_load_torchscript("no.pt", &model), ACCEL_ERROR_NOT_FOUND, "'no.pt'");
+  assert_fails(accel_module_load_torchscript("meson.build", &model), ACCEL_ERROR_CORRUPT, "meson.build");
+  assert_status(accel_module_load_torchscript(NULL, &model), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_load_torchscript("no.pt", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void test_handles(void **state) {
+  (void)state;
+  accel_module_t *module = NULL;
+  assert_status(accel_module_create(NULL, &module), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_module_create("Kind", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_null(accel_module_kind(NULL));
+  assert_ok(accel_module_create("Kind", &module));
+  assert_ptr_equal(accel_module_retain(module), module);
+  accel_module_release(module);
+  assert_string_equal(accel_module_kind(module), "Kind");
+  accel_module_release(module);
+  accel_module_release(NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      capi_unit_test(test_foreign_forward), capi_unit_test(test_forward_is_replaced), capi_unit_test(test_call),
+      capi_unit_test(test_hooks),           capi_unit_test(test_building),            capi_unit_test(test_state_dict),
+      capi_unit_test(test_parameters),      capi_unit_test(test_train),               capi_unit_test(test_from_config),
+      capi_unit_test(test_torchscript),     capi_unit_test(test_handles),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
