@@ -29,7 +29,7 @@ checkpoint::Ranks ranks_of(comm::Communicator& communicator) {
 }
 
 at::Tensor generator_state(c10::Device device) {
-  const auto& generator = at::globalContext().defaultGenerator(device);
+  auto generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   return generator.get_state();
 }

@@ -21,8 +21,7 @@ struct Sink : torch::autograd::Function<Sink> {
                                                 const std::weak_ptr<c10d::Reducer>& reducer, bool delay_all_reduce) {
     context->set_materialize_grads(false);
     if (delay_all_reduce)
-      context->saved_data["reducer"] = c10::IValue(c10::intrusive_ptr<c10::intrusive_ptr_target>(
-          c10::make_intrusive<ReducerReference>(reducer)));
+      context->saved_data["reducer"] = c10::IValue::make_capsule(c10::make_intrusive<ReducerReference>(reducer));
     torch::autograd::variable_list results;
     for (const at::Tensor& output : outputs) results.push_back(output.view_as(output));
     return results;

@@ -1,0 +1,100 @@
+/* Section 4: collectives of one process: what comes back, and what is refused. Several ranks are the matter of tests/distributed. */
+#include "capi_test.h"
+
+static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, -1};
+
+static int set_up(void **state) {
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  options.cpu = 1;
+  options.process_index = 0;
+  options.num_processes = 1;
+  return accel_state_create(&options, (accel_state_t **)state) == ACCEL_OK ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+  accel_state_release(*state);
+  return assert_nothing_left(state);
+}
+
+static accel_tensor_t *full(int64_t rows, double number, accel_dtype_t dtype) {
+  accel_tensor_t *tensor = NULL;
+  assert_ok(accel_tensor_full(&rows, 1, number, dtype, kCpu, &tensor));
+  return tensor;
+}
+
+static void test_trees(void **state) {
+  accel_tensor_t *tensor = full(3, 2.0, ACCEL_DTYPE_FLOAT32);
+  const accel_value_t value = accel_arg_tensor(tensor), number = accel_arg_int(3);
+  accel_value_t out = ACCEL_VALUE_INIT;
+  int32_t same = 0;
+  assert_ok(accel_gather(*state, &value, &out));
+  assert_ok(accel_value_equal(&value, &out, &same));
+  assert_int_equal(same, 1);
+  accel_value_dispose(&out);
+  assert_ok(accel_gather_for_metrics(*state, &value, &out));
+  accel_value_dispose(&out);
+  assert_ok(accel_reduce(*state, &value, ACCEL_REDUCE_MEAN, 1.0, &out));
+  assert_ptr_not_equal(out.as.tensor, tensor);
+  accel_value_dispose(&out);
+  assert_ok(accel_broadcast(*state, &value, 0));
+  assert_ok(accel_pad_across_processes(*state, &value, 0, 0.0, 0, &out));
+  accel_value_dispose(&out);
+
+  assert_fails(accel_gather(*state, &number, &out), ACCEL_ERROR_TYPE_MISMATCH, "expected tensors");
+  assert_fails(accel_reduce(*state, &value, 42, 1.0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "42");
+  assert_fails(accel_broadcast(*state, &value, 1), ACCEL_ERROR_INVALID_ARGUMENT, "from_process is 1");
+  assert_fails(accel_gather(NULL, &value, &out), ACCEL_ERROR_INVALID_ARGUMENT, "state is NULL");
+  assert_fails(accel_gather(*state, NULL, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value is NULL");
+  assert_fails(accel_gather(*state, &value, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  assert_int_equal(out.kind, ACCEL_VALUE_NONE);
+  accel_tensor_release(tensor);
+}
+
+static void test_objects(void **state) {
+  accel_value_t object = ACCEL_VALUE_INIT, out = ACCEL_VALUE_INIT;
+  const accel_value_t number = accel_arg_int(1);
+  assert_ok(accel_value_from_json("[{\"loss\": 0.5}, \"done\"]", &object));
+  assert_ok(accel_gather_object(*state, &object, &out));
+  assert_int_equal(accel_value_count(&out), 2);
+  accel_value_dispose(&out);
+  assert_ok(accel_broadcast_object_list(*state, &object, 0, &out));
+  accel_value_dispose(&out);
+  assert_fails(accel_broadcast_object_list(*state, &number, 0, &out), ACCEL_ERROR_TYPE_MISMATCH, "list");
+  assert_fails(accel_broadcast_object_list(*state, &object, 3, &out), ACCEL_ERROR_INVALID_ARGUMENT, "from_process is 3");
+  accel_value_dispose(&object);
+}
+
+static void test_bare_tensors(void **state) {
+  accel_tensor_t *a = full(4, 1.0, ACCEL_DTYPE_FLOAT32), *b = full(4, 2.0, ACCEL_DTYPE_FLOAT32), *c = full(3, 0.0, ACCEL_DTYPE_FLOAT32);
+  accel_tensor_t *integers = full(4, 0.0, ACCEL_DTYPE_INT32);
+  void *data = NULL;
+  assert_ok(accel_all_reduce(*state, a, ACCEL_REDUCE_SUM));
+  assert_ok(accel_all_gather(*state, a, b));
+  assert_ok(accel_tensor_data(b, &data));
+  assert_true(((float *)data)[3] == 1.0f);
+  assert_ok(accel_reduce_scatter(*state, a, ACCEL_REDUCE_MAX, b));
+  assert_ok(accel_all_to_all(*state, a, b));
+  assert_ok(accel_scatter(*state, a, 0, b));
+  assert_fails(accel_scatter(*state, NULL, 0, b), ACCEL_ERROR_INVALID_ARGUMENT, "input is NULL");
+  assert_fails(accel_all_gather(*state, a, c), ACCEL_ERROR_SHAPE_MISMATCH, "elements");
+  assert_fails(accel_all_gather(*state, a, integers), ACCEL_ERROR_TYPE_MISMATCH, "same dtype");
+  assert_fails(accel_all_reduce(*state, a, ACCEL_REDUCE_XOR), ACCEL_ERROR_TYPE_MISMATCH, "bitwise");
+  assert_ok(accel_all_reduce(*state, integers, ACCEL_REDUCE_XOR));
+  assert_fails(accel_send(*state, a, 0, 0), ACCEL_ERROR_INVALID_ARGUMENT, "this rank itself");
+  assert_fails(accel_recv(*state, a, 1, 0), ACCEL_ERROR_INVALID_ARGUMENT, "from_process is 1");
+  assert_fails(accel_all_reduce(*state, NULL, ACCEL_REDUCE_SUM), ACCEL_ERROR_INVALID_ARGUMENT, "tensor is NULL");
+  assert_fails(accel_all_reduce(*state, *state, ACCEL_REDUCE_SUM), ACCEL_ERROR_INVALID_HANDLE, "tensor is a state");
+  accel_tensor_release(a);
+  accel_tensor_release(b);
+  accel_tensor_release(c);
+  accel_tensor_release(integers);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_trees, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_objects, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_bare_tensors, set_up, tear_down),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

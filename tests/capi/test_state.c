@@ -1,0 +1,255 @@
+/* Section 3: process control. */
+#define _POSIX_C_SOURCE 200809L
+#include "capi_test.h"
+
+#include <pthread.h>
+
+static accel_state_t *new_cpu_state(void) {
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *state = NULL;
+  options.cpu = 1;
+  options.process_index = 0;
+  options.num_processes = 1;
+  assert_ok(accel_state_create(&options, &state));
+  return state;
+}
+
+static void test_one_process(void **unused) {
+  accel_state_t *state = new_cpu_state();
+  (void)unused;
+  assert_int_equal(accel_process_index(state), 0);
+  assert_int_equal(accel_num_processes(state), 1);
+  assert_int_equal(accel_local_process_index(state), 0);
+  assert_int_equal(accel_local_num_processes(state), 1);
+  assert_int_equal(accel_is_main_process(state), 1);
+  assert_int_equal(accel_is_local_main_process(state), 1);
+  assert_int_equal(accel_is_last_process(state), 1);
+  assert_int_equal(accel_on_process(state, 5), 1);
+  assert_int_equal(accel_on_local_process(state, 5), 1);
+  assert_int_equal(accel_use_distributed(state), 0);
+  assert_int_equal(accel_distributed_type(state), ACCEL_DISTRIBUTED_NO);
+  assert_string_equal(accel_backend(state), "");
+  assert_int_equal(accel_mixed_precision(state), ACCEL_PRECISION_NO);
+  assert_int_equal(accel_debug(state), 0);
+  assert_int_equal(accel_device(state).type, ACCEL_DEVICE_CPU);
+  assert_ok(accel_set_device(state));
+  assert_ok(accel_wait_for_everyone(state));
+  assert_int_equal(accel_sync_gradients(state), 1);
+  assert_int_equal(accel_end_of_dataloader(state), 0);
+  assert_int_equal(accel_remainder(state), -1);
+  assert_int_equal(accel_gradient_accumulation_steps(state), 1);
+  assert_ok(accel_set_gradient_accumulation_steps(state, 3));
+  assert_int_equal(accel_gradient_accumulation_steps(state), 3);
+  assert_fails(accel_set_gradient_accumulation_steps(state, 0), ACCEL_ERROR_INVALID_ARGUMENT, "is 0");
+  assert_ok(accel_destroy_process_group(state));
+  assert_ok(accel_end_training(state));
+  accel_state_release(state);
+}
+
+static void test_options_are_checked(void **unused) {
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT, by_function;
+  accel_state_t *state = NULL;
+  (void)unused;
+  memset(&by_function, 1, sizeof by_function);
+  accel_state_options_init(&by_function);
+  assert_memory_equal(&options, &by_function, sizeof options);
+
+  options.cpu = 7;
+  assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_INVALID_ARGUMENT, "options.cpu is 7");
+  options.cpu = 1;
+  options.mixed_precision = 9;
+  assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_INVALID_ARGUMENT, "options.mixed_precision is 9");
+  options.mixed_precision = ACCEL_PRECISION_FP16;
+  assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_UNSUPPORTED, "use bf16");
+  options.mixed_precision = ACCEL_UNSET;
+  options.gradient_accumulation_steps = 0;
+  assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_INVALID_ARGUMENT, "gradient_accumulation_steps is 0");
+  options.gradient_accumulation_steps = ACCEL_UNSET_INT64;
+  options.process_index = 2;
+  options.num_processes = 2;
+  assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_INVALID_ARGUMENT, "process index is 2");
+  options.process_index = 0;
+  options.num_processes = 1;
+  options.timeout_ms = 0;
+  assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_INVALID_ARGUMENT, "timeout_ms is 0");
+  options.timeout_ms = ACCEL_UNSET_INT64;
+  options.struct_size = 8;
+  assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_INVALID_ARGUMENT, "struct_size is 8");
+  options.struct_size = sizeof options + 8;
+  assert_status(accel_state_create(&options, &state), ACCEL_ERROR_UNSUPPORTED);
+  assert_null(state);
+  assert_fails(accel_state_create(NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+}
+
+static void test_wrong_handles(void **unused) {
+  const int64_t shape[] = {1};
+  accel_tensor_t *tensor = NULL;
+  int32_t flag = 0;
+  (void)unused;
+  assert_ok(accel_tensor_full(shape, 1, 1.0, ACCEL_DTYPE_FLOAT32, (accel_device_t){ACCEL_DEVICE_CPU, -1}, &tensor));
+  assert_int_equal(accel_process_index((accel_state_t *)(void *)tensor), -1);
+  assert_message("state is a tensor");
+  assert_int_equal(accel_process_index(NULL), -1);
+  assert_fails(accel_wait_for_everyone(NULL), ACCEL_ERROR_INVALID_ARGUMENT, "state is NULL");
+  assert_fails(accel_check_trigger((accel_state_t *)(void *)tensor, &flag), ACCEL_ERROR_INVALID_HANDLE, "expected a state");
+  assert_int_equal(accel_device(NULL).type, -1);
+  assert_string_equal(accel_backend(NULL), "");
+  accel_tensor_release(tensor);
+  accel_state_release(NULL);
+}
+
+static void test_default_and_counting(void **unused) {
+  accel_state_t *state = new_cpu_state();
+  (void)unused;
+  assert_null(accel_state_default());
+  assert_ok(accel_state_set_default(state));
+  assert_ptr_equal(accel_state_default(), state);
+  assert_ptr_equal(accel_state_retain(state), state);
+  accel_state_release(state);
+  accel_state_release(state);
+  assert_int_equal(accel_process_index(accel_state_default()), 0);
+  assert_ok(accel_state_set_default(NULL));
+  assert_null(accel_state_default());
+}
+
+static void test_describe(void **unused) {
+  accel_state_t *state = new_cpu_state();
+  accel_buffer_t text = ACCEL_BUFFER_INIT;
+  (void)unused;
+  assert_ok(accel_state_describe(state, &text));
+  assert_non_null(strstr(text.data, "num_processes = 1 (call)"));
+  accel_buffer_dispose(&text);
+  assert_fails(accel_state_describe(state, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  accel_state_release(state);
+}
+
+static void test_scopes_and_triggers(void **unused) {
+  accel_state_t *state = new_cpu_state();
+  accel_scope_t *first = NULL, *local = NULL;
+  int32_t raised = -1;
+  (void)unused;
+  assert_ok(accel_main_process_first_begin(state, &first));
+  assert_ok(accel_local_main_process_first_begin(state, &local));
+  assert_status(accel_scope_end(first), ACCEL_ERROR_INVALID_STATE);
+  assert_ok(accel_scope_end(local));
+  assert_ok(accel_scope_end(first));
+  assert_ok(accel_check_trigger(state, &raised));
+  assert_int_equal(raised, 0);
+  assert_ok(accel_set_trigger(state));
+  assert_ok(accel_check_trigger(state, &raised));
+  assert_int_equal(raised, 1);
+  assert_ok(accel_check_trigger(state, &raised));
+  assert_int_equal(raised, 0);
+  accel_state_release(state);
+}
+
+static void test_splitting(void **unused) {
+  accel_state_t *state = new_cpu_state();
+  accel_value_t list = ACCEL_VALUE_INIT, share = ACCEL_VALUE_INIT;
+  const int64_t items[] = {4, 5, 6};
+  int64_t begin = -1, end = -1;
+  (void)unused;
+  assert_ok(accel_split_range(state, 10, &begin, &end));
+  assert_int_equal(begin, 0);
+  assert_int_equal(end, 10);
+  assert_fails(accel_split_range(state, -1, &begin, &end), ACCEL_ERROR_INVALID_ARGUMENT, "-1");
+  assert_ok(accel_value_int_list(items, 3, &list));
+  assert_ok(accel_split_between_processes(state, &list, 0, &share));
+  assert_int_equal(accel_value_count(&share), 3);
+  assert_status(accel_split_between_processes(state, NULL, 0, &share), ACCEL_ERROR_INVALID_ARGUMENT);
+  accel_value_dispose(&share);
+  accel_value_dispose(&list);
+  accel_state_release(state);
+}
+
+/* Two ranks as threads of one process. */
+#define RANKS 2
+struct rank {
+  int32_t index;
+  int32_t sum, first, split, raised;
+  accel_status_t status;
+};
+
+static accel_status_t run_rank(struct rank *rank) {
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *state = NULL;
+  accel_scope_t *scope = NULL;
+  accel_value_t gathered = ACCEL_VALUE_INIT, share = ACCEL_VALUE_INIT, list = ACCEL_VALUE_INIT, own;
+  accel_tensor_t *tensor = NULL;
+  const int64_t shape[] = {1}, items[] = {1, 2, 3};
+  accel_status_t status;
+  options.cpu = 1;
+  options.process_index = rank->index;
+  options.num_processes = RANKS;
+  options.main_process_port = 29871;
+  options.timeout_ms = 30000;
+  status = accel_state_create(&options, &state);
+  if (status < 0) return status;
+  status = accel_tensor_full(shape, 1, rank->index + 1, ACCEL_DTYPE_INT64, accel_device(state), &tensor);
+  if (status < 0) return status;
+  own = accel_arg_tensor(tensor);
+  status = accel_gather(state, &own, &gathered);
+  if (status < 0) return status;
+  status = accel_main_process_first_begin(state, &scope);
+  if (status < 0) return status;
+  rank->first = accel_is_main_process(state);
+  status = accel_scope_end(scope);
+  if (status < 0) return status;
+  if (rank->index == 1 && (status = accel_set_trigger(state)) < 0) return status;
+  status = accel_check_trigger(state, &rank->raised);
+  if (status < 0) return status;
+  status = accel_value_int_list(items, 3, &list);
+  if (status < 0) return status;
+  status = accel_split_between_processes(state, &list, 1, &share);
+  if (status < 0) return status;
+  rank->split = (int32_t)accel_value_at(&share, 1)->as.integer;
+  {
+    void *data = NULL;
+    status = accel_tensor_data(gathered.as.tensor, &data);
+    if (status < 0) return status;
+    rank->sum = (int32_t)(((int64_t *)data)[0] * 10 + ((int64_t *)data)[1]);
+  }
+  accel_value_dispose(&share);
+  accel_value_dispose(&list);
+  accel_value_dispose(&gathered);
+  accel_tensor_release(tensor);
+  status = accel_end_training(state);
+  accel_state_release(state);
+  return status;
+}
+
+static void *rank_thread(void *argument) {
+  struct rank *rank = argument;
+  rank->status = run_rank(rank);
+  if (rank->status < 0) print_error("rank %d: %s\n", (int)rank->index, accel_last_error());
+  return NULL;
+}
+
+static void test_two_ranks_as_threads(void **unused) {
+  pthread_t threads[RANKS];
+  struct rank ranks[RANKS];
+  int32_t i;
+  (void)unused;
+  memset(ranks, 0, sizeof ranks);
+  for (i = 0; i < RANKS; i++) {
+    ranks[i].index = i;
+    assert_int_equal(pthread_create(&threads[i], NULL, rank_thread, &ranks[i]), 0);
+  }
+  for (i = 0; i < RANKS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+  for (i = 0; i < RANKS; i++) {
+    assert_int_equal(ranks[i].status, ACCEL_OK);
+    assert_int_equal(ranks[i].sum, 12);
+    assert_int_equal(ranks[i].first, i == 0);
+    assert_int_equal(ranks[i].raised, 1);
+    assert_int_equal(ranks[i].split, i == 0 ? 2 : 3);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      capi_unit_test(test_one_process),          capi_unit_test(test_options_are_checked), capi_unit_test(test_wrong_handles),
+      capi_unit_test(test_default_and_counting), capi_unit_test(test_describe),            capi_unit_test(test_scopes_and_triggers),
+      capi_unit_test(test_splitting),            capi_unit_test(test_two_ranks_as_threads),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

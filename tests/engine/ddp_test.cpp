@@ -1,0 +1,167 @@
+#include "parallel/ddp/distributed_data_parallel.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <mutex>
+
+#include "base/error.hpp"
+#include "nn/foreign_module.hpp"
+#include "rank_threads.hpp"
+
+namespace accel::parallel {
+namespace {
+
+using testing::run_ranks;
+
+// Two layers and one that is used only on demand. The same weights for the same seed.
+nn::ModulePtr make_model(uint64_t seed) {
+  const auto generator = at::detail::createCPUGenerator(seed);
+  auto model = std::make_shared<nn::ForeignModule>("TwoLayers");
+  const auto add = [&](const char* name, at::IntArrayRef shape) {
+    model->add_parameter(name, at::randn(shape, generator, at::kFloat) * 0.3, true);
+  };
+  add("first", {8, 5});
+  add("first_bias", {8});
+  add("second", {1, 8});
+  add("spare", {8, 5});
+  model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+    const auto parameter = [&](const char* name) { return module.find_tensor(name); };
+    const at::Tensor& x = inputs[0].toTensor();
+    at::Tensor hidden = at::linear(x, parameter("first"), parameter("first_bias"));
+    if (inputs.size() > 1) hidden = hidden + at::linear(x, parameter("spare"));
+    return at::linear(at::tanh(hidden), parameter("second"));
+  });
+  return model;
+}
+
+at::Tensor rows(int64_t begin, int64_t end) {
+  const auto generator = at::detail::createCPUGenerator(7);
+  return at::randn({12, 5}, generator, at::kFloat).slice(0, begin, end);
+}
+
+void backward(const at::Tensor& output) { torch::autograd::backward({output.square().mean()}, {}); }
+
+// The gradients of one process on the whole batch, by name.
+std::map<std::string, at::Tensor> joined_gradients(bool with_spare) {
+  const auto model = make_model(1);
+  nn::Inputs inputs{rows(0, 12)};
+  if (with_spare) inputs.emplace_back(true);
+  backward(model->call(inputs).toTensor());
+  std::map<std::string, at::Tensor> gradients;
+  for (const auto& [name, parameter] : model->named_parameters()) gradients[name] = parameter.grad();
+  return gradients;
+}
+
+void expect_equal_gradients(const nn::Module& model, const std::map<std::string, at::Tensor>& expected) {
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    const at::Tensor& other = expected.at(name);
+    if (!other.defined()) continue;
+    ASSERT_TRUE(parameter.grad().defined()) << name;
+    EXPECT_TRUE(at::allclose(parameter.grad(), other, 1e-6, 1e-7)) << name;
+  }
+}
+
+TEST(DdpGradients, EqualThoseOfTheJoinedBatch) {
+  for (const int size : {2, 3, 4})
+    for (const bool views : {true, false}) {
+      const auto expected = joined_gradients(true);
+      run_ranks(size, [&](const auto& communicator) {
+        DdpOptions options;
+        options.gradient_as_bucket_view = views;
+        options.bucket_cap_mb = 0.0001;  // several buckets
+        const auto model = make_model(communicator->rank() == 0 ? 1 : 99);  // rank 0's weights count
+        DistributedDataParallel ddp(model, communicator, options);
+        const int64_t each = 12 / size, begin = communicator->rank() * each;
+        for (int step = 0; step < 3; step++) {  // buckets are rebuilt after the first
+          for (const auto& parameter : model->parameters())
+            if (parameter.grad().defined()) parameter.mutable_grad().zero_();
+          backward(ddp.call({rows(begin, begin + each), true}).toTensor());
+          expect_equal_gradients(*model, expected);
+        }
+      });
+    }
+}
+
+TEST(DdpGradients, UnusedParametersAreFound) {
+  const auto expected = joined_gradients(false);
+  run_ranks(2, [&](const auto& communicator) {
+    DdpOptions options;
+    options.find_unused_parameters = true;
+    const auto model = make_model(1);
+    DistributedDataParallel ddp(model, communicator, options);
+    for (int step = 0; step < 2; step++) {
+      for (const auto& parameter : model->parameters())
+        if (parameter.grad().defined()) parameter.mutable_grad().zero_();
+      backward(ddp.call({rows(communicator->rank() * 6, communicator->rank() * 6 + 6)}).toTensor());
+      expect_equal_gradients(*model, expected);
+    }
+  });
+}
+
+TEST(DdpGradients, AStaticGraphLearnsWhatIsUnused) {
+  const auto expected = joined_gradients(false);
+  run_ranks(2, [&](const auto& communicator) {
+    DdpOptions options;
+    options.static_graph = true;
+    const auto model = make_model(1);
+    DistributedDataParallel ddp(model, communicator, options);
+    for (int step = 0; step < 3; step++) {
+      for (const auto& parameter : model->parameters())
+        if (parameter.grad().defined()) parameter.mutable_grad().zero_();
+      backward(ddp.call({rows(communicator->rank() * 6, communicator->rank() * 6 + 6)}).toTensor());
+      expect_equal_gradients(*model, expected);
+    }
+  });
+}
+
+TEST(DdpGradients, WithoutSyncTheyStayLocalAndAreExchangedLater) {
+  run_ranks(2, [&](const auto& communicator) {
+    const auto model = make_model(1);
+    DistributedDataParallel ddp(model, communicator, {});
+    const int64_t begin = communicator->rank() * 6;
+    ddp.set_gradient_sync(false);
+    backward(ddp.call({rows(begin, begin + 3), true}).toTensor());
+    at::Tensor local = model->find_tensor("first").grad().clone();
+    at::Tensor both = local.clone();
+    communicator->all_reduce(both, comm::Reduction::kMean);
+    EXPECT_FALSE(at::allclose(local, both));
+    ddp.set_gradient_sync(true);
+    backward(ddp.call({rows(begin + 3, begin + 6), true}).toTensor());
+    at::Tensor exchanged = model->find_tensor("first").grad().clone();
+    at::Tensor again = exchanged.clone();
+    communicator->all_reduce(again, comm::Reduction::kMean);
+    EXPECT_TRUE(at::allclose(exchanged, again));
+  });
+}
+
+TEST(DdpModel, BuffersFollowRankZero) {
+  run_ranks(2, [&](const auto& communicator) {
+    const auto model = make_model(1);
+    model->add_buffer("seen", at::full({2}, communicator->rank(), at::kFloat), true);
+    DistributedDataParallel ddp(model, communicator, {});
+    EXPECT_TRUE(model->find_tensor("seen").eq(0).all().item<bool>());
+    model->find_tensor("seen").fill_(5 + communicator->rank());
+    ddp.call({rows(0, 2), true});
+    EXPECT_TRUE(model->find_tensor("seen").eq(5).all().item<bool>());
+  });
+}
+
+TEST(DdpModel, DifferentModelsAreRefusedOnEveryRank) {
+  run_ranks(2, [&](const auto& communicator) {
+    const auto model = make_model(1);
+    if (communicator->rank() == 1) model->add_parameter("extra", at::zeros({3}), true);
+    try {
+      DistributedDataParallel ddp(model, communicator, {});
+      ADD_FAILURE() << "different models were accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kCollectiveMismatch);
+      EXPECT_NE(error.message().find("extra"), std::string::npos) << error.message();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace accel::parallel

@@ -1,0 +1,177 @@
+#include "state/state.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "state/split.hpp"
+
+namespace accel {
+namespace {
+
+// Sets variables for one test; others of the job's names are taken away.
+class StateEnvironment {
+ public:
+  explicit StateEnvironment(const std::vector<std::pair<std::string, std::string>>& variables) {
+    for (const char* name : kNames)
+      if (const char* value = std::getenv(name)) former_.emplace_back(name, value);
+    clear();
+    for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~StateEnvironment() {
+    clear();
+    for (const auto& [name, value] : former_) setenv(name.c_str(), value.c_str(), 1);
+  }
+
+ private:
+  static void clear() {
+    for (const char* name : kNames) unsetenv(name);
+  }
+  static constexpr const char* kNames[] = {
+      "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PMI_RANK", "PMI_SIZE",
+      "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+      "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
+      "SLURM_NTASKS_PER_NODE", "ACCELERATE_USE_CPU", "ACCELERATE_MIXED_PRECISION", "ACCELERATE_TORCH_DEVICE",
+      "ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "ACCELERATE_DEBUG_MODE"};
+  std::vector<std::pair<std::string, std::string>> former_;
+};
+
+std::string refusal(const std::function<void()>& call, Status status) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), status) << error.message();
+    return error.message();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return "";
+}
+
+TEST(StateProcess, RanksComeFromEveryLauncher) {
+  const std::vector<std::vector<std::pair<std::string, std::string>>> launchers = {
+      {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "h"}},
+      {{"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}, {"MASTER_ADDR", "h"}},
+      {{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_LOCALID", "1"}, {"SLURM_NTASKS_PER_NODE", "4"},
+       {"MASTER_ADDR", "h"}},
+  };
+  for (const auto& variables : launchers) {
+    SCOPED_TRACE(variables[0].first);
+    const StateEnvironment environment(variables);
+    const ProcessEnvironment process = resolve_process_environment({});
+    EXPECT_EQ(process.process_index, 5);
+    EXPECT_EQ(process.num_processes, 8);
+    EXPECT_EQ(process.local_process_index, 1);
+    EXPECT_EQ(process.local_num_processes, 4);
+    EXPECT_EQ(process.process_index.source, variables[0].first);
+  }
+}
+
+TEST(StateProcess, PmiAndMvapichNamesCountInTheReferencesOrder) {
+  const StateEnvironment environment({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MV2_COMM_WORLD_RANK", "3"}, {"MV2_COMM_WORLD_SIZE", "4"}});
+  const ProcessEnvironment process = resolve_process_environment({});
+  EXPECT_EQ(process.process_index, 1);
+  EXPECT_EQ(process.num_processes, 2);
+}
+
+TEST(StateProcess, CallsWinOverTheEnvironment) {
+  const StateEnvironment environment({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}});
+  ProcessOptions options;
+  options.process_index = 2;
+  options.num_processes = 3;
+  const ProcessEnvironment process = resolve_process_environment(options);
+  EXPECT_EQ(process.process_index, 2);
+  EXPECT_EQ(process.local_process_index, 2);
+  EXPECT_EQ(process.process_index.source, "call");
+}
+
+TEST(StateProcess, ContradictionsAreNamed) {
+  {
+    const StateEnvironment environment({{"RANK", "4"}, {"WORLD_SIZE", "2"}});
+    EXPECT_NE(refusal([] { resolve_process_environment({}); }, Status::kInvalidArgument).find("RANK"), std::string::npos);
+  }
+  {
+    const StateEnvironment environment({{"RANK", "one"}, {"WORLD_SIZE", "2"}});
+    EXPECT_NE(refusal([] { resolve_process_environment({}); }, Status::kInvalidArgument).find("'one'"), std::string::npos);
+  }
+  {
+    const StateEnvironment environment({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}});
+    EXPECT_NE(refusal([] { resolve_process_environment({}); }, Status::kInvalidArgument).find("MASTER_ADDR"), std::string::npos);
+  }
+}
+
+TEST(StateSettings, PrecedenceAndSources) {
+  const StateEnvironment environment({{"ACCELERATE_MIXED_PRECISION", "bf16"}, {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4"}});
+  StateOptions options;
+  options.cpu = true;
+  options.gradient_accumulation_steps = 2;
+  const state::State made(options);
+  EXPECT_EQ(made.mixed_precision(), Precision::kBf16);
+  EXPECT_EQ(made.gradient_state()->settings().num_steps, 2);
+  const std::string text = made.describe();
+  EXPECT_NE(text.find("mixed_precision = bf16 (ACCELERATE_MIXED_PRECISION)"), std::string::npos) << text;
+  EXPECT_NE(text.find("gradient_accumulation_steps = 2 (call)"), std::string::npos) << text;
+}
+
+TEST(StateSettings, WhatCannotWorkIsRefusedWithTheReason) {
+  const StateEnvironment environment({});
+  StateOptions options;
+  options.cpu = true;
+  options.mixed_precision = Precision::kFp16;
+  EXPECT_NE(refusal([&] { state::State made(options); }, Status::kUnsupported).find("use bf16"), std::string::npos);
+  setenv("ACCELERATE_TORCH_DEVICE", "abacus", 1);
+  EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kInvalidArgument).find("'abacus'"), std::string::npos);
+  setenv("ACCELERATE_TORCH_DEVICE", "cpu", 1);
+  setenv("ACCELERATE_USE_CPU", "perhaps", 1);
+  EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kInvalidArgument).find("'perhaps'"), std::string::npos);
+}
+
+TEST(StateSplit, EveryThingGoesToOneRank) {
+  for (int64_t length = 0; length < 20; length++)
+    for (int size = 1; size < 7; size++) {
+      int64_t next = 0;
+      for (int rank = 0; rank < size; rank++) {
+        const auto [begin, end] = state::split_range(length, rank, size);
+        EXPECT_EQ(begin, next);
+        EXPECT_LE(end - begin, (length + size - 1) / size);
+        next = end;
+      }
+      EXPECT_EQ(next, length);
+    }
+}
+
+TEST(StateGradient, AccumulationCountsAndEndsWithTheLoader) {
+  state::AccumulationSettings settings;
+  settings.num_steps = 3;
+  state::GradientState gradient_state(settings);
+  EXPECT_TRUE(gradient_state.sync_gradients());
+  const auto progress = std::make_shared<state::LoaderProgress>();
+  gradient_state.begin_loader(progress);
+  std::vector<bool> syncs;
+  for (int batch = 0; batch < 5; batch++) {
+    progress->end_of_dataloader = batch == 4;
+    gradient_state.begin_micro_batch();
+    syncs.push_back(gradient_state.sync_gradients());
+  }
+  EXPECT_EQ(syncs, (std::vector<bool>{false, false, true, false, true}));
+  gradient_state.end_loader(progress);
+  EXPECT_FALSE(gradient_state.in_dataloader());
+  EXPECT_EQ(gradient_state.remainder(), -1);
+}
+
+TEST(StateGradient, ALoaderThatIsGoneDropsOut) {
+  state::GradientState gradient_state({});
+  {
+    const auto progress = std::make_shared<state::LoaderProgress>();
+    progress->end_of_dataloader = true;
+    gradient_state.begin_loader(progress);
+    EXPECT_TRUE(gradient_state.end_of_dataloader());
+  }
+  EXPECT_FALSE(gradient_state.end_of_dataloader());
+}
+
+}  // namespace
+}  // namespace accel

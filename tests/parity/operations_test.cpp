@@ -1,0 +1,54 @@
+// Functions on trees of tensors, against the reference's utils.operations.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "fixture.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::parity {
+namespace {
+
+// Nothing for the functions of the fixture that this library has under other names, or not at all.
+std::optional<c10::IValue> call(const std::string& operation, const c10::IValue& input) {
+  const auto data = optional_member(input, "data");
+  if (operation == "slice_tensors")
+    return tree::slice(*data, member(input, "start").toInt(), member(input, "stop").toInt());
+  if (operation == "concatenate") return tree::concatenate(*data, member(input, "dim").toInt());
+  if (operation == "listify") return tree::listify(*data);
+  if (operation == "convert_to_fp32") return tree::convert_to_fp32(*data);
+  if (operation == "find_batch_size") return tree::find_batch_size(*data);
+  return std::nullopt;
+}
+
+Status status_of(const std::string& reference_error) {
+  if (reference_error == "TypeError") return Status::kTypeMismatch;
+  if (reference_error == "ValueError") return Status::kInvalidArgument;
+  EXPECT_EQ(reference_error, "IndexError");
+  return Status::kShapeMismatch;
+}
+
+TEST(OperationsParity, SameTreesAndErrorsAsTheReference) {
+  int compared = 0;
+  for (const auto& [name, input, expected] : read_cases("operations")) {
+    SCOPED_TRACE(name);
+    const auto error = error_type(expected);
+    try {
+      const auto result = call(member(input, "operation").toStringRef(), input);
+      if (!result) continue;
+      EXPECT_FALSE(error.has_value());
+      EXPECT_TRUE(tree::equal(*result, expected)) << tree::to_json(*result);
+    } catch (const Error& raised) {
+      ASSERT_TRUE(error.has_value()) << raised.message();
+      EXPECT_EQ(raised.status(), status_of(*error)) << raised.message();
+    }
+    compared++;
+  }
+  EXPECT_GT(compared, 50);
+}
+
+}  // namespace
+}  // namespace accel::parity

@@ -1,0 +1,40 @@
+// Ranks as threads of one process: each has its own communicator, over the real backend and an in-memory store.
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "comm/communicator.hpp"
+
+namespace accel::testing {
+
+// Runs `body` on every rank; the first rank's exception is thrown again here.
+inline void run_ranks(int size, const std::function<void(const std::shared_ptr<comm::Communicator>&)>& body,
+                      std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::exception_ptr> failures(size);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < size; rank++)
+    ranks.emplace_back([&, rank] {
+      try {
+        const auto communicator = size == 1 ? std::make_shared<comm::Communicator>()
+                                            : std::make_shared<comm::Communicator>(store, rank, size, timeout, "ucx");
+        body(communicator);
+        communicator->barrier();
+      } catch (...) {
+        failures[rank] = std::current_exception();
+      }
+    });
+  for (std::thread& rank : ranks) rank.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace accel::testing
