@@ -1,0 +1,65 @@
+/* What every program of this folder begins with: CMocka, the header, and assertions on statuses and messages. */
+#ifndef ACCEL_CAPI_TEST_H
+#define ACCEL_CAPI_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "accel.h"
+
+/* The call succeeds. */
+#define assert_ok(call) assert_status_at((call), ACCEL_OK, #call, __FILE__, __LINE__)
+/* The call ends with this status, whatever the message. */
+#define assert_status(call, status) assert_status_at((call), (status), #call, __FILE__, __LINE__)
+/* The call fails with this status, and the message is one line that contains `part`. */
+#define assert_fails(call, status, part) assert_fails_at((call), (status), (part), #call, __FILE__, __LINE__)
+#define assert_message(part) assert_message_at((part), __FILE__, __LINE__)
+
+static inline void assert_status_at(accel_status_t status, accel_status_t expected, const char *call, const char *file,
+                                    int line) {
+  if (status == expected) return;
+  print_error("%s gave %s, not %s: %s\n", call, accel_status_name(status), accel_status_name(expected),
+              accel_last_error());
+  _fail(file, line);
+}
+
+static inline void assert_message_at(const char *part, const char *file, int line) {
+  const char *const message = accel_last_error();
+  if (strstr(message, part) != NULL && strchr(message, '\n') == NULL) return;
+  print_error("'%s' is not in the line '%s'\n", part, message);
+  _fail(file, line);
+}
+
+static inline void assert_fails_at(accel_status_t status, accel_status_t expected, const char *part, const char *call,
+                                   const char *file, int line) {
+  assert_status_at(status, expected, call, file, line);
+  assert_message_at(part, file, line);
+}
+
+/* A contiguous tensor on the CPU. */
+static inline accel_tensor_t *new_test_tensor(const void *data, const int64_t *shape, size_t ndim,
+                                              accel_dtype_t dtype) {
+  accel_tensor_t *tensor = NULL;
+  assert_ok(accel_tensor_from_data(data, shape, ndim, dtype, &tensor));
+  return tensor;
+}
+
+/* A teardown: the test gave back everything that it was given. */
+static inline int assert_nothing_left(void **state) {
+  (void)state;
+  const int64_t left = accel_debug_live_objects();
+  if (left == 0) return 0;
+  print_error("%lld handles were not released\n", (long long)left);
+  return -1;
+}
+
+#define capi_unit_test(function) cmocka_unit_test_teardown(function, assert_nothing_left)
+
+#endif

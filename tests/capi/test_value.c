@@ -1,0 +1,279 @@
+/* Section 2: nested values. */
+#include "tree_fixture.h"
+
+static void test_string(void **state) {
+  (void)state;
+  char text[] = "caf\xc3\xa9";
+  accel_value_t value = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_string(text, &value));
+  text[0] = 'X';
+  assert_int_equal(value.kind, ACCEL_VALUE_STRING);
+  assert_string_equal(value.as.string, "caf\xc3\xa9");
+  accel_value_dispose(&value);
+  assert_int_equal(value.kind, ACCEL_VALUE_NONE);
+  accel_value_dispose(&value);
+  accel_value_dispose(NULL);
+  assert_fails(accel_value_string(NULL, &value), ACCEL_ERROR_INVALID_ARGUMENT, "text is NULL");
+  assert_fails(accel_value_string("a", NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+}
+
+static void test_tensor(void **state) {
+  (void)state;
+  accel_tensor_t *const tensor = new_test_tensor(kNumbers, kThreeByTwo, 2, ACCEL_DTYPE_FLOAT32);
+  accel_value_t value = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_tensor(tensor, &value));
+  accel_tensor_release(tensor);
+  assert_int_equal(accel_debug_live_objects(), 1); /* the value is an owner */
+  assert_fails(accel_value_tensor(value.as.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  accel_value_dispose(&value);
+  assert_fails(accel_value_tensor(NULL, &value), ACCEL_ERROR_INVALID_ARGUMENT, "tensor is NULL");
+  assert_int_equal(value.kind, ACCEL_VALUE_NONE);
+}
+
+static void test_list(void **state) {
+  (void)state;
+  const accel_value_t items[] = {accel_arg_none(), accel_arg_bool(7), accel_arg_double(2.5),
+                                 accel_arg_dtype(ACCEL_DTYPE_BOOL),
+                                 accel_arg_device((accel_device_t){ACCEL_DEVICE_CPU, -1})};
+  accel_value_t list = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_list(items, 5, &list));
+  assert_int_equal(list.kind, ACCEL_VALUE_LIST);
+  assert_int_equal(accel_value_count(&list), 5);
+  assert_int_equal(accel_value_at(&list, 0)->kind, ACCEL_VALUE_NONE);
+  assert_int_equal(accel_value_at(&list, 1)->as.integer, 1);
+  assert_true(accel_value_at(&list, 2)->as.number == 2.5);
+  assert_int_equal(accel_value_at(&list, 3)->as.dtype, ACCEL_DTYPE_BOOL);
+  assert_int_equal(accel_value_at(&list, 4)->as.device.index, -1);
+  assert_null(accel_value_at(&list, 5));
+  assert_null(accel_value_key(&list, 0));
+  assert_null(accel_value_get(&list, "a"));
+  accel_value_dispose(&list);
+  assert_ok(accel_value_list(NULL, 0, &list));
+  assert_int_equal(accel_value_count(&list), 0);
+  accel_value_dispose(&list);
+  assert_fails(accel_value_list(NULL, 1, &list), ACCEL_ERROR_INVALID_ARGUMENT, "items is NULL");
+  assert_fails(accel_value_list(items, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+}
+
+static void test_int_list(void **state) {
+  (void)state;
+  const int64_t items[] = {INT64_MIN, 0, INT64_MAX};
+  accel_value_t list = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_int_list(items, 3, &list));
+  assert_json(&list, "[-9223372036854775808,0,9223372036854775807]");
+  accel_value_dispose(&list);
+  assert_fails(accel_value_int_list(NULL, 2, &list), ACCEL_ERROR_INVALID_ARGUMENT,
+               "items is NULL; expected 2 integers");
+}
+
+static void test_map(void **state) {
+  (void)state;
+  accel_value_t map = ACCEL_VALUE_INIT;
+  char key[16];
+  assert_ok(accel_value_map(&map));
+  for (int i = 0; i < 1000; i++) {
+    const accel_value_t item = accel_arg_int(i);
+    snprintf(key, sizeof key, "key %d", i);
+    assert_ok(accel_value_set(&map, key, &item));
+  }
+  const accel_value_t other = accel_arg_string("replaced");
+  assert_ok(accel_value_set(&map, "key 500", &other));
+  assert_int_equal(accel_value_count(&map), 1000);
+  assert_string_equal(accel_value_key(&map, 999), "key 999");
+  assert_string_equal(accel_value_at(&map, 500)->as.string, "replaced");
+  assert_ptr_equal(accel_value_get(&map, "key 500"), accel_value_at(&map, 500));
+  assert_null(accel_value_get(&map, "key 1000"));
+  assert_null(accel_value_get(&map, NULL));
+  assert_null(accel_value_key(&map, 1000));
+  assert_fails(accel_value_set(&map, NULL, &other), ACCEL_ERROR_INVALID_ARGUMENT, "key is NULL");
+  assert_fails(accel_value_set(&map, "a", NULL), ACCEL_ERROR_INVALID_ARGUMENT, "item is NULL");
+  assert_fails(accel_value_set(NULL, "a", &other), ACCEL_ERROR_INVALID_ARGUMENT, "map is NULL");
+  assert_fails(accel_value_push(&map, &other), ACCEL_ERROR_TYPE_MISMATCH, "list is a MAP; expected a LIST");
+  accel_value_dispose(&map);
+  assert_fails(accel_value_set(&map, "a", &other), ACCEL_ERROR_TYPE_MISMATCH, "map is a NONE; expected a MAP");
+  assert_fails(accel_value_map(NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+}
+
+static void test_getters_take_everything(void **state) {
+  (void)state;
+  const accel_value_t number = accel_arg_int(3), hollow = {ACCEL_VALUE_LIST, 0, {0}};
+  assert_int_equal(accel_value_count(NULL), 0);
+  assert_int_equal(accel_value_count(&number), 0);
+  assert_int_equal(accel_value_count(&hollow), 0);
+  assert_null(accel_value_at(NULL, 0));
+  assert_null(accel_value_at(&number, 0));
+  assert_null(accel_value_key(NULL, 0));
+  assert_null(accel_value_get(NULL, "a"));
+}
+
+static void test_push_copies(void **state) {
+  (void)state;
+  accel_value_t list = ACCEL_VALUE_INIT;
+  const accel_value_t one = accel_arg_int(1);
+  assert_ok(accel_value_list(&one, 1, &list));
+  assert_ok(accel_value_push(&list, &list)); /* a copy, so no cycle */
+  assert_ok(accel_value_push(&list, accel_value_at(&list, 1)));
+  assert_json(&list, "[1,[1],[1]]");
+  assert_fails(accel_value_push(&list, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "item is NULL");
+  accel_value_dispose(&list);
+}
+
+static void test_depth_is_limited(void **state) {
+  (void)state;
+  accel_value_t nested = ACCEL_VALUE_INIT, outer = ACCEL_VALUE_INIT;
+  accel_status_t status = ACCEL_OK;
+  int levels = 0;
+  assert_ok(accel_value_list(NULL, 0, &nested));
+  while (levels++ < 1000 && (status = accel_value_list(&nested, 1, &outer)) == ACCEL_OK) {
+    accel_value_dispose(&nested);
+    nested = outer;
+  }
+  assert_status(status, ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_message("nested 201 levels deep");
+  assert_fails(accel_value_push(&nested, &nested), ACCEL_ERROR_INVALID_ARGUMENT, "levels deep");
+  accel_value_t copy = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_copy(&nested, &copy));
+  assert_int_equal(are_equal(&copy, &nested), 1);
+  accel_value_dispose(&copy);
+  accel_value_dispose(&nested);
+}
+
+static void test_copy(void **state) {
+  (void)state;
+  accel_value_t tree = new_tree(), copy = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_copy(&tree, &copy));
+  assert_int_equal(are_equal(&tree, &copy), 1);
+  assert_ptr_equal(accel_value_get(&tree, "x")->as.tensor, accel_value_get(&copy, "x")->as.tensor);
+  const accel_value_t number = accel_arg_int(1);
+  assert_ok(accel_value_set(&copy, "z", &number));
+  assert_int_equal(are_equal(&tree, &copy), 0);
+  accel_value_dispose(&tree);
+  assert_json(accel_value_get(&copy, "y"), "[[1.0,2.0,3.0],\"text\",7]");
+  accel_value_dispose(&copy);
+  assert_fails(accel_value_copy(NULL, &copy), ACCEL_ERROR_INVALID_ARGUMENT, "value is NULL");
+  assert_fails(accel_value_copy(&number, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+}
+
+static void test_copy_refuses(void **state) {
+  (void)state;
+  accel_value_t out = ACCEL_VALUE_INIT;
+  const accel_value_t unknown = {77, 0, {0}}, no_text = accel_arg_string(NULL), hollow = {ACCEL_VALUE_MAP, 0, {0}},
+                      no_tensor = accel_arg_tensor(NULL), no_dtype = accel_arg_dtype(99),
+                      no_device = accel_arg_device((accel_device_t){9, 0});
+  assert_fails(accel_value_copy(&unknown, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value.kind is 77");
+  assert_fails(accel_value_copy(&no_text, &out), ACCEL_ERROR_INVALID_ARGUMENT, "text is NULL");
+  assert_fails(accel_value_copy(&hollow, &out), ACCEL_ERROR_INVALID_HANDLE, "no container");
+  assert_fails(accel_value_copy(&no_tensor, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value is NULL");
+  assert_fails(accel_value_copy(&no_dtype, &out), ACCEL_ERROR_INVALID_ARGUMENT, "99");
+  assert_fails(accel_value_copy(&no_device, &out), ACCEL_ERROR_INVALID_ARGUMENT, "9");
+  accel_value_t list = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_list(NULL, 0, &list));
+  accel_value_t disguised = list;
+  disguised.kind = ACCEL_VALUE_MAP;
+  assert_fails(accel_value_copy(&disguised, &out), ACCEL_ERROR_INVALID_HANDLE, "no container");
+  accel_value_dispose(&list);
+  assert_int_equal(out.kind, ACCEL_VALUE_NONE);
+}
+
+static void test_equal(void **state) {
+  (void)state;
+  const accel_value_t one = accel_arg_int(1), one_double = accel_arg_double(1), truth = accel_arg_bool(1),
+                      text = accel_arg_string("1"), type = accel_arg_dtype(1), none = accel_arg_none();
+  const accel_value_t *const all[] = {&one, &one_double, &truth, &text, &type, &none};
+  for (size_t i = 0; i < 6; i++)
+    for (size_t j = 0; j < 6; j++) assert_int_equal(are_equal(all[i], all[j]), i == j);
+  accel_value_t a = from_json("{\"a\": [1, 2], \"b\": {}}"), b = from_json("{\"b\": {}, \"a\": [1, 2]}"),
+                c = from_json("{\"a\": [1, 2], \"c\": {}}");
+  assert_int_equal(are_equal(&a, &b), 1); /* the order of keys does not count */
+  assert_int_equal(are_equal(&a, &c), 0);
+  int32_t out = 5;
+  assert_fails(accel_value_equal(NULL, &b, &out), ACCEL_ERROR_INVALID_ARGUMENT, "a is NULL");
+  assert_fails(accel_value_equal(&a, NULL, &out), ACCEL_ERROR_INVALID_ARGUMENT, "b is NULL");
+  assert_fails(accel_value_equal(&a, &b, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  assert_int_equal(out, 5);
+  accel_value_dispose(&a);
+  accel_value_dispose(&b);
+  accel_value_dispose(&c);
+}
+
+static void test_json_round_trip(void **state) {
+  (void)state;
+  static const char *const documents[] = {"null",
+                                          "true",
+                                          "[]",
+                                          "{}",
+                                          "\"\\\"\\\\ \\n \xc3\xa9\"",
+                                          "9007199254740993",
+                                          "-9223372036854775808",
+                                          "0.1",
+                                          "1e+300",
+                                          "[1,1.0,-0.0,\"12\",[34,{\"5\":6}],false]"};
+  for (size_t i = 0; i < sizeof documents / sizeof *documents; i++) {
+    accel_value_t value = from_json(documents[i]);
+    assert_json(&value, documents[i]);
+    accel_value_dispose(&value);
+  }
+  accel_value_t spaced = from_json(" { \"a\\\"1\" : [ 1 , 2.5e1 ] } \n");
+  assert_json(&spaced, "{\"a\\\"1\":[1,25.0]}");
+  accel_value_dispose(&spaced);
+}
+
+static void test_json_refuses(void **state) {
+  (void)state;
+  accel_value_t out = accel_arg_int(42);
+  assert_fails(accel_value_from_json("[1, 2", &out), ACCEL_ERROR_INVALID_ARGUMENT, "json is not valid JSON at byte");
+  assert_fails(accel_value_from_json("[1] 2", &out), ACCEL_ERROR_INVALID_ARGUMENT, "byte 4");
+  assert_fails(accel_value_from_json("", &out), ACCEL_ERROR_INVALID_ARGUMENT, "not valid JSON");
+  assert_fails(accel_value_from_json("9223372036854775808", &out), ACCEL_ERROR_INVALID_ARGUMENT, "9223372036854775808");
+  assert_fails(accel_value_from_json("[1e999]", &out), ACCEL_ERROR_INVALID_ARGUMENT, "byte 1");
+  assert_fails(accel_value_from_json("[007]", &out), ACCEL_ERROR_INVALID_ARGUMENT, "leading zero");
+  assert_fails(accel_value_from_json("[1.]", &out), ACCEL_ERROR_INVALID_ARGUMENT, "1.");
+  assert_fails(accel_value_from_json("\"a\\u0000b\"", &out), ACCEL_ERROR_INVALID_ARGUMENT, "\\u0000");
+  assert_fails(accel_value_from_json(NULL, &out), ACCEL_ERROR_INVALID_ARGUMENT, "json is NULL");
+  assert_fails(accel_value_from_json("1", NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  char deep[700];
+  memset(deep, '[', 300);
+  memset(deep + 300, ']', 300);
+  deep[600] = '\0';
+  assert_fails(accel_value_from_json(deep, &out), ACCEL_ERROR_INVALID_ARGUMENT, "levels deep");
+  assert_int_equal(out.as.integer, 42);
+  accel_buffer_t json = ACCEL_BUFFER_INIT;
+  const accel_value_t infinite = accel_arg_double(1e308 * 10);
+  assert_fails(accel_value_to_json(&infinite, &json), ACCEL_ERROR_TYPE_MISMATCH, "inf");
+  assert_fails(accel_value_to_json(NULL, &json), ACCEL_ERROR_INVALID_ARGUMENT, "value is NULL");
+  assert_fails(accel_value_to_json(&infinite, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  assert_null(json.data);
+}
+
+static void test_json_of_everything(void **state) {
+  (void)state;
+  accel_value_t tree = new_tree();
+  const accel_value_t dtype = accel_arg_dtype(ACCEL_DTYPE_BFLOAT16),
+                      device = accel_arg_device((accel_device_t){ACCEL_DEVICE_CPU, -1});
+  assert_ok(accel_value_set(&tree, "dtype", &dtype));
+  assert_ok(accel_value_set(&tree, "device", &device));
+  assert_json(&tree,
+              "{\"x\":[[1.0,2.0],[3.0,4.0],[5.0,6.0]],\"y\":[[1.0,2.0,3.0],\"text\",7],\"dtype\":\"bfloat16\","
+              "\"device\":\"cpu\"}");
+  accel_value_dispose(&tree);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      capi_unit_test(test_string),
+      capi_unit_test(test_tensor),
+      capi_unit_test(test_list),
+      capi_unit_test(test_int_list),
+      capi_unit_test(test_map),
+      capi_unit_test(test_getters_take_everything),
+      capi_unit_test(test_push_copies),
+      capi_unit_test(test_depth_is_limited),
+      capi_unit_test(test_copy),
+      capi_unit_test(test_copy_refuses),
+      capi_unit_test(test_equal),
+      capi_unit_test(test_json_round_trip),
+      capi_unit_test(test_json_refuses),
+      capi_unit_test(test_json_of_everything),
+  };
+  return cmocka_run_group_tests_name("value", tests, NULL, NULL);
+}
