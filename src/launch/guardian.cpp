@@ -9,13 +9,14 @@
 #include <csignal>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 
 namespace accel::launch {
 namespace {
 
-[[noreturn]] void stand_guard(const std::vector<pid_t>& process_groups, int launcher_lives) {
+[[noreturn]] void stand_guard(int groups) {
   setsid();  // what is sent to the launcher's group, or to the terminal's, is not for the guardian
   sigset_t every_signal;
   sigfillset(&every_signal);
@@ -23,23 +24,30 @@ namespace {
   prctl(PR_SET_NAME, "accel-guardian");
   // It must hold none of the launcher's files open: not its own end of the pipe, not the output that somebody waits
   // for.
-  dup2(launcher_lives, STDIN_FILENO);
+  dup2(groups, STDIN_FILENO);
   close_range(STDIN_FILENO + 1, UINT_MAX, 0);
-  char nothing;
-  while (read(STDIN_FILENO, &nothing, 1) < 0 && errno == EINTR) {
-  }
-  for (const pid_t group : process_groups) kill(-group, SIGKILL);
+  std::vector<pid_t> protected_groups;
+  pid_t group = 0;
+  while (read(STDIN_FILENO, &group, sizeof(group)) == sizeof(group)) protected_groups.push_back(group);
+  for (const pid_t one : protected_groups) kill(-one, SIGKILL);
   _exit(0);
 }
 
 }  // namespace
 
-Guardian::Guardian(const std::vector<pid_t>& process_groups) {
+Guardian::Guardian() {
   Pipe pipe = make_pipe();
   process_ = fork();
   require(process_ >= 0, Status::kIo, "no process can be started: ", std::strerror(errno));
-  if (process_ == 0) stand_guard(process_groups, pipe.read_end.number());
-  launcher_lives_ = std::move(pipe.write_end);
+  if (process_ == 0) stand_guard(pipe.read_end.number());
+  groups_ = std::move(pipe.write_end);
+}
+
+void Guardian::protect_own_group() const {
+  const pid_t group = getpgrp();
+  // Writes this small are whole. One that fails leaves the rank to the request that it be killed with its parent.
+  while (write(groups_.number(), &group, sizeof(group)) < 0 && errno == EINTR) {
+  }
 }
 
 Guardian::~Guardian() {

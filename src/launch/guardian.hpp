@@ -4,22 +4,24 @@
 
 #include <sys/types.h>
 
-#include <vector>
-
 #include "launch/file_descriptor.hpp"
 
 namespace accel::launch {
 
 class Guardian {
  public:
-  explicit Guardian(const std::vector<pid_t>& process_groups);
+  // It must be there before the first rank: the launcher may be killed at any time.
+  Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
   // Dismisses it: the process groups are left alone.
   ~Guardian();
 
+  // Puts the calling process's group in the guardian's care. Each rank does it before it runs its program.
+  void protect_own_group() const;
+
  private:
-  FileDescriptor launcher_lives_;  // the guardian sees it closed when the launcher ends, however it ends
+  FileDescriptor groups_;  // the guardian sees it closed when the launcher ends, however it ends
   pid_t process_ = 0;
 };
 

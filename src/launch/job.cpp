@@ -31,13 +31,9 @@ void Job::start() {
   for (int local_rank = 0; local_rank < options_.local_processes(); ++local_rank) {
     const RankCommand command = {options_.program, rank_environment(options_, local_rank, port), local_rank == 0,
                                  signals_.original_mask()};
-    ranks_.emplace_back(command, failures);
+    ranks_.emplace_back(command, guardian_, failures);
   }
   failures.write_end.reset();
-
-  std::vector<pid_t> groups;
-  for (const RankProcess& rank : ranks_) groups.push_back(rank.process());
-  guardian_.emplace(groups);
 
   int reason = 0;
   if (read(failures.read_end.number(), &reason, sizeof(reason)) != sizeof(reason)) return;

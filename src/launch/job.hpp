@@ -35,8 +35,8 @@ class Job {
 
   const LaunchOptions options_;
   SignalSource signals_;
+  const Guardian guardian_;
   std::vector<RankProcess> ranks_;
-  std::optional<Guardian> guardian_;
   std::optional<size_t> first_failure_;
   std::optional<int> stop_signal_;  // what the launcher itself was told
   std::optional<Deadline> grace_;   // after it those that still run are killed

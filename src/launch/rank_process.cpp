@@ -26,9 +26,10 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
 bool needs_empty_input(const RankCommand& command) { return !command.is_first || isatty(STDIN_FILENO) != 0; }
 
 // What the new process does; returns only when the program cannot be executed.
-void become_rank(const RankCommand& command, char* const* arguments, char* const* environment, int output,
-                 pid_t launcher) {
+void become_rank(const RankCommand& command, const Guardian& guardian, char* const* arguments, char* const* environment,
+                 int output, pid_t launcher) {
   setpgid(0, 0);
+  guardian.protect_own_group();
   // The launcher may be killed at any time; had it been before the request was in force, nobody would tell us.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(1);
@@ -43,7 +44,7 @@ void become_rank(const RankCommand& command, char* const* arguments, char* const
 
 }  // namespace
 
-RankProcess::RankProcess(const RankCommand& command, const Pipe& failures) {
+RankProcess::RankProcess(const RankCommand& command, const Guardian& guardian, const Pipe& failures) {
   const std::vector<char*> arguments = pointers_to(command.program);
   const std::vector<char*> environment = pointers_to(command.environment);
   Pipe output;
@@ -55,7 +56,7 @@ RankProcess::RankProcess(const RankCommand& command, const Pipe& failures) {
   const pid_t forked = fork();
   require(forked >= 0, Status::kIo, "no process can be started: ", std::strerror(errno));
   if (forked == 0) {
-    become_rank(command, arguments.data(), environment.data(), output.write_end.number(), launcher);
+    become_rank(command, guardian, arguments.data(), environment.data(), output.write_end.number(), launcher);
     const int reason = errno;
     const ssize_t written = write(failures.write_end.number(), &reason, sizeof(reason));
     _exit(written == sizeof(reason) ? 127 : 126);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launch/file_descriptor.hpp"
+#include "launch/guardian.hpp"
 #include "launch/output_tail.hpp"
 #include "launch/process_end.hpp"
 
@@ -24,12 +25,11 @@ class RankProcess {
  public:
   // Starts the process. When the program cannot be executed, its errno comes out of the pipe `failures`, which
   // otherwise gives nothing and ends once all processes that have the pipe run their programs.
-  RankProcess(const RankCommand& command, const Pipe& failures);
+  RankProcess(const RankCommand& command, const Guardian& guardian, const Pipe& failures);
   RankProcess(RankProcess&& other) noexcept = default;
   // One that still runs is killed with all that it started.
   ~RankProcess();
 
-  pid_t process() const { return process_.number; }
   bool is_running() const { return process_.number > 0 && !end_; }
   const std::optional<ProcessEnd>& end() const { return end_; }
 

@@ -39,6 +39,18 @@ def is_alive(process):
     return status.rsplit(")", 1)[1].split()[0] not in "ZX"
 
 
+def processes_with(command):
+    """The numbers of the processes with this command line."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cmdline").read_bytes() == b"".join(word.encode() + b"\0" for word in command):
+                found.append(int(folder.name))
+        except OSError:  # it has just ended
+            pass
+    return found
+
+
 def wait_until(condition, seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -252,6 +264,16 @@ class LauncherIsKilled(LaunchTest):
         job, processes = self.start_family("trap '' TERM; ")
         job.launcher.kill()
         self.assert_gone(processes)
+
+    def test_by_sigkill_while_it_starts_nothing_stays(self):
+        program = ["sleep", f"60.{os.getpid()}"]  # a command line that no other process has
+        script = " ".join(program) + " & " + " ".join(program)
+        for delay_ms in range(20):
+            launcher = subprocess.Popen([ACCEL, "launch", "--num-processes", "4", "--", "sh", "-c", script])
+            time.sleep(delay_ms / 1000)
+            launcher.kill()
+            launcher.wait()
+        self.assertTrue(wait_until(lambda: not processes_with(program), GONE_WITHIN), processes_with(program))
 
     def test_by_sigterm_it_tells_the_ranks_and_waits(self):
         job, processes = self.start_family()
