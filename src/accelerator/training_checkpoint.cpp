@@ -21,8 +21,9 @@ checkpoint::Ranks ranks_of(comm::Communicator& communicator) {
   ranks.size = communicator.size();
   if (ranks.size == 1) return ranks;
   ranks.all_gather = [&communicator](const std::string& text) {
+    const c10::IValue gathered = comm::gather_object(communicator, text);  // a range-for would not keep it alive
     std::vector<std::string> texts;
-    for (const c10::IValue& item : comm::gather_object(communicator, text).toListRef()) texts.push_back(item.toStringRef());
+    for (const c10::IValue& item : gathered.toListRef()) texts.push_back(item.toStringRef());
     return texts;
   };
   return ranks;
