@@ -1,0 +1,158 @@
+// The ground: environment variables, JSON members, deadlines, the log, the names of statuses.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/log.hpp"
+
+namespace accel {
+namespace {
+
+constexpr const char* kVariable = "ACCEL_TEST_VARIABLE";
+
+class BaseEnvironment : public testing::Test {
+ protected:
+  void TearDown() override { unsetenv(kVariable); }
+  static void set(const std::string& value) { setenv(kVariable, value.c_str(), 1); }
+};
+
+template <typename Call>
+std::string message_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "no error";
+}
+
+TEST_F(BaseEnvironment, UnsetAndEmptyAreNothing) {
+  EXPECT_FALSE(environment_text(kVariable));
+  EXPECT_FALSE(environment_flag(kVariable));
+  EXPECT_FALSE(environment_integer(kVariable));
+  set("");
+  EXPECT_FALSE(environment_text(kVariable));
+  EXPECT_FALSE(environment_flag(kVariable));
+  EXPECT_FALSE(environment_integer(kVariable));
+}
+
+TEST_F(BaseEnvironment, Flags) {
+  for (const char* word : {"1", "y", "Yes", "t", "TRUE", "on"}) {
+    set(word);
+    EXPECT_EQ(environment_flag(kVariable), true) << word;
+  }
+  for (const char* word : {"0", "n", "No", "f", "FALSE", "off"}) {
+    set(word);
+    EXPECT_EQ(environment_flag(kVariable), false) << word;
+  }
+  set("2");
+  EXPECT_NE(message_of([] { environment_flag(kVariable); }).find("ACCEL_TEST_VARIABLE is '2'; expected yes"),
+            std::string::npos);
+}
+
+TEST_F(BaseEnvironment, Integers) {
+  set("-12");
+  EXPECT_EQ(environment_integer(kVariable), -12);
+  EXPECT_EQ(environment_integer({"ACCEL_TEST_NO_SUCH_VARIABLE", kVariable}), -12);
+  for (const char* word : {"12x", "1.5", "99999999999999999999", "x"}) {
+    set(word);
+    EXPECT_NE(message_of([] { environment_integer(kVariable); }).find("expected an integer"), std::string::npos)
+        << word;
+  }
+}
+
+TEST(BaseJson, Members) {
+  const Json document =
+      parse_json(R"({"integer": 3, "number": 0.5, "flag": true, "text": "a", "none": null})", "test.json");
+  EXPECT_EQ(json_integer(document.get(), "integer", 0), 3);
+  EXPECT_EQ(json_number(document.get(), "number", 0), 0.5);
+  EXPECT_TRUE(json_flag(document.get(), "flag", false));
+  EXPECT_EQ(json_text(document.get(), "text", ""), "a");
+  EXPECT_EQ(json_integer(document.get(), "none", 7), 7);
+  EXPECT_EQ(json_text(document.get(), "missing", "b"), "b");
+  EXPECT_EQ(message_of([&] { json_integer(document.get(), "number", 0); }),
+            "JSON member 'number' is 0.5; expected an integer");
+  EXPECT_EQ(message_of([&] { json_flag(document.get(), "text", false); }),
+            "JSON member 'text' is \"a\"; expected true or false");
+}
+
+TEST(BaseJson, MistakesNameSourceAndPlace) {
+  EXPECT_EQ(message_of([] { parse_json("{\"a\" 1}", "test.json"); }), "test.json is not valid JSON at byte 5 of 7");
+  EXPECT_EQ(message_of([] { parse_json("{} {}", "test.json"); }),
+            "test.json has text after its JSON document, at byte 3");
+  EXPECT_NE(message_of([] { parse_json(std::string(5000, '['), "test.json"); }).find("not valid"), std::string::npos);
+  EXPECT_EQ(print_json(parse_json(" { \"b\" : [ ] , \"a\" : 1 } ", "test.json").get()), R"({"b":[],"a":1})");
+}
+
+TEST(BaseDeadline, PassesOnce) {
+  const Deadline passed(std::chrono::milliseconds(0)), far(std::chrono::hours(1));
+  EXPECT_TRUE(passed.passed());
+  EXPECT_EQ(passed.left().count(), 0);
+  EXPECT_FALSE(far.passed());
+  EXPECT_GT(far.left(), std::chrono::minutes(59));
+  EXPECT_EQ(far.total(), std::chrono::hours(1));
+}
+
+struct Record {
+  std::vector<std::pair<int32_t, std::string>> messages;
+  int destroyed = 0;
+};
+
+void record_message(int32_t level, const char* message, void* user_data) {
+  static_cast<Record*>(user_data)->messages.emplace_back(level, message);
+}
+
+void record_destroyed(void* user_data) { static_cast<Record*>(user_data)->destroyed++; }
+
+TEST(BaseLog, LevelsAndCallbacks) {
+  Record record;
+  log(LogLevel::kError, "goes nowhere");
+  set_log_callback(record_message, &record, record_destroyed);
+  log(LogLevel::kInfo, "too low");
+  log(LogLevel::kWarning, "one ", 1);
+  set_log_level(LogLevel::kDebug);
+  log(LogLevel::kDebug, "two");
+  set_log_level(LogLevel::kOff);
+  log(LogLevel::kError, "off");
+  set_log_level(LogLevel::kWarning);
+  set_log_callback(nullptr, nullptr, nullptr);
+  log(LogLevel::kError, "goes nowhere");
+  const std::vector<std::pair<int32_t, std::string>> expected = {{30, "one 1"}, {10, "two"}};
+  EXPECT_EQ(record.messages, expected);
+  EXPECT_EQ(record.destroyed, 1);
+}
+
+TEST(BaseLog, ThreadsMayLogWhileTheCallbackChanges) {
+  Record first, second;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; i++)
+    threads.emplace_back([] {
+      for (int j = 0; j < 200; j++) log(LogLevel::kDebug, j);  // below the level: only the switch is under test
+    });
+  for (int i = 0; i < 50; i++) {
+    set_log_callback(record_message, &first, record_destroyed);
+    set_log_callback(record_message, &second, record_destroyed);
+  }
+  set_log_callback(nullptr, nullptr, nullptr);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(first.destroyed, 50);
+  EXPECT_EQ(second.destroyed, 50);
+}
+
+TEST(BaseStatus, Names) {
+  EXPECT_STREQ(status_name(Status::kOk), "ACCEL_OK");
+  EXPECT_STREQ(status_name(Status::kPeerLost), "ACCEL_ERROR_PEER_LOST");
+  EXPECT_EQ(status_name(static_cast<Status>(-999)), nullptr);
+}
+
+}  // namespace
+}  // namespace accel
