@@ -384,8 +384,8 @@ accel_send_to_device(const accel_value_t *value, accel_device_t device, int32_t 
 /** float16 and bfloat16 tensors become float32; others stay. @accelerate utils.convert_to_fp32 @param value Any.
  * @param out The new tree. @return ACCEL_OK or an error. */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_convert_to_fp32(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
-/** Rows of the first tensor of the tree. @accelerate utils.find_batch_size @param value Any. @param out The number.
- * @return ACCEL_OK; INVALID_ARGUMENT for a tree without leaves; TYPE_MISMATCH when the first leaf is no tensor. */
+/** Rows of the first leaf of the tree. @accelerate utils.find_batch_size @param value Any. @param out The number.
+ * @return ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor. */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *out);
 
 /* Arguments that only borrow: fill in, call, forget. */

@@ -1,0 +1,124 @@
+// Exceptions on their way out of the library.
+#include "capi/guard.hpp"
+
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "accel.h"
+#include "base/error.hpp"
+#include "capi/scope.hpp"
+#include "comm/collective_error.hpp"
+
+namespace accel::capi {
+namespace {
+
+template <typename Exception>
+accel_status_t leave_with(const Exception& exception) {
+  return guarded("accel_test", [&]() -> accel_status_t { throw exception; });
+}
+
+struct TakenError {
+  accel_status_t status;
+  std::string message;
+  std::string function;
+  int32_t rank;
+};
+
+TakenError take_error() {
+  accel_error_t* error = nullptr;
+  EXPECT_EQ(accel_error_take(&error), ACCEL_OK);
+  const TakenError taken = {accel_error_code(error), accel_error_message(error), accel_error_function(error),
+                            accel_error_rank(error)};
+  accel_error_release(error);
+  return taken;
+}
+
+TEST(Guard, EveryKindOfExceptionHasItsStatus) {
+  EXPECT_EQ(leave_with(Error(Status::kCorrupt, "a")), ACCEL_ERROR_CORRUPT);
+  EXPECT_EQ(leave_with(std::bad_alloc()), ACCEL_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(leave_with(std::runtime_error("a")), ACCEL_ERROR_INTERNAL);
+  EXPECT_EQ(leave_with(42), ACCEL_ERROR_INTERNAL);
+  const c10::SourceLocation place = {"function", "file", 1};
+  EXPECT_EQ(leave_with(c10::Error(place, "a")), ACCEL_ERROR_TORCH);
+  EXPECT_EQ(leave_with(c10::IndexError(place, "a")), ACCEL_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(leave_with(c10::ValueError(place, "a")), ACCEL_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(leave_with(c10::TypeError(place, "a")), ACCEL_ERROR_TYPE_MISMATCH);
+  EXPECT_EQ(leave_with(c10::NotImplementedError(place, "a")), ACCEL_ERROR_UNSUPPORTED);
+  EXPECT_EQ(leave_with(c10::OutOfMemoryError(place, "a")), ACCEL_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(leave_with(c10::DistBackendError(place, "a")), ACCEL_ERROR_BACKEND);
+}
+
+TEST(Guard, CollectiveErrorsKeepTheirRank) {
+  using comm::CollectiveError;
+  using comm::CollectiveFailure;
+  EXPECT_EQ(leave_with(CollectiveError(CollectiveFailure::kPeerLost, 3, "rank 1 died")), ACCEL_ERROR_PEER_LOST);
+  const TakenError taken = take_error();
+  EXPECT_EQ(taken.rank, 3);
+  EXPECT_EQ(taken.message, "rank 1 died");
+  EXPECT_EQ(taken.function, "accel_test");
+  EXPECT_EQ(leave_with(CollectiveError(CollectiveFailure::kTimeout, 0, "a")), ACCEL_ERROR_TIMEOUT);
+  EXPECT_EQ(leave_with(CollectiveError(CollectiveFailure::kMismatch, 0, "a")), ACCEL_ERROR_COLLECTIVE_MISMATCH);
+  EXPECT_EQ(leave_with(CollectiveError(CollectiveFailure::kAborted, 0, "a")), ACCEL_ERROR_CANCELLED);
+  EXPECT_EQ(leave_with(CollectiveError(CollectiveFailure::kInvalid, 0, "a")), ACCEL_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(leave_with(CollectiveError(CollectiveFailure::kBackend, 0, "a")), ACCEL_ERROR_BACKEND);
+}
+
+TEST(Guard, ForeignMessagesBecomeOneLine) {
+  const c10::SourceLocation place = {"function", "file", 1};
+  leave_with(c10::Error(place, "\n  what is wrong\nwhere it was found"));
+  EXPECT_EQ(take_error().message, "what is wrong");
+  EXPECT_EQ(leave_with(std::runtime_error("The following operation failed in the TorchScript interpreter.\n"
+                                          "Traceback of TorchScript (most recent call last):\n"
+                                          "    return a + b\n"
+                                          "RuntimeError: the sizes differ\n")),
+            ACCEL_ERROR_TORCH);
+  EXPECT_EQ(take_error().message, "RuntimeError: the sizes differ");
+  EXPECT_EQ(
+      leave_with(c10::Error(place, "[enforce fail at file:1] err == 0. DefaultCPUAllocator: can't allocate memory")),
+      ACCEL_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(take_error().message, "DefaultCPUAllocator: can't allocate memory");
+}
+
+TEST(Guard, LongMessagesEndBetweenCharacters) {
+  std::string message;
+  while (message.size() < 10000) message += "é";
+  leave_with(Error(Status::kIo, "x" + message));
+  const std::string kept = take_error().message;
+  EXPECT_LT(kept.size(), message.size());
+  EXPECT_EQ(kept.size() % 2, 1U);  // the x and whole characters
+}
+
+TEST(Guard, CallbackStatusPassesThroughOuterCall) {
+  const accel_status_t status = guarded("accel_outer", [] {
+    accel_error_set(-77, "of the host");
+    check_callback(-77, "callback");
+    return ACCEL_OK;
+  });
+  EXPECT_EQ(status, -77);
+  EXPECT_EQ(take_error().message, "of the host");
+  EXPECT_EQ(guarded("accel_outer", [] { return check_callback(ACCEL_ITER_END, "callback"), ACCEL_OK; }), ACCEL_OK);
+}
+
+class FailingBody final : public ScopeBody {
+ public:
+  void finish() override { fail(Status::kTimeout, "the barrier did not end"); }
+};
+
+TEST(Guard, AScopeIsGoneAlsoWhenItsEndFails) {
+  const int64_t before = live_objects();
+  accel_scope_t* const outer = open_scope(std::make_unique<ScopeBody>());
+  accel_scope_t* const inner = open_scope(std::make_unique<FailingBody>());
+  EXPECT_EQ(live_objects(), before + 2);
+  EXPECT_EQ(accel_scope_end(inner), ACCEL_ERROR_TIMEOUT);
+  EXPECT_EQ(live_objects(), before + 1);
+  EXPECT_EQ(accel_scope_end(outer), ACCEL_OK);
+  EXPECT_EQ(live_objects(), before);
+}
+
+}  // namespace
+}  // namespace accel::capi
