@@ -47,7 +47,8 @@ bool equal_values(const accel_value_t& a, const accel_value_t& b) {
 accel_status_t accel_value_string(const char* text, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(text, "text");
-    *check_pointer(out, "out") = string_value(text).release();
+    check_pointer(out, "out");
+    *out = string_value(text).release();
     return ACCEL_OK;
   });
 }
@@ -88,7 +89,8 @@ accel_status_t accel_value_int_list(const int64_t* items, size_t n_items, accel_
 
 accel_status_t accel_value_map(accel_value_t* out) {
   return guarded(__func__, [&] {
-    *check_pointer(out, "out") = container_value(ACCEL_VALUE_MAP).release();
+    check_pointer(out, "out");
+    *out = container_value(ACCEL_VALUE_MAP).release();
     return ACCEL_OK;
   });
 }
