@@ -31,7 +31,7 @@ class Message {
     return !handle_ || finish_if_done();
   }
   int peer() const { return peer_; }
-  // Of a message received: who sent it, and how long it was.
+  // Of a point-to-point message received: who sent it, and how long it was.
   int source() const { return source_; }
   size_t received() const { return received_; }
 
