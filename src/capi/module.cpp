@@ -232,7 +232,8 @@ accel_status_t accel_module_tensor(const accel_module_t* module, const char* pat
   return guarded(__func__, [&] {
     const accel::nn::Module& owner = *check(module, "module").module;
     check_pointer(path, "path");
-    *check_pointer(out, "out") = new_tensor(owner.find_tensor(path));
+    check_pointer(out, "out");
+    *out = new_tensor(owner.find_tensor(path));
     return ACCEL_OK;
   });
 }
