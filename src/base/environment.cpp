@@ -1,12 +1,30 @@
 #include "base/environment.hpp"
 
+#include <strings.h>
+
 #include <cerrno>
 #include <cstdlib>
-#include <strings.h>
+#include <map>
+#include <memory>
+#include <mutex>
 
 #include "base/error.hpp"
 
 namespace accel {
+namespace {
+
+// Several threads may want the same variable at once: the last one takes it back.
+struct EnvironmentDefaults {
+  std::mutex mutex;
+  std::map<std::string, int> holders;
+};
+
+EnvironmentDefaults& environment_defaults() {
+  static EnvironmentDefaults* const instance = std::make_unique<EnvironmentDefaults>().release();
+  return *instance;
+}
+
+}  // namespace
 
 std::optional<std::string> environment_text(const char* name) {
   const char* value = std::getenv(name);
@@ -40,6 +58,25 @@ std::optional<int64_t> environment_integer(std::initializer_list<const char*> na
   for (const char* name : names)
     if (const auto value = environment_integer(name)) return value;
   return std::nullopt;
+}
+
+EnvironmentDefault::EnvironmentDefault(const char* name, const char* value) : name_(nullptr) {
+  EnvironmentDefaults& defaults = environment_defaults();
+  const std::lock_guard<std::mutex> lock(defaults.mutex);
+  const auto holder = defaults.holders.find(name);
+  if (holder == defaults.holders.end() && std::getenv(name) != nullptr) return;
+  if (holder == defaults.holders.end() && setenv(name, value, /*overwrite=*/0) != 0) return;
+  defaults.holders[name]++;
+  name_ = name;
+}
+
+EnvironmentDefault::~EnvironmentDefault() {
+  if (name_ == nullptr) return;
+  EnvironmentDefaults& defaults = environment_defaults();
+  const std::lock_guard<std::mutex> lock(defaults.mutex);
+  if (--defaults.holders[name_] > 0) return;
+  defaults.holders.erase(name_);
+  unsetenv(name_);
 }
 
 }  // namespace accel

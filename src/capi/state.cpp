@@ -123,7 +123,8 @@ accel_state_t* accel_state_default(void) { return default_state.load(); }
 accel_status_t accel_state_describe(const accel_state_t* state, accel_buffer_t* out) {
   return guarded(__func__, [&] {
     const auto& engine = check(state, "state").accelerator->state();
-    *check_pointer(out, "out") = new_buffer(engine.describe());
+    check_pointer(out, "out");
+    *out = new_buffer(engine.describe());
     return ACCEL_OK;
   });
 }

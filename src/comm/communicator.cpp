@@ -73,6 +73,7 @@ Communicator::Communicator() = default;
 Communicator::Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
                            const std::string& backend_name)
     : rank_(rank), size_(size), timeout_(timeout), backend_name_(backend_name), store_(std::move(store)) {
+  const auto environment = backend_environment();
   char error[512] = "";
   const BackendArguments arguments{store_.get(), rank, size, timeout.count(), "world"};
   c10d::Backend* made = load_plugin(backend_name)(&arguments, error, sizeof error);

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <iterator>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -14,8 +14,8 @@
 namespace accel::comm {
 namespace {
 
-// UCX reads its environment when it is loaded. It must not catch the host's signals nor patch its mmap; what the user has set
-// stays.
+// UCX reads its environment when it is loaded and when a context is made. It must not catch the host's signals nor patch its
+// mmap.
 constexpr std::pair<const char*, const char*> kUcxEnvironment[] = {
     {"UCX_HANDLE_ERRORS", "none"},      {"UCX_MEM_EVENTS", "n"},
     {"UCX_VFS_ENABLE", "n"},            {"UCX_WARN_UNUSED_ENV_VARS", "n"},
@@ -62,7 +62,6 @@ CreateBackend load_plugin(const std::string& name) {
     fail(Status::kUnsupported, "the backend plugin libaccel_", name, ".so is in none of ", searched,
          "; build it, or set ACCEL_PLUGIN_PATH to its folder");
   }
-  for (const auto& [variable, value] : kUcxEnvironment) setenv(variable, value, /*overwrite=*/0);
   void* library = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
@@ -72,6 +71,13 @@ CreateBackend load_plugin(const std::string& name) {
   require(create != nullptr, Status::kUnsupported, "the backend plugin ", *path, " lacks ", kCreateBackendSymbol,
           "; it belongs to another version");
   return create;
+}
+
+std::vector<EnvironmentDefault> backend_environment() {
+  std::vector<EnvironmentDefault> variables;
+  variables.reserve(std::size(kUcxEnvironment));
+  for (const auto& [name, value] : kUcxEnvironment) variables.emplace_back(name, value);
+  return variables;
 }
 
 }  // namespace accel::comm

@@ -3,7 +3,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/environment.hpp"
 #include "comm/backend_plugin.hpp"
 
 namespace accel::comm {
@@ -12,7 +14,10 @@ namespace accel::comm {
 // installed. Nothing when there is none.
 std::optional<std::string> plugin_path(const std::string& name);
 
-// Loads it (once a process, never unloaded) after preparing the environment that its library reads.
+// Loads it; it is never unloaded.
 CreateBackend load_plugin(const std::string& name);
+
+// What the libraries below must find in the environment while a plugin is loaded and a backend made. What the user has set stays.
+std::vector<EnvironmentDefault> backend_environment();
 
 }  // namespace accel::comm

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/torch_compat.hpp"
 #include "comm/collectives.hpp"
@@ -19,6 +20,10 @@ namespace {
 constexpr int64_t kMegabyte = 1024 * 1024;
 constexpr int64_t kFirstBucketBytes = kMegabyte;        // a small first bucket: communication starts early
 constexpr size_t kBroadcastBytes = 250 * kMegabyte;     // as the reference
+
+// The Reducer asks the backend for its buckets only when this variable says so. Buckets that the ranks share are reduced in place:
+// a gradient is written once.
+EnvironmentDefault buckets_from_the_backend() { return EnvironmentDefault("DDP_DISABLE_COMM_MEM", "0"); }
 
 // One line a tensor, the same on ranks that have the same model.
 c10::IValue fingerprint(const nn::Module& module) {
@@ -92,6 +97,7 @@ void DistributedDataParallel::make_reducer() {
   const std::vector<size_t> limits{static_cast<size_t>(std::min(kFirstBucketBytes, cap)), static_cast<size_t>(cap)};
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits, sparse, {}, {}));
   std::reverse(buckets.begin(), buckets.end());  // gradients come in about the reverse order of use
+  const auto environment = buckets_from_the_backend();
   reducer_ = std::make_shared<c10d::Reducer>(
       parameters, buckets, communicator_->process_group(), sparse, cap, options_.find_unused_parameters,
       options_.gradient_as_bucket_view, names, std::min(kFirstBucketBytes, cap), /*skip_all_reduce_unused_params=*/false,
@@ -111,7 +117,10 @@ bool DistributedDataParallel::set_gradient_sync(bool sync) { return std::exchang
 c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
   const bool recording = reducer_ != nullptr && at::GradMode::is_enabled();
   if (recording && sync_) reducer_->prepare_for_forward();
-  if (recording) reducer_->rebuild_buckets();
+  if (recording && reducer_->should_rebuild_buckets()) {
+    const auto environment = buckets_from_the_backend();
+    reducer_->rebuild_buckets();
+  }
   if (options_.broadcast_buffers && former_forward_synced_) broadcast_from_main(buffers_);
   c10::IValue output = module_->call(inputs);
   former_forward_synced_ = at::GradMode::is_enabled() && sync_;
