@@ -78,7 +78,8 @@ void Accelerator::save_state(const std::string& folder) {
   checkpoint::save_training_state(folder, state, ranks_of(*state_.communicator()));
 }
 
-// Everything is read and checked before the first object changes; what only an object can judge it judges before it changes.
+// Everything is read and checked before the first object changes; what only an object can judge it judges before it
+// changes.
 void Accelerator::load_state(const std::string& folder) {
   checkpoint::TrainingState like;
   for (const auto& model : models_) like.models.push_back(model->state_dict());
@@ -86,7 +87,8 @@ void Accelerator::load_state(const std::string& folder) {
   like.schedulers.resize(schedulers_.size());
   like.dataloaders.resize(loaders_.size());
   for (const RegisteredObject& object : objects_) like.custom.emplace_back(object.name, c10::IValue());
-  const checkpoint::TrainingState state = checkpoint::load_training_state(folder, like, ranks_of(*state_.communicator()));
+  const checkpoint::TrainingState state =
+      checkpoint::load_training_state(folder, like, ranks_of(*state_.communicator()));
   for (size_t i = 0; i < optimizers_.size(); i++) optimizers_[i]->load_state_dict(state.optimizers[i]);
   for (size_t i = 0; i < models_.size(); i++) models_[i]->load_state_dict(state.models[i]);
   for (size_t i = 0; i < schedulers_.size(); i++) schedulers_[i]->load_state_dict(state.schedulers[i]);

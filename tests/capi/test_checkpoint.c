@@ -10,36 +10,36 @@
 
 static char folder[PATH_SIZE];
 
-static const char* path_of(const char* name) {
+static const char *path_of(const char *name) {
   static char path[PATH_SIZE * 2];
   snprintf(path, sizeof path, "%s/%s", folder, name);
   return path;
 }
 
-static void write_bytes(const char* path, const void* bytes, size_t size) {
-  FILE* const file = fopen(path, "wb");
+static void write_bytes(const char *path, const void *bytes, size_t size) {
+  FILE *const file = fopen(path, "wb");
   assert_non_null(file);
   assert_int_equal(fwrite(bytes, 1, size, file), size);
   assert_int_equal(fclose(file), 0);
 }
 
-static void put_tensor(accel_value_t* map, const char* key, const float* numbers, int64_t count) {
-  accel_tensor_t* tensor = NULL;
+static void put_tensor(accel_value_t *map, const char *key, const float *numbers, int64_t count) {
+  accel_tensor_t *tensor = NULL;
   assert_ok(accel_tensor_from_data(numbers, &count, 1, ACCEL_DTYPE_FLOAT32, &tensor));
   const accel_value_t item = accel_arg_tensor(tensor);
   assert_ok(accel_value_set(map, key, &item));
   accel_tensor_release(tensor);
 }
 
-static int set_up(void** state) {
+static int set_up(void **state) {
   (void)state;
-  const char* const root = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
+  const char *const root = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
   snprintf(folder, sizeof folder, "%s/accel-checkpoint-XXXXXX", root);
   return mkdtemp(folder) == NULL ? -1 : 0;
 }
 
 /* Fails when a file is left, a temporary one included. */
-static int tear_down(void** state) {
+static int tear_down(void **state) {
   (void)state;
   unlink(path_of("t.safetensors"));
   if (rmdir(folder) != 0) {
@@ -49,7 +49,7 @@ static int tear_down(void** state) {
   return assert_nothing_left(state);
 }
 
-static void test_save_and_load(void** state) {
+static void test_save_and_load(void **state) {
   (void)state;
   const float numbers[3] = {1, -2.5F, 1e30F};
   accel_value_t tensors = ACCEL_VALUE_INIT, metadata = ACCEL_VALUE_INIT, loaded = ACCEL_VALUE_INIT;
@@ -66,7 +66,7 @@ static void test_save_and_load(void** state) {
   assert_int_equal(loaded.kind, ACCEL_VALUE_MAP);
   assert_int_equal(accel_value_count(&loaded), 3);
   for (size_t i = 0; i < accel_value_count(&tensors); i++) {
-    const accel_value_t* const back = accel_value_get(&loaded, accel_value_key(&tensors, i));
+    const accel_value_t *const back = accel_value_get(&loaded, accel_value_key(&tensors, i));
     int32_t equal = 0;
     assert_non_null(back);
     assert_ok(accel_value_equal(accel_value_at(&tensors, i), back, &equal));
@@ -74,7 +74,7 @@ static void test_save_and_load(void** state) {
   }
   /* The tensors outlive the file. */
   assert_int_equal(unlink(path_of("t.safetensors")), 0);
-  void* data = NULL;
+  void *data = NULL;
   assert_ok(accel_tensor_data(accel_value_get(&loaded, "layer.weight")->as.tensor, &data));
   assert_memory_equal(data, numbers, sizeof numbers);
   accel_value_dispose(&loaded);
@@ -82,7 +82,7 @@ static void test_save_and_load(void** state) {
   accel_value_dispose(&tensors);
 }
 
-static void test_save_refuses(void** state) {
+static void test_save_refuses(void **state) {
   (void)state;
   const float number = 1;
   accel_value_t tensors = ACCEL_VALUE_INIT, metadata = ACCEL_VALUE_INIT;
@@ -104,7 +104,7 @@ static void test_save_refuses(void** state) {
   accel_value_dispose(&tensors);
 }
 
-static void test_load_refuses(void** state) {
+static void test_load_refuses(void **state) {
   (void)state;
   accel_value_t out = accel_arg_int(42);
   assert_fails(accel_load(NULL, &out), ACCEL_ERROR_INVALID_ARGUMENT, "path is NULL");

@@ -125,7 +125,8 @@ void Transport::connect(int peer, const std::string& address, bool same_host) {
 
 Message Transport::send(int peer, const void* data, size_t bytes, Channel channel, uint64_t sequence) {
   ucp_request_param_t parameters{};
-  void* const handle = ucp_tag_send_nbx(endpoints_[peer].handle, data, bytes, make_tag(channel, rank_, sequence), &parameters);
+  void* const handle =
+      ucp_tag_send_nbx(endpoints_[peer].handle, data, bytes, make_tag(channel, rank_, sequence), &parameters);
   Message message;
   message.rank_ = rank_;
   message.peer_ = peer;
@@ -136,11 +137,13 @@ Message Transport::send(int peer, const void* data, size_t bytes, Channel channe
 
 Message Transport::receive(int peer, void* data, size_t bytes, Channel channel, uint64_t sequence) {
   ucp_request_param_t parameters{};
-  // Who sent how much is asked of the request: a receive that ends at once has none, and UCX 1.13 then says nothing about it.
+  // Who sent how much is asked of the request: a receive that ends at once has none, and UCX 1.13 then says nothing
+  // about it.
   if (channel == Channel::kPointToPoint) parameters.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   const uint64_t source_bits = static_cast<uint64_t>(kMaxRanks - 1) << kSequenceBits;
   const uint64_t mask = peer == kAnyRank ? kAllBits & ~source_bits : kAllBits;
-  void* const handle = ucp_tag_recv_nbx(worker_.get(), data, bytes, make_tag(channel, std::max(peer, 0), sequence), mask, &parameters);
+  void* const handle =
+      ucp_tag_recv_nbx(worker_.get(), data, bytes, make_tag(channel, std::max(peer, 0), sequence), mask, &parameters);
   Message message;
   message.rank_ = rank_;
   message.peer_ = peer;

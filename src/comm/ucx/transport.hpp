@@ -1,5 +1,5 @@
-// Tagged messages between ranks over UCX: posted, then progressed until done. Nothing here waits, nothing here is thread-safe:
-// whoever drives the group owns it (see driver.hpp).
+// Tagged messages between ranks over UCX: posted, then progressed until done. Nothing here waits, nothing here is
+// thread-safe: whoever drives the group owns it (see driver.hpp).
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -27,9 +27,7 @@ class Message {
   ~Message() { release(); }
 
   // Throws CollectiveError when it failed.
-  bool done() {
-    return !handle_ || finish_if_done();
-  }
+  bool done() { return !handle_ || finish_if_done(); }
   int peer() const { return peer_; }
   // Of a point-to-point message received: who sent it, and how long it was.
   int source() const { return source_; }
@@ -58,8 +56,8 @@ class Transport {
   static std::string version();
   // What peers need in order to connect.
   std::string address() const;
-  // The connection itself is made by the first message. Between hosts UCX watches the connection; inside one it would give up
-  // shared memory for that, and the peers' process handles tell more (see peers.hpp).
+  // The connection itself is made by the first message. Between hosts UCX watches the connection; inside one it would
+  // give up shared memory for that, and the peers' process handles tell more (see peers.hpp).
   void connect(int peer, const std::string& address, bool same_host);
 
   Message send(int peer, const void* data, size_t bytes, Channel channel, uint64_t sequence);
