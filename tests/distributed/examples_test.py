@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Runs the example programs on two processes, as the README says: examples_test.py LAUNCHER HELLO TRAIN_GPT."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+LAUNCHER, HELLO, TRAIN_GPT = sys.argv[1:4]
+LOSS = re.compile(r"step (\d+)/\d+  loss (\S+)")
+TINY_MODEL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "16", "--batch", "4", "--log-every", "1",
+              "--eval-every", "0", "--sample-length", "8"]
+
+
+def run(command, processes=2):
+    env = dict(os.environ, ACCELERATE_USE_CPU="true", OMP_NUM_THREADS="1")
+    launched = [LAUNCHER, "launch", "--num-processes", str(processes), "--", *command]
+    return subprocess.run(launched, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
+
+
+class Examples(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.text = os.path.join(cls.folder.name, "text.txt")
+        with open(cls.text, "w") as file:
+            file.write("one two three four five six seven eight nine ten\n" * 400)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def train(self, *options):
+        """Trains the tiny model. Returns its output and the loss of each step, as printed."""
+        done = run([TRAIN_GPT, "--text", self.text, *TINY_MODEL, *options])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout, dict(LOSS.findall(done.stdout))
+
+    def test_hello_gathers_all_ranks(self):
+        done = run([HELLO])
+        self.assertEqual((done.returncode, done.stdout), (0, "[0,1]\n"), done.stderr)
+
+    def test_loss_falls_and_a_sample_is_written(self):
+        output, losses = self.train("--steps", "60", "--lr", "0.01")
+        self.assertLess(float(losses["60"]), 0.7 * float(losses["1"]))
+        self.assertIn("validation loss", output)
+        self.assertIn("A sample of 8 bytes", output)
+
+    def test_resumed_run_repeats_every_loss(self):
+        # An epoch has 138 batches: the checkpoint, after 105, and the end, after 210, are in different ones.
+        checkpoints = os.path.join(self.folder.name, "runs", "checkpoints")
+        options = ["--steps", "70", "--accumulate", "3", "--checkpoint-dir", checkpoints, "--checkpoint-every", "35"]
+        _, whole = self.train(*options)
+        self.assertEqual(len(whole), 70)
+        output, resumed = self.train(*options, f"--resume={checkpoints}/step-35")
+        self.assertIn("resumed", output)
+        self.assertEqual(resumed, {step: loss for step, loss in whole.items() if int(step) > 35})
+        output, _ = self.train(*options, "--resume")
+        self.assertIn("step-70", output)
+
+    def test_bad_options_say_what_was_expected(self):
+        for options, message in ((["--steps", "none"], "--steps 'none': expected"), (["--precision", "fp7"], "bf16"),
+                                 (["--text", "/nowhere"], "/nowhere"), (["--resume"], "no checkpoint")):
+            done = run([TRAIN_GPT, "--text", self.text, *TINY_MODEL, *options], processes=1)
+            self.assertNotEqual(done.returncode, 0, options)
+            self.assertIn(message, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
