@@ -1276,7 +1276,8 @@ accel_save_model(accel_state_t *state, const accel_module_t *module, const char 
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_save_state(accel_state_t *state, const char *folder);
 /** Reads it back into the prepared objects, which must be the same. All ranks must call. @accelerate load_state
  * @param state A state. @param folder What accel_save_state() wrote. @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file;
- * SHAPE_MISMATCH; INVALID_STATE when it was written by another number of ranks. Nothing is changed then. */
+ * SHAPE_MISMATCH; INVALID_STATE when it was written by another number of ranks. Nothing is changed then, except when an
+ * object refuses its own part: what was taken back before it stays. */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_load_state(accel_state_t *state, const char *folder);
 
 /** Gives an object's state. Called on: the caller's thread. @param out_state An owned value. @return ACCEL_OK or an error. */

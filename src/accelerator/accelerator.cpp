@@ -8,6 +8,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "base/error.hpp"
+#include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
 #include "tensor/tree.hpp"
 
@@ -92,8 +93,7 @@ c10::IValue Accelerator::gather_for_metrics(const c10::IValue& value) {
 }
 
 void Accelerator::register_for_checkpointing(RegisteredObject object) {
-  require(!object.name.empty() && object.name.find('/') == std::string::npos, Status::kInvalidArgument, "name is '", object.name,
-          "'; expected a file name");
+  checkpoint::check_custom_name(object.name);
   for (const RegisteredObject& other : objects_)
     require(other.name != object.name, Status::kAlreadyExists, "an object called '", object.name, "' is registered already");
   objects_.push_back(std::move(object));

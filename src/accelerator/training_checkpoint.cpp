@@ -68,14 +68,17 @@ void load_random_states(const state::State& state, const c10::IValue& saved) {
 }  // namespace
 
 void Accelerator::save_state(const std::string& folder) {
-  checkpoint::TrainingState state;
-  for (const auto& model : models_) state.models.push_back(model->state_dict());
-  for (const auto& optimizer : optimizers_) state.optimizers.push_back(optimizer->state_dict());
-  for (const auto& scheduler : schedulers_) state.schedulers.push_back(scheduler->state_dict());
-  for (const auto& loader : loaders_) state.dataloaders.push_back(loader->state_dict());
-  for (const RegisteredObject& object : objects_) state.custom.emplace_back(object.name, object.save());
-  state.random_states = random_states(state_);
-  checkpoint::save_training_state(folder, state, ranks_of(*state_.communicator()));
+  const auto collect = [this] {
+    checkpoint::TrainingState state;
+    for (const auto& model : models_) state.models.push_back(model->state_dict());
+    for (const auto& optimizer : optimizers_) state.optimizers.push_back(optimizer->state_dict());
+    for (const auto& scheduler : schedulers_) state.schedulers.push_back(scheduler->state_dict());
+    for (const auto& loader : loaders_) state.dataloaders.push_back(loader->state_dict());
+    for (const RegisteredObject& object : objects_) state.custom.emplace_back(object.name, object.save());
+    state.random_states = random_states(state_);
+    return state;
+  };
+  checkpoint::save_training_state(folder, collect, ranks_of(*state_.communicator()));
 }
 
 // Everything is read and checked before the first object changes; what only an object can judge it judges before it

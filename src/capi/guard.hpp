@@ -1,6 +1,8 @@
 // The one way out of every function of the C API: exceptions become a status and the thread's error.
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <exception>
 
 #include "accel.h"
@@ -14,10 +16,14 @@ accel_status_t record_exception(const char* function) noexcept;
 // outer call unchanged, with the message that the callback set.
 void check_callback(accel_status_t status, const char* callback);
 
+// Where LibTorch's warnings go during our calls: to the log callback instead of standard error. Never null.
+c10::WarningHandler* log_warnings() noexcept;
+
 // Every body: `return guarded(__func__, [&] { ...; return ACCEL_OK; });`
 template <typename Body>
 accel_status_t guarded(const char* function, Body&& body) noexcept {
   try {
+    const c10::WarningUtils::WarningHandlerGuard warnings(log_warnings());
     return body();
   } catch (...) {
     return record_exception(function);

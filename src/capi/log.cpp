@@ -1,10 +1,26 @@
 #include "base/log.hpp"
 
+#include <memory>
+
 #include "accel.h"
 #include "base/error.hpp"
 #include "capi/guard.hpp"
 
 using namespace accel::capi;
+
+namespace {
+
+class LogWarnings final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override { accel::log(accel::LogLevel::kWarning, warning.msg()); }
+};
+
+}  // namespace
+
+c10::WarningHandler* accel::capi::log_warnings() noexcept {
+  static LogWarnings* const handler = std::make_unique<LogWarnings>().release();  // threads may warn while the process exits
+  return handler;
+}
 
 accel_status_t accel_set_log_callback(accel_log_fn callback, void* user_data, accel_destroy_fn destroy) {
   return guarded(__func__, [&] {

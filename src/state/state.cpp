@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/util/Flags.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
@@ -14,6 +15,8 @@
 #include "base/log.hpp"
 #include "comm/rendezvous.hpp"
 #include "state/device_choice.hpp"
+
+C10_DECLARE_int(caffe2_log_level);
 
 namespace accel::state {
 namespace {
@@ -39,9 +42,17 @@ void share_cores(int64_t local_processes) {
   });
 }
 
+// c10d reports a lost store with a stack trace on standard error. Our errors say it, and a library does not print; who wants the
+// trace sets TORCH_CPP_LOG_LEVEL.
+void quiet_torch_log() {
+  constexpr int kFatal = 3;
+  if (!environment_text("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kFatal;
+}
+
 std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, c10::Device device) {
   const ProcessEnvironment& process = settings.process;
   if (process.num_processes == 1) return std::make_shared<comm::Communicator>();
+  quiet_torch_log();
   const std::chrono::milliseconds timeout(settings.timeout_ms.value);
   comm::RendezvousOptions options;
   options.host = process.main_process_ip;
