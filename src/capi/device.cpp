@@ -34,7 +34,6 @@ accel_status_t accel_device_parse(const char* text, accel_device_t* out) {
 }
 
 int32_t accel_device_count(int32_t type) {
-  return guarded_value(__func__, 0, [&] {
-    return static_cast<int32_t>(tensor::device_count(static_cast<tensor::DeviceKind>(type)));
-  });
+  return guarded_value(
+      __func__, 0, [&] { return static_cast<int32_t>(tensor::device_count(static_cast<tensor::DeviceKind>(type))); });
 }

@@ -26,7 +26,9 @@ accel_status_t take(const char* function, Managed* managed, accel_tensor_t** out
 
 }  // namespace
 
-accel_status_t accel_tensor_from_dlpack(DLManagedTensorVersioned* tensor, accel_tensor_t** out) { return take(__func__, tensor, out); }
+accel_status_t accel_tensor_from_dlpack(DLManagedTensorVersioned* tensor, accel_tensor_t** out) {
+  return take(__func__, tensor, out);
+}
 
 accel_status_t accel_tensor_from_dlpack_unversioned(DLManagedTensor* tensor, accel_tensor_t** out) {
   return take(__func__, tensor, out);

@@ -10,7 +10,7 @@ using namespace accel::capi;
 
 namespace {
 
-#define ACCEL_SAME_DTYPE(member, pinned) static_assert(tensor::kDtypes[(pinned) - 1].type == c10::ScalarType::member)
+#define ACCEL_SAME_DTYPE(member, pinned) static_assert(tensor::kDtypes[(pinned)-1].type == c10::ScalarType::member)
 ACCEL_SAME_DTYPE(Byte, ACCEL_DTYPE_UINT8);
 ACCEL_SAME_DTYPE(Char, ACCEL_DTYPE_INT8);
 ACCEL_SAME_DTYPE(Short, ACCEL_DTYPE_INT16);

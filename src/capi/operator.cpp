@@ -60,16 +60,26 @@ tensor::Argument to_argument(const accel_value_t& value) {
   using tensor::Argument;
   check_value(value, "value");
   switch (value.kind) {
-    case ACCEL_VALUE_BOOL: return Argument::boolean(value.as.integer != 0);
-    case ACCEL_VALUE_INT: return Argument::integer(value.as.integer);
-    case ACCEL_VALUE_DOUBLE: return Argument::number(value.as.number);
-    case ACCEL_VALUE_STRING: return Argument::string(value.as.string);
-    case ACCEL_VALUE_TENSOR: return Argument::tensor(value.as.tensor->tensor);
-    case ACCEL_VALUE_LIST: return Argument::list(value.as.node, value.as.node->size(), list_item);
-    case ACCEL_VALUE_MAP: return Argument::map();
-    case ACCEL_VALUE_DTYPE: return Argument::dtype(tensor::dtype_from_number(value.as.dtype));
-    case ACCEL_VALUE_DEVICE: return Argument::device(tensor::device_from_numbers({value.as.device.type, value.as.device.index}));
-    default: return Argument();
+    case ACCEL_VALUE_BOOL:
+      return Argument::boolean(value.as.integer != 0);
+    case ACCEL_VALUE_INT:
+      return Argument::integer(value.as.integer);
+    case ACCEL_VALUE_DOUBLE:
+      return Argument::number(value.as.number);
+    case ACCEL_VALUE_STRING:
+      return Argument::string(value.as.string);
+    case ACCEL_VALUE_TENSOR:
+      return Argument::tensor(value.as.tensor->tensor);
+    case ACCEL_VALUE_LIST:
+      return Argument::list(value.as.node, value.as.node->size(), list_item);
+    case ACCEL_VALUE_MAP:
+      return Argument::map();
+    case ACCEL_VALUE_DTYPE:
+      return Argument::dtype(tensor::dtype_from_number(value.as.dtype));
+    case ACCEL_VALUE_DEVICE:
+      return Argument::device(tensor::device_from_numbers({value.as.device.type, value.as.device.index}));
+    default:
+      return Argument();
   }
 }
 
@@ -110,9 +120,9 @@ accel_status_t accel_op_call(const accel_op_t* op, const accel_value_t* args, si
   return accel_op_call_kw(op, args, n_args, nullptr, nullptr, 0, results, max_results, out_n_results);
 }
 
-accel_status_t accel_op_call_kw(const accel_op_t* op, const accel_value_t* args, size_t n_args, const char* const* names,
-                                const accel_value_t* kwargs, size_t n_kwargs, accel_value_t* results, size_t max_results,
-                                size_t* out_n_results) {
+accel_status_t accel_op_call_kw(const accel_op_t* op, const accel_value_t* args, size_t n_args,
+                                const char* const* names, const accel_value_t* kwargs, size_t n_kwargs,
+                                accel_value_t* results, size_t max_results, size_t* out_n_results) {
   return guarded(__func__, [&] {
     const tensor::Operator& engine = check_operator(op);
     require(args != nullptr || n_args == 0, Status::kInvalidArgument, "args is NULL; expected ", n_args, " values");
@@ -122,8 +132,8 @@ accel_status_t accel_op_call_kw(const accel_op_t* op, const accel_value_t* args,
     const size_t num_results = engine.num_results();
     require(num_results <= max_results, Status::kInvalidArgument, engine.name(), " has ", num_results,
             " results and max_results is ", max_results, "; expected room for all of them");
-    require(results != nullptr || num_results == 0, Status::kInvalidArgument, "results is NULL; expected room for ", num_results,
-            " values");
+    require(results != nullptr || num_results == 0, Status::kInvalidArgument, "results is NULL; expected room for ",
+            num_results, " values");
 
     const auto arguments =
         to_arguments<tensor::Argument>(engine, "args", n_args, [&](size_t index) { return to_argument(args[index]); });
@@ -141,7 +151,8 @@ accel_status_t accel_op_call_kw(const accel_op_t* op, const accel_value_t* args,
 }
 
 const char* accel_op_schema(const accel_op_t* op) {
-  return guarded_value(__func__, static_cast<const char*>(nullptr), [&] { return check_operator(op).schema().c_str(); });
+  return guarded_value(__func__, static_cast<const char*>(nullptr),
+                       [&] { return check_operator(op).schema().c_str(); });
 }
 
 accel_status_t accel_op_list(const char* prefix, accel_value_t* out) {
@@ -156,9 +167,13 @@ accel_status_t accel_op_list(const char* prefix, accel_value_t* out) {
 
 accel_status_t accel_no_grad_begin(accel_scope_t** out) { return begin_guard<at::NoGradGuard>(__func__, out); }
 
-accel_status_t accel_enable_grad_begin(accel_scope_t** out) { return begin_guard<at::AutoGradMode>(__func__, out, true); }
+accel_status_t accel_enable_grad_begin(accel_scope_t** out) {
+  return begin_guard<at::AutoGradMode>(__func__, out, true);
+}
 
-accel_status_t accel_inference_mode_begin(accel_scope_t** out) { return begin_guard<c10::InferenceMode>(__func__, out, true); }
+accel_status_t accel_inference_mode_begin(accel_scope_t** out) {
+  return begin_guard<c10::InferenceMode>(__func__, out, true);
+}
 
 accel_status_t accel_cross_entropy(const accel_tensor_t* logits, const accel_tensor_t* labels, accel_tensor_t** out) {
   return guarded(__func__, [&] {

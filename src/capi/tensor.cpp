@@ -59,8 +59,8 @@ accel_status_t accel_tensor_empty(const int64_t* shape, size_t ndim, accel_dtype
   });
 }
 
-accel_status_t accel_tensor_full(const int64_t* shape, size_t ndim, double number, accel_dtype_t dtype, accel_device_t device,
-                                 accel_tensor_t** out) {
+accel_status_t accel_tensor_full(const int64_t* shape, size_t ndim, double number, accel_dtype_t dtype,
+                                 accel_device_t device, accel_tensor_t** out) {
   return create_tensor(__func__, out, [&] {
     return tensor::full(tensor::shape_of(shape, ndim), number, tensor::dtype_from_number(dtype), to_device(device));
   });
@@ -73,7 +73,8 @@ accel_status_t accel_tensor_randn(const int64_t* shape, size_t ndim, accel_dtype
   });
 }
 
-accel_status_t accel_tensor_randint(int64_t low, int64_t high, const int64_t* shape, size_t ndim, accel_tensor_t** out) {
+accel_status_t accel_tensor_randint(int64_t low, int64_t high, const int64_t* shape, size_t ndim,
+                                    accel_tensor_t** out) {
   return create_tensor(__func__, out, [&] { return tensor::randint(low, high, tensor::shape_of(shape, ndim)); });
 }
 
@@ -84,8 +85,9 @@ accel_status_t accel_tensor_from_data(const void* data, const int64_t* shape, si
   });
 }
 
-accel_status_t accel_tensor_from_blob(void* data, const int64_t* shape, size_t ndim, const int64_t* strides, accel_dtype_t dtype,
-                                      accel_device_t device, void* user_data, accel_destroy_fn destroy, accel_tensor_t** out) {
+accel_status_t accel_tensor_from_blob(void* data, const int64_t* shape, size_t ndim, const int64_t* strides,
+                                      accel_dtype_t dtype, accel_device_t device, void* user_data,
+                                      accel_destroy_fn destroy, accel_tensor_t** out) {
   return guarded(__func__, [&] {
     // First, so that destroy runs whatever fails.
     std::shared_ptr<void> owner(user_data, [destroy](void* held) {
@@ -115,7 +117,8 @@ accel_status_t accel_tensor_strides(const accel_tensor_t* tensor, const int64_t*
 }
 
 accel_status_t accel_tensor_dtype(const accel_tensor_t* tensor, accel_dtype_t* out) {
-  return read_tensor(__func__, tensor, out, [](const at::Tensor& value) { return tensor::dtype_number(value.scalar_type()); });
+  return read_tensor(__func__, tensor, out,
+                     [](const at::Tensor& value) { return tensor::dtype_number(value.scalar_type()); });
 }
 
 accel_status_t accel_tensor_device(const accel_tensor_t* tensor, accel_device_t* out) {
@@ -172,8 +175,8 @@ accel_status_t accel_tensor_backward(accel_tensor_t* tensor) {
   });
 }
 
-accel_status_t accel_tensor_to(const accel_tensor_t* tensor, accel_dtype_t dtype, accel_device_t device, int32_t non_blocking,
-                               accel_tensor_t** out) {
+accel_status_t accel_tensor_to(const accel_tensor_t* tensor, accel_dtype_t dtype, accel_device_t device,
+                               int32_t non_blocking, accel_tensor_t** out) {
   return derive_tensor(__func__, tensor, out, [&](const at::Tensor& value) {
     std::optional<c10::ScalarType> goal;
     if (dtype != ACCEL_UNSET) goal = tensor::dtype_from_number(dtype);

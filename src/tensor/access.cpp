@@ -15,7 +15,8 @@ namespace {
 c10::Scalar single_element(const at::Tensor& tensor) {
   require(tensor.numel() == 1, Status::kShapeMismatch, "a tensor of shape ", tensor.sizes(), " has ", tensor.numel(),
           " elements; expected one");
-  require(!tensor.is_meta(), Status::kInvalidState, "a tensor on device meta has no elements; expected one with memory");
+  require(!tensor.is_meta(), Status::kInvalidState,
+          "a tensor on device meta has no elements; expected one with memory");
   return tensor.item();
 }
 
@@ -32,18 +33,20 @@ int64_t single_integer(const at::Tensor& tensor) {
   require(c10::isIntegralType(dtype, /*includeBool=*/true), Status::kTypeMismatch, "a tensor of ", dtype_name(dtype),
           " has no exact integer; expected an integer or bool dtype");
   const c10::Scalar element = single_element(tensor);
-  require(dtype != c10::ScalarType::UInt64 || element.toUInt64() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
+  require(dtype != c10::ScalarType::UInt64 ||
+              element.toUInt64() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
           Status::kTypeMismatch, "a uint64 element is larger than int64 can hold; read it through its data");
   return element.toLong();
 }
 
 void* data_pointer(const at::Tensor& tensor) {
-  require(!tensor.is_meta() && tensor.has_storage(), Status::kInvalidState, "a tensor of layout ", tensor.layout(), " on device ",
-          tensor.device().str(), " has no memory of its own; expected a strided tensor on cpu or cuda");
+  require(!tensor.is_meta() && tensor.has_storage(), Status::kInvalidState, "a tensor of layout ", tensor.layout(),
+          " on device ", tensor.device(), " has no memory of its own; expected a strided tensor on cpu or cuda");
   return tensor.mutable_data_ptr();
 }
 
-at::Tensor convert(const at::Tensor& tensor, std::optional<c10::ScalarType> dtype, c10::Device device, bool non_blocking) {
+at::Tensor convert(const at::Tensor& tensor, std::optional<c10::ScalarType> dtype, c10::Device device,
+                   bool non_blocking) {
   require_device(device);
   return tensor.to(tensor.options().dtype(dtype.value_or(tensor.scalar_type())).device(device), non_blocking);
 }
@@ -55,7 +58,8 @@ void copy_elements(const at::Tensor& target, const at::Tensor& source) {
 }
 
 void set_requires_grad(const at::Tensor& tensor, bool requires_grad) {
-  require(tensor.is_leaf(), Status::kInvalidArgument, "the tensor is the result of an operator; expected a leaf: detach it first");
+  require(tensor.is_leaf(), Status::kInvalidArgument,
+          "the tensor is the result of an operator; expected a leaf: detach it first");
   require(!requires_grad || tensor.is_floating_point() || tensor.is_complex(), Status::kInvalidArgument, "a tensor of ",
           dtype_name(tensor.scalar_type()), " can have no gradient; expected a floating dtype");
   tensor.set_requires_grad(requires_grad);

@@ -18,7 +18,8 @@ int64_t single_integer(const at::Tensor& tensor);
 void* data_pointer(const at::Tensor& tensor);
 
 // The same memory when nothing changes.
-at::Tensor convert(const at::Tensor& tensor, std::optional<c10::ScalarType> dtype, c10::Device device, bool non_blocking);
+at::Tensor convert(const at::Tensor& tensor, std::optional<c10::ScalarType> dtype, c10::Device device,
+                   bool non_blocking);
 
 // Copies elements with conversion and broadcasting.
 void copy_elements(const at::Tensor& target, const at::Tensor& source);

@@ -1,4 +1,5 @@
-// One argument of an operator as a caller gave it: a borrowed view, so that nothing is copied before the schema has its say.
+// One argument of an operator as a caller gave it: a borrowed view, so that nothing is copied before the schema has its
+// say.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -45,8 +45,8 @@ int64_t cuda_device_count() {
 c10::Device device_from_numbers(DeviceNumbers numbers) {
   for (const DeviceName& device : kDevices) {
     if (static_cast<int32_t>(device.kind) != numbers.kind) continue;
-    require(index_fits(device.type, numbers.index), Status::kInvalidArgument, "device index ", numbers.index, " of ", device.name,
-            " is out of range; expected -1 for the current device or a number from 0");
+    require(index_fits(device.type, numbers.index), Status::kInvalidArgument, "device index ", numbers.index, " of ",
+            device.name, " is out of range; expected -1 for the current device or a number from 0");
     return c10::Device(device.type, static_cast<c10::DeviceIndex>(numbers.index));
   }
   fail(Status::kInvalidArgument, "device type ", numbers.kind, " is not known; expected 0 (cpu), 1 (cuda) or 2 (meta)");
@@ -76,15 +76,18 @@ std::optional<c10::Device> find_device(std::string_view text) {
 
 c10::Device parse_device(std::string_view text) {
   const std::optional<c10::Device> device = find_device(text);
-  require(device.has_value(), Status::kInvalidArgument, "device '", text, "' is not known; expected cpu, cuda, cuda:N or meta");
+  require(device.has_value(), Status::kInvalidArgument, "device '", text,
+          "' is not known; expected cpu, cuda, cuda:N or meta");
   return *device;
 }
 
 int64_t device_count(DeviceKind kind) {
   switch (kind) {
     case DeviceKind::kCpu:
-    case DeviceKind::kMeta: return 1;
-    case DeviceKind::kCuda: return cuda_device_count();
+    case DeviceKind::kMeta:
+      return 1;
+    case DeviceKind::kCuda:
+      return cuda_device_count();
   }
   return 0;
 }
@@ -94,8 +97,8 @@ void require_device(c10::Device device) {
   const int64_t count = cuda_device_count();
   require(count > 0, Status::kUnsupported, "device ", device.str(),
           " is not there; expected an NVIDIA driver, a GPU and a LibTorch with libtorch_cuda.so");
-  require(device.index() < count, Status::kInvalidArgument, "device ", device.str(), " is not there; this machine has ", count,
-          " GPUs");
+  require(device.index() < count, Status::kInvalidArgument, "device ", device.str(), " is not there; this machine has ",
+          count, " GPUs");
 }
 
 }  // namespace accel::tensor

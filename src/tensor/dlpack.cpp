@@ -23,8 +23,10 @@ std::shared_ptr<void> take(Managed* managed) {
 
 c10::Device device_of(const DLDevice& device) {
   switch (device.device_type) {
-    case kDLCPU: return c10::DeviceType::CPU;
-    case kDLCUDA: return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.device_id));
+    case kDLCPU:
+      return c10::DeviceType::CPU;
+    case kDLCUDA:
+      return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.device_id));
     default:
       fail(Status::kUnsupported, "the DLPack tensor is on device type ", static_cast<int>(device.device_type),
            "; expected 1 (CPU) or 2 (CUDA)");
@@ -42,7 +44,8 @@ c10::ScalarType dtype_of(const DLDataType& dtype) {
 
 // LibTorch's own conversion leaves out byte_offset, so the tensor is made here.
 at::Tensor from_dl_tensor(const DLTensor& tensor, std::shared_ptr<void> owner) {
-  require(tensor.ndim >= 0, Status::kInvalidArgument, "the DLPack tensor has ", tensor.ndim, " dimensions; expected 0 or more");
+  require(tensor.ndim >= 0, Status::kInvalidArgument, "the DLPack tensor has ", tensor.ndim,
+          " dimensions; expected 0 or more");
   const c10::IntArrayRef shape = shape_of(tensor.shape, static_cast<size_t>(tensor.ndim));
   auto* const data = static_cast<char*>(tensor.data);
   return from_blob(data == nullptr ? nullptr : data + tensor.byte_offset, shape, tensor.strides, dtype_of(tensor.dtype),
@@ -50,15 +53,18 @@ at::Tensor from_dl_tensor(const DLTensor& tensor, std::shared_ptr<void> owner) {
 }
 
 void check_lendable(const at::Tensor& tensor) {
-  require(!tensor.requires_grad(), Status::kInvalidArgument, "the tensor requires gradients, which DLPack cannot carry; detach it first");
-  require(tensor.layout() == c10::kStrided && (tensor.is_cpu() || tensor.is_cuda()), Status::kUnsupported, "a tensor of layout ",
-          tensor.layout(), " on device ", tensor.device().str(), " cannot be lent; expected a strided tensor on cpu or cuda");
+  require(!tensor.requires_grad(), Status::kInvalidArgument,
+          "the tensor requires gradients, which DLPack cannot carry; detach it first");
+  require(tensor.layout() == c10::kStrided && (tensor.is_cpu() || tensor.is_cuda()), Status::kUnsupported,
+          "a tensor of layout ", tensor.layout(), " on device ", tensor.device(),
+          " cannot be lent; expected a strided tensor on cpu or cuda");
   require(!tensor.is_conj() && !tensor.is_neg(), Status::kUnsupported,
           "the tensor is a lazy conjugate or negative; copy it with aten::resolve_conj and aten::resolve_neg first");
   try {
     at::getDLDataType(tensor);
   } catch (const c10::Error&) {
-    fail(Status::kUnsupported, "dtype ", dtype_name(tensor.scalar_type()), " is not known to DLPack; convert the tensor first");
+    fail(Status::kUnsupported, "dtype ", dtype_name(tensor.scalar_type()),
+         " is not known to DLPack; convert the tensor first");
   }
 }
 

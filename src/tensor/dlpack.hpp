@@ -8,8 +8,8 @@ struct DLManagedTensorVersioned;
 
 namespace accel::tensor {
 
-// Take the tensor over: its deleter runs with the last use of the memory, at once when these throw. kUnsupported for a version, device
-// or dtype that is not known.
+// Take the tensor over: its deleter runs with the last use of the memory, at once when these throw. kUnsupported for a
+// version, device or dtype that is not known.
 at::Tensor from_dlpack(DLManagedTensorVersioned* managed);
 at::Tensor from_dlpack(DLManagedTensor* managed);
 

@@ -36,8 +36,8 @@ const Dtype* find_safetensors_dtype(std::string_view name) {
 
 c10::ScalarType dtype_from_number(int32_t number) {
   const Dtype* const dtype = find_dtype(number);
-  require(dtype != nullptr, Status::kInvalidArgument, "dtype ", number, " is not known; expected a number from 1 (uint8) to ",
-          kDtypes.size(), " (uint64)");
+  require(dtype != nullptr, Status::kInvalidArgument, "dtype ", number,
+          " is not known; expected a number from 1 (uint8) to ", kDtypes.size(), " (uint64)");
   return dtype->type;
 }
 
@@ -51,7 +51,8 @@ int32_t dtype_number(c10::ScalarType type) {
 c10::ScalarType dtype_from_name(std::string_view name) {
   const Dtype* const dtype = find_dtype(name);
   require(dtype != nullptr, Status::kNotFound, "dtype '", name,
-          "' is not known; expected float32, float16, bfloat16, float64, int64, int32, int16, int8, uint8, bool, complex64 or "
+          "' is not known; expected float32, float16, bfloat16, float64, int64, int32, int16, int8, uint8, bool, "
+          "complex64 or "
           "one of their relatives");
   return dtype->type;
 }

@@ -1,4 +1,5 @@
-// The one table of element types: the numbers of the C API, LibTorch's types, names, and the names of safetensors files.
+// The one table of element types: the numbers of the C API, LibTorch's types, names, and the names of safetensors
+// files.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -11,11 +12,11 @@
 namespace accel::tensor {
 
 struct Dtype {
-  int32_t number;           // pinned; that of accel.h
+  int32_t number;  // pinned; that of accel.h
   c10::ScalarType type;
-  size_t size;              // bytes of one element
-  const char* name;         // "float32"
-  const char* safetensors;  // "F32"; null for what the format lacks
+  size_t size;                         // bytes of one element
+  const char* name;                    // "float32"
+  const char* safetensors;             // "F32"; null for what the format lacks
   std::array<const char*, 3> aliases;  // "fp32", "float"; null where there are fewer
 };
 

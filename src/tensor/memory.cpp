@@ -34,7 +34,8 @@ void check_strides(c10::IntArrayRef shape, c10::IntArrayRef strides, size_t elem
     overflows |= __builtin_add_overflow(last, reach, &last);
   }
   overflows |= __builtin_mul_overflow(last, static_cast<int64_t>(element_size), &last);
-  require(!overflows, Status::kInvalidArgument, "strides ", strides, " reach beyond any memory; expected strides in elements");
+  require(!overflows, Status::kInvalidArgument, "strides ", strides,
+          " reach beyond any memory; expected strides in elements");
 }
 
 }  // namespace
@@ -66,8 +67,8 @@ at::Tensor full(c10::IntArrayRef shape, double number, c10::ScalarType dtype, c1
 }
 
 at::Tensor randn(c10::IntArrayRef shape, c10::ScalarType dtype, c10::Device device) {
-  require(c10::isFloatingType(dtype) || c10::isComplexType(dtype), Status::kInvalidArgument, "dtype ", dtype_name(dtype),
-          " cannot hold normal numbers; expected a floating dtype");
+  require(c10::isFloatingType(dtype) || c10::isComplexType(dtype), Status::kInvalidArgument, "dtype ",
+          dtype_name(dtype), " cannot hold normal numbers; expected a floating dtype");
   return at::randn(shape, checked_options(shape, dtype, device));
 }
 
@@ -78,22 +79,22 @@ at::Tensor randint(int64_t low, int64_t high, c10::IntArrayRef shape) {
 
 at::Tensor from_data(const void* data, c10::IntArrayRef shape, c10::ScalarType dtype) {
   at::Tensor tensor = empty(shape, dtype, c10::DeviceType::CPU);
-  require(data != nullptr || tensor.numel() == 0, Status::kInvalidArgument, "data is NULL; expected ", tensor.numel(), " elements of ",
-          dtype_name(dtype));
+  require(data != nullptr || tensor.numel() == 0, Status::kInvalidArgument, "data is NULL; expected ", tensor.numel(),
+          " elements of ", dtype_name(dtype));
   if (tensor.numel() > 0) std::memcpy(tensor.mutable_data_ptr(), data, tensor.nbytes());
   return tensor;
 }
 
-at::Tensor from_blob(void* data, c10::IntArrayRef shape, const int64_t* strides, c10::ScalarType dtype, c10::Device device,
-                     std::shared_ptr<void> owner) {
+at::Tensor from_blob(void* data, c10::IntArrayRef shape, const int64_t* strides, c10::ScalarType dtype,
+                     c10::Device device, std::shared_ptr<void> owner) {
   const at::TensorOptions options = checked_options(shape, dtype, device);
   require(!device.is_meta(), Status::kInvalidArgument, "device meta has no memory; expected cpu or cuda");
   require(data != nullptr || std::find(shape.begin(), shape.end(), 0) != shape.end(), Status::kInvalidArgument,
           "data is NULL; expected the elements of shape ", shape);
   const size_t element_size = c10::elementSize(dtype);
   const size_t alignment = c10::isComplexType(dtype) ? element_size / 2 : element_size;
-  require(reinterpret_cast<uintptr_t>(data) % alignment == 0, Status::kInvalidArgument, "data at ", data, " is not aligned to ",
-          alignment, " bytes, as ", dtype_name(dtype), " needs; copy it with from_data");
+  require(reinterpret_cast<uintptr_t>(data) % alignment == 0, Status::kInvalidArgument, "data at ", data,
+          " is not aligned to ", alignment, " bytes, as ", dtype_name(dtype), " needs; copy it with from_data");
   // The function owns the owner; LibTorch destroys it with the storage.
   const auto release = [owner = std::move(owner)](void*) {};
   if (strides == nullptr) return at::from_blob(data, shape, release, options, device);

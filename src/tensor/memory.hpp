@@ -25,7 +25,7 @@ at::Tensor randint(int64_t low, int64_t high, c10::IntArrayRef shape);
 at::Tensor from_data(const void* data, c10::IntArrayRef shape, c10::ScalarType dtype);
 
 // A tensor over `data`, which `owner` keeps alive. `strides` count elements; null: row-major.
-at::Tensor from_blob(void* data, c10::IntArrayRef shape, const int64_t* strides, c10::ScalarType dtype, c10::Device device,
-                     std::shared_ptr<void> owner);
+at::Tensor from_blob(void* data, c10::IntArrayRef shape, const int64_t* strides, c10::ScalarType dtype,
+                     c10::Device device, std::shared_ptr<void> owner);
 
 }  // namespace accel::tensor

@@ -39,7 +39,8 @@ Operator::Operator(c10::OperatorHandle handle) : handle_(std::move(handle)), sch
   for (const c10::Argument& argument : schema.arguments()) parameters_.emplace_back(argument);
 }
 
-c10::Stack Operator::call(const Argument* arguments, size_t num_arguments, const NamedArgument* named, size_t num_named) const {
+c10::Stack Operator::call(const Argument* arguments, size_t num_arguments, const NamedArgument* named,
+                          size_t num_named) const {
   const size_t num_parameters = parameters_.size();
   require(num_arguments <= num_parameters, Status::kInvalidArgument, name_, " was given ", num_arguments,
           " arguments; expected at most ", num_parameters, ": ", schema_);
@@ -54,9 +55,9 @@ c10::Stack Operator::call(const Argument* arguments, size_t num_arguments, const
     const Parameter& parameter = parameters_[index];
     if (const NamedArgument* const given = find_named(named, num_named, parameter.name())) {
       if (!parameter.push(given->value, stack)) refuse_argument(index, given->value);
-    } else {
-      require(parameter.push_default(stack), Status::kInvalidArgument, name_, " lacks argument ", index, " (", parameter.name(),
-              "), which has no default; expected ", parameter.declaration(), " in ", schema_);
+    } else if (!parameter.push_default(stack)) {
+      fail(Status::kInvalidArgument, name_, " lacks argument ", index, " (", parameter.name(),
+           "), which has no default; expected ", parameter.declaration(), " in ", schema_);
     }
   }
   handle_.callBoxed(stack);
@@ -66,7 +67,8 @@ c10::Stack Operator::call(const Argument* arguments, size_t num_arguments, const
   return stack;
 }
 
-const NamedArgument* Operator::find_named(const NamedArgument* named, size_t num_named, const std::string& parameter) const {
+const NamedArgument* Operator::find_named(const NamedArgument* named, size_t num_named,
+                                          const std::string& parameter) const {
   const NamedArgument* const end = named + num_named;
   const NamedArgument* const found =
       std::find_if(named, end, [&](const NamedArgument& argument) { return parameter == argument.name; });
@@ -78,7 +80,8 @@ void Operator::check_names(size_t num_arguments, const NamedArgument* named, siz
     const std::string_view name = named[place].name;
     const auto parameter = std::find_if(parameters_.begin(), parameters_.end(),
                                         [&](const Parameter& candidate) { return candidate.name() == name; });
-    require(parameter != parameters_.end(), Status::kNotFound, name_, " has no argument '", name, "'; expected a name of ", schema_);
+    require(parameter != parameters_.end(), Status::kNotFound, name_, " has no argument '", name,
+            "'; expected a name of ", schema_);
     const bool is_repeated = find_named(named, place, parameter->name()) != nullptr;
     const bool is_by_position = static_cast<size_t>(parameter - parameters_.begin()) < num_arguments;
     require(!is_repeated && !is_by_position, Status::kInvalidArgument, name_, " was given argument ",
@@ -88,8 +91,8 @@ void Operator::check_names(size_t num_arguments, const NamedArgument* named, siz
 
 void Operator::refuse_argument(size_t index, const Argument& given) const {
   const Parameter& parameter = parameters_[index];
-  fail(Status::kTypeMismatch, name_, ": argument ", index, " (", parameter.name(), ") is ", parameter.describe_misfit(given),
-       "; expected ", parameter.declaration());
+  fail(Status::kTypeMismatch, name_, ": argument ", index, " (", parameter.name(), ") is ",
+       parameter.describe_misfit(given), "; expected ", parameter.declaration());
 }
 
 const Operator& find_operator(std::string_view name, std::string_view overload) {

@@ -24,8 +24,8 @@ class Operator {
   const std::string& schema() const { return schema_; }
   size_t num_results() const { return handle_.schema().returns().size(); }
 
-  // The results, one for each of the schema; a tensor that an operator left undefined is None. Arguments by position come first, in the
-  // schema's order; what is missing takes its default.
+  // The results, one for each of the schema; a tensor that an operator left undefined is None. Arguments by position
+  // come first, in the schema's order; what is missing takes its default.
   c10::Stack call(const Argument* arguments, size_t num_arguments, const NamedArgument* named, size_t num_named) const;
 
  private:
@@ -39,7 +39,8 @@ class Operator {
   std::string schema_;
 };
 
-// Found once for each name and kept for the life of the process. Throws kNotFound with the overloads, or with near names.
+// Found once for each name and kept for the life of the process. Throws kNotFound with the overloads, or with near
+// names.
 const Operator& find_operator(std::string_view name, std::string_view overload);
 
 // The full names that begin with `prefix`, sorted.

@@ -49,7 +49,8 @@ std::vector<std::string> nearest_names(std::string_view name, const std::set<std
   const size_t farthest = (base.size() + 2) / 3;
   std::vector<std::pair<size_t, std::string>> ranked;
   for (const std::string& candidate : known) {
-    const bool other_namespace = candidate.compare(0, name.size() - base.size(), name, 0, name.size() - base.size()) != 0;
+    const bool other_namespace =
+        candidate.compare(0, name.size() - base.size(), name, 0, name.size() - base.size()) != 0;
     const size_t distance = edit_distance(base, without_namespace(candidate)) + (other_namespace ? 1 : 0);
     if (distance <= farthest) ranked.emplace_back(distance, candidate);
   }
@@ -67,16 +68,17 @@ void refuse_operator_name(std::string_view name, std::string_view overload) {
     if (candidate.name == name) overloads.insert(std::move(candidate.overload_name));
     known.insert(std::move(candidate.name));
   }
-  require(overloads.empty(), Status::kNotFound, "operator '", name, "' has no overload '", overload, "'; expected one of ",
-          joined(overloads, "'"));
+  require(overloads.empty(), Status::kNotFound, "operator '", name, "' has no overload '", overload,
+          "'; expected one of ", joined(overloads, "'"));
 
   const size_t dot = name.rfind('.');
   if (dot != std::string_view::npos && known.count(std::string(name.substr(0, dot))) != 0) {
-    fail(Status::kNotFound, "operator '", name, "' is not known; expected the name '", name.substr(0, dot), "' and the overload '",
-         name.substr(dot + 1), "' apart");
+    fail(Status::kNotFound, "operator '", name, "' is not known; expected the name '", name.substr(0, dot),
+         "' and the overload '", name.substr(dot + 1), "' apart");
   }
   const std::vector<std::string> near_names = nearest_names(name, known);
-  require(!near_names.empty(), Status::kNotFound, "operator '", name, "' is not known; expected a name such as 'aten::add'");
+  require(!near_names.empty(), Status::kNotFound, "operator '", name,
+          "' is not known; expected a name such as 'aten::add'");
   fail(Status::kNotFound, "operator '", name, "' is not known; did you mean ", joined(near_names, ""), "?");
 }
 

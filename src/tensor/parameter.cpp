@@ -19,9 +19,9 @@ namespace {
 using Kind = Argument::Kind;
 
 constexpr std::pair<std::string_view, c10::Layout> kLayouts[] = {
-    {"strided", c10::Layout::Strided},        {"sparse_coo", c10::Layout::Sparse},
-    {"sparse_csr", c10::Layout::SparseCsr},   {"sparse_csc", c10::Layout::SparseCsc},
-    {"sparse_bsr", c10::Layout::SparseBsr},   {"sparse_bsc", c10::Layout::SparseBsc},
+    {"strided", c10::Layout::Strided},      {"sparse_coo", c10::Layout::Sparse},
+    {"sparse_csr", c10::Layout::SparseCsr}, {"sparse_csc", c10::Layout::SparseCsc},
+    {"sparse_bsr", c10::Layout::SparseBsr}, {"sparse_bsc", c10::Layout::SparseBsc},
     {"jagged", c10::Layout::Jagged},
 };
 
@@ -72,25 +72,39 @@ c10::TypePtr stack_type(const c10::TypePtr& type) {
     case c10::TypeKind::SymIntType:
     case c10::TypeKind::ScalarTypeType:
     case c10::TypeKind::LayoutType:
-    case c10::TypeKind::MemoryFormatType: return c10::IntType::get();
-    case c10::TypeKind::SymFloatType: return c10::FloatType::get();
-    case c10::TypeKind::SymBoolType: return c10::BoolType::get();
-    default: return type;
+    case c10::TypeKind::MemoryFormatType:
+      return c10::IntType::get();
+    case c10::TypeKind::SymFloatType:
+      return c10::FloatType::get();
+    case c10::TypeKind::SymBoolType:
+      return c10::BoolType::get();
+    default:
+      return type;
   }
 }
 
 std::string describe(const Argument& given) {
   switch (given.kind()) {
-    case Kind::kInteger: return text("the integer ", given.as_integer());
-    case Kind::kNumber: return text("the number ", given.as_number());
-    case Kind::kString: return text("the string '", given.as_string(), "'");
-    case Kind::kDtype: return text("the dtype ", dtype_name(given.as_dtype()));
-    case Kind::kDevice: return text("the device ", given.as_device().str());
-    case Kind::kList: return text("a list of ", given.size());
-    case Kind::kNone: return "none";
-    case Kind::kBool: return given.as_bool() ? "true" : "false";
-    case Kind::kTensor: return "a tensor";
-    case Kind::kMap: return "a map";
+    case Kind::kInteger:
+      return text("the integer ", given.as_integer());
+    case Kind::kNumber:
+      return text("the number ", given.as_number());
+    case Kind::kString:
+      return text("the string '", given.as_string(), "'");
+    case Kind::kDtype:
+      return text("the dtype ", dtype_name(given.as_dtype()));
+    case Kind::kDevice:
+      return text("the device ", given.as_device().str());
+    case Kind::kList:
+      return text("a list of ", given.size());
+    case Kind::kNone:
+      return "none";
+    case Kind::kBool:
+      return given.as_bool() ? "true" : "false";
+    case Kind::kTensor:
+      return "a tensor";
+    case Kind::kMap:
+      return "a map";
   }
   return "an unknown kind";
 }
@@ -99,20 +113,31 @@ std::string describe(const Argument& given) {
 
 Parameter::Type Parameter::type_of(const c10::Type& type) {
   switch (type.kind()) {
-    case c10::TypeKind::TensorType: return Type::kTensor;
-    case c10::TypeKind::NumberType: return Type::kScalar;
+    case c10::TypeKind::TensorType:
+      return Type::kTensor;
+    case c10::TypeKind::NumberType:
+      return Type::kScalar;
     case c10::TypeKind::IntType:
-    case c10::TypeKind::SymIntType: return Type::kInteger;
+    case c10::TypeKind::SymIntType:
+      return Type::kInteger;
     case c10::TypeKind::FloatType:
-    case c10::TypeKind::SymFloatType: return Type::kNumber;
+    case c10::TypeKind::SymFloatType:
+      return Type::kNumber;
     case c10::TypeKind::BoolType:
-    case c10::TypeKind::SymBoolType: return Type::kBool;
-    case c10::TypeKind::StringType: return Type::kString;
-    case c10::TypeKind::ScalarTypeType: return Type::kDtype;
-    case c10::TypeKind::LayoutType: return Type::kLayout;
-    case c10::TypeKind::MemoryFormatType: return Type::kMemoryFormat;
-    case c10::TypeKind::DeviceObjType: return Type::kDevice;
-    default: return Type::kOther;
+    case c10::TypeKind::SymBoolType:
+      return Type::kBool;
+    case c10::TypeKind::StringType:
+      return Type::kString;
+    case c10::TypeKind::ScalarTypeType:
+      return Type::kDtype;
+    case c10::TypeKind::LayoutType:
+      return Type::kLayout;
+    case c10::TypeKind::MemoryFormatType:
+      return Type::kMemoryFormat;
+    case c10::TypeKind::DeviceObjType:
+      return Type::kDevice;
+    default:
+      return Type::kOther;
   }
 }
 
@@ -185,11 +210,16 @@ bool Parameter::push_item(const Argument& given, c10::Stack& stack) const {
       if (kind != Kind::kString) return false;
       stack.emplace_back(std::string(given.as_string()));
       return true;
-    case Type::kDtype: return push_dtype(given, stack);
-    case Type::kLayout: return push_named(kLayouts, given, stack);
-    case Type::kMemoryFormat: return push_named(kMemoryFormats, given, stack);
-    case Type::kDevice: return push_device(given, stack);
-    case Type::kOther: return false;
+    case Type::kDtype:
+      return push_dtype(given, stack);
+    case Type::kLayout:
+      return push_named(kLayouts, given, stack);
+    case Type::kMemoryFormat:
+      return push_named(kMemoryFormats, given, stack);
+    case Type::kDevice:
+      return push_device(given, stack);
+    case Type::kOther:
+      return false;
   }
   return false;
 }

@@ -1,5 +1,5 @@
-// One parameter of an operator: converts a caller's argument to what the schema asks for. The schema's type is read once, when the
-// operator is found; a call only looks at an enumeration.
+// One parameter of an operator: converts a caller's argument to what the schema asks for. The schema's type is read
+// once, when the operator is found; a call only looks at an enumeration.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -54,7 +54,7 @@ class Parameter {
   bool is_list_ = false;
   bool has_optional_items_ = false;
   c10::TypePtr item_type_;  // of a list
-  int32_t list_size_ = 0;  // of "int[2]", where a single value stands for all of them; 0: any size
+  int32_t list_size_ = 0;   // of "int[2]", where a single value stands for all of them; 0: any size
 };
 
 }  // namespace accel::tensor

@@ -100,8 +100,8 @@ static void test_call_kw(void **state) {
   size_t n_results = 0;
   assert_ok(accel_value_int_list(NULL, 0, &shape));
   const char *const names[] = {"dtype", "device", "fill_value"};
-  const accel_value_t kwargs[] = {accel_arg_dtype(ACCEL_DTYPE_INT16), accel_arg_device((accel_device_t){ACCEL_DEVICE_CPU, -1}),
-                                  accel_arg_int(7)};
+  const accel_value_t kwargs[] = {accel_arg_dtype(ACCEL_DTYPE_INT16),
+                                  accel_arg_device((accel_device_t){ACCEL_DEVICE_CPU, -1}), accel_arg_int(7)};
   const accel_op_t *const full = find("aten::full", "");
   assert_ok(accel_op_call_kw(full, &shape, 1, names, kwargs, 3, &result, 1, &n_results));
   accel_dtype_t dtype = 0;
@@ -112,8 +112,8 @@ static void test_call_kw(void **state) {
   const char *const unknown[] = {"colour"}, *const missing[] = {NULL};
   assert_fails(accel_op_call_kw(full, &shape, 1, unknown, kwargs, 1, &result, 1, &n_results), ACCEL_ERROR_NOT_FOUND,
                "aten::full has no argument 'colour'");
-  assert_fails(accel_op_call_kw(full, &shape, 1, missing, kwargs, 1, &result, 1, &n_results), ACCEL_ERROR_INVALID_ARGUMENT,
-               "aten::full: kwargs[0]: name is NULL");
+  assert_fails(accel_op_call_kw(full, &shape, 1, missing, kwargs, 1, &result, 1, &n_results),
+               ACCEL_ERROR_INVALID_ARGUMENT, "aten::full: kwargs[0]: name is NULL");
   assert_fails(accel_op_call_kw(full, &shape, 1, names, NULL, 1, &result, 1, &n_results), ACCEL_ERROR_INVALID_ARGUMENT,
                "names or kwargs is NULL");
   assert_int_equal(result.kind, ACCEL_VALUE_NONE);
@@ -130,18 +130,21 @@ static void test_call_refuses(void **state) {
   assert_fails(accel_op_call(add, args, 2, results, 2, &n), ACCEL_ERROR_TYPE_MISMATCH,
                "aten::add.Tensor: argument 1 (other) is the string 'x'; expected Tensor other");
   assert_fails(accel_op_call(add, args, 1, results, 2, &n), ACCEL_ERROR_INVALID_ARGUMENT, "lacks argument 1 (other)");
-  assert_fails(accel_op_call(add, args, 4, results, 2, &n), ACCEL_ERROR_INVALID_ARGUMENT, "4 arguments; expected at most 3");
+  assert_fails(accel_op_call(add, args, 4, results, 2, &n), ACCEL_ERROR_INVALID_ARGUMENT,
+               "4 arguments; expected at most 3");
   args[1] = accel_arg_tensor(NULL);
-  assert_fails(accel_op_call(add, args, 2, results, 2, &n), ACCEL_ERROR_INVALID_ARGUMENT, "aten::add.Tensor: args[1]: ");
+  assert_fails(accel_op_call(add, args, 2, results, 2, &n), ACCEL_ERROR_INVALID_ARGUMENT,
+               "aten::add.Tensor: args[1]: ");
   args[1] = accel_arg_dtype(99);
   assert_fails(accel_op_call(add, args, 2, results, 2, &n), ACCEL_ERROR_INVALID_ARGUMENT, "args[1]: ");
-  assert_fails(accel_op_call(sort, args, 1, results, 1, &n), ACCEL_ERROR_INVALID_ARGUMENT, "2 results and max_results is 1");
+  assert_fails(accel_op_call(sort, args, 1, results, 1, &n), ACCEL_ERROR_INVALID_ARGUMENT,
+               "2 results and max_results is 1");
   assert_fails(accel_op_call(sort, args, 1, NULL, 2, &n), ACCEL_ERROR_INVALID_ARGUMENT, "results is NULL");
   assert_fails(accel_op_call(sort, args, 1, results, 2, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out_n_results is NULL");
   assert_fails(accel_op_call(sort, NULL, 1, results, 2, &n), ACCEL_ERROR_INVALID_ARGUMENT, "args is NULL");
   assert_fails(accel_op_call(NULL, args, 1, results, 2, &n), ACCEL_ERROR_INVALID_ARGUMENT, "op is NULL");
-  assert_fails(accel_op_call((const accel_op_t *)(const void *)tensor, args, 1, results, 2, &n), ACCEL_ERROR_INVALID_HANDLE,
-               "no operator");
+  assert_fails(accel_op_call((const accel_op_t *)(const void *)tensor, args, 1, results, 2, &n),
+               ACCEL_ERROR_INVALID_HANDLE, "no operator");
 
   /* The operator's own error is LibTorch's. */
   const int64_t two = 2;
@@ -226,8 +229,9 @@ static void test_cross_entropy(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_find),         capi_unit_test(test_list),   capi_unit_test(test_call), capi_unit_test(test_call_kw),
-      capi_unit_test(test_call_refuses), capi_unit_test(test_scopes), capi_unit_test(test_cross_entropy),
+      capi_unit_test(test_find),          capi_unit_test(test_list),         capi_unit_test(test_call),
+      capi_unit_test(test_call_kw),       capi_unit_test(test_call_refuses), capi_unit_test(test_scopes),
+      capi_unit_test(test_cross_entropy),
   };
   return cmocka_run_group_tests_name("operator", tests, NULL, NULL);
 }

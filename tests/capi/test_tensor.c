@@ -91,14 +91,18 @@ static void test_create_refuses(void **state) {
   assert_fails(accel_tensor_empty(negative, 2, ACCEL_DTYPE_INT8, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT, "size -1");
   assert_fails(accel_tensor_empty(large, 2, ACCEL_DTYPE_INT8, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT, "more bytes");
   assert_fails(accel_tensor_empty(large, 1, ACCEL_DTYPE_INT8, kCpu, &out), ACCEL_ERROR_OUT_OF_MEMORY, "");
-  assert_fails(accel_tensor_empty(NULL, 1, ACCEL_DTYPE_INT8, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT, "shape is NULL");
+  assert_fails(accel_tensor_empty(NULL, 1, ACCEL_DTYPE_INT8, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+               "shape is NULL");
   assert_fails(accel_tensor_empty(kTwoByThree, 2, 0, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT, "dtype 0");
-  assert_fails(accel_tensor_full(kTwoByThree, 2, 1, ACCEL_DTYPE_INT8, (accel_device_t){9, 0}, &out), ACCEL_ERROR_INVALID_ARGUMENT,
-               "device type 9");
-  assert_fails(accel_tensor_randn(kTwoByThree, 2, ACCEL_DTYPE_INT64, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT, "int64");
+  assert_fails(accel_tensor_full(kTwoByThree, 2, 1, ACCEL_DTYPE_INT8, (accel_device_t){9, 0}, &out),
+               ACCEL_ERROR_INVALID_ARGUMENT, "device type 9");
+  assert_fails(accel_tensor_randn(kTwoByThree, 2, ACCEL_DTYPE_INT64, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+               "int64");
   assert_fails(accel_tensor_randint(0, 0, kTwoByThree, 2, &out), ACCEL_ERROR_INVALID_ARGUMENT, "empty");
-  assert_fails(accel_tensor_from_data(NULL, kTwoByThree, 2, ACCEL_DTYPE_INT8, &out), ACCEL_ERROR_INVALID_ARGUMENT, "data is NULL");
-  assert_fails(accel_tensor_empty(kTwoByThree, 2, ACCEL_DTYPE_INT8, kCpu, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  assert_fails(accel_tensor_from_data(NULL, kTwoByThree, 2, ACCEL_DTYPE_INT8, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+               "data is NULL");
+  assert_fails(accel_tensor_empty(kTwoByThree, 2, ACCEL_DTYPE_INT8, kCpu, NULL), ACCEL_ERROR_INVALID_ARGUMENT,
+               "out is NULL");
   assert_null(out);
 }
 
@@ -110,7 +114,8 @@ static void test_from_blob(void **state) {
   const int64_t strides[] = {1, 2};
   int calls = 0;
   accel_tensor_t *tensor = NULL, *view = NULL;
-  assert_ok(accel_tensor_from_blob(numbers, kTwoByThree, 2, strides, ACCEL_DTYPE_FLOAT32, kCpu, &calls, count_call, &tensor));
+  assert_ok(
+      accel_tensor_from_blob(numbers, kTwoByThree, 2, strides, ACCEL_DTYPE_FLOAT32, kCpu, &calls, count_call, &tensor));
   int32_t is_contiguous = 42;
   assert_ok(accel_tensor_is_contiguous(tensor, &is_contiguous));
   assert_int_equal(is_contiguous, 0);
@@ -124,14 +129,17 @@ static void test_from_blob(void **state) {
   assert_int_equal(calls, 1);
 
   const int64_t negative[] = {1, -2};
-  assert_fails(accel_tensor_from_blob(numbers, kTwoByThree, 2, negative, ACCEL_DTYPE_FLOAT32, kCpu, &calls, count_call, &tensor),
-               ACCEL_ERROR_INVALID_ARGUMENT, "stride -2");
+  assert_fails(
+      accel_tensor_from_blob(numbers, kTwoByThree, 2, negative, ACCEL_DTYPE_FLOAT32, kCpu, &calls, count_call, &tensor),
+      ACCEL_ERROR_INVALID_ARGUMENT, "stride -2");
   assert_int_equal(calls, 2);
-  assert_fails(accel_tensor_from_blob(numbers, kTwoByThree, 2, NULL, ACCEL_DTYPE_FLOAT32, kMeta, &calls, count_call, &tensor),
-               ACCEL_ERROR_INVALID_ARGUMENT, "meta");
+  assert_fails(
+      accel_tensor_from_blob(numbers, kTwoByThree, 2, NULL, ACCEL_DTYPE_FLOAT32, kMeta, &calls, count_call, &tensor),
+      ACCEL_ERROR_INVALID_ARGUMENT, "meta");
   assert_int_equal(calls, 3);
-  assert_fails(accel_tensor_from_blob(numbers, kTwoByThree, 2, NULL, ACCEL_DTYPE_FLOAT32, kCpu, &calls, count_call, NULL),
-               ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  assert_fails(
+      accel_tensor_from_blob(numbers, kTwoByThree, 2, NULL, ACCEL_DTYPE_FLOAT32, kCpu, &calls, count_call, NULL),
+      ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
   assert_int_equal(calls, 4);
   assert_ok(accel_tensor_from_blob(numbers, kTwoByThree, 2, NULL, ACCEL_DTYPE_FLOAT32, kCpu, NULL, NULL, &tensor));
   accel_tensor_release(tensor);
@@ -157,7 +165,8 @@ static void test_read(void **state) {
   assert_fails(accel_tensor_numel(tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
   accel_scope_t *scope = NULL;
   assert_ok(accel_no_grad_begin(&scope));
-  assert_fails(accel_tensor_numel((accel_tensor_t *)(void *)scope, &exact), ACCEL_ERROR_INVALID_HANDLE, "scope; expected a tensor");
+  assert_fails(accel_tensor_numel((accel_tensor_t *)(void *)scope, &exact), ACCEL_ERROR_INVALID_HANDLE,
+               "scope; expected a tensor");
   assert_ok(accel_scope_end(scope));
   assert_true(number == 42 && data == NULL);
   assert_ptr_equal(accel_tensor_retain(tensor), tensor);
@@ -299,9 +308,10 @@ static void test_dlpack_refuses(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_dtypes),   capi_unit_test(test_devices), capi_unit_test(test_create), capi_unit_test(test_create_refuses),
-      capi_unit_test(test_from_blob), capi_unit_test(test_read),   capi_unit_test(test_gradient), capi_unit_test(test_convert),
-      capi_unit_test(test_dlpack),   capi_unit_test(test_dlpack_refuses),
+      capi_unit_test(test_dtypes),         capi_unit_test(test_devices),   capi_unit_test(test_create),
+      capi_unit_test(test_create_refuses), capi_unit_test(test_from_blob), capi_unit_test(test_read),
+      capi_unit_test(test_gradient),       capi_unit_test(test_convert),   capi_unit_test(test_dlpack),
+      capi_unit_test(test_dlpack_refuses),
   };
   return cmocka_run_group_tests_name("tensor", tests, NULL, NULL);
 }

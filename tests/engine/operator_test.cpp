@@ -49,7 +49,8 @@ TEST(Operator, IsFoundOnce) {
 }
 
 TEST(Operator, SuggestsWhatWasMeant) {
-  expect_failure([] { find_operator("aten::add", "Tensr"); }, Status::kNotFound, {"no overload 'Tensr'", "'Tensor'", "'Scalar'"});
+  expect_failure([] { find_operator("aten::add", "Tensr"); }, Status::kNotFound,
+                 {"no overload 'Tensr'", "'Tensor'", "'Scalar'"});
   expect_failure([] { find_operator("aten::sofmax", ""); }, Status::kNotFound, {"did you mean", "aten::softmax"});
   expect_failure([] { find_operator("softmax", "int"); }, Status::kNotFound, {"did you mean aten::softmax"});
   find_operator("aten::add", "Tensor");
@@ -82,11 +83,13 @@ TEST(Operator, ConvertsAsTheSchemaAsks) {
   EXPECT_EQ(call_one("aten::reshape", "", {Argument::tensor(a), list_of(shape)}).sizes(), (std::vector<int64_t>{3, 2}));
 
   const Arguments dims = {Argument::integer(-1)};
-  const at::Tensor sums = call_one("aten::sum", "dim_IntList", {Argument::tensor(a), list_of(dims), Argument::boolean(true)},
-                                   {{"dtype", Argument::string("fp64")}});
+  const at::Tensor sums =
+      call_one("aten::sum", "dim_IntList", {Argument::tensor(a), list_of(dims), Argument::boolean(true)},
+               {{"dtype", Argument::string("fp64")}});
   EXPECT_EQ(sums.scalar_type(), at::kDouble);
   EXPECT_EQ(sums.sizes(), (std::vector<int64_t>{2, 1}));
-  EXPECT_EQ(call_one("aten::sum", "dim_IntList", {Argument::tensor(a), Argument::integer(0)}).sizes(), (std::vector<int64_t>{3}));
+  EXPECT_EQ(call_one("aten::sum", "dim_IntList", {Argument::tensor(a), Argument::integer(0)}).sizes(),
+            (std::vector<int64_t>{3}));
 
   const at::Tensor zeros = call_one("aten::zeros", "", {list_of(shape)},
                                     {{"dtype", Argument::dtype(at::kBFloat16)},
@@ -94,20 +97,24 @@ TEST(Operator, ConvertsAsTheSchemaAsks) {
                                      {"device", Argument::string("cpu")},
                                      {"pin_memory", Argument::boolean(false)}});
   EXPECT_EQ(zeros.scalar_type(), at::kBFloat16);
-  EXPECT_TRUE(call_one("aten::zeros", "", {list_of(shape)}, {{"device", Argument::device(c10::DeviceType::Meta)}}).is_meta());
+  EXPECT_TRUE(
+      call_one("aten::zeros", "", {list_of(shape)}, {{"device", Argument::device(c10::DeviceType::Meta)}}).is_meta());
 
   // One number stands for all of an int[2].
   const at::Tensor images = at::ones({1, 1, 4, 4});
   EXPECT_EQ(call_one("aten::max_pool2d", "", {Argument::tensor(images), Argument::integer(2)}).sizes(),
             (std::vector<int64_t>{1, 1, 2, 2}));
-  EXPECT_TRUE(call_one("aten::clone", "", {Argument::tensor(images)}, {{"memory_format", Argument::string("channels_last")}})
-                  .is_contiguous(at::MemoryFormat::ChannelsLast));
+  EXPECT_TRUE(
+      call_one("aten::clone", "", {Argument::tensor(images)}, {{"memory_format", Argument::string("channels_last")}})
+          .is_contiguous(at::MemoryFormat::ChannelsLast));
 
   const Arguments scales = {Argument::number(2), Argument::integer(2)};
-  EXPECT_EQ(call_one("aten::upsample_nearest2d", "vec", {Argument::tensor(images), Argument(), list_of(scales)}).sizes(),
-            (std::vector<int64_t>{1, 1, 8, 8}));
+  EXPECT_EQ(
+      call_one("aten::upsample_nearest2d", "vec", {Argument::tensor(images), Argument(), list_of(scales)}).sizes(),
+      (std::vector<int64_t>{1, 1, 8, 8}));
   EXPECT_EQ(call_one("aten::gelu", "", {Argument::tensor(a), Argument::string("tanh")}).sizes(), a.sizes());
-  EXPECT_EQ(call_one("aten::dropout", "", {Argument::tensor(a), Argument::integer(0), Argument::boolean(true)}).sizes(), a.sizes());
+  EXPECT_EQ(call_one("aten::dropout", "", {Argument::tensor(a), Argument::integer(0), Argument::boolean(true)}).sizes(),
+            a.sizes());
 }
 
 TEST(Operator, TakesListsOfTensors) {
@@ -117,7 +124,8 @@ TEST(Operator, TakesListsOfTensors) {
 
   const at::Tensor matrix = at::arange(6).reshape({2, 3}), columns = at::tensor({2, 0});
   const Arguments indices = {Argument(), Argument::tensor(columns)};
-  EXPECT_TRUE(call_one("aten::index", "Tensor", {Argument::tensor(matrix), list_of(indices)}).equal(at::tensor({2, 0, 5, 3}).reshape({2, 2})));
+  EXPECT_TRUE(call_one("aten::index", "Tensor", {Argument::tensor(matrix), list_of(indices)})
+                  .equal(at::tensor({2, 0, 5, 3}).reshape({2, 2})));
 
   const Arguments numbers = {Argument::integer(2), Argument::number(0.5)};
   const c10::Stack scaled = call("aten::_foreach_mul", "ScalarList", {list_of(tensors), list_of(numbers)});
@@ -133,11 +141,15 @@ TEST(Operator, SplitsResults) {
 
   // What was not asked for is undefined in LibTorch.
   const at::Tensor weight = at::ones({3});
-  const Arguments shape = {Argument::integer(3)}, mask = {Argument::boolean(true), Argument::boolean(false), Argument::boolean(false)};
-  const c10::Stack norm = call("aten::native_layer_norm", "", {Argument::tensor(a), list_of(shape), Argument::tensor(weight), Argument(), Argument::number(1e-5)});
-  const c10::Stack gradients = call("aten::native_layer_norm_backward", "",
-                                    {Argument::tensor(a), Argument::tensor(a), list_of(shape), Argument::tensor(norm[1].toTensor()),
-                                     Argument::tensor(norm[2].toTensor()), Argument::tensor(weight), Argument(), list_of(mask)});
+  const Arguments shape = {Argument::integer(3)},
+                  mask = {Argument::boolean(true), Argument::boolean(false), Argument::boolean(false)};
+  const c10::Stack norm =
+      call("aten::native_layer_norm", "",
+           {Argument::tensor(a), list_of(shape), Argument::tensor(weight), Argument(), Argument::number(1e-5)});
+  const c10::Stack gradients =
+      call("aten::native_layer_norm_backward", "",
+           {Argument::tensor(a), Argument::tensor(a), list_of(shape), Argument::tensor(norm[1].toTensor()),
+            Argument::tensor(norm[2].toTensor()), Argument::tensor(weight), Argument(), list_of(mask)});
   EXPECT_TRUE(gradients.at(0).isTensor());
   EXPECT_TRUE(gradients.at(1).isNone());
 }
@@ -151,26 +163,31 @@ TEST(Operator, ChangesItsArgumentsInPlace) {
 
 TEST(Operator, RecordsGradients) {
   const at::Tensor a = at::full({2}, 3.0).requires_grad_(true);
-  call_one("aten::sum", "", {Argument::tensor(call_one("aten::mul", "Tensor", {Argument::tensor(a), Argument::tensor(a)}))}).backward();
+  call_one("aten::sum", "",
+           {Argument::tensor(call_one("aten::mul", "Tensor", {Argument::tensor(a), Argument::tensor(a)}))})
+      .backward();
   EXPECT_TRUE(a.grad().equal(at::full({2}, 6.0)));
 }
 
 TEST(Operator, NamesTheArgumentThatDoesNotFit) {
   const at::Tensor a = at::ones({2});
   const Argument tensor = Argument::tensor(a);
-  const auto refuse = [](const char* name, const char* overload, const Arguments& arguments, const std::vector<std::string>& parts) {
+  const auto refuse = [](const char* name, const char* overload, const Arguments& arguments,
+                         const std::vector<std::string>& parts) {
     expect_failure([&] { call(name, overload, arguments); }, Status::kTypeMismatch, parts);
   };
   refuse("aten::add", "Tensor", {tensor, Argument::integer(2)},
          {"aten::add.Tensor: argument 1 (other) is the integer 2; expected Tensor other"});
-  refuse("aten::add", "Tensor", {tensor, tensor, Argument::string("x")}, {"argument 2 (alpha) is the string 'x'", "Scalar alpha"});
+  refuse("aten::add", "Tensor", {tensor, tensor, Argument::string("x")},
+         {"argument 2 (alpha) is the string 'x'", "Scalar alpha"});
   refuse("aten::add", "Tensor", {Argument(), tensor}, {"argument 0 (self) is none"});
   refuse("aten::reshape", "", {tensor, Argument::integer(2)}, {"argument 1 (shape)", "SymInt[] shape"});
   const Arguments shape = {Argument::integer(1), Argument::number(2.5)};
   refuse("aten::reshape", "", {tensor, list_of(shape)}, {"a list whose item 1 is the number 2.5"});
   refuse("aten::zeros", "", {list_of({}), Argument::string("float31")}, {"the string 'float31'", "ScalarType? dtype"});
   refuse("aten::zeros", "", {list_of({}), Argument::integer(7)}, {"the integer 7"});
-  refuse("aten::zeros", "", {list_of({}), Argument(), Argument(), Argument::string("mps")}, {"the string 'mps'", "Device? device"});
+  refuse("aten::zeros", "", {list_of({}), Argument(), Argument(), Argument::string("mps")},
+         {"the string 'mps'", "Device? device"});
   refuse("aten::softmax", "int", {tensor, Argument::boolean(true)}, {"argument 1 (dim) is true", "int dim"});
   refuse("aten::softmax", "int", {tensor, Argument::map()}, {"argument 1 (dim) is a map"});
   refuse("aten::randn", "generator", {list_of({}), Argument::integer(1)}, {"argument 1 (generator)", "Generator?"});
@@ -179,11 +196,28 @@ TEST(Operator, NamesTheArgumentThatDoesNotFit) {
 TEST(Operator, ChecksTheNumberAndTheNames) {
   const at::Tensor a = at::ones({2});
   const Argument tensor = Argument::tensor(a);
-  expect_failure([&] { call("aten::add", "Tensor", {tensor}); }, Status::kInvalidArgument, {"lacks argument 1 (other)", "aten::add.Tensor("});
-  expect_failure([&] { call("aten::neg", "", {tensor, tensor}); }, Status::kInvalidArgument, {"2 arguments", "at most 1"});
-  expect_failure([&] { call("aten::neg", "", {tensor}, {{"beta", tensor}}); }, Status::kNotFound, {"no argument 'beta'"});
-  expect_failure([&] { call("aten::neg", "", {tensor}, {{"self", tensor}}); }, Status::kInvalidArgument, {"argument 0 (self) twice"});
-  expect_failure([&] { call("aten::neg", "", {}, {{"self", tensor}, {"self", tensor}}); }, Status::kInvalidArgument, {"twice"});
+  expect_failure([&] { call("aten::add", "Tensor", {tensor}); }, Status::kInvalidArgument,
+                 {"lacks argument 1 (other)", "aten::add.Tensor("});
+  expect_failure(
+      [&] {
+        call("aten::neg", "", {tensor, tensor});
+      },
+      Status::kInvalidArgument, {"2 arguments", "at most 1"});
+  expect_failure(
+      [&] {
+        call("aten::neg", "", {tensor}, {{"beta", tensor}});
+      },
+      Status::kNotFound, {"no argument 'beta'"});
+  expect_failure(
+      [&] {
+        call("aten::neg", "", {tensor}, {{"self", tensor}});
+      },
+      Status::kInvalidArgument, {"argument 0 (self) twice"});
+  expect_failure(
+      [&] {
+        call("aten::neg", "", {}, {{"self", tensor}, {"self", tensor}});
+      },
+      Status::kInvalidArgument, {"twice"});
 }
 
 }  // namespace

@@ -70,7 +70,8 @@ TEST(TensorDevice, ParsesNames) {
   EXPECT_EQ(parse_device("cpu:0"), c10::Device(kCpu, 0));
   EXPECT_EQ(parse_device("cuda:3"), c10::Device(c10::DeviceType::CUDA, 3));
   EXPECT_EQ(parse_device("meta"), c10::Device(c10::DeviceType::Meta));
-  for (const char* const text : {"", "CPU", "cpu:", "cpu:1", "cuda:-1", "cuda:128", "cuda:1x", "cuda: 1", "mps", "cuda:99999999999"}) {
+  for (const char* const text :
+       {"", "CPU", "cpu:", "cpu:1", "cuda:-1", "cuda:128", "cuda:1x", "cuda: 1", "mps", "cuda:99999999999"}) {
     expect_failure([&] { parse_device(text); }, Status::kInvalidArgument, text);
   }
 }
@@ -220,7 +221,8 @@ TEST(TensorDlpack, RefusalRunsTheDeleterOnce) {
     EXPECT_EQ(lent.deleted, 1) << part;
   };
   refuse([](Lent& lent) { lent.managed.version.major = 2; }, Status::kUnsupported, "version 2.");
-  refuse([](Lent& lent) { lent.managed.dl_tensor.device.device_type = kDLMetal; }, Status::kUnsupported, "device type 8");
+  refuse([](Lent& lent) { lent.managed.dl_tensor.device.device_type = kDLMetal; }, Status::kUnsupported,
+         "device type 8");
   refuse([](Lent& lent) { lent.managed.dl_tensor.dtype.bits = 24; }, Status::kUnsupported, "24 bits");
   refuse([](Lent& lent) { lent.managed.dl_tensor.dtype.lanes = 4; }, Status::kUnsupported, "4 lanes");
   refuse([](Lent& lent) { lent.managed.dl_tensor.ndim = -1; }, Status::kInvalidArgument, "-1 dimensions");
@@ -242,7 +244,8 @@ TEST(TensorDlpack, LendsEveryDtypeThatDlpackHas) {
 TEST(TensorDlpack, RefusesToLend) {
   expect_failure([] { to_dlpack(at::ones({2}).requires_grad_(true)); }, Status::kInvalidArgument, "detach");
   expect_failure([] { to_dlpack(at::empty({2}, at::kMeta)); }, Status::kUnsupported, "meta");
-  expect_failure([] { to_dlpack_versioned(at::zeros({2}, at::kComplexFloat).conj()); }, Status::kUnsupported, "conjugate");
+  expect_failure([] { to_dlpack_versioned(at::zeros({2}, at::kComplexFloat).conj()); }, Status::kUnsupported,
+                 "conjugate");
   expect_failure([] { to_dlpack(at::zeros({2}).to_sparse()); }, Status::kUnsupported, "Sparse");
 }
 
