@@ -45,11 +45,7 @@ c10::IValue decode(const c10::IValue& value) {
   if (!value.isGenericDict()) return value;
   const auto map = value.toGenericDict();
   if (map.contains("dtype") && map.contains("shape") && map.contains("values")) return decode_tensor(value);
-  if (map.contains("tuple") && map.size() == 1) {
-    std::vector<c10::IValue> items;
-    for (const auto& item : map.at("tuple").toListRef()) items.push_back(decode(item));
-    return c10::ivalue::Tuple::create(std::move(items));
-  }
+  if (map.contains("tuple") && map.size() == 1) return decode(map.at("tuple"));
   auto decoded = tree::new_map();
   for (const auto& entry : map) decoded.insert(entry.key(), decode(entry.value()));
   return decoded;

@@ -16,8 +16,8 @@ struct Case {
 };
 
 // The cases of a file, "seedable_sampler", from the folder ACCEL_PARITY_DIR or else the one beside the tests. Throws
-// when the file is missing or has no case. {dtype, shape, values} becomes a tensor, {tuple: [...]} a tuple, an object a
-// map.
+// when the file is missing or has no case. {dtype, shape, values} becomes a tensor, an object a map, and {tuple: [...]}
+// a list, for the engine's values know no other sequence.
 std::vector<Case> read_cases(const std::string& file);
 
 // A member of a map, which must be there.
