@@ -58,8 +58,8 @@ accel_status_t accel_module_activation(const char* name, accel_module_t** out) {
   });
 }
 
-accel_status_t accel_module_attention(int64_t embed_dim, int64_t num_heads, int32_t causal, int32_t bias, double dropout,
-                                      accel_module_t** out) {
+accel_status_t accel_module_attention(int64_t embed_dim, int64_t num_heads, int32_t causal, int32_t bias,
+                                      double dropout, accel_module_t** out) {
   return make_layer<accel::nn::SelfAttention>(__func__, out, embed_dim, num_heads, causal != 0, bias != 0, dropout);
 }
 

@@ -104,11 +104,12 @@ c10::impl::GenericDict map_of(const accel::nn::NamedTensors& entries) {
 }
 
 accel::nn::NamedTensors entries_of(const accel_value_t& state_dict) {
-  require(state_dict.kind == ACCEL_VALUE_MAP, Status::kTypeMismatch, "state_dict is no map; expected a map name -> tensor");
+  require(state_dict.kind == ACCEL_VALUE_MAP, Status::kTypeMismatch,
+          "state_dict is no map; expected a map name -> tensor");
   accel::nn::NamedTensors entries;
   for (const auto& member : to_ivalue(state_dict, "state_dict").toGenericDict()) {
-    require(member.value().isTensor(), Status::kTypeMismatch, "state dict entry '", member.key().toStringRef(), "' is a ",
-            accel::tree::kind_name(member.value()), "; expected a tensor");
+    require(member.value().isTensor(), Status::kTypeMismatch, "state dict entry '", member.key().toStringRef(),
+            "' is a ", accel::tree::kind_name(member.value()), "; expected a tensor");
     entries.emplace_back(member.key().toStringRef(), member.value().toTensor());
   }
   return entries;
@@ -201,15 +202,21 @@ accel_status_t accel_module_add_hook(accel_module_t* module, int32_t when, accel
     accel::nn::Module& owner = *check(module, "module").module;
     check_pointer(hook, "hook");
     switch (when) {
-      case ACCEL_HOOK_FORWARD_PRE: owner.add_pre_hook(pre_hook_of(std::move(callback))); break;
-      case ACCEL_HOOK_FORWARD: owner.add_post_hook(post_hook_of(std::move(callback))); break;
-      default: fail(Status::kInvalidArgument, "when is ", when, "; expected one of ACCEL_HOOK_*");
+      case ACCEL_HOOK_FORWARD_PRE:
+        owner.add_pre_hook(pre_hook_of(std::move(callback)));
+        break;
+      case ACCEL_HOOK_FORWARD:
+        owner.add_post_hook(post_hook_of(std::move(callback)));
+        break;
+      default:
+        fail(Status::kInvalidArgument, "when is ", when, "; expected one of ACCEL_HOOK_*");
     }
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_call(accel_module_t* module, const accel_value_t* inputs, size_t n_inputs, accel_value_t* out) {
+accel_status_t accel_module_call(accel_module_t* module, const accel_value_t* inputs, size_t n_inputs,
+                                 accel_value_t* out) {
   return guarded(__func__, [&] {
     accel::nn::Module& called = *check(module, "module").module;
     check_pointer(out, "out");

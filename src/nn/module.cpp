@@ -56,14 +56,14 @@ c10::IValue Module::call(const Inputs& inputs) {
 
 at::Tensor Module::call(const at::Tensor& input) {
   c10::IValue output = call(Inputs{input});
-  require(output.isTensor(), Status::kTypeMismatch, "a module of kind '", kind_, "' gave a ",
-          tree::kind_name(output), "; expected a tensor");
+  require(output.isTensor(), Status::kTypeMismatch, "a module of kind '", kind_, "' gave a ", tree::kind_name(output),
+          "; expected a tensor");
   return std::move(output).toTensor();
 }
 
 const at::Tensor& Module::only_tensor(const Inputs& inputs) const {
-  require(inputs.size() == 1, Status::kInvalidArgument, "a module of kind '", kind_, "' was called with ", inputs.size(),
-          " inputs; expected one tensor");
+  require(inputs.size() == 1, Status::kInvalidArgument, "a module of kind '", kind_, "' was called with ",
+          inputs.size(), " inputs; expected one tensor");
   require(inputs[0].isTensor() && inputs[0].toTensor().defined(), Status::kTypeMismatch, "a module of kind '", kind_,
           "' was called with a ", tree::kind_name(inputs[0]), "; expected a tensor");
   return inputs[0].toTensor();
@@ -203,8 +203,8 @@ const Module& Module::walk(std::string_view path) const {
     const std::string_view name = rest.substr(0, dot);
     const auto child = std::find_if(module->children_.begin(), module->children_.end(),
                                     [name](const auto& entry) { return entry.first == name; });
-    require(child != module->children_.end(), Status::kNotFound, "module '", path, "' is not there; the module of kind '",
-            module->kind_, "' has no child '", name, "'");
+    require(child != module->children_.end(), Status::kNotFound, "module '", path,
+            "' is not there; the module of kind '", module->kind_, "' has no child '", name, "'");
     module = child->second.get();
     require(dot == std::string_view::npos || dot + 1 < rest.size(), Status::kNotFound, "module '", path,
             "' is not there; a path does not end with a dot");

@@ -1,5 +1,5 @@
-// A node of a model: parameters, buffers, children, and one entry for running it, call(), where everything that works on models
-// (sharding, offload, autocast, profiling) hangs its hooks.
+// A node of a model: parameters, buffers, children, and one entry for running it, call(), where everything that works
+// on models (sharding, offload, autocast, profiling) hangs its hooks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -54,7 +54,8 @@ class Module : public std::enable_shared_from_this<Module> {
   int64_t add_post_hook(PostHook hook);
   void remove_hook(int64_t id);
 
-  // Building. Names are unique among parameters, buffers and children, and have no dot. The index is for parameter() and buffer().
+  // Building. Names are unique among parameters, buffers and children, and have no dot. The index is for parameter()
+  // and buffer().
   size_t add_parameter(std::string name, at::Tensor tensor, bool requires_grad = true);
   size_t add_buffer(std::string name, at::Tensor tensor, bool persistent = true);
   void add_child(std::string name, ModulePtr child);
@@ -80,8 +81,8 @@ class Module : public std::enable_shared_from_this<Module> {
 
   // Parameters and persistent buffers; tied ones under each of their names. The tensors share memory with the module.
   NamedTensors state_dict() const;
-  // Copies values in. Everything is checked before anything is changed. A tied tensor is not missing when it comes under another
-  // of its names.
+  // Copies values in. Everything is checked before anything is changed. A tied tensor is not missing when it comes
+  // under another of its names.
   LoadReport load_state_dict(const NamedTensors& entries, bool strict = true);
 
   void train(bool training = true);

@@ -16,7 +16,8 @@ constexpr size_t kNamesInMessage = 8;
 
 std::string list_names(const std::vector<std::string>& names) {
   std::string result;
-  for (size_t i = 0; i < std::min(names.size(), kNamesInMessage); i++) result += text(i > 0 ? ", '" : "'", names[i], "'");
+  for (size_t i = 0; i < std::min(names.size(), kNamesInMessage); i++)
+    result += text(i > 0 ? ", '" : "'", names[i], "'");
   if (names.size() > kNamesInMessage) result += text(" and ", names.size() - kNamesInMessage, " more");
   return result;
 }
@@ -79,7 +80,8 @@ LoadReport Module::load_state_dict(const NamedTensors& entries, bool strict) {
   if (strict && !(report.missing.empty() && report.unexpected.empty())) {
     std::string reason = "state dict does not fit the module:";
     if (!report.missing.empty()) reason += " missing " + list_names(report.missing);
-    if (!report.unexpected.empty()) reason += text(report.missing.empty() ? "" : ";", " unexpected ", list_names(report.unexpected));
+    if (!report.unexpected.empty())
+      reason += text(report.missing.empty() ? "" : ";", " unexpected ", list_names(report.unexpected));
     fail(Status::kNotFound, reason, "; load it without strict to allow that");
   }
 

@@ -29,7 +29,8 @@ c10::IValue fit(const c10::IValue& value, const c10::TypePtr& type) {
   }
   if (const auto dict_type = type->cast<c10::DictType>(); dict_type != nullptr && value.isGenericDict()) {
     c10::impl::GenericDict dict(dict_type->getKeyType(), dict_type->getValueType());
-    for (const auto& entry : value.toGenericDict()) dict.insert(entry.key(), fit(entry.value(), dict_type->getValueType()));
+    for (const auto& entry : value.toGenericDict())
+      dict.insert(entry.key(), fit(entry.value(), dict_type->getValueType()));
     return dict;
   }
   return value;
@@ -70,7 +71,8 @@ class TorchScriptModule final : public Module {
   void parameter_replaced(const std::string& name, const at::Tensor& tensor) override { script_.setattr(name, tensor); }
 
   void check_hookable() const override {
-    require(is_root_, Status::kUnsupported, "'", kind(), "' is inside of a TorchScript module, whose saved code calls it "
+    require(is_root_, Status::kUnsupported, "'", kind(),
+            "' is inside of a TorchScript module, whose saved code calls it "
             "directly; put the hook on the whole module");
   }
 
@@ -121,7 +123,8 @@ ModulePtr load_torchscript(const std::string& path) {
   try {
     script = torch::jit::load(path, c10::Device(c10::kCPU));
   } catch (const c10::Error& error) {
-    fail(Status::kCorrupt, "TorchScript file '", path, "' cannot be read: ", first_line(error.what_without_backtrace()));
+    fail(Status::kCorrupt, "TorchScript file '", path,
+         "' cannot be read: ", first_line(error.what_without_backtrace()));
   }
   Nodes nodes;
   const ModulePtr root = wrap(script, true, nodes);

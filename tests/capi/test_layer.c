@@ -4,8 +4,8 @@
 #define UNSET ACCEL_UNSET_DOUBLE
 
 /* Calls a layer and compares the shape of its output; takes the layer's owner over. */
-static void check_layer(accel_module_t *layer, const int64_t *in, size_t in_ndim, accel_dtype_t dtype, const int64_t *out,
-                        size_t out_ndim, const char *parameters) {
+static void check_layer(accel_module_t *layer, const int64_t *in, size_t in_ndim, accel_dtype_t dtype,
+                        const int64_t *out, size_t out_ndim, const char *parameters) {
   accel_tensor_t *input = NULL;
   accel_value_t output = ACCEL_VALUE_INIT, map = ACCEL_VALUE_INIT;
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
@@ -34,7 +34,8 @@ static void check_layer(accel_module_t *layer, const int64_t *in, size_t in_ndim
 static void test_layers(void **state) {
   (void)state;
   accel_module_t *layer = NULL;
-  const int64_t pair[2] = {2, 4}, wide[2] = {2, 3}, tokens[3] = {2, 3, 4}, image[4] = {1, 4, 5, 5}, half[4] = {1, 6, 3, 3};
+  const int64_t pair[2] = {2, 4}, wide[2] = {2, 3}, tokens[3] = {2, 3, 4}, image[4] = {1, 4, 5, 5},
+                half[4] = {1, 6, 3, 3};
   assert_ok(accel_module_linear(4, 3, 1, &layer));
   check_layer(layer, pair, 2, ACCEL_DTYPE_FLOAT32, wide, 2, "weight bias ");
   assert_ok(accel_module_linear(4, 3, 0, &layer));
@@ -50,7 +51,8 @@ static void test_layers(void **state) {
   assert_ok(accel_module_activation("gelu_new", &layer));
   check_layer(layer, pair, 2, ACCEL_DTYPE_FLOAT32, pair, 2, "");
   assert_ok(accel_module_attention(4, 2, 1, 1, 0.1, &layer));
-  check_layer(layer, tokens, 3, ACCEL_DTYPE_FLOAT32, tokens, 3, "in_proj_weight in_proj_bias out_proj.weight out_proj.bias ");
+  check_layer(layer, tokens, 3, ACCEL_DTYPE_FLOAT32, tokens, 3,
+              "in_proj_weight in_proj_bias out_proj.weight out_proj.bias ");
   assert_ok(accel_module_conv2d(4, 6, 3, 2, 1, 2, 0, &layer));
   check_layer(layer, image, 4, ACCEL_DTYPE_FLOAT32, half, 4, "weight ");
   assert_ok(accel_module_batch_norm(4, UNSET, UNSET, &layer));

@@ -41,8 +41,8 @@ typedef struct {
 static void count_destroy(void *user_data) { ((Record *)user_data)->destroyed++; }
 
 /* y = x * gain, with the parameter asked for by name. */
-static accel_status_t scale_forward(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out,
-                                    void *user_data) {
+static accel_status_t scale_forward(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs,
+                                    accel_value_t *out, void *user_data) {
   Record *const record = user_data;
   record->calls++;
   assert_int_equal(n_inputs, 1);
@@ -110,17 +110,19 @@ static void test_forward_is_replaced(void **state) {
 
   Record refused = {0, 0, ACCEL_OK, NULL};
   accel_module_t *linear = new_linear(2, 2);
-  assert_fails(accel_module_set_forward(linear, scale_forward, &refused, count_destroy), ACCEL_ERROR_INVALID_STATE, "'Linear'");
+  assert_fails(accel_module_set_forward(linear, scale_forward, &refused, count_destroy), ACCEL_ERROR_INVALID_STATE,
+               "'Linear'");
   assert_int_equal(refused.destroyed, 1);
-  assert_fails(accel_module_set_forward(linear, NULL, &refused, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT, "forward");
+  assert_fails(accel_module_set_forward(linear, NULL, &refused, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT,
+               "forward");
   assert_int_equal(refused.destroyed, 2);
   assert_status(accel_module_set_forward(NULL, scale_forward, &refused, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT);
   assert_int_equal(refused.destroyed, 3);
   accel_module_release(linear);
 }
 
-static accel_status_t no_output(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out,
-                                void *user_data) {
+static accel_status_t no_output(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs,
+                                accel_value_t *out, void *user_data) {
   (void)module;
   (void)inputs;
   (void)n_inputs;
@@ -148,7 +150,8 @@ static void test_call(void **state) {
 }
 
 /* Appends two to the number in the list. */
-static accel_status_t add_two(accel_module_t *module, const accel_value_t *values, accel_value_t *out, void *user_data) {
+static accel_status_t add_two(accel_module_t *module, const accel_value_t *values, accel_value_t *out,
+                              void *user_data) {
   Record *const record = user_data;
   record->calls++;
   assert_non_null(accel_module_kind(module));
@@ -168,7 +171,8 @@ static accel_status_t keep(accel_module_t *module, const accel_value_t *values, 
   return ACCEL_OK;
 }
 
-static accel_status_t give_number(accel_module_t *module, const accel_value_t *values, accel_value_t *out, void *user_data) {
+static accel_status_t give_number(accel_module_t *module, const accel_value_t *values, accel_value_t *out,
+                                  void *user_data) {
   (void)module;
   (void)values;
   (void)user_data;
@@ -176,8 +180,8 @@ static accel_status_t give_number(accel_module_t *module, const accel_value_t *v
   return ACCEL_OK;
 }
 
-static accel_status_t times_ten(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out,
-                                void *user_data) {
+static accel_status_t times_ten(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs,
+                                accel_value_t *out, void *user_data) {
   (void)module;
   (void)n_inputs;
   (void)user_data;
@@ -206,7 +210,8 @@ static void test_hooks(void **state) {
   assert_ok(accel_module_call(module, &input, 1, &out));
 
   Record refused = {0, 0, ACCEL_OK, NULL};
-  assert_fails(accel_module_add_hook(module, 7, keep, &refused, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT, "when is 7");
+  assert_fails(accel_module_add_hook(module, 7, keep, &refused, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT,
+               "when is 7");
   assert_fails(accel_module_add_hook(module, 0, NULL, &refused, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT, "hook");
   assert_int_equal(refused.destroyed, 2);
 
@@ -290,7 +295,8 @@ static void test_state_dict(void **state) {
   assert_ok(accel_module_state_dict(b, &again));
   assert_ok(accel_value_equal(&map, &again, &equal));
   assert_int_equal(equal, 1);
-  assert_fails(accel_module_load_state_dict(wide, &map, 0), ACCEL_ERROR_SHAPE_MISMATCH, "weight [2, 2] instead of [2, 3]");
+  assert_fails(accel_module_load_state_dict(wide, &map, 0), ACCEL_ERROR_SHAPE_MISMATCH,
+               "weight [2, 2] instead of [2, 3]");
   accel_value_dispose(&again);
 
   const accel_value_t number = accel_arg_int(3);
@@ -368,8 +374,8 @@ static void test_train(void **state) {
 static void test_from_config(void **state) {
   (void)state;
   accel_module_t *model = NULL;
-  assert_ok(accel_module_from_config("{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 1, \"n_head\": 2, \"vocab_size\": 5}",
-                                     &model));
+  assert_ok(accel_module_from_config(
+      "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 1, \"n_head\": 2, \"vocab_size\": 5}", &model));
   assert_string_equal(accel_module_kind(model), "GPT2LMHeadModel");
   const int64_t tokens[3] = {0, 4, 2}, shape[2] = {1, 3};
   accel_tensor_t *input = new_test_tensor(tokens, shape, 2, ACCEL_DTYPE_INT64);
@@ -430,10 +436,17 @@ static void test_handles(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_foreign_forward), capi_unit_test(test_forward_is_replaced), capi_unit_test(test_call),
-      capi_unit_test(test_hooks),           capi_unit_test(test_building),            capi_unit_test(test_state_dict),
-      capi_unit_test(test_parameters),      capi_unit_test(test_train),               capi_unit_test(test_from_config),
-      capi_unit_test(test_torchscript),     capi_unit_test(test_handles),
+      capi_unit_test(test_foreign_forward),
+      capi_unit_test(test_forward_is_replaced),
+      capi_unit_test(test_call),
+      capi_unit_test(test_hooks),
+      capi_unit_test(test_building),
+      capi_unit_test(test_state_dict),
+      capi_unit_test(test_parameters),
+      capi_unit_test(test_train),
+      capi_unit_test(test_from_config),
+      capi_unit_test(test_torchscript),
+      capi_unit_test(test_handles),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,8 @@ using testing::expect_error;
 
 at::Tensor tokens_of(const cJSON* rows) {
   std::vector<at::Tensor> tensors;
-  for (const cJSON* row = rows->child; row != nullptr; row = row->next) tensors.push_back(at::tensor(testing::integers(row)));
+  for (const cJSON* row = rows->child; row != nullptr; row = row->next)
+    tensors.push_back(at::tensor(testing::integers(row)));
   return at::stack(tensors);
 }
 
@@ -41,8 +42,7 @@ TEST(Gpt2, GivesTheLogitsAndGradientsOfTheReference) {
     const at::Tensor tokens = tokens_of(json_member(recorded, "tokens"));
     const at::Tensor logits = model->call(tokens);
     expect_close(logits, testing::tensor_of(json_member(recorded, "logits")), 1e-5);
-    const at::Tensor loss =
-        at::cross_entropy_loss(logits.slice(1, 0, -1).flatten(0, 1), tokens.slice(1, 1).flatten());
+    const at::Tensor loss = at::cross_entropy_loss(logits.slice(1, 0, -1).flatten(0, 1), tokens.slice(1, 1).flatten());
     EXPECT_NEAR(loss.item<double>(), json_number(recorded, "loss", 0), 1e-5);
     loss.backward();
     const cJSON* gradients = json_member(recorded, "gradients");
@@ -57,7 +57,8 @@ TEST(Gpt2, GivesTheLogitsAndGradientsOfTheReference) {
 
 TEST(Gpt2, StartsWithTheDistributionsOfThePaper) {
   at::manual_seed(0);
-  const ModulePtr model = module_from_config(R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 8, "n_head": 2, "vocab_size": 300})");
+  const ModulePtr model =
+      module_from_config(R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 8, "n_head": 2, "vocab_size": 300})");
   const auto deviation = [&](const char* path) { return model->find_tensor(path).detach().std().item<double>(); };
   EXPECT_NEAR(deviation("transformer.wte.weight"), 0.02, 5e-4);
   EXPECT_NEAR(deviation("transformer.h.3.attn.c_attn.weight"), 0.02, 5e-4);
@@ -70,7 +71,8 @@ TEST(Gpt2, StartsWithTheDistributionsOfThePaper) {
 
 TEST(Gpt2, DropoutIsActiveInTraining) {
   at::manual_seed(0);
-  const ModulePtr model = module_from_config(R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 5})");
+  const ModulePtr model =
+      module_from_config(R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 5})");
   const at::Tensor tokens = at::ones({1, 6}, at::kLong);
   EXPECT_FALSE(at::equal(model->call(tokens), model->call(tokens)));
   model->train(false);
@@ -85,26 +87,31 @@ TEST(Gpt2, HonoursTheDtype) {
 
 TEST(Gpt2, RefusesWhatItCannotDo) {
   const auto build = [](const char* setting) {
-    return [setting] { module_from_config(text(R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, )", setting, "}")); };
+    return [setting] {
+      module_from_config(text(R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, )", setting, "}"));
+    };
   };
   expect_error(Status::kUnsupported, "add_cross_attention is true", build(R"("add_cross_attention": true)"));
   expect_error(Status::kUnsupported, "reorder_and_upcast_attn", build(R"("reorder_and_upcast_attn": true)"));
   expect_error(Status::kUnsupported, "quantization_config", build(R"("quantization_config": {"bits": 4})"));
   expect_error(Status::kUnsupported, "'swoosh'", build(R"("activation_function": "swoosh")"));
-  expect_error(Status::kUnsupported, "GPT2ForSequenceClassification", build(R"("architectures": ["GPT2ForSequenceClassification"])"));
+  expect_error(Status::kUnsupported, "GPT2ForSequenceClassification",
+               build(R"("architectures": ["GPT2ForSequenceClassification"])"));
   expect_error(Status::kUnsupported, "'int4'", build(R"("dtype": "int4")"));
   expect_error(Status::kInvalidArgument, "vocab_size is 0", build(R"("vocab_size": 0)"));
   expect_error(Status::kInvalidArgument, "attn_pdrop is 2", build(R"("attn_pdrop": 2)"));
   expect_error(Status::kTypeMismatch, "'n_positions'", build(R"("n_positions": "many")"));
-  expect_error(Status::kInvalidArgument, "not divisible", [] { module_from_config(R"({"model_type": "gpt2", "n_embd": 9, "n_head": 2})"); });
-  expect_error(Status::kUnsupported, "'t5' is not known; expected one of gpt2", [] { module_from_config(R"({"model_type": "t5"})"); });
+  expect_error(Status::kInvalidArgument, "not divisible",
+               [] { module_from_config(R"({"model_type": "gpt2", "n_embd": 9, "n_head": 2})"); });
+  expect_error(Status::kUnsupported, "'t5' is not known; expected one of gpt2",
+               [] { module_from_config(R"({"model_type": "t5"})"); });
   expect_error(Status::kNotFound, "'no/config.json'", [] { module_from_config("no/config.json"); });
   expect_error(Status::kInvalidArgument, "not valid JSON", [] { module_from_config("{"); });
 }
 
 TEST(Gpt2, RefusesWrongTokens) {
-  const ModulePtr model =
-      module_from_config(R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 5, "n_positions": 4})");
+  const ModulePtr model = module_from_config(
+      R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 5, "n_positions": 4})");
   expect_error(Status::kShapeMismatch, "n_positions = 4", [&] { model->call(at::ones({1, 5}, at::kLong)); });
   expect_error(Status::kShapeMismatch, "[batch, length]", [&] { model->call(at::ones({5}, at::kLong)); });
   expect_error(Status::kTypeMismatch, "int64", [&] { model->call(at::ones({1, 3})); });

@@ -38,13 +38,15 @@ inline at::Tensor tensor_of(const cJSON* array) { return at::tensor(numbers(arra
 inline at::Tensor pattern_tensor(at::IntArrayRef shape, int64_t salt) {
   const int64_t count = c10::multiply_integers(shape);
   std::vector<double> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; i++) values[static_cast<size_t>(i)] = static_cast<double>((i * 37 + salt * 11) % 101 - 50) / 250;
+  for (int64_t i = 0; i < count; i++)
+    values[static_cast<size_t>(i)] = static_cast<double>((i * 37 + salt * 11) % 101 - 50) / 250;
   return at::tensor(values, at::kDouble).to(at::kFloat).reshape(shape);
 }
 
 inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance) {
   ASSERT_EQ(actual.numel(), expected.numel());
-  EXPECT_LE((actual.detach().to(at::kDouble).flatten() - expected.to(at::kDouble).flatten()).abs().max().item<double>(), tolerance);
+  EXPECT_LE((actual.detach().to(at::kDouble).flatten() - expected.to(at::kDouble).flatten()).abs().max().item<double>(),
+            tolerance);
 }
 
 // The status and the message of the error that a call ends with.

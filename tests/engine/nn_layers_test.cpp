@@ -35,9 +35,8 @@ void expect_as_recorded(const char* name, const std::function<ModulePtr()>& make
     EXPECT_NEAR(tensor.sum(at::kDouble).item<double>(), cJSON_GetArrayItem(entry, 3)->valuedouble, 1e-6);
   }
   const std::vector<int64_t> shape = testing::integers(json_member(layer_case, "shape"));
-  const at::Tensor input = integers == 0
-                               ? testing::pattern_tensor(shape, 1)
-                               : at::arange(c10::multiply_integers(shape)).reshape(shape).remainder(integers);
+  const at::Tensor input = integers == 0 ? testing::pattern_tensor(shape, 1)
+                                         : at::arange(c10::multiply_integers(shape)).reshape(shape).remainder(integers);
   const at::Tensor output = layer->call(input);
   EXPECT_EQ(output.sizes().vec(), testing::integers(json_member(layer_case, "output_shape")));
   expect_close(output, testing::tensor_of(json_member(layer_case, "output")), 2e-6);
@@ -46,7 +45,8 @@ void expect_as_recorded(const char* name, const std::function<ModulePtr()>& make
 TEST(NnLayers, AreThoseOfTheReference) {
   expect_as_recorded("linear", [] { return std::make_shared<Linear>(4, 3, true); });
   expect_as_recorded("linear_without_bias", [] { return std::make_shared<Linear>(4, 3, false); });
-  expect_as_recorded("embedding", [] { return std::make_shared<Embedding>(5, 3); }, 5);
+  expect_as_recorded(
+      "embedding", [] { return std::make_shared<Embedding>(5, 3); }, 5);
   expect_as_recorded("layer_norm", [] { return std::make_shared<LayerNorm>(6); });
   expect_as_recorded("rms_norm", [] { return std::make_shared<RmsNorm>(6); });
   expect_as_recorded("conv2d", [] { return std::make_shared<Conv2d>(Conv2dShape{4, 6, 3, 2, 1, 2}, true); });
@@ -70,7 +70,8 @@ TEST(NnLayers, RefuseBadSizes) {
 TEST(NnLayers, RefuseBadInputs) {
   const auto call = [](const ModulePtr& layer, const at::Tensor& input) { return [=] { layer->call(input); }; };
   expect_error(Status::kTypeMismatch, "int64", call(std::make_shared<Embedding>(3, 2), at::ones({2})));
-  expect_error(Status::kShapeMismatch, "[2, 3]", call(std::make_shared<SelfAttention>(4, 2, false, true, 0.0), at::ones({2, 3})));
+  expect_error(Status::kShapeMismatch, "[2, 3]",
+               call(std::make_shared<SelfAttention>(4, 2, false, true, 0.0), at::ones({2, 3})));
   expect_error(Status::kShapeMismatch, "[batch, 4, ...]", call(std::make_shared<BatchNorm>(4), at::ones({2, 3})));
   expect_error(Status::kShapeMismatch, "more than one value", call(std::make_shared<BatchNorm>(4), at::ones({1, 4})));
 }

@@ -23,16 +23,16 @@ std::vector<std::string> names_of(const NamedTensors& entries) {
 using Names = std::vector<std::string>;
 
 ModulePtr small_model() {
-  return std::make_shared<Sequential>(std::vector<ModulePtr>{std::make_shared<Linear>(3, 4, true), std::make_shared<BatchNorm>(4),
-                                                             std::make_shared<Linear>(4, 2, false)});
+  return std::make_shared<Sequential>(std::vector<ModulePtr>{
+      std::make_shared<Linear>(3, 4, true), std::make_shared<BatchNorm>(4), std::make_shared<Linear>(4, 2, false)});
 }
 
 TEST(NnModule, ListsParametersBuffersAndModulesInOrder) {
   const ModulePtr model = small_model();
   EXPECT_EQ(names_of(model->named_parameters()), (Names{"0.weight", "0.bias", "1.weight", "1.bias", "2.weight"}));
   EXPECT_EQ(names_of(model->named_buffers()), (Names{"1.running_mean", "1.running_var", "1.num_batches_tracked"}));
-  EXPECT_EQ(names_of(model->state_dict()), (Names{"0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var",
-                                                  "1.num_batches_tracked", "2.weight"}));
+  EXPECT_EQ(names_of(model->state_dict()), (Names{"0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean",
+                                                  "1.running_var", "1.num_batches_tracked", "2.weight"}));
   const auto modules = model->named_modules();
   ASSERT_EQ(modules.size(), 4u);
   EXPECT_EQ(modules[0].first, "");
@@ -54,7 +54,8 @@ TEST(NnModule, RefusesBadNames) {
 
 TEST(NnModule, RefusesBadParameters) {
   const auto module = std::make_shared<Module>("Node");
-  expect_error(Status::kInvalidArgument, "floating dtype", [&] { module->add_parameter("a", at::ones({2}, at::kLong)); });
+  expect_error(Status::kInvalidArgument, "floating dtype",
+               [&] { module->add_parameter("a", at::ones({2}, at::kLong)); });
   expect_error(Status::kTypeMismatch, "no tensor", [&] { module->add_parameter("a", at::Tensor()); });
   const at::Tensor computed = at::ones({2}).set_requires_grad(true) * 2;
   expect_error(Status::kInvalidArgument, "detach", [&] { module->add_parameter("a", computed); });
@@ -185,7 +186,8 @@ TEST(NnModule, LoadChecksEverythingFirst) {
 
   NamedTensors reshaped = entries;
   reshaped.back().second = at::zeros({7});
-  expect_error(Status::kShapeMismatch, "2.weight [7] instead of [2, 4]", [&] { model->load_state_dict(reshaped, false); });
+  expect_error(Status::kShapeMismatch, "2.weight [7] instead of [2, 4]",
+               [&] { model->load_state_dict(reshaped, false); });
   NamedTensors renamed = entries;
   renamed.back().first = "2.gain";
   expect_error(Status::kNotFound, "missing '2.weight'; unexpected '2.gain'", [&] { model->load_state_dict(renamed); });

@@ -36,8 +36,9 @@ TEST(TorchScript, RunsInEvaluationAndTraining) {
   const ModulePtr model = scripted();
   model->train(false);
   const Inputs inputs = {at::tensor({1, 4}, at::kLong), list_of({2.0, 0.5}), 1};
-  const at::Tensor expected = at::tensor({1.470768, 1.052656, 0.471328, 1.980496, 2.971888, 1.550864, 0.971888, 0.556128,
-                                          1.969072, 3.061392}, at::kDouble);
+  const at::Tensor expected =
+      at::tensor({1.470768, 1.052656, 0.471328, 1.980496, 2.971888, 1.550864, 0.971888, 0.556128, 1.969072, 3.061392},
+                 at::kDouble);
   expect_close(model->call(inputs).toTensor(), expected, 1e-6);
   at::manual_seed(0);
   model->train();
@@ -79,7 +80,8 @@ TEST(TorchScript, RunsHooksOnTheWholeModelOnly) {
 
 TEST(TorchScript, NamesFilesThatItCannotRead) {
   expect_error(Status::kNotFound, "'no.pt'", [] { load_torchscript("no.pt"); });
-  const std::string path = (std::filesystem::temp_directory_path() / text("accel_torchscript_", getpid(), ".pt")).string();
+  const std::string path =
+      (std::filesystem::temp_directory_path() / text("accel_torchscript_", getpid(), ".pt")).string();
   std::FILE* file = std::fopen(path.c_str(), "wb");
   ASSERT_NE(file, nullptr);
   std::fputs("this is no archive", file);

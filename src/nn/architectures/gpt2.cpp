@@ -45,7 +45,8 @@ void refuse_unsupported(const cJSON* json) {
   }
   const cJSON* architectures = json_member(json, "architectures");
   bool found = cJSON_GetArraySize(architectures) == 0;
-  for (const cJSON* node = architectures == nullptr ? nullptr : architectures->child; node != nullptr; node = node->next)
+  for (const cJSON* node = architectures == nullptr ? nullptr : architectures->child; node != nullptr;
+       node = node->next)
     found = found || (cJSON_IsString(node) && std::string("GPT2LMHeadModel") == node->valuestring);
   require(found, Status::kUnsupported, "architectures is ", found ? "" : print_json(architectures),
           "; expected GPT2LMHeadModel");

@@ -7,8 +7,8 @@
 
 namespace accel::nn {
 
-// Names, shapes and initial distributions are those of GPT2LMHeadModel. Input: token ids [batch, length]; output: logits
-// [batch, length, vocabulary].
+// Names, shapes and initial distributions are those of GPT2LMHeadModel. Input: token ids [batch, length]; output:
+// logits [batch, length, vocabulary].
 ModulePtr build_gpt2(const cJSON* config);
 
 }  // namespace accel::nn

@@ -8,7 +8,8 @@ namespace accel::nn {
 
 class Activation final : public Module {
  public:
-  // A name as configurations of Hugging Face models have it: "relu", "gelu", "gelu_new", "silu", ...; NOT_FOUND for others.
+  // A name as configurations of Hugging Face models have it: "relu", "gelu", "gelu_new", "silu", ...; NOT_FOUND for
+  // others.
   explicit Activation(std::string_view name);
   static bool knows(std::string_view name);
 

@@ -4,7 +4,8 @@
 
 namespace accel::nn {
 
-// Query, key and value of all heads as views [batch, heads, length, size] of one projection [batch, length, 3 * heads * size].
+// Query, key and value of all heads as views [batch, heads, length, size] of one projection [batch, length, 3 * heads *
+// size].
 struct Heads {
   at::Tensor query;
   at::Tensor key;

@@ -20,7 +20,8 @@ Embedding::Embedding(at::Tensor weight) : Module("Embedding") { add_parameter("w
 c10::IValue Embedding::forward(const Inputs& inputs) {
   const at::Tensor& indices = only_tensor(inputs);
   require(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt, Status::kTypeMismatch,
-          "an embedding was called with dtype ", tensor::dtype_name(indices.scalar_type()), "; expected int64 or int32");
+          "an embedding was called with dtype ", tensor::dtype_name(indices.scalar_type()),
+          "; expected int64 or int32");
   return at::embedding(parameter(0), indices);
 }
 

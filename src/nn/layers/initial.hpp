@@ -1,11 +1,13 @@
-// The initial distributions of torch.nn, drawn from the default generator in the same order: equal seeds give equal weights.
+// The initial distributions of torch.nn, drawn from the default generator in the same order: equal seeds give equal
+// weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace accel::nn {
 
-// Of a weight [outputs, inputs, ...] as torch.nn.init.kaiming_uniform_(a = sqrt(5)) does it for linear and convolution layers.
+// Of a weight [outputs, inputs, ...] as torch.nn.init.kaiming_uniform_(a = sqrt(5)) does it for linear and convolution
+// layers.
 void fill_kaiming_uniform(const at::Tensor& weight);
 void fill_xavier_uniform(const at::Tensor& weight);
 // The bias that belongs to such a weight: uniform within 1 / sqrt(fan in).

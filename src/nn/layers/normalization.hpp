@@ -33,7 +33,8 @@ class RmsNorm final : public Module {
   std::optional<double> epsilon_;
 };
 
-// Of [batch, features, ...]: with the batch's statistics in training, which also move the running ones, else with those.
+// Of [batch, features, ...]: with the batch's statistics in training, which also move the running ones, else with
+// those.
 class BatchNorm final : public Module {
  public:
   static constexpr double kDefaultEpsilon = 1e-5;

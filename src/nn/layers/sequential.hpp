@@ -4,7 +4,8 @@
 
 namespace accel::nn {
 
-// Modules one after the other, as children "0", "1", ... The first one gets all inputs, each further one the output before it.
+// Modules one after the other, as children "0", "1", ... The first one gets all inputs, each further one the output
+// before it.
 class Sequential final : public Module {
  public:
   explicit Sequential(const std::vector<ModulePtr>& modules);
