@@ -18,7 +18,7 @@ using testing::run_ranks;
 
 TEST(CommCommunicator, BareCollectivesAgreeWithAPlainComputation) {
   for (const int size : {1, 2, 3}) {
-    run_ranks(size, [&](const auto& communicator) {
+    run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
       const int rank = communicator->rank();
       at::Tensor sum = at::arange(10, at::kFloat) + rank;
       communicator->all_reduce(sum, Reduction::kSum);
@@ -38,7 +38,7 @@ TEST(CommCommunicator, BareCollectivesAgreeWithAPlainComputation) {
 
       at::Tensor own = at::empty({1}, at::kDouble);
       communicator->scatter(rank == 0 ? at::arange(size, at::kDouble) : at::Tensor(), 0, own);
-      EXPECT_EQ(own.template item<double>(), rank);
+      EXPECT_EQ(own.item<double>(), rank);
 
       at::Tensor word = at::full({4}, rank, at::kShort);
       communicator->broadcast(word, size - 1);
@@ -59,7 +59,7 @@ TEST(CommCommunicator, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
 }
 
 TEST(CommCollectives, RanksThatDisagreeAllHearOfIt) {
-  run_ranks(2, [&](const auto& communicator) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     at::Tensor tensor = at::zeros({3 + communicator->rank()});
     try {
       communicator->all_reduce(tensor, Reduction::kSum);
@@ -74,7 +74,7 @@ TEST(CommCollectives, RanksThatDisagreeAllHearOfIt) {
 }
 
 TEST(CommCollectives, TreesKeepTheirStructure) {
-  run_ranks(2, [&](const auto& communicator) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     auto map = tree::new_map();
     map.insert("loss", at::full({}, static_cast<double>(communicator->rank())));
     auto list = tree::new_list();
@@ -88,14 +88,14 @@ TEST(CommCollectives, TreesKeepTheirStructure) {
 }
 
 TEST(CommCollectives, IntegersCanBeAveraged) {
-  run_ranks(2, [&](const auto& communicator) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     const c10::IValue mean = reduce(*communicator, at::full({2}, 3 + communicator->rank(), at::kLong), Reduction::kMean, 1.0);
     EXPECT_TRUE(at::equal(mean.toTensor(), at::full({2}, 3, at::kLong)));
   });
 }
 
 TEST(CommCollectives, BroadcastWritesThroughViews) {
-  run_ranks(2, [&](const auto& communicator) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     at::Tensor whole = at::full({3, 2}, communicator->rank(), at::kFloat);
     broadcast(*communicator, whole.select(1, 0), 1);
     EXPECT_TRUE(whole.select(1, 0).eq(1).all().item<bool>());

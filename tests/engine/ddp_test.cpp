@@ -68,7 +68,7 @@ TEST(DdpGradients, EqualThoseOfTheJoinedBatch) {
   for (const int size : {2, 3, 4})
     for (const bool views : {true, false}) {
       const auto expected = joined_gradients(true);
-      run_ranks(size, [&](const auto& communicator) {
+      run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
         DdpOptions options;
         options.gradient_as_bucket_view = views;
         options.bucket_cap_mb = 0.0001;  // several buckets
@@ -78,7 +78,7 @@ TEST(DdpGradients, EqualThoseOfTheJoinedBatch) {
         for (int step = 0; step < 3; step++) {  // buckets are rebuilt after the first
           for (const auto& parameter : model->parameters())
             if (parameter.grad().defined()) parameter.mutable_grad().zero_();
-          backward(ddp.call({rows(begin, begin + each), true}).toTensor());
+          backward(ddp.call(nn::Inputs{rows(begin, begin + each), true}).toTensor());
           expect_equal_gradients(*model, expected);
         }
       });
@@ -87,7 +87,7 @@ TEST(DdpGradients, EqualThoseOfTheJoinedBatch) {
 
 TEST(DdpGradients, UnusedParametersAreFound) {
   const auto expected = joined_gradients(false);
-  run_ranks(2, [&](const auto& communicator) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     DdpOptions options;
     options.find_unused_parameters = true;
     const auto model = make_model(1);
@@ -95,7 +95,7 @@ TEST(DdpGradients, UnusedParametersAreFound) {
     for (int step = 0; step < 2; step++) {
       for (const auto& parameter : model->parameters())
         if (parameter.grad().defined()) parameter.mutable_grad().zero_();
-      backward(ddp.call({rows(communicator->rank() * 6, communicator->rank() * 6 + 6)}).toTensor());
+      backward(ddp.call(nn::Inputs{rows(communicator->rank() * 6, communicator->rank() * 6 + 6)}).toTensor());
       expect_equal_gradients(*model, expected);
     }
   });
@@ -103,7 +103,7 @@ TEST(DdpGradients, UnusedParametersAreFound) {
 
 TEST(DdpGradients, AStaticGraphLearnsWhatIsUnused) {
   const auto expected = joined_gradients(false);
-  run_ranks(2, [&](const auto& communicator) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     DdpOptions options;
     options.static_graph = true;
     const auto model = make_model(1);
@@ -111,25 +111,25 @@ TEST(DdpGradients, AStaticGraphLearnsWhatIsUnused) {
     for (int step = 0; step < 3; step++) {
       for (const auto& parameter : model->parameters())
         if (parameter.grad().defined()) parameter.mutable_grad().zero_();
-      backward(ddp.call({rows(communicator->rank() * 6, communicator->rank() * 6 + 6)}).toTensor());
+      backward(ddp.call(nn::Inputs{rows(communicator->rank() * 6, communicator->rank() * 6 + 6)}).toTensor());
       expect_equal_gradients(*model, expected);
     }
   });
 }
 
 TEST(DdpGradients, WithoutSyncTheyStayLocalAndAreExchangedLater) {
-  run_ranks(2, [&](const auto& communicator) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     const auto model = make_model(1);
     DistributedDataParallel ddp(model, communicator, {});
     const int64_t begin = communicator->rank() * 6;
     ddp.set_gradient_sync(false);
-    backward(ddp.call({rows(begin, begin + 3), true}).toTensor());
+    backward(ddp.call(nn::Inputs{rows(begin, begin + 3), true}).toTensor());
     at::Tensor local = model->find_tensor("first").grad().clone();
     at::Tensor both = local.clone();
     communicator->all_reduce(both, comm::Reduction::kMean);
     EXPECT_FALSE(at::allclose(local, both));
     ddp.set_gradient_sync(true);
-    backward(ddp.call({rows(begin + 3, begin + 6), true}).toTensor());
+    backward(ddp.call(nn::Inputs{rows(begin + 3, begin + 6), true}).toTensor());
     at::Tensor exchanged = model->find_tensor("first").grad().clone();
     at::Tensor again = exchanged.clone();
     communicator->all_reduce(again, comm::Reduction::kMean);
@@ -138,19 +138,19 @@ TEST(DdpGradients, WithoutSyncTheyStayLocalAndAreExchangedLater) {
 }
 
 TEST(DdpModel, BuffersFollowRankZero) {
-  run_ranks(2, [&](const auto& communicator) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     const auto model = make_model(1);
     model->add_buffer("seen", at::full({2}, communicator->rank(), at::kFloat), true);
     DistributedDataParallel ddp(model, communicator, {});
     EXPECT_TRUE(model->find_tensor("seen").eq(0).all().item<bool>());
     model->find_tensor("seen").fill_(5 + communicator->rank());
-    ddp.call({rows(0, 2), true});
+    ddp.call(nn::Inputs{rows(0, 2), true});
     EXPECT_TRUE(model->find_tensor("seen").eq(5).all().item<bool>());
   });
 }
 
 TEST(DdpModel, DifferentModelsAreRefusedOnEveryRank) {
-  run_ranks(2, [&](const auto& communicator) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     const auto model = make_model(1);
     if (communicator->rank() == 1) model->add_parameter("extra", at::zeros({3}), true);
     try {

@@ -50,7 +50,7 @@ TEST(CollectivesParity, SameResultsAsTheReference) {
     const c10::IValue& input = test_case.input;
     const auto data = member(input, "data").toListRef(), results = member(test_case.expected, "results").toListRef();
     const std::string operation = member(input, "operation").toStringRef();
-    testing::run_ranks(static_cast<int>(member(input, "processes").toInt()), [&](const auto& communicator) {
+    testing::run_ranks(static_cast<int>(member(input, "processes").toInt()), [&](const std::shared_ptr<comm::Communicator>& communicator) {
       const int rank = communicator->rank();
       const c10::IValue result = run(*communicator, operation, member(input, "arguments"), data[rank]);
       EXPECT_TRUE(close(result, results[rank])) << test_case.name << " rank " << rank << ": " << tree::to_json(result);

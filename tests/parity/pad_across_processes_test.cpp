@@ -15,7 +15,7 @@ TEST(PadAcrossProcessesParity, SameTensorsAsTheReference) {
     SCOPED_TRACE(test_case.name);
     const c10::IValue &input = test_case.input, &expected = test_case.expected;
     const auto data = member(input, "data").toListRef(), padded = member(expected, "padded").toListRef();
-    testing::run_ranks(static_cast<int>(member(input, "processes").toInt()), [&](const auto& communicator) {
+    testing::run_ranks(static_cast<int>(member(input, "processes").toInt()), [&](const std::shared_ptr<comm::Communicator>& communicator) {
       const c10::IValue pad_index = member(input, "pad_index");
       const c10::IValue result =
           comm::pad_across_processes(*communicator, data[communicator->rank()], member(input, "dim").toInt(),
