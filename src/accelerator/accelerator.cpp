@@ -17,23 +17,27 @@ namespace {
 
 bool has_trainable_parameter(const nn::Module& module) {
   const auto parameters = module.parameters();
-  return std::any_of(parameters.begin(), parameters.end(), [](const at::Tensor& tensor) { return tensor.requires_grad(); });
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const at::Tensor& tensor) { return tensor.requires_grad(); });
 }
 
 c10::IValue first_rows(const c10::IValue& value, int64_t rows) {
-  return tree::map_tensors(value, [&](const at::Tensor& tensor) { return tensor.dim() > 0 ? tensor.slice(0, 0, rows) : tensor; });
+  return tree::map_tensors(
+      value, [&](const at::Tensor& tensor) { return tensor.dim() > 0 ? tensor.slice(0, 0, rows) : tensor; });
 }
 
 }  // namespace
 
 nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const parallel::DdpOptions& options) {
-  require(unwrap_model(module) == module, Status::kInvalidState, "the model is prepared already; prepare the model inside it");
+  require(unwrap_model(module) == module, Status::kInvalidState,
+          "the model is prepared already; prepare the model inside it");
   module->to(std::nullopt, state_.device());
   std::shared_ptr<parallel::DistributedDataParallel> ddp;
   if (state_.use_distributed() && has_trainable_parameter(*module))
     ddp = std::make_shared<parallel::DistributedDataParallel>(module, state_.communicator(), options);
   models_.push_back(module);
-  return std::make_shared<PreparedModel>(std::move(module), std::move(ddp), state_.mixed_precision(), state_.device().type());
+  return std::make_shared<PreparedModel>(std::move(module), std::move(ddp), state_.mixed_precision(),
+                                         state_.device().type());
 }
 
 std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer) {
@@ -47,14 +51,16 @@ std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr
   stepping.step_with_optimizer = state_.settings().step_scheduler_with_optimizer;
   stepping.split_batches = state_.settings().split_batches;
   stepping.num_processes = state_.num_processes();
-  auto prepared = std::make_shared<PreparedScheduler>(std::move(scheduler), optimizers_, state_.gradient_state(), stepping);
+  auto prepared =
+      std::make_shared<PreparedScheduler>(std::move(scheduler), optimizers_, state_.gradient_state(), stepping);
   schedulers_.push_back(prepared);
   return prepared;
 }
 
 std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::DataLoader& loader,
                                                                    const DataLoaderConfiguration& configuration) {
-  require(!loader.is_sharded(), Status::kInvalidState, "the loader is prepared already; prepare the loader that it was made from");
+  require(!loader.is_sharded(), Status::kInvalidState,
+          "the loader is prepared already; prepare the loader that it was made from");
   data::ShardOptions sharding;
   sharding.num_processes = state_.num_processes();
   sharding.process_index = state_.process_index();
@@ -69,7 +75,8 @@ std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::D
 }
 
 void Accelerator::backward(const at::Tensor& loss) {
-  require(loss.numel() == 1, Status::kShapeMismatch, "the loss has shape ", loss.sizes(), "; expected one element: take its mean or sum");
+  require(loss.numel() == 1, Status::kShapeMismatch, "the loss has shape ", loss.sizes(),
+          "; expected one element: take its mean or sum");
   require(loss.requires_grad(), Status::kInvalidState,
           "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad");
   // The seed of backward carries the division, so the loss is not touched.
@@ -95,7 +102,8 @@ c10::IValue Accelerator::gather_for_metrics(const c10::IValue& value) {
 void Accelerator::register_for_checkpointing(RegisteredObject object) {
   checkpoint::check_custom_name(object.name);
   for (const RegisteredObject& other : objects_)
-    require(other.name != object.name, Status::kAlreadyExists, "an object called '", object.name, "' is registered already");
+    require(other.name != object.name, Status::kAlreadyExists, "an object called '", object.name,
+            "' is registered already");
   objects_.push_back(std::move(object));
 }
 

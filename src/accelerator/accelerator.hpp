@@ -1,4 +1,5 @@
-// The training loop's composition: it holds what a program prepared, and puts the mechanisms of the other modules together.
+// The training loop's composition: it holds what a program prepared, and puts the mechanisms of the other modules
+// together.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -42,7 +43,8 @@ class Accelerator {
   nn::ModulePtr prepare_model(nn::ModulePtr module, const parallel::DdpOptions& options);
   std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
-  std::shared_ptr<data::DataLoader> prepare_data_loader(const data::DataLoader& loader, const DataLoaderConfiguration& configuration);
+  std::shared_ptr<data::DataLoader> prepare_data_loader(const data::DataLoader& loader,
+                                                        const DataLoaderConfiguration& configuration);
 
   // Back-propagates loss / gradient_accumulation_steps.
   void backward(const at::Tensor& loss);

@@ -12,8 +12,8 @@ parallel::DistributedDataParallel* ddp_of(const nn::ModulePtr& module) {
 
 }  // namespace
 
-PreparedModel::PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp, Precision precision,
-                             c10::DeviceType device)
+PreparedModel::PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp,
+                             Precision precision, c10::DeviceType device)
     : Module("PreparedModel"), model_(std::move(model)), ddp_(std::move(ddp)), precision_(precision), device_(device) {
   // The parallel wrapper is no node of the tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model_);
@@ -31,13 +31,15 @@ c10::IValue PreparedModel::forward(const nn::Inputs& inputs) {
 
 nn::ModulePtr unwrap_model(const nn::ModulePtr& module) {
   if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get())) return unwrap_model(prepared->model());
-  if (const auto* ddp = dynamic_cast<const parallel::DistributedDataParallel*>(module.get())) return unwrap_model(ddp->module());
+  if (const auto* ddp = dynamic_cast<const parallel::DistributedDataParallel*>(module.get()))
+    return unwrap_model(ddp->module());
   return module;
 }
 
 NoSyncGuard::NoSyncGuard(std::vector<nn::ModulePtr> modules) {
   for (nn::ModulePtr& module : modules)
-    if (parallel::DistributedDataParallel* ddp = ddp_of(module)) former_.emplace_back(std::move(module), ddp->set_gradient_sync(false));
+    if (parallel::DistributedDataParallel* ddp = ddp_of(module))
+      former_.emplace_back(std::move(module), ddp->set_gradient_sync(false));
 }
 
 NoSyncGuard::~NoSyncGuard() {

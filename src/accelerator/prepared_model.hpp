@@ -9,7 +9,8 @@ namespace accel::accelerator {
 
 class PreparedModel final : public nn::Module {
  public:
-  PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp, Precision precision, c10::DeviceType device);
+  PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp, Precision precision,
+                c10::DeviceType device);
 
   const nn::ModulePtr& model() const { return model_; }
   parallel::DistributedDataParallel* ddp() const { return ddp_.get(); }  // null with one process

@@ -12,7 +12,8 @@ namespace accel::accelerator {
 
 class PreparedOptimizer final : public optim::Optimizer {
  public:
-  PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer, std::shared_ptr<const state::GradientState> gradient_state)
+  PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
+                    std::shared_ptr<const state::GradientState> gradient_state)
       : optimizer_(std::move(optimizer)), gradient_state_(std::move(gradient_state)) {}
 
   bool step() override {
@@ -25,7 +26,8 @@ class PreparedOptimizer final : public optim::Optimizer {
   }
   const std::vector<optim::ParameterGroup>& groups() const override { return optimizer_->groups(); }
   optim::ParameterGroup& group(size_t index) override { return optimizer_->group(index); }
-  void add_group(std::vector<at::Tensor> parameters, std::optional<double> lr, std::optional<double> weight_decay) override {
+  void add_group(std::vector<at::Tensor> parameters, std::optional<double> lr,
+                 std::optional<double> weight_decay) override {
     optimizer_->add_group(std::move(parameters), lr, weight_decay);
   }
   c10::IValue state_dict() const override { return optimizer_->state_dict(); }
@@ -47,13 +49,16 @@ struct SchedulerStepping {
 
 class PreparedScheduler final : public optim::Scheduler {
  public:
-  PreparedScheduler(std::shared_ptr<optim::Scheduler> scheduler, std::vector<std::shared_ptr<optim::Optimizer>> optimizers,
+  PreparedScheduler(std::shared_ptr<optim::Scheduler> scheduler,
+                    std::vector<std::shared_ptr<optim::Optimizer>> optimizers,
                     std::shared_ptr<const state::GradientState> gradient_state, const SchedulerStepping& stepping)
-      : scheduler_(std::move(scheduler)), optimizers_(std::move(optimizers)), gradient_state_(std::move(gradient_state)),
+      : scheduler_(std::move(scheduler)),
+        optimizers_(std::move(optimizers)),
+        gradient_state_(std::move(gradient_state)),
         stepping_(stepping) {}
 
-  // Linked to the optimizers: follows accumulation and skipped steps. A schedule is written for one process's batches, so it goes
-  // num_processes steps on unless the ranks share each batch. @accelerate AcceleratedScheduler.step
+  // Linked to the optimizers: follows accumulation and skipped steps. A schedule is written for one process's batches,
+  // so it goes num_processes steps on unless the ranks share each batch. @accelerate AcceleratedScheduler.step
   void step() override;
   void count_step() override { scheduler_->count_step(); }
   double last_lr(size_t group) const override { return scheduler_->last_lr(group); }

@@ -47,22 +47,53 @@ const c10::IValue& member(const c10::impl::GenericDict& map, const char* key, c1
   return storage = found->value();
 }
 
+// What a group of micro-batches has summed up so far; nothing between groups.
+c10::IValue open_gradients(const state::State& state, const std::vector<nn::ModulePtr>& models) {
+  auto gradients = tree::new_list();
+  if (state.gradient_state()->sync_gradients()) return gradients;
+  for (const nn::ModulePtr& model : models)
+    for (const at::Tensor& parameter : model->parameters())
+      gradients.push_back(parameter.grad().defined() ? c10::IValue(parameter.grad()) : c10::IValue());
+  return gradients;
+}
+
+// In place, since gradients may be views of communication buckets. What was summed up before the load is forgotten.
+void load_open_gradients(const std::vector<nn::ModulePtr>& models, const c10::IValue& saved) {
+  const at::NoGradGuard no_grad;
+  require(saved.isList(), Status::kCorrupt, "the saved gradients are no list");
+  const auto gradients = saved.toListRef();
+  size_t next = 0;
+  for (const nn::ModulePtr& model : models)
+    for (const at::Tensor& parameter : model->parameters()) {
+      const c10::IValue gradient = next < gradients.size() ? gradients[next] : c10::IValue();
+      next++;
+      if (parameter.grad().defined()) parameter.mutable_grad().zero_();
+      if (!gradient.isTensor()) continue;
+      require(gradient.toTensor().sizes() == parameter.sizes(), Status::kShapeMismatch, "a saved gradient has shape ",
+              gradient.toTensor().sizes(), " and its parameter ", parameter.sizes());
+      if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
+      parameter.mutable_grad().copy_(gradient.toTensor());
+    }
+}
+
 // Generators, and where the accumulation stands: what a rank needs besides its objects.
-c10::IValue random_states(const state::State& state) {
+c10::IValue random_states(const state::State& state, const std::vector<nn::ModulePtr>& models) {
   auto states = tree::new_map();
   states.insert("cpu", generator_state(c10::Device(c10::kCPU)));
   if (!state.device().is_cpu()) states.insert("device", generator_state(state.device()));
   states.insert("micro_batch", state.gradient_state()->micro_batch());
+  states.insert("gradients", open_gradients(state, models));
   return states;
 }
 
-void load_random_states(const state::State& state, const c10::IValue& saved) {
+void load_random_states(const state::State& state, const std::vector<nn::ModulePtr>& models, const c10::IValue& saved) {
   require(saved.isGenericDict(), Status::kCorrupt, "the saved random states are no map");
   const auto states = saved.toGenericDict();
   c10::IValue value;
   set_generator_state(c10::Device(c10::kCPU), member(states, "cpu", value).toTensor());
   if (!state.device().is_cpu()) set_generator_state(state.device(), member(states, "device", value).toTensor());
   state.gradient_state()->set_micro_batch(member(states, "micro_batch", value).toInt());
+  load_open_gradients(models, member(states, "gradients", value));
 }
 
 }  // namespace
@@ -75,7 +106,7 @@ void Accelerator::save_state(const std::string& folder) {
     for (const auto& scheduler : schedulers_) state.schedulers.push_back(scheduler->state_dict());
     for (const auto& loader : loaders_) state.dataloaders.push_back(loader->state_dict());
     for (const RegisteredObject& object : objects_) state.custom.emplace_back(object.name, object.save());
-    state.random_states = random_states(state_);
+    state.random_states = random_states(state_, models_);
     return state;
   };
   checkpoint::save_training_state(folder, collect, ranks_of(*state_.communicator()));
@@ -97,7 +128,7 @@ void Accelerator::load_state(const std::string& folder) {
   for (size_t i = 0; i < schedulers_.size(); i++) schedulers_[i]->load_state_dict(state.schedulers[i]);
   for (size_t i = 0; i < loaders_.size(); i++) loaders_[i]->load_state_dict(state.dataloaders[i]);
   for (size_t i = 0; i < objects_.size(); i++) objects_[i].load(state.custom[i].second);
-  load_random_states(state_, state.random_states);
+  load_random_states(state_, models_, state.random_states);
 }
 
 void Accelerator::save_model(const nn::Module& module, const std::string& folder) {

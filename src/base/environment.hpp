@@ -19,8 +19,8 @@ std::optional<int64_t> environment_integer(const char* name);
 // The first of several names that is set: launchers differ in how they call the same thing.
 std::optional<int64_t> environment_integer(std::initializer_list<const char*> names);
 
-// Gives a variable a value for a while, unless the user has set it: libraries below that can only be told so. Not for use beside
-// threads that read the environment.
+// Gives a variable a value for a while, unless the user has set it: libraries below that can only be told so. Not for
+// use beside threads that read the environment.
 class EnvironmentDefault {
  public:
   EnvironmentDefault(const char* name, const char* value);

@@ -22,8 +22,8 @@ Json parse_json(std::string_view document, const std::string& source) {
   require(node != nullptr, Status::kInvalidArgument, source, " is not valid JSON at byte ", offset, " of ",
           document.size());
   for (size_t i = offset; i < document.size(); i++)
-    require(std::string_view(" \t\r\n\0", 5).find(document[i]) != std::string_view::npos, Status::kInvalidArgument, source,
-            " has text after its JSON document, at byte ", i);
+    require(std::string_view(" \t\r\n\0", 5).find(document[i]) != std::string_view::npos, Status::kInvalidArgument,
+            source, " has text after its JSON document, at byte ", i);
   return node;
 }
 

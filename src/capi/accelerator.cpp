@@ -27,11 +27,12 @@ accelerator::Accelerator& accelerator_of(const accel_state_t* state) { return *c
 parallel::DdpOptions read_ddp_options(const accel_ddp_options_t* given) {
   const accel_ddp_options_t options = read_options(given, kUnsetDdpOptions, "options");
   parallel::DdpOptions result;
-  result.broadcast_buffers = option_flag(options.broadcast_buffers, "options.broadcast_buffers").value_or(result.broadcast_buffers);
-  result.find_unused_parameters =
-      option_flag(options.find_unused_parameters, "options.find_unused_parameters").value_or(result.find_unused_parameters);
-  result.gradient_as_bucket_view =
-      option_flag(options.gradient_as_bucket_view, "options.gradient_as_bucket_view").value_or(result.gradient_as_bucket_view);
+  result.broadcast_buffers =
+      option_flag(options.broadcast_buffers, "options.broadcast_buffers").value_or(result.broadcast_buffers);
+  result.find_unused_parameters = option_flag(options.find_unused_parameters, "options.find_unused_parameters")
+                                      .value_or(result.find_unused_parameters);
+  result.gradient_as_bucket_view = option_flag(options.gradient_as_bucket_view, "options.gradient_as_bucket_view")
+                                       .value_or(result.gradient_as_bucket_view);
   result.static_graph = option_flag(options.static_graph, "options.static_graph").value_or(result.static_graph);
   result.bucket_cap_mb = option_number(options.bucket_cap_mb).value_or(result.bucket_cap_mb);
   option_flag(options.check_reduction, "options.check_reduction");
@@ -65,7 +66,8 @@ void accel_dataloader_config_init(accel_dataloader_config_t* config) {
   if (config != nullptr) *config = kUnsetDataloaderConfig;
 }
 
-accel_status_t accel_prepare_model(accel_state_t* state, accel_module_t* module, const accel_ddp_options_t* options, accel_module_t** out) {
+accel_status_t accel_prepare_model(accel_state_t* state, accel_module_t* module, const accel_ddp_options_t* options,
+                                   accel_module_t** out) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
@@ -96,8 +98,8 @@ accel_status_t accel_prepare_scheduler(accel_state_t* state, accel_scheduler_t* 
   });
 }
 
-accel_status_t accel_prepare_data_loader(accel_state_t* state, accel_dataloader_t* loader, const accel_dataloader_config_t* config,
-                                         accel_dataloader_t** out) {
+accel_status_t accel_prepare_data_loader(accel_state_t* state, accel_dataloader_t* loader,
+                                         const accel_dataloader_config_t* config, accel_dataloader_t** out) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = accelerator_of(state);
     const auto& plain = check(loader, "loader").loader;
@@ -116,14 +118,16 @@ accel_status_t accel_backward(accel_state_t* state, accel_tensor_t* loss) {
   });
 }
 
-accel_status_t accel_accumulate_begin(accel_state_t* state, accel_module_t* const* modules, size_t n_modules, accel_scope_t** out) {
+accel_status_t accel_accumulate_begin(accel_state_t* state, accel_module_t* const* modules, size_t n_modules,
+                                      accel_scope_t** out) {
   return guarded(__func__, [&] {
     const auto& engine = accelerator_of(state).state();
     std::vector<nn::ModulePtr> models = read_modules(modules, n_modules);
     check_pointer(out, "out");
     state::GradientState& gradient_state = *engine.gradient_state();
     gradient_state.begin_micro_batch();
-    const bool exchange = gradient_state.sync_gradients() || (engine.use_distributed() && gradient_state.settings().sync_each_batch);
+    const bool exchange =
+        gradient_state.sync_gradients() || (engine.use_distributed() && gradient_state.settings().sync_each_batch);
     if (exchange) models.clear();
     *out = open_scope(std::make_unique<GuardScope<accelerator::NoSyncGuard>>(std::move(models)));
     return ACCEL_OK;
@@ -144,12 +148,14 @@ accel_status_t accel_autocast_begin(accel_state_t* state, accel_scope_t** out) {
   return guarded(__func__, [&] {
     const auto& engine = accelerator_of(state).state();
     check_pointer(out, "out");
-    *out = open_scope(std::make_unique<GuardScope<precision::AutocastGuard>>(engine.mixed_precision(), engine.device().type()));
+    *out = open_scope(
+        std::make_unique<GuardScope<precision::AutocastGuard>>(engine.mixed_precision(), engine.device().type()));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_clip_grad_norm(accel_state_t* state, const accel_module_t* module, double max_norm, double norm_type, double* out_norm) {
+accel_status_t accel_clip_grad_norm(accel_state_t* state, const accel_module_t* module, double max_norm,
+                                    double norm_type, double* out_norm) {
   return guarded(__func__, [&] {
     const accelerator::Accelerator& accelerator = accelerator_of(state);
     const nn::Module& model = *check(module, "module").module;
@@ -219,13 +225,14 @@ accel_status_t accel_load_state(accel_state_t* state, const char* folder) {
   });
 }
 
-accel_status_t accel_register_for_checkpointing(accel_state_t* state, const char* name, accel_save_state_fn save, accel_load_state_fn load,
-                                                void* user_data, accel_destroy_fn destroy) {
+accel_status_t accel_register_for_checkpointing(accel_state_t* state, const char* name, accel_save_state_fn save,
+                                                accel_load_state_fn load, void* user_data, accel_destroy_fn destroy) {
   return guarded(__func__, [&] {
     const Callback<accel_save_state_fn> save_callback(save, user_data, destroy);  // owns user_data from here on
     accelerator::Accelerator& accelerator = accelerator_of(state);
     check_pointer(name, "name");
-    require(save != nullptr && load != nullptr, Status::kInvalidArgument, "save or load is NULL; expected two functions");
+    require(save != nullptr && load != nullptr, Status::kInvalidArgument,
+            "save or load is NULL; expected two functions");
     const auto load_callback = save_callback.with<accel_load_state_fn>(load);
     accelerator::RegisteredObject object;
     object.name = name;

@@ -31,7 +31,8 @@ class Callback {
  private:
   template <typename Other>
   friend class Callback;
-  Callback(Function function, std::shared_ptr<void> user_data) : function_(function), user_data_(std::move(user_data)) {}
+  Callback(Function function, std::shared_ptr<void> user_data)
+      : function_(function), user_data_(std::move(user_data)) {}
 
   Function function_;
   std::shared_ptr<void> user_data_;

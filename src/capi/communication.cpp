@@ -11,18 +11,25 @@ using namespace accel::capi;
 
 namespace {
 
-static_assert(static_cast<int32_t>(comm::Reduction::kSum) == ACCEL_REDUCE_SUM && static_cast<int32_t>(comm::Reduction::kMean) == ACCEL_REDUCE_MEAN &&
-              static_cast<int32_t>(comm::Reduction::kMin) == ACCEL_REDUCE_MIN && static_cast<int32_t>(comm::Reduction::kMax) == ACCEL_REDUCE_MAX &&
-              static_cast<int32_t>(comm::Reduction::kProduct) == ACCEL_REDUCE_PRODUCT && static_cast<int32_t>(comm::Reduction::kAnd) == ACCEL_REDUCE_AND &&
-              static_cast<int32_t>(comm::Reduction::kOr) == ACCEL_REDUCE_OR && static_cast<int32_t>(comm::Reduction::kXor) == ACCEL_REDUCE_XOR);
+static_assert(static_cast<int32_t>(comm::Reduction::kSum) == ACCEL_REDUCE_SUM &&
+              static_cast<int32_t>(comm::Reduction::kMean) == ACCEL_REDUCE_MEAN &&
+              static_cast<int32_t>(comm::Reduction::kMin) == ACCEL_REDUCE_MIN &&
+              static_cast<int32_t>(comm::Reduction::kMax) == ACCEL_REDUCE_MAX &&
+              static_cast<int32_t>(comm::Reduction::kProduct) == ACCEL_REDUCE_PRODUCT &&
+              static_cast<int32_t>(comm::Reduction::kAnd) == ACCEL_REDUCE_AND &&
+              static_cast<int32_t>(comm::Reduction::kOr) == ACCEL_REDUCE_OR &&
+              static_cast<int32_t>(comm::Reduction::kXor) == ACCEL_REDUCE_XOR);
 
-comm::Communicator& communicator_of(accel_state_t* state) { return *check(state, "state").accelerator->state().communicator(); }
+comm::Communicator& communicator_of(accel_state_t* state) {
+  return *check(state, "state").accelerator->state().communicator();
+}
 
 comm::Reduction to_reduction(accel_reduction_t reduction) { return static_cast<comm::Reduction>(reduction); }
 
 // Tree in, tree out.
 template <typename Collective>
-accel_status_t on_tree(const char* function, accel_state_t* state, const accel_value_t* value, accel_value_t* out, Collective&& collective) {
+accel_status_t on_tree(const char* function, accel_state_t* state, const accel_value_t* value, accel_value_t* out,
+                       Collective&& collective) {
   return guarded(function, [&] {
     comm::Communicator& communicator = communicator_of(state);
     const c10::IValue input = to_ivalue(*check_pointer(value, "value"), "value");
@@ -39,15 +46,17 @@ accel_status_t accel_gather(accel_state_t* state, const accel_value_t* value, ac
 }
 
 accel_status_t accel_gather_for_metrics(accel_state_t* state, const accel_value_t* value, accel_value_t* out) {
-  return on_tree(__func__, state, value, out,
-                 [&](comm::Communicator&, const c10::IValue& input) { return check(state, "state").accelerator->gather_for_metrics(input); });
+  return on_tree(__func__, state, value, out, [&](comm::Communicator&, const c10::IValue& input) {
+    return check(state, "state").accelerator->gather_for_metrics(input);
+  });
 }
 
 accel_status_t accel_gather_object(accel_state_t* state, const accel_value_t* object, accel_value_t* out) {
   return on_tree(__func__, state, object, out, comm::gather_object);
 }
 
-accel_status_t accel_reduce(accel_state_t* state, const accel_value_t* value, accel_reduction_t reduction, double scale, accel_value_t* out) {
+accel_status_t accel_reduce(accel_state_t* state, const accel_value_t* value, accel_reduction_t reduction, double scale,
+                            accel_value_t* out) {
   return on_tree(__func__, state, value, out, [&](comm::Communicator& communicator, const c10::IValue& input) {
     return comm::reduce(communicator, input, to_reduction(reduction), scale);
   });
@@ -61,14 +70,15 @@ accel_status_t accel_broadcast(accel_state_t* state, const accel_value_t* value,
   });
 }
 
-accel_status_t accel_broadcast_object_list(accel_state_t* state, const accel_value_t* objects, int32_t from_process, accel_value_t* out) {
+accel_status_t accel_broadcast_object_list(accel_state_t* state, const accel_value_t* objects, int32_t from_process,
+                                           accel_value_t* out) {
   return on_tree(__func__, state, objects, out, [&](comm::Communicator& communicator, const c10::IValue& input) {
     return comm::broadcast_object_list(communicator, input, from_process);
   });
 }
 
-accel_status_t accel_pad_across_processes(accel_state_t* state, const accel_value_t* value, int64_t dim, double pad_index, int32_t pad_first,
-                                          accel_value_t* out) {
+accel_status_t accel_pad_across_processes(accel_state_t* state, const accel_value_t* value, int64_t dim,
+                                          double pad_index, int32_t pad_first, accel_value_t* out) {
   return on_tree(__func__, state, value, out, [&](comm::Communicator& communicator, const c10::IValue& input) {
     return comm::pad_across_processes(communicator, input, dim, pad_index, pad_first != 0);
   });
@@ -90,7 +100,8 @@ accel_status_t accel_all_gather(accel_state_t* state, const accel_tensor_t* inpu
   });
 }
 
-accel_status_t accel_reduce_scatter(accel_state_t* state, const accel_tensor_t* input, accel_reduction_t reduction, accel_tensor_t* output) {
+accel_status_t accel_reduce_scatter(accel_state_t* state, const accel_tensor_t* input, accel_reduction_t reduction,
+                                    accel_tensor_t* output) {
   return guarded(__func__, [&] {
     comm::Communicator& communicator = communicator_of(state);
     communicator.reduce_scatter(check(input, "input").tensor, to_reduction(reduction), check(output, "output").tensor);
@@ -106,7 +117,8 @@ accel_status_t accel_all_to_all(accel_state_t* state, const accel_tensor_t* inpu
   });
 }
 
-accel_status_t accel_scatter(accel_state_t* state, const accel_tensor_t* input, int32_t from_process, accel_tensor_t* output) {
+accel_status_t accel_scatter(accel_state_t* state, const accel_tensor_t* input, int32_t from_process,
+                             accel_tensor_t* output) {
   return guarded(__func__, [&] {
     comm::Communicator& communicator = communicator_of(state);
     const at::Tensor source = input == nullptr ? at::Tensor() : check(input, "input").tensor;

@@ -12,8 +12,8 @@ namespace accel::capi {
 // Translates the exception in flight; call it inside a catch block only.
 accel_status_t record_exception(const char* function) noexcept;
 
-// The status of a host callback: 0 and positive ones pass; negative ones leave the engine as CallbackError and come back from the
-// outer call unchanged, with the message that the callback set.
+// The status of a host callback: 0 and positive ones pass; negative ones leave the engine as CallbackError and come
+// back from the outer call unchanged, with the message that the callback set.
 void check_callback(accel_status_t status, const char* callback);
 
 // Where LibTorch's warnings go during our calls: to the log callback instead of standard error. Never null.

@@ -35,7 +35,8 @@ struct accel_error final : accel::capi::Handle<accel::capi::ObjectKind::kError> 
 };
 
 struct accel_state final : accel::capi::Handle<accel::capi::ObjectKind::kState> {
-  explicit accel_state(std::shared_ptr<accel::accelerator::Accelerator> accelerator) : accelerator(std::move(accelerator)) {}
+  explicit accel_state(std::shared_ptr<accel::accelerator::Accelerator> accelerator)
+      : accelerator(std::move(accelerator)) {}
   std::shared_ptr<accel::accelerator::Accelerator> accelerator;
 };
 

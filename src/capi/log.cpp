@@ -18,7 +18,8 @@ class LogWarnings final : public c10::WarningHandler {
 }  // namespace
 
 c10::WarningHandler* accel::capi::log_warnings() noexcept {
-  static LogWarnings* const handler = std::make_unique<LogWarnings>().release();  // threads may warn while the process exits
+  static LogWarnings* const handler =
+      std::make_unique<LogWarnings>().release();  // threads may warn while the process exits
   return handler;
 }
 

@@ -16,17 +16,28 @@ int64_t live_objects() { return live_count.load(std::memory_order_relaxed); }
 
 const char* object_kind_name(ObjectKind kind) {
   switch (kind) {
-    case ObjectKind::kReleased: return "released handle";
-    case ObjectKind::kError: return "error";
-    case ObjectKind::kScope: return "scope";
-    case ObjectKind::kState: return "state";
-    case ObjectKind::kTensor: return "tensor";
-    case ObjectKind::kModule: return "module";
-    case ObjectKind::kOptimizer: return "optimizer";
-    case ObjectKind::kScheduler: return "scheduler";
-    case ObjectKind::kDataset: return "dataset";
-    case ObjectKind::kSampler: return "sampler";
-    case ObjectKind::kDataloader: return "dataloader";
+    case ObjectKind::kReleased:
+      return "released handle";
+    case ObjectKind::kError:
+      return "error";
+    case ObjectKind::kScope:
+      return "scope";
+    case ObjectKind::kState:
+      return "state";
+    case ObjectKind::kTensor:
+      return "tensor";
+    case ObjectKind::kModule:
+      return "module";
+    case ObjectKind::kOptimizer:
+      return "optimizer";
+    case ObjectKind::kScheduler:
+      return "scheduler";
+    case ObjectKind::kDataset:
+      return "dataset";
+    case ObjectKind::kSampler:
+      return "sampler";
+    case ObjectKind::kDataloader:
+      return "dataloader";
   }
   return "pointer that is no handle";
 }

@@ -1,5 +1,5 @@
-// What every handle is made of. Each opaque type of accel.h is a C++ struct that derives from Object, so no cast is needed
-// but the checked one below.
+// What every handle is made of. Each opaque type of accel.h is a C++ struct that derives from Object, so no cast is
+// needed but the checked one below.
 #pragma once
 
 #include <atomic>

@@ -9,7 +9,8 @@
 
 namespace accel::capi {
 
-// A full struct of ours: all unset, then overlaid with what the caller gave. `smallest` is the size in the first version that had it.
+// A full struct of ours: all unset, then overlaid with what the caller gave. `smallest` is the size in the first
+// version that had it.
 template <typename Options>
 Options read_options(const Options* given, const Options& unset, const char* name, size_t smallest = sizeof(Options)) {
   Options result = unset;

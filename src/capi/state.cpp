@@ -25,16 +25,18 @@ namespace {
 
 constexpr accel_state_options_t kUnsetStateOptions = ACCEL_STATE_OPTIONS_INIT;
 
-static_assert(static_cast<int32_t>(Precision::kNo) == ACCEL_PRECISION_NO && static_cast<int32_t>(Precision::kFp16) == ACCEL_PRECISION_FP16 &&
-              static_cast<int32_t>(Precision::kBf16) == ACCEL_PRECISION_BF16 && static_cast<int32_t>(Precision::kFp8) == ACCEL_PRECISION_FP8);
+static_assert(static_cast<int32_t>(Precision::kNo) == ACCEL_PRECISION_NO &&
+              static_cast<int32_t>(Precision::kFp16) == ACCEL_PRECISION_FP16 &&
+              static_cast<int32_t>(Precision::kBf16) == ACCEL_PRECISION_BF16 &&
+              static_cast<int32_t>(Precision::kFp8) == ACCEL_PRECISION_FP8);
 static_assert(static_cast<int32_t>(state::DistributedType::kNo) == ACCEL_DISTRIBUTED_NO &&
               static_cast<int32_t>(state::DistributedType::kMultiCpu) == ACCEL_DISTRIBUTED_MULTI_CPU &&
               static_cast<int32_t>(state::DistributedType::kMultiGpu) == ACCEL_DISTRIBUTED_MULTI_GPU);
 
 std::optional<Precision> option_precision(accel_precision_t value) {
   if (value == ACCEL_UNSET) return std::nullopt;
-  require(value >= ACCEL_PRECISION_NO && value <= ACCEL_PRECISION_FP8, Status::kInvalidArgument, "options.mixed_precision is ", value,
-          "; expected one of ACCEL_PRECISION_*");
+  require(value >= ACCEL_PRECISION_NO && value <= ACCEL_PRECISION_FP8, Status::kInvalidArgument,
+          "options.mixed_precision is ", value, "; expected one of ACCEL_PRECISION_*");
   return static_cast<Precision>(value);
 }
 
@@ -47,7 +49,8 @@ StateOptions read_state_options(const accel_state_options_t* given) {
   result.adjust_scheduler = option_flag(options.adjust_scheduler, "options.adjust_scheduler");
   result.sync_with_dataloader = option_flag(options.sync_with_dataloader, "options.sync_with_dataloader");
   result.sync_each_batch = option_flag(options.sync_each_batch, "options.sync_each_batch");
-  result.step_scheduler_with_optimizer = option_flag(options.step_scheduler_with_optimizer, "options.step_scheduler_with_optimizer");
+  result.step_scheduler_with_optimizer =
+      option_flag(options.step_scheduler_with_optimizer, "options.step_scheduler_with_optimizer");
   result.split_batches = option_flag(options.split_batches, "options.split_batches");
   result.debug = option_flag(options.debug, "options.debug");
   result.timeout_ms = option_integer(options.timeout_ms);
@@ -63,13 +66,15 @@ StateOptions read_state_options(const accel_state_options_t* given) {
 // Getters: the value, or -1 for a handle that is none.
 template <typename Read>
 int32_t read_state(const char* function, const accel_state_t* handle, Read&& read) {
-  return guarded_value<int32_t>(function, -1, [&] { return static_cast<int32_t>(read(check(handle, "state").accelerator->state())); });
+  return guarded_value<int32_t>(
+      function, -1, [&] { return static_cast<int32_t>(read(check(handle, "state").accelerator->state())); });
 }
 
 // The main process's body runs between two barriers of the others: theirs comes first, its own last.
 class MainFirst final : public ScopeBody {
  public:
-  MainFirst(std::shared_ptr<accelerator::Accelerator> accelerator, bool is_main) : accelerator_(std::move(accelerator)), is_main_(is_main) {
+  MainFirst(std::shared_ptr<accelerator::Accelerator> accelerator, bool is_main)
+      : accelerator_(std::move(accelerator)), is_main_(is_main) {
     if (!is_main_) accelerator_->state().communicator()->barrier();
   }
   void finish() override {
@@ -81,7 +86,8 @@ class MainFirst final : public ScopeBody {
   bool is_main_;
 };
 
-accel_status_t begin_main_first(const char* function, accel_state_t* state, accel_scope_t** out, bool (state::State::*is_main)() const) {
+accel_status_t begin_main_first(const char* function, accel_state_t* state, accel_scope_t** out,
+                                bool (state::State::*is_main)() const) {
   return guarded(function, [&] {
     const auto& accelerator = check(state, "state").accelerator;
     check_pointer(out, "out");
@@ -101,7 +107,8 @@ void accel_state_options_init(accel_state_options_t* options) {
 accel_status_t accel_state_create(const accel_state_options_t* options, accel_state_t** out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
-    *out = std::make_unique<accel_state>(std::make_shared<accelerator::Accelerator>(read_state_options(options))).release();
+    *out = std::make_unique<accel_state>(std::make_shared<accelerator::Accelerator>(read_state_options(options)))
+               .release();
     return ACCEL_OK;
   });
 }
@@ -158,12 +165,15 @@ int32_t accel_is_last_process(const accel_state_t* state) {
 }
 
 int32_t accel_on_process(const accel_state_t* state, int32_t process_index) {
-  return read_state(__func__, state, [&](const state::State& engine) { return !engine.use_distributed() || engine.process_index() == process_index; });
+  return read_state(__func__, state, [&](const state::State& engine) {
+    return !engine.use_distributed() || engine.process_index() == process_index;
+  });
 }
 
 int32_t accel_on_local_process(const accel_state_t* state, int32_t local_process_index) {
-  return read_state(__func__, state,
-                    [&](const state::State& engine) { return !engine.use_distributed() || engine.local_process_index() == local_process_index; });
+  return read_state(__func__, state, [&](const state::State& engine) {
+    return !engine.use_distributed() || engine.local_process_index() == local_process_index;
+  });
 }
 
 int32_t accel_use_distributed(const accel_state_t* state) {
@@ -175,7 +185,8 @@ accel_distributed_type_t accel_distributed_type(const accel_state_t* state) {
 }
 
 const char* accel_backend(const accel_state_t* state) {
-  return guarded_value(__func__, "", [&] { return check(state, "state").accelerator->state().communicator()->backend_name().c_str(); });
+  return guarded_value(
+      __func__, "", [&] { return check(state, "state").accelerator->state().communicator()->backend_name().c_str(); });
 }
 
 accel_precision_t accel_mixed_precision(const accel_state_t* state) {
@@ -187,7 +198,8 @@ int32_t accel_debug(const accel_state_t* state) {
 }
 
 accel_device_t accel_device(const accel_state_t* state) {
-  return guarded_value(__func__, accel_device_t{-1, -1}, [&] { return from_device(check(state, "state").accelerator->state().device()); });
+  return guarded_value(__func__, accel_device_t{-1, -1},
+                       [&] { return from_device(check(state, "state").accelerator->state().device()); });
 }
 
 accel_status_t accel_set_device(const accel_state_t* state) {
@@ -223,13 +235,14 @@ accel_status_t accel_split_range(const accel_state_t* state, int64_t length, int
   });
 }
 
-accel_status_t accel_split_between_processes(const accel_state_t* state, const accel_value_t* inputs, int32_t apply_padding,
-                                             accel_value_t* out) {
+accel_status_t accel_split_between_processes(const accel_state_t* state, const accel_value_t* inputs,
+                                             int32_t apply_padding, accel_value_t* out) {
   return guarded(__func__, [&] {
     const auto& engine = check(state, "state").accelerator->state();
     const c10::IValue value = to_ivalue(*check_pointer(inputs, "inputs"), "inputs");
     check_pointer(out, "out");
-    give(out, state::split_between_processes(value, engine.process_index(), engine.num_processes(), apply_padding != 0));
+    give(out,
+         state::split_between_processes(value, engine.process_index(), engine.num_processes(), apply_padding != 0));
     return ACCEL_OK;
   });
 }
@@ -276,20 +289,23 @@ accel_status_t accel_end_training(accel_state_t* state) {
 }
 
 int32_t accel_sync_gradients(const accel_state_t* state) {
-  return read_state(__func__, state, [](const state::State& engine) { return engine.gradient_state()->sync_gradients(); });
+  return read_state(__func__, state,
+                    [](const state::State& engine) { return engine.gradient_state()->sync_gradients(); });
 }
 
 int32_t accel_end_of_dataloader(const accel_state_t* state) {
-  return read_state(__func__, state, [](const state::State& engine) { return engine.gradient_state()->end_of_dataloader(); });
+  return read_state(__func__, state,
+                    [](const state::State& engine) { return engine.gradient_state()->end_of_dataloader(); });
 }
 
 int64_t accel_remainder(const accel_state_t* state) {
-  return guarded_value<int64_t>(__func__, -1, [&] { return check(state, "state").accelerator->state().gradient_state()->remainder(); });
+  return guarded_value<int64_t>(
+      __func__, -1, [&] { return check(state, "state").accelerator->state().gradient_state()->remainder(); });
 }
 
 int64_t accel_gradient_accumulation_steps(const accel_state_t* state) {
-  return guarded_value<int64_t>(__func__, -1,
-                                [&] { return check(state, "state").accelerator->state().gradient_state()->settings().num_steps; });
+  return guarded_value<int64_t>(
+      __func__, -1, [&] { return check(state, "state").accelerator->state().gradient_state()->settings().num_steps; });
 }
 
 accel_status_t accel_set_gradient_accumulation_steps(accel_state_t* state, int64_t steps) {

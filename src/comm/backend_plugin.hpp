@@ -12,7 +12,7 @@ class Store;
 namespace accel::comm {
 
 struct BackendArguments {
-  c10d::Store* store;      // borrowed for the call; the backend keeps its own reference
+  c10d::Store* store;  // borrowed for the call; the backend keeps its own reference
   int rank;
   int size;
   int64_t timeout_ms;      // the deadline of every operation that names none

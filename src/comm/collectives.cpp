@@ -33,7 +33,8 @@ at::Tensor reduce_tensor(Communicator& communicator, const at::Tensor& tensor, R
   return result;
 }
 
-at::Tensor pad_tensor(Communicator& communicator, const at::Tensor& tensor, int64_t dim, double pad_index, bool pad_first) {
+at::Tensor pad_tensor(Communicator& communicator, const at::Tensor& tensor, int64_t dim, double pad_index,
+                      bool pad_first) {
   const int64_t ndim = tensor.dim();
   if (dim >= ndim || dim < -ndim) return tensor;
   const int64_t axis = dim < 0 ? dim + ndim : dim;
@@ -87,7 +88,8 @@ c10::IValue gather(Communicator& communicator, const c10::IValue& value) {
 }
 
 c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale) {
-  return tree::map_tensors_only(value, [&](const at::Tensor& tensor) { return reduce_tensor(communicator, tensor, reduction, scale); });
+  return tree::map_tensors_only(
+      value, [&](const at::Tensor& tensor) { return reduce_tensor(communicator, tensor, reduction, scale); });
 }
 
 void broadcast(Communicator& communicator, const c10::IValue& value, int from) {
@@ -100,8 +102,10 @@ void broadcast(Communicator& communicator, const c10::IValue& value, int from) {
   });
 }
 
-c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index, bool pad_first) {
-  return tree::map_tensors_only(value, [&](const at::Tensor& tensor) { return pad_tensor(communicator, tensor, dim, pad_index, pad_first); });
+c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,
+                                 bool pad_first) {
+  return tree::map_tensors_only(
+      value, [&](const at::Tensor& tensor) { return pad_tensor(communicator, tensor, dim, pad_index, pad_first); });
 }
 
 c10::IValue gather_object(Communicator& communicator, const c10::IValue& object) {
@@ -121,8 +125,8 @@ c10::IValue gather_object(Communicator& communicator, const c10::IValue& object)
 
 c10::IValue broadcast_object_list(Communicator& communicator, const c10::IValue& objects, int from) {
   require(objects.isList(), Status::kTypeMismatch, "objects is no list; expected a list of values");
-  require(from >= 0 && from < communicator.size(), Status::kInvalidArgument, "from_process is ", from, "; expected 0 to ",
-          communicator.size() - 1);
+  require(from >= 0 && from < communicator.size(), Status::kInvalidArgument, "from_process is ", from,
+          "; expected 0 to ", communicator.size() - 1);
   const auto own_length = static_cast<int64_t>(objects.toListRef().size());
   const std::string own = communicator.rank() == from ? tree::to_json(objects) : std::string();
   if (communicator.size() == 1) return objects;
@@ -142,11 +146,13 @@ c10::IValue broadcast_object_list(Communicator& communicator, const c10::IValue&
   bytes = bytes.to(integers.device());
   communicator.broadcast(bytes, from);
   bytes = bytes.cpu();
-  return tree::from_json(std::string(static_cast<const char*>(bytes.const_data_ptr()), bytes.numel()), "the source rank's objects");
+  return tree::from_json(std::string(static_cast<const char*>(bytes.const_data_ptr()), bytes.numel()),
+                         "the source rank's objects");
 }
 
 bool all_agree(Communicator& communicator, bool ok) {
-  at::Tensor agreed = at::full({1}, ok ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(transport_device(communicator)));
+  at::Tensor agreed =
+      at::full({1}, ok ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(transport_device(communicator)));
   communicator.all_reduce(agreed, Reduction::kMin);
   return agreed.item<int32_t>() != 0;
 }

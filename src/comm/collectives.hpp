@@ -7,14 +7,16 @@
 
 namespace accel::comm {
 
-// A leaf that is no tensor is a TYPE_MISMATCH in all but the object collectives, whatever the number of ranks. Non-contiguous
-// tensors are copied first. With one rank the result of gather() is the input itself.
+// A leaf that is no tensor is a TYPE_MISMATCH in all but the object collectives, whatever the number of ranks.
+// Non-contiguous tensors are copied first. With one rank the result of gather() is the input itself.
 c10::IValue gather(Communicator& communicator, const c10::IValue& value);
 c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale);
 void broadcast(Communicator& communicator, const c10::IValue& value, int from);
-c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index, bool pad_first);
+c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,
+                                 bool pad_first);
 
-// Values without tensors; they travel as JSON. A list counts as its items. With one rank the result is the input itself.
+// Values without tensors; they travel as JSON. A list counts as its items. With one rank the result is the input
+// itself.
 c10::IValue gather_object(Communicator& communicator, const c10::IValue& object);
 // The source rank's list, whose length all ranks must agree on.
 c10::IValue broadcast_object_list(Communicator& communicator, const c10::IValue& objects, int from);

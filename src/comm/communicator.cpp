@@ -14,14 +14,22 @@ namespace {
 
 c10d::ReduceOp reduce_op(Reduction reduction) {
   switch (reduction) {
-    case Reduction::kSum: return c10d::ReduceOp::SUM;
-    case Reduction::kMean: return c10d::ReduceOp::AVG;
-    case Reduction::kMin: return c10d::ReduceOp::MIN;
-    case Reduction::kMax: return c10d::ReduceOp::MAX;
-    case Reduction::kProduct: return c10d::ReduceOp::PRODUCT;
-    case Reduction::kAnd: return c10d::ReduceOp::BAND;
-    case Reduction::kOr: return c10d::ReduceOp::BOR;
-    case Reduction::kXor: return c10d::ReduceOp::BXOR;
+    case Reduction::kSum:
+      return c10d::ReduceOp::SUM;
+    case Reduction::kMean:
+      return c10d::ReduceOp::AVG;
+    case Reduction::kMin:
+      return c10d::ReduceOp::MIN;
+    case Reduction::kMax:
+      return c10d::ReduceOp::MAX;
+    case Reduction::kProduct:
+      return c10d::ReduceOp::PRODUCT;
+    case Reduction::kAnd:
+      return c10d::ReduceOp::BAND;
+    case Reduction::kOr:
+      return c10d::ReduceOp::BOR;
+    case Reduction::kXor:
+      return c10d::ReduceOp::BXOR;
   }
   fail(Status::kInvalidArgument, "reduction is ", static_cast<int32_t>(reduction), "; expected one of ACCEL_REDUCE_*");
 }
@@ -43,13 +51,14 @@ void check_contiguous(const at::Tensor& tensor, const char* name) {
 }
 
 // `whole` must have `parts` times the elements of `part`, in the same dtype.
-void check_parts(const at::Tensor& whole, const char* whole_name, const at::Tensor& part, const char* part_name, int64_t parts) {
+void check_parts(const at::Tensor& whole, const char* whole_name, const at::Tensor& part, const char* part_name,
+                 int64_t parts) {
   check_contiguous(whole, whole_name);
   check_contiguous(part, part_name);
-  require(whole.scalar_type() == part.scalar_type(), Status::kTypeMismatch, whole_name, " is ", whole.scalar_type(), " and ",
-          part_name, " is ", part.scalar_type(), "; expected the same dtype");
-  require(whole.numel() == parts * part.numel(), Status::kShapeMismatch, whole_name, " has ", whole.numel(), " elements and ",
-          part_name, " has ", part.numel(), "; expected ", parts, " times as many");
+  require(whole.scalar_type() == part.scalar_type(), Status::kTypeMismatch, whole_name, " is ", whole.scalar_type(),
+          " and ", part_name, " is ", part.scalar_type(), "; expected the same dtype");
+  require(whole.numel() == parts * part.numel(), Status::kShapeMismatch, whole_name, " has ", whole.numel(),
+          " elements and ", part_name, " has ", part.numel(), "; expected ", parts, " times as many");
 }
 
 // Backends may finish at once and return nothing.
@@ -77,7 +86,8 @@ Communicator::Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int 
   char error[512] = "";
   const BackendArguments arguments{store_.get(), rank, size, timeout.count(), "world"};
   c10d::Backend* made = load_plugin(backend_name)(&arguments, error, sizeof error);
-  require(made != nullptr, Status::kBackend, "the ", backend_name, " backend does not start: ", static_cast<const char*>(error));
+  require(made != nullptr, Status::kBackend, "the ", backend_name,
+          " backend does not start: ", static_cast<const char*>(error));
   backend_ = c10::intrusive_ptr<c10d::Backend>::reclaim(made);
   process_group_ = c10::make_intrusive<c10d::ProcessGroup>(store_, rank, size);
   const auto device = backend_name == "nccl" ? c10::DeviceType::CUDA : c10::DeviceType::CPU;
@@ -156,8 +166,8 @@ void Communicator::reduce_scatter(const at::Tensor& input, Reduction reduction, 
 
 void Communicator::all_to_all(const at::Tensor& input, at::Tensor output) {
   check_parts(input, "input", output, "output", 1);
-  require(input.numel() % size_ == 0, Status::kShapeMismatch, "input has ", input.numel(), " elements; expected a multiple of ",
-          size_, ", a part for each rank");
+  require(input.numel() % size_ == 0, Status::kShapeMismatch, "input has ", input.numel(),
+          " elements; expected a multiple of ", size_, ", a part for each rank");
   if (size_ == 1) {
     output.view({-1}).copy_(input.view({-1}));
     return;
@@ -175,7 +185,8 @@ void Communicator::scatter(const at::Tensor& input, int from, at::Tensor output)
   check_rank(from, "from_process");
   check_contiguous(output, "output");
   if (rank_ == from) {
-    require(input.defined(), Status::kInvalidArgument, "input is NULL on rank ", rank_, ", the source; expected its tensor");
+    require(input.defined(), Status::kInvalidArgument, "input is NULL on rank ", rank_,
+            ", the source; expected its tensor");
     check_parts(input, "input", output, "output", size_);
   }
   if (size_ == 1) {
@@ -206,7 +217,8 @@ void Communicator::send(const at::Tensor& tensor, int to, int tag) {
 void Communicator::receive(at::Tensor tensor, int from, int tag) {
   check_contiguous(tensor, "tensor");
   check_rank(from, "from_process");
-  require(from != rank_, Status::kInvalidArgument, "from_process is ", from, ", this rank itself; expected another rank");
+  require(from != rank_, Status::kInvalidArgument, "from_process is ", from,
+          ", this rank itself; expected another rank");
   require(tag >= 0, Status::kInvalidArgument, "tag is ", tag, "; expected 0 or more");
   std::vector<at::Tensor> tensors{std::move(tensor)};
   const auto work = backend().recv(tensors, from, tag);

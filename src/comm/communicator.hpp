@@ -1,4 +1,5 @@
-// A group of ranks and its collectives on bare tensors: what c10d offers, without its dispatcher on the way of blocking calls.
+// A group of ranks and its collectives on bare tensors: what c10d offers, without its dispatcher on the way of blocking
+// calls.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,8 +21,8 @@ namespace accel::comm {
 
 enum class Reduction : int32_t { kSum, kMean, kMin, kMax, kProduct, kAnd, kOr, kXor };
 
-// Blocking calls; all ranks make the same ones in the same order, from one thread at a time. Tensors must be contiguous. With one
-// rank nothing is sent, and the same checks apply.
+// Blocking calls; all ranks make the same ones in the same order, from one thread at a time. Tensors must be
+// contiguous. With one rank nothing is sent, and the same checks apply.
 class Communicator {
  public:
   // One rank, no backend.

@@ -4,9 +4,9 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -137,8 +137,9 @@ void wait_for_all(c10d::Store& store, const RendezvousOptions& options, const De
   std::string missing;
   for (int rank = 0; rank < options.size; rank++)
     if (!store.check({rank_key(rank)})) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-  fail(Status::kTimeout, "of ", options.size, " ranks these did not come within ", deadline.total().count(), " ms: ", missing,
-       "; see whether they were started, and with MASTER_ADDR=", options.host, " MASTER_PORT=", options.port);
+  fail(Status::kTimeout, "of ", options.size, " ranks these did not come within ", deadline.total().count(),
+       " ms: ", missing, "; see whether they were started, and with MASTER_ADDR=", options.host,
+       " MASTER_PORT=", options.port);
 }
 
 }  // namespace
@@ -148,8 +149,9 @@ c10::intrusive_ptr<c10d::Store> rendezvous(const RendezvousOptions& options, con
   const int64_t former_groups = enter(options, host, deadline);
   // LibTorch's client pauses up to a second between attempts; ours notices at once that the server is up.
   while (!can_connect(host, options.port)) {
-    require(!deadline.passed(), Status::kTimeout, "rank ", options.rank, " of ", options.size, " cannot reach rank 0 at ", host, ":",
-            options.port, " within ", deadline.total().count(), " ms; see whether rank 0 runs and MASTER_ADDR is right");
+    require(!deadline.passed(), Status::kTimeout, "rank ", options.rank, " of ", options.size,
+            " cannot reach rank 0 at ", host, ":", options.port, " within ", deadline.total().count(),
+            " ms; see whether rank 0 runs and MASTER_ADDR is right");
     std::this_thread::sleep_for(kRetryPause);
   }
   auto client = c10::make_intrusive<c10d::TCPStore>(host, store_options(options.port, deadline.left()));

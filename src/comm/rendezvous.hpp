@@ -19,13 +19,13 @@ struct RendezvousOptions {
   int port = 0;
   int rank = 0;
   int size = 1;
-  bool serve = true;  // rank 0 serves the store; false when a launcher's agent already does
+  bool serve = true;    // rank 0 serves the store; false when a launcher's agent already does
   int64_t attempt = 0;  // of a job that is started again with the same address
 };
 
-// Returns when all ranks are there. The store has its own name space: several groups of one process may use one address.
-// [Note: one store server per address] The server that rank 0 starts lives until the process ends: a rank that is already in the
-// next group of the same address must not meet the former group's server on its way out.
+// Returns when all ranks are there. The store has its own name space: several groups of one process may use one
+// address. [Note: one store server per address] The server that rank 0 starts lives until the process ends: a rank that
+// is already in the next group of the same address must not meet the former group's server on its way out.
 c10::intrusive_ptr<c10d::Store> rendezvous(const RendezvousOptions& options, const Deadline& deadline);
 
 }  // namespace accel::comm

@@ -6,10 +6,14 @@ namespace accel {
 
 const char* precision_name(Precision precision) {
   switch (precision) {
-    case Precision::kNo: return "no";
-    case Precision::kFp16: return "fp16";
-    case Precision::kBf16: return "bf16";
-    case Precision::kFp8: return "fp8";
+    case Precision::kNo:
+      return "no";
+    case Precision::kFp16:
+      return "fp16";
+    case Precision::kBf16:
+      return "bf16";
+    case Precision::kFp8:
+      return "fp8";
   }
   return "unknown";
 }

@@ -1,4 +1,5 @@
-// A resolved setting: explicit call > environment > default. It remembers where it came from, so that it can be explained.
+// A resolved setting: explicit call > environment > default. It remembers where it came from, so that it can be
+// explained.
 #pragma once
 
 #include <optional>
@@ -17,7 +18,8 @@ struct Setting {
 
 // `environment` is what the variable `variable` says, if anything.
 template <typename T>
-Setting<T> resolve(const std::optional<T>& given, const char* variable, const std::optional<T>& environment, T otherwise) {
+Setting<T> resolve(const std::optional<T>& given, const char* variable, const std::optional<T>& environment,
+                   T otherwise) {
   if (given) return {*given, "call"};
   if (environment) return {*environment, variable};
   return {std::move(otherwise), "default"};

@@ -30,8 +30,10 @@ void line(std::ostream& out, const char* name, const Setting<T>& setting) {
 StateSettings resolve_state_settings(const StateOptions& options) {
   StateSettings result;
   result.cpu = resolve(options.cpu, "ACCELERATE_USE_CPU", environment_flag("ACCELERATE_USE_CPU"), false);
-  result.torch_device = resolve<std::string>(std::nullopt, "ACCELERATE_TORCH_DEVICE", environment_text("ACCELERATE_TORCH_DEVICE"), "");
-  result.mixed_precision = resolve(options.mixed_precision, "ACCELERATE_MIXED_PRECISION", precision_from_environment(), Precision::kNo);
+  result.torch_device =
+      resolve<std::string>(std::nullopt, "ACCELERATE_TORCH_DEVICE", environment_text("ACCELERATE_TORCH_DEVICE"), "");
+  result.mixed_precision =
+      resolve(options.mixed_precision, "ACCELERATE_MIXED_PRECISION", precision_from_environment(), Precision::kNo);
   result.gradient_accumulation_steps =
       resolve(options.gradient_accumulation_steps, "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
               environment_integer("ACCELERATE_GRADIENT_ACCUMULATION_STEPS"), int64_t{1});
@@ -60,7 +62,8 @@ std::string describe(const StateSettings& settings) {
   line(out, "main_process_ip", settings.process.main_process_ip);
   line(out, "main_process_port", settings.process.main_process_port);
   line(out, "cpu", settings.cpu);
-  out << "mixed_precision = " << precision_name(settings.mixed_precision) << " (" << settings.mixed_precision.source << ")\n";
+  out << "mixed_precision = " << precision_name(settings.mixed_precision) << " (" << settings.mixed_precision.source
+      << ")\n";
   line(out, "gradient_accumulation_steps", settings.gradient_accumulation_steps);
   line(out, "adjust_scheduler", settings.adjust_scheduler);
   line(out, "sync_with_dataloader", settings.sync_with_dataloader);

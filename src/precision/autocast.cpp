@@ -10,7 +10,8 @@ AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device)
   former_enabled_ = at::autocast::is_autocast_enabled(device_);
   former_dtype_ = at::autocast::get_autocast_dtype(device_);
   at::autocast::set_autocast_enabled(device_, true);
-  at::autocast::set_autocast_dtype(device_, precision == Precision::kBf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half);
+  at::autocast::set_autocast_dtype(device_,
+                                   precision == Precision::kBf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half);
   at::autocast::increment_nesting();
 }
 

@@ -10,8 +10,8 @@ namespace {
 
 c10::Device named_device(const std::string& name) {
   const auto device = tensor::find_device(name);
-  require(device && !device->is_meta(), Status::kInvalidArgument, "environment variable ACCELERATE_TORCH_DEVICE is '", name,
-          "'; expected cpu, cuda or cuda:N");
+  require(device && !device->is_meta(), Status::kInvalidArgument, "environment variable ACCELERATE_TORCH_DEVICE is '",
+          name, "'; expected cpu, cuda or cuda:N");
   return *device;
 }
 
@@ -19,8 +19,10 @@ c10::Device named_device(const std::string& name) {
 
 c10::Device choose_device(const StateSettings& settings) {
   c10::Device device(c10::DeviceType::CPU);
-  if (!settings.torch_device.value.empty()) device = named_device(settings.torch_device);
-  else if (!settings.cpu && tensor::device_count(tensor::DeviceKind::kCuda) > 0) device = c10::Device(c10::DeviceType::CUDA);
+  if (!settings.torch_device.value.empty())
+    device = named_device(settings.torch_device);
+  else if (!settings.cpu && tensor::device_count(tensor::DeviceKind::kCuda) > 0)
+    device = c10::Device(c10::DeviceType::CUDA);
   if (device.is_cpu()) return device;
   tensor::require_device(device);
   if (!device.has_index()) {

@@ -65,8 +65,8 @@ c10::IValue split_between_processes(const c10::IValue& inputs, int rank, int siz
   int64_t length = -1;
   for (const auto& member : members) {
     const int64_t own = length_of(member.value());
-    require(length == -1 || own == length, Status::kInvalidArgument, "the members of the map have ", length, " and ", own,
-            " elements; all values in the map must have the same length");
+    require(length == -1 || own == length, Status::kInvalidArgument, "the members of the map have ", length, " and ",
+            own, " elements; all values in the map must have the same length");
     length = own;
   }
   c10::impl::GenericDict parts(members.keyType(), members.valueType());

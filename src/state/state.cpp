@@ -23,14 +23,15 @@ namespace {
 
 void check_precision(Precision precision, c10::Device device) {
   require(precision != Precision::kFp16 || !device.is_cpu(), Status::kUnsupported,
-          "mixed_precision is fp16 and the device is the CPU, where fp16 products run about 400 times slower than bf16 ones; "
+          "mixed_precision is fp16 and the device is the CPU, where fp16 products run about 400 times slower than bf16 "
+          "ones; "
           "use bf16");
   require(precision != Precision::kFp8, Status::kUnsupported,
           "mixed_precision is fp8, which this version cannot compute in; use bf16");
 }
 
-// Several ranks on one host must share its cores. The first state of a process decides, unless the user did; LibTorch refuses to
-// change its mind later.
+// Several ranks on one host must share its cores. The first state of a process decides, unless the user did; LibTorch
+// refuses to change its mind later.
 void share_cores(int64_t local_processes) {
   static std::once_flag once;
   std::call_once(once, [&] {
@@ -38,12 +39,13 @@ void share_cores(int64_t local_processes) {
     const int64_t cores = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
     const int64_t threads = std::max<int64_t>(cores / local_processes, 1);
     at::set_num_threads(static_cast<int>(threads));
-    log(LogLevel::kInfo, "OMP_NUM_THREADS is not set: ", threads, " threads for each of ", local_processes, " processes");
+    log(LogLevel::kInfo, "OMP_NUM_THREADS is not set: ", threads, " threads for each of ", local_processes,
+        " processes");
   });
 }
 
-// c10d reports a lost store with a stack trace on standard error. Our errors say it, and a library does not print; who wants the
-// trace sets TORCH_CPP_LOG_LEVEL.
+// c10d reports a lost store with a stack trace on standard error. Our errors say it, and a library does not print; who
+// wants the trace sets TORCH_CPP_LOG_LEVEL.
 void quiet_torch_log() {
   constexpr int kFatal = 3;
   if (!environment_text("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kFatal;

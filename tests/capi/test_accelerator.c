@@ -136,7 +136,8 @@ static void test_a_resumed_run_equals_an_uninterrupted_one(void **unused) {
   for (i = 0; i < 17; i++) whole[i] = train(t);
   assert_ok(accel_save_state(t->state, checkpoint));
   for (; i < 40; i++) whole[i] = train(t);
-  assert_true(whole[39] < whole[0]);
+  assert_true(whole[35] + whole[36] + whole[37] + whole[38] + whole[39] <
+              whole[0] + whole[1] + whole[2] + whole[3] + whole[4]);
   end(t);
 
   t = begin();
@@ -162,7 +163,8 @@ static void test_missing_checkpoints_change_nothing(void **unused) {
   assert_int_equal(t->counter, 1);
   assert_status(accel_save_state(t->state, "/nonexistent/checkpoint"), ACCEL_ERROR_IO);
   assert_fails(accel_save_state(t->state, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "folder is NULL");
-  assert_status(accel_register_for_checkpointing(t->state, "counter", save_counter, load_counter, NULL, NULL), ACCEL_ERROR_ALREADY_EXISTS);
+  assert_status(accel_register_for_checkpointing(t->state, "counter", save_counter, load_counter, NULL, NULL),
+                ACCEL_ERROR_ALREADY_EXISTS);
   end(t);
 }
 
@@ -187,7 +189,8 @@ static void test_wrong_arguments(void **unused) {
   assert_memory_equal(&config, &config_by_function, sizeof config);
   assert_fails(accel_prepare_model(t->state, t->prepared, NULL, &again), ACCEL_ERROR_INVALID_STATE, "prepared already");
   ddp.static_graph = 5;
-  assert_fails(accel_prepare_model(t->state, t->model, &ddp, &again), ACCEL_ERROR_INVALID_ARGUMENT, "options.static_graph is 5");
+  assert_fails(accel_prepare_model(t->state, t->model, &ddp, &again), ACCEL_ERROR_INVALID_ARGUMENT,
+               "options.static_graph is 5");
   assert_status(accel_prepare_data_loader(t->state, t->loader, NULL, &loader), ACCEL_ERROR_INVALID_STATE);
   assert_ok(accel_unwrap_model(t->state, t->prepared, &inner));
   assert_string_equal(accel_module_kind(inner), "Sequential");
@@ -198,7 +201,8 @@ static void test_wrong_arguments(void **unused) {
   assert_fails(accel_backward(t->state, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "loss is NULL");
   assert_fails(accel_accumulate_begin(t->state, NULL, 1, &scope), ACCEL_ERROR_INVALID_ARGUMENT, "modules is NULL");
   assert_fails(accel_set_seed(t->state, -1, 0), ACCEL_ERROR_INVALID_ARGUMENT, "seed is -1");
-  assert_status(accel_register_for_checkpointing(t->state, "x", NULL, NULL, &destroyed, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_status(accel_register_for_checkpointing(t->state, "x", NULL, NULL, &destroyed, count_destroy),
+                ACCEL_ERROR_INVALID_ARGUMENT);
   assert_int_equal(destroyed, 1);
   assert_ok(accel_no_sync_begin(t->state, t->prepared, &scope));
   assert_ok(accel_scope_end(scope));

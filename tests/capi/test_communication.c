@@ -1,4 +1,5 @@
-/* Section 4: collectives of one process: what comes back, and what is refused. Several ranks are the matter of tests/distributed. */
+/* Section 4: collectives of one process: what comes back, and what is refused. Several ranks are the matter of
+ * tests/distributed. */
 #include "capi_test.h"
 
 static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, -1};
@@ -60,12 +61,14 @@ static void test_objects(void **state) {
   assert_ok(accel_broadcast_object_list(*state, &object, 0, &out));
   accel_value_dispose(&out);
   assert_fails(accel_broadcast_object_list(*state, &number, 0, &out), ACCEL_ERROR_TYPE_MISMATCH, "list");
-  assert_fails(accel_broadcast_object_list(*state, &object, 3, &out), ACCEL_ERROR_INVALID_ARGUMENT, "from_process is 3");
+  assert_fails(accel_broadcast_object_list(*state, &object, 3, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+               "from_process is 3");
   accel_value_dispose(&object);
 }
 
 static void test_bare_tensors(void **state) {
-  accel_tensor_t *a = full(4, 1.0, ACCEL_DTYPE_FLOAT32), *b = full(4, 2.0, ACCEL_DTYPE_FLOAT32), *c = full(3, 0.0, ACCEL_DTYPE_FLOAT32);
+  accel_tensor_t *a = full(4, 1.0, ACCEL_DTYPE_FLOAT32), *b = full(4, 2.0, ACCEL_DTYPE_FLOAT32),
+                 *c = full(3, 0.0, ACCEL_DTYPE_FLOAT32);
   accel_tensor_t *integers = full(4, 0.0, ACCEL_DTYPE_INT32);
   void *data = NULL;
   assert_ok(accel_all_reduce(*state, a, ACCEL_REDUCE_SUM));

@@ -91,7 +91,8 @@ static void test_wrong_handles(void **unused) {
   assert_message("state is a tensor");
   assert_int_equal(accel_process_index(NULL), -1);
   assert_fails(accel_wait_for_everyone(NULL), ACCEL_ERROR_INVALID_ARGUMENT, "state is NULL");
-  assert_fails(accel_check_trigger((accel_state_t *)(void *)tensor, &flag), ACCEL_ERROR_INVALID_HANDLE, "expected a state");
+  assert_fails(accel_check_trigger((accel_state_t *)(void *)tensor, &flag), ACCEL_ERROR_INVALID_HANDLE,
+               "expected a state");
   assert_int_equal(accel_device(NULL).type, -1);
   assert_string_equal(accel_backend(NULL), "");
   accel_tensor_release(tensor);
@@ -247,9 +248,10 @@ static void test_two_ranks_as_threads(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_one_process),          capi_unit_test(test_options_are_checked), capi_unit_test(test_wrong_handles),
-      capi_unit_test(test_default_and_counting), capi_unit_test(test_describe),            capi_unit_test(test_scopes_and_triggers),
-      capi_unit_test(test_splitting),            capi_unit_test(test_two_ranks_as_threads),
+      capi_unit_test(test_one_process),   capi_unit_test(test_options_are_checked),
+      capi_unit_test(test_wrong_handles), capi_unit_test(test_default_and_counting),
+      capi_unit_test(test_describe),      capi_unit_test(test_scopes_and_triggers),
+      capi_unit_test(test_splitting),     capi_unit_test(test_two_ranks_as_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -203,12 +203,8 @@ static void test_find_batch_size(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_recursively_apply),
-      capi_unit_test(test_listify),
-      capi_unit_test(test_concatenate),
-      capi_unit_test(test_slice_tensors),
-      capi_unit_test(test_send_to_device),
-      capi_unit_test(test_convert_to_fp32),
+      capi_unit_test(test_recursively_apply), capi_unit_test(test_listify),        capi_unit_test(test_concatenate),
+      capi_unit_test(test_slice_tensors),     capi_unit_test(test_send_to_device), capi_unit_test(test_convert_to_fp32),
       capi_unit_test(test_find_batch_size),
   };
   return cmocka_run_group_tests_name("tree", tests, NULL, NULL);

@@ -260,20 +260,13 @@ static void test_json_of_everything(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_string),
-      capi_unit_test(test_tensor),
-      capi_unit_test(test_list),
-      capi_unit_test(test_int_list),
-      capi_unit_test(test_map),
-      capi_unit_test(test_getters_take_everything),
-      capi_unit_test(test_push_copies),
-      capi_unit_test(test_depth_is_limited),
-      capi_unit_test(test_copy),
-      capi_unit_test(test_copy_refuses),
-      capi_unit_test(test_equal),
-      capi_unit_test(test_json_round_trip),
-      capi_unit_test(test_json_refuses),
-      capi_unit_test(test_json_of_everything),
+      capi_unit_test(test_string),       capi_unit_test(test_tensor),
+      capi_unit_test(test_list),         capi_unit_test(test_int_list),
+      capi_unit_test(test_map),          capi_unit_test(test_getters_take_everything),
+      capi_unit_test(test_push_copies),  capi_unit_test(test_depth_is_limited),
+      capi_unit_test(test_copy),         capi_unit_test(test_copy_refuses),
+      capi_unit_test(test_equal),        capi_unit_test(test_json_round_trip),
+      capi_unit_test(test_json_refuses), capi_unit_test(test_json_of_everything),
   };
   return cmocka_run_group_tests_name("value", tests, NULL, NULL);
 }

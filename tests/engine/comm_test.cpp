@@ -89,7 +89,8 @@ TEST(CommCollectives, TreesKeepTheirStructure) {
 
 TEST(CommCollectives, IntegersCanBeAveraged) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-    const c10::IValue mean = reduce(*communicator, at::full({2}, 3 + communicator->rank(), at::kLong), Reduction::kMean, 1.0);
+    const c10::IValue mean =
+        reduce(*communicator, at::full({2}, 3 + communicator->rank(), at::kLong), Reduction::kMean, 1.0);
     EXPECT_TRUE(at::equal(mean.toTensor(), at::full({2}, 3, at::kLong)));
   });
 }

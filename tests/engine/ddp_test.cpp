@@ -1,8 +1,8 @@
 #include "parallel/ddp/distributed_data_parallel.hpp"
 
 #include <ATen/ATen.h>
-#include <gtest/gtest.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <mutex>
@@ -71,7 +71,7 @@ TEST(DdpGradients, EqualThoseOfTheJoinedBatch) {
       run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
         DdpOptions options;
         options.gradient_as_bucket_view = views;
-        options.bucket_cap_mb = 0.0001;  // several buckets
+        options.bucket_cap_mb = 0.0001;                                     // several buckets
         const auto model = make_model(communicator->rank() == 0 ? 1 : 99);  // rank 0's weights count
         DistributedDataParallel ddp(model, communicator, options);
         const int64_t each = 12 / size, begin = communicator->rank() * each;

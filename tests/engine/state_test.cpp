@@ -30,12 +30,29 @@ class StateEnvironment {
   static void clear() {
     for (const char* name : kNames) unsetenv(name);
   }
-  static constexpr const char* kNames[] = {
-      "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PMI_RANK", "PMI_SIZE",
-      "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-      "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
-      "SLURM_NTASKS_PER_NODE", "ACCELERATE_USE_CPU", "ACCELERATE_MIXED_PRECISION", "ACCELERATE_TORCH_DEVICE",
-      "ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "ACCELERATE_DEBUG_MODE"};
+  static constexpr const char* kNames[] = {"RANK",
+                                           "WORLD_SIZE",
+                                           "LOCAL_RANK",
+                                           "LOCAL_WORLD_SIZE",
+                                           "MASTER_ADDR",
+                                           "MASTER_PORT",
+                                           "PMI_RANK",
+                                           "PMI_SIZE",
+                                           "OMPI_COMM_WORLD_RANK",
+                                           "OMPI_COMM_WORLD_SIZE",
+                                           "OMPI_COMM_WORLD_LOCAL_RANK",
+                                           "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                           "MV2_COMM_WORLD_RANK",
+                                           "MV2_COMM_WORLD_SIZE",
+                                           "SLURM_PROCID",
+                                           "SLURM_STEP_NUM_TASKS",
+                                           "SLURM_LOCALID",
+                                           "SLURM_NTASKS_PER_NODE",
+                                           "ACCELERATE_USE_CPU",
+                                           "ACCELERATE_MIXED_PRECISION",
+                                           "ACCELERATE_TORCH_DEVICE",
+                                           "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
+                                           "ACCELERATE_DEBUG_MODE"};
   std::vector<std::pair<std::string, std::string>> former_;
 };
 
@@ -53,9 +70,15 @@ std::string refusal(const std::function<void()>& call, Status status) {
 TEST(StateProcess, RanksComeFromEveryLauncher) {
   const std::vector<std::vector<std::pair<std::string, std::string>>> launchers = {
       {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "h"}},
-      {{"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}, {"MASTER_ADDR", "h"}},
-      {{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_LOCALID", "1"}, {"SLURM_NTASKS_PER_NODE", "4"},
+      {{"OMPI_COMM_WORLD_RANK", "5"},
+       {"OMPI_COMM_WORLD_SIZE", "8"},
+       {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+       {"MASTER_ADDR", "h"}},
+      {{"SLURM_PROCID", "5"},
+       {"SLURM_STEP_NUM_TASKS", "8"},
+       {"SLURM_LOCALID", "1"},
+       {"SLURM_NTASKS_PER_NODE", "4"},
        {"MASTER_ADDR", "h"}},
   };
   for (const auto& variables : launchers) {
@@ -71,7 +94,8 @@ TEST(StateProcess, RanksComeFromEveryLauncher) {
 }
 
 TEST(StateProcess, PmiAndMvapichNamesCountInTheReferencesOrder) {
-  const StateEnvironment environment({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MV2_COMM_WORLD_RANK", "3"}, {"MV2_COMM_WORLD_SIZE", "4"}});
+  const StateEnvironment environment(
+      {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MV2_COMM_WORLD_RANK", "3"}, {"MV2_COMM_WORLD_SIZE", "4"}});
   const ProcessEnvironment process = resolve_process_environment({});
   EXPECT_EQ(process.process_index, 1);
   EXPECT_EQ(process.num_processes, 2);
@@ -91,20 +115,25 @@ TEST(StateProcess, CallsWinOverTheEnvironment) {
 TEST(StateProcess, ContradictionsAreNamed) {
   {
     const StateEnvironment environment({{"RANK", "4"}, {"WORLD_SIZE", "2"}});
-    EXPECT_NE(refusal([] { resolve_process_environment({}); }, Status::kInvalidArgument).find("RANK"), std::string::npos);
+    EXPECT_NE(refusal([] { resolve_process_environment({}); }, Status::kInvalidArgument).find("RANK"),
+              std::string::npos);
   }
   {
     const StateEnvironment environment({{"RANK", "one"}, {"WORLD_SIZE", "2"}});
-    EXPECT_NE(refusal([] { resolve_process_environment({}); }, Status::kInvalidArgument).find("'one'"), std::string::npos);
+    EXPECT_NE(refusal([] { resolve_process_environment({}); }, Status::kInvalidArgument).find("'one'"),
+              std::string::npos);
   }
   {
-    const StateEnvironment environment({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}});
-    EXPECT_NE(refusal([] { resolve_process_environment({}); }, Status::kInvalidArgument).find("MASTER_ADDR"), std::string::npos);
+    const StateEnvironment environment(
+        {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}});
+    EXPECT_NE(refusal([] { resolve_process_environment({}); }, Status::kInvalidArgument).find("MASTER_ADDR"),
+              std::string::npos);
   }
 }
 
 TEST(StateSettings, PrecedenceAndSources) {
-  const StateEnvironment environment({{"ACCELERATE_MIXED_PRECISION", "bf16"}, {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4"}});
+  const StateEnvironment environment(
+      {{"ACCELERATE_MIXED_PRECISION", "bf16"}, {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4"}});
   StateOptions options;
   options.cpu = true;
   options.gradient_accumulation_steps = 2;
@@ -123,10 +152,12 @@ TEST(StateSettings, WhatCannotWorkIsRefusedWithTheReason) {
   options.mixed_precision = Precision::kFp16;
   EXPECT_NE(refusal([&] { state::State made(options); }, Status::kUnsupported).find("use bf16"), std::string::npos);
   setenv("ACCELERATE_TORCH_DEVICE", "abacus", 1);
-  EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kInvalidArgument).find("'abacus'"), std::string::npos);
+  EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kInvalidArgument).find("'abacus'"),
+            std::string::npos);
   setenv("ACCELERATE_TORCH_DEVICE", "cpu", 1);
   setenv("ACCELERATE_USE_CPU", "perhaps", 1);
-  EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kInvalidArgument).find("'perhaps'"), std::string::npos);
+  EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kInvalidArgument).find("'perhaps'"),
+            std::string::npos);
 }
 
 TEST(StateSplit, EveryThingGoesToOneRank) {

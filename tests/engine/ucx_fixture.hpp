@@ -21,7 +21,8 @@ namespace accel::comm {
 using BackendPointer = c10::intrusive_ptr<c10d::Backend>;
 using Tensors = std::vector<at::Tensor>;
 
-inline BackendPointer make_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, int64_t timeout_ms = 20000) {
+inline BackendPointer make_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                                   int64_t timeout_ms = 20000) {
   char error[512] = "";
   const BackendArguments arguments{store.get(), rank, size, timeout_ms, "test"};
   auto* const backend = load_plugin("ucx")(&arguments, error, sizeof(error));
@@ -31,6 +32,7 @@ inline BackendPointer make_backend(c10::intrusive_ptr<c10d::Store> store, int ra
 
 // Runs `body` once a rank and rethrows the first failure.
 inline void run_ranks(int size, const std::function<void(BackendPointer, int)>& body, int64_t timeout_ms = 20000) {
+  const auto environment = backend_environment();
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> failures(size);
   std::vector<std::thread> threads;

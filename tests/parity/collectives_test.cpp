@@ -15,7 +15,8 @@ std::string text_or(const c10::IValue& arguments, const char* key, const char* o
   return value ? value->toStringRef() : otherwise;
 }
 
-c10::IValue run(comm::Communicator& communicator, const std::string& operation, const c10::IValue& arguments, const c10::IValue& data) {
+c10::IValue run(comm::Communicator& communicator, const std::string& operation, const c10::IValue& arguments,
+                const c10::IValue& data) {
   if (operation == "gather") return comm::gather(communicator, data);
   if (operation == "gather_object") return comm::gather_object(communicator, data);
   const auto from = optional_member(arguments, "from_process");
@@ -50,11 +51,14 @@ TEST(CollectivesParity, SameResultsAsTheReference) {
     const c10::IValue& input = test_case.input;
     const auto data = member(input, "data").toListRef(), results = member(test_case.expected, "results").toListRef();
     const std::string operation = member(input, "operation").toStringRef();
-    testing::run_ranks(static_cast<int>(member(input, "processes").toInt()), [&](const std::shared_ptr<comm::Communicator>& communicator) {
-      const int rank = communicator->rank();
-      const c10::IValue result = run(*communicator, operation, member(input, "arguments"), data[rank]);
-      EXPECT_TRUE(close(result, results[rank])) << test_case.name << " rank " << rank << ": " << tree::to_json(result);
-    });
+    testing::run_ranks(static_cast<int>(member(input, "processes").toInt()),
+                       [&](const std::shared_ptr<comm::Communicator>& communicator) {
+                         const int rank = communicator->rank();
+                         const c10::IValue result =
+                             run(*communicator, operation, member(input, "arguments"), data[rank]);
+                         EXPECT_TRUE(close(result, results[rank]))
+                             << test_case.name << " rank " << rank << ": " << tree::to_json(result);
+                       });
     compared++;
   }
   EXPECT_GT(compared, 80);

@@ -24,8 +24,8 @@ TEST(SplitBetweenProcessesParity, SameSharesAsTheReference) {
       const auto error = error_type(parts[rank]);
       if (error && is_defect_of_the_reference(*error)) continue;
       try {
-        const c10::IValue part =
-            state::split_between_processes(member(input, "inputs"), rank, size, member(input, "apply_padding").toBool());
+        const c10::IValue part = state::split_between_processes(member(input, "inputs"), rank, size,
+                                                                member(input, "apply_padding").toBool());
         ASSERT_FALSE(error.has_value()) << *error;
         EXPECT_TRUE(tree::equal(part, parts[rank])) << "rank " << rank << ": " << tree::to_json(part);
       } catch (const Error& raised) {

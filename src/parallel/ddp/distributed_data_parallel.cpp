@@ -18,18 +18,19 @@ namespace accel::parallel {
 namespace {
 
 constexpr int64_t kMegabyte = 1024 * 1024;
-constexpr int64_t kFirstBucketBytes = kMegabyte;        // a small first bucket: communication starts early
-constexpr size_t kBroadcastBytes = 250 * kMegabyte;     // as the reference
+constexpr int64_t kFirstBucketBytes = kMegabyte;     // a small first bucket: communication starts early
+constexpr size_t kBroadcastBytes = 250 * kMegabyte;  // as the reference
 
-// The Reducer asks the backend for its buckets only when this variable says so. Buckets that the ranks share are reduced in place:
-// a gradient is written once.
+// The Reducer asks the backend for its buckets only when this variable says so. Buckets that the ranks share are
+// reduced in place: a gradient is written once.
 EnvironmentDefault buckets_from_the_backend() { return EnvironmentDefault("DDP_DISABLE_COMM_MEM", "0"); }
 
 // One line a tensor, the same on ranks that have the same model.
 c10::IValue fingerprint(const nn::Module& module) {
   c10::List<c10::IValue> lines(c10::AnyType::get());
   for (const auto& [name, tensor] : module.named_parameters())
-    lines.push_back(text("parameter ", name, " ", tensor.scalar_type(), tensor.sizes(), tensor.requires_grad() ? "" : " frozen"));
+    lines.push_back(
+        text("parameter ", name, " ", tensor.scalar_type(), tensor.sizes(), tensor.requires_grad() ? "" : " frozen"));
   for (const auto& [name, tensor] : module.named_buffers())
     lines.push_back(text("buffer ", name, " ", tensor.scalar_type(), tensor.sizes()));
   c10::List<c10::IValue> as_one_item(c10::AnyType::get());
@@ -46,8 +47,8 @@ void check_same_model(const nn::Module& module, comm::Communicator& communicator
     for (size_t i = 0; i < std::max(first.size(), other.size()); i++) {
       const std::string of_first = i < first.size() ? first[i].toStringRef() : "nothing";
       const std::string of_other = i < other.size() ? other[i].toStringRef() : "nothing";
-      require(of_first == of_other, Status::kCollectiveMismatch, "the ranks' models differ: tensor ", i, " is ", of_first,
-              " on rank 0 and ", of_other, " on rank ", rank, "; expected the same model everywhere");
+      require(of_first == of_other, Status::kCollectiveMismatch, "the ranks' models differ: tensor ", i, " is ",
+              of_first, " on rank 0 and ", of_other, " on rank ", rank, "; expected the same model everywhere");
     }
   }
 }
@@ -56,7 +57,10 @@ void check_same_model(const nn::Module& module, comm::Communicator& communicator
 
 DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
                                                  const DdpOptions& options)
-    : Module("DistributedDataParallel"), module_(std::move(module)), communicator_(std::move(communicator)), options_(options) {
+    : Module("DistributedDataParallel"),
+      module_(std::move(module)),
+      communicator_(std::move(communicator)),
+      options_(options) {
   require(options_.bucket_cap_mb > 0, Status::kInvalidArgument, "bucket_cap_mb is ", options_.bucket_cap_mb,
           "; expected a positive number of megabytes");
   add_child("module", module_);
@@ -98,22 +102,24 @@ void DistributedDataParallel::make_reducer() {
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits, sparse, {}, {}));
   std::reverse(buckets.begin(), buckets.end());  // gradients come in about the reverse order of use
   const auto environment = buckets_from_the_backend();
-  reducer_ = std::make_shared<c10d::Reducer>(
-      parameters, buckets, communicator_->process_group(), sparse, cap, options_.find_unused_parameters,
-      options_.gradient_as_bucket_view, names, std::min(kFirstBucketBytes, cap), /*skip_all_reduce_unused_params=*/false,
-      /*use_python_reducer=*/false, std::vector<int64_t>{}, /*batched_grad_copy=*/false
+  reducer_ =
+      std::make_shared<c10d::Reducer>(parameters, buckets, communicator_->process_group(), sparse, cap,
+                                      options_.find_unused_parameters, options_.gradient_as_bucket_view, names,
+                                      std::min(kFirstBucketBytes, cap), /*skip_all_reduce_unused_params=*/false,
+                                      /*use_python_reducer=*/false, std::vector<int64_t>{}, /*batched_grad_copy=*/false
 #if ACCEL_TORCH_REDUCER_LAZY_BUCKETS
-      , /*lazy_bucket_allocation=*/false
+                                      ,
+                                      /*lazy_bucket_allocation=*/false
 #endif
-  );
+      );
   reducer_->register_comm_hook(std::make_unique<GradientAveraging>(communicator_->process_group()));
   if (options_.static_graph) reducer_->set_static_graph();
 }
 
 bool DistributedDataParallel::set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
 
-// The sequence around a forward is that of the reference's wrapper: a bucket that is rebuilt must be so before memory peaks, and
-// buffers travel only when the former step exchanged gradients.
+// The sequence around a forward is that of the reference's wrapper: a bucket that is rebuilt must be so before memory
+// peaks, and buffers travel only when the former step exchanged gradients.
 c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
   const bool recording = reducer_ != nullptr && at::GradMode::is_enabled();
   if (recording && sync_) reducer_->prepare_for_forward();

@@ -1,6 +1,6 @@
-// Data parallelism: each rank runs the whole model on its own batch, and gradients are averaged while backward still runs.
-// The buckets and their overlap are c10d::Reducer's (Li et al., "PyTorch Distributed", VLDB 2020); what stands here is what goes
-// around it.
+// Data parallelism: each rank runs the whole model on its own batch, and gradients are averaged while backward still
+// runs. The buckets and their overlap are c10d::Reducer's (Li et al., "PyTorch Distributed", VLDB 2020); what stands
+// here is what goes around it.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,8 @@ struct DdpOptions {
 class DistributedDataParallel final : public nn::Module {
  public:
   // Collective: checks that all ranks have the same model, and gives them rank 0's parameters and buffers.
-  DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator, const DdpOptions& options);
+  DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
+                          const DdpOptions& options);
   ~DistributedDataParallel() override;
 
   const nn::ModulePtr& module() const { return module_; }

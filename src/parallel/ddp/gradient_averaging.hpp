@@ -5,8 +5,8 @@
 
 namespace accel::parallel {
 
-// The collective divides in the pass that adds. Without this hook the Reducer would walk over each gradient once more to divide it
-// first.
+// The collective divides in the pass that adds. Without this hook the Reducer would walk over each gradient once more
+// to divide it first.
 class GradientAveraging final : public c10d::CommHookInterface {
  public:
   explicit GradientAveraging(c10::intrusive_ptr<c10d::ProcessGroup> process_group)

@@ -17,7 +17,7 @@ struct ReducerReference : torch::CustomClassHolder {
 };
 
 struct Sink : torch::autograd::Function<Sink> {
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const std::vector<at::Tensor>& outputs,
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, at::TensorList outputs,
                                                 const std::weak_ptr<c10d::Reducer>& reducer, bool delay_all_reduce) {
     context->set_materialize_grads(false);
     if (delay_all_reduce)
@@ -27,7 +27,8 @@ struct Sink : torch::autograd::Function<Sink> {
     return results;
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
     const auto found = context->saved_data.find("reducer");
     if (found != context->saved_data.end()) {
       const auto reducer = static_cast<const ReducerReference*>(found->second.toCapsule().get())->reducer;
@@ -43,15 +44,17 @@ struct Sink : torch::autograd::Function<Sink> {
 
 }  // namespace
 
-c10::IValue pass_through_sink(const c10::IValue& output, const std::shared_ptr<c10d::Reducer>& reducer, bool delay_all_reduce) {
+c10::IValue pass_through_sink(const c10::IValue& output, const std::shared_ptr<c10d::Reducer>& reducer,
+                              bool delay_all_reduce) {
   std::vector<at::Tensor> tensors;
   tree::for_each_tensor(output, [&](const at::Tensor& tensor) {
     if (tensor.grad_fn()) tensors.push_back(tensor);
   });
   if (tensors.empty()) return output;
-  const auto passed = Sink::apply(tensors, std::weak_ptr<c10d::Reducer>(reducer), delay_all_reduce);
+  const auto passed = Sink::apply(at::TensorList(tensors), std::weak_ptr<c10d::Reducer>(reducer), delay_all_reduce);
   size_t next = 0;
-  return tree::map_tensors(output, [&](const at::Tensor& tensor) { return tensor.grad_fn() ? passed[next++] : tensor; });
+  return tree::map_tensors(output,
+                           [&](const at::Tensor& tensor) { return tensor.grad_fn() ? passed[next++] : tensor; });
 }
 
 }  // namespace accel::parallel
