@@ -64,12 +64,12 @@ static const char usage[] =
     "\n"
     "  --text PATH             a text file, or a folder with all files below it (default: Python's standard library)\n"
     "  --suffix END            of a folder, only the files that end so, for example .md\n"
-    "  --steps N               optimizer steps (300)\n"
+    "  --steps N               optimizer steps (600)\n"
     "  --batch N               rows of one process's batch (8)\n"
     "  --accumulate N          batches a step (1, or what the launcher says)\n"
     "  --layers N  --heads N  --width N  --context N\n"
     "                          the model (4, 4, 256, 128)\n"
-    "  --lr X  --warmup N      the highest learning rate (0.002), and the steps until it is reached (20)\n"
+    "  --lr X  --warmup N      the highest learning rate (0.001), and the steps until it is reached (20)\n"
     "  --precision NAME        no, fp16 or bf16 (what the launcher says)\n"
     "  --checkpoint-dir DIR    where checkpoints go (checkpoints)\n"
     "  --checkpoint-every N    steps between them (0: none)\n"
@@ -128,9 +128,9 @@ static struct options parse_options(int argc, char **argv) {
   struct options options = {NULL};
   options.accumulate = ACCEL_UNSET_INT64;
   options.precision = ACCEL_UNSET;
-  options.steps = 300, options.batch = 8;
+  options.steps = 600, options.batch = 8;
   options.layers = 4, options.heads = 4, options.width = 256, options.context = 128;
-  options.learning_rate = 2e-3, options.warmup = 20;
+  options.learning_rate = 1e-3, options.warmup = 20;
   options.eval_every = 100, options.log_every = 10;
   options.checkpoint_dir = "checkpoints";
   options.prompt = "\n", options.sample_length = 400;
@@ -313,7 +313,8 @@ static accel_module_t *make_gpt(const struct options *options) {
   char config[512];
   snprintf(config, sizeof config,
            "{\"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_layer\": %lld, \"n_head\": %lld, \"n_embd\": %lld,"
-           " \"n_positions\": %lld, \"resid_pdrop\": 0, \"embd_pdrop\": 0, \"attn_pdrop\": 0}",
+           " \"n_positions\": %lld, \"resid_pdrop\": 0, \"embd_pdrop\": 0, \"attn_pdrop\": 0,"
+           " \"initializer_range\": 0.05}",
            VOCABULARY, (long long)options->layers, (long long)options->heads, (long long)options->width,
            (long long)options->context);
   accel_module_t *model = NULL;
@@ -367,6 +368,7 @@ static void training_begin(struct training *training, accel_state_t *state, acce
   accel_optimizer_t *adamw = NULL;
   accel_adam_options_t settings = ACCEL_ADAM_OPTIONS_INIT;
   settings.lr = options->learning_rate;
+  settings.beta2 = 0.99; /* a shorter memory than usual: the batches are small and the run is short */
 
   training->state = state;
   training->step = 0;
