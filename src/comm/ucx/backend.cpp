@@ -15,15 +15,18 @@ namespace {
 using c10d::OpType;
 
 // Splits of dimension 0; an empty list means equal parts.
-std::vector<int64_t> split_sizes(const Call& call, const at::Tensor& tensor, const std::vector<int64_t>& splits, const char* what) {
+std::vector<int64_t> split_sizes(const Call& call, const at::Tensor& tensor, const std::vector<int64_t>& splits,
+                                 const char* what) {
   const int64_t length = tensor.dim() ? tensor.size(0) : 0;
   if (splits.empty()) {
-    call.require(length % call.size() == 0, what, " has ", length, " rows, which ", call.size(), " ranks cannot share equally; pass splits");
+    call.require(length % call.size() == 0, what, " has ", length, " rows, which ", call.size(),
+                 " ranks cannot share equally; pass splits");
     return std::vector<int64_t>(call.size(), length / call.size());
   }
-  call.require(static_cast<int>(splits.size()) == call.size(), what, " has ", splits.size(), " splits, expected one for each of ",
-               call.size(), " ranks");
-  for (const int64_t split : splits) call.require(split >= 0, what, " has a split of ", split, "; splits are 0 or more");
+  call.require(static_cast<int>(splits.size()) == call.size(), what, " has ", splits.size(),
+               " splits, expected one for each of ", call.size(), " ranks");
+  for (const int64_t split : splits)
+    call.require(split >= 0, what, " has a split of ", split, "; splits are 0 or more");
   const int64_t sum = std::accumulate(splits.begin(), splits.end(), int64_t{0});
   call.require(sum == length, what, " has ", length, " rows and its splits add up to ", sum, "; they must be equal");
   return splits;
@@ -60,8 +63,10 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::broadcast(Tensors& tensors, const c10
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   const int root = static_cast<int>(options.rootRank);
   call.begin(tensors[0], options.rootRank);
-  if (getRank() != root) call.receive_from(root, call.write(tensors[0]));
-  else call.send_to_all(call.read(tensors[0]));
+  if (getRank() != root)
+    call.receive_from(root, call.write(tensors[0]));
+  else
+    call.send_to_all(call.read(tensors[0]));
   return call.submit(OpType::BROADCAST, tensors, options.asyncOp, deadline(options.timeout));
 }
 
@@ -71,13 +76,14 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce(Tensors& tensors, const c10
   return reduce_all(call, tensors, options, OpType::ALLREDUCE);
 }
 
-c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce_coalesced(Tensors& tensors,
+                                                               const c10d::AllreduceCoalescedOptions& options) {
   Call call(driver_, Operation::kAllReduce);
   return reduce_all(call, tensors, options, OpType::ALLREDUCE_COALESCED);
 }
 
-c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_all(Call& call, Tensors& tensors, const c10d::AllreduceOptions& options,
-                                                      c10d::OpType type) {
+c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_all(Call& call, Tensors& tensors,
+                                                      const c10d::AllreduceOptions& options, c10d::OpType type) {
   for (const auto& tensor : tensors) {
     call.begin(tensor);
     call.combine(tensor, options.reduceOp);
@@ -91,8 +97,10 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce(Tensors& tensors, const c10d::
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   call.begin(tensors[0], options.rootRank);
   call.combine(tensors[0], options.reduceOp);
-  if (getRank() == options.rootRank) call.combine_whole(call.update(tensors[0]));
-  else call.send_to(0, call.read(tensors[0]));
+  if (getRank() == options.rootRank)
+    call.combine_whole(call.update(tensors[0]));
+  else
+    call.send_to(0, call.read(tensors[0]));
   return call.submit(OpType::REDUCE, tensors, options.asyncOp, deadline(options.timeout));
 }
 
@@ -118,10 +126,11 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::allgather_into_tensor_coalesced(Tenso
   return gather_into(outputs, inputs, options, OpType::COALESCED);
 }
 
-c10::intrusive_ptr<c10d::Work> UcxBackend::gather_into(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options,
-                                                       c10d::OpType type) {
+c10::intrusive_ptr<c10d::Work> UcxBackend::gather_into(Tensors& outputs, Tensors& inputs,
+                                                       const c10d::AllgatherOptions& options, c10d::OpType type) {
   Call call(driver_, Operation::kAllGather);
-  call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(), " outputs, expected as many");
+  call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(),
+               " outputs, expected as many");
   for (size_t i = 0; i < inputs.size(); i++) {
     call.begin(inputs[i]);
     call.require_times(outputs[i], inputs[i], "the output");
@@ -189,7 +198,8 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_scatter_tensor_coalesced(Tenso
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors& inputs,
                                                        const c10d::ReduceScatterOptions& options, c10d::OpType type) {
   Call call(driver_, Operation::kReduceScatter);
-  call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(), " outputs, expected as many");
+  call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(),
+               " outputs, expected as many");
   for (size_t i = 0; i < outputs.size(); i++) {
     call.begin(outputs[i]);
     call.combine(outputs[i], options.reduceOp);
@@ -200,7 +210,8 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors
   return call.submit(type, outputs, options.asyncOp, deadline(options.timeout));
 }
 
-c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                                    const c10d::AllToAllOptions& options) {
   Call call(driver_, Operation::kAllToAll);
   const auto size = static_cast<size_t>(getSize());
   call.require(inputs.size() == size && outputs.size() == size, "got ", inputs.size(), " inputs and ", outputs.size(),
@@ -211,8 +222,9 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall(Tensors& outputs, Tensors& i
     call.send_to(peer, call.read(inputs[peer]));
     call.receive_from(peer, call.write(outputs[peer]));
     for (const auto* const tensor : {&inputs[peer], &outputs[peer]})
-      call.require(tensor->scalar_type() == inputs[0].scalar_type(), "the tensors are of ", dtype_name(inputs[0].scalar_type()),
-                   " and ", dtype_name(tensor->scalar_type()), ", expected one dtype");
+      call.require(tensor->scalar_type() == inputs[0].scalar_type(), "the tensors are of ",
+                   dtype_name(inputs[0].scalar_type()), " and ", dtype_name(tensor->scalar_type()),
+                   ", expected one dtype");
     sent.push_back(inputs[peer].numel());
     received.push_back(outputs[peer].numel());
   }
@@ -221,7 +233,8 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall(Tensors& outputs, Tensors& i
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
-                                                         std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
+                                                         std::vector<int64_t>& output_splits,
+                                                         std::vector<int64_t>& input_splits,
                                                          const c10d::AllToAllOptions& options) {
   Call call(driver_, Operation::kAllToAll);
   call.begin(input);
@@ -271,10 +284,12 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::recvAnysource(Tensors& tensors, int t
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::point_to_point(Tensors& tensors, int peer, int tag, bool receives) {
-  const std::string name = receives ? text("recv from ", peer == kAnyRank ? "any rank" : text("rank ", peer), " with tag ", tag)
-                                    : text("send to rank ", peer, " with tag ", tag);
+  const std::string name =
+      receives ? text("recv from ", peer == kAnyRank ? "any rank" : text("rank ", peer), " with tag ", tag)
+               : text("send to rank ", peer, " with tag ", tag);
   const auto require = [&](bool condition, const std::string& reason) {
-    if (!condition) throw CollectiveError(CollectiveFailure::kInvalid, getRank(), text(name, " on rank ", getRank(), ": ", reason));
+    if (!condition)
+      throw CollectiveError(CollectiveFailure::kInvalid, getRank(), text(name, " on rank ", getRank(), ": ", reason));
   };
   require(tensors.size() == 1, text("got ", tensors.size(), " tensors, expected one"));
   require(peer == kAnyRank ? receives : peer >= 0 && peer < getSize() && peer != getRank(),
@@ -306,8 +321,8 @@ std::chrono::milliseconds UcxBackend::deadline(std::chrono::milliseconds timeout
 }
 
 void UcxBackend::receive_list(Call& call, const Tensors& outputs, const at::Tensor& input) const {
-  call.require(static_cast<int>(outputs.size()) == getSize(), "got ", outputs.size(), " outputs, expected one for each of ",
-               getSize(), " ranks");
+  call.require(static_cast<int>(outputs.size()) == getSize(), "got ", outputs.size(),
+               " outputs, expected one for each of ", getSize(), " ranks");
   for (int peer = 0; peer < getSize(); peer++) {
     call.require_like(outputs[peer], input, "an output");
     call.receive_from(peer, call.write(outputs[peer]));
@@ -315,8 +330,8 @@ void UcxBackend::receive_list(Call& call, const Tensors& outputs, const at::Tens
 }
 
 void UcxBackend::send_list(Call& call, const Tensors& inputs, const at::Tensor& output) const {
-  call.require(static_cast<int>(inputs.size()) == getSize(), "got ", inputs.size(), " inputs, expected one for each of ",
-               getSize(), " ranks");
+  call.require(static_cast<int>(inputs.size()) == getSize(), "got ", inputs.size(),
+               " inputs, expected one for each of ", getSize(), " ranks");
   for (int peer = 0; peer < getSize(); peer++) {
     call.require_like(inputs[peer], output, "an input");
     call.send_to(peer, call.read(inputs[peer]));

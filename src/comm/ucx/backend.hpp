@@ -33,9 +33,16 @@ class UcxBackend final : public c10d::Backend {
   void setSequenceNumberForGroup() override {}  // every rank counts from 0
   uint64_t getSequenceNumberForGroup() override { return driver_->sequence(); }
 
+  // Gradient buckets: the Reducer asks for them when DDP_DISABLE_COMM_MEM=0 is in the environment.
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return driver_->shares_memory(); }
+  at::Tensor allocateTensor(long numel, at::TensorOptions options) override {
+    return driver_->allocate(numel, options);
+  }
+
   c10::intrusive_ptr<Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   c10::intrusive_ptr<Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
-  c10::intrusive_ptr<Work> allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  c10::intrusive_ptr<Work> allreduce_coalesced(Tensors& tensors,
+                                               const c10d::AllreduceCoalescedOptions& options) override;
   c10::intrusive_ptr<Work> reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   c10::intrusive_ptr<Work> allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                      const c10d::AllgatherOptions& options) override;
@@ -55,7 +62,8 @@ class UcxBackend final : public c10d::Backend {
                                                            const c10d::ReduceScatterOptions& options) override;
   c10::intrusive_ptr<Work> alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
   c10::intrusive_ptr<Work> alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
-                                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
+                                         std::vector<int64_t>& input_splits,
+                                         const c10d::AllToAllOptions& options) override;
   c10::intrusive_ptr<Work> barrier(const c10d::BarrierOptions& options) override;
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
@@ -64,7 +72,8 @@ class UcxBackend final : public c10d::Backend {
   c10::intrusive_ptr<Work> recvAnysource(Tensors& tensors, int tag) override;
 
  private:
-  c10::intrusive_ptr<Work> reduce_all(Call& call, Tensors& tensors, const c10d::AllreduceOptions& options, c10d::OpType type);
+  c10::intrusive_ptr<Work> reduce_all(Call& call, Tensors& tensors, const c10d::AllreduceOptions& options,
+                                      c10d::OpType type);
   c10::intrusive_ptr<Work> gather_into(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options,
                                        c10d::OpType type);
   c10::intrusive_ptr<Work> reduce_into(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options,

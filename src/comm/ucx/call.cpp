@@ -13,15 +13,24 @@ namespace {
 
 std::optional<Reduction> reduction_of(const c10d::ReduceOp& reduction) {
   switch (static_cast<c10d::ReduceOp::RedOpType>(reduction)) {
-    case c10d::ReduceOp::SUM: return Reduction::kSum;
-    case c10d::ReduceOp::AVG: return Reduction::kMean;
-    case c10d::ReduceOp::PRODUCT: return Reduction::kProduct;
-    case c10d::ReduceOp::MIN: return Reduction::kMin;
-    case c10d::ReduceOp::MAX: return Reduction::kMax;
-    case c10d::ReduceOp::BAND: return Reduction::kAnd;
-    case c10d::ReduceOp::BOR: return Reduction::kOr;
-    case c10d::ReduceOp::BXOR: return Reduction::kXor;
-    default: return std::nullopt;
+    case c10d::ReduceOp::SUM:
+      return Reduction::kSum;
+    case c10d::ReduceOp::AVG:
+      return Reduction::kMean;
+    case c10d::ReduceOp::PRODUCT:
+      return Reduction::kProduct;
+    case c10d::ReduceOp::MIN:
+      return Reduction::kMin;
+    case c10d::ReduceOp::MAX:
+      return Reduction::kMax;
+    case c10d::ReduceOp::BAND:
+      return Reduction::kAnd;
+    case c10d::ReduceOp::BOR:
+      return Reduction::kOr;
+    case c10d::ReduceOp::BXOR:
+      return Reduction::kXor;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -29,17 +38,22 @@ std::optional<Reduction> reduction_of(const c10d::ReduceOp& reduction) {
 
 void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name) {
   std::string reason;
-  if (!tensor.defined()) reason = "a tensor is undefined; pass tensors only";
-  else if (!tensor.device().is_cpu()) reason = text("a tensor is on ", tensor.device().str(), "; this group moves CPU tensors, copy it first");
-  else if (tensor.layout() != c10::kStrided) reason = "a tensor is sparse; make it dense first";
-  else if (tensor.is_conj() || tensor.is_neg()) reason = "a tensor is a lazy conjugate or negation; resolve it first";
+  if (!tensor.defined())
+    reason = "a tensor is undefined; pass tensors only";
+  else if (!tensor.device().is_cpu())
+    reason = text("a tensor is on ", tensor.device().str(), "; this group moves CPU tensors, copy it first");
+  else if (tensor.layout() != c10::kStrided)
+    reason = "a tensor is sparse; make it dense first";
+  else if (tensor.is_conj() || tensor.is_neg())
+    reason = "a tensor is a lazy conjugate or negation; resolve it first";
   if (!reason.empty()) throw CollectiveError(CollectiveFailure::kInvalid, rank, text(name, ": ", reason));
 }
 
 Call::Call(std::shared_ptr<Driver> driver, Operation operation) : driver_(std::move(driver)), operation_(operation) {}
 
 void Call::refuse(const std::string& reason) const {
-  throw CollectiveError(CollectiveFailure::kInvalid, rank(), text(operation_name(operation_), " on rank ", rank(), ": ", reason));
+  throw CollectiveError(CollectiveFailure::kInvalid, rank(),
+                        text(operation_name(operation_), " on rank ", rank(), ": ", reason));
 }
 
 void Call::require_rank(int64_t rank, const char* what) const {
@@ -48,8 +62,9 @@ void Call::require_rank(int64_t rank, const char* what) const {
 
 void Call::require_like(const at::Tensor& tensor, const at::Tensor& other, const char* what) const {
   check(tensor);
-  require(tensor.scalar_type() == other.scalar_type() && tensor.numel() == other.numel(), what, " holds ", tensor.numel(), " ",
-          dtype_name(tensor.scalar_type()), ", expected ", other.numel(), " ", dtype_name(other.scalar_type()));
+  require(tensor.scalar_type() == other.scalar_type() && tensor.numel() == other.numel(), what, " holds ",
+          tensor.numel(), " ", dtype_name(tensor.scalar_type()), ", expected ", other.numel(), " ",
+          dtype_name(other.scalar_type()));
 }
 
 void Call::require_times(const at::Tensor& tensor, const at::Tensor& part, const char* what) const {
@@ -78,7 +93,8 @@ void Call::begin(const at::Tensor& described, int64_t root) {
   if (operation_ != Operation::kAllToAll) {
     header.dimensions = static_cast<uint8_t>(std::min<int64_t>(described.dim(), 255));
     header.numel = described.numel();
-    for (int i = 0; i < std::min<int>(header.dimensions, Header::kShownDimensions); i++) header.sizes[i] = described.size(i);
+    for (int i = 0; i < std::min<int>(header.dimensions, Header::kShownDimensions); i++)
+      header.sizes[i] = described.size(i);
   }
   current().outgoing.resize(size());
   current().incoming.resize(size());
@@ -89,7 +105,8 @@ void Call::combine(const at::Tensor& described, const c10d::ReduceOp& reduction)
   require(known.has_value(), "this reduction is not supported; use sum, mean, product, min, max, band, bor or bxor");
   const auto dtype = described.scalar_type();
   current().reduce = find_reduction(dtype, *known);
-  require(current().reduce, "the ", reduction_name(*known), " of ", dtype_name(dtype), " is not defined; convert the tensor first");
+  require(current().reduce, "the ", reduction_name(*known), " of ", dtype_name(dtype),
+          " is not defined; convert the tensor first");
   current().header.reduction = *known;
 }
 

@@ -23,8 +23,8 @@ class Call {
   // Of the current one: `described` is combined with those of the other ranks.
   void combine(const at::Tensor& described, const c10d::ReduceOp& reduction);
 
-  // Memory of a tensor that is read, or written: the tensor's own where it is contiguous, else that of a copy. An output whose
-  // former contents matter is also an input.
+  // Memory of a tensor that is read, or written: the tensor's own where it is contiguous, else that of a copy. An
+  // output whose former contents matter is also an input.
   Outgoing read(const at::Tensor& tensor);
   Incoming write(const at::Tensor& tensor);
   Incoming update(const at::Tensor& tensor);

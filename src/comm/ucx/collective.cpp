@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
@@ -10,7 +11,7 @@
 namespace accel::comm::ucx {
 namespace {
 
-constexpr size_t kInlineLimit = 8192;       // a block up to this size travels with the header
+constexpr size_t kInlineLimit = 8192;        // a block up to this size travels with the header
 constexpr size_t kLargestChunk = 256 << 10;  // of the pipelined reduction: stays in the second-level cache
 constexpr size_t kSmallestChunk = 32 << 10;
 constexpr size_t kLine = 64;
@@ -26,8 +27,10 @@ bool whole_tensor(const Collective& collective) {
 Outgoing greeting_block(const Collective& collective, int peer) {
   Outgoing block;
   if (collective.outgoing.empty()) return block;
-  if (!whole_tensor(collective)) block = collective.outgoing[peer];
-  else if (collective.header.root < 0 || collective.header.root == peer) block = collective.outgoing[0];
+  if (!whole_tensor(collective))
+    block = collective.outgoing[peer];
+  else if (collective.header.root < 0 || collective.header.root == peer)
+    block = collective.outgoing[0];
   return block.bytes <= kInlineLimit ? block : Outgoing{};
 }
 
@@ -35,8 +38,9 @@ Outgoing greeting_block(const Collective& collective, int peer) {
 class Greetings {
  public:
   Greetings(const Collective& collective, Session& session)
-      : split_bytes_(collective.splits.size() * sizeof(int64_t)),
-        slot_(round_up(sizeof(Header) + split_bytes_ + kInlineLimit, kLine)),
+      : own_(place_of(collective, session)),
+        split_bytes_(collective.splits.size() * sizeof(int64_t)),
+        slot_(round_up(kFixedBytes + split_bytes_ + kInlineLimit, kLine)),
         received_(session.buffers().greetings.reserve(2 * slot_ * session.size())),
         sent_(received_ + slot_ * session.size()) {
     const int rank = session.rank(), size = session.size();
@@ -49,17 +53,38 @@ class Greetings {
       const auto block = greeting_block(collective, peer);
       char* const message = sent_ + slot_ * peer;
       std::memcpy(message, &collective.header, sizeof(Header));
-      if (split_bytes_) std::memcpy(message + sizeof(Header), collective.splits.data(), split_bytes_);
-      if (block.bytes) std::memcpy(message + sizeof(Header) + split_bytes_, block.data, block.bytes);
-      session.send(peer, message, sizeof(Header) + split_bytes_ + block.bytes, Channel::kHeader);
+      std::memcpy(message + sizeof(Header), &own_, sizeof(Place));
+      if (split_bytes_) std::memcpy(message + kFixedBytes, collective.splits.data(), split_bytes_);
+      if (block.bytes) std::memcpy(message + kFixedBytes + split_bytes_, block.data, block.bytes);
+      session.send(peer, message, kFixedBytes + split_bytes_ + block.bytes, Channel::kHeader);
     }
     session.wait_all();
     check(collective, session);
   }
 
-  const char* payload(int peer) const { return received_ + slot_ * peer + sizeof(Header) + split_bytes_; }
+  const char* payload(int peer) const { return received_ + slot_ * peer + kFixedBytes + split_bytes_; }
+  // Where the tensor of another rank lies, if it is one to be reduced in place.
+  Place place(int peer) const {
+    Place place;
+    std::memcpy(&place, received_ + slot_ * peer + sizeof(Header), sizeof(Place));
+    return place;
+  }
+  // All ranks come to the same answer.
+  bool all_in_shared_memory(const Session& session) const {
+    bool all = own_.segment != 0;
+    for (int peer = 0; all && peer < session.size(); peer++) all = peer == session.rank() || place(peer).segment != 0;
+    return all;
+  }
 
  private:
+  static constexpr size_t kFixedBytes = sizeof(Header) + sizeof(Place);
+
+  static Place place_of(const Collective& collective, Session& session) {
+    if (collective.header.operation != Operation::kAllReduce || !session.reaches_all()) return {};
+    const auto& block = collective.outgoing[0];
+    return block.bytes > kInlineLimit ? session.locate(block.data, block.bytes) : Place{};
+  }
+
   const Header* header(int peer) const { return reinterpret_cast<const Header*>(received_ + slot_ * peer); }
 
   void check(const Collective& collective, Session& session) const {
@@ -77,15 +102,18 @@ class Greetings {
     }
     if (!split_bytes_) return;
     const auto splits = [&](int peer) {
-      return peer == rank ? collective.splits.data() : reinterpret_cast<const int64_t*>(header(peer) + 1);
+      return peer == rank ? collective.splits.data()
+                          : reinterpret_cast<const int64_t*>(received_ + slot_ * peer + kFixedBytes);
     };
     for (int from = 0; from < size; from++)
       for (int to = 0; to < size; to++)
         if (splits(from)[to] != splits(to)[size + from])
-          fail(text(session.title(), ": rank ", from, " sends ", splits(from)[to], " elements to rank ", to, ", which expects ",
-                    splits(to)[size + from], "; the input splits of one must be the output splits of the other"));
+          fail(text(session.title(), ": rank ", from, " sends ", splits(from)[to], " elements to rank ", to,
+                    ", which expects ", splits(to)[size + from],
+                    "; the input splits of one must be the output splits of the other"));
   }
 
+  const Place own_;
   const size_t split_bytes_, slot_;
   char* const received_;
   char* const sent_;
@@ -101,8 +129,10 @@ void exchange(const Collective& collective, const Greetings& greetings, Session&
   for (int step = 1; step < size; step++) {
     const int peer = (rank + size - step) % size;
     const auto& block = collective.incoming[peer];
-    if (block.bytes > kInlineLimit) session.receive(peer, block.data, block.bytes, Channel::kData);
-    else copy_block(block, greetings.payload(peer));
+    if (block.bytes > kInlineLimit)
+      session.receive(peer, block.data, block.bytes, Channel::kData);
+    else
+      copy_block(block, greetings.payload(peer));
   }
   for (int step = 1; step < size; step++) {
     const int peer = (rank + step) % size;
@@ -117,8 +147,10 @@ void exchange(const Collective& collective, const Greetings& greetings, Session&
 void reduce_greetings(const Collective& collective, const Greetings& greetings, const Session& session, const char* own,
                       const Incoming& result) {
   std::vector<const void*> inputs(session.size());
-  for (int peer = 0; peer < session.size(); peer++) inputs[peer] = peer == session.rank() ? own : greetings.payload(peer);
-  collective.reduce(result.data, inputs.data(), session.size(), static_cast<int64_t>(result.bytes / collective.element_size));
+  for (int peer = 0; peer < session.size(); peer++)
+    inputs[peer] = peer == session.rank() ? own : greetings.payload(peer);
+  collective.reduce(result.data, inputs.data(), session.size(),
+                    static_cast<int64_t>(result.bytes / collective.element_size));
 }
 
 // Every rank reduces one slice of the tensor, in rank order, and sends the result to the ranks that want it.
@@ -129,8 +161,8 @@ struct Slices {
   int first_receiver = 0, last_receiver = -1;  // the ranks that get the result of this rank
 };
 
-// In chunks, so that the sum of one is made, and sent back, while the next arrives, all of it in the cache. A result overwrites
-// the input it was made from: its owner has read that input by then.
+// In chunks, so that the sum of one is made, and sent back, while the next arrives, all of it in the cache. A result
+// overwrites the input it was made from: its owner has read that input by then.
 void reduce_slices(const Collective& collective, const Slices& slices, Session& session) {
   const int rank = session.rank(), size = session.size();
   size_t largest = 0;
@@ -141,7 +173,9 @@ void reduce_slices(const Collective& collective, const Slices& slices, Session& 
   std::vector<size_t> arrivals(static_cast<size_t>(kDepth * size));
   std::vector<const void*> inputs(size);
 
-  const auto part = [chunk](size_t bytes, size_t k) { return bytes > k * chunk ? std::min(chunk, bytes - k * chunk) : 0; };
+  const auto part = [chunk](size_t bytes, size_t k) {
+    return bytes > k * chunk ? std::min(chunk, bytes - k * chunk) : 0;
+  };
   const auto slot = [&](size_t k, int peer) { return (k % kDepth) * size + static_cast<size_t>(peer); };
   const auto own = slices.inputs[rank];
 
@@ -171,23 +205,52 @@ void reduce_slices(const Collective& collective, const Slices& slices, Session& 
   session.wait_all();
 }
 
+// Equal parts, but for the last ones; cut at cache lines, of which every element size is a part.
+std::pair<size_t, size_t> slice_of(size_t bytes, int rank, int size) {
+  const size_t slice = round_up((bytes + size - 1) / size, kLine);
+  const size_t start = std::min(bytes, slice * rank);
+  return {start, std::min(bytes, start + slice)};
+}
+
+// The tensors of all ranks are mapped here: this rank reduces its slice of all of them and writes the result into each.
+void reduce_in_place(const Collective& collective, const Greetings& greetings, Session& session) {
+  constexpr size_t kBlock = 32 << 10;  // of every rank, so that what is written was just read into the cache
+  const int rank = session.rank(), size = session.size();
+  const auto& own = collective.incoming[0];
+  std::vector<char*> tensors(size);
+  for (int peer = 0; peer < size; peer++)
+    tensors[peer] = peer == rank ? own.data : session.attach(peer, greetings.place(peer));
+  const auto [start, end] = slice_of(own.bytes, rank, size);
+  std::vector<const void*> inputs(size);
+  for (size_t at = start; at < end; at += kBlock) {
+    const size_t bytes = std::min(kBlock, end - at);
+    for (int peer = 0; peer < size; peer++) inputs[peer] = tensors[peer] + at;
+    collective.reduce(own.data + at, inputs.data(), size, static_cast<int64_t>(bytes / collective.element_size));
+    for (int peer = 0; peer < size; peer++)
+      if (peer != rank) std::memcpy(tensors[peer] + at, own.data + at, bytes);
+  }
+  // Nobody may go on before all slices are written.
+  for (int offset = 1; offset < size; offset++) {
+    session.receive((rank + size - offset) % size, nullptr, 0, Channel::kResult);
+    session.send((rank + offset) % size, nullptr, 0, Channel::kResult);
+  }
+  session.wait_all();
+}
+
 // all_reduce and reduce: the slices are equal parts of the whole tensor.
 void reduce_whole(const Collective& collective, Session& session) {
   const int rank = session.rank(), size = session.size(), root = collective.header.root;
   const auto& input = collective.outgoing[0];
   const auto& output = collective.incoming[0];
-  const size_t unit = std::max(kLine, collective.element_size);
-  const size_t slice = round_up((input.bytes + size - 1) / size, unit);
   const bool wanted = root < 0 || root == rank;
   Slices slices;
   for (int peer = 0; peer < size; peer++) {
-    const size_t start = std::min(input.bytes, slice * peer);
-    const size_t bytes = std::min(input.bytes - start, slice);
-    slices.inputs.push_back({input.data + start, bytes});
-    slices.results.push_back(wanted ? Incoming{output.data + start, bytes} : Incoming{});
+    const auto [start, end] = slice_of(input.bytes, peer, size);
+    slices.inputs.push_back({input.data + start, end - start});
+    slices.results.push_back(wanted ? Incoming{output.data + start, end - start} : Incoming{});
   }
   // A rank that is not the root keeps its tensor as it is.
-  slices.result = wanted ? slices.results[rank].data : session.buffers().slice.reserve(slice);
+  slices.result = wanted ? slices.results[rank].data : session.buffers().slice.reserve(slices.inputs[rank].bytes);
   slices.first_receiver = root < 0 ? 0 : root;
   slices.last_receiver = root < 0 ? size - 1 : root;
   reduce_slices(collective, slices, session);
@@ -209,6 +272,7 @@ void run(const Collective& collective, Session& session) {
   if (!collective.reduce) return exchange(collective, greetings, session);
   const bool whole = whole_tensor(collective);
   const auto& own = collective.outgoing[whole ? 0 : session.rank()];
+  if (greetings.all_in_shared_memory(session)) return reduce_in_place(collective, greetings, session);
   if (own.bytes > kInlineLimit) return whole ? reduce_whole(collective, session) : reduce_scatter(collective, session);
   if (!whole || collective.header.root < 0 || collective.header.root == session.rank())
     reduce_greetings(collective, greetings, session, own.data, collective.incoming[0]);

@@ -1,4 +1,5 @@
-// The algorithms. A collective is described by the blocks that go to and come from each rank, and by how they are combined.
+// The algorithms. A collective is described by the blocks that go to and come from each rank, and by how they are
+// combined.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +25,8 @@ struct Incoming {
 
 struct Collective {
   Header header;
-  // Block p goes to, or comes from, rank p; that of this rank itself is copied. For all_reduce and reduce there is one of each:
-  // the whole tensor and where the result goes. For reduce_scatter, incoming holds the result alone.
+  // Block p goes to, or comes from, rank p; that of this rank itself is copied. For all_reduce and reduce there is one
+  // of each: the whole tensor and where the result goes. For reduce_scatter, incoming holds the result alone.
   std::vector<Outgoing> outgoing;
   std::vector<Incoming> incoming;
   ReduceFunction reduce = nullptr;

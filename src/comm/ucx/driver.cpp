@@ -72,6 +72,7 @@ void complete_work(UcxWork& work, std::exception_ptr error, const std::optional<
 Driver::Driver(std::unique_ptr<Transport> transport, Peers peers)
     : transport_(std::move(transport)),
       peers_(std::move(peers)),
+      memory_(peers_.rank()),
       spin_(peers_.cores_suffice() ? 20 : 0),
       events_(epoll_create1(EPOLL_CLOEXEC)),
       wake_up_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -82,7 +83,8 @@ Driver::Driver(std::unique_ptr<Transport> transport, Peers peers)
   watch(events_, transport_->event_descriptor(), kTransportEvent);
   watch(events_, wake_up_.get(), kWakeUpEvent);
   for (int peer = 0; peer < size(); peer++) {
-    if (peers_.process_descriptor(peer) >= 0) watch(events_, peers_.process_descriptor(peer), static_cast<uint32_t>(peer));
+    if (peers_.process_descriptor(peer) >= 0)
+      watch(events_, peers_.process_descriptor(peer), static_cast<uint32_t>(peer));
     ticks_ = ticks_ || !peers_.same_host(peer);
   }
 }
@@ -147,7 +149,8 @@ void Driver::wake_up() {
   changed_.notify_all();
   if (!sleeping_.load()) return;
   const uint64_t one = 1;
-  [[maybe_unused]] const auto written = write(wake_up_.get(), &one, sizeof(one));  // fails only when it is readable already
+  [[maybe_unused]] const auto written =
+      write(wake_up_.get(), &one, sizeof(one));  // fails only when it is readable already
 }
 
 void Driver::help(UcxWork& work) {
@@ -156,7 +159,8 @@ void Driver::help(UcxWork& work) {
   if (driven_) {
     if (driver_ == std::this_thread::get_id())
       throw CollectiveError(CollectiveFailure::kInvalid, rank(),
-                            text("waiting for ", work.title(), " inside a completion callback would wait for itself; "
+                            text("waiting for ", work.title(),
+                                 " inside a completion callback would wait for itself; "
                                  "chain a callback on its future"));
     return;
   }
@@ -238,8 +242,10 @@ void Driver::run_thread() {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto called = [this] { return stop_ || (!driven_ && has_work()); };
   while (!stop_) {
-    if (!ticks_) changed_.wait(lock, called);
-    else changed_.wait_for(lock, std::chrono::milliseconds(kLongestSleep), called);
+    if (!ticks_)
+      changed_.wait(lock, called);
+    else
+      changed_.wait_for(lock, std::chrono::milliseconds(kLongestSleep), called);
     stop_if_process_ends();
     if (stop_ || driven_) continue;
     claim();
@@ -273,7 +279,7 @@ void Driver::run_task(Task& task) {
     error = std::current_exception();
     if (!group_survives(failure.failure())) {
       auto cause = explain({failure.failure(), rank(), failure.what()}, task.work->title());
-      if (cause.kind != failure.failure()) error = std::make_exception_ptr(CollectiveError(cause.kind, rank(), cause.message));
+      if (cause.kind != failure.failure()) error = std::make_exception_ptr(cause.error());
       give_up(cause);
     }
   } catch (const std::exception& failure) {
@@ -285,13 +291,15 @@ void Driver::run_task(Task& task) {
   complete_work(*task.work, std::move(error), task.thread_state);
 }
 
-// A transfer from the memory of a process that has just ended fails before its end is seen.
+// What UCX says about a peer that is gone is not the cause: that may be published, or the peer's end not yet seen.
 Failure Driver::explain(Failure failure, const std::string& title) {
   constexpr int kGrace = 50;  // milliseconds
   if (failure.kind != CollectiveFailure::kBackend) return failure;
+  if (const auto published = peers_.published_failure()) return from_peer(*published);
   for (const Deadline grace{Deadline::Milliseconds(kGrace)}; gone_.empty() && !grace.passed();) wait_for_events(1);
   if (gone_.empty()) return failure;
-  return {CollectiveFailure::kPeerLost, rank(), text("rank ", gone_[0], " is lost during ", title, ": its process ended")};
+  return {CollectiveFailure::kPeerLost, rank(),
+          text("rank ", gone_[0], " is lost during ", title, ": its process ended")};
 }
 
 void Driver::service() {
@@ -313,9 +321,10 @@ void Driver::take_submissions() {
 void Driver::post(PointToPoint call) {
   const auto bytes = call.memory.nbytes();
   try {
-    call.message = call.receives
-                       ? transport_->receive(call.peer, call.memory.data_ptr(), bytes, Channel::kPointToPoint, call.tag)
-                       : transport_->send(call.peer, call.memory.const_data_ptr(), bytes, Channel::kPointToPoint, call.tag);
+    call.message =
+        call.receives
+            ? transport_->receive(call.peer, call.memory.data_ptr(), bytes, Channel::kPointToPoint, call.tag)
+            : transport_->send(call.peer, call.memory.const_data_ptr(), bytes, Channel::kPointToPoint, call.tag);
   } catch (const CollectiveError& error) {
     complete_work(*call.work, std::current_exception(), call.thread_state);
     if (!group_survives(error.failure())) throw;
@@ -390,15 +399,21 @@ void Driver::wait_for_events(int timeout_ms) {
   }
 }
 
+Failure Driver::from_peer(const Failure& failure) const {
+  return {kind_for_others(failure.kind), rank(), text("rank ", failure.rank, " gave up the group: ", failure.message)};
+}
+
 void Driver::check_peers(Session* session) {
   if (!gone_.empty() || !transport_->broken().empty()) {
     const auto waiting = session ? session->unanswered() : std::vector<int>();
     const auto check = [&](int peer, const char* what) {
       const bool waits = std::find(waiting.begin(), waiting.end(), peer) != waiting.end();
-      const auto open = std::find_if(posted_.begin(), posted_.end(), [peer](const auto& call) { return call.peer == peer; });
+      const auto open =
+          std::find_if(posted_.begin(), posted_.end(), [peer](const auto& call) { return call.peer == peer; });
       if (!waits && open == posted_.end()) return;
-      throw CollectiveError(CollectiveFailure::kPeerLost, rank(),
-                            text("rank ", peer, " is lost during ", waits ? session->title() : open->work->title(), ": ", what));
+      throw CollectiveError(
+          CollectiveFailure::kPeerLost, rank(),
+          text("rank ", peer, " is lost during ", waits ? session->title() : open->work->title(), ": ", what));
     };
     for (const int peer : gone_) check(peer, "its process ended");
     for (const int peer : transport_->broken()) check(peer, "its connection broke");
@@ -409,8 +424,7 @@ void Driver::check_peers(Session* session) {
   const bool waits_long = !session || session->deadline().total() - session->deadline().left() >= kStoreInterval;
   if (!waits_long) return;
   last_look_ = now;
-  if (const auto failure = peers_.published_failure())
-    throw CollectiveError(kind_for_others(failure->kind), rank(), text("rank ", failure->rank, " gave up the group: ", failure->message));
+  if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
 }
 
 void Driver::check_deadlines(Session* session) {
@@ -418,13 +432,14 @@ void Driver::check_deadlines(Session* session) {
     const auto ranks = session->unanswered();
     if (!ranks.empty())
       throw CollectiveError(CollectiveFailure::kTimeout, rank(),
-                            text(session->title(), " on rank ", rank(), " timed out after ", session->deadline().total().count(),
-                                 " ms: no answer from ", list_ranks(ranks)));
+                            text(session->title(), " on rank ", rank(), " timed out after ",
+                                 session->deadline().total().count(), " ms: no answer from ", list_ranks(ranks)));
   }
   for (const auto& call : posted_)
     if (call.deadline.passed())
-      throw CollectiveError(CollectiveFailure::kTimeout, rank(),
-                            text(call.work->title(), " on rank ", rank(), " timed out after ", call.deadline.total().count(), " ms"));
+      throw CollectiveError(
+          CollectiveFailure::kTimeout, rank(),
+          text(call.work->title(), " on rank ", rank(), " timed out after ", call.deadline.total().count(), " ms"));
 }
 
 void Driver::give_up(const Failure& failure) {

@@ -1,5 +1,5 @@
-// Runs the calls of one group. At any time one thread, the driver, owns the transport: the caller of a synchronous collective,
-// a thread that waits, or else the group's own thread. The others hand their calls over.
+// Runs the calls of one group. At any time one thread, the driver, owns the transport: the caller of a synchronous
+// collective, a thread that waits, or else the group's own thread. The others hand their calls over.
 #pragma once
 
 #include <ATen/ThreadLocalState.h>
@@ -60,13 +60,17 @@ class Driver : public std::enable_shared_from_this<Driver> {
   int size() const { return peers_.size(); }
   uint64_t sequence() const { return sequence_; }
 
-  // Runs the task before it returns where nothing is in its way and `at_once` allows it; else hands it to the group's thread.
-  // Both throw kAborted once the group has failed.
+  // Runs the task before it returns where nothing is in its way and `at_once` allows it; else hands it to the group's
+  // thread. Both throw kAborted once the group has failed.
   void submit(Task task, bool at_once);
   void submit(PointToPoint call);
 
   // Drives until `work` is complete, where nobody else does.
   void help(UcxWork& work);
+
+  // Tensors for all-reduces in place, where the ranks can reach each other's memory.
+  bool shares_memory() const { return size() > 1 && peers_.reaches_all(); }
+  at::Tensor allocate(int64_t numel, const at::TensorOptions& options) { return memory_.allocate(numel, options); }
 
   // Fails everything that is open, here and (through the store) on the peers.
   void abort(const std::string& reason);
@@ -99,6 +103,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void post(PointToPoint call);
   void finish_posted();
   void complete(PointToPoint& call, std::exception_ptr error);
+  Failure from_peer(const Failure& failure) const;
   Failure explain(Failure failure, const std::string& title);
   void give_up(const Failure& failure);
   void fail_open_calls();
@@ -107,6 +112,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   // Owned by the driving thread.
   std::unique_ptr<Transport> transport_;
   Peers peers_;
+  SharedMemory memory_;
   Session::Buffers buffers_;
   std::vector<PointToPoint> posted_;
   std::vector<at::Tensor> abandoned_;  // memory that UCX may still touch after a failure

@@ -15,7 +15,8 @@ std::string contents(const Header& header) {
   std::string shape;
   const int shown = std::min<int>(header.dimensions, Header::kShownDimensions);
   for (int i = 0; i < shown; i++) shape += text(i ? ", " : "", header.sizes[i]);
-  if (header.dimensions > shown) shape += text(", ...; ", header.numel, " elements in ", int{header.dimensions}, " dimensions");
+  if (header.dimensions > shown)
+    shape += text(", ...; ", header.numel, " elements in ", int{header.dimensions}, " dimensions");
   return text(dtype, "[", shape, "]");
 }
 
@@ -37,22 +38,38 @@ const char* operation_name(Operation operation) {
 
 std::string dtype_name(c10::ScalarType dtype) {
   switch (dtype) {
-    case c10::ScalarType::Float: return "float32";
-    case c10::ScalarType::Double: return "float64";
-    case c10::ScalarType::Half: return "float16";
-    case c10::ScalarType::BFloat16: return "bfloat16";
-    case c10::ScalarType::Byte: return "uint8";
-    case c10::ScalarType::Char: return "int8";
-    case c10::ScalarType::Short: return "int16";
-    case c10::ScalarType::Int: return "int32";
-    case c10::ScalarType::Long: return "int64";
-    case c10::ScalarType::UInt16: return "uint16";
-    case c10::ScalarType::UInt32: return "uint32";
-    case c10::ScalarType::UInt64: return "uint64";
-    case c10::ScalarType::Bool: return "bool";
-    case c10::ScalarType::ComplexHalf: return "complex32";
-    case c10::ScalarType::ComplexFloat: return "complex64";
-    case c10::ScalarType::ComplexDouble: return "complex128";
+    case c10::ScalarType::Float:
+      return "float32";
+    case c10::ScalarType::Double:
+      return "float64";
+    case c10::ScalarType::Half:
+      return "float16";
+    case c10::ScalarType::BFloat16:
+      return "bfloat16";
+    case c10::ScalarType::Byte:
+      return "uint8";
+    case c10::ScalarType::Char:
+      return "int8";
+    case c10::ScalarType::Short:
+      return "int16";
+    case c10::ScalarType::Int:
+      return "int32";
+    case c10::ScalarType::Long:
+      return "int64";
+    case c10::ScalarType::UInt16:
+      return "uint16";
+    case c10::ScalarType::UInt32:
+      return "uint32";
+    case c10::ScalarType::UInt64:
+      return "uint64";
+    case c10::ScalarType::Bool:
+      return "bool";
+    case c10::ScalarType::ComplexHalf:
+      return "complex32";
+    case c10::ScalarType::ComplexFloat:
+      return "complex64";
+    case c10::ScalarType::ComplexDouble:
+      return "complex128";
     default: {
       std::string name = c10::toString(dtype);
       std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -70,8 +87,8 @@ std::string find_mismatch(const std::vector<const Header*>& headers) {
     if (std::memcmp(&first, &other, sizeof(Header)) == 0) continue;
     if (first.operation != other.operation)
       return text("collective #", first.sequence, ": rank 0 called ", operation_name(first.operation), " of ",
-                  contents(first), ", rank ", rank, " called ", operation_name(other.operation), " of ", contents(other),
-                  "; all ranks must make the same calls in the same order");
+                  contents(first), ", rank ", rank, " called ", operation_name(other.operation), " of ",
+                  contents(other), "; all ranks must make the same calls in the same order");
     return text(title(first), ": rank 0 has ", details(first, other), ", rank ", rank, " has ", details(other, first),
                 "; all ranks must pass the same shape, dtype and options");
   }

@@ -1,4 +1,5 @@
-// What a rank called. The first message of every collective carries it to every peer, so that ranks that disagree find out.
+// What a rank called. The first message of every collective carries it to every peer, so that ranks that disagree find
+// out.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -33,7 +34,7 @@ struct Header {
   int8_t dtype = -1;
   uint8_t dimensions = 0;
   int32_t root = -1;
-  uint32_t part = 0;   // a coalesced call is a row of collectives: this one's place in it
+  uint32_t part = 0;  // a coalesced call is a row of collectives: this one's place in it
   uint32_t parts = 1;
   int64_t numel = 0;
   int64_t sizes[kShownDimensions] = {};

@@ -1,6 +1,8 @@
 #include "comm/ucx/peers.hpp"
 
+#include <fcntl.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <random>
 #include <utility>
 
 #include "base/error.hpp"
@@ -21,7 +24,8 @@ struct Facts {
   char host[64] = {};
   uint64_t process_namespace = 0;
   int32_t process = 0;
-  int32_t reserved = 0;
+  int32_t probe = -1;  // a file that holds the nonce
+  uint64_t nonce = 0;
   cpu_set_t cores;
 };
 
@@ -36,8 +40,10 @@ Facts own_facts(const std::string& version) {
   // The boot's number tells hosts apart even when containers give them the same name.
   std::string host;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), host);
-  if (host.empty()) gethostname(facts.host, sizeof(facts.host) - 1);
-  else copy_text(facts.host, host);
+  if (host.empty())
+    gethostname(facts.host, sizeof(facts.host) - 1);
+  else
+    copy_text(facts.host, host);
   struct stat status {};
   if (stat("/proc/self/ns/pid", &status) == 0) facts.process_namespace = status.st_ino;
   facts.process = getpid();
@@ -52,6 +58,14 @@ Descriptor watch_process(int process) {
 #else
   return Descriptor();
 #endif
+}
+
+// A file without a name that holds the facts' nonce: whoever reads it back can reach this process's memory files.
+Descriptor make_probe(Facts& facts) {
+  Descriptor probe(memfd_create("accel-probe", MFD_CLOEXEC));
+  facts.nonce = std::random_device()() | (static_cast<uint64_t>(std::random_device()()) << 32);
+  if (write(probe.get(), &facts.nonce, sizeof(facts.nonce)) == sizeof(facts.nonce)) facts.probe = probe.get();
+  return probe;
 }
 
 std::string key_of(const std::string& prefix, int rank) { return text(prefix, rank); }
@@ -74,10 +88,11 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) close(number_);
 }
 
-Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, int rank, int size, const std::string& version,
-             const std::string& address, const Deadline& deadline)
+Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, int rank, int size,
+             const std::string& version, const std::string& address, const Deadline& deadline)
     : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size) {
-  const Facts own = own_facts(version);
+  Facts own = own_facts(version);
+  probe_ = make_probe(own);
   std::vector<uint8_t> record(sizeof(Facts) + address.size());
   std::memcpy(record.data(), &own, sizeof(Facts));
   std::memcpy(record.data() + sizeof(Facts), address.data(), address.size());
@@ -88,13 +103,15 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
   try {
     store->wait(keys, std::max(deadline.left(), Deadline::Milliseconds(1)));
   } catch (const std::exception&) {
-    if (!deadline.passed()) throw;  // the store itself failed
+    const auto missing = missing_ranks(*store, prefix_, size);
+    if (missing.empty()) throw;  // the store itself failed
     throw CollectiveError(CollectiveFailure::kTimeout, rank,
                           text("the group did not form within ", deadline.total().count(), " ms: no sign of rank ",
-                               missing_ranks(*store, prefix_, size), "; start all ", size, " ranks or raise the timeout"));
+                               missing, "; start all ", size, " ranks or raise the timeout"));
   }
   std::vector<std::vector<uint8_t>> records;
-  if (store->hasExtendedApi()) records = store->multiGet(keys);
+  if (store->hasExtendedApi())
+    records = store->multiGet(keys);
   else
     for (const auto& key : keys) records.push_back(store->get(key));
 
@@ -103,23 +120,33 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
   for (int peer = 0; peer < size; peer++) {
     Facts facts;
     if (records[peer].size() < sizeof(Facts))
-      throw CollectiveError(CollectiveFailure::kInvalid, rank,
-                            text("rank ", peer, " runs another version of the communication plugin; install one on all hosts"));
+      throw CollectiveError(
+          CollectiveFailure::kInvalid, rank,
+          text("rank ", peer, " runs another version of the communication plugin; install one on all hosts"));
     std::memcpy(&facts, records[peer].data(), sizeof(Facts));
     if (std::strncmp(facts.version, own.version, sizeof(own.version)) != 0)
       throw CollectiveError(CollectiveFailure::kInvalid, rank,
-                            text("rank ", peer, " uses UCX ", facts.version, " and rank ", rank, " uses UCX ", own.version,
-                                 "; install one version on all hosts"));
+                            text("rank ", peer, " uses UCX ", facts.version, " and rank ", rank, " uses UCX ",
+                                 own.version, "; install one version on all hosts"));
     peers_[peer].address.assign(records[peer].begin() + sizeof(Facts), records[peer].end());
     peers_[peer].same_host = std::strcmp(facts.host, own.host) == 0;
+    peers_[peer].number = facts.process;
+    const bool visible = peers_[peer].same_host && facts.process_namespace == own.process_namespace;
+    uint64_t nonce = 0;
+    reaches_all_ = reaches_all_ && visible && facts.probe >= 0 &&
+                   pread(open_file(peer, facts.probe).get(), &nonce, sizeof(nonce), 0) == sizeof(nonce) &&
+                   nonce == facts.nonce;
     if (!peers_[peer].same_host) continue;
     local++;
     CPU_OR(&cores, &cores, &facts.cores);
-    if (facts.process_namespace == own.process_namespace && facts.process != own.process)
-      peers_[peer].process = watch_process(facts.process);
+    if (visible && facts.process != own.process) peers_[peer].process = watch_process(facts.process);
   }
   cores_suffice_ = local <= CPU_COUNT(&cores);
   store_ = store->clone();
+}
+
+Descriptor Peers::open_file(int peer, int descriptor) const {
+  return Descriptor(open(text("/proc/", peers_[peer].number, "/fd/", descriptor).c_str(), O_RDWR | O_CLOEXEC));
 }
 
 std::optional<Failure> Peers::published_failure() {
@@ -129,7 +156,8 @@ std::optional<Failure> Peers::published_failure() {
     const std::string record = store_->get_to_str(key);
     const size_t first = record.find(' '), second = record.find(' ', first + 1);
     if (second == std::string::npos) return std::nullopt;
-    return Failure{static_cast<CollectiveFailure>(std::stoi(record)), std::stoi(record.substr(first)), record.substr(second + 1)};
+    return Failure{static_cast<CollectiveFailure>(std::stoi(record)), std::stoi(record.substr(first)),
+                   record.substr(second + 1)};
   } catch (const std::exception&) {
     return std::nullopt;  // a store that is gone says nothing; the deadline and the process handles still hold
   }
@@ -137,7 +165,8 @@ std::optional<Failure> Peers::published_failure() {
 
 void Peers::publish_failure(const Failure& failure) {
   try {
-    store_->compareSet(prefix_ + "failure", "", text(static_cast<int>(failure.kind), " ", failure.rank, " ", failure.message));
+    store_->compareSet(prefix_ + "failure", "",
+                       text(static_cast<int>(failure.kind), " ", failure.rank, " ", failure.message));
   } catch (const std::exception&) {  // as above: the peers have their own deadlines
   }
 }

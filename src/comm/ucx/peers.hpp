@@ -1,4 +1,5 @@
-// The ranks of a group: what they published about themselves in the store, whether their processes live, and who failed.
+// The ranks of a group: what they published about themselves in the store, whether their processes live, and who
+// failed.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -33,6 +34,8 @@ struct Failure {
   CollectiveFailure kind;
   int rank;  // that reports it
   std::string message;
+
+  CollectiveError error() const { return CollectiveError(kind, rank, message); }
 };
 
 class Peers {
@@ -51,6 +54,10 @@ class Peers {
   // Readable once the peer's process has ended; below 0 where that cannot be known (other hosts, this process itself).
   int process_descriptor(int peer) const { return peers_[peer].process.get(); }
 
+  // Ranks that are all on this host, may open each other's files through /proc, and have tried it.
+  bool reaches_all() const { return reaches_all_; }
+  Descriptor open_file(int peer, int descriptor) const;
+
   // The first failure that any rank published. Talks to the store: not for the fast path.
   std::optional<Failure> published_failure();
   void publish_failure(const Failure& failure);
@@ -59,6 +66,7 @@ class Peers {
   struct Peer {
     std::string address;
     bool same_host = false;
+    int number = 0;  // of its process
     Descriptor process;
   };
   int rank_;
@@ -67,6 +75,8 @@ class Peers {
   c10::intrusive_ptr<c10d::Store> store_;
   std::vector<Peer> peers_;
   bool cores_suffice_ = false;
+  bool reaches_all_ = true;
+  Descriptor probe_;  // what the peers try to open
 };
 
 }  // namespace accel::comm::ucx

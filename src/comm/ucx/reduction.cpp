@@ -23,19 +23,32 @@ ReduceFunction find_fastest(Element element, Reduction reduction) {
 
 std::optional<Element> plain_element(c10::ScalarType dtype) {
   switch (dtype) {
-    case c10::ScalarType::Char: return Element::kInt8;
-    case c10::ScalarType::Byte: return Element::kUInt8;
-    case c10::ScalarType::Short: return Element::kInt16;
-    case c10::ScalarType::UInt16: return Element::kUInt16;
-    case c10::ScalarType::Int: return Element::kInt32;
-    case c10::ScalarType::UInt32: return Element::kUInt32;
-    case c10::ScalarType::Long: return Element::kInt64;
-    case c10::ScalarType::UInt64: return Element::kUInt64;
-    case c10::ScalarType::Half: return Element::kHalf;
-    case c10::ScalarType::BFloat16: return Element::kBFloat16;
-    case c10::ScalarType::Float: return Element::kFloat;
-    case c10::ScalarType::Double: return Element::kDouble;
-    default: return std::nullopt;
+    case c10::ScalarType::Char:
+      return Element::kInt8;
+    case c10::ScalarType::Byte:
+      return Element::kUInt8;
+    case c10::ScalarType::Short:
+      return Element::kInt16;
+    case c10::ScalarType::UInt16:
+      return Element::kUInt16;
+    case c10::ScalarType::Int:
+      return Element::kInt32;
+    case c10::ScalarType::UInt32:
+      return Element::kUInt32;
+    case c10::ScalarType::Long:
+      return Element::kInt64;
+    case c10::ScalarType::UInt64:
+      return Element::kUInt64;
+    case c10::ScalarType::Half:
+      return Element::kHalf;
+    case c10::ScalarType::BFloat16:
+      return Element::kBFloat16;
+    case c10::ScalarType::Float:
+      return Element::kFloat;
+    case c10::ScalarType::Double:
+      return Element::kDouble;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -44,12 +57,16 @@ ReduceFunction find_boolean(Reduction reduction) {
   switch (reduction) {
     case Reduction::kSum:
     case Reduction::kMax:
-    case Reduction::kOr: return find_fastest(Element::kUInt8, Reduction::kOr);
+    case Reduction::kOr:
+      return find_fastest(Element::kUInt8, Reduction::kOr);
     case Reduction::kProduct:
     case Reduction::kMin:
-    case Reduction::kAnd: return find_fastest(Element::kUInt8, Reduction::kAnd);
-    case Reduction::kXor: return find_fastest(Element::kUInt8, Reduction::kXor);
-    default: return nullptr;
+    case Reduction::kAnd:
+      return find_fastest(Element::kUInt8, Reduction::kAnd);
+    case Reduction::kXor:
+      return find_fastest(Element::kUInt8, Reduction::kXor);
+    default:
+      return nullptr;
   }
 }
 
@@ -94,22 +111,32 @@ struct Larger {
 template <typename Stored>
 ReduceFunction find_small_float(Reduction reduction) {
   switch (reduction) {
-    case Reduction::kSum: return reduce_converted<Stored, float, Add>;
-    case Reduction::kMean: return reduce_converted<Stored, float, Add, true>;
-    case Reduction::kProduct: return reduce_converted<Stored, float, Multiply>;
-    case Reduction::kMin: return reduce_converted<Stored, float, Smaller>;
-    case Reduction::kMax: return reduce_converted<Stored, float, Larger>;
-    default: return nullptr;
+    case Reduction::kSum:
+      return reduce_converted<Stored, float, Add>;
+    case Reduction::kMean:
+      return reduce_converted<Stored, float, Add, true>;
+    case Reduction::kProduct:
+      return reduce_converted<Stored, float, Multiply>;
+    case Reduction::kMin:
+      return reduce_converted<Stored, float, Smaller>;
+    case Reduction::kMax:
+      return reduce_converted<Stored, float, Larger>;
+    default:
+      return nullptr;
   }
 }
 
 template <typename Stored, typename Value, Element part>
 ReduceFunction find_complex(Reduction reduction) {
   switch (reduction) {
-    case Reduction::kSum: return reduce_parts<part, Reduction::kSum>;
-    case Reduction::kMean: return reduce_parts<part, Reduction::kMean>;
-    case Reduction::kProduct: return reduce_converted<Stored, Value, Multiply>;
-    default: return nullptr;
+    case Reduction::kSum:
+      return reduce_parts<part, Reduction::kSum>;
+    case Reduction::kMean:
+      return reduce_parts<part, Reduction::kMean>;
+    case Reduction::kProduct:
+      return reduce_converted<Stored, Value, Multiply>;
+    default:
+      return nullptr;
   }
 }
 
@@ -118,18 +145,24 @@ ReduceFunction find_complex(Reduction reduction) {
 ReduceFunction find_reduction(c10::ScalarType dtype, Reduction reduction) {
   if (const auto element = plain_element(dtype)) return find_fastest(*element, reduction);
   switch (dtype) {
-    case c10::ScalarType::Bool: return find_boolean(reduction);
+    case c10::ScalarType::Bool:
+      return find_boolean(reduction);
     case c10::ScalarType::ComplexHalf:
       return find_complex<c10::complex<c10::Half>, c10::complex<float>, Element::kHalf>(reduction);
     case c10::ScalarType::ComplexFloat:
       return find_complex<c10::complex<float>, c10::complex<float>, Element::kFloat>(reduction);
     case c10::ScalarType::ComplexDouble:
       return find_complex<c10::complex<double>, c10::complex<double>, Element::kDouble>(reduction);
-    case c10::ScalarType::Float8_e5m2: return find_small_float<c10::Float8_e5m2>(reduction);
-    case c10::ScalarType::Float8_e4m3fn: return find_small_float<c10::Float8_e4m3fn>(reduction);
-    case c10::ScalarType::Float8_e5m2fnuz: return find_small_float<c10::Float8_e5m2fnuz>(reduction);
-    case c10::ScalarType::Float8_e4m3fnuz: return find_small_float<c10::Float8_e4m3fnuz>(reduction);
-    default: return nullptr;
+    case c10::ScalarType::Float8_e5m2:
+      return find_small_float<c10::Float8_e5m2>(reduction);
+    case c10::ScalarType::Float8_e4m3fn:
+      return find_small_float<c10::Float8_e4m3fn>(reduction);
+    case c10::ScalarType::Float8_e5m2fnuz:
+      return find_small_float<c10::Float8_e5m2fnuz>(reduction);
+    case c10::ScalarType::Float8_e4m3fnuz:
+      return find_small_float<c10::Float8_e4m3fnuz>(reduction);
+    default:
+      return nullptr;
   }
 }
 

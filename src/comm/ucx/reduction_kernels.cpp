@@ -1,5 +1,6 @@
-// Compiled several times with different instruction sets (see meson.build). It includes nothing that holds inline functions:
-// the linker would merge those between the copies and could pick one that the processor at hand does not have.
+// Compiled several times with different instruction sets (see meson.build). It includes nothing that holds inline
+// functions: the linker would merge those between the copies and could pick one that the processor at hand does not
+// have.
 #include "comm/ucx/reduction_kernels.hpp"
 
 #ifdef __clang__
@@ -68,31 +69,45 @@ struct Half {
 
 struct Sum {
   template <typename V>
-  static V combine(V a, V b) { return static_cast<V>(a + b); }
+  static V combine(V a, V b) {
+    return static_cast<V>(a + b);
+  }
 };
 struct Product {
   template <typename V>
-  static V combine(V a, V b) { return static_cast<V>(a * b); }
+  static V combine(V a, V b) {
+    return static_cast<V>(a * b);
+  }
 };
 struct Min {  // NaN wins, as in LibTorch
   template <typename V>
-  static V combine(V a, V b) { return b < a || b != b ? b : a; }
+  static V combine(V a, V b) {
+    return b < a || b != b ? b : a;
+  }
 };
 struct Max {
   template <typename V>
-  static V combine(V a, V b) { return a < b || b != b ? b : a; }
+  static V combine(V a, V b) {
+    return a < b || b != b ? b : a;
+  }
 };
 struct And {
   template <typename V>
-  static V combine(V a, V b) { return static_cast<V>(a & b); }
+  static V combine(V a, V b) {
+    return static_cast<V>(a & b);
+  }
 };
 struct Or {
   template <typename V>
-  static V combine(V a, V b) { return static_cast<V>(a | b); }
+  static V combine(V a, V b) {
+    return static_cast<V>(a | b);
+  }
 };
 struct Xor {
   template <typename V>
-  static V combine(V a, V b) { return static_cast<V>(a ^ b); }
+  static V combine(V a, V b) {
+    return static_cast<V>(a ^ b);
+  }
 };
 
 template <typename Type, typename Operator, bool kMean = false>
@@ -100,14 +115,15 @@ void reduce(void* output, const void* const* inputs, int ranks, int64_t count) {
   using Stored = typename Type::Stored;
   using Value = typename Type::Value;
   const auto divisor = static_cast<Value>(ranks);
-  const auto finish = [divisor](Value value) { return Type::store(kMean ? static_cast<Value>(value / divisor) : value); };
+  const auto finish = [divisor](Value value) {
+    return Type::store(kMean ? static_cast<Value>(value / divisor) : value);
+  };
   auto* const out = static_cast<Stored*>(output);
   const auto* const first = static_cast<const Stored*>(inputs[0]);
   if (ranks == 2) {
     const auto* const second = static_cast<const Stored*>(inputs[1]);
     ACCEL_VECTORISE
-    for (int64_t i = 0; i < count; i++)
-      out[i] = finish(Operator::combine(Type::load(first[i]), Type::load(second[i])));
+    for (int64_t i = 0; i < count; i++) out[i] = finish(Operator::combine(Type::load(first[i]), Type::load(second[i])));
     return;
   }
   constexpr int64_t kBlock = 1024;  // stays in the first-level cache while the ranks are added
@@ -123,16 +139,23 @@ void reduce(void* output, const void* const* inputs, int ranks, int64_t count) {
   }
 }
 
-// `Type` for operations that may wrap (unsigned, for the wrap is defined there), `Ordered` to compare, `Wide` for the mean.
+// `Type` for operations that may wrap (unsigned, for the wrap is defined there), `Ordered` to compare, `Wide` for the
+// mean.
 template <typename Type, typename Ordered, typename Wide>
 ReduceFunction arithmetic(Reduction reduction) {
   switch (reduction) {
-    case Reduction::kSum: return reduce<Type, Sum>;
-    case Reduction::kMean: return reduce<Wide, Sum, true>;
-    case Reduction::kProduct: return reduce<Type, Product>;
-    case Reduction::kMin: return reduce<Ordered, Min>;
-    case Reduction::kMax: return reduce<Ordered, Max>;
-    default: return nullptr;
+    case Reduction::kSum:
+      return reduce<Type, Sum>;
+    case Reduction::kMean:
+      return reduce<Wide, Sum, true>;
+    case Reduction::kProduct:
+      return reduce<Type, Product>;
+    case Reduction::kMin:
+      return reduce<Ordered, Min>;
+    case Reduction::kMax:
+      return reduce<Ordered, Max>;
+    default:
+      return nullptr;
   }
 }
 
@@ -145,9 +168,12 @@ template <typename Unsigned, typename Ordered, typename Wide>
 ReduceFunction integer(Reduction reduction) {
   using Bits = Plain<Unsigned>;
   switch (reduction) {
-    case Reduction::kAnd: return reduce<Bits, And>;
-    case Reduction::kOr: return reduce<Bits, Or>;
-    case Reduction::kXor: return reduce<Bits, Xor>;
+    case Reduction::kAnd:
+      return reduce<Bits, And>;
+    case Reduction::kOr:
+      return reduce<Bits, Or>;
+    case Reduction::kXor:
+      return reduce<Bits, Xor>;
     default:
       // Small unsigned factors would be promoted to int and could overflow it: combine them as 32 bits.
       if constexpr (sizeof(Unsigned) < 4)
@@ -161,18 +187,30 @@ ReduceFunction integer(Reduction reduction) {
 
 ReduceFunction find_kernel(Element element, Reduction reduction) {
   switch (element) {
-    case Element::kInt8: return integer<uint8_t, int8_t, int64_t>(reduction);
-    case Element::kUInt8: return integer<uint8_t, uint8_t, uint64_t>(reduction);
-    case Element::kInt16: return integer<uint16_t, int16_t, int64_t>(reduction);
-    case Element::kUInt16: return integer<uint16_t, uint16_t, uint64_t>(reduction);
-    case Element::kInt32: return integer<uint32_t, int32_t, int64_t>(reduction);
-    case Element::kUInt32: return integer<uint32_t, uint32_t, uint64_t>(reduction);
-    case Element::kInt64: return integer<uint64_t, int64_t, int64_t>(reduction);
-    case Element::kUInt64: return integer<uint64_t, uint64_t, uint64_t>(reduction);
-    case Element::kHalf: return floating<Half>(reduction);
-    case Element::kBFloat16: return floating<BFloat16>(reduction);
-    case Element::kFloat: return floating<Plain<float>>(reduction);
-    case Element::kDouble: return floating<Plain<double>>(reduction);
+    case Element::kInt8:
+      return integer<uint8_t, int8_t, int64_t>(reduction);
+    case Element::kUInt8:
+      return integer<uint8_t, uint8_t, uint64_t>(reduction);
+    case Element::kInt16:
+      return integer<uint16_t, int16_t, int64_t>(reduction);
+    case Element::kUInt16:
+      return integer<uint16_t, uint16_t, uint64_t>(reduction);
+    case Element::kInt32:
+      return integer<uint32_t, int32_t, int64_t>(reduction);
+    case Element::kUInt32:
+      return integer<uint32_t, uint32_t, uint64_t>(reduction);
+    case Element::kInt64:
+      return integer<uint64_t, int64_t, int64_t>(reduction);
+    case Element::kUInt64:
+      return integer<uint64_t, uint64_t, uint64_t>(reduction);
+    case Element::kHalf:
+      return floating<Half>(reduction);
+    case Element::kBFloat16:
+      return floating<BFloat16>(reduction);
+    case Element::kFloat:
+      return floating<Plain<float>>(reduction);
+    case Element::kDouble:
+      return floating<Plain<double>>(reduction);
   }
   return nullptr;
 }

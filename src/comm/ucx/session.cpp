@@ -62,6 +62,10 @@ void Session::wait_all() {
   for (size_t message = 0; message < buffers_.messages.size(); message++) wait(message);
 }
 
+bool Session::reaches_all() const { return driver_.peers_.reaches_all(); }
+Place Session::locate(const void* data, size_t bytes) { return driver_.memory_.locate(data, bytes); }
+char* Session::attach(int peer, const Place& place) { return driver_.memory_.attach(driver_.peers_, peer, place); }
+
 std::vector<int> Session::unanswered() {
   std::vector<int> ranks;
   for (auto& message : buffers_.messages)

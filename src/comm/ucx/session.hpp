@@ -1,5 +1,6 @@
-// What an algorithm sees of the transport while one collective runs: it posts messages and waits for them, with the deadline
-// and the failure checks of the group. Another way to move bytes (memory shared inside a host) belongs beside it.
+// What an algorithm sees of the transport while one collective runs: it posts messages and waits for them, with the
+// deadline and the failure checks of the group. Another way to move bytes (memory shared inside a host) belongs beside
+// it.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 
 #include "base/deadline.hpp"
 #include "comm/ucx/header.hpp"
+#include "comm/ucx/shared_memory.hpp"
 #include "comm/ucx/transport.hpp"
 
 namespace accel::comm::ucx {
@@ -51,6 +53,11 @@ class Session {
   size_t receive(int peer, void* data, size_t bytes, Channel channel);
   void wait(size_t message);
   void wait_all();
+
+  // Memory that the peers can map; see shared_memory.hpp.
+  bool reaches_all() const;
+  Place locate(const void* data, size_t bytes);
+  char* attach(int peer, const Place& place);
 
   const Deadline& deadline() const { return deadline_; }
   // The ranks whose messages are still open.

@@ -52,8 +52,10 @@ void UcxWork::complete(std::exception_ptr error) {
 }
 
 void UcxWork::mark(c10::ivalue::Future& future) const {
-  if (exception_) future.setError(exception_);
-  else future.markCompleted(c10::IValue(outputs_));
+  if (exception_)
+    future.setError(exception_);
+  else
+    future.markCompleted(c10::IValue(outputs_));
 }
 
 }  // namespace accel::comm::ucx

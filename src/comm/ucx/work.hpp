@@ -20,7 +20,8 @@ class UcxWork final : public c10d::Work {
  public:
   static constexpr uint64_t kNoSequence = ~uint64_t{0};
 
-  UcxWork(std::shared_ptr<Driver> driver, int rank, c10d::OpType operation, std::string name, std::vector<at::Tensor> outputs);
+  UcxWork(std::shared_ptr<Driver> driver, int rank, c10d::OpType operation, std::string name,
+          std::vector<at::Tensor> outputs);
 
   // Throws what the call failed with. The calling thread moves the group's messages itself where nobody else does.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
