@@ -1197,7 +1197,8 @@ accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_dd
  * from the model's parameters. @param out The prepared one. @return ACCEL_OK or an error. */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_prepare_optimizer(accel_state_t *state, accel_optimizer_t *optimizer, accel_optimizer_t *ACCEL_OWNED *out);
-/** A scheduler that steps with its optimizer. @accelerate prepare_scheduler @param state A state. @param scheduler The scheduler.
+/** A scheduler that steps with its optimizer. A schedule is written for the batches of one process: with n of them each step counts
+ * n times, unless the ranks share each batch (split_batches). @accelerate prepare_scheduler @param state A state. @param scheduler The scheduler.
  * @param out The prepared one. @return ACCEL_OK or an error. */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_prepare_scheduler(accel_state_t *state, accel_scheduler_t *scheduler, accel_scheduler_t *ACCEL_OWNED *out);

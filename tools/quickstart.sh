@@ -11,11 +11,11 @@ examples=build/release/examples/c
 checkpoints=build/quickstart
 mkdir -p "$checkpoints"
 "$accel" launch --num-processes 2 --mixed-precision bf16 -- \
-  "$examples/train_gpt" --steps 300 --checkpoint-dir "$checkpoints" --checkpoint-every 100 "$@"
+  "$examples/train_gpt" --steps 600 --checkpoint-dir "$checkpoints" --checkpoint-every 200 "$@"
 cat <<END
 
 What to try next:
-  go on from the last checkpoint   tools/quickstart.sh --resume --steps 600
+  go on from the last checkpoint   tools/quickstart.sh --resume --steps 1200
   your own text                    tools/quickstart.sh --text FILE_OR_FOLDER
   all settings                     $examples/train_gpt --help
   a 20-line program                $accel launch --num-processes 2 $examples/hello

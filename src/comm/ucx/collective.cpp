@@ -12,8 +12,8 @@ namespace accel::comm::ucx {
 namespace {
 
 constexpr size_t kInlineLimit = 8192;        // a block up to this size travels with the header
-constexpr size_t kLargestChunk = 256 << 10;  // of the pipelined reduction: stays in the second-level cache
-constexpr size_t kSmallestChunk = 32 << 10;
+constexpr size_t kLargestChunk = 512 << 10;  // of the pipelined reduction: stays in the second-level cache
+constexpr size_t kSmallestChunk = 64 << 10;
 constexpr size_t kLine = 64;
 constexpr int kDepth = 2;  // chunks under way
 
