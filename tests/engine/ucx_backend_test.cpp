@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "ucx_fixture.hpp"
 
@@ -501,6 +502,27 @@ TEST(UcxGroup, AbortReachesThePeers) {
     EXPECT_EQ(error.failure(), CollectiveFailure::kAborted);
     EXPECT_NE(std::string(error.what()).find("rank 1 aborted the group"), std::string::npos) << error.what();
   });
+}
+
+// A store whose reader loses its core at the worst moment: it knows the others' addresses and is not connected yet.
+class SlowReader final : public c10d::PrefixStore {
+ public:
+  using PrefixStore::PrefixStore;
+  std::vector<std::vector<uint8_t>> multiGet(const std::vector<std::string>& keys) override {
+    auto values = PrefixStore::multiGet(keys);
+    std::this_thread::sleep_for(milliseconds(200));
+    return values;
+  }
+};
+
+TEST(UcxGroup, LeavesOnlyWhenAllHaveCome) {
+  const auto environment = backend_environment();
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::thread leaves_at_once([&] {
+    make_backend(c10::make_intrusive<c10d::PrefixStore>("group", store), 1, 2)->shutdown();
+  });
+  EXPECT_NO_THROW(make_backend(c10::make_intrusive<SlowReader>("group", store), 0, 2)->shutdown());
+  leaves_at_once.join();
 }
 
 TEST(UcxGroup, BadArguments) {

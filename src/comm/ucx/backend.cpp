@@ -42,6 +42,7 @@ UcxBackend::UcxBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size
   Peers peers(std::move(store), group, rank, size, Transport::version(), transport->address(), deadline);
   for (int peer = 0; peer < size; peer++)
     if (peer != rank) transport->connect(peer, peers.address(peer), peers.same_host(peer));
+  peers.announce_connected();
   driver_ = std::make_shared<Driver>(std::move(transport), std::move(peers));
   driver_->start();
   init();

@@ -149,6 +149,17 @@ Descriptor Peers::open_file(int peer, int descriptor) const {
   return Descriptor(open(text("/proc/", peers_[peer].number, "/fd/", descriptor).c_str(), O_RDWR | O_CLOEXEC));
 }
 
+void Peers::announce_connected() {
+  if (store_->add(prefix_ + "connected", 1) == size()) store_->set(prefix_ + "all_connected", "");
+}
+
+void Peers::wait_until_all_connected(const Deadline& deadline) {
+  try {
+    store_->wait({prefix_ + "all_connected"}, std::max(deadline.left(), Deadline::Milliseconds(1)));
+  } catch (const std::exception&) {  // a rank that never came, or a store that is gone: nobody is left to wait for
+  }
+}
+
 std::optional<Failure> Peers::published_failure() {
   try {
     const std::string key = prefix_ + "failure";

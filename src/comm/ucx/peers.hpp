@@ -58,6 +58,11 @@ class Peers {
   bool reaches_all() const { return reaches_all_; }
   Descriptor open_file(int peer, int descriptor) const;
 
+  // A rank that leaves takes its memory with it, so it first waits until the others have connected to it, or until the
+  // deadline has passed.
+  void announce_connected();
+  void wait_until_all_connected(const Deadline& deadline);
+
   // The first failure that any rank published. Talks to the store: not for the fast path.
   std::optional<Failure> published_failure();
   void publish_failure(const Failure& failure);
