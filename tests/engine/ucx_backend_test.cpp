@@ -518,9 +518,8 @@ class SlowReader final : public c10d::PrefixStore {
 TEST(UcxGroup, LeavesOnlyWhenAllHaveCome) {
   const auto environment = backend_environment();
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  std::thread leaves_at_once([&] {
-    make_backend(c10::make_intrusive<c10d::PrefixStore>("group", store), 1, 2)->shutdown();
-  });
+  std::thread leaves_at_once(
+      [&] { make_backend(c10::make_intrusive<c10d::PrefixStore>("group", store), 1, 2)->shutdown(); });
   EXPECT_NO_THROW(make_backend(c10::make_intrusive<SlowReader>("group", store), 0, 2)->shutdown());
   leaves_at_once.join();
 }
