@@ -727,6 +727,17 @@ accel_tensor_to_dlpack(const accel_tensor_t *tensor, struct DLManagedTensorVersi
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_dlpack_unversioned(const accel_tensor_t *tensor, struct DLManagedTensor *ACCEL_OWNED *out);
 
+/* For programs that use LibTorch themselves: include/accel_torch.hpp calls these. */
+/** Shares a tensor of the program's own LibTorch, with its autograd history. @param tensor_impl One reference of a c10::TensorImpl; taken,
+ * also by a call that fails, except when the versions differ. @param torch_version TORCH_VERSION of the caller's build.
+ * @param out The tensor. @return ACCEL_OK, or UNSUPPORTED when the caller uses another version of LibTorch. */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_from_torch(void *ACCEL_TAKES tensor_impl, const char *torch_version, accel_tensor_t *ACCEL_OWNED *out);
+/** The way back. @param tensor A tensor. @param torch_version As above. @param out_tensor_impl One reference of its c10::TensorImpl.
+ * @return As above. */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_to_torch(const accel_tensor_t *tensor, const char *torch_version, void *ACCEL_OWNED *out_tensor_impl);
+
 /** @param tensor A tensor. @return The same tensor, with one owner more. */
 ACCEL_SINCE(0, 1) accel_tensor_t *accel_tensor_retain(accel_tensor_t *tensor);
 /** @param tensor A tensor, or NULL. */
