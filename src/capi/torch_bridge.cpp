@@ -1,0 +1,51 @@
+// Section 5: tensors of a program that uses LibTorch itself. include/accel_torch.hpp is the other side.
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+#include <utility>
+
+#include "accel.h"
+#include "base/torch_compat.hpp"
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/value.hpp"
+
+using namespace accel;
+using namespace accel::capi;
+
+namespace {
+
+// Before the tensor is looked at: in another version its fields are elsewhere.
+void check_callers_version(const char* torch_version) {
+  const std::string_view version = check_pointer(torch_version, "torch_version");
+  require(version == TORCH_VERSION, Status::kUnsupported, "the caller was built for LibTorch ", version,
+          ", libaccel for LibTorch ", TORCH_VERSION,
+          "; build both for the same version, or exchange tensors by DLPack");
+}
+
+}  // namespace
+
+accel_status_t accel_tensor_from_torch(void* tensor_impl, const char* torch_version, accel_tensor_t** out) {
+  return guarded(__func__, [&] {
+    check_callers_version(torch_version);
+    check_pointer(tensor_impl, "tensor_impl");
+    // First, so that the reference is given back whatever fails.
+    at::Tensor taken(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(
+        static_cast<c10::TensorImpl*>(tensor_impl)));
+    require(taken.defined(), Status::kInvalidArgument,
+            "tensor_impl is an undefined tensor; expected one with elements");
+    check_pointer(out, "out");
+    *out = new_tensor(std::move(taken));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_tensor_to_torch(const accel_tensor_t* tensor, const char* torch_version, void** out_tensor_impl) {
+  return guarded(__func__, [&] {
+    const at::Tensor& given = check(tensor, "tensor").tensor;
+    check_callers_version(torch_version);
+    check_pointer(out_tensor_impl, "out_tensor_impl");
+    *out_tensor_impl = at::Tensor(given).unsafeReleaseTensorImpl();
+    return ACCEL_OK;
+  });
+}
