@@ -1,0 +1,2 @@
+/* A library without symbols. */
+typedef int no_symbols; /* C99 asks for one declaration at least */
