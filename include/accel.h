@@ -25,33 +25,42 @@
  *         CHECK(accel_scope_end(scope));
  *     }
  *
- * Errors. Every function that can fail returns an accel_status_t: 0 is success, a positive number is information that is
- * no failure (ACCEL_ITER_END), a negative number is an error. accel_last_error() is the thread's message: one line with
- * the offending value and what was expected. After an error the outputs are untouched and there is nothing to clean up.
- * Never look at the message to find out whether something failed: success does not clear it.
+ * Errors. Every function that can fail returns an accel_status_t: 0 is success, a positive number is information that
+ * is no failure (ACCEL_ITER_END), a negative number is an error. accel_last_error() is the thread's message: one line
+ * with the offending value and what was expected. After an error the outputs are untouched and there is nothing to
+ * clean up. Never look at the message to find out whether something failed: success does not clear it. What every call
+ * can answer is not repeated at each: INVALID_ARGUMENT for a NULL pointer, INVALID_HANDLE, OUT_OF_MEMORY, INTERNAL,
+ * UNSUPPORTED when another LibTorch is loaded than the one it was built for, INVALID_STATE in a process that was forked
+ * off. Functions that return a value and not a status cannot fail on valid arguments; for an invalid handle they return
+ * -1, 0 for a size, NULL for a pointer, and set the thread's error.
  *
  * Ownership. Handles are counted: `_retain` adds an owner, `_release` removes one and takes NULL. Outputs marked
  * ACCEL_OWNED belong to the caller; returned pointers and outputs marked ACCEL_BORROWED stay valid as long as the text
  * beside them says; inputs are never consumed unless they are marked ACCEL_TAKES. Objects keep alive what they use: a
- * tensor or module may be released as soon as it has been handed on. NULL is refused except where ACCEL_NULLABLE stands.
- * A handle of a wrong kind, or one that was released, gives ACCEL_ERROR_INVALID_HANDLE wherever that can be seen.
+ * tensor or module may be released as soon as it has been handed on. NULL is refused except where ACCEL_NULLABLE
+ * stands. A handle of a wrong kind, or one that was released, gives INVALID_HANDLE wherever that can be seen. The text
+ * of an array begins with its length: `[n_items]`.
  *
- * Options. Every options struct begins with `struct_size` and is made by its INIT macro or init function, which mark each
- * field as unset. Unset fields come from the environment (ACCELERATE_*, the names of Hugging Face Accelerate), then from
- * the default that stands beside the field. NULL means that everything is unset.
+ * Options. Every options struct begins with `struct_size` and is made by its INIT macro or init function, which mark
+ * each field as unset. Unset fields come from the environment (ACCELERATE_*, the names of Hugging Face Accelerate),
+ * then from the default that stands beside the field. NULL means that everything is unset.
  *
- * Threads. Different handles may be used from different threads. A call whose handle is `const` may run beside others on
- * that handle; one whose handle is not const may not. Reading an accel_state_t is always safe. The collectives of a state
- * must be called in the same order by all ranks, from one thread at a time. Scopes and the last error belong to their
- * thread. Callbacks run on the thread of the caller unless their typedef says "any thread".
+ * Threads. Different handles may be used from different threads, and reading an accel_state_t is always safe. Beside
+ * each function stands who may call it:
+ *     @threads any         any thread at any time, also on the same handle (its handles are `const`)
+ *     @threads object      one thread at a time for each handle that is not `const`
+ *     @threads collective  as object, and all ranks must make the same calls of one state in the same order
+ *     @threads thread      belongs to the calling thread: scopes and the last error
+ * `waits` stands beside calls that can take longer than a moment, because they compute, read files or wait for other
+ * ranks: bindings let their interpreter go on meanwhile. Beside callbacks, `caller` is the thread of the outer call.
  *
  * Callbacks come with `user_data` and `destroy`, always the three together; `destroy` (NULL allowed) runs exactly once:
  * when the callback is replaced or its holder is released, or at once when the registration fails. A negative result
- * stops the operation and comes back unchanged from the outer call; accel_error_set() gives it a message. Nothing may be
- * thrown, and no longjmp may pass, through a callback.
+ * stops the operation and comes back unchanged from the outer call; accel_error_set() gives it a message. Nothing may
+ * be thrown, and no longjmp may pass, through a callback.
  *
  * Waiting. No call waits for ever: collectives end with ACCEL_ERROR_TIMEOUT after the state's timeout, with
- * ACCEL_ERROR_PEER_LOST when a rank has died, with ACCEL_ERROR_COLLECTIVE_MISMATCH on every rank when the ranks disagree.
+ * ACCEL_ERROR_PEER_LOST when a rank has died, with ACCEL_ERROR_COLLECTIVE_MISMATCH on every rank when they disagree.
  *
  * The library never prints (except accel_print), never exits, installs no signal handler, changes neither locale nor
  * working directory. It cannot be unloaded. After fork() only exec() is allowed.
@@ -99,41 +108,41 @@ extern "C" {
 #endif
 
 /* "Not given" in options: the value then comes from the environment or from the default. */
-#define ACCEL_UNSET (INT32_MIN)
-#define ACCEL_UNSET_INT64 (INT64_MIN)
-#define ACCEL_UNSET_DOUBLE (-1.7976931348623157e308)
+#define ACCEL_UNSET (INT32_MIN) /* of an int32_t */
+#define ACCEL_UNSET_INT64 (INT64_MIN) /* of an int64_t */
+#define ACCEL_UNSET_DOUBLE (-1.7976931348623157e308) /* of a double */
 
 /* 0: success, positive: information, negative: error. */
 typedef int32_t accel_status_t;
-#define ACCEL_OK ((accel_status_t)0)
-#define ACCEL_IN_PROGRESS ((accel_status_t)1)
+#define ACCEL_OK ((accel_status_t)0) /* success */
+#define ACCEL_IN_PROGRESS ((accel_status_t)1) /* work has not ended yet */
 #define ACCEL_ITER_END ((accel_status_t)2)    /* an iterator has no more items */
-#define ACCEL_STEP_SKIPPED ((accel_status_t)3) /* the optimizer did not step: gradients still accumulate, or overflowed */
+#define ACCEL_STEP_SKIPPED ((accel_status_t)3) /* the optimizer did not step: gradients accumulate, or overflowed */
 /* The arguments: correct the call. */
-#define ACCEL_ERROR_INVALID_ARGUMENT ((accel_status_t)-1)
-#define ACCEL_ERROR_INVALID_HANDLE ((accel_status_t)-2)
-#define ACCEL_ERROR_TYPE_MISMATCH ((accel_status_t)-3)
-#define ACCEL_ERROR_SHAPE_MISMATCH ((accel_status_t)-4)
-#define ACCEL_ERROR_NOT_FOUND ((accel_status_t)-5)
-#define ACCEL_ERROR_ALREADY_EXISTS ((accel_status_t)-6)
+#define ACCEL_ERROR_INVALID_ARGUMENT ((accel_status_t)-1) /* a value is out of its range, or a pointer is NULL */
+#define ACCEL_ERROR_INVALID_HANDLE ((accel_status_t)-2) /* a handle of another kind, or one that was released */
+#define ACCEL_ERROR_TYPE_MISMATCH ((accel_status_t)-3) /* another kind of value or dtype was expected */
+#define ACCEL_ERROR_SHAPE_MISMATCH ((accel_status_t)-4) /* another shape or number of elements was expected */
+#define ACCEL_ERROR_NOT_FOUND ((accel_status_t)-5) /* a name, index or file that does not exist */
+#define ACCEL_ERROR_ALREADY_EXISTS ((accel_status_t)-6) /* a name that is taken */
 /* The object or the build: the call cannot work now, or here. */
-#define ACCEL_ERROR_INVALID_STATE ((accel_status_t)-10)
-#define ACCEL_ERROR_UNSUPPORTED ((accel_status_t)-11)
-#define ACCEL_ERROR_NOT_IMPLEMENTED ((accel_status_t)-12)
-#define ACCEL_ERROR_OUT_OF_MEMORY ((accel_status_t)-13)
+#define ACCEL_ERROR_INVALID_STATE ((accel_status_t)-10) /* the object cannot do this now */
+#define ACCEL_ERROR_UNSUPPORTED ((accel_status_t)-11) /* this build or this machine cannot do it */
+#define ACCEL_ERROR_NOT_IMPLEMENTED ((accel_status_t)-12) /* this version cannot do it yet */
+#define ACCEL_ERROR_OUT_OF_MEMORY ((accel_status_t)-13) /* of the host or the device */
 /* The outside world. */
-#define ACCEL_ERROR_IO ((accel_status_t)-20)
-#define ACCEL_ERROR_CORRUPT ((accel_status_t)-21)
+#define ACCEL_ERROR_IO ((accel_status_t)-20) /* a file could not be read or written */
+#define ACCEL_ERROR_CORRUPT ((accel_status_t)-21) /* a file is not what it should be */
 /* The process group: make a new state, except after a mismatch. */
-#define ACCEL_ERROR_TIMEOUT ((accel_status_t)-30)
-#define ACCEL_ERROR_CANCELLED ((accel_status_t)-31)
-#define ACCEL_ERROR_PEER_LOST ((accel_status_t)-32)
-#define ACCEL_ERROR_COLLECTIVE_MISMATCH ((accel_status_t)-33)
-#define ACCEL_ERROR_BACKEND ((accel_status_t)-34)
+#define ACCEL_ERROR_TIMEOUT ((accel_status_t)-30) /* the other ranks did not answer in time */
+#define ACCEL_ERROR_CANCELLED ((accel_status_t)-31) /* another rank, or this one, gave the group up */
+#define ACCEL_ERROR_PEER_LOST ((accel_status_t)-32) /* the process of another rank has ended */
+#define ACCEL_ERROR_COLLECTIVE_MISMATCH ((accel_status_t)-33) /* the ranks called different things; the group goes on */
+#define ACCEL_ERROR_BACKEND ((accel_status_t)-34) /* the transport failed */
 /* Below or above the library. */
-#define ACCEL_ERROR_TORCH ((accel_status_t)-40)
+#define ACCEL_ERROR_TORCH ((accel_status_t)-40) /* an operator of LibTorch failed */
 #define ACCEL_ERROR_USER ((accel_status_t)-41) /* never made by the library: for callbacks */
-#define ACCEL_ERROR_INTERNAL ((accel_status_t)-42)
+#define ACCEL_ERROR_INTERNAL ((accel_status_t)-42) /* a defect of the library; please report it */
 
 typedef struct accel_error accel_error_t;           /* an error that was taken from its thread */
 typedef struct accel_scope accel_scope_t;           /* an open begin...end */
@@ -141,13 +150,15 @@ typedef struct accel_state accel_state_t;           /* the program's seat in the
 typedef struct accel_tensor accel_tensor_t;         /* a tensor of LibTorch */
 typedef struct accel_op accel_op_t;                 /* an operator of LibTorch; interned, never released */
 typedef struct accel_module accel_module_t;         /* a node of a model */
-typedef struct accel_optimizer accel_optimizer_t;
-typedef struct accel_scheduler accel_scheduler_t;   /* of learning rates */
-typedef struct accel_dataset accel_dataset_t;
-typedef struct accel_sampler accel_sampler_t;
-typedef struct accel_dataloader accel_dataloader_t;
+typedef struct accel_optimizer accel_optimizer_t;   /* updates parameters from their gradients */
+typedef struct accel_scheduler accel_scheduler_t;   /* drives learning rates */
+typedef struct accel_dataset accel_dataset_t;       /* items by number */
+typedef struct accel_sampler accel_sampler_t;       /* an order of items for each epoch */
+typedef struct accel_dataloader accel_dataloader_t; /* makes batches of a dataset's items */
 
-/* Ends the life of a callback's user_data. */
+/** Ends the life of a callback's user_data.
+ * @param user_data What was handed over with the callback.
+ * @threads any */
 typedef void (*accel_destroy_fn)(void *user_data);
 
 /* Bytes that the library allocated. `data` ends with a NUL that `size` does not count. Give it back with
@@ -158,41 +169,74 @@ typedef struct accel_buffer {
 } accel_buffer_t;
 #define ACCEL_BUFFER_INIT {NULL, 0}
 
-/** Frees the bytes and empties the buffer. @param buffer Nothing happens for NULL and for an empty one. */
+/** Frees the bytes and empties the buffer.
+ * @param buffer Nothing happens for NULL and for an empty one.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_buffer_dispose(accel_buffer_t *ACCEL_NULLABLE buffer);
 
 /** The version of the loaded library, which may be newer than the header.
- * @param out_major,out_minor,out_patch The numbers; each may be NULL. */
+ * @param out_major,out_minor,out_patch The numbers; each may be NULL.
+ * @threads any */
 ACCEL_SINCE(0, 1)
 void accel_version(int32_t *ACCEL_NULLABLE out_major, int32_t *ACCEL_NULLABLE out_minor,
                    int32_t *ACCEL_NULLABLE out_patch);
 
 /** How the library was built, and what it runs on, as one JSON object: version, libtorch, compiler, plugins.
- * @param out The text. @return ACCEL_OK or an error. */
+ * @param out The text.
+ * @return ACCEL_OK.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_build_info(accel_buffer_t *ACCEL_OWNED out);
 
-/** The name of a status, "ACCEL_ERROR_TIMEOUT". @param status Any number. @return A constant; "unknown status" for others. */
+/** The name of a status, "ACCEL_ERROR_TIMEOUT".
+ * @param status Any number.
+ * @return A constant; "unknown status" for others.
+ * @threads any */
 ACCEL_SINCE(0, 1) const char *accel_status_name(accel_status_t status);
 
-/** The message of this thread's latest error. @return One line, "" if there was none; valid until the thread's next error. */
+/** The message of this thread's latest error.
+ * @return One line, "" if there was none; valid until the thread's next error.
+ * @threads thread */
 ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_last_error(void);
 
 /** Moves this thread's latest error into an object that outlives the thread's next call and may change threads.
- * @param out The error. @return ACCEL_OK, or ACCEL_ERROR_NOT_FOUND when the thread has none. */
+ * @param out The error.
+ * @return ACCEL_OK, or ACCEL_ERROR_NOT_FOUND when the thread has none.
+ * @threads thread */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_error_take(accel_error_t *ACCEL_OWNED *out);
-/** @param error An error. @return Its status. */
+
+/** The status of a taken error.
+ * @param error An error.
+ * @return Its status.
+ * @threads any */
 ACCEL_SINCE(0, 1) accel_status_t accel_error_code(const accel_error_t *error);
-/** @param error An error. @return Its one line; lives as long as the error. */
+
+/** The message of a taken error.
+ * @param error An error.
+ * @return Its one line; lives as long as the error.
+ * @threads any */
 ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_error_message(const accel_error_t *error);
-/** @param error An error. @return The name of the function that failed; lives as long as the error. */
+
+/** Where a taken error comes from.
+ * @param error An error.
+ * @return The name of the function that failed; lives as long as the error.
+ * @threads any */
 ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_error_function(const accel_error_t *error);
-/** @param error An error. @return The rank that reported it, -1 when no process group was involved. */
+
+/** Which rank reported a taken error.
+ * @param error An error.
+ * @return The rank that reported it, -1 when no process group was involved.
+ * @threads any */
 ACCEL_SINCE(0, 1) int32_t accel_error_rank(const accel_error_t *error);
-/** @param error An error, or NULL. */
+
+/** Frees a taken error.
+ * @param error An error, or NULL.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_error_release(accel_error_t *ACCEL_NULLABLE error);
 
 /** Sets the thread's error from inside a callback, just before it returns the same status.
- * @param status A negative status. @param message One line; copied. */
+ * @param status A negative status.
+ * @param message One line; copied.
+ * @threads thread */
 ACCEL_SINCE(0, 1) void accel_error_set(accel_status_t status, const char *message);
 
 /* Log levels. */
@@ -200,31 +244,47 @@ ACCEL_SINCE(0, 1) void accel_error_set(accel_status_t status, const char *messag
 #define ACCEL_LOG_INFO 20
 #define ACCEL_LOG_WARNING 30
 #define ACCEL_LOG_ERROR 40
-#define ACCEL_LOG_OFF 100
+#define ACCEL_LOG_OFF 100 /* as a level: nothing is reported */
 
-/** Receives log messages. Called on: any thread. It must not call the library.
- * @param level ACCEL_LOG_*. @param message One line. */
+/** Receives log messages. It must not call the library.
+ * @param level ACCEL_LOG_*.
+ * @param message One line.
+ * @param user_data Handed to the callback.
+ * @threads any */
 typedef void (*accel_log_fn)(int32_t level, const char *message, void *user_data);
 
 /** Sets where log messages go; until then they go nowhere.
- * @param callback NULL turns logging off. @return ACCEL_OK. */
+ * @param callback NULL turns logging off.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_set_log_callback(accel_log_fn ACCEL_NULLABLE callback, void *ACCEL_NULLABLE user_data,
                        accel_destroy_fn ACCEL_NULLABLE destroy);
-/** @param level The lowest level that is reported; ACCEL_LOG_WARNING at first. @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** Sets which log messages are reported.
+ * @param level The lowest level that is reported; ACCEL_LOG_WARNING at first.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_log_level(int32_t level);
 
-/** How many handles are alive in the process. A test's teardown asserts zero. @return The number. */
+/** How many handles are alive in the process. A test's teardown asserts zero.
+ * @return The number.
+ * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_debug_live_objects(void);
 
-/** Whether a part is there: "ucx", "nccl", "cuda", "torchscript". @param feature Its name. @return 1, or 0 also for
- * unknown names. */
+/** Whether a part is there: "ucx", "nccl", "cuda", "torchscript".
+ * @param feature Its name.
+ * @return 1, or 0 also for unknown names.
+ * @threads any */
 ACCEL_SINCE(0, 1) int32_t accel_is_available(const char *feature);
 
 /** Ends a scope that a `_begin` call opened, on the same thread and in reverse order of opening. The handle is gone
  * afterwards, also when ending it reported an error.
- * @param scope The scope. @return ACCEL_OK; ACCEL_ERROR_INVALID_STATE when it is not the thread's innermost scope (it then
- * stays open); the error of the work that ends it (for example a barrier). */
+ * @param scope The scope.
+ * @return ACCEL_OK; ACCEL_ERROR_INVALID_STATE when it is not the thread's innermost scope (it then stays open); the
+ *   error of the work that ends it (for example a barrier).
+ * @threads thread, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scope_end(accel_scope_t *scope);
 
 /* =====================================================================================================================
@@ -255,25 +315,46 @@ typedef int32_t accel_dtype_t;
 #define ACCEL_DTYPE_UINT32 20
 #define ACCEL_DTYPE_UINT64 21
 
-/** @param dtype ACCEL_DTYPE_*. @return "float32" and so on; NULL for a number that is no dtype. */
+/** The name of a dtype.
+ * @param dtype ACCEL_DTYPE_*.
+ * @return "float32" and so on; NULL for a number that is no dtype.
+ * @threads any */
 ACCEL_SINCE(0, 1) const char *accel_dtype_name(accel_dtype_t dtype);
-/** @param dtype ACCEL_DTYPE_*. @return Bytes of one element; 0 for a number that is no dtype. */
+
+/** The size of an element.
+ * @param dtype ACCEL_DTYPE_*.
+ * @return Bytes of one element; 0 for a number that is no dtype.
+ * @threads any */
 ACCEL_SINCE(0, 1) size_t accel_dtype_size(accel_dtype_t dtype);
-/** @param name "float32", "bf16", ... @param out The dtype. @return ACCEL_OK or ACCEL_ERROR_NOT_FOUND. */
+
+/** The dtype of a name.
+ * @param name "float32", "bf16", ...
+ * @param out The dtype.
+ * @return ACCEL_OK or ACCEL_ERROR_NOT_FOUND.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_dtype_from_name(const char *name, accel_dtype_t *out);
 
 /* Devices. The numbers are pinned. */
 #define ACCEL_DEVICE_CPU 0
 #define ACCEL_DEVICE_CUDA 1
 #define ACCEL_DEVICE_META 2 /* shapes without data */
+/* A device. */
 typedef struct accel_device {
   int32_t type;
   int32_t index; /* -1: the current one */
 } accel_device_t;
 
-/** @param text "cpu", "cuda:1", "meta". @param out The device. @return ACCEL_OK or ACCEL_ERROR_INVALID_ARGUMENT. */
+/** Reads the name of a device.
+ * @param text "cpu", "cuda:1", "meta".
+ * @param out The device.
+ * @return ACCEL_OK or ACCEL_ERROR_INVALID_ARGUMENT.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_parse(const char *text, accel_device_t *out);
-/** @param type ACCEL_DEVICE_*. @return How many of them can be used now; 1 for the CPU. */
+
+/** Counts the devices of a type.
+ * @param type ACCEL_DEVICE_*.
+ * @return How many of them can be used now; 1 for the CPU.
+ * @threads any */
 ACCEL_SINCE(0, 1) int32_t accel_device_count(int32_t type);
 
 /* The kinds of values. The numbers are pinned. */
@@ -306,86 +387,208 @@ typedef struct accel_value {
 } accel_value_t;
 #define ACCEL_VALUE_INIT {ACCEL_VALUE_NONE, 0, {0}}
 
-/** @param out Becomes a copy of the string. @return ACCEL_OK or an error. */
+/** A string value.
+ * @param text UTF-8; copied.
+ * @param out Becomes a copy of the string.
+ * @return ACCEL_OK.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_string(const char *text, accel_value_t *ACCEL_OWNED out);
-/** @param tensor Gets one owner more. @param out The value. @return ACCEL_OK or an error. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_tensor(accel_tensor_t *tensor, accel_value_t *ACCEL_OWNED out);
-/** A list of copies of values. @param items May be NULL when n_items is 0. @param n_items Their number.
- * @param out The list. @return ACCEL_OK or an error. */
+
+/** A tensor as a value.
+ * @param tensor Gets one owner more.
+ * @param out The value.
+ * @return ACCEL_OK.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_tensor(accel_tensor_t *tensor, accel_value_t *ACCEL_OWNED out);
+
+/** A list of copies of values.
+ * @param items [n_items] May be NULL when n_items is 0.
+ * @param n_items Their number.
+ * @param out The list.
+ * @return ACCEL_OK; TYPE_MISMATCH for an item that is no value.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_list(const accel_value_t *ACCEL_NULLABLE items, size_t n_items, accel_value_t *ACCEL_OWNED out);
-/** A list of integers, for shapes. @param items May be NULL when n_items is 0. @param n_items Their number.
- * @param out The list. @return ACCEL_OK or an error. */
+
+/** A list of integers, for shapes.
+ * @param items [n_items] May be NULL when n_items is 0.
+ * @param n_items Their number.
+ * @param out The list.
+ * @return ACCEL_OK.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_int_list(const int64_t *ACCEL_NULLABLE items, size_t n_items, accel_value_t *ACCEL_OWNED out);
-/** An empty map. @param out The map. @return ACCEL_OK or an error. */
+
+/** An empty map.
+ * @param out The map.
+ * @return ACCEL_OK.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_map(accel_value_t *ACCEL_OWNED out);
 
-/** Copies a value with its containers; tensors are shared. @param value Any. @param out The copy. @return ACCEL_OK or an error. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_copy(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
-/** Gives back what a value owns and makes it NONE. @param value NULL and NONE are allowed. */
+/** Copies a value with its containers; tensors are shared.
+ * @param value Any.
+ * @param out The copy.
+ * @return ACCEL_OK; TYPE_MISMATCH for what is no value.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_copy(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
+/** Gives back what a value owns and makes it NONE.
+ * @param value NULL and NONE are allowed.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) void accel_value_dispose(accel_value_t *ACCEL_NULLABLE value);
-/** @param value Any. @return The number of items of a list or map, 0 for every other kind. */
+
+/** The length of a container.
+ * @param value Any.
+ * @return The number of items of a list or map, 0 for every other kind.
+ * @threads any */
 ACCEL_SINCE(0, 1) size_t accel_value_count(const accel_value_t *value);
-/** @param value A list or map. @param index From 0. @return The item; valid until the container changes or is disposed;
- * NULL when there is none. */
+
+/** An item of a container by its place.
+ * @param value A list or map.
+ * @param index From 0.
+ * @return The item; valid until the container changes or is disposed; NULL when there is none.
+ * @threads any */
 ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED accel_value_at(const accel_value_t *value, size_t index);
-/** @param map A map. @param index From 0. @return The key at that place, valid as the item; NULL when there is none. */
+
+/** A key of a map by its place.
+ * @param map A map.
+ * @param index From 0.
+ * @return The key at that place, valid as the item; NULL when there is none.
+ * @threads any */
 ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_value_key(const accel_value_t *map, size_t index);
-/** @param map A map. @param key A key. @return The item under the key, NULL when there is none; valid as in accel_value_at(). */
+
+/** An item of a map by its key.
+ * @param map A map.
+ * @param key A key.
+ * @return The item under the key, NULL when there is none; valid as in accel_value_at().
+ * @threads any */
 ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED accel_value_get(const accel_value_t *map, const char *key);
-/** Puts a copy of an item under a key. @param map A map that the caller owns. @param key Replaced if it is there.
- * @param item Any value. @return ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_set(accel_value_t *map, const char *key, const accel_value_t *item);
-/** Appends a copy of an item. @param list A list that the caller owns. @param item Any value. @return ACCEL_OK or
- * ACCEL_ERROR_TYPE_MISMATCH. */
+
+/** Puts a copy of an item under a key.
+ * @param map A map that the caller owns.
+ * @param key Replaced if it is there.
+ * @param item Any value.
+ * @return ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_set(accel_value_t *map, const char *key, const accel_value_t *item);
+
+/** Appends a copy of an item.
+ * @param list A list that the caller owns.
+ * @param item Any value.
+ * @return ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_push(accel_value_t *list, const accel_value_t *item);
-/** Compares kinds, structure, numbers, and tensors by dtype, shape and elements. @param a,b Any. @param out 1 or 0.
- * @return ACCEL_OK or an error. */
+
+/** Compares kinds, structure, numbers, and tensors by dtype, shape and elements.
+ * @param a,b Any.
+ * @param out 1 or 0.
+ * @return ACCEL_OK; TYPE_MISMATCH for what is no value.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_equal(const accel_value_t *a, const accel_value_t *b, int32_t *out);
-/** Tensors become nested lists of numbers. @param value Any. @param out One line of JSON. @return ACCEL_OK, or TYPE_MISMATCH
- * for numbers that JSON cannot say. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_to_json(const accel_value_t *value, accel_buffer_t *ACCEL_OWNED out);
-/** Numbers without fraction and exponent become INT. @param json One document. @param out Its value. @return ACCEL_OK or
- * INVALID_ARGUMENT with the place of the mistake. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_from_json(const char *json, accel_value_t *ACCEL_OWNED out);
+
+/** Tensors become nested lists of numbers.
+ * @param value Any.
+ * @param out One line of JSON.
+ * @return ACCEL_OK, or TYPE_MISMATCH for numbers that JSON cannot say.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_to_json(const accel_value_t *value, accel_buffer_t *ACCEL_OWNED out);
+
+/** Numbers without fraction and exponent become INT.
+ * @param json One document.
+ * @param out Its value.
+ * @return ACCEL_OK or INVALID_ARGUMENT with the place of the mistake.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_from_json(const char *json, accel_value_t *ACCEL_OWNED out);
 
 /* Functions on every tensor of a tree. `value` may be a single tensor. */
 
-/** Called for each tensor. Called on: the caller's thread.
- * @param tensor Borrowed for the call. @param out_tensor An owned handle that takes its place. @return ACCEL_OK or an error. */
-typedef accel_status_t (*accel_tensor_fn)(accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out_tensor, void *user_data);
-/** The same tree with a function applied to each tensor; other leaves stay. @accelerate utils.recursively_apply
- * @param value Any. @param error_on_other_type 1: a leaf that is no tensor is a TYPE_MISMATCH. @param out The new tree.
- * @return ACCEL_OK, or the error of the function. */
+/** Called for each tensor.
+ * @param tensor Borrowed for the call.
+ * @param out_tensor An owned handle that takes its place.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_tensor_fn)(accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out_tensor,
+                                          void *user_data);
+
+/** The same tree with a function applied to each tensor; other leaves stay.
+ * @param value Any.
+ * @param error_on_other_type 1: a leaf that is no tensor is a TYPE_MISMATCH.
+ * @param function What is applied.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param out The new tree.
+ * @return ACCEL_OK, or the error of the function.
+ * @threads any, waits
+ * @accelerate utils.recursively_apply */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_recursively_apply(const accel_value_t *value, int32_t error_on_other_type, accel_tensor_fn function,
                         void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
                         accel_value_t *ACCEL_OWNED out);
-/** Tensors become nested lists of numbers. @accelerate utils.listify @param value Any. @param out The lists. @return ACCEL_OK
- * or an error. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_listify(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
-/** Joins trees of one structure, tensor by tensor. @accelerate utils.concatenate
- * @param items A list of such trees. @param dim The dimension along which tensors are joined. @param out One tree.
- * @return ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH. */
+
+/** Tensors become nested lists of numbers.
+ * @param value Any.
+ * @param out The lists.
+ * @return ACCEL_OK; TYPE_MISMATCH for a dtype that JSON cannot say.
+ * @threads any, waits
+ * @accelerate utils.listify */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_listify(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
+/** Joins trees of one structure, tensor by tensor.
+ * @param items A list of such trees.
+ * @param dim The dimension along which tensors are joined.
+ * @param out One tree.
+ * @return ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
+ * @threads any, waits
+ * @accelerate utils.concatenate */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_concatenate(const accel_value_t *items, int64_t dim, accel_value_t *ACCEL_OWNED out);
-/** Rows [begin, end) of each tensor. @accelerate utils.slice_tensors @param value Any. @param begin,end As in Python:
- * negative numbers count from the end, too large ones are cut. @param out Views. @return ACCEL_OK or an error. */
+
+/** Rows [begin, end) of each tensor.
+ * @param value Any.
+ * @param begin,end As in Python: negative numbers count from the end, too large ones are cut.
+ * @param out Views.
+ * @return ACCEL_OK; TYPE_MISMATCH for a leaf that does not fit; TORCH.
+ * @threads any, waits
+ * @accelerate utils.slice_tensors */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_slice_tensors(const accel_value_t *value, int64_t begin, int64_t end, accel_value_t *ACCEL_OWNED out);
-/** @accelerate utils.send_to_device @param value Any. @param device The goal. @param non_blocking 1: do not wait for the copy.
- * @param skip_keys Map keys whose values stay; may be NULL. @param n_skip_keys Their number. @param out The new tree.
- * @return ACCEL_OK or an error. */
+
+/** Moves each tensor to a device.
+ * @param value Any.
+ * @param device The goal.
+ * @param non_blocking 1: do not wait for the copy.
+ * @param skip_keys [n_skip_keys] Map keys whose values stay; may be NULL.
+ * @param n_skip_keys Their number.
+ * @param out The new tree.
+ * @return ACCEL_OK; UNSUPPORTED for a device that is not there.
+ * @threads any, waits
+ * @accelerate utils.send_to_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_send_to_device(const accel_value_t *value, accel_device_t device, int32_t non_blocking,
                      const char *const *ACCEL_NULLABLE skip_keys, size_t n_skip_keys, accel_value_t *ACCEL_OWNED out);
-/** float16 and bfloat16 tensors become float32; others stay. @accelerate utils.convert_to_fp32 @param value Any.
- * @param out The new tree. @return ACCEL_OK or an error. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_convert_to_fp32(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
-/** Rows of the first leaf of the tree. @accelerate utils.find_batch_size @param value Any. @param out The number.
- * @return ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor. */
+
+/** float16 and bfloat16 tensors become float32; others stay.
+ * @param value Any.
+ * @param out The new tree.
+ * @return ACCEL_OK; TORCH.
+ * @threads any, waits
+ * @accelerate utils.convert_to_fp32 */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_convert_to_fp32(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
+/** Rows of the first leaf of the tree.
+ * @param value Any.
+ * @param out The number.
+ * @return ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor.
+ * @threads any
+ * @accelerate utils.find_batch_size */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *out);
 
 /* Arguments that only borrow: fill in, call, forget. */
@@ -440,16 +643,18 @@ static inline accel_value_t accel_arg_device(accel_device_t device) {
  * 3. State: process control
  * ================================================================================================================== */
 
+/* In which precision a prepared model computes. The numbers are pinned. */
 typedef int32_t accel_precision_t;
 #define ACCEL_PRECISION_NO 0 /* float32 throughout */
 #define ACCEL_PRECISION_FP16 1
 #define ACCEL_PRECISION_BF16 2
 #define ACCEL_PRECISION_FP8 3
 
+/* How ranks work together. The numbers are pinned. */
 typedef int32_t accel_distributed_type_t;
-#define ACCEL_DISTRIBUTED_NO 0
-#define ACCEL_DISTRIBUTED_MULTI_CPU 1
-#define ACCEL_DISTRIBUTED_MULTI_GPU 2
+#define ACCEL_DISTRIBUTED_NO 0 /* one process */
+#define ACCEL_DISTRIBUTED_MULTI_CPU 1 /* over UCX */
+#define ACCEL_DISTRIBUTED_MULTI_GPU 2 /* over NCCL */
 
 /* What a state is made from. Everything may stay unset. @accelerate Accelerator, PartialState, AcceleratorState */
 typedef struct accel_state_options {
@@ -474,129 +679,302 @@ typedef struct accel_state_options {
   int32_t main_process_port;    /* MASTER_PORT; default 29500 */
   int32_t reserved;             /* 0 */
 } accel_state_options_t;
-#define ACCEL_STATE_OPTIONS_INIT                                                                                         \
-  {sizeof(accel_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET,     \
-   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL,     \
+#define ACCEL_STATE_OPTIONS_INIT                                                                                       \
+  {sizeof(accel_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET,  \
+   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, \
    ACCEL_UNSET, 0}
-/** Marks every field as unset. @param options The struct. */
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_state_options_init(accel_state_options_t *options);
 
-/** Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in one
- * process are independent of each other. @accelerate Accelerator
- * @param options NULL: all from the environment. @param out The state.
- * @return ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for what this machine lacks; TIMEOUT that names
- * the ranks that did not come. */
+/** Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in
+ * one process are independent of each other.
+ * @param options NULL: all from the environment.
+ * @param out The state.
+ * @return ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for what this machine lacks; TIMEOUT that
+ *   names the ranks that did not come.
+ * @threads collective, waits
+ * @accelerate Accelerator */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_state_create(const accel_state_options_t *ACCEL_NULLABLE options, accel_state_t *ACCEL_OWNED *out);
-/** @param state A state. @return The same state, with one owner more. */
+
+/** Adds an owner.
+ * @param state A state.
+ * @return The same state, with one owner more.
+ * @threads any */
 ACCEL_SINCE(0, 1) accel_state_t *accel_state_retain(accel_state_t *state);
-/** The last owner leaves the job without waiting for the others. @param state A state, or NULL. */
+
+/** The last owner leaves the job without waiting for the others.
+ * @param state A state, or NULL.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) void accel_state_release(accel_state_t *ACCEL_NULLABLE state);
+
 /** Makes a state the process's default, which accel_state_default() returns; the library itself never uses it.
- * @param state NULL takes the default away. @return ACCEL_OK or INVALID_HANDLE. */
+ * @param state NULL takes the default away.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_state_set_default(accel_state_t *ACCEL_NULLABLE state);
-/** @return The default state, or NULL; valid until another one is set. */
+
+/** The process's default state.
+ * @return The default state, or NULL; valid until another one is set.
+ * @threads any */
 ACCEL_SINCE(0, 1) accel_state_t *ACCEL_BORROWED accel_state_default(void);
-/** Every setting with its value and where it came from, one a line. @param state A state. @param out The text. @return ACCEL_OK
- * or an error. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_state_describe(const accel_state_t *state, accel_buffer_t *ACCEL_OWNED out);
+
+/** Every setting with its value and where it came from, one a line.
+ * @param state A state.
+ * @param out The text.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_state_describe(const accel_state_t *state, accel_buffer_t *ACCEL_OWNED out);
 
 /* These cannot fail on a valid state; for an invalid handle they return -1 (device: type -1) and set the last error. */
-/** @param state A state. @return This rank, from 0. @accelerate process_index */
+/** The rank of this process.
+ * @param state A state.
+ * @return This rank, from 0.
+ * @threads any
+ * @accelerate process_index */
 ACCEL_SINCE(0, 1) int32_t accel_process_index(const accel_state_t *state);
-/** @param state A state. @return The number of ranks. @accelerate num_processes */
+
+/** The size of the job.
+ * @param state A state.
+ * @return The number of ranks.
+ * @threads any
+ * @accelerate num_processes */
 ACCEL_SINCE(0, 1) int32_t accel_num_processes(const accel_state_t *state);
-/** @param state A state. @return This rank among those of its host, from 0. @accelerate local_process_index */
+
+/** The rank within the host.
+ * @param state A state.
+ * @return This rank among those of its host, from 0.
+ * @threads any
+ * @accelerate local_process_index */
 ACCEL_SINCE(0, 1) int32_t accel_local_process_index(const accel_state_t *state);
-/** @param state A state. @return The number of ranks of this host. */
+
+/** The size of this host's part of the job.
+ * @param state A state.
+ * @return The number of ranks of this host.
+ * @threads any */
 ACCEL_SINCE(0, 1) int32_t accel_local_num_processes(const accel_state_t *state);
-/** @param state A state. @return 1 on rank 0. @accelerate is_main_process */
+
+/** Whether this is the main process.
+ * @param state A state.
+ * @return 1 on rank 0.
+ * @threads any
+ * @accelerate is_main_process */
 ACCEL_SINCE(0, 1) int32_t accel_is_main_process(const accel_state_t *state);
-/** @param state A state. @return 1 on the first rank of a host. @accelerate is_local_main_process */
+
+/** Whether this is the main process of its host.
+ * @param state A state.
+ * @return 1 on the first rank of a host.
+ * @threads any
+ * @accelerate is_local_main_process */
 ACCEL_SINCE(0, 1) int32_t accel_is_local_main_process(const accel_state_t *state);
-/** @param state A state. @return 1 on the last rank. @accelerate is_last_process */
+
+/** Whether this is the last process.
+ * @param state A state.
+ * @return 1 on the last rank.
+ * @threads any
+ * @accelerate is_last_process */
 ACCEL_SINCE(0, 1) int32_t accel_is_last_process(const accel_state_t *state);
-/** Whether code for one rank runs here. @param state A state. @param process_index The rank. @return 1 there, and everywhere
- * when there is one process. @accelerate on_process */
+
+/** Whether code for one rank runs here.
+ * @param state A state.
+ * @param process_index The rank.
+ * @return 1 there, and everywhere when there is one process.
+ * @threads any
+ * @accelerate on_process */
 ACCEL_SINCE(0, 1) int32_t accel_on_process(const accel_state_t *state, int32_t process_index);
-/** The same by the rank within the host. @param state A state. @param local_process_index The rank. @return 1 or 0.
+
+/** The same by the rank within the host.
+ * @param state A state.
+ * @param local_process_index The rank.
+ * @return 1 or 0.
+ * @threads any
  * @accelerate on_local_process */
 ACCEL_SINCE(0, 1) int32_t accel_on_local_process(const accel_state_t *state, int32_t local_process_index);
-/** @param state A state. @return 1 when several ranks work together. @accelerate use_distributed */
+
+/** Whether there are several processes.
+ * @param state A state.
+ * @return 1 when several ranks work together.
+ * @threads any
+ * @accelerate use_distributed */
 ACCEL_SINCE(0, 1) int32_t accel_use_distributed(const accel_state_t *state);
-/** @param state A state. @return ACCEL_DISTRIBUTED_*. @accelerate distributed_type */
+
+/** How the ranks work together.
+ * @param state A state.
+ * @return ACCEL_DISTRIBUTED_*.
+ * @threads any
+ * @accelerate distributed_type */
 ACCEL_SINCE(0, 1) accel_distributed_type_t accel_distributed_type(const accel_state_t *state);
-/** @param state A state. @return "ucx", "nccl", or "" for one process; constant. @accelerate backend */
+
+/** What carries the collectives.
+ * @param state A state.
+ * @return "ucx", "nccl", or "" for one process; constant.
+ * @threads any
+ * @accelerate backend */
 ACCEL_SINCE(0, 1) const char *accel_backend(const accel_state_t *state);
-/** @param state A state. @return ACCEL_PRECISION_*. @accelerate mixed_precision */
+
+/** The precision of the forward.
+ * @param state A state.
+ * @return ACCEL_PRECISION_*.
+ * @threads any
+ * @accelerate mixed_precision */
 ACCEL_SINCE(0, 1) accel_precision_t accel_mixed_precision(const accel_state_t *state);
-/** @param state A state. @return 1 in debug mode. @accelerate debug */
+
+/** Whether collectives are checked in debug mode.
+ * @param state A state.
+ * @return 1 in debug mode.
+ * @threads any
+ * @accelerate debug */
 ACCEL_SINCE(0, 1) int32_t accel_debug(const accel_state_t *state);
-/** @param state A state. @return The device that prepared models and batches are put on. @accelerate device */
+
+/** The state's device.
+ * @param state A state.
+ * @return The device that prepared models and batches are put on.
+ * @threads any
+ * @accelerate device */
 ACCEL_SINCE(0, 1) accel_device_t accel_device(const accel_state_t *state);
-/** Makes the state's device the current one of this thread; nothing to do on CPU. @param state A state. @return ACCEL_OK or an
- * error. @accelerate set_device */
+
+/** Makes the state's device the current one of this thread; nothing to do on CPU.
+ * @param state A state.
+ * @return ACCEL_OK; UNSUPPORTED when the device is not there.
+ * @threads any
+ * @accelerate set_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_device(const accel_state_t *state);
 
-/** A barrier. @accelerate wait_for_everyone @param state A state. @return ACCEL_OK, TIMEOUT or PEER_LOST. */
+/** A barrier.
+ * @param state A state.
+ * @return ACCEL_OK, TIMEOUT or PEER_LOST.
+ * @threads collective, waits
+ * @accelerate wait_for_everyone */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_wait_for_everyone(accel_state_t *state);
-/** The main process runs the scope's body first, the others after it has ended its scope. A main process that never ends it
- * gives the others TIMEOUT or PEER_LOST, not a hang. @accelerate main_process_first
- * @param state A state. @param out The scope. @return ACCEL_OK or an error. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_main_process_first_begin(accel_state_t *state, accel_scope_t *ACCEL_OWNED *out);
-/** The same for the first rank of each host. @accelerate local_main_process_first
- * @param state A state. @param out The scope. @return ACCEL_OK or an error. */
+
+/** The main process runs the scope's body first, the others after it has ended its scope. A main process that never
+ * ends it gives the others TIMEOUT or PEER_LOST, not a hang.
+ * @param state A state.
+ * @param out The scope.
+ * @return ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits
+ * @accelerate main_process_first */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_main_process_first_begin(accel_state_t *state, accel_scope_t *ACCEL_OWNED *out);
+
+/** The same for the first rank of each host.
+ * @param state A state.
+ * @param out The scope.
+ * @return ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits
+ * @accelerate local_main_process_first */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_local_main_process_first_begin(accel_state_t *state, accel_scope_t *ACCEL_OWNED *out);
 
-/** This rank's share of a number of things: the first `length % n` ranks get one more. @param state A state.
- * @param length How many there are. @param out_begin,out_end The share [begin, end). @return ACCEL_OK or INVALID_ARGUMENT. */
+/** This rank's share of a number of things: the first `length % n` ranks get one more.
+ * @param state A state.
+ * @param length How many there are.
+ * @param out_begin,out_end The share [begin, end).
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_split_range(const accel_state_t *state, int64_t length, int64_t *out_begin, int64_t *out_end);
-/** This rank's share of a list, of the rows of a tensor, or of each member of a map. @accelerate split_between_processes
- * @param state A state. @param inputs Unchanged. @param apply_padding 1: short shares repeat the last element of the whole
- * input until all are equally long. @param out The share. @return ACCEL_OK; INVALID_ARGUMENT when a map's members differ in
- * length or an empty input is to be padded; TYPE_MISMATCH for what cannot be split. */
+
+/** This rank's share of a list, of the rows of a tensor, or of each member of a map.
+ * @param state A state.
+ * @param inputs Unchanged.
+ * @param apply_padding 1: short shares repeat the last element of the whole input until all are equally long.
+ * @param out The share.
+ * @return ACCEL_OK; INVALID_ARGUMENT when a map's members differ in length or an empty input is to be padded;
+ *   TYPE_MISMATCH for what cannot be split.
+ * @threads any, waits
+ * @accelerate split_between_processes */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_split_between_processes(const accel_state_t *state, const accel_value_t *inputs, int32_t apply_padding,
                               accel_value_t *ACCEL_OWNED out);
-/** Writes a line to standard output on the first rank of each host, and nothing elsewhere. @accelerate print
- * @param state A state. @param line Without its newline. @return ACCEL_OK or ACCEL_ERROR_IO. */
+
+/** Writes a line to standard output on the first rank of each host, and nothing elsewhere.
+ * @param state A state.
+ * @param line Without its newline.
+ * @return ACCEL_OK or ACCEL_ERROR_IO.
+ * @threads any, waits
+ * @accelerate print */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_print(const accel_state_t *state, const char *line);
-/** Raises a flag that accel_check_trigger() will see on all ranks, for example to stop early. @accelerate set_trigger
- * @param state A state. @return ACCEL_OK or an error. */
+
+/** Raises a flag that accel_check_trigger() will see on all ranks, for example to stop early.
+ * @param state A state.
+ * @return ACCEL_OK.
+ * @threads object
+ * @accelerate set_trigger */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_trigger(accel_state_t *state);
-/** Whether any rank raised the flag; lowers it then. All ranks must call. @accelerate check_trigger
- * @param state A state. @param out 1 or 0, the same on all ranks. @return ACCEL_OK or an error. */
+
+/** Whether any rank raised the flag; lowers it then. All ranks must call.
+ * @param state A state.
+ * @param out 1 or 0, the same on all ranks.
+ * @return ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits
+ * @accelerate check_trigger */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_check_trigger(accel_state_t *state, int32_t *out);
-/** Leaves the process group in good order; collectives fail afterwards with INVALID_STATE. @accelerate destroy_process_group
- * @param state A state. @return ACCEL_OK, also when there is none. */
+
+/** Leaves the process group in good order; collectives fail afterwards with INVALID_STATE.
+ * @param state A state.
+ * @return ACCEL_OK, also when there is none.
+ * @threads collective, waits
+ * @accelerate destroy_process_group */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_destroy_process_group(accel_state_t *state);
-/** Waits for all ranks, then leaves the group. The last call of a program. @accelerate end_training
- * @param state A state. @return ACCEL_OK or an error. */
+
+/** Waits for all ranks, then leaves the group. The last call of a program.
+ * @param state A state.
+ * @return ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits
+ * @accelerate end_training */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_end_training(accel_state_t *state);
 
 /* Gradient accumulation as it stands now. */
-/** @param state A state. @return 1 when the current micro-batch ends a group and gradients are exchanged.
+/** Whether gradients are exchanged now.
+ * @param state A state.
+ * @return 1 when the current micro-batch ends a group and gradients are exchanged.
+ * @threads any
  * @accelerate sync_gradients */
 ACCEL_SINCE(0, 1) int32_t accel_sync_gradients(const accel_state_t *state);
-/** @param state A state. @return 1 when the batch in hand is the last one of its loader. @accelerate end_of_dataloader */
+
+/** Whether the loader is at its last batch.
+ * @param state A state.
+ * @return 1 when the batch in hand is the last one of its loader.
+ * @threads any
+ * @accelerate end_of_dataloader */
 ACCEL_SINCE(0, 1) int32_t accel_end_of_dataloader(const accel_state_t *state);
-/** @param state A state. @return Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
+
+/** How full the last batch is.
+ * @param state A state.
+ * @return Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
+ * @threads any
  * @accelerate remainder */
 ACCEL_SINCE(0, 1) int64_t accel_remainder(const accel_state_t *state);
-/** @param state A state. @return Micro-batches a group. @accelerate gradient_accumulation_steps */
+
+/** The length of an accumulation group.
+ * @param state A state.
+ * @return Micro-batches a group.
+ * @threads any
+ * @accelerate gradient_accumulation_steps */
 ACCEL_SINCE(0, 1) int64_t accel_gradient_accumulation_steps(const accel_state_t *state);
-/** @param state A state. @param steps At least 1. @return ACCEL_OK or INVALID_ARGUMENT. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
+
+/** Sets the length of accumulation groups.
+ * @param state A state.
+ * @param steps At least 1.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
 
 /* =====================================================================================================================
- * 4. Communication. All ranks must make the same call; trees must have the same structure, shapes and dtypes.
+ * 4. Communication
  * ================================================================================================================== */
 
+/* All ranks must make the same call; their trees must have the same structure, shapes and dtypes. */
+
+/* What a reduction makes of the ranks' elements. The numbers are pinned. */
 typedef int32_t accel_reduction_t;
 #define ACCEL_REDUCE_SUM 0
-#define ACCEL_REDUCE_MEAN 1
+#define ACCEL_REDUCE_MEAN 1 /* of integers: truncated */
 #define ACCEL_REDUCE_MIN 2
 #define ACCEL_REDUCE_MAX 3
 #define ACCEL_REDUCE_PRODUCT 4
@@ -605,70 +983,152 @@ typedef int32_t accel_reduction_t;
 #define ACCEL_REDUCE_XOR 7
 
 /** Every rank gets each tensor of all ranks, joined along dimension 0 in rank order; a 0-d tensor counts as one row.
- * @accelerate gather @param state A state. @param value A tensor or a tree of tensors. @param out The joined tree.
- * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST. */
+ * @param state A state.
+ * @param value A tensor or a tree of tensors.
+ * @param out The joined tree.
+ * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+ * @threads collective, waits
+ * @accelerate gather */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
-/** As accel_gather(), and cuts off what the loader repeated to fill the last batch. @accelerate gather_for_metrics
- * @param state A state. @param value A tensor or a tree of tensors; other leaves are gathered as objects.
- * @param out Each sample exactly once. @return As accel_gather(). */
+
+/** As accel_gather(), and cuts off what the loader repeated to fill the last batch.
+ * @param state A state.
+ * @param value A tensor or a tree of tensors; other leaves are gathered as objects.
+ * @param out Each sample exactly once.
+ * @return As accel_gather().
+ * @threads collective, waits
+ * @accelerate gather_for_metrics */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
-/** Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings,
- * lists and maps without tensors. @accelerate utils.gather_object @param state A state. @param object This rank's value; may
- * differ in size between ranks. @param out The list. @return ACCEL_OK or an error. */
+
+/** Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers,
+ * strings, lists and maps without tensors.
+ * @param state A state.
+ * @param object This rank's value; may differ in size between ranks.
+ * @param out The list.
+ * @return ACCEL_OK; TYPE_MISMATCH for a value with tensors; TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits
+ * @accelerate utils.gather_object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_object(accel_state_t *state, const accel_value_t *object, accel_value_t *ACCEL_OWNED out);
-/** Every rank gets the reduction of each tensor over all ranks, as new tensors. @accelerate reduce
- * @param state A state. @param value A tensor or a tree of tensors; unchanged. @param reduction ACCEL_REDUCE_*; the mean of
- * integers is truncated. @param scale A factor for the result; 1 for none. @param out The reduced tree. @return As accel_gather(). */
+
+/** Every rank gets the reduction of each tensor over all ranks, as new tensors.
+ * @param state A state.
+ * @param value A tensor or a tree of tensors; unchanged.
+ * @param reduction ACCEL_REDUCE_*; the mean of integers is truncated.
+ * @param scale A factor for the result; 1 for none.
+ * @param out The reduced tree.
+ * @return As accel_gather().
+ * @threads collective, waits
+ * @accelerate reduce */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_reduce(accel_state_t *state, const accel_value_t *value, accel_reduction_t reduction, double scale,
              accel_value_t *ACCEL_OWNED out);
-/** Every rank gets one rank's tensors, written into its own. @accelerate utils.broadcast
- * @param state A state. @param value A tensor or a tree of tensors, changed in place. @param from_process The source rank.
- * @return As accel_gather(). */
+
+/** Every rank gets one rank's tensors, written into its own.
+ * @param state A state.
+ * @param value A tensor or a tree of tensors, changed in place.
+ * @param from_process The source rank.
+ * @return As accel_gather().
+ * @threads collective, waits
+ * @accelerate utils.broadcast */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_broadcast(accel_state_t *state, const accel_value_t *value, int32_t from_process);
-/** Every rank gets one rank's list of values. @accelerate utils.broadcast_object_list @param state A state. @param objects A
- * list; on the other ranks only its length matters. @param from_process The source rank. @param out The list.
- * @return ACCEL_OK; COLLECTIVE_MISMATCH when the lengths differ. */
+
+/** Every rank gets one rank's list of values.
+ * @param state A state.
+ * @param objects A list; on the other ranks only its length matters.
+ * @param from_process The source rank.
+ * @param out The list.
+ * @return ACCEL_OK; COLLECTIVE_MISMATCH when the lengths differ.
+ * @threads collective, waits
+ * @accelerate utils.broadcast_object_list */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_broadcast_object_list(accel_state_t *state, const accel_value_t *objects, int32_t from_process,
                             accel_value_t *ACCEL_OWNED out);
-/** Pads one dimension of each tensor to its largest size over all ranks. @accelerate pad_across_processes
- * @param state A state. @param value A tensor or a tree of tensors. @param dim The dimension; negative ones count from the
- * end; tensors that lack it stay. @param pad_index What is filled in. @param pad_first 1: before the data instead of after it.
- * @param out The padded tree. @return As accel_gather(). */
+
+/** Pads one dimension of each tensor to its largest size over all ranks.
+ * @param state A state.
+ * @param value A tensor or a tree of tensors.
+ * @param dim The dimension; negative ones count from the end; tensors that lack it stay.
+ * @param pad_index What is filled in.
+ * @param pad_first 1: before the data instead of after it.
+ * @param out The padded tree.
+ * @return As accel_gather().
+ * @threads collective, waits
+ * @accelerate pad_across_processes */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_pad_across_processes(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index,
                            int32_t pad_first, accel_value_t *ACCEL_OWNED out);
 
 /* The same on bare tensors that the caller owns: no allocation, for the innermost loops. Tensors must be contiguous. */
-/** @param state A state. @param tensor Reduced in place. @param reduction ACCEL_REDUCE_*. @return As accel_gather(). */
+/** Reduces a tensor over the ranks, in place.
+ * @param state A state.
+ * @param tensor Reduced in place.
+ * @param reduction ACCEL_REDUCE_*.
+ * @return As accel_gather().
+ * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_all_reduce(accel_state_t *state, accel_tensor_t *tensor, accel_reduction_t reduction);
-/** @param state A state. @param input One rank's part. @param output num_processes times as many elements. @return As accel_gather(). */
+
+/** Joins the parts of all ranks in rank order.
+ * @param state A state.
+ * @param input One rank's part.
+ * @param output num_processes times as many elements.
+ * @return As accel_gather().
+ * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_all_gather(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output);
-/** @param state A state. @param input num_processes times as many elements as output. @param reduction ACCEL_REDUCE_*.
- * @param output This rank's part of the reduction. @return As accel_gather(). */
+
+/** Reduces over the ranks and leaves each rank its part.
+ * @param state A state.
+ * @param input num_processes times as many elements as output.
+ * @param reduction ACCEL_REDUCE_*.
+ * @param output This rank's part of the reduction.
+ * @return As accel_gather().
+ * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input, accel_reduction_t reduction, accel_tensor_t *output);
-/** Part i of the input goes to rank i. @param state A state. @param input,output num_processes equal parts each. @return As
- * accel_gather(). */
+accel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input, accel_reduction_t reduction,
+                     accel_tensor_t *output);
+
+/** Part i of the input goes to rank i.
+ * @param state A state.
+ * @param input,output num_processes equal parts each.
+ * @return As accel_gather().
+ * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_all_to_all(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output);
-/** Part i of the source rank's input goes to rank i. @param state A state. @param input NULL except on the source rank.
- * @param from_process The source rank. @param output This rank's part. @return As accel_gather(). */
+
+/** Part i of the source rank's input goes to rank i.
+ * @param state A state.
+ * @param input NULL except on the source rank.
+ * @param from_process The source rank.
+ * @param output This rank's part.
+ * @return As accel_gather().
+ * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_scatter(accel_state_t *state, const accel_tensor_t *ACCEL_NULLABLE input, int32_t from_process, accel_tensor_t *output);
-/** @param state A state. @param tensor The data. @param to_process The goal. @param tag Pairs sends with receives; 0 or more.
- * @return ACCEL_OK or an error. */
+accel_scatter(accel_state_t *state, const accel_tensor_t *ACCEL_NULLABLE input, int32_t from_process,
+              accel_tensor_t *output);
+
+/** Sends a tensor to one rank.
+ * @param state A state.
+ * @param tensor The data.
+ * @param to_process The goal.
+ * @param tag Pairs sends with receives; 0 or more.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_send(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_process, int32_t tag);
-/** @param state A state. @param tensor Filled with the data. @param from_process The source. @param tag As that of the send.
- * @return ACCEL_OK or an error. */
+
+/** Receives a tensor from one rank.
+ * @param state A state.
+ * @param tensor Filled with the data.
+ * @param from_process The source.
+ * @param tag As that of the send.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; COLLECTIVE_MISMATCH when the sizes differ;
+ *   TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_recv(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag);
 
@@ -679,158 +1139,369 @@ accel_recv(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, i
 struct DLManagedTensor;          /* DLPack before version 1; see dlpack.h of that project */
 struct DLManagedTensorVersioned; /* DLPack 1.x */
 
-/** Elements that are not initialised. @param shape May be NULL when ndim is 0. @param ndim Dimensions. @param dtype,device Where and
- * what. @param out The tensor. @return ACCEL_OK, INVALID_ARGUMENT or OUT_OF_MEMORY. */
+/** Elements that are not initialised.
+ * @param shape [ndim] May be NULL when ndim is 0.
+ * @param ndim Dimensions.
+ * @param dtype,device Where and what.
+ * @param out The tensor.
+ * @return ACCEL_OK, INVALID_ARGUMENT or OUT_OF_MEMORY.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_empty(const int64_t *ACCEL_NULLABLE shape, size_t ndim, accel_dtype_t dtype, accel_device_t device,
                    accel_tensor_t *ACCEL_OWNED *out);
-/** All elements equal. @param shape,ndim,dtype,device As accel_tensor_empty(). @param number The element. @param out The tensor.
- * @return As accel_tensor_empty(). */
+
+/** All elements equal.
+ * @param shape [ndim] The sizes.
+ * @param ndim,dtype,device As accel_tensor_empty().
+ * @param number The element.
+ * @param out The tensor.
+ * @return As accel_tensor_empty().
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_full(const int64_t *ACCEL_NULLABLE shape, size_t ndim, double number, accel_dtype_t dtype,
                   accel_device_t device, accel_tensor_t *ACCEL_OWNED *out);
-/** Draws from the standard normal distribution with the default generator. @param shape,ndim,dtype,device As
- * accel_tensor_empty(). @param out The tensor. @return As accel_tensor_empty(). */
+
+/** Draws from the standard normal distribution with the default generator.
+ * @param shape [ndim] The sizes.
+ * @param ndim,dtype,device As accel_tensor_empty().
+ * @param out The tensor.
+ * @return As accel_tensor_empty().
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_randn(const int64_t *ACCEL_NULLABLE shape, size_t ndim, accel_dtype_t dtype, accel_device_t device,
                    accel_tensor_t *ACCEL_OWNED *out);
-/** Integers below a bound, as int64, with the default generator. @param low,high The range [low, high). @param shape,ndim The
- * shape. @param out The tensor. @return As accel_tensor_empty(). */
+
+/** Integers below a bound, as int64, with the default generator.
+ * @param low,high The range [low, high).
+ * @param shape [ndim] The shape.
+ * @param ndim Their number.
+ * @param out The tensor.
+ * @return As accel_tensor_empty().
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_randint(int64_t low, int64_t high, const int64_t *ACCEL_NULLABLE shape, size_t ndim,
                      accel_tensor_t *ACCEL_OWNED *out);
-/** A new CPU tensor with a copy of the caller's elements. @param data Row-major; may be NULL when there are none.
- * @param shape,ndim,dtype As accel_tensor_empty(). @param out The tensor. @return As accel_tensor_empty(). */
+
+/** A new CPU tensor with a copy of the caller's elements.
+ * @param data Row-major; may be NULL when there are none.
+ * @param shape [ndim] The sizes.
+ * @param ndim,dtype As accel_tensor_empty().
+ * @param out The tensor.
+ * @return As accel_tensor_empty().
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_from_data(const void *ACCEL_NULLABLE data, const int64_t *ACCEL_NULLABLE shape, size_t ndim,
                        accel_dtype_t dtype, accel_tensor_t *ACCEL_OWNED *out);
-/** A tensor over memory of the caller, without a copy. @param data Valid until `destroy` runs. @param shape,ndim The shape.
- * @param strides In elements; NULL: row-major. @param dtype,device What and where the memory is. @param user_data,destroy
- * `destroy` runs when the last tensor that shares the memory goes, on any thread. @param out The tensor. @return As
- * accel_tensor_empty(). */
+
+/** A tensor over memory of the caller, without a copy.
+ * @param data Valid until `destroy` runs.
+ * @param shape [ndim] The shape.
+ * @param ndim Their number.
+ * @param strides [ndim] In elements; NULL: row-major.
+ * @param dtype,device What and where the memory is.
+ * @param user_data,destroy `destroy` runs when the last tensor that shares the memory goes, on any thread.
+ * @param out The tensor.
+ * @return As accel_tensor_empty().
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_tensor_from_blob(void *data, const int64_t *ACCEL_NULLABLE shape, size_t ndim, const int64_t *ACCEL_NULLABLE strides,
+accel_tensor_from_blob(void *data, const int64_t *ACCEL_NULLABLE shape, size_t ndim,
+                       const int64_t *ACCEL_NULLABLE strides,
                        accel_dtype_t dtype, accel_device_t device, void *ACCEL_NULLABLE user_data,
                        accel_destroy_fn ACCEL_NULLABLE destroy, accel_tensor_t *ACCEL_OWNED *out);
-/** Takes a DLPack tensor without a copy. @param tensor Its deleter runs when the memory is no longer needed, at once on failure.
- * @param out The tensor. @return ACCEL_OK, or UNSUPPORTED for a dtype, device or version that is not known. */
+
+/** Takes a DLPack tensor without a copy.
+ * @param tensor Its deleter runs when the memory is no longer needed, at once on failure.
+ * @param out The tensor.
+ * @return ACCEL_OK, or UNSUPPORTED for a dtype, device or version that is not known.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_from_dlpack(struct DLManagedTensorVersioned *ACCEL_TAKES tensor, accel_tensor_t *ACCEL_OWNED *out);
-/** The same for DLPack before version 1. @param tensor As above. @param out The tensor. @return As above. */
+
+/** The same for DLPack before version 1.
+ * @param tensor As above.
+ * @param out The tensor.
+ * @return As above.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_from_dlpack_unversioned(struct DLManagedTensor *ACCEL_TAKES tensor, accel_tensor_t *ACCEL_OWNED *out);
-/** Lends a tensor to another system without a copy. @param tensor Must not require gradients. @param out Freed by its own deleter.
- * @return ACCEL_OK, or UNSUPPORTED for a dtype that DLPack lacks. */
+
+/** Lends a tensor to another system without a copy.
+ * @param tensor Must not require gradients.
+ * @param out Freed by its own deleter.
+ * @return ACCEL_OK, or UNSUPPORTED for a dtype that DLPack lacks.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_dlpack(const accel_tensor_t *tensor, struct DLManagedTensorVersioned *ACCEL_OWNED *out);
-/** The same for DLPack before version 1. @param tensor,out As above. @return As above. */
+
+/** The same for DLPack before version 1.
+ * @param tensor,out As above.
+ * @return As above.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_dlpack_unversioned(const accel_tensor_t *tensor, struct DLManagedTensor *ACCEL_OWNED *out);
 
 /* For programs that use LibTorch themselves: include/accel_torch.hpp calls these. */
-/** Shares a tensor of the program's own LibTorch, with its autograd history. @param tensor_impl One reference of a c10::TensorImpl; taken,
- * also by a call that fails, except when the versions differ. @param torch_version TORCH_VERSION of the caller's build.
- * @param out The tensor. @return ACCEL_OK, or UNSUPPORTED when the caller uses another version of LibTorch. */
+/** Shares a tensor of the program's own LibTorch, with its autograd history.
+ * @param tensor_impl One reference of a c10::TensorImpl; taken, also by a call that fails, except when the versions
+ *   differ.
+ * @param torch_version TORCH_VERSION of the caller's build.
+ * @param out The tensor.
+ * @return ACCEL_OK, or UNSUPPORTED when the caller uses another version of LibTorch.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_from_torch(void *ACCEL_TAKES tensor_impl, const char *torch_version, accel_tensor_t *ACCEL_OWNED *out);
-/** The way back. @param tensor A tensor. @param torch_version As above. @param out_tensor_impl One reference of its c10::TensorImpl.
- * @return As above. */
+
+/** The way back.
+ * @param tensor A tensor.
+ * @param torch_version As above.
+ * @param out_tensor_impl One reference of its c10::TensorImpl.
+ * @return As above.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_torch(const accel_tensor_t *tensor, const char *torch_version, void *ACCEL_OWNED *out_tensor_impl);
 
-/** @param tensor A tensor. @return The same tensor, with one owner more. */
+/** Adds an owner.
+ * @param tensor A tensor.
+ * @return The same tensor, with one owner more.
+ * @threads any */
 ACCEL_SINCE(0, 1) accel_tensor_t *accel_tensor_retain(accel_tensor_t *tensor);
-/** @param tensor A tensor, or NULL. */
+
+/** Removes an owner.
+ * @param tensor A tensor, or NULL.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_tensor_release(accel_tensor_t *ACCEL_NULLABLE tensor);
 
-/** @param tensor A tensor. @param out Its number of dimensions. @return ACCEL_OK or INVALID_HANDLE. */
+/** The number of dimensions.
+ * @param tensor A tensor.
+ * @param out Its number of dimensions.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_ndim(const accel_tensor_t *tensor, size_t *out);
-/** @param tensor A tensor. @param out Its sizes, ndim of them; lives as long as the tensor keeps its shape. @return ACCEL_OK or INVALID_HANDLE. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_shape(const accel_tensor_t *tensor, const int64_t *ACCEL_BORROWED *out);
-/** @param tensor A tensor. @param out Its strides in elements; lives as the shape. @return ACCEL_OK or INVALID_HANDLE. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_strides(const accel_tensor_t *tensor, const int64_t *ACCEL_BORROWED *out);
-/** @param tensor A tensor. @param out Its dtype. @return ACCEL_OK, or UNSUPPORTED for a dtype without a number here. */
+
+/** The sizes of the dimensions.
+ * @param tensor A tensor.
+ * @param out Its sizes, ndim of them; lives as long as the tensor keeps its shape.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_shape(const accel_tensor_t *tensor, const int64_t *ACCEL_BORROWED *out);
+
+/** The distances between neighbours.
+ * @param tensor A tensor.
+ * @param out Its strides in elements; lives as the shape.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_strides(const accel_tensor_t *tensor, const int64_t *ACCEL_BORROWED *out);
+
+/** The type of the elements.
+ * @param tensor A tensor.
+ * @param out Its dtype.
+ * @return ACCEL_OK, or UNSUPPORTED for a dtype without a number here.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_dtype(const accel_tensor_t *tensor, accel_dtype_t *out);
-/** @param tensor A tensor. @param out Where it is. @return ACCEL_OK or an error. */
+
+/** Where the elements are.
+ * @param tensor A tensor.
+ * @param out Where it is.
+ * @return ACCEL_OK; UNSUPPORTED for a device without a number here.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_device(const accel_tensor_t *tensor, accel_device_t *out);
-/** @param tensor A tensor. @param out Its number of elements. @return ACCEL_OK or INVALID_HANDLE. */
+
+/** The number of elements.
+ * @param tensor A tensor.
+ * @param out Its number of elements.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_numel(const accel_tensor_t *tensor, int64_t *out);
-/** @param tensor A tensor. @param out Elements times bytes of one. @return ACCEL_OK or INVALID_HANDLE. */
+
+/** The size in bytes.
+ * @param tensor A tensor.
+ * @param out Elements times bytes of one.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_nbytes(const accel_tensor_t *tensor, size_t *out);
-/** @param tensor A tensor with memory. @param out Its first element; lives as long as the tensor. @return ACCEL_OK, or INVALID_STATE
- * for a tensor without memory (meta). */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_data(const accel_tensor_t *tensor, void *ACCEL_BORROWED *out);
-/** @param tensor A tensor of one element. @param out It, as a double. @return ACCEL_OK or SHAPE_MISMATCH. */
+
+/** The memory of the elements.
+ * @param tensor A tensor with memory.
+ * @param out Its first element; lives as long as the tensor.
+ * @return ACCEL_OK, or INVALID_STATE for a tensor without memory (meta).
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_data(const accel_tensor_t *tensor, void *ACCEL_BORROWED *out);
+
+/** The number in a tensor of one element.
+ * @param tensor A tensor of one element.
+ * @param out It, as a double.
+ * @return ACCEL_OK or SHAPE_MISMATCH.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_item(const accel_tensor_t *tensor, double *out);
-/** The same for integers, exact. @param tensor A tensor of one element of an integer or bool dtype. @param out It. @return ACCEL_OK,
- * SHAPE_MISMATCH or TYPE_MISMATCH. */
+
+/** The same for integers, exact.
+ * @param tensor A tensor of one element of an integer or bool dtype.
+ * @param out It.
+ * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_item_int(const accel_tensor_t *tensor, int64_t *out);
-/** @param tensor A tensor. @param out 1 when elements lie row-major without gaps. @return ACCEL_OK or INVALID_HANDLE. */
+
+/** Whether elements lie row-major without gaps.
+ * @param tensor A tensor.
+ * @param out 1 when elements lie row-major without gaps.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_is_contiguous(const accel_tensor_t *tensor, int32_t *out);
-/** @param tensor A tensor. @param out 1 when gradients are kept for it. @return ACCEL_OK or INVALID_HANDLE. */
+
+/** Whether gradients are kept.
+ * @param tensor A tensor.
+ * @param out 1 when gradients are kept for it.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_requires_grad(const accel_tensor_t *tensor, int32_t *out);
-/** @param tensor A leaf of a floating dtype. @param requires_grad 1 or 0. @return ACCEL_OK or an error. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_set_requires_grad(accel_tensor_t *tensor, int32_t requires_grad);
-/** @param tensor A tensor. @param out Its gradient; NULL when it has none. @return ACCEL_OK or INVALID_HANDLE. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
-/** Back-propagates from a scalar without any scaling. Prefer accel_backward(). @param tensor One element that requires a
- * gradient. @return ACCEL_OK or an error. */
+
+/** Sets whether gradients are kept.
+ * @param tensor A leaf of a floating dtype.
+ * @param requires_grad 1 or 0.
+ * @return ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is no leaf.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_set_requires_grad(accel_tensor_t *tensor, int32_t requires_grad);
+
+/** The gradient of a leaf.
+ * @param tensor A tensor.
+ * @param out Its gradient; NULL when it has none.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
+
+/** Back-propagates from a scalar without any scaling. Prefer accel_backward().
+ * @param tensor One element that requires a gradient.
+ * @return ACCEL_OK; SHAPE_MISMATCH; TORCH.
+ * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_backward(accel_tensor_t *tensor);
 
-/** @param tensor A tensor. @param dtype,device The goal; dtype may be ACCEL_UNSET to keep it. @param non_blocking 1: do not wait.
- * @param out The same memory when nothing changes. @return ACCEL_OK or an error. */
+/** Converts dtype and device.
+ * @param tensor A tensor.
+ * @param dtype,device The goal; dtype may be ACCEL_UNSET to keep it.
+ * @param non_blocking 1: do not wait.
+ * @param out The same memory when nothing changes.
+ * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to(const accel_tensor_t *tensor, accel_dtype_t dtype, accel_device_t device, int32_t non_blocking,
                 accel_tensor_t *ACCEL_OWNED *out);
-/** Copies elements, converting dtype and device, broadcasting shapes. @param tensor Written. @param source Read. @return ACCEL_OK or
- * SHAPE_MISMATCH. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_copy(accel_tensor_t *tensor, const accel_tensor_t *source);
-/** @param tensor A tensor. @param out A copy with its own memory. @return ACCEL_OK or OUT_OF_MEMORY. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_clone(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
-/** @param tensor A tensor. @param out The same memory outside of autograd. @return ACCEL_OK or INVALID_HANDLE. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_detach(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
-/** @param tensor A tensor. @param out Row-major without gaps; the same memory if it was already. @return ACCEL_OK or OUT_OF_MEMORY. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_contiguous(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
+
+/** Copies elements, converting dtype and device, broadcasting shapes.
+ * @param tensor Written.
+ * @param source Read.
+ * @return ACCEL_OK or SHAPE_MISMATCH.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_copy(accel_tensor_t *tensor, const accel_tensor_t *source);
+
+/** Copies a tensor.
+ * @param tensor A tensor.
+ * @param out A copy with its own memory.
+ * @return ACCEL_OK or OUT_OF_MEMORY.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_clone(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
+
+/** The same elements outside of autograd.
+ * @param tensor A tensor.
+ * @param out The same memory outside of autograd.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_detach(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
+
+/** The same elements, row-major without gaps.
+ * @param tensor A tensor.
+ * @param out Row-major without gaps; the same memory if it was already.
+ * @return ACCEL_OK or OUT_OF_MEMORY.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_contiguous(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
 
 /* =====================================================================================================================
  * 6. Operators and autograd
  * ================================================================================================================== */
 
-/** Finds any operator of LibTorch. Keep the handle: finding costs more than calling. @param name "aten::add".
- * @param overload "Tensor"; "" for the plain one. @param out Interned, never released. @return ACCEL_OK, or NOT_FOUND that
- * lists the overloads or near names. */
+/** Finds any operator of LibTorch. Keep the handle: finding costs more than calling.
+ * @param name "aten::add".
+ * @param overload "Tensor"; "" for the plain one.
+ * @param out Interned, never released.
+ * @return ACCEL_OK, or NOT_FOUND that lists the overloads or near names.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_op_find(const char *name, const char *overload, const accel_op_t *ACCEL_BORROWED *out);
-/** Calls an operator; autograd, autocast and devices work as in LibTorch. Missing trailing arguments take their defaults;
- * integers, numbers, dtypes and lists are converted as the schema asks.
- * @param op The operator. @param args,n_args Arguments in the schema's order; args may be NULL when there are none.
- * @param results,max_results Room for the results. @param out_n_results How many there are.
- * @return ACCEL_OK; INVALID_ARGUMENT for a wrong number; TYPE_MISMATCH that names the argument; TORCH for the operator's own error. */
+
+/** Calls an operator; autograd, autocast and devices work as in LibTorch. Missing trailing arguments take their
+ * defaults; integers, numbers, dtypes and lists are converted as the schema asks.
+ * @param op The operator.
+ * @param args [n_args] Arguments in the schema's order; args may be NULL when there are none.
+ * @param n_args Their number.
+ * @param results [max_results] Room for the results.
+ * @param max_results Their number.
+ * @param out_n_results How many there are.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a wrong number; TYPE_MISMATCH that names the argument; TORCH for the
+ *   operator's own error.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_op_call(const accel_op_t *op, const accel_value_t *ACCEL_NULLABLE args, size_t n_args,
               accel_value_t *ACCEL_OWNED results, size_t max_results, size_t *out_n_results);
-/** The same with arguments by name. @param op,args,n_args,results,max_results,out_n_results As accel_op_call().
- * @param names,kwargs,n_kwargs Names and values, n_kwargs of each; may be NULL when there are none.
- * @return As accel_op_call(); NOT_FOUND for a name that the schema lacks. */
+
+/** The same with arguments by name.
+ * @param op,n_args,max_results,out_n_results As accel_op_call().
+ * @param args [n_args] The arguments.
+ * @param names [n_kwargs] The names.
+ * @param kwargs [n_kwargs] Names and values, n_kwargs of each; may be NULL when there are none.
+ * @param n_kwargs Their number.
+ * @param results [max_results] Room for the results.
+ * @return As accel_op_call(); NOT_FOUND for a name that the schema lacks.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_op_call_kw(const accel_op_t *op, const accel_value_t *ACCEL_NULLABLE args, size_t n_args,
                  const char *const *ACCEL_NULLABLE names, const accel_value_t *ACCEL_NULLABLE kwargs, size_t n_kwargs,
                  accel_value_t *ACCEL_OWNED results, size_t max_results, size_t *out_n_results);
-/** @param op An operator. @return Its schema, "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"; constant. */
+
+/** An operator's schema.
+ * @param op An operator.
+ * @return Its schema, "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"; constant.
+ * @threads any */
 ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_op_schema(const accel_op_t *op);
-/** The names of all operators that begin with a prefix, sorted. @param prefix "aten::". @param out A list of strings
- * "aten::add.Tensor". @return ACCEL_OK or an error. */
+
+/** The names of all operators that begin with a prefix, sorted.
+ * @param prefix "aten::".
+ * @param out A list of strings "aten::add.Tensor".
+ * @return ACCEL_OK.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_op_list(const char *prefix, accel_value_t *ACCEL_OWNED out);
 
-/** No gradients are recorded inside. @param out The scope. @return ACCEL_OK or an error. */
+/** No gradients are recorded inside.
+ * @param out The scope.
+ * @return ACCEL_OK.
+ * @threads thread */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_no_grad_begin(accel_scope_t *ACCEL_OWNED *out);
-/** Gradients are recorded inside, also within accel_no_grad_begin(). @param out The scope. @return ACCEL_OK or an error. */
+
+/** Gradients are recorded inside, also within accel_no_grad_begin().
+ * @param out The scope.
+ * @return ACCEL_OK.
+ * @threads thread */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_enable_grad_begin(accel_scope_t *ACCEL_OWNED *out);
-/** As no_grad, and results can never take part in autograd later, which is faster. @param out The scope. @return ACCEL_OK or an error. */
+
+/** As no_grad, and results can never take part in autograd later, which is faster.
+ * @param out The scope.
+ * @return ACCEL_OK.
+ * @threads thread */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_inference_mode_begin(accel_scope_t *ACCEL_OWNED *out);
 
-/** Mean cross entropy of class scores, with gradients. @param logits [..., classes]. @param labels int64 [...], -100 is left
- * out. @param out A scalar. @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH. */
+/** Mean cross entropy of class scores, with gradients.
+ * @param logits [..., classes].
+ * @param labels int64 [...], -100 is left out.
+ * @param out A scalar.
+ * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_cross_entropy(const accel_tensor_t *logits, const accel_tensor_t *labels, accel_tensor_t *ACCEL_OWNED *out);
 
@@ -838,137 +1509,323 @@ accel_cross_entropy(const accel_tensor_t *logits, const accel_tensor_t *labels, 
  * 7. Modules
  * ================================================================================================================== */
 
-/** A module's forward in the host language. Called on: the caller's thread. Ask for parameters by name each time: their
+/** A module's forward in the host language. Ask for parameters by name each time: their
  * handles are stable, the tensors behind them change when a model is sharded or offloaded.
- * @param module The module. @param inputs,n_inputs Borrowed for the call. @param out_output An owned value. @return ACCEL_OK or an error. */
+ * @param module The module.
+ * @param inputs [n_inputs] Borrowed for the call.
+ * @param n_inputs Their number.
+ * @param out_output An owned value.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
 typedef accel_status_t (*accel_forward_fn)(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs,
                                            accel_value_t *ACCEL_OWNED out_output, void *user_data);
-/** Runs before or after a module's forward. Called on: the caller's thread.
- * @param values A list: the inputs before, one output after. @param out_values A list that replaces it; leave NONE to keep it.
- * @return ACCEL_OK or an error. */
+
+/** Runs before or after a module's forward.
+ * @param module The module that is called.
+ * @param values A list: the inputs before, one output after.
+ * @param out_values A list that replaces it; leave NONE to keep it.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
 typedef accel_status_t (*accel_module_hook_fn)(accel_module_t *module, const accel_value_t *values,
                                                accel_value_t *ACCEL_OWNED out_values, void *user_data);
 #define ACCEL_HOOK_FORWARD_PRE 0
 #define ACCEL_HOOK_FORWARD 1
 
-/** A module without parameters, children or forward; add them. @param kind The name of its class, for messages and maps.
- * @param out The module. @return ACCEL_OK or an error. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_create(const char *kind, accel_module_t *ACCEL_OWNED *out);
-/** A model that Python saved with torch.jit. @param path The file. @param out The module. @return ACCEL_OK, NOT_FOUND, CORRUPT. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_load_torchscript(const char *path, accel_module_t *ACCEL_OWNED *out);
-/** A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: "gpt2".
- * Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary].
- * @param config The path of a config.json, or the JSON text itself. @param out The module.
- * @return ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_from_config(const char *config, accel_module_t *ACCEL_OWNED *out);
+/** A module without parameters, children or forward; add them.
+ * @param kind The name of its class, for messages and maps.
+ * @param out The module.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_create(const char *kind, accel_module_t *ACCEL_OWNED *out);
+
+/** A model that Python saved with torch.jit.
+ * @param path The file.
+ * @param out The module.
+ * @return ACCEL_OK, NOT_FOUND, CORRUPT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_load_torchscript(const char *path, accel_module_t *ACCEL_OWNED *out);
+
+/** A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known:
+ * "gpt2". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary].
+ * @param config The path of a config.json, or the JSON text itself.
+ * @param out The module.
+ * @return ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_from_config(const char *config, accel_module_t *ACCEL_OWNED *out);
 
 /* Layers, with the names, shapes and initial distributions of torch.nn. Each takes one tensor and gives one. */
-/** weight [out_features, in_features]. @param in_features,out_features Sizes. @param bias 1 or 0. @param out The module.
- * @return ACCEL_OK or INVALID_ARGUMENT. */
+/** weight [out_features, in_features].
+ * @param in_features,out_features Sizes.
+ * @param bias 1 or 0.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_linear(int64_t in_features, int64_t out_features, int32_t bias, accel_module_t *ACCEL_OWNED *out);
-/** weight [num_embeddings, embedding_dim]; input int64. @param num_embeddings,embedding_dim Sizes. @param out The module.
- * @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** weight [num_embeddings, embedding_dim]; input int64.
+ * @param num_embeddings,embedding_dim Sizes.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_embedding(int64_t num_embeddings, int64_t embedding_dim, accel_module_t *ACCEL_OWNED *out);
-/** @param normalized_size The last dimension. @param eps ACCEL_UNSET_DOUBLE: 1e-5. @param out The module. @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** Layer normalization (Ba, Kiros, Hinton, 2016) over the last dimension.
+ * @param normalized_size The last dimension.
+ * @param eps ACCEL_UNSET_DOUBLE: 1e-5.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_layer_norm(int64_t normalized_size, double eps, accel_module_t *ACCEL_OWNED *out);
-/** @param normalized_size The last dimension. @param eps ACCEL_UNSET_DOUBLE: the epsilon of the dtype. @param out The module.
- * @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** Normalization by the root mean square (Zhang, Sennrich, 2019) over the last dimension.
+ * @param normalized_size The last dimension.
+ * @param eps ACCEL_UNSET_DOUBLE: the epsilon of the dtype.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_rms_norm(int64_t normalized_size, double eps, accel_module_t *ACCEL_OWNED *out);
-/** @param probability In [0, 1]. @param out The module. @return ACCEL_OK or INVALID_ARGUMENT. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_dropout(double probability, accel_module_t *ACCEL_OWNED *out);
-/** @param name "relu", "gelu", "gelu_new" (tanh), "silu", "tanh", "sigmoid". @param out The module. @return ACCEL_OK or NOT_FOUND. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_activation(const char *name, accel_module_t *ACCEL_OWNED *out);
+
+/** Zeroes elements at random while training, and scales the others up.
+ * @param probability In [0, 1].
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_dropout(double probability, accel_module_t *ACCEL_OWNED *out);
+
+/** A function of each element.
+ * @param name "relu", "gelu", "gelu_new" (tanh), "silu", "tanh", "sigmoid".
+ * @param out The module.
+ * @return ACCEL_OK or NOT_FOUND.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_activation(const char *name, accel_module_t *ACCEL_OWNED *out);
+
 /** Self-attention [batch, length, embed_dim] with in_proj_weight [3 embed_dim, embed_dim] and out_proj, computed by
- * scaled dot product attention. @param embed_dim,num_heads Sizes. @param causal 1: a position sees only earlier ones.
- * @param bias 1 or 0. @param dropout Of the attention weights. @param out The module. @return ACCEL_OK or INVALID_ARGUMENT. */
+ * scaled dot product attention.
+ * @param embed_dim,num_heads Sizes.
+ * @param causal 1: a position sees only earlier ones.
+ * @param bias 1 or 0.
+ * @param dropout Of the attention weights.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_attention(int64_t embed_dim, int64_t num_heads, int32_t causal, int32_t bias, double dropout,
                        accel_module_t *ACCEL_OWNED *out);
-/** weight [out_channels, in_channels / groups, kernel, kernel]. @param in_channels,out_channels,kernel,stride,padding,groups As
- * in torch.nn.Conv2d, the same in both directions. @param bias 1 or 0. @param out The module. @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** weight [out_channels, in_channels / groups, kernel, kernel].
+ * @param in_channels,out_channels,kernel,stride,padding,groups As in torch.nn.Conv2d, the same in both directions.
+ * @param bias 1 or 0.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride, int64_t padding,
                     int64_t groups, int32_t bias, accel_module_t *ACCEL_OWNED *out);
-/** Of [batch, features, ...], with running statistics. @param num_features Size. @param eps,momentum ACCEL_UNSET_DOUBLE: 1e-5, 0.1.
- * @param out The module. @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** Of [batch, features, ...], with running statistics.
+ * @param num_features Size.
+ * @param eps,momentum ACCEL_UNSET_DOUBLE: 1e-5, 0.1.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_batch_norm(int64_t num_features, double eps, double momentum, accel_module_t *ACCEL_OWNED *out);
-/** Modules one after the other, as children "0", "1", ... @param modules,n_modules They. @param out The module. @return ACCEL_OK or INVALID_HANDLE. */
+
+/** Modules one after the other, as children "0", "1", ...
+ * @param modules [n_modules] They.
+ * @param n_modules Their number.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_sequential(accel_module_t *const *modules, size_t n_modules, accel_module_t *ACCEL_OWNED *out);
 
-/** @param module A module. @return The same module, with one owner more. */
+/** Adds an owner.
+ * @param module A module.
+ * @return The same module, with one owner more.
+ * @threads any */
 ACCEL_SINCE(0, 1) accel_module_t *accel_module_retain(accel_module_t *module);
-/** @param module A module, or NULL. */
+
+/** Removes an owner.
+ * @param module A module, or NULL.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_module_release(accel_module_t *ACCEL_NULLABLE module);
-/** @param module A module. @return The name of its class; lives as long as the module. */
+
+/** The name of a module's class.
+ * @param module A module.
+ * @return The name of its class; lives as long as the module.
+ * @threads any */
 ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_module_kind(const accel_module_t *module);
 
-/** @param module A module. @param name Without a dot, not taken. @param tensor A floating leaf. @param requires_grad 1: it is
- * trained. @return ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS. */
+/** Gives a module a parameter.
+ * @param module A module.
+ * @param name Without a dot, not taken.
+ * @param tensor A floating leaf.
+ * @param requires_grad 1: it is trained.
+ * @return ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_add_parameter(accel_module_t *module, const char *name, accel_tensor_t *tensor, int32_t requires_grad);
-/** @param module A module. @param name As above. @param tensor State that is not trained. @param persistent 1: it is in the
- * state dict. @return As above. */
+
+/** Gives a module a buffer.
+ * @param module A module.
+ * @param name As above.
+ * @param tensor State that is not trained.
+ * @param persistent 1: it is in the state dict.
+ * @return As above.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_add_buffer(accel_module_t *module, const char *name, accel_tensor_t *tensor, int32_t persistent);
-/** @param module A module. @param name As above. @param child Must not contain the module. @return As above. */
+
+/** Puts a module below another.
+ * @param module A module.
+ * @param name As above.
+ * @param child Must not contain the module.
+ * @return As above.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_add_child(accel_module_t *module, const char *name, accel_module_t *child);
-/** Sets the forward of a module that accel_module_create() made. @param module A module. @param forward The function; user_data and
- * destroy belong to it. @return ACCEL_OK or INVALID_STATE for a module with a forward of its own. */
+
+/** Sets the forward of a module that accel_module_create() made.
+ * @param module A module.
+ * @param forward The function; user_data and destroy belong to it.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK or INVALID_STATE for a module with a forward of its own.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_set_forward(accel_module_t *module, accel_forward_fn forward, void *ACCEL_NULLABLE user_data,
                          accel_destroy_fn ACCEL_NULLABLE destroy);
-/** @param module A module. @param when ACCEL_HOOK_*. @param hook The function; hooks run in order of their addition.
- * @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** Adds a hook before or after the forward.
+ * @param module A module.
+ * @param when ACCEL_HOOK_*.
+ * @param hook The function; hooks run in order of their addition.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_add_hook(accel_module_t *module, int32_t when, accel_module_hook_fn hook, void *ACCEL_NULLABLE user_data,
                       accel_destroy_fn ACCEL_NULLABLE destroy);
-/** Runs a module: its hooks, its forward, and what sharding and precision ask for. @param module A module. @param inputs,n_inputs
- * May be NULL when there are none. @param out The output. @return ACCEL_OK, INVALID_STATE for a module without forward, or the
- * error of the forward. */
+
+/** Runs a module: its hooks, its forward, and what sharding and precision ask for.
+ * @param module A module.
+ * @param inputs [n_inputs] May be NULL when there are none.
+ * @param n_inputs Their number.
+ * @param out The output.
+ * @return ACCEL_OK, INVALID_STATE for a module without forward, or the error of the forward.
+ * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_call(accel_module_t *module, const accel_value_t *ACCEL_NULLABLE inputs, size_t n_inputs,
                   accel_value_t *ACCEL_OWNED out);
 
-/** @param module A module. @param path "" for itself, "layers.0.mlp". @param out The module there. @return ACCEL_OK or NOT_FOUND. */
+/** Finds a module by its path.
+ * @param module A module.
+ * @param path "" for itself, "layers.0.mlp".
+ * @param out The module there.
+ * @return ACCEL_OK or NOT_FOUND.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_child(const accel_module_t *module, const char *path, accel_module_t *ACCEL_OWNED *out);
-/** @param module A module. @param path "layers.0.weight". @param out The parameter or buffer itself. @return ACCEL_OK or NOT_FOUND. */
+
+/** Finds a parameter or buffer by its path.
+ * @param module A module.
+ * @param path "layers.0.weight".
+ * @param out The parameter or buffer itself.
+ * @return ACCEL_OK or NOT_FOUND.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_tensor(const accel_module_t *module, const char *path, accel_tensor_t *ACCEL_OWNED *out);
-/** @param module A module. @param out A map path -> parameter, each parameter once. @return ACCEL_OK or an error. */
+
+/** All parameters, here and below.
+ * @param module A module.
+ * @param out A map path -> parameter, each parameter once.
+ * @return ACCEL_OK.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_named_parameters(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
-/** @param module A module. @param out A map path -> buffer. @return ACCEL_OK or an error. */
+
+/** All buffers, here and below.
+ * @param module A module.
+ * @param out A map path -> buffer.
+ * @return ACCEL_OK.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_named_buffers(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
-/** @param module A module. @param out A map path -> kind, itself first under "". @return ACCEL_OK or an error. */
+
+/** All modules, here and below.
+ * @param module A module.
+ * @param out A map path -> kind, itself first under "".
+ * @return ACCEL_OK.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_named_modules(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
-/** Parameters and persistent buffers in the reference's naming; tied ones under each of their names. @param module A module.
- * @param out A map name -> tensor that shares memory with the module. @return ACCEL_OK or an error. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_state_dict(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
-/** Copies tensors into the module; nothing is changed when one of them does not fit. @param module A module. @param state_dict A map
- * name -> tensor. @param strict 1: missing and unexpected names are errors. @return ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH that
- * name the tensors. */
+
+/** Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+ * @param module A module.
+ * @param out A map name -> tensor that shares memory with the module.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_state_dict(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
+
+/** Copies tensors into the module; nothing is changed when one of them does not fit.
+ * @param module A module.
+ * @param state_dict A map name -> tensor.
+ * @param strict 1: missing and unexpected names are errors.
+ * @return ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH that name the tensors.
+ * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_load_state_dict(accel_module_t *module, const accel_value_t *state_dict, int32_t strict);
-/** Moves parameters and buffers in place. @param module A module. @param dtype For floating ones; ACCEL_UNSET keeps it. @param device
- * The goal. @return ACCEL_OK or an error. */
+
+/** Moves parameters and buffers in place.
+ * @param module A module.
+ * @param dtype For floating ones; ACCEL_UNSET keeps it.
+ * @param device The goal.
+ * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
+ * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_to(accel_module_t *module, accel_dtype_t dtype, accel_device_t device);
-/** @param module A module. @param training 1: dropout and batch statistics are active here and below. @return ACCEL_OK or INVALID_HANDLE. */
+
+/** Switches between training and evaluation.
+ * @param module A module.
+ * @param training 1: dropout and batch statistics are active here and below.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_train(accel_module_t *module, int32_t training);
-/** @param module A module. @param out Elements of all parameters, each parameter once. @return ACCEL_OK or INVALID_HANDLE. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_num_parameters(const accel_module_t *module, int64_t *out);
-/** Makes two names share one parameter. @param module A module. @param path Becomes the parameter at `source_path`. @param
- * source_path A parameter of the same shape. @return ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH. */
+
+/** Whether a module is trained or evaluated; a forward asks it.
+ * @param module A module.
+ * @param out 1 when dropout and batch statistics are active in it.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_is_training(const accel_module_t *module, int32_t *out);
+
+/** The size of a model.
+ * @param module A module.
+ * @param out Elements of all parameters, each parameter once.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_num_parameters(const accel_module_t *module, int64_t *out);
+
+/** Makes two names share one parameter.
+ * @param module A module.
+ * @param path Becomes the parameter at `source_path`.
+ * @param source_path A parameter of the same shape.
+ * @return ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_tie(accel_module_t *module, const char *path, const char *source_path);
 
@@ -987,12 +1844,15 @@ typedef struct accel_adam_options {
   int32_t amsgrad;     /* default 0 */
   int32_t maximize;    /* default 0 */
 } accel_adam_options_t;
-#define ACCEL_ADAM_OPTIONS_INIT                                                                                          \
-  {sizeof(accel_adam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,          \
+#define ACCEL_ADAM_OPTIONS_INIT                                                                                        \
+  {sizeof(accel_adam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,       \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset. @param options The struct. */
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_adam_options_init(accel_adam_options_t *options);
 
+/* Stochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim. */
 typedef struct accel_sgd_options {
   size_t struct_size;
   double lr;           /* default 1e-3 */
@@ -1002,92 +1862,207 @@ typedef struct accel_sgd_options {
   int32_t nesterov;    /* default 0 */
   int32_t maximize;    /* default 0 */
 } accel_sgd_options_t;
-#define ACCEL_SGD_OPTIONS_INIT                                                                                           \
-  {sizeof(accel_sgd_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,           \
+#define ACCEL_SGD_OPTIONS_INIT                                                                                         \
+  {sizeof(accel_sgd_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,        \
    ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset. @param options The struct. */
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_sgd_options_init(accel_sgd_options_t *options);
 
-/** @param module Its trainable parameters become the first group; NULL: groups are added later. @param options NULL: defaults.
- * @param out The optimizer. @return ACCEL_OK or INVALID_ARGUMENT. */
+/** AdamW over the parameters of a module.
+ * @param module Its trainable parameters become the first group; NULL: groups are added later.
+ * @param options NULL: defaults.
+ * @param out The optimizer.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_adamw(const accel_module_t *ACCEL_NULLABLE module, const accel_adam_options_t *ACCEL_NULLABLE options,
                       accel_optimizer_t *ACCEL_OWNED *out);
-/** As accel_optimizer_adamw(). @param module,options,out As there. @return As there. */
+
+/** Adam; everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_adam(const accel_module_t *ACCEL_NULLABLE module, const accel_adam_options_t *ACCEL_NULLABLE options,
                      accel_optimizer_t *ACCEL_OWNED *out);
-/** As accel_optimizer_adamw(). @param module,options,out As there. @return As there. */
+
+/** Stochastic gradient descent; everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_sgd(const accel_module_t *ACCEL_NULLABLE module, const accel_sgd_options_t *ACCEL_NULLABLE options,
                     accel_optimizer_t *ACCEL_OWNED *out);
-/** @param optimizer An optimizer. @return The same optimizer, with one owner more. */
+
+/** Adds an owner.
+ * @param optimizer An optimizer.
+ * @return The same optimizer, with one owner more.
+ * @threads any */
 ACCEL_SINCE(0, 1) accel_optimizer_t *accel_optimizer_retain(accel_optimizer_t *optimizer);
-/** @param optimizer An optimizer, or NULL. */
+
+/** Removes an owner.
+ * @param optimizer An optimizer, or NULL.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_optimizer_release(accel_optimizer_t *ACCEL_NULLABLE optimizer);
 
-/** Adds a group with settings of its own. @param optimizer An optimizer. @param parameters,n_parameters Leaves that no other group
- * has. @param lr,weight_decay ACCEL_UNSET_DOUBLE: as the optimizer was made with. @return ACCEL_OK or INVALID_ARGUMENT. */
+/** Adds a group with settings of its own.
+ * @param optimizer An optimizer.
+ * @param parameters [n_parameters] Leaves that no other group has.
+ * @param n_parameters Their number.
+ * @param lr,weight_decay ACCEL_UNSET_DOUBLE: as the optimizer was made with.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_tensor_t *const *parameters, size_t n_parameters, double lr,
+accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_tensor_t *const *parameters, size_t n_parameters,
+                          double lr,
                           double weight_decay);
+
 /** One update of all parameters that have a gradient; a prepared optimizer does nothing while gradients accumulate.
- * @param optimizer An optimizer. @return ACCEL_OK, ACCEL_STEP_SKIPPED, or an error. */
+ * @param optimizer An optimizer.
+ * @return ACCEL_OK; ACCEL_STEP_SKIPPED; TORCH.
+ * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_step(accel_optimizer_t *optimizer);
-/** Clears the gradients; a prepared optimizer does nothing while gradients accumulate. @param optimizer An optimizer. @return ACCEL_OK
- * or an error. */
+
+/** Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
+ * @param optimizer An optimizer.
+ * @return ACCEL_OK.
+ * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer);
-/** @param optimizer An optimizer. @return 1 when the latest step did nothing. @accelerate optimizer_step_was_skipped */
+
+/** Whether the latest step did nothing.
+ * @param optimizer An optimizer.
+ * @return 1 when the latest step did nothing.
+ * @threads any
+ * @accelerate optimizer_step_was_skipped */
 ACCEL_SINCE(0, 1) int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t *optimizer);
-/** @param optimizer An optimizer. @return The number of its groups; -1 for an invalid handle. */
+
+/** The number of groups.
+ * @param optimizer An optimizer.
+ * @return The number of its groups; -1 for an invalid handle.
+ * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_optimizer_num_groups(const accel_optimizer_t *optimizer);
-/** @param optimizer An optimizer. @param group From 0. @param out Its learning rate. @return ACCEL_OK or NOT_FOUND. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_lr(const accel_optimizer_t *optimizer, size_t group, double *out);
-/** @param optimizer An optimizer. @param group From 0. @param lr Not negative. @return ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_set_lr(accel_optimizer_t *optimizer, size_t group, double lr);
-/** @param optimizer An optimizer. @param out A map {state, param_groups} with the keys of torch.optim. @return ACCEL_OK or an error. */
+
+/** The learning rate of a group.
+ * @param optimizer An optimizer.
+ * @param group From 0.
+ * @param out Its learning rate.
+ * @return ACCEL_OK or NOT_FOUND.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_lr(const accel_optimizer_t *optimizer, size_t group, double *out);
+
+/** Sets the learning rate of a group.
+ * @param optimizer An optimizer.
+ * @param group From 0.
+ * @param lr Not negative.
+ * @return ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_set_lr(accel_optimizer_t *optimizer, size_t group, double lr);
+
+/** The state of an optimizer.
+ * @param optimizer An optimizer.
+ * @param out A map {state, param_groups} with the keys of torch.optim.
+ * @return ACCEL_OK.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_state_dict(const accel_optimizer_t *optimizer, accel_value_t *ACCEL_OWNED out);
-/** @param optimizer An optimizer. @param state_dict As accel_optimizer_state_dict() gives it; copied. @return ACCEL_OK,
- * SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then. */
+
+/** Takes back the state of an optimizer.
+ * @param optimizer An optimizer.
+ * @param state_dict As accel_optimizer_state_dict() gives it; copied.
+ * @return ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
+ * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_load_state_dict(accel_optimizer_t *optimizer, const accel_value_t *state_dict);
 
-/** The factor of the initial learning rate at a step. Called on: the caller's thread. */
+/** The factor of the initial learning rate at a step.
+ * @param step From 0.
+ * @param user_data Handed to the callback.
+ * @threads caller */
 typedef double (*accel_lr_lambda_fn)(int64_t step, void *user_data);
-/** @param optimizer Its learning rates are driven. @param lambda The factor at each step. @param out The scheduler. @return ACCEL_OK
- * or an error. */
+
+/** A schedule that the program computes.
+ * @param optimizer Its learning rates are driven.
+ * @param lambda The factor at each step.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param out The scheduler.
+ * @return ACCEL_OK.
+ * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_lambda(accel_optimizer_t *optimizer, accel_lr_lambda_fn lambda, void *ACCEL_NULLABLE user_data,
                        accel_destroy_fn ACCEL_NULLABLE destroy, accel_scheduler_t *ACCEL_OWNED *out);
-/** Multiplies by gamma every step_size steps. @param optimizer,out As above. @param step_size At least 1. @param gamma The factor.
- * @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** Multiplies by gamma every step_size steps.
+ * @param optimizer,out As above.
+ * @param step_size At least 1.
+ * @param gamma The factor.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_scheduler_step_lr(accel_optimizer_t *optimizer, int64_t step_size, double gamma, accel_scheduler_t *ACCEL_OWNED *out);
-/** Rises linearly for warmup_steps, then falls along half a cosine to min_factor at total_steps. @param optimizer,out As above.
- * @param warmup_steps,total_steps Steps. @param min_factor Of the initial rate. @return ACCEL_OK or INVALID_ARGUMENT. */
+accel_scheduler_step_lr(accel_optimizer_t *optimizer, int64_t step_size, double gamma,
+                        accel_scheduler_t *ACCEL_OWNED *out);
+
+/** Rises linearly for warmup_steps, then falls along half a cosine to min_factor at total_steps.
+ * @param optimizer,out As above.
+ * @param warmup_steps,total_steps Steps.
+ * @param min_factor Of the initial rate.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_cosine(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t total_steps, double min_factor,
                        accel_scheduler_t *ACCEL_OWNED *out);
-/** Rises linearly for warmup_steps, then falls linearly to 0 at total_steps. @param optimizer,out As above.
- * @param warmup_steps,total_steps Steps. @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** Rises linearly for warmup_steps, then falls linearly to 0 at total_steps.
+ * @param optimizer,out As above.
+ * @param warmup_steps,total_steps Steps.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_linear_warmup(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t total_steps,
                               accel_scheduler_t *ACCEL_OWNED *out);
-/** @param scheduler A scheduler. @return The same scheduler, with one owner more. */
+
+/** Adds an owner.
+ * @param scheduler A scheduler.
+ * @return The same scheduler, with one owner more.
+ * @threads any */
 ACCEL_SINCE(0, 1) accel_scheduler_t *accel_scheduler_retain(accel_scheduler_t *scheduler);
-/** @param scheduler A scheduler, or NULL. */
+
+/** Removes an owner.
+ * @param scheduler A scheduler, or NULL.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_scheduler_release(accel_scheduler_t *ACCEL_NULLABLE scheduler);
-/** One step on; a prepared scheduler follows the accumulation and the skipped steps of its optimizer. @param scheduler A scheduler.
- * @return ACCEL_OK or an error. */
+
+/** One step on; a prepared scheduler follows the accumulation and the skipped steps of its optimizer.
+ * @param scheduler A scheduler.
+ * @return ACCEL_OK; what the callback of accel_scheduler_lambda() makes of it.
+ * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scheduler_step(accel_scheduler_t *scheduler);
-/** @param scheduler A scheduler. @param group From 0. @param out The learning rate that the latest step set. @return ACCEL_OK or
- * NOT_FOUND. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scheduler_last_lr(const accel_scheduler_t *scheduler, size_t group, double *out);
-/** @param scheduler A scheduler. @param out A map. @return ACCEL_OK or an error. */
+
+/** The learning rate as it stands.
+ * @param scheduler A scheduler.
+ * @param group From 0.
+ * @param out The learning rate that the latest step set.
+ * @return ACCEL_OK or NOT_FOUND.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_last_lr(const accel_scheduler_t *scheduler, size_t group, double *out);
+
+/** The state of a scheduler.
+ * @param scheduler A scheduler.
+ * @param out A map.
+ * @return ACCEL_OK.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_state_dict(const accel_scheduler_t *scheduler, accel_value_t *ACCEL_OWNED out);
-/** @param scheduler A scheduler. @param state_dict As above. @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** Takes back the state of a scheduler.
+ * @param scheduler A scheduler.
+ * @param state_dict As above.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_load_state_dict(accel_scheduler_t *scheduler, const accel_value_t *state_dict);
 
@@ -1095,45 +2070,101 @@ accel_scheduler_load_state_dict(accel_scheduler_t *scheduler, const accel_value_
  * 9. Data
  * ================================================================================================================== */
 
-/** Rows of tensors; an item is a list with one row of each. @param tensors,n_tensors At least one; equally many rows. @param out The
- * dataset, which shares their memory. @return ACCEL_OK or SHAPE_MISMATCH. */
+/** Rows of tensors; an item is a list with one row of each.
+ * @param tensors [n_tensors] At least one; equally many rows.
+ * @param n_tensors Their number.
+ * @param out The dataset, which shares their memory.
+ * @return ACCEL_OK or SHAPE_MISMATCH.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_tensors(accel_tensor_t *const *tensors, size_t n_tensors, accel_dataset_t *ACCEL_OWNED *out);
-/** The bytes of a text file, or of all files below a folder in the order of their paths, cut into windows. Item i is a list of
- * two int64 tensors [sequence_length]: bytes from i * sequence_length on, and the same shifted by one.
- * @param path The file or folder. @param suffix Only files that end so, ".py"; NULL: all. @param sequence_length At least 1.
- * @param out The dataset; files are mapped or read once. @return ACCEL_OK, NOT_FOUND, or INVALID_ARGUMENT for too little text. */
+
+/** The bytes of a text file, or of all files below a folder in the order of their paths, cut into windows. Item i is a
+ * list of two int64 tensors [sequence_length]: bytes from i * sequence_length on, and the same shifted by one.
+ * @param path The file or folder.
+ * @param suffix Only files that end so, ".py"; NULL: all.
+ * @param sequence_length At least 1.
+ * @param out The dataset; files are mapped or read once.
+ * @return ACCEL_OK, NOT_FOUND, or INVALID_ARGUMENT for too little text.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_dataset_text(const char *path, const char *ACCEL_NULLABLE suffix, int64_t sequence_length, accel_dataset_t *ACCEL_OWNED *out);
-/** Items [begin, end) of another dataset. @param dataset The other. @param begin,end The range. @param out The part. @return ACCEL_OK or
- * INVALID_ARGUMENT. */
+accel_dataset_text(const char *path, const char *ACCEL_NULLABLE suffix, int64_t sequence_length,
+                   accel_dataset_t *ACCEL_OWNED *out);
+
+/** Items [begin, end) of another dataset.
+ * @param dataset The other.
+ * @param begin,end The range.
+ * @param out The part.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_subset(accel_dataset_t *dataset, int64_t begin, int64_t end, accel_dataset_t *ACCEL_OWNED *out);
-/** @param dataset A dataset. @return The same dataset, with one owner more. */
+
+/** Adds an owner.
+ * @param dataset A dataset.
+ * @return The same dataset, with one owner more.
+ * @threads any */
 ACCEL_SINCE(0, 1) accel_dataset_t *accel_dataset_retain(accel_dataset_t *dataset);
-/** @param dataset A dataset, or NULL. */
+
+/** Removes an owner.
+ * @param dataset A dataset, or NULL.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_dataset_release(accel_dataset_t *ACCEL_NULLABLE dataset);
-/** @param dataset A dataset. @return Its number of items; -1 for an invalid handle. */
+
+/** The number of items.
+ * @param dataset A dataset.
+ * @return Its number of items; -1 for an invalid handle.
+ * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_dataset_length(const accel_dataset_t *dataset);
-/** @param dataset A dataset. @param index From 0. @param out The item. @return ACCEL_OK or NOT_FOUND. */
+
+/** One item.
+ * @param dataset A dataset.
+ * @param index From 0.
+ * @param out The item.
+ * @return ACCEL_OK or NOT_FOUND.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_item(const accel_dataset_t *dataset, int64_t index, accel_value_t *ACCEL_OWNED out);
 
-/** 0, 1, 2, ... @param length How many. @param out The sampler. @return ACCEL_OK or INVALID_ARGUMENT. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_sampler_sequential(int64_t length, accel_sampler_t *ACCEL_OWNED *out);
-/** A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as the
- * reference's SeedableRandomSampler. @param length How many. @param seed The data seed. @param out The sampler. @return ACCEL_OK or
- * INVALID_ARGUMENT. */
+/** 0, 1, 2, ...
+ * @param length How many.
+ * @param out The sampler.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_sampler_sequential(int64_t length, accel_sampler_t *ACCEL_OWNED *out);
+
+/** A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as
+ * the reference's SeedableRandomSampler.
+ * @param length How many.
+ * @param seed The data seed.
+ * @param out The sampler.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_sampler_seedable_random(int64_t length, int64_t seed, accel_sampler_t *ACCEL_OWNED *out);
-/** @param sampler A sampler. @return The same sampler, with one owner more. */
+
+/** Adds an owner.
+ * @param sampler A sampler.
+ * @return The same sampler, with one owner more.
+ * @threads any */
 ACCEL_SINCE(0, 1) accel_sampler_t *accel_sampler_retain(accel_sampler_t *sampler);
-/** @param sampler A sampler, or NULL. */
+
+/** Removes an owner.
+ * @param sampler A sampler, or NULL.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_sampler_release(accel_sampler_t *ACCEL_NULLABLE sampler);
-/** @param sampler A sampler. @param epoch From 0. @param out An int64 tensor with that epoch's order. @return ACCEL_OK or an error. */
+
+/** The order of an epoch.
+ * @param sampler A sampler.
+ * @param epoch From 0.
+ * @param out An int64 tensor with that epoch's order.
+ * @return ACCEL_OK; INVALID_ARGUMENT.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_sampler_indices(const accel_sampler_t *sampler, int64_t epoch, accel_tensor_t *ACCEL_OWNED *out);
 
+/* How a loader makes batches. */
 typedef struct accel_dataloader_options {
   size_t struct_size;
   int64_t batch_size;  /* rows of one rank's batch (of all ranks' with split_batches). Default 1 */
@@ -1143,37 +2174,80 @@ typedef struct accel_dataloader_options {
   int64_t prefetch;    /* batches that a background thread keeps ready; 0: none. Default 2 */
   accel_sampler_t *sampler; /* instead of shuffle; NULL: none */
 } accel_dataloader_options_t;
-#define ACCEL_DATALOADER_OPTIONS_INIT                                                                                    \
-  {sizeof(accel_dataloader_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL}
-/** Marks every field as unset. @param options The struct. */
+#define ACCEL_DATALOADER_OPTIONS_INIT                                                                                  \
+  {sizeof(accel_dataloader_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64,                 \
+   ACCEL_UNSET_INT64, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_dataloader_options_init(accel_dataloader_options_t *options);
 
-/** @param dataset The items. @param options NULL: defaults. @param out The loader; prepare it to share the work between ranks.
- * @return ACCEL_OK or INVALID_ARGUMENT. */
+/** Makes batches of the items of a dataset.
+ * @param dataset The items.
+ * @param options NULL: defaults.
+ * @param out The loader; prepare it to share the work between ranks.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataloader_create(accel_dataset_t *dataset, const accel_dataloader_options_t *ACCEL_NULLABLE options,
                         accel_dataloader_t *ACCEL_OWNED *out);
-/** @param loader A loader. @return The same loader, with one owner more. */
+
+/** Adds an owner.
+ * @param loader A loader.
+ * @return The same loader, with one owner more.
+ * @threads any */
 ACCEL_SINCE(0, 1) accel_dataloader_t *accel_dataloader_retain(accel_dataloader_t *loader);
-/** @param loader A loader, or NULL. */
+
+/** Removes an owner.
+ * @param loader A loader, or NULL.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) void accel_dataloader_release(accel_dataloader_t *ACCEL_NULLABLE loader);
-/** The next batch: items stacked leaf by leaf, on the state's device. @param loader A loader. @param out The batch. @return ACCEL_OK;
- * ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); an error of the dataset. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out);
-/** @param loader A loader. @return Batches an epoch on this rank; -1 for an invalid handle. */
+
+/** The next batch: items stacked leaf by leaf, on the state's device.
+ * @param loader A loader.
+ * @param out The batch.
+ * @return ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what
+ *   the dataset answers.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out);
+
+/** The number of batches.
+ * @param loader A loader.
+ * @return Batches an epoch on this rank; -1 for an invalid handle.
+ * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_dataloader_length(const accel_dataloader_t *loader);
-/** Drops the rest of the current epoch and goes to the start of another. @param loader A loader. @param epoch From 0. @return ACCEL_OK
- * or INVALID_ARGUMENT. */
+
+/** Drops the rest of the current epoch and goes to the start of another.
+ * @param loader A loader.
+ * @param epoch From 0.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_dataloader_set_epoch(accel_dataloader_t *loader, int64_t epoch);
-/** Where the loader stands: epoch and batches handed out. @param loader A loader. @param out A map. @return ACCEL_OK or an error. */
+
+/** Where the loader stands: epoch and batches handed out.
+ * @param loader A loader.
+ * @param out A map.
+ * @return ACCEL_OK.
+ * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataloader_state_dict(const accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out);
-/** The next batch is the one that followed when the state was taken. @param loader A loader over the same data. @param state_dict As
- * above. @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** The next batch is the one that followed when the state was taken.
+ * @param loader A loader over the same data.
+ * @param state_dict As above.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataloader_load_state_dict(accel_dataloader_t *loader, const accel_value_t *state_dict);
-/** A new loader over the same data whose first epoch leaves out its first batches. @accelerate skip_first_batches
- * @param loader A loader; unchanged. @param num_batches How many. @param out The new loader. @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** A new loader over the same data whose first epoch leaves out its first batches.
+ * @param loader A loader; unchanged.
+ * @param num_batches How many.
+ * @param out The new loader.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object, waits
+ * @accelerate skip_first_batches */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_skip_first_batches(accel_dataloader_t *loader, int64_t num_batches, accel_dataloader_t *ACCEL_OWNED *out);
 
@@ -1192,114 +2266,240 @@ typedef struct accel_ddp_options {
   int32_t check_reduction;         /* kept for the reference's sake; no effect. Default 0 */
   int32_t reserved;                /* 0 */
 } accel_ddp_options_t;
-#define ACCEL_DDP_OPTIONS_INIT                                                                                           \
+#define ACCEL_DDP_OPTIONS_INIT                                                                                         \
   {sizeof(accel_ddp_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
-/** Marks every field as unset. @param options The struct. */
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_ddp_options_init(accel_ddp_options_t *options);
 
-/** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start from rank
- * 0's weights, and gradients are averaged during backward. @accelerate prepare, prepare_model
- * @param state A state. @param module The model; shares its parameters with the result. @param options NULL: defaults.
- * @param out The model to call. @return ACCEL_OK; COLLECTIVE_MISMATCH when the ranks' models differ. */
+/** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start
+ * from rank 0's weights, and gradients are averaged during backward.
+ * @param state A state.
+ * @param module The model; shares its parameters with the result.
+ * @param options NULL: defaults.
+ * @param out The model to call.
+ * @return ACCEL_OK; COLLECTIVE_MISMATCH when the ranks' models differ.
+ * @threads collective, waits
+ * @accelerate prepare, prepare_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_ddp_options_t *ACCEL_NULLABLE options,
                     accel_module_t *ACCEL_OWNED *out);
-/** An optimizer that steps only when gradients are complete. @accelerate prepare_optimizer @param state A state. @param optimizer Made
- * from the model's parameters. @param out The prepared one. @return ACCEL_OK or an error. */
+
+/** An optimizer that steps only when gradients are complete.
+ * @param state A state.
+ * @param optimizer Made from the model's parameters.
+ * @param out The prepared one.
+ * @return ACCEL_OK; INVALID_STATE for one that is prepared already.
+ * @threads object
+ * @accelerate prepare_optimizer */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_prepare_optimizer(accel_state_t *state, accel_optimizer_t *optimizer, accel_optimizer_t *ACCEL_OWNED *out);
-/** A scheduler that steps with its optimizer. A schedule is written for the batches of one process: with n of them each step counts
- * n times, unless the ranks share each batch (split_batches). @accelerate prepare_scheduler @param state A state. @param scheduler The scheduler.
- * @param out The prepared one. @return ACCEL_OK or an error. */
+
+/** A scheduler that steps with its optimizer. A schedule is written for the batches of one process: with n of them each
+ * step counts n times, unless the ranks share each batch (split_batches).
+ * @param state A state.
+ * @param scheduler The scheduler.
+ * @param out The prepared one.
+ * @return ACCEL_OK; INVALID_STATE for one that is prepared already.
+ * @threads object
+ * @accelerate prepare_scheduler */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_prepare_scheduler(accel_state_t *state, accel_scheduler_t *scheduler, accel_scheduler_t *ACCEL_OWNED *out);
 
-/* @accelerate DataLoaderConfiguration */
+/* How the ranks share a loader's batches. @accelerate DataLoaderConfiguration */
 typedef struct accel_dataloader_config {
   size_t struct_size;
-  int32_t even_batches;  /* 1: all ranks get equally many full batches, the last ones repeat rows from the start. Default 1 */
+  int32_t even_batches;  /* 1: all ranks get equally many full batches, filled with rows from the start. Default 1 */
   int32_t split_batches; /* as in the state's options, which are the default */
   int32_t put_on_device; /* 1: batches go to the state's device. Default 1 */
   int32_t non_blocking;  /* 1: without waiting for the copy. Default 0 */
 } accel_dataloader_config_t;
-#define ACCEL_DATALOADER_CONFIG_INIT {sizeof(accel_dataloader_config_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset. @param config The struct. */
+#define ACCEL_DATALOADER_CONFIG_INIT                                                                                   \
+  {sizeof(accel_dataloader_config_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param config The struct.
+ * @threads any */
 ACCEL_SINCE(0, 1) void accel_dataloader_config_init(accel_dataloader_config_t *config);
-/** A loader that hands each rank its own batches. @accelerate prepare_data_loader @param state A state. @param loader The loader.
- * @param config NULL: defaults. @param out The prepared one. @return ACCEL_OK or INVALID_ARGUMENT. */
+
+/** A loader that hands each rank its own batches.
+ * @param state A state.
+ * @param loader The loader.
+ * @param config NULL: defaults.
+ * @param out The prepared one.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object, waits
+ * @accelerate prepare_data_loader */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader, const accel_dataloader_config_t *ACCEL_NULLABLE config,
+accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader,
+                          const accel_dataloader_config_t *ACCEL_NULLABLE config,
                           accel_dataloader_t *ACCEL_OWNED *out);
 
-/** Back-propagates loss / gradient_accumulation_steps; gradients are averaged over the ranks in the last micro-batch of a group.
- * @accelerate backward @param state A state. @param loss One element. @return ACCEL_OK or an error. */
+/** Back-propagates loss / gradient_accumulation_steps; gradients are averaged over the ranks in the last micro-batch of
+ * a group.
+ * @param state A state.
+ * @param loss One element.
+ * @return ACCEL_OK; SHAPE_MISMATCH; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits
+ * @accelerate backward */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss);
-/** One micro-batch: counts it, and holds back the exchange of gradients until the group is complete. @accelerate accumulate
- * @param state A state. @param modules,n_modules The prepared models of the loop. @param out The scope. @return ACCEL_OK or an error. */
+
+/** One micro-batch: counts it, and holds back the exchange of gradients until the group is complete.
+ * @param state A state.
+ * @param modules [n_modules] The prepared models of the loop.
+ * @param n_modules Their number.
+ * @param out The scope.
+ * @return ACCEL_OK.
+ * @threads thread
+ * @accelerate accumulate */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_accumulate_begin(accel_state_t *state, accel_module_t *const *modules, size_t n_modules, accel_scope_t *ACCEL_OWNED *out);
-/** Gradients of this model are not exchanged inside. @accelerate no_sync @param state A state. @param module A prepared model.
- * @param out The scope. @return ACCEL_OK or an error. */
+accel_accumulate_begin(accel_state_t *state, accel_module_t *const *modules, size_t n_modules,
+                       accel_scope_t *ACCEL_OWNED *out);
+
+/** Gradients of this model are not exchanged inside.
+ * @param state A state.
+ * @param module A prepared model.
+ * @param out The scope.
+ * @return ACCEL_OK.
+ * @threads thread
+ * @accelerate no_sync */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_no_sync_begin(accel_state_t *state, accel_module_t *module, accel_scope_t *ACCEL_OWNED *out);
-/** Operators inside run in the state's precision; a prepared model opens this scope itself. @accelerate autocast
- * @param state A state. @param out The scope. @return ACCEL_OK or an error. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_autocast_begin(accel_state_t *state, accel_scope_t *ACCEL_OWNED *out);
+
+/** Operators inside run in the state's precision; a prepared model opens this scope itself.
+ * @param state A state.
+ * @param out The scope.
+ * @return ACCEL_OK.
+ * @threads thread
+ * @accelerate autocast */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_autocast_begin(accel_state_t *state, accel_scope_t *ACCEL_OWNED *out);
+
 /** Scales all gradients so that their joint norm is at most max_norm; does nothing while gradients accumulate.
- * @accelerate clip_grad_norm_ @param state A state. @param module Its parameters. @param max_norm Not negative. @param norm_type 2 for
- * the Euclidean norm, infinity for the largest element. @param out_norm The norm before; may be NULL, which saves a wait for the
- * device. @return ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untouched). */
+ * @param state A state.
+ * @param module Its parameters.
+ * @param max_norm Not negative.
+ * @param norm_type 2 for the Euclidean norm, infinity for the largest element.
+ * @param out_norm The norm before; may be NULL, which saves a wait for the device.
+ * @return ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untouched).
+ * @threads object, waits
+ * @accelerate clip_grad_norm_ */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_clip_grad_norm(accel_state_t *state, const accel_module_t *module, double max_norm, double norm_type,
                      double *ACCEL_NULLABLE out_norm);
+
 /** Cuts each element of the gradients to [-clip_value, clip_value]; does nothing while gradients accumulate.
- * @accelerate clip_grad_value_ @param state A state. @param module Its parameters. @param clip_value Not negative. @return ACCEL_OK,
- * ACCEL_STEP_SKIPPED or an error. */
+ * @param state A state.
+ * @param module Its parameters.
+ * @param clip_value Not negative.
+ * @return ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; INVALID_ARGUMENT.
+ * @threads object, waits
+ * @accelerate clip_grad_value_ */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value);
-/** The model inside a prepared one. @accelerate unwrap_model @param state A state. @param module A module, prepared or not.
- * @param out The model. @return ACCEL_OK or an error. */
+
+/** The model inside a prepared one.
+ * @param state A state.
+ * @param module A module, prepared or not.
+ * @param out The model.
+ * @return ACCEL_OK.
+ * @threads object
+ * @accelerate unwrap_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_unwrap_model(accel_state_t *state, accel_module_t *module, accel_module_t *ACCEL_OWNED *out);
-/** Seeds the default generators. @accelerate utils.set_seed @param state A state. @param seed The seed. @param device_specific 1: adds the
- * rank. @return ACCEL_OK or an error. */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_seed(accel_state_t *state, int64_t seed, int32_t device_specific);
-/** Lets go of all prepared objects. @accelerate free_memory @param state A state. @return ACCEL_OK or an error. */
+
+/** Seeds the default generators.
+ * @param state A state.
+ * @param seed The seed.
+ * @param device_specific 1: adds the rank.
+ * @return ACCEL_OK.
+ * @threads object
+ * @accelerate utils.set_seed */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_set_seed(accel_state_t *state, int64_t seed, int32_t device_specific);
+
+/** Lets go of all prepared objects.
+ * @param state A state.
+ * @return ACCEL_OK.
+ * @threads object, waits
+ * @accelerate free_memory */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_free_memory(accel_state_t *state);
 
 /* =====================================================================================================================
  * 13. Checkpoints
  * ================================================================================================================== */
 
-/** Writes tensors to a safetensors file: complete under its name, or not at all. @param tensors A map name -> tensor. @param metadata A
- * map of strings; NULL: none. @param path The file; replaced. @return ACCEL_OK, TYPE_MISMATCH or IO. */
+/** Writes tensors to a safetensors file: complete under its name, or not at all.
+ * @param tensors A map name -> tensor.
+ * @param metadata A map of strings; NULL: none.
+ * @param path The file; replaced.
+ * @return ACCEL_OK, TYPE_MISMATCH or IO.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_save(const accel_value_t *tensors, const accel_value_t *ACCEL_NULLABLE metadata, const char *path);
-/** Reads a safetensors file after checking its header. @param path The file. @param out A map name -> tensor. @return ACCEL_OK, NOT_FOUND,
- * or CORRUPT that names the file and the place. */
+
+/** Reads a safetensors file after checking its header.
+ * @param path The file.
+ * @param out A map name -> tensor.
+ * @return ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_load(const char *path, accel_value_t *ACCEL_OWNED out);
-/** Writes a model's weights as `folder/model.safetensors` on the main process; other ranks return at once. @accelerate save_model
- * @param state A state. @param module A model, prepared or not. @param folder Made if missing. @return ACCEL_OK or IO. */
+
+/** Writes a model's weights as `folder/model.safetensors` on the main process; other ranks return at once.
+ * @param state A state.
+ * @param module A model, prepared or not.
+ * @param folder Made if missing.
+ * @return ACCEL_OK or IO.
+ * @threads object, waits
+ * @accelerate save_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder);
-/** Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can go
- * on bit by bit. The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
- * @accelerate save_state @param state A state. @param folder Its parent must exist. @return ACCEL_OK or IO. */
+
+/** Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that
+ * training can go on bit by bit. The folder appears complete or not at all; an older one of the same name stays until
+ * then. All ranks must call.
+ * @param state A state.
+ * @param folder Its parent must exist.
+ * @return ACCEL_OK or IO.
+ * @threads collective, waits
+ * @accelerate save_state */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_save_state(accel_state_t *state, const char *folder);
-/** Reads it back into the prepared objects, which must be the same. All ranks must call. @accelerate load_state
- * @param state A state. @param folder What accel_save_state() wrote. @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file;
- * SHAPE_MISMATCH; INVALID_STATE when it was written by another number of ranks. Nothing is changed then, except when an
- * object refuses its own part: what was taken back before it stays. */
+
+/** Reads it back into the prepared objects, which must be the same. All ranks must call.
+ * @param state A state.
+ * @param folder What accel_save_state() wrote.
+ * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE when it was written by
+ *   another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back
+ *   before it stays.
+ * @threads collective, waits
+ * @accelerate load_state */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_load_state(accel_state_t *state, const char *folder);
 
-/** Gives an object's state. Called on: the caller's thread. @param out_state An owned value. @return ACCEL_OK or an error. */
+/** Gives an object's state.
+ * @param out_state An owned value.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
 typedef accel_status_t (*accel_save_state_fn)(accel_value_t *ACCEL_OWNED out_state, void *user_data);
-/** Takes it back. Called on: the caller's thread. @param state Borrowed for the call. @return ACCEL_OK or an error. */
+
+/** Takes it back.
+ * @param state Borrowed for the call.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
 typedef accel_status_t (*accel_load_state_fn)(const accel_value_t *state, void *user_data);
-/** Adds an object of the program to the training state. @accelerate register_for_checkpointing @param state A state. @param name Of its
- * file; unique. @param save,load The functions; user_data and destroy belong to both. @return ACCEL_OK or ALREADY_EXISTS. */
+
+/** Adds an object of the program to the training state.
+ * @param state A state.
+ * @param name Of its file; unique.
+ * @param save,load The functions; user_data and destroy belong to both.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK or ALREADY_EXISTS.
+ * @threads object
+ * @accelerate register_for_checkpointing */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_register_for_checkpointing(accel_state_t *state, const char *name, accel_save_state_fn save, accel_load_state_fn load,
+accel_register_for_checkpointing(accel_state_t *state, const char *name, accel_save_state_fn save,
+                                 accel_load_state_fn load,
                                  void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy);
 
 #ifdef __cplusplus

@@ -17,6 +17,7 @@ RELEASE = 14
 FOLDERS = ("src", "tests", "examples", "bench", "bindings")
 # Laid out by hand, as a manual is.
 BY_HAND = "accel.h"
+GENERATED = "generated"
 
 
 def clang_format():
@@ -42,7 +43,7 @@ def main():
         return 77
     root = pathlib.Path(sys.argv[1]).resolve()
     files = [file for folder in FOLDERS for file in sorted((root / folder).rglob("*"))
-             if file.suffix in (".c", ".h", ".cpp", ".hpp") and file.name != BY_HAND]
+             if file.suffix in (".c", ".h", ".cpp", ".hpp") and file.name != BY_HAND and file.parent.name != GENERATED]
     if not files:
         return 0
     if sys.argv[2:]:

@@ -51,8 +51,9 @@ using namespace accel::capi;
 
 accel_status_t accel_save(const accel_value_t* tensors, const accel_value_t* metadata, const char* path) {
   return guarded(__func__, [&] {
+    check_pointer(tensors, "tensors");
     check_pointer(path, "path");
-    accel::checkpoint::save_safetensors(path, to_tensors(*check_pointer(tensors, "tensors")), to_metadata(metadata));
+    accel::checkpoint::save_safetensors(path, to_tensors(*tensors), to_metadata(metadata));
     return ACCEL_OK;
   });
 }

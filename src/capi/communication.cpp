@@ -28,12 +28,13 @@ comm::Reduction to_reduction(accel_reduction_t reduction) { return static_cast<c
 
 // Tree in, tree out.
 template <typename Collective>
-accel_status_t on_tree(const char* function, accel_state_t* state, const accel_value_t* value, accel_value_t* out,
-                       Collective&& collective) {
+accel_status_t on_tree(const char* function, accel_state_t* state, const accel_value_t* value, const char* name,
+                       accel_value_t* out, Collective&& collective) {
   return guarded(function, [&] {
     comm::Communicator& communicator = communicator_of(state);
-    const c10::IValue input = to_ivalue(*check_pointer(value, "value"), "value");
+    check_pointer(value, name);
     check_pointer(out, "out");
+    const c10::IValue input = to_ivalue(*value, name);
     give(out, collective(communicator, input));
     return ACCEL_OK;
   });
@@ -42,22 +43,22 @@ accel_status_t on_tree(const char* function, accel_state_t* state, const accel_v
 }  // namespace
 
 accel_status_t accel_gather(accel_state_t* state, const accel_value_t* value, accel_value_t* out) {
-  return on_tree(__func__, state, value, out, comm::gather);
+  return on_tree(__func__, state, value, "value", out, comm::gather);
 }
 
 accel_status_t accel_gather_for_metrics(accel_state_t* state, const accel_value_t* value, accel_value_t* out) {
-  return on_tree(__func__, state, value, out, [&](comm::Communicator&, const c10::IValue& input) {
+  return on_tree(__func__, state, value, "value", out, [&](comm::Communicator&, const c10::IValue& input) {
     return check(state, "state").accelerator->gather_for_metrics(input);
   });
 }
 
 accel_status_t accel_gather_object(accel_state_t* state, const accel_value_t* object, accel_value_t* out) {
-  return on_tree(__func__, state, object, out, comm::gather_object);
+  return on_tree(__func__, state, object, "object", out, comm::gather_object);
 }
 
 accel_status_t accel_reduce(accel_state_t* state, const accel_value_t* value, accel_reduction_t reduction, double scale,
                             accel_value_t* out) {
-  return on_tree(__func__, state, value, out, [&](comm::Communicator& communicator, const c10::IValue& input) {
+  return on_tree(__func__, state, value, "value", out, [&](comm::Communicator& communicator, const c10::IValue& input) {
     return comm::reduce(communicator, input, to_reduction(reduction), scale);
   });
 }
@@ -72,14 +73,15 @@ accel_status_t accel_broadcast(accel_state_t* state, const accel_value_t* value,
 
 accel_status_t accel_broadcast_object_list(accel_state_t* state, const accel_value_t* objects, int32_t from_process,
                                            accel_value_t* out) {
-  return on_tree(__func__, state, objects, out, [&](comm::Communicator& communicator, const c10::IValue& input) {
-    return comm::broadcast_object_list(communicator, input, from_process);
-  });
+  return on_tree(__func__, state, objects, "objects", out,
+                 [&](comm::Communicator& communicator, const c10::IValue& input) {
+                   return comm::broadcast_object_list(communicator, input, from_process);
+                 });
 }
 
 accel_status_t accel_pad_across_processes(accel_state_t* state, const accel_value_t* value, int64_t dim,
                                           double pad_index, int32_t pad_first, accel_value_t* out) {
-  return on_tree(__func__, state, value, out, [&](comm::Communicator& communicator, const c10::IValue& input) {
+  return on_tree(__func__, state, value, "value", out, [&](comm::Communicator& communicator, const c10::IValue& input) {
     return comm::pad_across_processes(communicator, input, dim, pad_index, pad_first != 0);
   });
 }

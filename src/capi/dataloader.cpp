@@ -47,7 +47,9 @@ accel_status_t accel_dataloader_create(accel_dataset_t* dataset, const accel_dat
   });
 }
 
-accel_dataloader_t* accel_dataloader_retain(accel_dataloader_t* loader) { return retain_handle(loader); }
+accel_dataloader_t* accel_dataloader_retain(accel_dataloader_t* loader) {
+  return retain_handle(__func__, loader, "loader");
+}
 
 void accel_dataloader_release(accel_dataloader_t* loader) { release_handle(loader); }
 

@@ -46,7 +46,7 @@ accel_status_t accel_dataset_subset(accel_dataset_t* dataset, int64_t begin, int
   });
 }
 
-accel_dataset_t* accel_dataset_retain(accel_dataset_t* dataset) { return retain_handle(dataset); }
+accel_dataset_t* accel_dataset_retain(accel_dataset_t* dataset) { return retain_handle(__func__, dataset, "dataset"); }
 
 void accel_dataset_release(accel_dataset_t* dataset) { release_handle(dataset); }
 

@@ -1,6 +1,8 @@
 // Section 5: DLPack.
 #include "tensor/dlpack.hpp"
 
+#include <ATen/dlpack.h>
+
 #include <utility>
 
 #include "accel.h"
@@ -13,12 +15,14 @@ using namespace accel::capi;
 
 namespace {
 
-// The engine takes `managed` over before anything can fail, so that its deleter runs also when `out` is missing.
+// `managed` is consumed in any case: by the engine, or here when `out` is missing.
 template <typename Managed>
 accel_status_t take(const char* function, Managed* managed, accel_tensor_t** out) {
   return guarded(function, [&] {
-    at::Tensor taken = tensor::from_dlpack(check_pointer(managed, "tensor"));
+    if (out == nullptr && managed != nullptr && managed->deleter != nullptr) managed->deleter(managed);
+    check_pointer(managed, "tensor");
     check_pointer(out, "out");
+    at::Tensor taken = tensor::from_dlpack(managed);
     *out = new_tensor(std::move(taken));
     return ACCEL_OK;
   });

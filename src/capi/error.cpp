@@ -58,15 +58,15 @@ accel_status_t accel_error_take(accel_error_t** out) {
 }
 
 accel_status_t accel_error_code(const accel_error_t* error) {
-  return guarded_value(__func__, ACCEL_ERROR_INVALID_HANDLE, [&] { return check(error, "error").status; });
+  return guarded(__func__, [&] { return check(error, "error").status; });
 }
 
 const char* accel_error_message(const accel_error_t* error) {
-  return guarded_value(__func__, "", [&] { return check(error, "error").message.c_str(); });
+  return guarded_value<const char*>(__func__, nullptr, [&] { return check(error, "error").message.c_str(); });
 }
 
 const char* accel_error_function(const accel_error_t* error) {
-  return guarded_value(__func__, "", [&] { return check(error, "error").function.c_str(); });
+  return guarded_value<const char*>(__func__, nullptr, [&] { return check(error, "error").function.c_str(); });
 }
 
 int32_t accel_error_rank(const accel_error_t* error) {

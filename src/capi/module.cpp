@@ -144,7 +144,7 @@ accel_status_t accel_module_from_config(const char* config, accel_module_t** out
   });
 }
 
-accel_module_t* accel_module_retain(accel_module_t* module) { return retain_handle(module); }
+accel_module_t* accel_module_retain(accel_module_t* module) { return retain_handle(__func__, module, "module"); }
 
 void accel_module_release(accel_module_t* module) { release_handle(module); }
 
@@ -301,6 +301,14 @@ accel_status_t accel_module_to(accel_module_t* module, accel_dtype_t dtype, acce
 accel_status_t accel_module_train(accel_module_t* module, int32_t training) {
   return guarded(__func__, [&] {
     check(module, "module").module->train(training != 0);
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_module_is_training(const accel_module_t* module, int32_t* out) {
+  return guarded(__func__, [&] {
+    const accel::nn::Module& asked = *check(module, "module").module;
+    *check_pointer(out, "out") = asked.is_training() ? 1 : 0;
     return ACCEL_OK;
   });
 }

@@ -1,15 +1,30 @@
 #include "capi/object.hpp"
 
+#include <array>
+#include <new>
+
 namespace accel::capi {
 namespace {
+
 std::atomic<int64_t> live_count{0};
-}
+
+// The latest released objects, oldest first from `next_released` on.
+constexpr size_t kRemembered = 256;
+std::array<std::atomic<void*>, kRemembered> released{};
+std::atomic<size_t> next_released{0};
+
+}  // namespace
 
 Object::Object(ObjectKind kind) : kind_(kind) { live_count.fetch_add(1, std::memory_order_relaxed); }
 
-Object::~Object() {
-  kind_.store(ObjectKind::kReleased, std::memory_order_relaxed);
-  live_count.fetch_sub(1, std::memory_order_relaxed);
+Object::~Object() { live_count.fetch_sub(1, std::memory_order_relaxed); }
+
+void* Object::operator new(size_t bytes) { return ::operator new(bytes); }
+
+void Object::operator delete(void* memory) noexcept {
+  new (memory) std::atomic<ObjectKind>(ObjectKind::kReleased);  // where kind_ was
+  const size_t place = next_released.fetch_add(1, std::memory_order_relaxed) % kRemembered;
+  ::operator delete(released[place].exchange(memory, std::memory_order_acq_rel));
 }
 
 int64_t live_objects() { return live_count.load(std::memory_order_relaxed); }
@@ -44,6 +59,8 @@ const char* object_kind_name(ObjectKind kind) {
 
 void refuse_handle(const Object* handle, ObjectKind expected, const char* name) {
   require(handle != nullptr, Status::kInvalidArgument, name, " is NULL; expected a ", object_kind_name(expected));
+  require(can_be_object(handle), Status::kInvalidHandle, name, " is no handle; expected a ",
+          object_kind_name(expected));
   fail(Status::kInvalidHandle, name, " is a ", object_kind_name(handle->kind()), "; expected a ",
        object_kind_name(expected));
 }

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/error.hpp"
+#include "capi/guard.hpp"
+#include "capi/process_check.hpp"
 
 namespace accel::capi {
 
@@ -39,6 +42,10 @@ class Object {
   // Whether that was the last owner; the caller then deletes the object.
   bool release() { return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 
+  // The memory of a released object says so for a while before it is given back, so that a stale handle is seen.
+  static void* operator new(size_t bytes);
+  static void operator delete(void* memory) noexcept;
+
  protected:
   ~Object();  // not virtual: objects are deleted through their own type
 
@@ -54,12 +61,19 @@ class Handle : public Object {
   Handle() : Object(kind_value) {}
 };
 
+// Whether an object can be at this address at all; what lies there is looked at only then.
+inline bool can_be_object(const void* address) {
+  constexpr uintptr_t kFirstPage = 4096;
+  const auto number = reinterpret_cast<uintptr_t>(address);
+  return number >= kFirstPage && number % alignof(std::max_align_t) == 0;
+}
+
 [[noreturn]] void refuse_handle(const Object* handle, ObjectKind expected, const char* name);
 
 // The checked entry of every handle: `name` is the parameter's, for the message.
 template <typename T>
 T& check(T* handle, const char* name) {
-  if (handle == nullptr || handle->kind() != T::kKind) refuse_handle(handle, T::kKind, name);
+  if (!can_be_object(handle) || handle->kind() != T::kKind) refuse_handle(handle, T::kKind, name);
   return *handle;
 }
 
@@ -70,14 +84,17 @@ T* check_pointer(T* pointer, const char* name) {
 }
 
 template <typename T>
-T* retain_handle(T* handle) noexcept {
-  if (handle != nullptr && handle->kind() == T::kKind) handle->retain();
-  return handle;
+T* retain_handle(const char* function, T* handle, const char* name) noexcept {
+  return guarded_value<T*>(function, nullptr, [&] {
+    check(handle, name).retain();
+    return handle;
+  });
 }
 
 template <typename T>
 void release_handle(T* handle) noexcept {
-  if (handle != nullptr && handle->kind() == T::kKind && handle->release()) delete handle;
+  if (is_forked_off()) return;
+  if (can_be_object(handle) && handle->kind() == T::kKind && handle->release()) delete handle;
 }
 
 }  // namespace accel::capi

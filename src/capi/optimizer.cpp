@@ -92,7 +92,9 @@ accel_status_t accel_optimizer_sgd(const accel_module_t* module, const accel_sgd
   return create(__func__, module, out, [&] { return std::make_shared<optim::Sgd>(sgd_settings(options)); });
 }
 
-accel_optimizer_t* accel_optimizer_retain(accel_optimizer_t* optimizer) { return retain_handle(optimizer); }
+accel_optimizer_t* accel_optimizer_retain(accel_optimizer_t* optimizer) {
+  return retain_handle(__func__, optimizer, "optimizer");
+}
 
 void accel_optimizer_release(accel_optimizer_t* optimizer) { release_handle(optimizer); }
 
@@ -121,7 +123,7 @@ accel_status_t accel_optimizer_zero_grad(accel_optimizer_t* optimizer) {
 }
 
 int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t* optimizer) {
-  return guarded_value<int32_t>(__func__, 0,
+  return guarded_value<int32_t>(__func__, -1,
                                 [&] { return check(optimizer, "optimizer").optimizer->step_was_skipped() ? 1 : 0; });
 }
 
@@ -133,7 +135,8 @@ int64_t accel_optimizer_num_groups(const accel_optimizer_t* optimizer) {
 accel_status_t accel_optimizer_lr(const accel_optimizer_t* optimizer, size_t group, double* out) {
   return guarded(__func__, [&] {
     const optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
-    *check_pointer(out, "out") = engine.lr(group);
+    check_pointer(out, "out");
+    *out = engine.lr(group);
     return ACCEL_OK;
   });
 }

@@ -27,7 +27,7 @@ accel_status_t accel_sampler_seedable_random(int64_t length, int64_t seed, accel
   });
 }
 
-accel_sampler_t* accel_sampler_retain(accel_sampler_t* sampler) { return retain_handle(sampler); }
+accel_sampler_t* accel_sampler_retain(accel_sampler_t* sampler) { return retain_handle(__func__, sampler, "sampler"); }
 
 void accel_sampler_release(accel_sampler_t* sampler) { release_handle(sampler); }
 

@@ -51,7 +51,9 @@ accel_status_t accel_scheduler_linear_warmup(accel_optimizer_t* optimizer, int64
   return create(__func__, optimizer, out, [&] { return optim::linear_warmup_factor(warmup_steps, total_steps); });
 }
 
-accel_scheduler_t* accel_scheduler_retain(accel_scheduler_t* scheduler) { return retain_handle(scheduler); }
+accel_scheduler_t* accel_scheduler_retain(accel_scheduler_t* scheduler) {
+  return retain_handle(__func__, scheduler, "scheduler");
+}
 
 void accel_scheduler_release(accel_scheduler_t* scheduler) { release_handle(scheduler); }
 
@@ -65,7 +67,8 @@ accel_status_t accel_scheduler_step(accel_scheduler_t* scheduler) {
 accel_status_t accel_scheduler_last_lr(const accel_scheduler_t* scheduler, size_t group, double* out) {
   return guarded(__func__, [&] {
     const optim::Scheduler& engine = *check(scheduler, "scheduler").scheduler;
-    *check_pointer(out, "out") = engine.last_lr(group);
+    check_pointer(out, "out");
+    *out = engine.last_lr(group);
     return ACCEL_OK;
   });
 }

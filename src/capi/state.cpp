@@ -113,7 +113,7 @@ accel_status_t accel_state_create(const accel_state_options_t* options, accel_st
   });
 }
 
-accel_state_t* accel_state_retain(accel_state_t* state) { return retain_handle(state); }
+accel_state_t* accel_state_retain(accel_state_t* state) { return retain_handle(__func__, state, "state"); }
 
 void accel_state_release(accel_state_t* state) { release_handle(state); }
 
@@ -185,8 +185,9 @@ accel_distributed_type_t accel_distributed_type(const accel_state_t* state) {
 }
 
 const char* accel_backend(const accel_state_t* state) {
-  return guarded_value(
-      __func__, "", [&] { return check(state, "state").accelerator->state().communicator()->backend_name().c_str(); });
+  return guarded_value<const char*>(__func__, nullptr, [&] {
+    return check(state, "state").accelerator->state().communicator()->backend_name().c_str();
+  });
 }
 
 accel_precision_t accel_mixed_precision(const accel_state_t* state) {

@@ -100,7 +100,7 @@ accel_status_t accel_tensor_from_blob(void* data, const int64_t* shape, size_t n
   });
 }
 
-accel_tensor_t* accel_tensor_retain(accel_tensor_t* tensor) { return retain_handle(tensor); }
+accel_tensor_t* accel_tensor_retain(accel_tensor_t* tensor) { return retain_handle(__func__, tensor, "tensor"); }
 
 void accel_tensor_release(accel_tensor_t* tensor) { release_handle(tensor); }
 

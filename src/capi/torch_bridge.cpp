@@ -16,9 +16,10 @@ using namespace accel::capi;
 namespace {
 
 // Before the tensor is looked at: in another version its fields are elsewhere.
+bool is_callers_version(const char* version) { return std::string_view(version) == TORCH_VERSION; }
+
 void check_callers_version(const char* torch_version) {
-  const std::string_view version = check_pointer(torch_version, "torch_version");
-  require(version == TORCH_VERSION, Status::kUnsupported, "the caller was built for LibTorch ", version,
+  require(is_callers_version(torch_version), Status::kUnsupported, "the caller was built for LibTorch ", torch_version,
           ", libaccel for LibTorch ", TORCH_VERSION,
           "; build both for the same version, or exchange tensors by DLPack");
 }
@@ -27,14 +28,17 @@ void check_callers_version(const char* torch_version) {
 
 accel_status_t accel_tensor_from_torch(void* tensor_impl, const char* torch_version, accel_tensor_t** out) {
   return guarded(__func__, [&] {
-    check_callers_version(torch_version);
     check_pointer(tensor_impl, "tensor_impl");
-    // First, so that the reference is given back whatever fails.
-    at::Tensor taken(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(
-        static_cast<c10::TensorImpl*>(tensor_impl)));
+    check_pointer(torch_version, "torch_version");
+    // Before anything else can fail, so that the reference is given back whatever does.
+    at::Tensor taken;
+    if (is_callers_version(torch_version))
+      taken = at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(
+          static_cast<c10::TensorImpl*>(tensor_impl)));
+    check_pointer(out, "out");
+    check_callers_version(torch_version);
     require(taken.defined(), Status::kInvalidArgument,
             "tensor_impl is an undefined tensor; expected one with elements");
-    check_pointer(out, "out");
     *out = new_tensor(std::move(taken));
     return ACCEL_OK;
   });
@@ -43,8 +47,9 @@ accel_status_t accel_tensor_from_torch(void* tensor_impl, const char* torch_vers
 accel_status_t accel_tensor_to_torch(const accel_tensor_t* tensor, const char* torch_version, void** out_tensor_impl) {
   return guarded(__func__, [&] {
     const at::Tensor& given = check(tensor, "tensor").tensor;
-    check_callers_version(torch_version);
+    check_pointer(torch_version, "torch_version");
     check_pointer(out_tensor_impl, "out_tensor_impl");
+    check_callers_version(torch_version);
     *out_tensor_impl = at::Tensor(given).unsafeReleaseTensorImpl();
     return ACCEL_OK;
   });

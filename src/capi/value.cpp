@@ -104,40 +104,50 @@ accel_status_t accel_value_copy(const accel_value_t* value, accel_value_t* out) 
 }
 
 size_t accel_value_count(const accel_value_t* value) {
-  const accel_value_node* node = container_of(value);
-  return node == nullptr ? 0 : node->size();
+  return guarded_value<size_t>(__func__, 0, [&] {
+    const accel_value_node* node = container_of(check_pointer(value, "value"));
+    return node == nullptr ? 0 : node->size();
+  });
 }
 
 const accel_value_t* accel_value_at(const accel_value_t* value, size_t index) {
-  const accel_value_node* node = container_of(value);
-  return node == nullptr || index >= node->size() ? nullptr : &node->item(index);
+  return guarded_value<const accel_value_t*>(__func__, nullptr, [&] {
+    const accel_value_node* node = container_of(check_pointer(value, "value"));
+    return node == nullptr || index >= node->size() ? nullptr : &node->item(index);
+  });
 }
 
 const char* accel_value_key(const accel_value_t* map, size_t index) {
-  const accel_value_node* node = container_of(map);
-  return node == nullptr || map->kind != ACCEL_VALUE_MAP || index >= node->size() ? nullptr : node->key(index).c_str();
+  return guarded_value<const char*>(__func__, nullptr, [&] {
+    const accel_value_node* node = container_of(check_pointer(map, "map"));
+    const bool there = node != nullptr && map->kind == ACCEL_VALUE_MAP && index < node->size();
+    return there ? node->key(index).c_str() : nullptr;
+  });
 }
 
 const accel_value_t* accel_value_get(const accel_value_t* map, const char* key) {
-  return guarded_value(__func__, static_cast<const accel_value_t*>(nullptr), [&] {
-    const accel_value_node* node = container_of(map);
-    return node == nullptr ? nullptr : node->find(check_pointer(key, "key"));
+  return guarded_value<const accel_value_t*>(__func__, nullptr, [&] {
+    const accel_value_node* node = container_of(check_pointer(map, "map"));
+    check_pointer(key, "key");
+    return node == nullptr ? nullptr : node->find(key);
   });
 }
 
 accel_status_t accel_value_set(accel_value_t* map, const char* key, const accel_value_t* item) {
   return guarded(__func__, [&] {
-    accel_value_node& node = check_container(map, ACCEL_VALUE_MAP, "map");
+    check_pointer(map, "map");
     check_pointer(key, "key");
-    node.set(key, copy_value(*check_pointer(item, "item"), "item"));
+    check_pointer(item, "item");
+    check_container(map, ACCEL_VALUE_MAP, "map").set(key, copy_value(*item, "item"));
     return ACCEL_OK;
   });
 }
 
 accel_status_t accel_value_push(accel_value_t* list, const accel_value_t* item) {
   return guarded(__func__, [&] {
-    accel_value_node& node = check_container(list, ACCEL_VALUE_LIST, "list");
-    node.push(copy_value(*check_pointer(item, "item"), "item"));
+    check_pointer(list, "list");
+    check_pointer(item, "item");
+    check_container(list, ACCEL_VALUE_LIST, "list").push(copy_value(*item, "item"));
     return ACCEL_OK;
   });
 }

@@ -102,7 +102,7 @@ OwnedValue copy_value(const accel_value_t& value, const char* name) {
     case ACCEL_VALUE_STRING:
       return string_value(value.as.string);
     case ACCEL_VALUE_TENSOR:
-      retain_handle(value.as.tensor);
+      value.as.tensor->retain();
       return OwnedValue(value);
     case ACCEL_VALUE_LIST:
     case ACCEL_VALUE_MAP:

@@ -51,7 +51,7 @@ accel_status_t accel_build_info(accel_buffer_t* out) {
 }
 
 int32_t accel_is_available(const char* feature) {
-  return guarded_value(__func__, 0, [&] { return is_available(check_pointer(feature, "feature")) ? 1 : 0; });
+  return guarded_value(__func__, -1, [&] { return is_available(check_pointer(feature, "feature")) ? 1 : 0; });
 }
 
 int64_t accel_debug_live_objects(void) { return live_objects(); }

@@ -1,0 +1,131 @@
+/* What the generated sweeps pass where an argument has to be valid, and what they expect of a call that is refused. */
+#ifndef ACCEL_SWEEP_H
+#define ACCEL_SWEEP_H
+
+#include "capi_test.h"
+
+#define sweep_test(function) cmocka_unit_test(function)
+
+/* One of each kind. */
+struct handles {
+  accel_error_t *error;
+  accel_scope_t *scope;
+  accel_state_t *state;
+  accel_tensor_t *tensor;
+  const accel_op_t *op;
+  accel_module_t *module;
+  accel_optimizer_t *optimizer;
+  accel_scheduler_t *scheduler;
+  accel_dataset_t *dataset;
+  accel_sampler_t *sampler;
+  accel_dataloader_t *dataloader;
+};
+
+struct samples {
+  struct handles valid;
+  struct handles foreign;  /* each one of another kind */
+  struct handles released; /* each of the right kind, and no longer there */
+  accel_value_t value, map;
+  accel_buffer_t buffer;
+  accel_device_t device;
+  accel_state_options_t state_options;
+  accel_adam_options_t adam_options;
+  accel_sgd_options_t sgd_options;
+  accel_dataloader_options_t dataloader_options;
+  accel_ddp_options_t ddp_options;
+  accel_dataloader_config_t dataloader_config;
+  const char *names[1];
+  int64_t numbers[8];
+  int64_t room[64]; /* for outputs, and memory that nobody may look at */
+};
+
+/* Stands for any callback: a call that is refused calls none. */
+static inline void sample_callback(void) { abort(); }
+
+static inline void make_handles(struct handles *handles) {
+  const int64_t shape[] = {4};
+  accel_tensor_t *refused = NULL;
+  assert_status(accel_tensor_from_data(NULL, NULL, 1, ACCEL_DTYPE_FLOAT32, &refused), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_ok(accel_error_take(&handles->error));
+  assert_ok(accel_state_create(NULL, &handles->state));
+  assert_ok(
+      accel_tensor_full(shape, 1, 1, ACCEL_DTYPE_FLOAT32, (accel_device_t){ACCEL_DEVICE_CPU, -1}, &handles->tensor));
+  assert_ok(accel_op_find("aten::add", "Tensor", &handles->op));
+  assert_ok(accel_module_linear(4, 2, 1, &handles->module));
+  assert_ok(accel_optimizer_sgd(handles->module, NULL, &handles->optimizer));
+  assert_ok(accel_scheduler_step_lr(handles->optimizer, 1, 0.5, &handles->scheduler));
+  assert_ok(accel_dataset_tensors(&handles->tensor, 1, &handles->dataset));
+  assert_ok(accel_sampler_sequential(4, &handles->sampler));
+  assert_ok(accel_dataloader_create(handles->dataset, NULL, &handles->dataloader));
+  assert_ok(accel_no_grad_begin(&handles->scope));
+}
+
+/* The handles keep their addresses: what they lead to is gone. */
+static inline void release_handles(const struct handles *handles) {
+  assert_ok(accel_scope_end(handles->scope));
+  accel_dataloader_release(handles->dataloader);
+  accel_sampler_release(handles->sampler);
+  accel_dataset_release(handles->dataset);
+  accel_scheduler_release(handles->scheduler);
+  accel_optimizer_release(handles->optimizer);
+  accel_module_release(handles->module);
+  accel_tensor_release(handles->tensor);
+  accel_state_release(handles->state);
+  accel_error_release(handles->error);
+}
+
+static inline int make_samples(void **state) {
+  struct samples *const samples = calloc(1, sizeof(*samples));
+  make_handles(&samples->released);
+  release_handles(&samples->released);
+  make_handles(&samples->valid);
+  void *const tensor = samples->valid.tensor;
+  samples->foreign =
+      (struct handles){tensor, tensor, tensor, (accel_tensor_t *)samples->valid.state, tensor, tensor, tensor, tensor,
+                       tensor, tensor, tensor};
+  samples->value = accel_arg_int(1);
+  assert_ok(accel_value_map(&samples->map));
+  samples->device = (accel_device_t){ACCEL_DEVICE_CPU, -1};
+  accel_state_options_init(&samples->state_options);
+  accel_adam_options_init(&samples->adam_options);
+  accel_sgd_options_init(&samples->sgd_options);
+  accel_dataloader_options_init(&samples->dataloader_options);
+  accel_ddp_options_init(&samples->ddp_options);
+  accel_dataloader_config_init(&samples->dataloader_config);
+  samples->names[0] = "sample";
+  samples->numbers[0] = 1;
+  *state = samples;
+  return 0;
+}
+
+static inline int release_samples(void **state) {
+  struct samples *const samples = *state;
+  accel_value_dispose(&samples->map);
+  release_handles(&samples->valid);
+  free(samples);
+  return assert_nothing_left(state);
+}
+
+/* The call was refused with this status, and the message names the parameter. */
+static inline void refused_with_status(const char *function, const char *parameter, accel_status_t status,
+                                       accel_status_t expected) {
+  if (status == expected && strstr(accel_last_error(), parameter) != NULL) return;
+  print_error("%s with a wrong %s gave %s, not %s, and says: %s\n", function, parameter, accel_status_name(status),
+              accel_status_name(expected), accel_last_error());
+  fail();
+}
+
+/* The call gave the value that stands for an error, and the thread's error has this status. */
+static inline void refused_with_value(const char *function, const char *parameter, int64_t value, int64_t expected,
+                                      accel_status_t status) {
+  accel_error_t *error = NULL;
+  assert_ok(accel_error_take(&error));
+  const accel_status_t found = accel_error_code(error);
+  accel_error_release(error);
+  if (value == expected && found == status) return;
+  print_error("%s with a wrong %s gave %lld and %s, expected %lld and %s\n", function, parameter, (long long)value,
+              accel_status_name(found), (long long)expected, accel_status_name(status));
+  fail();
+}
+
+#endif
