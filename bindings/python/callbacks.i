@@ -1,0 +1,96 @@
+// Python callables where C takes a function, its user_data and destroy. The user_data is a tuple of the callables of one
+// registration. accel_generated.i has the C functions, one for each type of callback.
+%{
+// The latest exception of a callback on this thread; the outer call raises it again.
+static _Thread_local PyObject *raised;
+
+// Calls a callable with `count` arguments, whose references it takes; NULL with an exception.
+static PyObject *call_python(void *user_data, int place, int count, ...) {
+  PyObject *const callable = PyTuple_GetItem(user_data, place), *const arguments = PyTuple_New(count);
+  Py_CLEAR(raised);
+  int made = callable != NULL && arguments != NULL;
+  va_list given;
+  va_start(given, count);
+  for (int i = 0; i < count; i++) {
+    PyObject *const argument = va_arg(given, PyObject *);
+    made = made && argument != NULL;
+    if (arguments != NULL)
+      PyTuple_SetItem(arguments, i, argument);
+    else
+      Py_XDECREF(argument);
+  }
+  va_end(given);
+  PyObject *const answer = made ? PyObject_Call(callable, arguments, NULL) : NULL;
+  Py_XDECREF(arguments);
+  return answer;
+}
+
+// After a callback: its exception is kept for the outer call, and its text becomes the message of the status.
+static accel_status_t status_of_python(void) {
+  PyObject *type, *value, *traceback;
+  if (!PyErr_Occurred()) return ACCEL_OK;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != NULL) PyException_SetTraceback(value, traceback);
+  PyObject *const text = PyObject_Str(value);
+  const char *const message = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+  accel_error_set(ACCEL_ERROR_USER, message == NULL ? "a Python callback failed" : message);
+  PyErr_Clear();
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  Py_XSETREF(raised, value);
+  return ACCEL_ERROR_USER;
+}
+
+static void release_python(void *user_data) {
+  if (!Py_IsInitialized()) return;
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  Py_DECREF((PyObject *)user_data);
+  PyGILState_Release(lock);
+}
+
+// A handle that a callback is lent: Python gets an owner of its own, since it may keep it.
+static PyObject *handle_to_python(void *handle, swig_type_info *type) { return SWIG_Python_NewPointerObj(NULL, handle, type, SWIG_POINTER_OWN); }
+
+static void python_to_new_tensor(PyObject *object, accel_tensor_t **out) {
+  void *handle = NULL;
+  if (SWIG_IsOK(SWIG_ConvertPtr(object, &handle, SWIGTYPE_p_accel_tensor, 0)) && handle != NULL)
+    *out = accel_tensor_retain(handle);
+  else
+    PyErr_Format(PyExc_TypeError, "the callback returned %.100s; expected a tensor", Py_TYPE(object)->tp_name);
+}
+
+// The user_data of a registration: a tuple of `count` callables from one callable or a sequence of them.
+static int callables_of_python(PyObject *object, int count, void **user_data) {
+  *user_data = count == 1 ? PyTuple_Pack(1, object) : PySequence_Tuple(object);
+  int made = *user_data != NULL && PyTuple_GET_SIZE(*user_data) == count;
+  for (int i = 0; made && i < count; i++) made = PyCallable_Check(PyTuple_GET_ITEM(*user_data, i));
+  if (made) return 1;
+  if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "expected %s", count == 1 ? "a callable" : "a tuple of two callables");
+  Py_CLEAR(*user_data);
+  return 0;
+}
+%}
+
+%define %accel_callback(TYPE, TRAMPOLINE)
+%typemap(in) (TYPE CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  $1 = NULL;
+  $2 = NULL;
+  $3 = NULL;
+  if ($input != Py_None) {
+    if (!callables_of_python($input, 1, &$2)) SWIG_fail;
+    $1 = TRAMPOLINE;
+    $3 = release_python;
+  }
+}
+%enddef
+
+%define %accel_callback_pair(FIRST, FIRST_TRAMPOLINE, SECOND, SECOND_TRAMPOLINE)
+%typemap(in) (FIRST CALLBACK, SECOND CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 2, &$3)) SWIG_fail;
+  $1 = FIRST_TRAMPOLINE;
+  $2 = SECOND_TRAMPOLINE;
+  $4 = release_python;
+}
+%enddef

@@ -1,0 +1,187 @@
+// The low layer of Python: the functions of accel.h under their names, with Python's own values, exceptions and strings.
+// Here stand the typemaps; accel_generated.i has the functions, whose parameters bear the names of these typemaps.
+%module(package="accel") capi
+
+%{
+#include "accel.h"
+typedef accel_status_t information_t; /* a status that a loop acts on, for example ACCEL_ITER_END */
+%}
+%include <stdint.i>
+%include <typemaps.i>
+%include "values.i"
+%include "dlpack.i"
+%include "callbacks.i"
+
+// ---- Statuses -------------------------------------------------------------------------------------------------------
+
+%{
+static PyObject *error_type;
+
+// The exception of the callback that failed, or the thread's error as one.
+static void raise_error(accel_status_t status) {
+  if (PyErr_Occurred()) return;
+  if (status == ACCEL_ERROR_USER && raised != NULL) {
+    PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
+    Py_CLEAR(raised);
+    return;
+  }
+  PyObject *const arguments = Py_BuildValue("(ss)", accel_last_error(), accel_status_name(status));
+  PyObject *const error = arguments == NULL ? NULL : PyObject_Call(error_type, arguments, NULL);
+  Py_XDECREF(arguments);
+  if (error == NULL) return;
+  PyObject *const number = PyLong_FromLong(status);
+  if (number != NULL && PyObject_SetAttrString(error, "status", number) == 0) PyErr_SetObject(error_type, error);
+  Py_XDECREF(number);
+  Py_DECREF(error);
+}
+%}
+%init %{
+  error_type = PyErr_NewExceptionWithDoc("accel.Error", "An error of libaccel: its message and the name of its status; "
+                                         "`status` is the number.", NULL, NULL);
+  if (error_type == NULL || PyModule_AddObject(m, "Error", error_type) != 0) return NULL;
+  Py_INCREF(error_type);
+#if defined(SWIGPYTHON_BUILTIN)
+  SwigPyBuiltin_AddPublicSymbol(public_interface, "Error");
+#endif
+%}
+
+%typemap(out) accel_status_t {
+  if ($1 < 0) {
+    raise_error($1);
+    SWIG_fail;
+  }
+  $result = SWIG_Py_Void();
+}
+// Where a status says more than success it is the first result.
+%typemap(out) information_t {
+  if ($1 < 0) {
+    raise_error($1);
+    SWIG_fail;
+  }
+  $result = PyLong_FromLong($1);
+}
+// Getters: what stands for an error is one only when the thread's error says so, which a NULL pointer does.
+%typemap(out) const char * {
+  $result = $1 == NULL ? SWIG_Py_Void() : PyUnicode_FromString($1);
+}
+
+%define %accel_waits(NAME)
+%exception NAME {
+  Py_BEGIN_ALLOW_THREADS
+  $action
+  Py_END_ALLOW_THREADS
+}
+%enddef
+
+// A handle that the library lends becomes the caller's.
+%define %accel_retained(NAME, RETAIN)
+%exception NAME {
+  $action
+  if (result != NULL) RETAIN(result);
+}
+%newobject NAME;
+%enddef
+
+// ---- Handles --------------------------------------------------------------------------------------------------------
+
+%{
+static void accel_leave(const void *handle) { (void)handle; }
+%}
+
+%define %accel_handle(STRUCT, RELEASE)
+%nodefaultctor STRUCT;
+struct STRUCT {};
+typedef struct STRUCT STRUCT##_t;
+%extend STRUCT {
+  ~STRUCT() { RELEASE($self); }
+}
+%typemap(in, numinputs=0) STRUCT##_t **OUTPUT (STRUCT##_t *handle = NULL), const STRUCT##_t **OUTPUT (STRUCT##_t *handle = NULL) {
+  $1 = ($1_ltype)&handle;
+}
+%typemap(argout) STRUCT##_t **OUTPUT, const STRUCT##_t **OUTPUT {
+  PyObject *const made = handle$argnum == NULL ? SWIG_Py_Void()
+                                               : SWIG_NewPointerObj(handle$argnum, $descriptor(STRUCT##_t *), SWIG_POINTER_OWN);
+  $result = SWIG_Python_AppendOutput($result, made);
+}
+%typemap(in) (STRUCT##_t *const *ITEMS, size_t COUNT) {
+  if (!handles_of_python($input, $descriptor(STRUCT##_t *), (void ***)&$1, &$2)) SWIG_fail;
+}
+%typemap(freearg) (STRUCT##_t *const *ITEMS, size_t COUNT) { PyMem_Free((void *)$1); }
+%enddef
+
+%typemap(in, numinputs=0) accel_device_t *OUTPUT (accel_device_t device) { $1 = &device; }
+%typemap(argout) accel_device_t *OUTPUT {
+  accel_device_t *const copy = malloc(sizeof(*copy));
+  if (copy == NULL) {
+    PyErr_NoMemory();
+    SWIG_fail;
+  }
+  *copy = *$1;
+  $result = SWIG_Python_AppendOutput($result, SWIG_NewPointerObj(copy, $descriptor(accel_device_t *), SWIG_POINTER_OWN));
+}
+
+// ---- Text, numbers, memory ------------------------------------------------------------------------------------------
+
+%typemap(in, numinputs=0) accel_buffer_t *OUTPUT (accel_buffer_t buffer = ACCEL_BUFFER_INIT) { $1 = &buffer; }
+%typemap(argout) accel_buffer_t *OUTPUT {
+  $result = SWIG_Python_AppendOutput($result, PyUnicode_DecodeUTF8($1->data, (Py_ssize_t)$1->size, "replace"));
+}
+%typemap(freearg) accel_buffer_t *OUTPUT { accel_buffer_dispose($1); }
+
+%typemap(in, numinputs=0) size_t *OUTPUT (size_t number = 0) { $1 = &number; }
+%typemap(argout) size_t *OUTPUT { $result = SWIG_Python_AppendOutput($result, PyLong_FromSize_t(*$1)); }
+
+%typemap(in) (const int64_t *ITEMS, size_t COUNT) {
+  if (!integers_of_python($input, (int64_t **)&$1, &$2)) SWIG_fail;
+}
+%typemap(freearg) (const int64_t *ITEMS, size_t COUNT) { PyMem_Free((void *)$1); }
+
+%typemap(in) (const char *const *ITEMS, size_t COUNT) {
+  if (!texts_of_python($input, (const char ***)&$1, &$2)) SWIG_fail;
+}
+%typemap(freearg) (const char *const *ITEMS, size_t COUNT) { PyMem_Free((void *)$1); }
+
+// Sizes and strides become a tuple.
+%typemap(in, numinputs=0) const int64_t **OUTPUT (const int64_t *sizes = NULL) { $1 = &sizes; }
+%typemap(argout) const int64_t **OUTPUT {
+  size_t ndim = 0;
+  const accel_status_t known = accel_tensor_ndim(arg1, &ndim);
+  PyObject *const tuple = known == ACCEL_OK ? PyTuple_New((Py_ssize_t)ndim) : NULL;
+  for (size_t i = 0; tuple != NULL && i < ndim; i++) PyTuple_SetItem(tuple, (Py_ssize_t)i, PyLong_FromLongLong(sizes$argnum[i]));
+  if (tuple == NULL) SWIG_fail;
+  $result = SWIG_Python_AppendOutput($result, tuple);
+}
+
+// An address; the tensor must outlive its use.
+%typemap(in, numinputs=0) void **OUTPUT (void *address = NULL) { $1 = &address; }
+%typemap(argout) void **OUTPUT { $result = SWIG_Python_AppendOutput($result, PyLong_FromVoidPtr(address$argnum)); }
+
+// Elements out of any object with the buffer protocol, row-major, as many as the shape says.
+%{
+static int holds_elements(const Py_buffer *view, const int64_t *shape, size_t ndim, accel_dtype_t dtype) {
+  int64_t bytes = (int64_t)accel_dtype_size(dtype);
+  for (size_t i = 0; i < ndim; i++) bytes *= shape[i];
+  if (view->obj == NULL || view->len == bytes) return 1;
+  PyErr_Format(PyExc_ValueError, "the buffer has %zd bytes; the shape and dtype ask for %lld", view->len, (long long)bytes);
+  return 0;
+}
+%}
+%typemap(in) const void *data (Py_buffer view = {NULL}) {
+  if ($input != Py_None && PyObject_GetBuffer($input, &view, PyBUF_C_CONTIGUOUS) != 0) SWIG_fail;
+  $1 = view.buf;
+}
+%typemap(freearg) const void *data { PyBuffer_Release(&view$argnum); }
+%exception accel_tensor_from_data {
+  if (!holds_elements(&view1, arg2, arg3, arg4)) SWIG_fail;
+  Py_BEGIN_ALLOW_THREADS
+  $action
+  Py_END_ALLOW_THREADS
+}
+
+// Texts in options are copied.
+%typemap(memberin) const char * {
+  free((char *)$1);
+  $1 = $input == NULL ? NULL : strdup($input);
+}
+
+%include "accel_generated.i"

@@ -1,0 +1,42 @@
+//! The C ABI of libaccel, as `include/accel.h` declares it. Everything here is unsafe; the crate `accel` is the safe layer.
+//!
+//! The library is found through `ACCEL_LIB_DIR` or pkg-config when the crate is built, and by the dynamic linker when
+//! the program runs.
+#![allow(non_camel_case_types)]
+
+mod generated;
+pub use generated::*;
+
+/// Arguments that only borrow, as the functions `accel_arg_*` that the header defines in place.
+impl accel_value_t {
+    const fn of(kind: i32, content: accel_value_as) -> Self {
+        accel_value_t { kind, reserved: 0, r#as: content }
+    }
+    pub const fn none() -> Self {
+        Self::of(ACCEL_VALUE_NONE, accel_value_as { integer: 0 })
+    }
+    pub const fn bool(truth: bool) -> Self {
+        Self::of(ACCEL_VALUE_BOOL, accel_value_as { integer: truth as i64 })
+    }
+    pub const fn int(integer: i64) -> Self {
+        Self::of(ACCEL_VALUE_INT, accel_value_as { integer })
+    }
+    pub const fn double(number: f64) -> Self {
+        Self::of(ACCEL_VALUE_DOUBLE, accel_value_as { number })
+    }
+    pub const fn string(string: *const std::os::raw::c_char) -> Self {
+        Self::of(ACCEL_VALUE_STRING, accel_value_as { string })
+    }
+    pub const fn tensor(tensor: *mut accel_tensor_t) -> Self {
+        Self::of(ACCEL_VALUE_TENSOR, accel_value_as { tensor })
+    }
+    pub const fn dtype(dtype: accel_dtype_t) -> Self {
+        // The whole union is set, so that equal values have equal bytes.
+        let mut content = accel_value_as { integer: 0 };
+        content.dtype = dtype;
+        Self::of(ACCEL_VALUE_DTYPE, content)
+    }
+    pub const fn device(device: accel_device_t) -> Self {
+        Self::of(ACCEL_VALUE_DEVICE, accel_value_as { device })
+    }
+}

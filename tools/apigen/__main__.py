@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Writes everything that follows from include/accel.h: its description api/accel.json, and from that the files below.
+
+usage: python3 tools/apigen SOURCE_ROOT [--check]
+
+The header is checked against the conventions first (lint.py). With --check nothing is written: files that differ are
+named, and the result is 1. Needs the package libclang (tools/setup.sh --develop); 77 says that it is not there.
+"""
+
+import json
+import pathlib
+import sys
+
+import emit_coverage
+import emit_cpp
+import emit_julia
+import emit_map
+import emit_reference
+import emit_rust
+import emit_swig
+import emit_sweeps
+import lint
+
+EMITTERS = (emit_map, emit_sweeps, emit_rust, emit_julia, emit_swig, emit_cpp, emit_reference, emit_coverage)
+NOT_STORED = ("line", "documented")
+
+
+def without_lines(value):
+    """The description without what changes when text moves."""
+    if isinstance(value, dict):
+        return {key: without_lines(item) for key, item in value.items() if key not in NOT_STORED}
+    return [without_lines(item) for item in value] if isinstance(value, list) else value
+
+
+def as_json(api):
+    """One line for each declaration, so that a difference shows which one changed."""
+    def text(value):
+        return json.dumps(value, ensure_ascii=False)
+    parts = []
+    for key, value in api.items():
+        entries = ",\n".join(f"  {text(entry)}" for entry in value) if isinstance(value, list) else ""
+        parts.append(f" {text(key)}: " + (f"[\n{entries}\n ]" if entries else text(value)))
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def outputs(root, api):
+    """{path: content} of everything that is generated."""
+    stored = without_lines(api)
+    files = {"api/accel.json": as_json(stored)}
+    for emitter in EMITTERS:
+        files.update(emitter.emit(stored, root))
+    return files
+
+
+def main():
+    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--check"]):
+        print("usage: python3 tools/apigen SOURCE_ROOT [--check]", file=sys.stderr)
+        return 2
+    try:
+        import parse
+    except ImportError:
+        print("skipped: no libclang for this Python; tools/setup.sh --develop installs it into build/deps/python")
+        return 77
+    root = pathlib.Path(sys.argv[1])
+    try:
+        api = parse.describe(root / "include/accel.h")
+    except parse.HeaderError as error:
+        print(error)
+        return 1
+    breaches = list(lint.lint(api, root / "include/accel.h"))
+    print("\n".join(breaches), end="\n" if breaches else "")
+    if breaches:
+        return 1
+    different = [root / path for path, content in outputs(root, api).items()
+                 if not (root / path).is_file() or (root / path).read_text() != content]
+    for path in different:
+        if "--check" in sys.argv:
+            print(f"{path} is not what include/accel.h gives; run python3 tools/apigen and commit the result")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(outputs(root, api)[str(path.relative_to(root))])
+            print(f"wrote {path}")
+    return 1 if different and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""Reads include/accel.h with libclang and gives its description, the content of api/accel.json."""
+
+import os
+import pathlib
+import re
+import sys
+
+import documentation
+
+sys.path = [entry for entry in sys.path if entry]  # clang/ of the working directory is not the package
+import clang.cindex  # noqa: E402
+from clang.cindex import CursorKind, TypeKind  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent
+ARGUMENTS = ["-x", "c", "-std=c99", "-DACCEL_APIGEN", "-nostdinc", f"-isystem{HERE / 'include'}",
+             "--target=x86_64-linux-gnu"]
+OWNERSHIP = ("owned", "borrowed", "takes")
+NUMBER = re.compile(r"^\(*(?:\((\w+)\))?\s*(-?(?:\d[\w.+-]*|INT32_MIN|INT64_MIN))\)*$")
+SECTION = re.compile(r"/\* =+\n \* (\d+)\. (.*?)\n \* =+ \*/", re.DOTALL)
+SINCE = re.compile(r"ACCEL_SINCE\((\d+), (\d+)\)")
+
+
+class HeaderError(Exception):
+    """What is wrong with the header: FILE:LINE: one line."""
+
+
+class Header:
+    """A parsed header and its text."""
+
+    def __init__(self, path):
+        self.path = path
+        self.text = path.read_text()
+        self.lines = self.text.split("\n")
+        index = clang.cindex.Index.create()
+        self.unit = index.parse(os.fspath(path), ARGUMENTS,
+                                options=clang.cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD)
+        for problem in self.unit.diagnostics:
+            if problem.severity >= clang.cindex.Diagnostic.Error:
+                raise HeaderError(f"{path}:{problem.location.line}: {problem.spelling}")
+        self.sections = [(self.text.count("\n", 0, found.start()) + 1, int(found.group(1)), " ".join(
+            found.group(2).replace("\n *", " ").split())) for found in SECTION.finditer(self.text)]
+
+    def cursors(self, *kinds):
+        """The header's own declarations of some kinds, in order."""
+        for cursor in self.unit.cursor.get_children():
+            if cursor.kind in kinds and cursor.location.file and cursor.location.file.name == os.fspath(self.path):
+                yield cursor
+
+    def section(self, line):
+        return max((number for start, number, _ in self.sections if start <= line), default=0)
+
+    def source(self, cursor):
+        return self.text[cursor.extent.start.offset:cursor.extent.end.offset]
+
+    def comment_above(self, line):
+        """The plain comment that ends on the line above, "" if there is none."""
+        if not self.lines[line - 2].rstrip().endswith("*/"):
+            return ""
+        start = line - 2
+        while not self.lines[start].lstrip().startswith("/*"):
+            start -= 1
+        return documentation.plain("\n".join(self.lines[start:line - 1]))
+
+    def comment_behind(self, line):
+        """The comment behind a declaration on its line, or the one above it."""
+        found = re.search(r"[;,\s]\s*(/\*.*)$", self.lines[line - 1])
+        if not found:
+            return self.comment_above(line)
+        text, last = found.group(1), line
+        while "*/" not in text:
+            text += "\n" + self.lines[last]
+            last += 1
+        return documentation.plain(text[:text.index("*/") + 2])
+
+
+def type_of(clang_type):
+    """{c, base, pointers, const}: `const` says that what the outermost pointer leads to is const."""
+    base, pointers, const = clang_type, 0, False
+    while base.kind == TypeKind.POINTER:
+        base, pointers = base.get_pointee(), pointers + 1
+        const = base.is_const_qualified() if pointers == 1 else const
+    name = base.spelling.replace("const ", "").replace(" const", "").strip()
+    return {"c": clang_type.spelling, "base": name, "pointers": pointers, "const": const}
+
+
+def ownership_of(cursor):
+    marks = {child.spelling for child in cursor.get_children() if child.kind == CursorKind.ANNOTATE_ATTR}
+    return next((mark for mark in OWNERSHIP if mark in marks), ""), "nullable" in marks
+
+
+def direction_of(name, kind, handles):
+    """Outputs begin with `out`; other pointers to what is not const are changed in place."""
+    if name.startswith("out") or name == "results":
+        return "out" if kind["pointers"] else "in"
+    plain_data = kind["pointers"] == 1 and not kind["const"] and kind["base"] not in handles | {"void"}
+    return "inout" if plain_data and not kind["base"].startswith("struct DL") else "in"
+
+
+def parameters_of(cursors, text, handles):
+    found = []
+    for cursor in cursors:
+        ownership, nullable = ownership_of(cursor)
+        kind = type_of(cursor.type)
+        found.append({"name": cursor.spelling, "type": kind, "direction": direction_of(cursor.spelling, kind, handles),
+                      "ownership": ownership, "nullable": nullable, "length": text["lengths"].get(cursor.spelling),
+                      "doc": text["parameters"].get(cursor.spelling, "")})
+    return found
+
+
+def constants(header):
+    for cursor in header.cursors(CursorKind.MACRO_DEFINITION):
+        definition = header.source(cursor)
+        if "(" in definition.split()[0] or not cursor.spelling.startswith("ACCEL_"):
+            continue
+        value = NUMBER.match(definition.partition(" ")[2].strip())
+        if not value:
+            continue
+        number = {"INT32_MIN": -2**31, "INT64_MIN": -2**63}.get(value.group(2), value.group(2))
+        kind = value.group(1) or ("double" if "." in str(number) else "int64_t" if number == -2**63 else "int32_t")
+        line = cursor.location.line
+        behind = "/*" in header.lines[line - 1]
+        yield {"name": cursor.spelling, "value": float(number) if kind == "double" else int(number), "type": kind,
+               "section": header.section(line), "doc": header.comment_behind(line) if behind else ""}
+
+
+def initial_values(header):
+    """{macro: [initial value of each field, as in C]} of the ACCEL_*_INIT macros."""
+    found = {}
+    for cursor in header.cursors(CursorKind.MACRO_DEFINITION):
+        if cursor.spelling.endswith("_INIT"):
+            body = header.source(cursor).partition("{")[2].rpartition("}")[0].replace("\\\n", " ")
+            found[cursor.spelling] = [" ".join(value.split()) for value in body.split(",")]
+    return found
+
+
+def structs(header):
+    initial = initial_values(header)
+    for cursor in header.cursors(CursorKind.STRUCT_DECL):
+        if not cursor.is_definition():
+            continue
+        name = cursor.spelling
+        macro = name.upper() + "_INIT"
+        values = initial.get(macro, [])
+        fields = []
+        for place, field in enumerate(cursor.type.get_fields()):
+            kind, members = type_of(field.type), []
+            if field.type.get_canonical().get_declaration().kind == CursorKind.UNION_DECL:
+                kind = {"c": "union", "base": "union", "pointers": 0, "const": False}
+                members = [{"name": member.spelling, "type": type_of(member.type)}
+                           for member in field.type.get_canonical().get_fields()]
+            fields.append({"name": field.spelling, "type": kind, "offset": field.get_field_offsetof() // 8,
+                           "size": field.type.get_size(), "doc": header.comment_behind(field.location.line),
+                           "initial": values[place] if place < len(values) else None})
+            if members:
+                fields[-1]["members"] = members
+        text = documentation.read(header.comment_above(cursor.location.line))
+        yield {"name": name + "_t", "section": header.section(cursor.location.line), "line": cursor.location.line,
+               "size": cursor.type.get_size(), "alignment": cursor.type.get_align(),
+               "doc": " ".join((text["summary"] + " " + text["description"]).split()), "reference": text["reference"],
+               "fields": fields, "init_macro": macro if macro in initial else None, "init_function": None}
+
+
+def handles(header):
+    """Opaque structs of our own."""
+    for cursor in header.cursors(CursorKind.TYPEDEF_DECL):
+        target = cursor.underlying_typedef_type.get_canonical().get_declaration()
+        if target.kind == CursorKind.STRUCT_DECL and not target.is_definition() and target.get_definition() is None:
+            yield {"name": cursor.spelling, "struct": target.spelling, "section": header.section(cursor.location.line),
+                   "line": cursor.location.line, "doc": header.comment_behind(cursor.location.line), "retain": None,
+                   "release": None}
+
+
+def aliases(header):
+    """Named numbers: typedef int32_t accel_dtype_t."""
+    for cursor in header.cursors(CursorKind.TYPEDEF_DECL):
+        target = cursor.underlying_typedef_type
+        if target.kind in (TypeKind.ELABORATED, TypeKind.TYPEDEF) and target.spelling in ("int32_t", "int64_t"):
+            yield {"name": cursor.spelling, "type": target.spelling, "section": header.section(cursor.location.line),
+                   "doc": header.comment_above(cursor.location.line)}
+
+
+def callbacks(header, opaque):
+    for cursor in header.cursors(CursorKind.TYPEDEF_DECL):
+        kind = cursor.underlying_typedef_type
+        if kind.kind != TypeKind.POINTER or kind.get_pointee().get_canonical().kind != TypeKind.FUNCTIONPROTO:
+            continue
+        text = documentation.read(cursor.raw_comment)
+        given = [child for child in cursor.get_children() if child.kind == CursorKind.PARM_DECL]
+        yield {"name": cursor.spelling, "section": header.section(cursor.location.line), "line": cursor.location.line,
+               "summary": text["summary"], "description": text["description"], "threads": text["threads"],
+               "parameters": parameters_of(given, text, opaque),
+               "returns": {"type": type_of(kind.get_pointee().get_canonical().get_result()
+                                           if "accel_status_t" not in cursor.underlying_typedef_type.spelling
+                                           else kind.get_pointee().get_result()), "doc": text["returns"]}}
+
+
+def functions(header, opaque, status_names):
+    for cursor in header.cursors(CursorKind.FUNCTION_DECL):
+        line = header.text.rfind("\n", 0, cursor.extent.start.offset) + 1
+        declaration = header.text[line:cursor.extent.end.offset]
+        since = SINCE.search(declaration)
+        inline = cursor.is_definition()
+        text = documentation.read(cursor.raw_comment)
+        ownership, _ = ownership_of(cursor)
+        yield {"name": cursor.spelling, "section": header.section(cursor.location.line), "line": cursor.location.line,
+               "since": ".".join(since.groups()) if since else "", "inline": inline,
+               "nodiscard": "ACCEL_NODISCARD" in declaration,
+               "summary": text["summary"], "description": text["description"],
+               "parameters": parameters_of(cursor.get_arguments(), text, opaque),
+               "documented": sorted(text["parameters"]),
+               "returns": {"type": type_of(cursor.result_type), "ownership": ownership, "doc": text["returns"]},
+               "statuses": documentation.statuses(text["returns"], status_names), "threads": text["threads"],
+               "waits": text["waits"], "reference": text["reference"]}
+
+
+def describe(path):
+    """The whole header as data."""
+    header = Header(path)
+    known = list(constants(header))
+    opaque = list(handles(header))
+    names = {handle["name"] for handle in opaque}
+    status_names = [constant["name"] for constant in known if constant["type"] == "accel_status_t"]
+    found = list(functions(header, names, status_names))
+    declared = {function["name"] for function in found}
+    for handle in opaque:
+        for verb in ("retain", "release"):
+            name = f"{handle['struct']}_{verb}"
+            handle[verb] = name if name in declared else None
+    records = list(structs(header))
+    for record in records:
+        name = record["name"].removesuffix("_t") + "_init"
+        record["init_function"] = name if name in declared else None
+    version = {constant["name"]: constant["value"] for constant in known}
+    return {"version": ".".join(str(version[f"ACCEL_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH")),
+            "sections": [{"number": number, "title": title} for _, number, title in header.sections],
+            "constants": known, "aliases": list(aliases(header)), "handles": opaque, "structs": records,
+            "callbacks": list(callbacks(header, names)), "functions": found}
