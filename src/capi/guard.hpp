@@ -6,7 +6,7 @@
 #include <exception>
 
 #include "accel.h"
-#include "capi/loaded_libtorch.hpp"
+#include "capi/process_check.hpp"
 
 namespace accel::capi {
 
@@ -24,7 +24,7 @@ c10::WarningHandler* log_warnings() noexcept;
 template <typename Body>
 accel_status_t guarded(const char* function, Body&& body) noexcept {
   try {
-    require_matching_libtorch();
+    require_usable_process();
     const c10::WarningUtils::WarningHandlerGuard warnings(log_warnings());
     return body();
   } catch (...) {
@@ -36,7 +36,7 @@ accel_status_t guarded(const char* function, Body&& body) noexcept {
 template <typename Value, typename Body>
 Value guarded_value(const char* function, Value otherwise, Body&& body) noexcept {
   try {
-    require_matching_libtorch();
+    require_usable_process();
     return body();
   } catch (...) {
     record_exception(function);

@@ -4,7 +4,6 @@
 #include <c10/core/Allocator.h>
 #include <dlfcn.h>
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -62,11 +61,6 @@ void check_libtorch(const LoadedLibtorch& loaded, std::string_view built_for) {
           " needs both from one folder: let one part of the program load LibTorch ", built_for, " first");
 }
 
-void require_matching_libtorch() {
-  static std::atomic<bool> matches{false};
-  if (matches.load(std::memory_order_relaxed)) return;
-  check_libtorch(loaded_libtorch(), TORCH_VERSION);
-  matches.store(true, std::memory_order_relaxed);
-}
+void require_matching_libtorch() { check_libtorch(loaded_libtorch(), TORCH_VERSION); }
 
 }  // namespace accel::capi

@@ -18,7 +18,7 @@ struct LoadedLibtorch {
 // Throws UNSUPPORTED when it is not `built_for`, or when its two libraries are not of one copy.
 void check_libtorch(const LoadedLibtorch& loaded, std::string_view built_for);
 
-// Checks the one that is loaded, without calling anything in it but for its version. Cheap once that has succeeded.
+// Checks the one that is loaded, without calling anything in it but for its version.
 void require_matching_libtorch();
 
 }  // namespace accel::capi
