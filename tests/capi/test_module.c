@@ -363,7 +363,12 @@ static void test_train(void **state) {
   assert_ok(accel_module_dropout(1, &dropout));
   assert_ok(call_with(dropout, input, &sum));
   assert_true(sum == 0);
+  int32_t training = 0;
+  assert_ok(accel_module_is_training(dropout, &training));
+  assert_int_equal(training, 1);
   assert_ok(accel_module_train(dropout, 0));
+  assert_ok(accel_module_is_training(dropout, &training));
+  assert_int_equal(training, 0);
   assert_ok(call_with(dropout, input, &sum));
   assert_true(sum == 2);
   assert_status(accel_module_train(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
