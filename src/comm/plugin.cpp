@@ -19,6 +19,7 @@ namespace {
 constexpr std::pair<const char*, const char*> kUcxEnvironment[] = {
     {"UCX_HANDLE_ERRORS", "none"},     {"UCX_MEM_EVENTS", "n"},           {"UCX_VFS_ENABLE", "n"},
     {"UCX_WARN_UNUSED_ENV_VARS", "n"}, {"UCX_POSIX_ERROR_HANDLING", "y"}, {"UCX_LOG_LEVEL", "fatal"},
+    {"UCX_DEBUG_SIGNO", "0"},  // else SIGHUP prints and no longer ends the program
 };
 
 // Where this code lives: the shared library, or the program that links the static one.
