@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Compiles include/accel.h alone, in each language version that it promises, by gcc and clang; every warning is an error.
+
+usage: header_alone_test.py SOURCE_ROOT
+
+The program uses every INIT macro and takes the address of every function. 77: there is no clang, gcc accepted everything.
+"""
+
+import itertools
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+COMPILERS = {"gcc": {"c": "gcc", "c++": "g++"}, "clang": {"c": "clang", "c++": "clang++"}}
+STANDARDS = (("c", "c99"), ("c", "c11"), ("c", "c17"), ("c++", "c++17"), ("c++", "c++20"))
+WARNINGS = ("-pedantic", "-Wall", "-Wextra", "-Werror")
+INIT_MACRO = re.compile(r"^#define (ACCEL_(\w+)_INIT) ", re.MULTILINE)
+
+
+def program(header, api):
+    """A source that uses everything. Included twice: the guard holds."""
+    lines = ["#include <accel.h>", "#include <accel.h>", "", "typedef void (*function_t)(void);"]
+    for macro, name in INIT_MACRO.findall(header):
+        lines.append(f"accel_{name.lower()}_t initial_{name.lower()} = {macro};")
+    names = [function["name"] for function in api["functions"]]
+    lines += [f"function_t functions[{len(names)}];", "void take_addresses(void);", "void take_addresses(void) {"]
+    lines += [f"  functions[{place}] = (function_t){name};" for place, name in enumerate(names)]
+    return "\n".join(lines + ["}", ""])
+
+
+def main():
+    if len(sys.argv) != 2:
+        print("usage: header_alone_test.py SOURCE_ROOT", file=sys.stderr)
+        return 2
+    root = pathlib.Path(sys.argv[1])
+    source = program((root / "include/accel.h").read_text(), json.loads((root / "api/accel.json").read_text()))
+    missing, failed = [], False
+    with tempfile.TemporaryDirectory() as folder:
+        for (family, commands), (language, standard) in itertools.product(COMPILERS.items(), STANDARDS):
+            if shutil.which(commands[language]) is None:
+                missing.append(family)
+                continue
+            command = [commands[language], "-x", language, f"-std={standard}", *WARNINGS, f"-I{root / 'include'}", "-c",
+                       "-", "-o", f"{folder}/program.o"]
+            result = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+            if result.returncode != 0:
+                failed = True
+                print(f"{commands[language]} -std={standard} does not accept accel.h:\n{result.stderr}")
+    if missing:
+        print(f"skipped: {', '.join(sorted(set(missing)))} is not installed")
+    return 1 if failed or "gcc" in missing else 77 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
