@@ -8,6 +8,7 @@ NOT_REFUSED = ("accel_error_set",)
 
 def emit(api, root):
     return {f"{FOLDER}/function_names.h": function_names(api), f"{FOLDER}/layout.c": layout(api),
+            f"{FOLDER}/layout_probe.c": layout_probe(api),
             f"{FOLDER}/null_pointers.c": sweep(api, "null_pointers", null_calls),
             f"{FOLDER}/wrong_handles.c": sweep(api, "wrong_handles", handle_calls)}
 
@@ -43,6 +44,18 @@ def layout(api):
     tests = "".join(f"      cmocka_unit_test(test_{struct['name']}),\n" for struct in options)
     return text + f"\nint main(void) {{\n  const struct CMUnitTest tests[] = {{\n{tests}  }};\n" \
                   "  return cmocka_run_group_tests(tests, NULL, NULL);\n}\n"
+
+
+def layout_probe(api):
+    """Prints layouts and constants as the C compiler has them, for languages that compare theirs at run time."""
+    lines = ""
+    for struct in api["structs"]:
+        lines += f'  printf("struct {struct["name"]} %zu\\n", sizeof({struct["name"]}));\n'
+        for field in struct["fields"]:
+            lines += f'  printf("field {field["name"]} %zu\\n", offsetof({struct["name"]}, {field["name"]}));\n'
+    for constant in api["constants"]:
+        lines += f'  printf("constant {constant["name"]} %.17g\\n", (double){constant["name"]});\n'
+    return NOTE + f'#include <stdio.h>\n\n#include "accel.h"\n\nint main(void) {{\n{lines}  return 0;\n}}\n'
 
 
 def sample(parameter, handles, structs, callbacks):
