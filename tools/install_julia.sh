@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs Julia 1.5.3 for the tests of its bindings: the last Debian release that has the package is bullseye (11), so that
 # suite is added to apt with a priority so low that nothing else is ever taken from it. Other systems: install Julia by hand.
-# 77: Julia cannot be had here; its tests are then skipped.
+# 77: this system has no such package; the tests are then skipped. 1: it has, and the installation failed.
 set -eu
 packaged=1.5.3
 unwind=build/deps/julia
@@ -9,6 +9,11 @@ unwind=build/deps/julia
 skip() {
   echo "set-up: no Julia, so the tests of its bindings are skipped: $*"
   exit 77
+}
+
+stop() {
+  echo "set-up: $*" >&2
+  exit 1
 }
 
 # That Julia crashes on exceptions with a later libunwind than the one it was built with, which later systems have: it gets
@@ -21,7 +26,7 @@ finish() {
   esac
   mkdir -p "$unwind" build/deps/bin
   (cd "$unwind" && apt-get -q download libunwind8/bullseye >apt.log 2>&1 && dpkg -x libunwind8_*.deb .) ||
-    skip "apt-get cannot download libunwind8 of bullseye"
+    stop "apt-get cannot download libunwind8 of bullseye; all it said is in $unwind/apt.log"
   folder=$(dirname "$(find "$PWD/$unwind" -name libunwind.so.8)")
   cat >build/deps/bin/julia <<PROGRAM
 #!/bin/sh
@@ -67,4 +72,4 @@ for attempt in 1 2 3; do
   fi
   sleep "$attempt"
 done
-skip "apt-get cannot install it; all it said is in $log"
+stop "apt-get cannot install julia; all it said is in $log"

@@ -1,15 +1,26 @@
 #!/bin/sh
 # Installs what a build needs and is missing: system packages with apt, and LibTorch into build/deps unless $LIBTORCH
-# names one.
+# names one. With --develop also what the tests of the tools and the bindings need: compilers of other languages, clang's
+# tools, and libclang for tools/apigen.
 # With nothing to do it takes a fraction of a second and prints one line.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p build/deps
+develop=
+[ "${1:-}" != --develop ] || develop=yes
 
 stop() {
   echo "set-up: $*" >&2
   exit 1
 }
+
+develop_packages="clang command clang
+clang-format command clang-format
+clang-tidy command clang-tidy
+cmake command cmake
+abigail-tools command abidiff
+cargo command cargo
+python3-dev header Python.h"
 
 # Prints the Debian packages that stand for what is not there.
 missing_packages() {
@@ -19,6 +30,7 @@ missing_packages() {
       library) pkg-config --exists "$argument" 2>/dev/null || echo "$package" ;;
       file) [ -e "$argument" ] || echo "$package" ;;
       python) python3 -c "import $argument" 2>/dev/null || echo "$package" ;;
+      header) [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/$argument" ] || echo "$package" ;;
     esac
   done <<LIST
 gcc command cc
@@ -36,6 +48,7 @@ libzstd-dev library libzstd
 zlib1g-dev library zlib
 libcmocka-dev library cmocka
 libgtest-dev library gtest
+${develop:+$develop_packages}
 LIST
   [ -n "$(find_meson)" ] || echo meson
 }
@@ -99,6 +112,15 @@ fi
 if [ -z "${LIBTORCH:-}" ] && ! { cmp -s tools/libtorch.txt build/deps/libtorch.txt && [ -d build/deps/torch ]; }; then
   make_python_environment
   python3 tools/fetch_libtorch.py "$PWD" build/deps/python/bin/python -m pip || exit 1
+fi
+if [ -n "$develop" ]; then
+  if ! cmp -s tools/apigen/libclang.txt build/deps/libclang.txt; then
+    make_python_environment
+    build/deps/python/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+      -r tools/apigen/libclang.txt || stop "pip cannot install libclang"
+    cp tools/apigen/libclang.txt build/deps/libclang.txt
+  fi
+  tools/install_julia.sh || [ $? = 77 ]
 fi
 libtorch=$(python3 tools/find_libtorch.py "" "$PWD") || exit 1
 echo "set-up: LibTorch $(echo "$libtorch" | sed -n 3p) in $(dirname "$(echo "$libtorch" | sed -n 2p)")"

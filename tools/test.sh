@@ -6,7 +6,7 @@ folder=build/release
 [ "${1:-}" != -C ] || folder=$2
 
 # The summary is the last line whatever happens before it.
-tools/setup.sh && tools/build.sh "$@" || { echo "0 passed, 1 failed" && exit 1; }
+tools/setup.sh --develop && tools/build.sh "$@" -Dbindings=python,rust,julia || { echo "0 passed, 1 failed" && exit 1; }
 PATH=$PWD/build/deps/bin:$PATH
 results=$folder/meson-logs/testlog.json
 rm -f "$results"

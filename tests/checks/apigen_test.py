@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""tools/apigen on small headers: each convention that is broken is found, with the file, the line, the rule and an example."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "apigen"))
+try:
+    import parse
+except ImportError:
+    print("skipped: no libclang for this Python; tools/setup.sh --develop installs it")
+    sys.exit(77)
+import ctype
+import documentation
+import lint
+
+HEADER = """#include <stddef.h>
+#include <stdint.h>
+#define ACCEL_VERSION_MAJOR 0
+#define ACCEL_VERSION_MINOR 1
+#define ACCEL_VERSION_PATCH 0
+#define ACCEL_SINCE(major, minor)
+#define ACCEL_NODISCARD
+#define ACCEL_OWNED __attribute__((annotate("owned")))
+#define ACCEL_NULLABLE __attribute__((annotate("nullable")))
+#define ACCEL_UNSET (INT32_MIN)
+#define ACCEL_UNSET_DOUBLE (-1.7976931348623157e308)
+/* ==========
+ * 1. Things
+ * ========== */
+/* 0: success. */
+typedef int32_t accel_status_t;
+#define ACCEL_OK ((accel_status_t)0)
+#define ACCEL_ERROR_NOT_FOUND ((accel_status_t)-5)
+typedef struct accel_thing accel_thing_t; /* something */
+/** Ends a life. @param user_data Whose. @threads any */
+typedef void (*accel_destroy_fn)(void *user_data);
+/** Looks at a thing. @param thing The thing. @param user_data Handed to the callback. @return ACCEL_OK. @threads caller */
+typedef accel_status_t (*accel_look_fn)(accel_thing_t *thing, void *user_data);
+/* How a thing is made. */
+typedef struct accel_thing_options {
+  size_t struct_size;
+  double weight;  /* default 1 */
+  int32_t color;  /* default 0 */
+  int32_t reserved;
+} accel_thing_options_t;
+#define ACCEL_THING_OPTIONS_INIT {sizeof(accel_thing_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Unsets all fields. @param options The struct. @threads any */
+ACCEL_SINCE(0, 1) void accel_thing_options_init(accel_thing_options_t *options);
+/** Makes a thing. It is new. @param sizes [n_sizes] Sizes. @param n_sizes Their number. @param out The thing.
+ * @return ACCEL_OK or NOT_FOUND. @threads any, waits @accelerate Thing */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_thing_create(const int64_t *ACCEL_NULLABLE sizes, size_t n_sizes, accel_thing_t *ACCEL_OWNED *out);
+/** Looks. @param thing A thing. @param look The function. @param user_data,destroy Its own. @return ACCEL_OK. @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_look(
+    accel_thing_t *thing, accel_look_fn look, void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy);
+/** Removes an owner. @param thing A thing. @threads any */
+ACCEL_SINCE(0, 1) void accel_thing_release(accel_thing_t *ACCEL_NULLABLE thing);
+"""
+
+# What is replaced, by what, the rule that it breaks, and a word of the message.
+BREACHES = [
+    ("accel_thing_look(", "look_at_thing(", "name", "look_at_thing"),
+    ("/* How a thing", "typedef int32_t accel_color;\n/* How a thing", "name", "accel_color"),
+    ("accel_thing_t *ACCEL_OWNED *out", "accel_thing_t **out", "ownership", "output out"),
+    ("  size_t struct_size;\n  double weight;  /* default 1 */", "  double weight;\n  size_t struct_size;", "options", "weight"),
+    ("ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}", "0, ACCEL_UNSET, 0}", "options", "sets weight to 0"),
+    ("#define ACCEL_THING_OPTIONS_INIT", "#define ACCEL_THING_INIT", "options", "INIT macro"),
+    ("  int32_t reserved;\n", "", "padding", "4 unnamed bytes"),
+    ("void accel_thing_release(", "void accel_thing_forget(", "release", "0 _release functions"),
+    ("accel_thing_t *ACCEL_NULLABLE thing);", "accel_thing_t *thing);", "release", "take NULL"),
+    (", void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy", "", "callback", "user_data and destroy"),
+    ("(*accel_look_fn)(accel_thing_t *thing, void *user_data)", "(*accel_look_fn)(accel_thing_t *thing)", "callback", "accel_look_fn"),
+    ("size_t n_sizes, accel", "_Bool quick, size_t n_sizes, accel", "by value", "_Bool"),
+    ("size_t n_sizes, accel", "accel_thing_options_t options, size_t n_sizes, accel", "by value", "accel_thing_options_t"),
+    ("n_sizes, accel_thing_t *ACCEL_OWNED *out)", "n_sizes, accel_thing_t *ACCEL_OWNED *out, int32_t late)", "order", "late"),
+    ("[n_sizes] Sizes.", "Sizes.", "array", "sizes"),
+    ("[n_sizes] Sizes.", "[count] Sizes.", "array", "count"),
+    ("/** Looks. ", "/** ", "documentation", "no sentence"),
+    ("@param thing A thing. @param look", "@param look", "documentation", "does not explain thing"),
+    ("@param look The function.", "@param look The function. @param seen Gone.", "documentation", "seen"),
+    ("ACCEL_OK or NOT_FOUND.", "0 or less.", "documentation", "names no status"),
+    ("ACCEL_OK or NOT_FOUND.", "ACCEL_OK or an error.", "documentation", "an error"),
+    ("@threads any, waits", "", "documentation", "@threads"),
+    (" @threads caller", "", "documentation", "accel_look_fn"),
+    (" /* something */", "", "documentation", "accel_thing_t"),
+    ("ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t\naccel_thing_create", "ACCEL_NODISCARD accel_status_t\naccel_thing_create",
+     "since", "accel_thing_create"),
+    ("ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_look", "ACCEL_SINCE(0, 1) accel_status_t accel_thing_look",
+     "since", "ACCEL_NODISCARD"),
+]
+
+
+class Header(unittest.TestCase):
+    def describe(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "accel.h"
+            file.write_text(text)
+            return parse.describe(file)
+
+    def test_every_breach_is_found(self):
+        for old, new, rule, word in BREACHES:
+            with self.subTest(rule=rule, new=new):
+                self.assertIn(old, HEADER)
+                found = [line for line in lint.lint(self.describe(HEADER.replace(old, new))) if f" {rule}: " in line]
+                self.assertTrue(any(word in line for line in found), found)
+                self.assertRegex(found[0], r"^accel\.h:\d+: [a-z ]+: .+; for example .+")
+
+    def test_a_header_that_follows_the_conventions(self):
+        self.assertEqual(list(lint.lint(self.describe(HEADER))), [])
+
+    def test_the_line_is_that_of_the_declaration(self):
+        text = HEADER.replace("@param thing A thing. @param look", "@param look")
+        line = text[:text.index("accel_thing_look(")].count("\n") + 1
+        self.assertIn(f"accel.h:{line}: ", next(iter(lint.lint(self.describe(text)))))
+
+    def test_no_c(self):
+        with self.assertRaisesRegex(parse.HeaderError, r"accel\.h:\d+: "):
+            self.describe(HEADER + "int32_t accel_broken(\n")
+
+    def test_what_is_described(self):
+        create = {function["name"]: function for function in self.describe(HEADER)["functions"]}["accel_thing_create"]
+        sizes, count, out = create["parameters"]
+        self.assertEqual((sizes["length"], sizes["nullable"], sizes["direction"]), ("n_sizes", True, "in"))
+        self.assertEqual((count["type"]["c"], out["direction"], out["ownership"]), ("size_t", "out", "owned"))
+        self.assertEqual((create["summary"], create["description"]), ("Makes a thing.", "It is new."))
+        self.assertEqual((create["statuses"], create["threads"], create["waits"]), (["ACCEL_OK", "ACCEL_ERROR_NOT_FOUND"], "any", True))
+        self.assertEqual((create["since"], create["section"], create["reference"]), ("0.1", 1, "Thing"))
+
+    def test_layouts(self):
+        (options,) = self.describe(HEADER)["structs"]
+        self.assertEqual([(field["name"], field["offset"], field["size"]) for field in options["fields"]],
+                         [("struct_size", 0, 8), ("weight", 8, 8), ("color", 16, 4), ("reserved", 20, 4)])
+
+
+class Text(unittest.TestCase):
+    def test_types(self):
+        self.assertEqual(ctype.pointed("const char *const *"), ("char", [True, True]))
+        self.assertEqual(ctype.pointed("accel_thing_t **"), ("accel_thing_t", [False, False]))
+        self.assertEqual(ctype.pointed("struct DLManagedTensor *"), ("DLManagedTensor", [False]))
+        self.assertEqual(ctype.pointed("size_t"), ("size_t", []))
+
+    def test_comment(self):
+        found = documentation.read("/** Does it. Slowly.\n * @param a,b Numbers. @return ACCEL_OK. @threads thread */")
+        self.assertEqual(found["parameters"], {"a": "Numbers.", "b": "Numbers."})
+        self.assertEqual((found["summary"], found["description"], found["threads"]), ("Does it.", "Slowly.", "thread"))
+
+
+if __name__ == "__main__":
+    unittest.main()
