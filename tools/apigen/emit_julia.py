@@ -25,7 +25,13 @@ import Libdl
 const libaccel = "libaccel.so.{soversion}"
 
 function __init__()
-    Libdl.dlopen(get(ENV, "ACCEL_LIBRARY", libaccel))
+    try
+        Libdl.dlopen(get(ENV, "ACCEL_LIBRARY", libaccel))
+    catch problem
+        reason = sprint(showerror, problem)
+        occursin("undefined symbol", reason) || rethrow()
+        error("another version of LibTorch is loaded than the one libaccel was built for; docs/libtorch.md says what to do: ", reason)
+    end
     return nothing
 end
 
