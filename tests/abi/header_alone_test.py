@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Compiles include/accel.h alone, in each language version that it promises, by gcc and clang; every warning is an error.
+"""Compiles each header alone, in each language version that it promises, by gcc and clang; every warning is an error.
 
 usage: header_alone_test.py SOURCE_ROOT
 
-The program uses every INIT macro and takes the address of every function. 77: there is no clang, gcc accepted everything.
+The program for accel.h uses every INIT macro and takes the address of every function. 77: there is no clang, gcc accepted
+everything.
 """
 
 import itertools
@@ -38,18 +39,20 @@ def main():
         return 2
     root = pathlib.Path(sys.argv[1])
     source = program((root / "include/accel.h").read_text(), json.loads((root / "api/accel.json").read_text()))
+    cases = [("accel.h", source, *standard) for standard in STANDARDS]
+    cases += [("accel.hpp", 2 * "#include <accel.hpp>\n", *standard) for standard in STANDARDS if standard[0] == "c++"]
     missing, failed = [], False
     with tempfile.TemporaryDirectory() as folder:
-        for (family, commands), (language, standard) in itertools.product(COMPILERS.items(), STANDARDS):
+        for (family, commands), (header, text, language, standard) in itertools.product(COMPILERS.items(), cases):
             if shutil.which(commands[language]) is None:
                 missing.append(family)
                 continue
             command = [commands[language], "-x", language, f"-std={standard}", *WARNINGS, f"-I{root / 'include'}", "-c",
                        "-", "-o", f"{folder}/program.o"]
-            result = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+            result = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
             if result.returncode != 0:
                 failed = True
-                print(f"{commands[language]} -std={standard} does not accept accel.h:\n{result.stderr}")
+                print(f"{commands[language]} -std={standard} does not accept {header}:\n{result.stderr}")
     if missing:
         print(f"skipped: {', '.join(sorted(set(missing)))} is not installed")
     return 1 if failed or "gcc" in missing else 77 if missing else 0

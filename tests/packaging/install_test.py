@@ -3,8 +3,8 @@
 
 usage: install_test.py SOURCE BUILD LIBTORCH MESON [ARGUMENT ...]
 
-LIBTORCH is the folder of the build's LibTorch, MESON the command that runs Meson. CC and PKG_CONFIG name other tools than
-cc and pkg-config. What needs CMake is skipped where it is missing.
+LIBTORCH is the folder of the build's LibTorch, MESON the command that runs Meson. CC, CXX and PKG_CONFIG name other tools than
+cc, c++ and pkg-config. What needs CMake is skipped where it is missing.
 """
 
 import json
@@ -20,7 +20,8 @@ import unittest
 SOURCE, BUILD, LIBTORCH = map(pathlib.Path, sys.argv[1:4])
 MESON = sys.argv[4:]
 CONSUMER = pathlib.Path(__file__).resolve().parent / "consumer"
-CC = shlex.split(os.environ.get("CC", "cc"))
+CC = shlex.split(os.environ.get("CC", "cc")) + ["-std=c99", str(CONSUMER / "consumer.c")]
+CXX = shlex.split(os.environ.get("CXX", "c++")) + ["-std=c++17", str(CONSUMER / "consumer.cpp")]
 PKG_CONFIG = os.environ.get("PKG_CONFIG", "pkg-config")
 
 
@@ -63,25 +64,27 @@ class Installed(PackagingTest):
     def pkg_config(self, *arguments):
         return run(PKG_CONFIG, *arguments, "accel", PKG_CONFIG_PATH=str(self.libdir / "pkgconfig")).split()
 
-    def compile(self, flags):
+    def compile(self, compiler, flags):
         """Builds the program with the flags; returns its path."""
         program = self.folder / "consumer"
-        run(*CC, "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", CONSUMER / "consumer.c", "-o", program, *flags)
+        run(*compiler, "-Wall", "-Wextra", "-pedantic", "-Werror", "-o", program, *flags)
         return program
 
+    def compile_shared(self, compiler):
+        return self.compile(compiler, self.pkg_config("--cflags", "--libs") + [f"-Wl,-rpath,{self.libdir}"])
+
     def test_pkg_config(self):
-        program = self.compile(self.pkg_config("--cflags", "--libs") + [f"-Wl,-rpath,{self.libdir}"])
-        self.assertEqual(run(program), "[2,2]\n")
+        for compiler in (CC, CXX):
+            self.assertEqual(run(self.compile_shared(compiler)), "[2,2]\n")
 
     def test_pkg_config_static(self):
-        if not (self.libdir / "libaccel.a").exists():
-            self.skipTest("built without the static library")
         flags = self.pkg_config("--static", "--cflags", "--libs")
-        program = self.compile(["-l:libaccel.a" if flag == "-laccel" else flag for flag in flags])
-        self.assertEqual(run(program), "[2,2]\n")
+        for compiler in (CC, CXX):
+            program = self.compile(compiler, ["-l:libaccel.a" if flag == "-laccel" else flag for flag in flags])
+            self.assertEqual(run(program), "[2,2]\n")
 
     def test_two_processes_find_the_plugin(self):
-        program = self.compile(self.pkg_config("--cflags", "--libs") + [f"-Wl,-rpath,{self.libdir}"])
+        program = self.compile_shared(CC)
         launcher = self.prefix / option("bindir") / "accel"
         self.assertEqual(run(launcher, "launch", "--num-processes", "2", "--", program), "[2,2,4,4]\n")
 

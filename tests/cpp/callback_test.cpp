@@ -1,0 +1,122 @@
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+
+#include "cpp_test.hpp"
+
+namespace {
+
+using accel::Error;
+using accel::Module;
+using accel::Op;
+using accel::Optimizer;
+using accel::Scheduler;
+using accel::State;
+using accel::Tensor;
+using accel::Value;
+
+// An exception that only the program knows.
+struct Unknown {
+  int number;
+};
+
+class CppCallback : public CppTest {
+ protected:
+  static Module module_with(accel::ForwardFn forward) {
+    Module module = Module::create("Doubling");
+    module.set_forward(std::move(forward));
+    return module;
+  }
+};
+
+TEST_F(CppCallback, ForwardAndHooks) {
+  const Op add = Op::find("aten::add", "Tensor");
+  Module module = module_with([add](const Module& self, const std::vector<Value>& inputs) {
+    EXPECT_EQ(std::string(self.kind()), "Doubling");
+    return add.call({inputs.at(0), inputs.at(0)}).at(0);
+  });
+  EXPECT_EQ(module.call({vector_of({3})}).to_json(), "[6.0]");
+  module.add_hook(ACCEL_HOOK_FORWARD_PRE, [](const Module&, const Value&) { return Value::list({vector_of({5})}); });
+  module.add_hook(ACCEL_HOOK_FORWARD, [](const Module&, const Value&) { return Value(); });
+  EXPECT_EQ(module.call({vector_of({3})}).to_json(), "[10.0]");
+}
+
+TEST_F(CppCallback, EveryTensorOfATree) {
+  const Value tree = Value::list({vector_of({1}), Value::map({{"a", vector_of({2})}})});
+  int seen = 0;
+  const Value same = accel::recursively_apply(tree, false, [&](const Tensor& tensor) {
+    seen++;
+    return tensor;
+  });
+  EXPECT_EQ(seen, 2);
+  EXPECT_EQ(same, tree);
+}
+
+TEST_F(CppCallback, ExceptionsComeOutAsTheyWere) {
+  Module unknown = module_with([](const Module&, const std::vector<Value>&) -> Value { throw Unknown{7}; });
+  try {
+    unknown.call({});
+    FAIL() << "nothing was thrown";
+  } catch (const Unknown& exception) {
+    EXPECT_EQ(exception.number, 7);
+  }
+  EXPECT_THROW(accel::recursively_apply(vector_of({1}), false,
+                                        [](const Tensor&) -> Tensor { throw std::out_of_range("far away"); }),
+               std::out_of_range);
+  // A later error is its own.
+  EXPECT_EQ(error_of([] { Module::linear(0, 0, true); }).function(), "accel_module_linear");
+}
+
+TEST_F(CppCallback, CSeesStatusAndMessage) {
+  const Module module = module_with(
+      [](const Module&, const std::vector<Value>&) -> Value { throw Error(ACCEL_ERROR_NOT_FOUND, "no such layer"); });
+  Value out;
+  EXPECT_EQ(accel_module_call(module.get(), nullptr, 0, out.put()), ACCEL_ERROR_NOT_FOUND);
+  EXPECT_NE(std::string(accel_last_error()).find("no such layer"), std::string::npos);
+}
+
+TEST_F(CppCallback, ExceptionsPassThroughTwoLevels) {
+  Module inner = module_with([](const Module&, const std::vector<Value>&) -> Value { throw Unknown{1}; });
+  Module outer = module_with([inner](const Module&, const std::vector<Value>&) mutable { return inner.call({}); });
+  EXPECT_THROW(outer.call({}), Unknown);
+  Module catching = module_with([inner](const Module&, const std::vector<Value>&) mutable -> Value {
+    try {
+      inner.call({});
+    } catch (const Unknown&) {
+      return 42;
+    }
+    return 0;
+  });
+  EXPECT_EQ(catching.call({}).integer(), 42);
+}
+
+TEST_F(CppCallback, LearningRates) {
+  Optimizer sgd = Optimizer::sgd(Module::linear(1, 1, false));
+  Scheduler scheduler = Scheduler::lambda(sgd, [](std::int64_t step) { return step < 2 ? 0.5 : throw Unknown{2}; });
+  scheduler.step();
+  EXPECT_EQ(scheduler.last_lr(0), 0.5 * 1e-3);
+  EXPECT_THROW(scheduler.step(), Unknown);
+}
+
+TEST_F(CppCallback, ObjectsOfTheProgramInACheckpoint) {
+  State state = State::create();
+  const std::string folder = testing::TempDir() + "accel_cpp_callback_checkpoint";
+  int steps = 3;
+  state.register_for_checkpointing(
+      "counter", [&] { return Value(steps); }, [&](const Value& saved) { steps = static_cast<int>(saved.integer()); });
+  state.save_state(folder);
+  steps = 9;
+  state.load_state(folder);
+  EXPECT_EQ(steps, 3);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(CppCallback, LogCallbackEndsWhenItIsReplaced) {
+  const auto kept = std::make_shared<int>(0);
+  accel::set_log_callback([kept](std::int32_t, const char*) {});
+  EXPECT_EQ(kept.use_count(), 2);
+  accel::set_log_callback({});
+  EXPECT_EQ(kept.use_count(), 1);
+}
+
+}  // namespace

@@ -1,0 +1,63 @@
+#include "cpp_test.hpp"
+
+namespace {
+
+using accel::Dataloader;
+using accel::Dataset;
+using accel::Module;
+using accel::Op;
+using accel::Optimizer;
+using accel::Scheduler;
+using accel::Scope;
+using accel::State;
+using accel::Tensor;
+using accel::Value;
+
+class CppTraining : public CppTest {};
+
+TEST_F(CppTraining, SmallNetworkLearns) {
+  accel::StateOptions options;
+  options.cpu = 1;
+  options.gradient_accumulation_steps = 2;
+  State state = State::create(options);
+  state.set_seed(5, false);
+
+  const Op mse_loss = Op::find("aten::mse_loss", "");
+  const Tensor x = Tensor::randn({64, 2}, ACCEL_DTYPE_FLOAT32, state.device());
+  const Tensor y = Op::find("aten::sum", "dim_IntList").call({x, Value::list({1}), true}).at(0).tensor();
+
+  accel::AdamOptions adam;
+  adam.lr = 0.02;
+  accel::DataloaderOptions loading;
+  loading.batch_size = 16;
+  loading.shuffle = 1;
+  Module model = state.prepare_model(
+      Module::sequential({Module::linear(2, 8, true), Module::activation("tanh"), Module::linear(8, 1, true)}));
+  Optimizer optimizer = state.prepare_optimizer(Optimizer::adamw(model, adam));
+  Scheduler scheduler = state.prepare_scheduler(Scheduler::linear_warmup(optimizer, 2, 1000));
+  Dataloader loader = state.prepare_data_loader(Dataloader::create(Dataset::tensors({x, y}), loading));
+  EXPECT_EQ(loader.length(), 4);
+
+  double first = -1, last = -1;
+  int steps = 0;
+  for (int epoch = 0; epoch < 40; epoch++) {
+    while (const std::optional<Value> batch = loader.next()) {
+      const Scope accumulation = state.accumulate({model});
+      const Value prediction = model.call({batch->at(0)});
+      const Tensor loss = mse_loss.call({prediction, batch->at(1)}).at(0).tensor();
+      state.backward(loss);
+      EXPECT_EQ(state.clip_grad_norm(model, 10, 2).has_value(), state.sync_gradients());
+      if (optimizer.step()) steps++;
+      scheduler.step();
+      optimizer.zero_grad();
+      last = loss.item();
+      if (first < 0) first = last;
+    }
+  }
+  EXPECT_EQ(steps, 80);
+  EXPECT_LT(last, first / 20);
+  EXPECT_EQ(state.unwrap_model(model).num_parameters(), 33);
+  state.end_training();
+}
+
+}  // namespace
