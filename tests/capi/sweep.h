@@ -26,6 +26,7 @@ struct samples {
   struct handles foreign;  /* each one of another kind */
   struct handles released; /* each of the right kind, and no longer there */
   accel_value_t value, map;
+  accel_value_t foreign_value, released_value; /* with such a tensor */
   accel_buffer_t buffer;
   accel_device_t device;
   accel_state_options_t state_options;
@@ -84,6 +85,8 @@ static inline int make_samples(void **state) {
       (struct handles){tensor, tensor, tensor, (accel_tensor_t *)samples->valid.state, tensor, tensor, tensor, tensor,
                        tensor, tensor, tensor};
   samples->value = accel_arg_int(1);
+  samples->foreign_value = accel_arg_tensor(samples->foreign.tensor);
+  samples->released_value = accel_arg_tensor(samples->released.tensor);
   assert_ok(accel_value_map(&samples->map));
   samples->device = (accel_device_t){ACCEL_DEVICE_CPU, -1};
   accel_state_options_init(&samples->state_options);
@@ -113,6 +116,11 @@ static inline void refused_with_status(const char *function, const char *paramet
   print_error("%s with a wrong %s gave %s, not %s, and says: %s\n", function, parameter, accel_status_name(status),
               accel_status_name(expected), accel_last_error());
   fail();
+}
+
+/* The call was refused for the tensor in a value, or because it wants another kind of value. */
+static inline void refused_value(const char *function, const char *parameter, accel_status_t status) {
+  if (status != ACCEL_ERROR_TYPE_MISMATCH) refused_with_status(function, parameter, status, ACCEL_ERROR_INVALID_HANDLE);
 }
 
 /* The call gave the value that stands for an error, and the thread's error has this status. */

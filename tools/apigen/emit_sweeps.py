@@ -146,6 +146,10 @@ def handle_calls(api, function):
     lines = ""
     for place, parameter in enumerate(parameters):
         kind, base = parameter["type"], parameter["type"]["base"]
+        if base == "accel_value_t" and parameter["direction"] == "in" and function["returns"]["type"]["c"] == "accel_status_t":
+            for source in ("foreign", "released"):
+                arguments = valid[:place] + [f"&samples->{source}_value"] + valid[place + 1:]
+                lines += f'  refused_value("{function["name"]}", "{parameter["name"]}", {call(function, arguments)});\n'
         if base not in handles or parameter["direction"] == "out":
             continue
         for source in ("foreign", "released"):

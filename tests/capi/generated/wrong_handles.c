@@ -49,6 +49,86 @@ static void accel_value_tensor_wrong_handles(void **state) {
   refused_with_status("accel_value_tensor", "tensor", accel_value_tensor(samples->released.tensor, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_value_list_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_list", "items", accel_value_list(&samples->foreign_value, 1, (accel_value_t *)samples->room));
+  refused_value("accel_value_list", "items", accel_value_list(&samples->released_value, 1, (accel_value_t *)samples->room));
+}
+
+static void accel_value_copy_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_copy", "value", accel_value_copy(&samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_value_copy", "value", accel_value_copy(&samples->released_value, (accel_value_t *)samples->room));
+}
+
+static void accel_value_set_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_set", "item", accel_value_set(&samples->map, "sample", &samples->foreign_value));
+  refused_value("accel_value_set", "item", accel_value_set(&samples->map, "sample", &samples->released_value));
+}
+
+static void accel_value_push_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_push", "item", accel_value_push(&samples->map, &samples->foreign_value));
+  refused_value("accel_value_push", "item", accel_value_push(&samples->map, &samples->released_value));
+}
+
+static void accel_value_equal_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_equal", "a", accel_value_equal(&samples->foreign_value, &samples->value, (int32_t *)samples->room));
+  refused_value("accel_value_equal", "a", accel_value_equal(&samples->released_value, &samples->value, (int32_t *)samples->room));
+  refused_value("accel_value_equal", "b", accel_value_equal(&samples->value, &samples->foreign_value, (int32_t *)samples->room));
+  refused_value("accel_value_equal", "b", accel_value_equal(&samples->value, &samples->released_value, (int32_t *)samples->room));
+}
+
+static void accel_value_to_json_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_to_json", "value", accel_value_to_json(&samples->foreign_value, (accel_buffer_t *)samples->room));
+  refused_value("accel_value_to_json", "value", accel_value_to_json(&samples->released_value, (accel_buffer_t *)samples->room));
+}
+
+static void accel_recursively_apply_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_recursively_apply", "value", accel_recursively_apply(&samples->foreign_value, 1, (accel_tensor_fn)sample_callback, NULL, NULL, (accel_value_t *)samples->room));
+  refused_value("accel_recursively_apply", "value", accel_recursively_apply(&samples->released_value, 1, (accel_tensor_fn)sample_callback, NULL, NULL, (accel_value_t *)samples->room));
+}
+
+static void accel_listify_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_listify", "value", accel_listify(&samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_listify", "value", accel_listify(&samples->released_value, (accel_value_t *)samples->room));
+}
+
+static void accel_concatenate_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_concatenate", "items", accel_concatenate(&samples->foreign_value, 1, (accel_value_t *)samples->room));
+  refused_value("accel_concatenate", "items", accel_concatenate(&samples->released_value, 1, (accel_value_t *)samples->room));
+}
+
+static void accel_slice_tensors_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_slice_tensors", "value", accel_slice_tensors(&samples->foreign_value, 1, 1, (accel_value_t *)samples->room));
+  refused_value("accel_slice_tensors", "value", accel_slice_tensors(&samples->released_value, 1, 1, (accel_value_t *)samples->room));
+}
+
+static void accel_send_to_device_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_send_to_device", "value", accel_send_to_device(&samples->foreign_value, samples->device, 1, samples->names, 1, (accel_value_t *)samples->room));
+  refused_value("accel_send_to_device", "value", accel_send_to_device(&samples->released_value, samples->device, 1, samples->names, 1, (accel_value_t *)samples->room));
+}
+
+static void accel_convert_to_fp32_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_convert_to_fp32", "value", accel_convert_to_fp32(&samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_convert_to_fp32", "value", accel_convert_to_fp32(&samples->released_value, (accel_value_t *)samples->room));
+}
+
+static void accel_find_batch_size_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_find_batch_size", "value", accel_find_batch_size(&samples->foreign_value, (int64_t *)samples->room));
+  refused_value("accel_find_batch_size", "value", accel_find_batch_size(&samples->released_value, (int64_t *)samples->room));
+}
+
 static void accel_state_retain_wrong_handles(void **state) {
   struct samples *samples = *state;
   accel_error_set(ACCEL_ERROR_USER, "none");
@@ -229,6 +309,8 @@ static void accel_split_between_processes_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_split_between_processes", "state", accel_split_between_processes(samples->foreign.state, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_split_between_processes", "state", accel_split_between_processes(samples->released.state, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_split_between_processes", "inputs", accel_split_between_processes(samples->valid.state, &samples->foreign_value, 1, (accel_value_t *)samples->room));
+  refused_value("accel_split_between_processes", "inputs", accel_split_between_processes(samples->valid.state, &samples->released_value, 1, (accel_value_t *)samples->room));
 }
 
 static void accel_print_wrong_handles(void **state) {
@@ -303,42 +385,56 @@ static void accel_gather_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_gather", "state", accel_gather(samples->foreign.state, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_gather", "state", accel_gather(samples->released.state, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_gather", "value", accel_gather(samples->valid.state, &samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_gather", "value", accel_gather(samples->valid.state, &samples->released_value, (accel_value_t *)samples->room));
 }
 
 static void accel_gather_for_metrics_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_gather_for_metrics", "state", accel_gather_for_metrics(samples->foreign.state, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_gather_for_metrics", "state", accel_gather_for_metrics(samples->released.state, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_gather_for_metrics", "value", accel_gather_for_metrics(samples->valid.state, &samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_gather_for_metrics", "value", accel_gather_for_metrics(samples->valid.state, &samples->released_value, (accel_value_t *)samples->room));
 }
 
 static void accel_gather_object_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_gather_object", "state", accel_gather_object(samples->foreign.state, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_gather_object", "state", accel_gather_object(samples->released.state, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_gather_object", "object", accel_gather_object(samples->valid.state, &samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_gather_object", "object", accel_gather_object(samples->valid.state, &samples->released_value, (accel_value_t *)samples->room));
 }
 
 static void accel_reduce_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_reduce", "state", accel_reduce(samples->foreign.state, &samples->value, 1, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_reduce", "state", accel_reduce(samples->released.state, &samples->value, 1, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_reduce", "value", accel_reduce(samples->valid.state, &samples->foreign_value, 1, 1, (accel_value_t *)samples->room));
+  refused_value("accel_reduce", "value", accel_reduce(samples->valid.state, &samples->released_value, 1, 1, (accel_value_t *)samples->room));
 }
 
 static void accel_broadcast_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_broadcast", "state", accel_broadcast(samples->foreign.state, &samples->value, 1), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_broadcast", "state", accel_broadcast(samples->released.state, &samples->value, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_broadcast", "value", accel_broadcast(samples->valid.state, &samples->foreign_value, 1));
+  refused_value("accel_broadcast", "value", accel_broadcast(samples->valid.state, &samples->released_value, 1));
 }
 
 static void accel_broadcast_object_list_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_broadcast_object_list", "state", accel_broadcast_object_list(samples->foreign.state, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_broadcast_object_list", "state", accel_broadcast_object_list(samples->released.state, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_broadcast_object_list", "objects", accel_broadcast_object_list(samples->valid.state, &samples->foreign_value, 1, (accel_value_t *)samples->room));
+  refused_value("accel_broadcast_object_list", "objects", accel_broadcast_object_list(samples->valid.state, &samples->released_value, 1, (accel_value_t *)samples->room));
 }
 
 static void accel_pad_across_processes_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_pad_across_processes", "state", accel_pad_across_processes(samples->foreign.state, &samples->value, 1, 1, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_pad_across_processes", "state", accel_pad_across_processes(samples->released.state, &samples->value, 1, 1, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_pad_across_processes", "value", accel_pad_across_processes(samples->valid.state, &samples->foreign_value, 1, 1, 1, (accel_value_t *)samples->room));
+  refused_value("accel_pad_across_processes", "value", accel_pad_across_processes(samples->valid.state, &samples->released_value, 1, 1, 1, (accel_value_t *)samples->room));
 }
 
 static void accel_all_reduce_wrong_handles(void **state) {
@@ -554,11 +650,17 @@ static void accel_tensor_contiguous_wrong_handles(void **state) {
 static void accel_op_call_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_op_call", "op", accel_op_call(samples->foreign.op, &samples->value, 1, (accel_value_t *)samples->room, 1, (size_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_op_call", "args", accel_op_call(samples->valid.op, &samples->foreign_value, 1, (accel_value_t *)samples->room, 1, (size_t *)samples->room));
+  refused_value("accel_op_call", "args", accel_op_call(samples->valid.op, &samples->released_value, 1, (accel_value_t *)samples->room, 1, (size_t *)samples->room));
 }
 
 static void accel_op_call_kw_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_op_call_kw", "op", accel_op_call_kw(samples->foreign.op, &samples->value, 1, samples->names, &samples->value, 1, (accel_value_t *)samples->room, 1, (size_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_op_call_kw", "args", accel_op_call_kw(samples->valid.op, &samples->foreign_value, 1, samples->names, &samples->value, 1, (accel_value_t *)samples->room, 1, (size_t *)samples->room));
+  refused_value("accel_op_call_kw", "args", accel_op_call_kw(samples->valid.op, &samples->released_value, 1, samples->names, &samples->value, 1, (accel_value_t *)samples->room, 1, (size_t *)samples->room));
+  refused_value("accel_op_call_kw", "kwargs", accel_op_call_kw(samples->valid.op, &samples->value, 1, samples->names, &samples->foreign_value, 1, (accel_value_t *)samples->room, 1, (size_t *)samples->room));
+  refused_value("accel_op_call_kw", "kwargs", accel_op_call_kw(samples->valid.op, &samples->value, 1, samples->names, &samples->released_value, 1, (accel_value_t *)samples->room, 1, (size_t *)samples->room));
 }
 
 static void accel_op_schema_wrong_handles(void **state) {
@@ -643,6 +745,8 @@ static void accel_module_call_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_module_call", "module", accel_module_call(samples->foreign.module, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_module_call", "module", accel_module_call(samples->released.module, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_module_call", "inputs", accel_module_call(samples->valid.module, &samples->foreign_value, 1, (accel_value_t *)samples->room));
+  refused_value("accel_module_call", "inputs", accel_module_call(samples->valid.module, &samples->released_value, 1, (accel_value_t *)samples->room));
 }
 
 static void accel_module_child_wrong_handles(void **state) {
@@ -685,6 +789,8 @@ static void accel_module_load_state_dict_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_module_load_state_dict", "module", accel_module_load_state_dict(samples->foreign.module, &samples->value, 1), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_module_load_state_dict", "module", accel_module_load_state_dict(samples->released.module, &samples->value, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_module_load_state_dict", "state_dict", accel_module_load_state_dict(samples->valid.module, &samples->foreign_value, 1));
+  refused_value("accel_module_load_state_dict", "state_dict", accel_module_load_state_dict(samples->valid.module, &samples->released_value, 1));
 }
 
 static void accel_module_to_wrong_handles(void **state) {
@@ -807,6 +913,8 @@ static void accel_optimizer_load_state_dict_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_optimizer_load_state_dict", "optimizer", accel_optimizer_load_state_dict(samples->foreign.optimizer, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_optimizer_load_state_dict", "optimizer", accel_optimizer_load_state_dict(samples->released.optimizer, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_optimizer_load_state_dict", "state_dict", accel_optimizer_load_state_dict(samples->valid.optimizer, &samples->foreign_value));
+  refused_value("accel_optimizer_load_state_dict", "state_dict", accel_optimizer_load_state_dict(samples->valid.optimizer, &samples->released_value));
 }
 
 static void accel_scheduler_lambda_wrong_handles(void **state) {
@@ -869,6 +977,8 @@ static void accel_scheduler_load_state_dict_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_scheduler_load_state_dict", "scheduler", accel_scheduler_load_state_dict(samples->foreign.scheduler, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_scheduler_load_state_dict", "scheduler", accel_scheduler_load_state_dict(samples->released.scheduler, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_scheduler_load_state_dict", "state_dict", accel_scheduler_load_state_dict(samples->valid.scheduler, &samples->foreign_value));
+  refused_value("accel_scheduler_load_state_dict", "state_dict", accel_scheduler_load_state_dict(samples->valid.scheduler, &samples->released_value));
 }
 
 static void accel_dataset_tensors_wrong_handles(void **state) {
@@ -981,6 +1091,8 @@ static void accel_dataloader_load_state_dict_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dataloader_load_state_dict", "loader", accel_dataloader_load_state_dict(samples->foreign.dataloader, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_dataloader_load_state_dict", "loader", accel_dataloader_load_state_dict(samples->released.dataloader, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_dataloader_load_state_dict", "state_dict", accel_dataloader_load_state_dict(samples->valid.dataloader, &samples->foreign_value));
+  refused_value("accel_dataloader_load_state_dict", "state_dict", accel_dataloader_load_state_dict(samples->valid.dataloader, &samples->released_value));
 }
 
 static void accel_skip_first_batches_wrong_handles(void **state) {
@@ -1087,6 +1199,14 @@ static void accel_free_memory_wrong_handles(void **state) {
   refused_with_status("accel_free_memory", "state", accel_free_memory(samples->released.state), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_save_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_save", "tensors", accel_save(&samples->foreign_value, &samples->value, "sample"));
+  refused_value("accel_save", "tensors", accel_save(&samples->released_value, &samples->value, "sample"));
+  refused_value("accel_save", "metadata", accel_save(&samples->value, &samples->foreign_value, "sample"));
+  refused_value("accel_save", "metadata", accel_save(&samples->value, &samples->released_value, "sample"));
+}
+
 static void accel_save_model_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_save_model", "state", accel_save_model(samples->foreign.state, samples->valid.module, "sample"), ACCEL_ERROR_INVALID_HANDLE);
@@ -1122,6 +1242,19 @@ int main(void) {
       sweep_test(accel_error_release_wrong_handles),
       sweep_test(accel_scope_end_wrong_handles),
       sweep_test(accel_value_tensor_wrong_handles),
+      sweep_test(accel_value_list_wrong_handles),
+      sweep_test(accel_value_copy_wrong_handles),
+      sweep_test(accel_value_set_wrong_handles),
+      sweep_test(accel_value_push_wrong_handles),
+      sweep_test(accel_value_equal_wrong_handles),
+      sweep_test(accel_value_to_json_wrong_handles),
+      sweep_test(accel_recursively_apply_wrong_handles),
+      sweep_test(accel_listify_wrong_handles),
+      sweep_test(accel_concatenate_wrong_handles),
+      sweep_test(accel_slice_tensors_wrong_handles),
+      sweep_test(accel_send_to_device_wrong_handles),
+      sweep_test(accel_convert_to_fp32_wrong_handles),
+      sweep_test(accel_find_batch_size_wrong_handles),
       sweep_test(accel_state_retain_wrong_handles),
       sweep_test(accel_state_release_wrong_handles),
       sweep_test(accel_state_set_default_wrong_handles),
@@ -1277,6 +1410,7 @@ int main(void) {
       sweep_test(accel_unwrap_model_wrong_handles),
       sweep_test(accel_set_seed_wrong_handles),
       sweep_test(accel_free_memory_wrong_handles),
+      sweep_test(accel_save_wrong_handles),
       sweep_test(accel_save_model_wrong_handles),
       sweep_test(accel_save_state_wrong_handles),
       sweep_test(accel_load_state_wrong_handles),
