@@ -1,3 +1,5 @@
+#include <stdexcept>
+
 #include "cpp_test.hpp"
 
 namespace {
@@ -127,13 +129,22 @@ TEST_F(CppObject, ScopesEndInReverseOrder) {
   outer.end();
 }
 
-TEST_F(CppObject, ScopeLeavesTheExceptionThatEndsIt) {
-  try {
-    const Scope outer = accel::no_grad();
-    const Scope inner = accel::enable_grad();
-    throw std::logic_error("mine");
-  } catch (const std::logic_error& error) {
-    EXPECT_STREQ(error.what(), "mine");
+TEST_F(CppObject, ScopeThrowsUnlessAnotherExceptionEndsIt) {
+  for (const bool throws : {false, true}) {
+    Scope inner;
+    accel_scope_t* still_open = nullptr;
+    const auto end_outer_first = [&] {
+      Scope outer = accel::no_grad();
+      still_open = *outer.put();
+      EXPECT_EQ(accel_enable_grad_begin(inner.put()), ACCEL_OK);
+      if (throws) throw std::logic_error("mine");
+    };
+    if (throws)
+      EXPECT_THROW(end_outer_first(), std::logic_error);
+    else
+      EXPECT_EQ(error_of(end_outer_first).status(), ACCEL_ERROR_INVALID_STATE);
+    inner.end();
+    EXPECT_EQ(accel_scope_end(still_open), ACCEL_OK);
   }
 }
 
