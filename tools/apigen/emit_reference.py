@@ -32,7 +32,7 @@ def function_text(function):
         text += f"- returns: {function['returns']['doc']}\n"
     text += f"- threads: {THREADS[function['threads']]}{'; can wait' if function['waits'] else ''}\n"
     text += f"- since {function['since']}" + (f"; Accelerate: `{function['reference']}`" if function["reference"] else "") + "\n"
-    return text.replace("*)*\n", "*)*\n")
+    return text
 
 
 def callback_text(callback):
