@@ -30,7 +30,7 @@ missing_packages() {
       library) pkg-config --exists "$argument" 2>/dev/null || echo "$package" ;;
       file) [ -e "$argument" ] || echo "$package" ;;
       python) python3 -c "import $argument" 2>/dev/null || echo "$package" ;;
-      header) [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/$argument" ] || echo "$package" ;;
+      header) [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/$argument" ] || echo "$package" ;;
     esac
   done <<LIST
 gcc command cc
