@@ -38,6 +38,7 @@ std::vector<std::string> plugin_folders() {
   folders.push_back(here + "/accel");
   folders.push_back(here);
   folders.push_back(here + "/comm/ucx");  // the build tree
+  folders.push_back(here + "/comm/nccl");
   folders.push_back(ACCEL_PLUGIN_DIR);
   return folders;
 }

@@ -78,6 +78,32 @@ class FindLibtorch(ToolTest):
         self.assertTrue(run("find_libtorch.py", self.folder, self.folder).stdout.endswith("\n2.14.0\n"))
 
 
+class FindCuda(ToolTest):
+    HEADERS = ("cuda_runtime_api.h", "crt/host_defines.h", "cublas_v2.h", "nccl.h")
+
+    def test_a_libtorch_without_cuda(self):
+        result = run("find_cuda.py", "", self.folder)
+        self.assertEqual((result.returncode, result.stdout.split("\n")[0]),
+                         (0, f"{self.folder} has no libtorch_cuda.so: this LibTorch is one without CUDA"))
+
+    def test_headers_of_the_toolkit_and_of_packages(self):
+        write(self.folder / "torch/lib/libtorch_cuda.so")
+        for header in self.HEADERS[:3]:
+            write(self.folder / "toolkit/include" / header)
+        write(self.folder / "nvidia/nccl/include/nccl.h")
+        result = run("find_cuda.py", self.folder / "toolkit", self.folder / "torch/lib", CUDA_HOME="")
+        missing, *folders = result.stdout.split("\n")
+        self.assertEqual(missing, "")
+        self.assertEqual(folders[0], str(self.folder / "toolkit/include"))
+
+    def test_a_header_that_is_missing(self):
+        write(self.folder / "torch/lib/libtorch_cuda.so")
+        for header in self.HEADERS[1:]:
+            write(self.folder / "toolkit/include" / header)
+        result = run("find_cuda.py", self.folder / "toolkit", self.folder / "torch/lib", CUDA_HOME="")
+        self.assertRegex(result.stdout, r"^(cuda_runtime_api\.h is in none of .*: give the CUDA toolkit by -Dcuda=FOLDER|$)")
+
+
 class FetchLibtorch(ToolTest):
     """With wheels in the cache and a pip that can do nothing."""
 

@@ -1,0 +1,59 @@
+// The plugin's one symbol: LibTorch's own NCCL backend, which keeps its collectives on streams beside the computation.
+#include <ATen/cuda/CUDAContext.h>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <type_traits>
+
+#include "base/error.hpp"
+#include "comm/backend_plugin.hpp"
+
+namespace {
+
+using accel::text;
+using accel::comm::BackendArguments;
+
+// Empty when NCCL can work here.
+std::string obstacle(const BackendArguments& arguments) {
+  if (at::cuda::getNumGPUs() == 0)
+    return "this machine has no CUDA device that can be used; expected an NVIDIA driver and a GPU";
+  if (arguments.size < 1 || arguments.rank < 0 || arguments.rank >= arguments.size)
+    return text("rank ", arguments.rank, " of ", arguments.size,
+                " is not possible; a group has at least 1 rank, counted from 0");
+  return "";
+}
+
+c10d::Backend* create(const BackendArguments& arguments) {
+  const auto store = c10::intrusive_ptr<c10d::Store>::reclaim_copy(arguments.store);
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = std::chrono::milliseconds(arguments.timeout_ms);
+  options->group_name = arguments.group_name;
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(
+             c10::make_intrusive<c10d::PrefixStore>(text("accel/nccl/", arguments.group_name), store), arguments.rank,
+             arguments.size, std::move(options))
+      .release();
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_backend(const BackendArguments* arguments,
+                                                                                      char* error, size_t error_size) {
+  std::string reason;
+  try {
+    reason = obstacle(*arguments);
+    if (reason.empty()) return create(*arguments);
+  } catch (const std::exception& failure) {
+    reason = failure.what();
+  } catch (...) {
+    reason = "the backend could not be made";
+  }
+  std::snprintf(error, error_size, "%s", reason.substr(0, reason.find('\n')).c_str());
+  return nullptr;
+}
+
+static_assert(std::is_same_v<decltype(&accel_create_backend), accel::comm::CreateBackend>,
+              "the type that the engine looks for");
