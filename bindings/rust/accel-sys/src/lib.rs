@@ -4,6 +4,7 @@
 //! the program runs.
 #![allow(non_camel_case_types)]
 
+#[rustfmt::skip]
 mod generated;
 pub use generated::*;
 
