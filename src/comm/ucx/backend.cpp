@@ -42,8 +42,10 @@ UcxBackend::UcxBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size
   Peers peers(std::move(store), group, rank, size, Transport::version(), transport->address(), deadline);
   for (int peer = 0; peer < size; peer++)
     if (peer != rank) transport->connect(peer, peers.address(peer), peers.same_host(peer));
+  std::unique_ptr<HostSegment> segment;
+  if (size > 1 && size <= HostSegment::kMaxRanks && peers.reaches_all()) segment = std::make_unique<HostSegment>(peers);
   peers.announce_connected();
-  driver_ = std::make_shared<Driver>(std::move(transport), std::move(peers));
+  driver_ = std::make_shared<Driver>(std::move(transport), std::move(peers), std::move(segment));
   driver_->start();
   init();
 }

@@ -6,7 +6,9 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/ucx/host_collective.hpp"
 #include "comm/ucx/session.hpp"
+#include "comm/ucx/slices.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -69,7 +71,15 @@ class Greetings {
     std::memcpy(&place, received_ + slot_ * peer + sizeof(Header), sizeof(Place));
     return place;
   }
-  // All ranks come to the same answer.
+  // All ranks come to the same answers.
+  bool on_host(const Collective& collective, const Session& session) const {
+    const size_t bytes = static_cast<size_t>(collective.header.numel) * collective.element_size;
+    if (collective.header.operation == Operation::kAllToAll || bytes <= kInlineLimit) return false;
+    auto use = own_.segment_use;
+    for (int peer = 0; peer < session.size(); peer++)
+      if (peer != session.rank()) use = std::min(use, place(peer).segment_use);
+    return use == SegmentUse::kAlways || (use == SegmentUse::kWhereFaster && prefers_segment(collective));
+  }
   bool all_in_shared_memory(const Session& session) const {
     bool all = own_.segment != 0;
     for (int peer = 0; all && peer < session.size(); peer++) all = peer == session.rank() || place(peer).segment != 0;
@@ -80,9 +90,13 @@ class Greetings {
   static constexpr size_t kFixedBytes = sizeof(Header) + sizeof(Place);
 
   static Place place_of(const Collective& collective, Session& session) {
-    if (collective.header.operation != Operation::kAllReduce || !session.reaches_all()) return {};
-    const auto& block = collective.outgoing[0];
-    return block.bytes > kInlineLimit ? session.locate(block.data, block.bytes) : Place{};
+    Place place;
+    if (collective.header.operation == Operation::kAllReduce && session.reaches_all()) {
+      const auto& block = collective.outgoing[0];
+      if (block.bytes > kInlineLimit) place = session.locate(block.data, block.bytes);
+    }
+    if (session.segment()) place.segment_use = session.segment()->use();
+    return place;
   }
 
   const Header* header(int peer) const { return reinterpret_cast<const Header*>(received_ + slot_ * peer); }
@@ -153,22 +167,15 @@ void reduce_greetings(const Collective& collective, const Greetings& greetings, 
                     static_cast<int64_t>(result.bytes / collective.element_size));
 }
 
-// Every rank reduces one slice of the tensor, in rank order, and sends the result to the ranks that want it.
-struct Slices {
-  std::vector<Outgoing> inputs;   // slice p is reduced by rank p
-  char* result = nullptr;         // of the slice that this rank reduces; may be its input
-  std::vector<Incoming> results;  // where the slices that others reduce go to; no bytes where this rank gets none
-  int first_receiver = 0, last_receiver = -1;  // the ranks that get the result of this rank
-};
-
 // In chunks, so that the sum of one is made, and sent back, while the next arrives, all of it in the cache. A result
 // overwrites the input it was made from: its owner has read that input by then.
-void reduce_slices(const Collective& collective, const Slices& slices, Session& session) {
+void reduce_by_messages(const Collective& collective, const Slices& slices, Session& session) {
   const int rank = session.rank(), size = session.size();
   size_t largest = 0;
   for (const auto& slice : slices.inputs) largest = std::max(largest, slice.bytes);
   const size_t chunk = std::clamp(round_up(largest / 4, 4096), kSmallestChunk, kLargestChunk);
   const size_t chunks = (largest + chunk - 1) / chunk;
+  char* const unwanted = slices.result ? nullptr : session.buffers().slice.reserve(slices.inputs[rank].bytes);
   char* const arrived = session.buffers().chunks.reserve(kDepth * chunk * static_cast<size_t>(size));
   std::vector<size_t> arrivals(static_cast<size_t>(kDepth * size));
   std::vector<const void*> inputs(size);
@@ -197,7 +204,7 @@ void reduce_slices(const Collective& collective, const Slices& slices, Session& 
       if (peer != rank) session.wait(arrivals[slot(k, peer)]);
       inputs[peer] = peer == rank ? own.data + k * chunk : arrived + slot(k, peer) * chunk;
     }
-    char* const result = slices.result + k * chunk;
+    char* const result = (slices.result ? slices.result : unwanted) + k * chunk;
     collective.reduce(result, inputs.data(), size, static_cast<int64_t>(bytes / collective.element_size));
     for (int peer = slices.first_receiver; peer <= slices.last_receiver; peer++)
       if (peer != rank) session.send(peer, result, bytes, Channel::kResult);
@@ -237,8 +244,15 @@ void reduce_in_place(const Collective& collective, const Greetings& greetings, S
   session.wait_all();
 }
 
+void reduce_slices(const Collective& collective, const Slices& slices, bool on_host, Session& session) {
+  if (on_host)
+    reduce_on_host(collective, slices, session);
+  else
+    reduce_by_messages(collective, slices, session);
+}
+
 // all_reduce and reduce: the slices are equal parts of the whole tensor.
-void reduce_whole(const Collective& collective, Session& session) {
+void reduce_whole(const Collective& collective, bool on_host, Session& session) {
   const int rank = session.rank(), size = session.size(), root = collective.header.root;
   const auto& input = collective.outgoing[0];
   const auto& output = collective.incoming[0];
@@ -250,18 +264,18 @@ void reduce_whole(const Collective& collective, Session& session) {
     slices.results.push_back(wanted ? Incoming{output.data + start, end - start} : Incoming{});
   }
   // A rank that is not the root keeps its tensor as it is.
-  slices.result = wanted ? slices.results[rank].data : session.buffers().slice.reserve(slices.inputs[rank].bytes);
+  slices.result = wanted ? slices.results[rank].data : nullptr;
   slices.first_receiver = root < 0 ? 0 : root;
   slices.last_receiver = root < 0 ? size - 1 : root;
-  reduce_slices(collective, slices, session);
+  reduce_slices(collective, slices, on_host, session);
 }
 
-void reduce_scatter(const Collective& collective, Session& session) {
+void reduce_scatter(const Collective& collective, bool on_host, Session& session) {
   Slices slices;
   slices.inputs = collective.outgoing;
   slices.result = collective.incoming[0].data;
   slices.results.resize(collective.outgoing.size());
-  reduce_slices(collective, slices, session);
+  reduce_slices(collective, slices, on_host, session);
 }
 
 }  // namespace
@@ -269,11 +283,14 @@ void reduce_scatter(const Collective& collective, Session& session) {
 void run(const Collective& collective, Session& session) {
   const Greetings greetings(collective, session);
   if (collective.header.operation == Operation::kBarrier) return;
+  const bool on_host = greetings.on_host(collective, session);
+  if (!collective.reduce && on_host) return move_on_host(collective, session);
   if (!collective.reduce) return exchange(collective, greetings, session);
   const bool whole = whole_tensor(collective);
   const auto& own = collective.outgoing[whole ? 0 : session.rank()];
   if (greetings.all_in_shared_memory(session)) return reduce_in_place(collective, greetings, session);
-  if (own.bytes > kInlineLimit) return whole ? reduce_whole(collective, session) : reduce_scatter(collective, session);
+  if (own.bytes > kInlineLimit)
+    return whole ? reduce_whole(collective, on_host, session) : reduce_scatter(collective, on_host, session);
   if (!whole || collective.header.root < 0 || collective.header.root == session.rank())
     reduce_greetings(collective, greetings, session, own.data, collective.incoming[0]);
 }

@@ -23,6 +23,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kLongestSleep = 100;  // milliseconds; deadlines and the store are looked at in between
 constexpr auto kStoreInterval = std::chrono::seconds(1);
 constexpr int kFlushTime = 1000;  // milliseconds
+constexpr auto kSegmentSleep = std::chrono::milliseconds(5);
+constexpr auto kShortSegmentSleep = std::chrono::milliseconds(1);  // while point-to-point calls are open
 constexpr uint32_t kTransportEvent = ~uint32_t{0};
 constexpr uint32_t kWakeUpEvent = kTransportEvent - 1;
 
@@ -69,10 +71,11 @@ void complete_work(UcxWork& work, std::exception_ptr error, const std::optional<
 
 }  // namespace
 
-Driver::Driver(std::unique_ptr<Transport> transport, Peers peers)
+Driver::Driver(std::unique_ptr<Transport> transport, Peers peers, std::unique_ptr<HostSegment> segment)
     : transport_(std::move(transport)),
       peers_(std::move(peers)),
       memory_(peers_.rank()),
+      segment_(std::move(segment)),
       spin_(peers_.cores_suffice() ? 20 : 0),
       events_(epoll_create1(EPOLL_CLOEXEC)),
       wake_up_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -375,6 +378,11 @@ void Driver::sleep(Session* session) {
   stop_if_process_ends();
   check_peers(session);
   check_deadlines(session);
+  if (session && session->waits_for_segment()) {
+    // Nothing but the segment ends this sleep, so the other events are looked at in between.
+    wait_for_events(0);
+    return session->sleep_on_segment(posted_.empty() ? kSegmentSleep : kShortSegmentSleep);
+  }
   if (!transport_->arm()) return;
   sleeping_.store(true);
   int time = kLongestSleep;

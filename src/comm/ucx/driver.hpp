@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "comm/ucx/collective.hpp"
+#include "comm/ucx/host_segment.hpp"
 #include "comm/ucx/peers.hpp"
 #include "comm/ucx/session.hpp"
 #include "comm/ucx/transport.hpp"
@@ -49,7 +50,7 @@ struct PointToPoint {
 
 class Driver : public std::enable_shared_from_this<Driver> {
  public:
-  Driver(std::unique_ptr<Transport> transport, Peers peers);
+  Driver(std::unique_ptr<Transport> transport, Peers peers, std::unique_ptr<HostSegment> segment);
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
   ~Driver();
@@ -113,6 +114,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::unique_ptr<Transport> transport_;
   Peers peers_;
   SharedMemory memory_;
+  std::unique_ptr<HostSegment> segment_;  // null where the ranks cannot reach each other's memory
   Session::Buffers buffers_;
   std::vector<PointToPoint> posted_;
   std::vector<at::Tensor> abandoned_;  // memory that UCX may still touch after a failure

@@ -12,9 +12,11 @@
 #include <exception>
 #include <fstream>
 #include <random>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/ucx/host_segment.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -25,7 +27,7 @@ struct Facts {
   char host[64] = {};
   uint64_t process_namespace = 0;
   int32_t process = 0;
-  int32_t probe = -1;  // a file that holds the nonce
+  int32_t region = -1;  // the file of its host segment, which begins with the nonce
   uint64_t nonce = 0;
   cpu_set_t cores;
 };
@@ -63,12 +65,16 @@ Descriptor watch_process(int process) {
 #endif
 }
 
-// A file without a name that holds the facts' nonce: whoever reads it back can reach this process's memory files.
-Descriptor make_probe(Facts& facts) {
-  Descriptor probe(memfd_create("accel-probe", MFD_CLOEXEC));
+// A file without a name that begins with the facts' nonce: whoever reads it back can reach this process's memory files.
+// Without it all messages travel through UCX.
+Descriptor make_region(Facts& facts) {
+  if (wanted_segment_use() == SegmentUse::kNever) return Descriptor();
+  Descriptor region(memfd_create("accel", MFD_CLOEXEC));
   facts.nonce = std::random_device()() | (static_cast<uint64_t>(std::random_device()()) << 32);
-  if (write(probe.get(), &facts.nonce, sizeof(facts.nonce)) == sizeof(facts.nonce)) facts.probe = probe.get();
-  return probe;
+  if (write(region.get(), &facts.nonce, sizeof(facts.nonce)) == sizeof(facts.nonce) &&
+      ftruncate(region.get(), static_cast<off_t>(HostSegment::file_size())) == 0)
+    facts.region = region.get();
+  return region;
 }
 
 std::string key_of(const std::string& prefix, int rank) { return text(prefix, rank); }
@@ -81,6 +87,13 @@ std::string missing_ranks(c10d::Store& store, const std::string& prefix, int siz
 }
 
 }  // namespace
+
+SegmentUse wanted_segment_use() {
+  const char* const wanted = std::getenv("ACCEL_SHARED_MEMORY");
+  const std::string_view value = wanted != nullptr ? wanted : "";
+  if (value == "0") return SegmentUse::kNever;
+  return value == "always" ? SegmentUse::kAlways : SegmentUse::kWhereFaster;
+}
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   std::swap(number_, other.number_);
@@ -95,7 +108,7 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
              const std::string& version, const std::string& address, const Deadline& deadline)
     : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size) {
   Facts own = own_facts(version);
-  probe_ = make_probe(own);
+  region_ = make_region(own);
   std::vector<uint8_t> record(sizeof(Facts) + address.size());
   std::memcpy(record.data(), &own, sizeof(Facts));
   std::memcpy(record.data() + sizeof(Facts), address.data(), address.size());
@@ -134,11 +147,11 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
     peers_[peer].address.assign(records[peer].begin() + sizeof(Facts), records[peer].end());
     peers_[peer].same_host = std::strcmp(facts.host, own.host) == 0;
     peers_[peer].number = facts.process;
+    peers_[peer].region = facts.region;
     const bool visible = peers_[peer].same_host && facts.process_namespace == own.process_namespace;
     uint64_t nonce = 0;
-    reaches_all_ = reaches_all_ && visible && facts.probe >= 0 &&
-                   pread(open_file(peer, facts.probe).get(), &nonce, sizeof(nonce), 0) == sizeof(nonce) &&
-                   nonce == facts.nonce;
+    reaches_all_ = reaches_all_ && visible && facts.region >= 0 &&
+                   pread(open_region(peer).get(), &nonce, sizeof(nonce), 0) == sizeof(nonce) && nonce == facts.nonce;
     if (!peers_[peer].same_host) continue;
     local++;
     CPU_OR(&cores, &cores, &facts.cores);

@@ -30,6 +30,11 @@ class Descriptor {
   int number_ = -1;
 };
 
+// When collectives pass through the host segment (host_segment.hpp). ACCEL_SHARED_MEMORY=0 means never,
+// ACCEL_SHARED_MEMORY=always is for tests.
+enum class SegmentUse : int32_t { kNever, kWhereFaster, kAlways };
+SegmentUse wanted_segment_use();
+
 struct Failure {
   CollectiveFailure kind;
   int rank;  // that reports it
@@ -57,6 +62,8 @@ class Peers {
   // Ranks that are all on this host, may open each other's files through /proc, and have tried it.
   bool reaches_all() const { return reaches_all_; }
   Descriptor open_file(int peer, int descriptor) const;
+  // The file that the peer keeps for the group: zeros behind the nonce, see host_segment.hpp.
+  Descriptor open_region(int peer) const { return open_file(peer, peers_[peer].region); }
 
   // A rank that leaves takes its memory with it, so it first waits until the others have connected to it, or until the
   // deadline has passed.
@@ -71,7 +78,8 @@ class Peers {
   struct Peer {
     std::string address;
     bool same_host = false;
-    int number = 0;  // of its process
+    int number = 0;   // of its process
+    int region = -1;  // a descriptor there
     Descriptor process;
   };
   int rank_;
@@ -81,7 +89,7 @@ class Peers {
   std::vector<Peer> peers_;
   bool cores_suffice_ = false;
   bool reaches_all_ = true;
-  Descriptor probe_;  // what the peers try to open
+  Descriptor region_;  // what the peers try to open
 };
 
 }  // namespace accel::comm::ucx

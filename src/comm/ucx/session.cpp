@@ -62,6 +62,23 @@ void Session::wait_all() {
   for (size_t message = 0; message < buffers_.messages.size(); message++) wait(message);
 }
 
+HostSegment* Session::segment() const { return driver_.segment_.get(); }
+
+void Session::wait_for(HostSegment::Stage stage, uint32_t step) {
+  const HostSegment& segment = *driver_.segment_;
+  for (int offset = 1; offset < size(); offset++) {
+    const int peer = (rank() + offset) % size();
+    if (segment.reached(peer, stage, step)) continue;
+    awaited_ = {stage, step, peer};
+    driver_.progress_until([&segment, peer, stage, step] { return segment.reached(peer, stage, step); }, this);
+  }
+  awaited_.reset();
+}
+
+void Session::sleep_on_segment(std::chrono::milliseconds time) const {
+  driver_.segment_->sleep(awaited_->peer, awaited_->stage, awaited_->step, time);
+}
+
 bool Session::reaches_all() const { return driver_.peers_.reaches_all(); }
 Place Session::locate(const void* data, size_t bytes) { return driver_.memory_.locate(data, bytes); }
 char* Session::attach(int peer, const Place& place) { return driver_.memory_.attach(driver_.peers_, peer, place); }
@@ -69,9 +86,11 @@ char* Session::attach(int peer, const Place& place) { return driver_.memory_.att
 std::vector<int> Session::unanswered() {
   std::vector<int> ranks;
   for (auto& message : buffers_.messages)
-    if (!message.done() && std::find(ranks.begin(), ranks.end(), message.peer()) == ranks.end())
-      ranks.push_back(message.peer());
+    if (!message.done()) ranks.push_back(message.peer());
+  for (int peer = 0; awaited_ && peer < size(); peer++)
+    if (peer != rank() && !driver_.segment_->reached(peer, awaited_->stage, awaited_->step)) ranks.push_back(peer);
   std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
 }
 

@@ -1,16 +1,17 @@
 // What an algorithm sees of the transport while one collective runs: it posts messages and waits for them, with the
-// deadline and the failure checks of the group. Another way to move bytes (memory shared inside a host) belongs beside
-// it.
+// deadline and the failure checks of the group. Ranks of one host can use their host segment instead of messages.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/deadline.hpp"
 #include "comm/ucx/header.hpp"
+#include "comm/ucx/host_segment.hpp"
 #include "comm/ucx/shared_memory.hpp"
 #include "comm/ucx/transport.hpp"
 
@@ -54,13 +55,21 @@ class Session {
   void wait(size_t message);
   void wait_all();
 
+  // Waits until all other ranks have finished a stage of a step in the host segment.
+  void wait_for(HostSegment::Stage stage, uint32_t step);
+  // Null where the ranks have none.
+  HostSegment* segment() const;
+  // Whether wait_for() is what this session waits in, and the sleep of it.
+  bool waits_for_segment() const { return awaited_.has_value(); }
+  void sleep_on_segment(std::chrono::milliseconds time) const;
+
   // Memory that the peers can map; see shared_memory.hpp.
   bool reaches_all() const;
   Place locate(const void* data, size_t bytes);
   char* attach(int peer, const Place& place);
 
   const Deadline& deadline() const { return deadline_; }
-  // The ranks whose messages are still open.
+  // The ranks whose messages are still open, or that are behind in the host segment.
   std::vector<int> unanswered();
   std::string title() const { return ucx::title(header_); }
 
@@ -69,6 +78,12 @@ class Session {
   Buffers& buffers_;
   const Header& header_;
   Deadline deadline_;
+  struct Awaited {
+    HostSegment::Stage stage;
+    uint32_t step;
+    int peer;
+  };
+  std::optional<Awaited> awaited_;
 };
 
 }  // namespace accel::comm::ucx

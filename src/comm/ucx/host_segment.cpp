@@ -1,0 +1,64 @@
+#include "comm/ucx/host_segment.hpp"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "base/error.hpp"
+#include "comm/collective_error.hpp"
+
+namespace accel::comm::ucx {
+namespace {
+
+constexpr size_t kControlBytes = 4096;
+constexpr size_t kSlotBytes = HostSegment::kBlockBytes + HostSegment::kResultBytes;
+// The counters of a file begin at 0, so this is what is counted from: every group soon sees them wrap around.
+constexpr uint32_t kFirstStep = ~uint32_t{0} - 20;
+
+void futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* time) {
+  syscall(SYS_futex, reinterpret_cast<const uint32_t*>(&word), operation, value, time, nullptr, 0);
+}
+
+}  // namespace
+
+size_t HostSegment::file_size() { return kControlBytes + kDepth * kSlotBytes; }
+
+HostSegment::HostSegment(const Peers& peers) : rank_(peers.rank()), use_(wanted_segment_use()), next_step_(kFirstStep) {
+  static_assert(sizeof(Control) <= kControlBytes, "the slots follow it");
+  for (int peer = 0; peer < peers.size(); peer++) {
+    const Descriptor file = peers.open_region(peer);
+    if (!file)
+      throw CollectiveError(CollectiveFailure::kBackend, rank_,
+                            text("the shared memory of rank ", peer, " is gone on rank ", rank_, "; start it again"));
+    regions_.emplace_back(file.get(), file_size(), rank_);
+  }
+}
+
+char* HostSegment::slot(int rank, uint32_t step) const {
+  return regions_[rank].data() + kControlBytes + step % kDepth * kSlotBytes;
+}
+
+void HostSegment::advance(Stage stage, uint32_t step) {
+  Counter& own = counter(rank_, stage);
+  // A sleeper counts itself before it looks at the steps: one of the two sees the other.
+  own.steps.store(step + 1 - kFirstStep, std::memory_order_seq_cst);
+  if (own.sleepers.load(std::memory_order_seq_cst) != 0) futex(own.steps, FUTEX_WAKE, INT32_MAX, nullptr);
+}
+
+bool HostSegment::reached(int peer, Stage stage, uint32_t step) const {
+  const uint32_t finished = counter(peer, stage).steps.load(std::memory_order_acquire) + kFirstStep;
+  return static_cast<int32_t>(finished - (step + 1)) >= 0;
+}
+
+void HostSegment::sleep(int peer, Stage stage, uint32_t step, std::chrono::milliseconds time) const {
+  Counter& theirs = counter(peer, stage);
+  const timespec limit{static_cast<time_t>(time.count() / 1000), static_cast<long>(time.count() % 1000 * 1000000)};
+  theirs.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const uint32_t seen = theirs.steps.load(std::memory_order_seq_cst);
+  if (static_cast<int32_t>(seen + kFirstStep - (step + 1)) < 0) futex(theirs.steps, FUTEX_WAIT, seen, &limit);
+  theirs.sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+}  // namespace accel::comm::ucx

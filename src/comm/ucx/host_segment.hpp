@@ -1,0 +1,71 @@
+// Memory of the ranks of one host: each has a region of slots that it fills and the others read, with counters that say
+// how far it is. A step is one use of a slot; all ranks count the same steps, also over several collectives.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "comm/ucx/peers.hpp"
+#include "comm/ucx/shared_memory.hpp"
+
+namespace accel::comm::ucx {
+
+class HostSegment {
+ public:
+  // What a rank has finished of a step: its blocks can be read; its result can be read; it has read what it wants.
+  enum class Stage { kFilled, kReduced, kTaken };
+  static constexpr int kStages = 3;
+  static constexpr uint32_t kDepth = 4;              // steps under way: a slot is used again after that many
+  static constexpr int kMaxRanks = 64;               // with more, the chunks become too small to be worth it
+  static constexpr size_t kBlockBytes = 512 << 10;   // of a slot: the blocks for the others together
+  static constexpr size_t kResultBytes = 256 << 10;  // of a slot: what this rank reduced
+
+  // Of the region's file, which Peers makes: its first bytes are the nonce.
+  static size_t file_size();
+
+  // Maps the regions of all ranks; they must be reachable (see Peers::reaches_all).
+  explicit HostSegment(const Peers& peers);
+
+  SegmentUse use() const { return use_; }
+
+  // Takes the next `count` steps; returns the first one.
+  uint32_t begin_steps(uint32_t count) {
+    const uint32_t first = next_step_;
+    next_step_ += count;
+    return first;
+  }
+
+  char* blocks(int rank, uint32_t step) const { return slot(rank, step); }
+  char* result(int rank, uint32_t step) const { return slot(rank, step) + kBlockBytes; }
+
+  // Tells the others that this rank is done with a stage of `step`.
+  void advance(Stage stage, uint32_t step);
+  bool reached(int peer, Stage stage, uint32_t step) const;
+  // Sleeps until the peer's counter moves, at most for `time`.
+  void sleep(int peer, Stage stage, uint32_t step, std::chrono::milliseconds time) const;
+
+ private:
+  struct alignas(64) Counter {
+    std::atomic<uint32_t> steps;  // finished; wraps around
+    std::atomic<uint32_t> sleepers;
+  };
+  struct Control {
+    alignas(64) uint64_t nonce;
+    Counter counters[kStages];
+  };
+  static_assert(std::atomic<uint32_t>::is_always_lock_free, "a lock would not be shared");
+
+  Control& control(int rank) const { return *reinterpret_cast<Control*>(regions_[rank].data()); }
+  Counter& counter(int rank, Stage stage) const { return control(rank).counters[static_cast<int>(stage)]; }
+  char* slot(int rank, uint32_t step) const;
+
+  int rank_;
+  SegmentUse use_;
+  uint32_t next_step_;
+  std::deque<Mapping> regions_;
+};
+
+}  // namespace accel::comm::ucx
