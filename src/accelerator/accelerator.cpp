@@ -79,6 +79,8 @@ void Accelerator::backward(const at::Tensor& loss) {
           "; expected one element: take its mean or sum");
   require(loss.requires_grad(), Status::kInvalidState,
           "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad");
+  // Gradients are exchanged past the queue, and on all ranks after what was started before.
+  state_.communicator()->queue()->wait_until_idle();
   // The seed of backward carries the division, so the loss is not touched.
   const double share = 1.0 / static_cast<double>(state_.gradient_state()->settings().num_steps);
   torch::autograd::backward({loss}, {at::full(loss.sizes(), share, loss.options().requires_grad(false))});

@@ -36,6 +36,9 @@ struct RegisteredObject {
 class Accelerator {
  public:
   explicit Accelerator(const StateOptions& options) : state_(options) {}
+  // Nothing is prepared in it yet.
+  Accelerator(const Accelerator& parent, std::shared_ptr<comm::Communicator> group)
+      : state_(parent.state_, std::move(group)) {}
 
   state::State& state() { return state_; }
   const state::State& state() const { return state_; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,13 @@
 namespace accel::comm {
 namespace {
 
+// A tensor as what is gathered of it: rows.
+at::Tensor rows_of(const at::Tensor& tensor) {
+  return (tensor.dim() == 0 ? tensor.view({1}) : tensor).detach().contiguous();
+}
+
 at::Tensor gather_tensor(Communicator& communicator, const at::Tensor& tensor) {
-  const at::Tensor rows = (tensor.dim() == 0 ? tensor.view({1}) : tensor).detach().contiguous();
+  const at::Tensor rows = rows_of(tensor);
   std::vector<int64_t> shape = rows.sizes().vec();
   shape[0] *= communicator.size();
   at::Tensor joined = at::empty(shape, rows.options());
@@ -55,13 +61,8 @@ at::Tensor bytes_of(const std::string& text) {
   return bytes;
 }
 
-// Objects travel on the device of the backend.
-at::Device transport_device(const Communicator& communicator) {
-  return communicator.backend_name() == "nccl" ? at::Device(at::kCUDA) : at::Device(at::kCPU);
-}
-
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& text) {
-  const at::Device device = transport_device(communicator);
+  const at::Device device = communicator.device();
   const auto integers = at::TensorOptions().dtype(at::kLong).device(device);
   at::Tensor lengths = at::empty({communicator.size()}, integers);
   communicator.all_gather(at::full({1}, static_cast<int64_t>(text.size()), integers), lengths);
@@ -79,20 +80,82 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
   return texts;
 }
 
+// Each rank's rows are broadcast into their place.
+at::Tensor gather_rows(Communicator& communicator, const at::Tensor& tensor, const std::vector<int64_t>& lengths) {
+  const at::Tensor rows = rows_of(tensor);
+  std::vector<int64_t> shape = rows.sizes().vec();
+  shape[0] = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  at::Tensor joined = at::empty(shape, rows.options());
+  int64_t begin = 0;
+  for (int rank = 0; rank < communicator.size(); rank++) {
+    at::Tensor part = joined.narrow(0, begin, lengths[rank]);
+    if (rank == communicator.rank()) part.copy_(rows);
+    communicator.broadcast(part, rank);
+    begin += lengths[rank];
+  }
+  return joined;
+}
+
+// @accelerate verify_operation
+void verify(Communicator& communicator, const char* operation, const c10::IValue& value) {
+  if (!communicator.debug() || communicator.size() == 1) return;
+  auto shapes = tree::new_list();
+  tree::for_each_tensor(value, [&](const at::Tensor& tensor) {
+    require(tensor.device().type() == communicator.device().type(), Status::kInvalidArgument,
+            "one or more of the tensors passed to ", operation, " were not on the ", communicator.device().type(),
+            " while the state is configured for it; move them there before calling ", operation);
+    shapes.push_back(c10::IValue(tensor.sizes().vec()));
+  });
+  std::vector<std::string> by_rank = gather_texts(communicator, tree::to_json(shapes));
+  if (std::all_of(by_rank.begin(), by_rank.end(), [&](const std::string& other) { return other == by_rank[0]; }))
+    return;
+  std::string line;
+  for (size_t rank = 0; rank < by_rank.size(); rank++)
+    line += text(rank ? ", " : "", "process ", rank, ": ", by_rank[rank]);
+  fail(Status::kCollectiveMismatch,
+       "cannot apply the desired operation due to shape mismatches; all shapes across devices must be valid; "
+       "operation: ",
+       operation, "; input shapes: ", line);
+}
+
 }  // namespace
 
+c10::IValue gather_uneven(Communicator& communicator, const c10::IValue& value) {
+  std::vector<int64_t> lengths;  // of this rank's tensors
+  tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
+    lengths.push_back(tensor.dim() == 0 ? 1 : tensor.size(0));
+    return tensor;
+  });
+  if (communicator.size() == 1) return value;
+  const auto n = static_cast<int64_t>(lengths.size());
+  at::Tensor all =
+      at::empty({communicator.size(), n}, at::TensorOptions().dtype(at::kLong).device(communicator.device()));
+  communicator.all_gather(at::tensor(lengths, at::kLong).to(communicator.device()), all);
+  all = all.cpu();
+  int64_t leaf = 0;
+  return tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
+    const int64_t* const column = all.const_data_ptr<int64_t>() + leaf++;
+    std::vector<int64_t> by_rank;
+    for (int rank = 0; rank < communicator.size(); rank++) by_rank.push_back(column[rank * n]);
+    return gather_rows(communicator, tensor, by_rank);
+  });
+}
+
 c10::IValue gather(Communicator& communicator, const c10::IValue& value) {
+  verify(communicator, "gather", value);
   return tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
     return communicator.size() == 1 ? tensor : gather_tensor(communicator, tensor);
   });
 }
 
 c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale) {
+  verify(communicator, "reduce", value);
   return tree::map_tensors_only(
       value, [&](const at::Tensor& tensor) { return reduce_tensor(communicator, tensor, reduction, scale); });
 }
 
 void broadcast(Communicator& communicator, const c10::IValue& value, int from) {
+  verify(communicator, "broadcast", value);
   const at::NoGradGuard no_grad;
   tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
     at::Tensor flat = tensor.detach().contiguous();
@@ -130,7 +193,7 @@ c10::IValue broadcast_object_list(Communicator& communicator, const c10::IValue&
   const auto own_length = static_cast<int64_t>(objects.toListRef().size());
   const std::string own = communicator.rank() == from ? tree::to_json(objects) : std::string();
   if (communicator.size() == 1) return objects;
-  const auto integers = at::TensorOptions().dtype(at::kLong).device(transport_device(communicator));
+  const auto integers = at::TensorOptions().dtype(at::kLong).device(communicator.device());
   at::Tensor lengths = at::empty({communicator.size()}, integers);
   communicator.all_gather(at::full({1}, own_length, integers), lengths);
   lengths = lengths.cpu();
@@ -151,8 +214,7 @@ c10::IValue broadcast_object_list(Communicator& communicator, const c10::IValue&
 }
 
 bool all_agree(Communicator& communicator, bool ok) {
-  at::Tensor agreed =
-      at::full({1}, ok ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(transport_device(communicator)));
+  at::Tensor agreed = at::full({1}, ok ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(communicator.device()));
   communicator.all_reduce(agreed, Reduction::kMin);
   return agreed.item<int32_t>() != 0;
 }

@@ -8,8 +8,11 @@
 namespace accel::comm {
 
 // A leaf that is no tensor is a TYPE_MISMATCH in all but the object collectives, whatever the number of ranks.
-// Non-contiguous tensors are copied first. With one rank the result of gather() is the input itself.
+// Non-contiguous tensors are copied first. In debug mode the shapes of all ranks are compared first, and all of them
+// stand in the error. With one rank the result of gather() is the input itself.
 c10::IValue gather(Communicator& communicator, const c10::IValue& value);
+// Of tensors whose dimension 0 may differ by rank.
+c10::IValue gather_uneven(Communicator& communicator, const c10::IValue& value);
 c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale);
 void broadcast(Communicator& communicator, const c10::IValue& value, int from);
 c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,

@@ -7,22 +7,29 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "comm/collective_error.hpp"
+#include "comm/flight_record.hpp"
+#include "comm/work_queue.hpp"
 
 namespace c10d {
 class Backend;
 class ProcessGroup;
 class Store;
+class Work;
 }  // namespace c10d
 
 namespace accel::comm {
 
 enum class Reduction : int32_t { kSum, kMean, kMin, kMax, kProduct, kAnd, kOr, kXor };
 
-// Blocking calls; all ranks make the same ones in the same order, from one thread at a time. Tensors must be
-// contiguous. With one rank nothing is sent, and the same checks apply.
+// All ranks make the same calls in the same order, from one thread at a time. Tensors must be contiguous. With one rank
+// nothing is sent, and the same checks apply. A call blocks; called by way of queue() it is an asynchronous one, and
+// the blocking ones after it wait until it has ended.
 class Communicator {
  public:
   // One rank, no backend.
@@ -37,6 +44,15 @@ class Communicator {
   int size() const { return size_; }
   const std::string& backend_name() const { return backend_name_; }
   std::chrono::milliseconds timeout() const { return timeout_; }
+  // Where the tensors have to be that travel.
+  at::Device device() const { return backend_name_ == "nccl" ? at::Device(at::kCUDA) : at::Device(at::kCPU); }
+  // Whether collectives on trees compare the shapes of all ranks first. @accelerate ACCELERATE_DEBUG_MODE
+  bool debug() const { return debug_; }
+  void set_debug(bool debug) { debug_ = debug; }
+  // Null with one rank.
+  const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
+  // How many groups of these ranks were made of this one before.
+  int64_t count_group(const std::string& ranks) { return groups_made_[ranks]++; }
   // For c10d::Reducer; null with one rank.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return process_group_; }
 
@@ -46,25 +62,55 @@ class Communicator {
   void reduce_scatter(const at::Tensor& input, Reduction reduction, at::Tensor output);
   void all_to_all(const at::Tensor& input, at::Tensor output);
   void scatter(const at::Tensor& input, int from, at::Tensor output);  // input counts on rank `from` only
+  void barrier();
+
   void send(const at::Tensor& tensor, int to, int tag);
   void receive(at::Tensor tensor, int from, int tag);
-  void barrier();
+  // Messages are not queued: two ranks may start sending to each other and receive afterwards.
+  std::shared_ptr<Work> start_send(const at::Tensor& tensor, int to, int tag);
+  std::shared_ptr<Work> start_receive(at::Tensor tensor, int from, int tag);
+
+  const std::shared_ptr<WorkQueue>& queue() const { return queue_; }
+  const std::shared_ptr<FlightRecord>& flight_record() const { return flight_record_; }
 
   // Leaves the group; later calls fail.
   void shutdown();
 
  private:
+  using TorchWork = c10::intrusive_ptr<c10d::Work>;
+  struct Message {
+    TorchWork work;
+    FlightEntry entry;
+    uint64_t number;  // of the entry
+  };
+
   c10d::Backend& backend();
   void check_rank(int rank, const char* name) const;
+  FlightEntry describe(const char* operation, const at::Tensor& tensor) const;
+  // Every collective goes through here: in its turn, recorded, and with an error that says who did what. `start` hands
+  // it to the backend, or does it for one rank and returns null.
+  template <typename Start>
+  void run(const char* operation, const at::Tensor& tensor, const Start& start);
+  Message post_send(const at::Tensor& tensor, int to, int tag);
+  Message post_receive(at::Tensor tensor, int from, int tag);
+  template <typename Post>
+  Message post(const char* operation, const at::Tensor& tensor, const Post& start);
+  void wait(const Message& message);
+  std::shared_ptr<Work> follow(const Message& message);
+  CollectiveError explain(const CollectiveError& error, const FlightEntry& entry, uint64_t number) const;
 
   int rank_ = 0;
   int size_ = 1;
   bool left_ = false;
+  bool debug_ = false;
   std::chrono::milliseconds timeout_{0};
   std::string backend_name_;
+  std::map<std::string, int64_t> groups_made_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
+  const std::shared_ptr<FlightRecord> flight_record_ = std::make_shared<FlightRecord>();
+  const std::shared_ptr<WorkQueue> queue_ = std::make_shared<WorkQueue>();
 };
 
 }  // namespace accel::comm

@@ -68,6 +68,17 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, c10::
                                               device.is_cuda() ? "nccl" : "ucx");
 }
 
+// The members of a group that share a host are those whose hosts began with the same rank of the parent.
+void place_on_host(ProcessEnvironment& process, comm::Communicator& group, int64_t first_of_host) {
+  const auto integers = at::TensorOptions().dtype(at::kLong).device(group.device());
+  at::Tensor hosts = at::empty({group.size()}, integers);
+  group.all_gather(at::full({1}, first_of_host, integers), hosts);
+  hosts = hosts.cpu();
+  const int64_t* const host = hosts.const_data_ptr<int64_t>();
+  process.local_process_index.value = std::count(host, host + group.rank(), first_of_host);
+  process.local_num_processes.value = std::count(host, host + group.size(), first_of_host);
+}
+
 AccumulationSettings accumulation(const StateSettings& settings) {
   return {settings.gradient_accumulation_steps, settings.adjust_scheduler, settings.sync_with_dataloader,
           settings.sync_each_batch};
@@ -80,7 +91,19 @@ State::State(const StateOptions& options)
   check_precision(settings_.mixed_precision, device_);
   share_cores(settings_.process.local_num_processes);
   communicator_ = connect(settings_, device_);
+  communicator_->set_debug(settings_.debug.value);
   gradient_state_ = std::make_shared<GradientState>(accumulation(settings_));
+}
+
+State::State(const State& parent, std::shared_ptr<comm::Communicator> group)
+    : settings_(parent.settings_),
+      device_(parent.device_),
+      communicator_(std::move(group)),
+      gradient_state_(std::make_shared<GradientState>(accumulation(settings_))) {
+  communicator_->set_debug(settings_.debug.value);
+  settings_.process.process_index.value = communicator_->rank();
+  settings_.process.num_processes.value = communicator_->size();
+  place_on_host(settings_.process, *communicator_, parent.process_index() - parent.local_process_index());
 }
 
 DistributedType State::distributed_type() const {

@@ -17,6 +17,8 @@ enum class DistributedType : int32_t { kNo = 0, kMultiCpu = 1, kMultiGpu = 2 };
 class State {
  public:
   explicit State(const StateOptions& options);
+  // The seat in a part of the parent's job, with its settings and device.
+  State(const State& parent, std::shared_ptr<comm::Communicator> group);
 
   const StateSettings& settings() const { return settings_; }
   int process_index() const { return static_cast<int>(settings_.process.process_index.value); }

@@ -1,12 +1,16 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <mutex>
 #include <thread>
 
+#include "base/current_call.hpp"
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/collectives.hpp"
+#include "comm/group.hpp"
 #include "comm/rendezvous.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
@@ -102,6 +106,228 @@ TEST(CommCollectives, BroadcastWritesThroughViews) {
     EXPECT_TRUE(whole.select(1, 0).eq(1).all().item<bool>());
     EXPECT_TRUE(whole.select(1, 1).eq(communicator->rank()).all().item<bool>());
   });
+}
+
+TEST(CommCollectives, GathersRowsThatDifferByRank) {
+  for (const int size : {1, 2, 3}) {
+    run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+      const int rank = communicator->rank();
+      auto list = tree::new_list();
+      list.push_back(at::full({rank, 2}, rank, at::kFloat));  // none on rank 0
+      list.push_back(at::full({}, rank, at::kLong));
+      const c10::IValue gathered = gather_uneven(*communicator, list);
+      if (size == 1) return;
+      const at::Tensor rows = gathered.toListRef()[0].toTensor();
+      EXPECT_EQ(rows.size(0), size * (size - 1) / 2);
+      EXPECT_EQ(rows.sum().item<float>(), size == 2 ? 2 : 10);
+      EXPECT_TRUE(at::equal(gathered.toListRef()[1].toTensor(), at::arange(size, at::kLong)));
+    });
+  }
+}
+
+// What each rank's failing call said.
+std::vector<std::string> messages_of(int size, std::chrono::milliseconds timeout,
+                                     const std::function<void(Communicator&)>& call) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::string> messages(size);
+  std::atomic<int> done{0};
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < size; rank++)
+    ranks.emplace_back([&, rank] {
+      Communicator communicator(store, rank, size, timeout, "ucx");
+      try {
+        call(communicator);
+      } catch (const std::exception& error) {
+        messages[rank] = error.what();
+      }
+      for (done++; done < size;) std::this_thread::yield();  // who leaves is a lost peer to the others
+    });
+  for (std::thread& rank : ranks) rank.join();
+  return messages;
+}
+
+TEST(CommCollectives, AMismatchSaysWhichRankWasInWhichCall) {
+  const auto messages = messages_of(4, std::chrono::seconds(60), [](Communicator& communicator) {
+    communicator.barrier();
+    const CurrentCall current(communicator.rank() == 1 ? "accel_save_state" : "accel_reduce");
+    at::Tensor tensor = at::zeros({3});
+    if (communicator.rank() == 1)
+      communicator.barrier();
+    else
+      communicator.all_reduce(tensor, Reduction::kSum);
+  });
+  for (const std::string& message : messages)
+    EXPECT_EQ(message.rfind("rank 1 is in save_state #1, ranks 0, 2, 3 wait in reduce #1; ", 0), 0U) << message;
+}
+
+TEST(CommCollectives, DebugModeListsTheShapesOfAllRanks) {
+  const auto messages = messages_of(2, std::chrono::seconds(60), [](Communicator& communicator) {
+    communicator.set_debug(true);
+    gather(communicator, at::zeros({3 + communicator.rank(), 2}));
+  });
+  for (const std::string& message : messages)
+    EXPECT_NE(message.find("operation: gather; input shapes: process 0: [[3,2]], process 1: [[4,2]]"),
+              std::string::npos)
+        << message;
+}
+
+TEST(CommFlightRecord, KeepsTheLatestOperations) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    const CurrentCall current("accel_reduce");
+    at::Tensor tensor = at::zeros({3});
+    const int64_t more = static_cast<int64_t>(FlightRecord::kOperations) + 5;
+    for (int64_t i = 0; i < more; i++) communicator->all_reduce(tensor, Reduction::kSum);
+    const auto record =
+        tree::from_json(communicator->flight_record()->to_json(communicator->rank(), 2), "the record").toGenericDict();
+    EXPECT_EQ(record.at("rank").toInt(), communicator->rank());
+    const auto operations = record.at("operations").toListRef();
+    ASSERT_EQ(operations.size(), FlightRecord::kOperations);
+    const auto last = operations.back().toGenericDict();
+    EXPECT_EQ(last.at("call").toStringRef(), "reduce");
+    EXPECT_EQ(last.at("operation").toStringRef(), "all_reduce");
+    EXPECT_EQ(last.at("sequence").toInt(), more - 1);
+    EXPECT_EQ(last.at("bytes").toInt(), 12);
+    EXPECT_EQ(last.at("dtype").toStringRef(), "float32");
+    EXPECT_EQ(last.at("state").toStringRef(), "done");
+  });
+}
+
+TEST(CommFlightRecord, ATimeOutSaysWhereThisRankWasAndWhoDidNotAnswer) {
+  const auto messages = messages_of(2, std::chrono::milliseconds(1000), [](Communicator& communicator) {
+    communicator.barrier();
+    const CurrentCall current("accel_gather");
+    if (communicator.rank() == 0) communicator.barrier();
+  });
+  EXPECT_NE(messages[0].find("rank 0 waits in gather #1: "), std::string::npos) << messages[0];
+  EXPECT_NE(messages[0].find("no answer from rank 1"), std::string::npos) << messages[0];
+  EXPECT_NE(messages[0].find("the last operation that ended here was barrier #0"), std::string::npos) << messages[0];
+}
+
+TEST(CommWork, CallsRunInTheOrderOfTheirStart) {
+  for (const int size : {1, 2}) {
+    run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+      at::Tensor tensor = at::ones({1});
+      std::vector<std::shared_ptr<Work>> works;
+      for (int i = 0; i < 20; i++)
+        works.push_back(communicator->queue()->start([communicator, tensor] {
+          communicator->all_reduce(tensor, Reduction::kSum);
+          return c10::IValue(tensor.item<float>());
+        }));
+      at::Tensor after = tensor;
+      communicator->all_reduce(after, Reduction::kSum);  // a blocking call comes after all of them
+      double expected = 1;
+      for (const auto& work : works) {
+        ASSERT_TRUE(work->ended());
+        EXPECT_EQ(work->result().toDouble(), expected *= size);
+      }
+      EXPECT_EQ(after.item<float>(), expected * size);
+    });
+  }
+}
+
+TEST(CommWork, CarriesItsErrorAndRunsItsCallbacksWhereTheyAreAskedFor) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    WorkQueue& queue = *communicator->queue();
+    const auto work = queue.start([communicator] {
+      communicator->all_reduce(at::zeros({3 + communicator->rank()}), Reduction::kSum);
+      return c10::IValue();
+    });
+    std::thread::id called;
+    work->add_callback([&](const std::exception_ptr& error) {
+      EXPECT_TRUE(error);
+      called = std::this_thread::get_id();
+    });
+    while (queue.progress(std::chrono::seconds(1))) {
+    }
+    EXPECT_EQ(called, std::this_thread::get_id());
+    EXPECT_THROW(work->result(), CollectiveError);
+    communicator->barrier();  // the group goes on
+  });
+}
+
+TEST(CommWork, TwoRanksMaySendBeforeTheyReceive) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    const int other = 1 - communicator->rank();
+    const at::Tensor sent = at::full({1 << 20}, communicator->rank(), at::kFloat), received = at::empty({1 << 20});
+    const auto sending = communicator->start_send(sent, other, 3);
+    const auto receiving = communicator->start_receive(received, other, 3);
+    ASSERT_TRUE(receiving->wait(std::chrono::seconds(60)) && sending->wait(std::chrono::seconds(60)));
+    receiving->result();
+    EXPECT_TRUE(received.eq(other).all().item<bool>());
+  });
+}
+
+TEST(CommWork, WhatHasNotBegunFailsWhenTheGroupIsLeft) {
+  Communicator alone;
+  std::mutex gate;
+  std::unique_lock<std::mutex> closed(gate);
+  std::atomic<bool> begun{false};
+  const auto first = alone.queue()->start([&] {
+    begun = true;
+    const std::lock_guard<std::mutex> open(gate);
+    return c10::IValue(1);
+  });
+  while (!begun) std::this_thread::yield();
+  const auto second = alone.queue()->start([] { return c10::IValue(2); });
+  alone.queue()->close();
+  EXPECT_THROW(second->result(), Error);
+  EXPECT_THROW(alone.queue()->start([] { return c10::IValue(3); }), Error);
+  closed.unlock();
+  alone.shutdown();
+  EXPECT_EQ(first->result().toInt(), 1);
+}
+
+TEST(CommGroup, ItsMembersWorkTogether) {
+  run_ranks(4, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    const int rank = communicator->rank();
+    for (int time = 0; time < 2; time++) {
+      if (rank == 2) break;
+      const auto group = create_group(*communicator, {3, 0, 1});
+      EXPECT_EQ(group->size(), 3);
+      EXPECT_EQ(group->rank(), rank == 3 ? 0 : rank + 1);
+      at::Tensor sum = at::full({1}, rank, at::kFloat);
+      group->all_reduce(sum, Reduction::kSum);
+      EXPECT_EQ(sum.item<float>(), 4);
+    }
+    const auto half = split_group(*communicator, rank % 2, -rank);  // the order is turned round
+    EXPECT_EQ(half->size(), 2);
+    EXPECT_EQ(half->rank(), rank < 2 ? 1 : 0);
+    at::Tensor sum = at::full({1}, rank, at::kFloat);
+    half->all_reduce(sum, Reduction::kSum);
+    EXPECT_EQ(sum.item<float>(), rank % 2 == 0 ? 2 : 4);
+    communicator->barrier();
+  });
+}
+
+TEST(CommGroup, RefusesRanksThatMakeNone) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    EXPECT_THROW(create_group(*communicator, {0, 2}), Error);
+    EXPECT_THROW(create_group(*communicator, {0, 0, 1}), Error);
+    EXPECT_THROW(create_group(*communicator, {1 - communicator->rank()}), Error);
+    EXPECT_THROW(create_group(*communicator, {}), Error);
+  });
+}
+
+TEST(CommGroup, SurvivorsGoOnWithoutTheLostRank) {
+  std::atomic<int> survivors{0};
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; rank++)
+    ranks.emplace_back([&, rank] {
+      Communicator communicator(store, rank, 3, std::chrono::seconds(30), "ucx");
+      communicator.barrier();
+      if (rank == 1) return;  // leaves
+      const auto group = shrink_group(communicator, std::chrono::seconds(2));
+      EXPECT_EQ(group->size(), 2);
+      EXPECT_EQ(group->rank(), rank / 2);
+      at::Tensor sum = at::full({1}, rank, at::kFloat);
+      group->all_reduce(sum, Reduction::kSum);
+      EXPECT_EQ(sum.item<float>(), 2);
+      group->barrier();
+      survivors++;
+    });
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(survivors, 2);
 }
 
 TEST(CommRendezvous, NamesTheRanksThatDidNotCome) {
