@@ -155,6 +155,7 @@ typedef struct accel_scheduler accel_scheduler_t;   /* drives learning rates */
 typedef struct accel_dataset accel_dataset_t;       /* items by number */
 typedef struct accel_sampler accel_sampler_t;       /* an order of items for each epoch */
 typedef struct accel_dataloader accel_dataloader_t; /* makes batches of a dataset's items */
+typedef struct accel_work accel_work_t;             /* a collective that was started and goes on by itself */
 
 /** Ends the life of a callback's user_data.
  * @param user_data What was handed over with the callback.
@@ -992,6 +993,15 @@ typedef int32_t accel_reduction_t;
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
+/** As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+ * @param state A state.
+ * @param value A tensor or a tree of tensors.
+ * @param out The joined tree.
+ * @return As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
 /** As accel_gather(), and cuts off what the loader repeated to fill the last batch.
  * @param state A state.
  * @param value A tensor or a tree of tensors; other leaves are gathered as objects.
@@ -1131,6 +1141,264 @@ accel_send(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_proces
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_recv(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag);
+
+/* Asynchronous forms. `_async` starts a call and returns; the call goes on by itself, after those
+ * that were started before it and before every blocking one that follows. All ranks must start the same calls in the
+ * same order. Until it has ended, tensors that it reads must not be changed, and those that it writes not be used.
+ * What accel_work_result() gives is what the blocking form writes to `out`, and NONE where there is none. */
+/** Starts accel_gather().
+ * @param state A state.
+ * @param value As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_async(accel_state_t *state, const accel_value_t *value, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_gather_uneven().
+ * @param state A state.
+ * @param value As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_uneven_async(accel_state_t *state, const accel_value_t *value, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_gather_object().
+ * @param state A state.
+ * @param object As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_object_async(accel_state_t *state, const accel_value_t *object, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_reduce().
+ * @param state A state.
+ * @param value As there.
+ * @param reduction As there.
+ * @param scale As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_reduce_async(accel_state_t *state, const accel_value_t *value, accel_reduction_t reduction, double scale, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_broadcast().
+ * @param state A state.
+ * @param value As there.
+ * @param from_process As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_broadcast_async(accel_state_t *state, const accel_value_t *value, int32_t from_process, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_broadcast_object_list().
+ * @param state A state.
+ * @param objects As there.
+ * @param from_process As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_broadcast_object_list_async(accel_state_t *state, const accel_value_t *objects, int32_t from_process, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_pad_across_processes().
+ * @param state A state.
+ * @param value As there.
+ * @param dim As there.
+ * @param pad_index As there.
+ * @param pad_first As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_pad_across_processes_async(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index, int32_t pad_first, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_all_reduce().
+ * @param state A state.
+ * @param tensor As there.
+ * @param reduction As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_all_reduce_async(accel_state_t *state, accel_tensor_t *tensor, accel_reduction_t reduction, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_all_gather().
+ * @param state A state.
+ * @param input As there.
+ * @param output As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_all_gather_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_reduce_scatter().
+ * @param state A state.
+ * @param input As there.
+ * @param reduction As there.
+ * @param output As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_reduce_scatter_async(accel_state_t *state, const accel_tensor_t *input, accel_reduction_t reduction, accel_tensor_t *output, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_all_to_all().
+ * @param state A state.
+ * @param input As there.
+ * @param output As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_all_to_all_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_scatter().
+ * @param state A state.
+ * @param input As there.
+ * @param from_process As there.
+ * @param output As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scatter_async(accel_state_t *state, const accel_tensor_t *ACCEL_NULLABLE input, int32_t from_process, accel_tensor_t *output, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_send().
+ * @param state A state.
+ * @param tensor As there.
+ * @param to_process As there.
+ * @param tag As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_send_async(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_process, int32_t tag, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_recv().
+ * @param state A state.
+ * @param tensor As there.
+ * @param from_process As there.
+ * @param tag As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_recv_async(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_wait_for_everyone().
+ * @param state A state.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_wait_for_everyone_async(accel_state_t *state, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Called when a work has ended, by the thread that waits for it or calls accel_progress().
+ * @param status ACCEL_OK, or what the work failed with.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_work_fn)(int32_t status, void *user_data);
+
+/** Waits for the end of a work, and runs its callbacks.
+ * @param work A work.
+ * @param timeout_ms How long to wait; 0 only looks. A work ends by the state's timeout in any case.
+ * @return ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or of a callback.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_work_wait(accel_work_t *work, int64_t timeout_ms);
+
+/** Whether a work has ended.
+ * @param work A work.
+ * @return 1 when it has, successfully or not, 0 when it goes on.
+ * @threads any */
+ACCEL_SINCE(0, 1) int32_t accel_work_test(const accel_work_t *work);
+
+/** What a work gave.
+ * @param work A work that has ended.
+ * @param out Its result; tensors are shared with it.
+ * @return ACCEL_OK; INVALID_STATE while it goes on; the error of the work, each time that this is called.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_work_result(const accel_work_t *work, accel_value_t *ACCEL_OWNED out);
+
+/** Asks to be called when a work has ended. The callback runs in accel_work_wait() of this work, or in
+ * accel_progress() of its state, which also runs those of works that were released.
+ * @param work A work.
+ * @param callback Called once.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_work_then(accel_work_t *work, accel_work_fn callback,
+                                                                 void *ACCEL_NULLABLE user_data,
+                                                                 accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** Adds an owner.
+ * @param work A work.
+ * @return The same work, with one owner more.
+ * @threads any */
+ACCEL_SINCE(0, 1) accel_work_t *accel_work_retain(accel_work_t *work);
+
+/** Removes an owner. The work neither waits for that nor stops.
+ * @param work A work, or NULL.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_work_release(accel_work_t *ACCEL_NULLABLE work);
+
+/** For programs with a loop of their own: runs the callbacks of the state's works that have ended. Works go on without
+ * it.
+ * @param state A state.
+ * @param max_us How long to wait for one that ends; 0 only looks.
+ * @return ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the error of a callback.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_progress(accel_state_t *state, int64_t max_us);
+
+/* Groups. A group is a state whose job is a part of another one's: accel_process_index() and accel_num_processes()
+ * count within it, and whatever takes a state, collectives, prepared models, checkpoints, works among its ranks. Groups of one
+ * state may work at the same time. */
+/** Makes a group. Its members call this, the other ranks do not.
+ * @param state A state, or a group.
+ * @param ranks [n_ranks] Ranks of `state`, each once and this one among them; they become ranks 0, 1, ... in this order.
+ * @param n_ranks Their number.
+ * @param out The group.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a rank that is not there, comes twice, or is missing; TIMEOUT that names the
+ *   ranks that did not come.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_group_create(accel_state_t *state, const int64_t *ranks, size_t n_ranks, accel_state_t *ACCEL_OWNED *out);
+
+/** Cuts the ranks into groups. All ranks call this.
+ * @param state A state, or a group.
+ * @param color Ranks with the same color share a group.
+ * @param key Orders the ranks of a group; of equal keys the lower rank comes first.
+ * @param out The group of this rank.
+ * @return As accel_gather().
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_group_split(accel_state_t *state, int32_t color, int32_t key, accel_state_t *ACCEL_OWNED *out);
+
+/** After a rank was lost: a new group of the ranks that call this. The old one is left, and can only be released. Rank 0 of
+ * the job must be among them, because the ranks meet there.
+ * @param state A state, or a group, in which a collective failed.
+ * @param wait_ms How long to wait for ranks that have not called yet.
+ * @param out The group, in the old order.
+ * @return ACCEL_OK; CANCELLED when the others went on without this rank; BACKEND when rank 0 of the job is lost; TIMEOUT.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_group_shrink(accel_state_t *state, int64_t wait_ms, accel_state_t *ACCEL_OWNED *out);
+
+/** What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with "rank", "size" and
+ * "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us and
+ * ended_us since 1970. A summary goes to the log on a time-out. The exchange of gradients is not recorded.
+ * @param state A state.
+ * @param out The text.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_flight_record(const accel_state_t *state, accel_buffer_t *ACCEL_OWNED out);
 
 /* =====================================================================================================================
  * 5. Tensors

@@ -191,6 +191,7 @@ class Scheduler;
 class Dataset;
 class Sampler;
 class Dataloader;
+class Work;
 
 // Nested data: nothing, a truth, a number, text, a tensor, a dtype, a device, a list, or a map with strings as keys.
 class Value {
@@ -1095,6 +1096,25 @@ class Dataloader : public detail::Handle<accel_dataloader_t, accel_dataloader_re
   }
 };
 
+// A collective that was started and goes on by itself.
+class Work : public detail::Handle<accel_work_t, accel_work_retain, accel_work_release> {
+ public:
+  using Handle::Handle;
+
+  // Waits for the end of a work, and runs its callbacks.
+  bool wait(std::int64_t timeout_ms) { return detail::check(accel_work_wait(get(), timeout_ms)); }
+
+  // Whether a work has ended.
+  bool test() const { return accel_work_test(self()) == 1; }
+
+  // What a work gave.
+  Value result() const {
+    Value out;
+    detail::check(accel_work_result(get(), out.put()));
+    return out;
+  }
+};
+
 // The program's seat in the job.
 class State : public detail::Handle<accel_state_t, accel_state_retain, accel_state_release> {
  public:
@@ -1245,6 +1265,13 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
+  // As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+  Value gather_uneven(const Value& value) {
+    Value out;
+    detail::check(accel_gather_uneven(get(), value.get(), out.put()));
+    return out;
+  }
+
   // As accel_gather(), and cuts off what the loader repeated to fill the last batch.
   Value gather_for_metrics(const Value& value) {
     Value out;
@@ -1318,6 +1345,144 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // Receives a tensor from one rank.
   void recv(const Tensor& tensor, std::int32_t from_process, std::int32_t tag) {
     detail::check(accel_recv(get(), tensor.get(), from_process, tag));
+  }
+
+  // Starts accel_gather().
+  Work gather_async(const Value& value) {
+    Work out_work;
+    detail::check(accel_gather_async(get(), value.get(), out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_gather_uneven().
+  Work gather_uneven_async(const Value& value) {
+    Work out_work;
+    detail::check(accel_gather_uneven_async(get(), value.get(), out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_gather_object().
+  Work gather_object_async(const Value& object) {
+    Work out_work;
+    detail::check(accel_gather_object_async(get(), object.get(), out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_reduce().
+  Work reduce_async(const Value& value, accel_reduction_t reduction, double scale) {
+    Work out_work;
+    detail::check(accel_reduce_async(get(), value.get(), reduction, scale, out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_broadcast().
+  Work broadcast_async(const Value& value, std::int32_t from_process) {
+    Work out_work;
+    detail::check(accel_broadcast_async(get(), value.get(), from_process, out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_broadcast_object_list().
+  Work broadcast_object_list_async(const Value& objects, std::int32_t from_process) {
+    Work out_work;
+    detail::check(accel_broadcast_object_list_async(get(), objects.get(), from_process, out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_pad_across_processes().
+  Work pad_across_processes_async(const Value& value, std::int64_t dim, double pad_index, std::int32_t pad_first) {
+    Work out_work;
+    detail::check(accel_pad_across_processes_async(get(), value.get(), dim, pad_index, pad_first, out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_all_reduce().
+  Work all_reduce_async(const Tensor& tensor, accel_reduction_t reduction) {
+    Work out_work;
+    detail::check(accel_all_reduce_async(get(), tensor.get(), reduction, out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_all_gather().
+  Work all_gather_async(const Tensor& input, const Tensor& output) {
+    Work out_work;
+    detail::check(accel_all_gather_async(get(), input.get(), output.get(), out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_reduce_scatter().
+  Work reduce_scatter_async(const Tensor& input, accel_reduction_t reduction, const Tensor& output) {
+    Work out_work;
+    detail::check(accel_reduce_scatter_async(get(), input.get(), reduction, output.get(), out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_all_to_all().
+  Work all_to_all_async(const Tensor& input, const Tensor& output) {
+    Work out_work;
+    detail::check(accel_all_to_all_async(get(), input.get(), output.get(), out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_scatter().
+  Work scatter_async(const Tensor& input, std::int32_t from_process, const Tensor& output) {
+    Work out_work;
+    detail::check(accel_scatter_async(get(), input.get(), from_process, output.get(), out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_send().
+  Work send_async(const Tensor& tensor, std::int32_t to_process, std::int32_t tag) {
+    Work out_work;
+    detail::check(accel_send_async(get(), tensor.get(), to_process, tag, out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_recv().
+  Work recv_async(const Tensor& tensor, std::int32_t from_process, std::int32_t tag) {
+    Work out_work;
+    detail::check(accel_recv_async(get(), tensor.get(), from_process, tag, out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_wait_for_everyone().
+  Work wait_for_everyone_async() {
+    Work out_work;
+    detail::check(accel_wait_for_everyone_async(get(), out_work.put()));
+    return out_work;
+  }
+
+  // For programs with a loop of their own: runs the callbacks of the state's works that have ended.
+  bool progress(std::int64_t max_us) { return detail::check(accel_progress(get(), max_us)); }
+
+  // Makes a group.
+  State group_create(const std::vector<std::int64_t>& ranks) {
+    State out;
+    detail::check(accel_group_create(get(), ranks.data(), ranks.size(), out.put()));
+    return out;
+  }
+
+  // Cuts the ranks into groups.
+  State group_split(std::int32_t color, std::int32_t key) {
+    State out;
+    detail::check(accel_group_split(get(), color, key, out.put()));
+    return out;
+  }
+
+  // After a rank was lost: a new group of the ranks that call this.
+  State group_shrink(std::int64_t wait_ms) {
+    State out;
+    detail::check(accel_group_shrink(get(), wait_ms, out.put()));
+    return out;
+  }
+
+  // What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with "rank",
+  // "size" and "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"),
+  // begun_us and ended_us since 1970.
+  std::string flight_record() const {
+    detail::Buffer out;
+    detail::check(accel_flight_record(get(), out.put()));
+    return out.string();
   }
 
   // Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start

@@ -19,6 +19,15 @@ static accel_status_t tensor_trampoline(accel_tensor_t *tensor, accel_tensor_t *
   return status;
 }
 
+static accel_status_t work_trampoline(int32_t status, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLong(status));
+  const accel_status_t status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return status;
+}
+
 static accel_status_t forward_trampoline(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out_output, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 0, 2, handle_to_python(accel_module_retain(module), SWIGTYPE_p_accel_module), values_to_python(inputs, n_inputs));
@@ -79,6 +88,7 @@ static accel_status_t load_state_trampoline(const accel_value_t *state, void *us
 %accel_handle(accel_dataset, accel_dataset_release)
 %accel_handle(accel_sampler, accel_sampler_release)
 %accel_handle(accel_dataloader, accel_dataloader_release)
+%accel_handle(accel_work, accel_work_release)
 
 typedef struct accel_device {
   int32_t type;
@@ -201,6 +211,7 @@ typedef struct accel_dataloader_config {
 
 %accel_callback(accel_log_fn, log_trampoline)
 %accel_callback(accel_tensor_fn, tensor_trampoline)
+%accel_callback(accel_work_fn, work_trampoline)
 %accel_callback(accel_forward_fn, forward_trampoline)
 %accel_callback(accel_module_hook_fn, module_hook_trampoline)
 %accel_callback(accel_lr_lambda_fn, lr_lambda_trampoline)
@@ -230,6 +241,7 @@ typedef struct accel_dataloader_config {
 %accel_waits(accel_destroy_process_group)
 %accel_waits(accel_end_training)
 %accel_waits(accel_gather)
+%accel_waits(accel_gather_uneven)
 %accel_waits(accel_gather_for_metrics)
 %accel_waits(accel_gather_object)
 %accel_waits(accel_reduce)
@@ -243,6 +255,13 @@ typedef struct accel_dataloader_config {
 %accel_waits(accel_scatter)
 %accel_waits(accel_send)
 %accel_waits(accel_recv)
+%accel_waits(accel_work_wait)
+%newobject accel_work_retain;
+%delobject accel_work_release;
+%accel_waits(accel_progress)
+%accel_waits(accel_group_create)
+%accel_waits(accel_group_split)
+%accel_waits(accel_group_shrink)
 %accel_waits(accel_tensor_full)
 %accel_waits(accel_tensor_randn)
 %accel_waits(accel_tensor_randint)
@@ -808,6 +827,14 @@ out: The joined tree.
 Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
 accel_status_t accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
+%feature("docstring") accel_gather_uneven "As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+
+state: A state.
+value: A tensor or a tree of tensors.
+out: The joined tree.
+Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.";
+accel_status_t accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
+
 %feature("docstring") accel_gather_for_metrics "As accel_gather(), and cuts off what the loader repeated to fill the last batch.
 
 state: A state.
@@ -921,6 +948,223 @@ from_process: The source.
 tag: As that of the send.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; COLLECTIVE_MISMATCH when the sizes differ; TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_recv(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag);
+
+%feature("docstring") accel_gather_async "Starts accel_gather().
+
+state: A state.
+value: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_gather_async(accel_state_t *state, const accel_value_t *value, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_gather_uneven_async "Starts accel_gather_uneven().
+
+state: A state.
+value: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_gather_uneven_async(accel_state_t *state, const accel_value_t *value, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_gather_object_async "Starts accel_gather_object().
+
+state: A state.
+object: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_gather_object_async(accel_state_t *state, const accel_value_t *object, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_reduce_async "Starts accel_reduce().
+
+state: A state.
+value: As there.
+reduction: As there.
+scale: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_reduce_async(accel_state_t *state, const accel_value_t *value, int32_t reduction, double scale, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_broadcast_async "Starts accel_broadcast().
+
+state: A state.
+value: As there.
+from_process: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_broadcast_async(accel_state_t *state, const accel_value_t *value, int32_t from_process, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_broadcast_object_list_async "Starts accel_broadcast_object_list().
+
+state: A state.
+objects: As there.
+from_process: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_broadcast_object_list_async(accel_state_t *state, const accel_value_t *objects, int32_t from_process, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_pad_across_processes_async "Starts accel_pad_across_processes().
+
+state: A state.
+value: As there.
+dim: As there.
+pad_index: As there.
+pad_first: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_pad_across_processes_async(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index, int32_t pad_first, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_all_reduce_async "Starts accel_all_reduce().
+
+state: A state.
+tensor: As there.
+reduction: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_all_reduce_async(accel_state_t *state, accel_tensor_t *tensor, int32_t reduction, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_all_gather_async "Starts accel_all_gather().
+
+state: A state.
+input: As there.
+output: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_all_gather_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *OUTPUT, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_reduce_scatter_async "Starts accel_reduce_scatter().
+
+state: A state.
+input: As there.
+reduction: As there.
+output: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_reduce_scatter_async(accel_state_t *state, const accel_tensor_t *input, int32_t reduction, accel_tensor_t *OUTPUT, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_all_to_all_async "Starts accel_all_to_all().
+
+state: A state.
+input: As there.
+output: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_all_to_all_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *OUTPUT, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_scatter_async "Starts accel_scatter().
+
+state: A state.
+input: As there.
+from_process: As there.
+output: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_scatter_async(accel_state_t *state, const accel_tensor_t *input, int32_t from_process, accel_tensor_t *OUTPUT, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_send_async "Starts accel_send().
+
+state: A state.
+tensor: As there.
+to_process: As there.
+tag: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_send_async(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_process, int32_t tag, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_recv_async "Starts accel_recv().
+
+state: A state.
+tensor: As there.
+from_process: As there.
+tag: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_recv_async(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_wait_for_everyone_async "Starts accel_wait_for_everyone().
+
+state: A state.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_wait_for_everyone_async(accel_state_t *state, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_work_wait "Waits for the end of a work, and runs its callbacks.
+
+work: A work.
+timeout_ms: How long to wait; 0 only looks. A work ends by the state's timeout in any case.
+Returns: ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or of a callback.";
+information_t accel_work_wait(accel_work_t *work, int64_t timeout_ms);
+
+%feature("docstring") accel_work_test "Whether a work has ended.
+
+work: A work.
+Returns: 1 when it has, successfully or not, 0 when it goes on.";
+int32_t accel_work_test(const accel_work_t *work);
+
+%feature("docstring") accel_work_result "What a work gave.
+
+work: A work that has ended.
+out: Its result; tensors are shared with it.
+Returns: ACCEL_OK; INVALID_STATE while it goes on; the error of the work, each time that this is called.";
+accel_status_t accel_work_result(const accel_work_t *work, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_work_then "Asks to be called when a work has ended. The callback runs in accel_work_wait() of this work, or in accel_progress() of its state, which also runs those of works that were released.
+
+work: A work.
+callback: Called once.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+Returns: ACCEL_OK.";
+accel_status_t accel_work_then(accel_work_t *work, accel_work_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_work_retain "Adds an owner.
+
+work: A work.
+Returns: The same work, with one owner more.";
+accel_work_t *accel_work_retain(accel_work_t *work);
+
+%feature("docstring") accel_work_release "Removes an owner. The work neither waits for that nor stops.
+
+work: A work, or NULL.";
+void accel_work_release(accel_work_t *work);
+
+%feature("docstring") accel_progress "For programs with a loop of their own: runs the callbacks of the state's works that have ended. Works go on without it.
+
+state: A state.
+max_us: How long to wait for one that ends; 0 only looks.
+Returns: ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the error of a callback.";
+information_t accel_progress(accel_state_t *state, int64_t max_us);
+
+%feature("docstring") accel_group_create "Makes a group. Its members call this, the other ranks do not.
+
+state: A state, or a group.
+ranks: Ranks of `state`, each once and this one among them; they become ranks 0, 1, ... in this order.
+n_ranks: Their number.
+out: The group.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there, comes twice, or is missing; TIMEOUT that names the ranks that did not come.";
+accel_status_t accel_group_create(accel_state_t *state, const int64_t *ITEMS, size_t COUNT, accel_state_t **OUTPUT);
+
+%feature("docstring") accel_group_split "Cuts the ranks into groups. All ranks call this.
+
+state: A state, or a group.
+color: Ranks with the same color share a group.
+key: Orders the ranks of a group; of equal keys the lower rank comes first.
+out: The group of this rank.
+Returns: As accel_gather().";
+accel_status_t accel_group_split(accel_state_t *state, int32_t color, int32_t key, accel_state_t **OUTPUT);
+
+%feature("docstring") accel_group_shrink "After a rank was lost: a new group of the ranks that call this. The old one is left, and can only be released. Rank 0 of the job must be among them, because the ranks meet there.
+
+state: A state, or a group, in which a collective failed.
+wait_ms: How long to wait for ranks that have not called yet.
+out: The group, in the old order.
+Returns: ACCEL_OK; CANCELLED when the others went on without this rank; BACKEND when rank 0 of the job is lost; TIMEOUT.";
+accel_status_t accel_group_shrink(accel_state_t *state, int64_t wait_ms, accel_state_t **OUTPUT);
+
+%feature("docstring") accel_flight_record "What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with \"rank\", \"size\" and \"operations\", each with call, operation, sequence, bytes, dtype, state (\"running\", \"done\", \"failed\"), begun_us and ended_us since 1970. A summary goes to the log on a time-out. The exchange of gradients is not recorded.
+
+state: A state.
+out: The text.
+Returns: ACCEL_OK.";
+accel_status_t accel_flight_record(const accel_state_t *state, accel_buffer_t *OUTPUT);
 
 %feature("docstring") accel_tensor_empty "Elements that are not initialised.
 

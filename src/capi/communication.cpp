@@ -1,6 +1,7 @@
-// Section 4: communication.
+// Section 4: collectives, as blocking calls and as ones that are started.
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
+#include "capi/buffer.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/value.hpp"
@@ -26,16 +27,137 @@ comm::Communicator& communicator_of(accel_state_t* state) {
 
 comm::Reduction to_reduction(accel_reduction_t reduction) { return static_cast<comm::Reduction>(reduction); }
 
-// Tree in, tree out.
-template <typename Collective>
-accel_status_t on_tree(const char* function, accel_state_t* state, const accel_value_t* value, const char* name,
-                       accel_value_t* out, Collective&& collective) {
+// Each collective is one function below: it checks its arguments and gives the call with everything that it needs,
+// which then runs here, or as a work.
+
+// Blocking, with nothing to give back.
+template <typename Prepare>
+accel_status_t run(const char* function, accel_state_t* state, const Prepare& prepare) {
   return guarded(function, [&] {
     comm::Communicator& communicator = communicator_of(state);
-    check_pointer(value, name);
+    prepare()(communicator);
+    return ACCEL_OK;
+  });
+}
+
+// Blocking: tree in, tree out.
+template <typename Prepare>
+accel_status_t run(const char* function, accel_state_t* state, accel_value_t* out, const Prepare& prepare) {
+  return guarded(function, [&] {
+    comm::Communicator& communicator = communicator_of(state);
+    const auto call = prepare();
     check_pointer(out, "out");
-    const c10::IValue input = to_ivalue(*value, name);
-    give(out, collective(communicator, input));
+    give(out, call(communicator));
+    return ACCEL_OK;
+  });
+}
+
+template <typename Call>
+c10::IValue result_of(const Call& call, comm::Communicator& communicator) {
+  if constexpr (std::is_void_v<decltype(call(communicator))>) {
+    call(communicator);
+    return {};
+  } else {
+    return call(communicator);
+  }
+}
+
+template <typename Prepare>
+accel_status_t start(const char* function, accel_state_t* state, accel_work_t** out, const Prepare& prepare) {
+  return guarded(function, [&] {
+    const auto communicator = check(state, "state").accelerator->state().communicator();
+    const auto call = prepare();
+    check_pointer(out, "out_work");
+    auto work = communicator->queue()->start([communicator, call] { return result_of(call, *communicator); });
+    *out = std::make_unique<accel_work>(std::move(work), communicator->queue()).release();
+    return ACCEL_OK;
+  });
+}
+
+c10::IValue tree_of(const accel_value_t* value, const char* name) {
+  return to_ivalue(*check_pointer(value, name), name);
+}
+
+auto gather(const accel_value_t* value) {
+  return
+      [tree = tree_of(value, "value")](comm::Communicator& communicator) { return comm::gather(communicator, tree); };
+}
+
+auto gather_uneven(const accel_value_t* value) {
+  return [tree = tree_of(value, "value")](comm::Communicator& communicator) {
+    return comm::gather_uneven(communicator, tree);
+  };
+}
+
+auto gather_object(const accel_value_t* object) {
+  return [tree = tree_of(object, "object")](comm::Communicator& communicator) {
+    return comm::gather_object(communicator, tree);
+  };
+}
+
+auto reduce(const accel_value_t* value, accel_reduction_t reduction, double scale) {
+  return [tree = tree_of(value, "value"), reduction, scale](comm::Communicator& communicator) {
+    return comm::reduce(communicator, tree, to_reduction(reduction), scale);
+  };
+}
+
+auto broadcast(const accel_value_t* value, int32_t from) {
+  return [tree = tree_of(value, "value"), from](comm::Communicator& communicator) {
+    comm::broadcast(communicator, tree, from);
+  };
+}
+
+auto broadcast_object_list(const accel_value_t* objects, int32_t from) {
+  return [tree = tree_of(objects, "objects"), from](comm::Communicator& communicator) {
+    return comm::broadcast_object_list(communicator, tree, from);
+  };
+}
+
+auto pad_across_processes(const accel_value_t* value, int64_t dim, double pad_index, bool pad_first) {
+  return [tree = tree_of(value, "value"), dim, pad_index, pad_first](comm::Communicator& communicator) {
+    return comm::pad_across_processes(communicator, tree, dim, pad_index, pad_first);
+  };
+}
+
+auto all_reduce(accel_tensor_t* tensor, accel_reduction_t reduction) {
+  return [tensor = check(tensor, "tensor").tensor, reduction](comm::Communicator& communicator) {
+    communicator.all_reduce(tensor, to_reduction(reduction));
+  };
+}
+
+auto all_gather(const accel_tensor_t* input, accel_tensor_t* output) {
+  return [input = check(input, "input").tensor, output = check(output, "output").tensor](
+             comm::Communicator& communicator) { communicator.all_gather(input, output); };
+}
+
+auto reduce_scatter(const accel_tensor_t* input, accel_reduction_t reduction, accel_tensor_t* output) {
+  return [input = check(input, "input").tensor, reduction, output = check(output, "output").tensor](
+             comm::Communicator& communicator) { communicator.reduce_scatter(input, to_reduction(reduction), output); };
+}
+
+auto all_to_all(const accel_tensor_t* input, accel_tensor_t* output) {
+  return [input = check(input, "input").tensor, output = check(output, "output").tensor](
+             comm::Communicator& communicator) { communicator.all_to_all(input, output); };
+}
+
+auto scatter(const accel_tensor_t* input, int32_t from, accel_tensor_t* output) {
+  return [input = input == nullptr ? at::Tensor() : check(input, "input").tensor, from,
+          output = check(output, "output").tensor](comm::Communicator& communicator) {
+    communicator.scatter(input, from, output);
+  };
+}
+
+auto barrier() {
+  return [](comm::Communicator& communicator) { communicator.barrier(); };
+}
+
+// Messages are posted at once; only their end is waited for.
+template <typename Post>
+accel_status_t start_message(const char* function, accel_state_t* state, accel_work_t** out, const Post& post) {
+  return guarded(function, [&] {
+    comm::Communicator& communicator = communicator_of(state);
+    check_pointer(out, "out_work");
+    *out = std::make_unique<accel_work>(post(communicator), communicator.queue()).release();
     return ACCEL_OK;
   });
 }
@@ -43,90 +165,128 @@ accel_status_t on_tree(const char* function, accel_state_t* state, const accel_v
 }  // namespace
 
 accel_status_t accel_gather(accel_state_t* state, const accel_value_t* value, accel_value_t* out) {
-  return on_tree(__func__, state, value, "value", out, comm::gather);
+  return run(__func__, state, out, [&] { return gather(value); });
+}
+
+accel_status_t accel_gather_async(accel_state_t* state, const accel_value_t* value, accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return gather(value); });
+}
+
+accel_status_t accel_gather_uneven(accel_state_t* state, const accel_value_t* value, accel_value_t* out) {
+  return run(__func__, state, out, [&] { return gather_uneven(value); });
+}
+
+accel_status_t accel_gather_uneven_async(accel_state_t* state, const accel_value_t* value, accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return gather_uneven(value); });
 }
 
 accel_status_t accel_gather_for_metrics(accel_state_t* state, const accel_value_t* value, accel_value_t* out) {
-  return on_tree(__func__, state, value, "value", out, [&](comm::Communicator&, const c10::IValue& input) {
-    return check(state, "state").accelerator->gather_for_metrics(input);
+  return run(__func__, state, out, [&] {
+    return [tree = tree_of(value, "value"), state](comm::Communicator&) {
+      return check(state, "state").accelerator->gather_for_metrics(tree);
+    };
   });
 }
 
 accel_status_t accel_gather_object(accel_state_t* state, const accel_value_t* object, accel_value_t* out) {
-  return on_tree(__func__, state, object, "object", out, comm::gather_object);
+  return run(__func__, state, out, [&] { return gather_object(object); });
+}
+
+accel_status_t accel_gather_object_async(accel_state_t* state, const accel_value_t* object, accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return gather_object(object); });
 }
 
 accel_status_t accel_reduce(accel_state_t* state, const accel_value_t* value, accel_reduction_t reduction, double scale,
                             accel_value_t* out) {
-  return on_tree(__func__, state, value, "value", out, [&](comm::Communicator& communicator, const c10::IValue& input) {
-    return comm::reduce(communicator, input, to_reduction(reduction), scale);
-  });
+  return run(__func__, state, out, [&] { return reduce(value, reduction, scale); });
+}
+
+accel_status_t accel_reduce_async(accel_state_t* state, const accel_value_t* value, accel_reduction_t reduction,
+                                  double scale, accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return reduce(value, reduction, scale); });
 }
 
 accel_status_t accel_broadcast(accel_state_t* state, const accel_value_t* value, int32_t from_process) {
-  return guarded(__func__, [&] {
-    comm::Communicator& communicator = communicator_of(state);
-    comm::broadcast(communicator, to_ivalue(*check_pointer(value, "value"), "value"), from_process);
-    return ACCEL_OK;
-  });
+  return run(__func__, state, [&] { return broadcast(value, from_process); });
+}
+
+accel_status_t accel_broadcast_async(accel_state_t* state, const accel_value_t* value, int32_t from_process,
+                                     accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return broadcast(value, from_process); });
 }
 
 accel_status_t accel_broadcast_object_list(accel_state_t* state, const accel_value_t* objects, int32_t from_process,
                                            accel_value_t* out) {
-  return on_tree(__func__, state, objects, "objects", out,
-                 [&](comm::Communicator& communicator, const c10::IValue& input) {
-                   return comm::broadcast_object_list(communicator, input, from_process);
-                 });
+  return run(__func__, state, out, [&] { return broadcast_object_list(objects, from_process); });
+}
+
+accel_status_t accel_broadcast_object_list_async(accel_state_t* state, const accel_value_t* objects,
+                                                 int32_t from_process, accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return broadcast_object_list(objects, from_process); });
 }
 
 accel_status_t accel_pad_across_processes(accel_state_t* state, const accel_value_t* value, int64_t dim,
                                           double pad_index, int32_t pad_first, accel_value_t* out) {
-  return on_tree(__func__, state, value, "value", out, [&](comm::Communicator& communicator, const c10::IValue& input) {
-    return comm::pad_across_processes(communicator, input, dim, pad_index, pad_first != 0);
-  });
+  return run(__func__, state, out, [&] { return pad_across_processes(value, dim, pad_index, pad_first != 0); });
+}
+
+accel_status_t accel_pad_across_processes_async(accel_state_t* state, const accel_value_t* value, int64_t dim,
+                                                double pad_index, int32_t pad_first, accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return pad_across_processes(value, dim, pad_index, pad_first != 0); });
 }
 
 accel_status_t accel_all_reduce(accel_state_t* state, accel_tensor_t* tensor, accel_reduction_t reduction) {
-  return guarded(__func__, [&] {
-    comm::Communicator& communicator = communicator_of(state);
-    communicator.all_reduce(check(tensor, "tensor").tensor, to_reduction(reduction));
-    return ACCEL_OK;
-  });
+  return run(__func__, state, [&] { return all_reduce(tensor, reduction); });
+}
+
+accel_status_t accel_all_reduce_async(accel_state_t* state, accel_tensor_t* tensor, accel_reduction_t reduction,
+                                      accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return all_reduce(tensor, reduction); });
 }
 
 accel_status_t accel_all_gather(accel_state_t* state, const accel_tensor_t* input, accel_tensor_t* output) {
-  return guarded(__func__, [&] {
-    comm::Communicator& communicator = communicator_of(state);
-    communicator.all_gather(check(input, "input").tensor, check(output, "output").tensor);
-    return ACCEL_OK;
-  });
+  return run(__func__, state, [&] { return all_gather(input, output); });
+}
+
+accel_status_t accel_all_gather_async(accel_state_t* state, const accel_tensor_t* input, accel_tensor_t* output,
+                                      accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return all_gather(input, output); });
 }
 
 accel_status_t accel_reduce_scatter(accel_state_t* state, const accel_tensor_t* input, accel_reduction_t reduction,
                                     accel_tensor_t* output) {
-  return guarded(__func__, [&] {
-    comm::Communicator& communicator = communicator_of(state);
-    communicator.reduce_scatter(check(input, "input").tensor, to_reduction(reduction), check(output, "output").tensor);
-    return ACCEL_OK;
-  });
+  return run(__func__, state, [&] { return reduce_scatter(input, reduction, output); });
+}
+
+accel_status_t accel_reduce_scatter_async(accel_state_t* state, const accel_tensor_t* input,
+                                          accel_reduction_t reduction, accel_tensor_t* output,
+                                          accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return reduce_scatter(input, reduction, output); });
 }
 
 accel_status_t accel_all_to_all(accel_state_t* state, const accel_tensor_t* input, accel_tensor_t* output) {
-  return guarded(__func__, [&] {
-    comm::Communicator& communicator = communicator_of(state);
-    communicator.all_to_all(check(input, "input").tensor, check(output, "output").tensor);
-    return ACCEL_OK;
-  });
+  return run(__func__, state, [&] { return all_to_all(input, output); });
+}
+
+accel_status_t accel_all_to_all_async(accel_state_t* state, const accel_tensor_t* input, accel_tensor_t* output,
+                                      accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return all_to_all(input, output); });
 }
 
 accel_status_t accel_scatter(accel_state_t* state, const accel_tensor_t* input, int32_t from_process,
                              accel_tensor_t* output) {
-  return guarded(__func__, [&] {
-    comm::Communicator& communicator = communicator_of(state);
-    const at::Tensor source = input == nullptr ? at::Tensor() : check(input, "input").tensor;
-    communicator.scatter(source, from_process, check(output, "output").tensor);
-    return ACCEL_OK;
-  });
+  return run(__func__, state, [&] { return scatter(input, from_process, output); });
+}
+
+accel_status_t accel_scatter_async(accel_state_t* state, const accel_tensor_t* input, int32_t from_process,
+                                   accel_tensor_t* output, accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return scatter(input, from_process, output); });
+}
+
+accel_status_t accel_wait_for_everyone(accel_state_t* state) { return run(__func__, state, barrier); }
+
+accel_status_t accel_wait_for_everyone_async(accel_state_t* state, accel_work_t** out_work) {
+  return start(__func__, state, out_work, barrier);
 }
 
 accel_status_t accel_send(accel_state_t* state, const accel_tensor_t* tensor, int32_t to_process, int32_t tag) {
@@ -137,10 +297,33 @@ accel_status_t accel_send(accel_state_t* state, const accel_tensor_t* tensor, in
   });
 }
 
+accel_status_t accel_send_async(accel_state_t* state, const accel_tensor_t* tensor, int32_t to_process, int32_t tag,
+                                accel_work_t** out_work) {
+  return start_message(__func__, state, out_work, [&](comm::Communicator& communicator) {
+    return communicator.start_send(check(tensor, "tensor").tensor, to_process, tag);
+  });
+}
+
 accel_status_t accel_recv(accel_state_t* state, accel_tensor_t* tensor, int32_t from_process, int32_t tag) {
   return guarded(__func__, [&] {
     comm::Communicator& communicator = communicator_of(state);
     communicator.receive(check(tensor, "tensor").tensor, from_process, tag);
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_recv_async(accel_state_t* state, accel_tensor_t* tensor, int32_t from_process, int32_t tag,
+                                accel_work_t** out_work) {
+  return start_message(__func__, state, out_work, [&](comm::Communicator& communicator) {
+    return communicator.start_receive(check(tensor, "tensor").tensor, from_process, tag);
+  });
+}
+
+accel_status_t accel_flight_record(const accel_state_t* state, accel_buffer_t* out) {
+  return guarded(__func__, [&] {
+    const comm::Communicator& communicator = *check(state, "state").accelerator->state().communicator();
+    check_pointer(out, "out");
+    *out = new_buffer(communicator.flight_record()->to_json(communicator.rank(), communicator.size()));
     return ACCEL_OK;
   });
 }

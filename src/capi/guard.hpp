@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "accel.h"
+#include "base/current_call.hpp"
 #include "capi/process_check.hpp"
 
 namespace accel::capi {
@@ -26,6 +27,7 @@ accel_status_t guarded(const char* function, Body&& body) noexcept {
   try {
     require_usable_process();
     const c10::WarningUtils::WarningHandlerGuard warnings(log_warnings());
+    const CurrentCall current(function);
     return body();
   } catch (...) {
     return record_exception(function);

@@ -25,6 +25,10 @@ class DataLoader;
 namespace accelerator {
 class Accelerator;
 }
+namespace comm {
+class Work;
+class WorkQueue;
+}  // namespace comm
 }  // namespace accel
 
 struct accel_error final : accel::capi::Handle<accel::capi::ObjectKind::kError> {
@@ -73,4 +77,11 @@ struct accel_sampler final : accel::capi::Handle<accel::capi::ObjectKind::kSampl
 struct accel_dataloader final : accel::capi::Handle<accel::capi::ObjectKind::kDataloader> {
   explicit accel_dataloader(std::shared_ptr<accel::data::DataLoader> loader) : loader(std::move(loader)) {}
   std::shared_ptr<accel::data::DataLoader> loader;
+};
+
+struct accel_work final : accel::capi::Handle<accel::capi::ObjectKind::kWork> {
+  accel_work(std::shared_ptr<accel::comm::Work> work, std::shared_ptr<accel::comm::WorkQueue> queue)
+      : work(std::move(work)), queue(std::move(queue)) {}
+  std::shared_ptr<accel::comm::Work> work;
+  std::shared_ptr<accel::comm::WorkQueue> queue;  // that runs it
 };

@@ -53,6 +53,8 @@ const char* object_kind_name(ObjectKind kind) {
       return "sampler";
     case ObjectKind::kDataloader:
       return "dataloader";
+    case ObjectKind::kWork:
+      return "work";
   }
   return "pointer that is no handle";
 }

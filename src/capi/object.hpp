@@ -25,6 +25,7 @@ enum class ObjectKind : uint32_t {
   kDataset = 0xacce1009,
   kSampler = 0xacce100a,
   kDataloader = 0xacce100b,
+  kWork = 0xacce100c,
 };
 
 const char* object_kind_name(ObjectKind kind);  // "tensor"; "released handle"; "no handle"

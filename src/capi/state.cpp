@@ -211,13 +211,6 @@ accel_status_t accel_set_device(const accel_state_t* state) {
   });
 }
 
-accel_status_t accel_wait_for_everyone(accel_state_t* state) {
-  return guarded(__func__, [&] {
-    check(state, "state").accelerator->state().communicator()->barrier();
-    return ACCEL_OK;
-  });
-}
-
 accel_status_t accel_main_process_first_begin(accel_state_t* state, accel_scope_t** out) {
   return begin_main_first(__func__, state, out, &state::State::is_main_process);
 }

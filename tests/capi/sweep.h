@@ -19,6 +19,7 @@ struct handles {
   accel_dataset_t *dataset;
   accel_sampler_t *sampler;
   accel_dataloader_t *dataloader;
+  accel_work_t *work;
 };
 
 struct samples {
@@ -58,12 +59,15 @@ static inline void make_handles(struct handles *handles) {
   assert_ok(accel_dataset_tensors(&handles->tensor, 1, &handles->dataset));
   assert_ok(accel_sampler_sequential(4, &handles->sampler));
   assert_ok(accel_dataloader_create(handles->dataset, NULL, &handles->dataloader));
+  assert_ok(accel_wait_for_everyone_async(handles->state, &handles->work));
+  assert_ok(accel_work_wait(handles->work, 60000));
   assert_ok(accel_no_grad_begin(&handles->scope));
 }
 
 /* The handles keep their addresses: what they lead to is gone. */
 static inline void release_handles(const struct handles *handles) {
   assert_ok(accel_scope_end(handles->scope));
+  accel_work_release(handles->work);
   accel_dataloader_release(handles->dataloader);
   accel_sampler_release(handles->sampler);
   accel_dataset_release(handles->dataset);
@@ -81,9 +85,9 @@ static inline int make_samples(void **state) {
   release_handles(&samples->released);
   make_handles(&samples->valid);
   void *const tensor = samples->valid.tensor;
-  samples->foreign =
-      (struct handles){tensor, tensor, tensor, (accel_tensor_t *)samples->valid.state, tensor, tensor, tensor, tensor,
-                       tensor, tensor, tensor};
+  samples->foreign = (struct handles){tensor, tensor, tensor, (accel_tensor_t *)samples->valid.state,
+                                      tensor, tensor, tensor, tensor,
+                                      tensor, tensor, tensor, tensor};
   samples->value = accel_arg_int(1);
   samples->foreign_value = accel_arg_tensor(samples->foreign.tensor);
   samples->released_value = accel_arg_tensor(samples->released.tensor);

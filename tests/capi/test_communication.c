@@ -40,6 +40,8 @@ static void test_trees(void **state) {
   assert_ok(accel_broadcast(*state, &value, 0));
   assert_ok(accel_pad_across_processes(*state, &value, 0, 0.0, 0, &out));
   accel_value_dispose(&out);
+  assert_ok(accel_gather_uneven(*state, &value, &out));
+  accel_value_dispose(&out);
 
   assert_fails(accel_gather(*state, &number, &out), ACCEL_ERROR_TYPE_MISMATCH, "expected tensors");
   assert_fails(accel_reduce(*state, &value, 42, 1.0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "42");
@@ -93,11 +95,136 @@ static void test_bare_tensors(void **state) {
   accel_tensor_release(integers);
 }
 
+static accel_status_t count_end(int32_t status, void *user_data) {
+  assert_int_equal(status, ACCEL_OK);
+  ++*(int32_t *)user_data;
+  return ACCEL_OK;
+}
+
+static accel_status_t refuse(int32_t status, void *user_data) {
+  (void)status;
+  (void)user_data;
+  accel_error_set(ACCEL_ERROR_USER, "the program does not want it");
+  return ACCEL_ERROR_USER;
+}
+
+static void count_destroyed(void *user_data) { *(int32_t *)user_data += 100; }
+
+static void test_started_calls(void **state) {
+  accel_tensor_t *tensor = full(3, 2.0, ACCEL_DTYPE_FLOAT32), *other = full(3, 0.0, ACCEL_DTYPE_FLOAT32);
+  const accel_value_t value = accel_arg_tensor(tensor);
+  accel_work_t *works[12] = {NULL};
+  accel_value_t objects = ACCEL_VALUE_INIT, out = ACCEL_VALUE_INIT;
+  size_t n = 0;
+  assert_ok(accel_value_from_json("[1, 2]", &objects));
+  assert_ok(accel_gather_async(*state, &value, &works[n++]));
+  assert_ok(accel_gather_uneven_async(*state, &value, &works[n++]));
+  assert_ok(accel_reduce_async(*state, &value, ACCEL_REDUCE_SUM, 1.0, &works[n++]));
+  assert_ok(accel_pad_across_processes_async(*state, &value, 0, 0.0, 0, &works[n++]));
+  assert_ok(accel_gather_object_async(*state, &objects, &works[n++]));
+  assert_ok(accel_broadcast_object_list_async(*state, &objects, 0, &works[n++]));
+  for (size_t i = 0; i < n; i++) {
+    assert_ok(accel_work_wait(works[i], 60000));
+    assert_int_equal(accel_work_test(works[i]), 1);
+    assert_ok(accel_work_result(works[i], &out));
+    assert_int_equal(out.kind, i < 4 ? ACCEL_VALUE_TENSOR : ACCEL_VALUE_LIST);
+    accel_value_dispose(&out);
+    accel_work_release(works[i]);
+  }
+  n = 0;
+  assert_ok(accel_broadcast_async(*state, &value, 0, &works[n++]));
+  assert_ok(accel_all_reduce_async(*state, tensor, ACCEL_REDUCE_SUM, &works[n++]));
+  assert_ok(accel_all_gather_async(*state, tensor, other, &works[n++]));
+  assert_ok(accel_reduce_scatter_async(*state, tensor, ACCEL_REDUCE_SUM, other, &works[n++]));
+  assert_ok(accel_all_to_all_async(*state, tensor, other, &works[n++]));
+  assert_ok(accel_scatter_async(*state, tensor, 0, other, &works[n++]));
+  assert_ok(accel_wait_for_everyone_async(*state, &works[n++]));
+  for (size_t i = 0; i < n; i++) {
+    assert_ok(accel_work_wait(works[i], 60000));
+    assert_ok(accel_work_result(works[i], &out));
+    assert_int_equal(out.kind, ACCEL_VALUE_NONE);
+    accel_work_release(works[i]);
+  }
+  assert_fails(accel_send_async(*state, tensor, 0, 0, &works[0]), ACCEL_ERROR_INVALID_ARGUMENT, "this rank itself");
+  assert_fails(accel_recv_async(*state, tensor, 1, 0, &works[0]), ACCEL_ERROR_INVALID_ARGUMENT, "from_process is 1");
+  accel_value_dispose(&objects);
+  accel_tensor_release(tensor);
+  accel_tensor_release(other);
+}
+
+static void test_works(void **state) {
+  accel_tensor_t *tensor = full(4, 1.0, ACCEL_DTYPE_FLOAT32);
+  accel_work_t *work = NULL, *failing = NULL;
+  accel_value_t out = ACCEL_VALUE_INIT;
+  accel_error_t *error = NULL;
+  int32_t ends = 0;
+  assert_ok(accel_all_reduce_async(*state, tensor, ACCEL_REDUCE_SUM, &work));
+  assert_ok(accel_work_then(work, count_end, &ends, count_destroyed));
+  assert_ok(accel_work_wait(work, 60000));
+  assert_int_equal(ends, 101);
+  assert_ok(accel_work_then(work, count_end, &ends, NULL)); /* after the end, and of a work that is let go */
+  accel_work_release(work);
+  assert_ok(accel_progress(*state, 0));
+  assert_int_equal(ends, 102);
+
+  assert_ok(accel_all_reduce_async(*state, tensor, ACCEL_REDUCE_XOR, &failing));
+  assert_fails(accel_work_wait(failing, 60000), ACCEL_ERROR_TYPE_MISMATCH, "bitwise");
+  assert_fails(accel_work_result(failing, &out), ACCEL_ERROR_TYPE_MISMATCH, "bitwise");
+  assert_ok(accel_error_take(&error));
+  assert_int_equal(accel_error_code(error), ACCEL_ERROR_TYPE_MISMATCH);
+  accel_error_release(error);
+  assert_ok(accel_work_then(failing, refuse, NULL, NULL));
+  assert_fails(accel_progress(*state, 0), ACCEL_ERROR_USER, "does not want it");
+  assert_fails(accel_work_then(failing, NULL, &ends, count_destroyed), ACCEL_ERROR_INVALID_ARGUMENT,
+               "callback is NULL");
+  assert_int_equal(ends, 202);
+  assert_fails(accel_work_wait(failing, -1), ACCEL_ERROR_INVALID_ARGUMENT, "timeout_ms is -1");
+  assert_fails(accel_progress(*state, -1), ACCEL_ERROR_INVALID_ARGUMENT, "max_us is -1");
+  accel_work_release(accel_work_retain(failing));
+  accel_work_release(failing);
+  accel_tensor_release(tensor);
+}
+
+static void test_flight_record(void **state) {
+  accel_buffer_t text = ACCEL_BUFFER_INIT;
+  accel_value_t record = ACCEL_VALUE_INIT;
+  accel_tensor_t *tensor = full(4, 1.0, ACCEL_DTYPE_FLOAT32);
+  assert_ok(accel_all_reduce(*state, tensor, ACCEL_REDUCE_SUM));
+  assert_ok(accel_flight_record(*state, &text));
+  assert_non_null(strstr(text.data, "\"call\":\"all_reduce\""));
+  assert_non_null(strstr(text.data, "\"bytes\":16"));
+  assert_ok(accel_value_from_json(text.data, &record));
+  accel_value_dispose(&record);
+  accel_buffer_dispose(&text);
+  accel_tensor_release(tensor);
+}
+
+static void test_groups(void **state) {
+  const int64_t self[] = {0}, wrong[] = {1};
+  accel_state_t *group = NULL, *half = NULL, *survivors = NULL;
+  assert_ok(accel_group_create(*state, self, 1, &group));
+  assert_int_equal(accel_num_processes(group), 1);
+  assert_ok(accel_wait_for_everyone(group));
+  assert_ok(accel_group_split(group, 7, 0, &half));
+  assert_ok(accel_group_shrink(half, 0, &survivors));
+  assert_int_equal(accel_process_index(survivors), 0);
+  accel_state_release(survivors);
+  accel_state_release(half);
+  accel_state_release(group);
+  assert_fails(accel_group_create(*state, wrong, 1, &group), ACCEL_ERROR_INVALID_ARGUMENT, "ranks[0] is 1");
+  assert_fails(accel_group_create(*state, self, 0, &group), ACCEL_ERROR_INVALID_ARGUMENT, "only members");
+  assert_fails(accel_group_shrink(*state, -1, &group), ACCEL_ERROR_INVALID_ARGUMENT, "wait_ms is -1");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_trees, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_objects, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_bare_tensors, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_started_calls, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_works, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_flight_record, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_groups, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -162,6 +162,7 @@ mutable struct accel_scope_t end
 mutable struct accel_state_t end
 mutable struct accel_tensor_t end
 mutable struct accel_value_node end
+mutable struct accel_work_t end
 
 """Bytes that the library allocated. `data` ends with a NUL that `size` does not count. Give it back with accel_buffer_dispose()."""
 struct accel_buffer_t
@@ -1558,6 +1559,22 @@ accel_gather(state, value, out) =
     check(@collective(ccall((:accel_gather, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather")
 
 """
+    accel_gather_uneven(state, value, out)
+
+As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+
+- `state`: A state.
+- `value`: A tensor or a tree of tensors.
+- `out`: The joined tree.
+
+Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
+
+Threads: collective, waits.
+"""
+accel_gather_uneven(state, value, out) =
+    check(@collective(ccall((:accel_gather_uneven, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather_uneven")
+
+"""
     accel_gather_for_metrics(state, value, out)
 
 As accel_gather(), and cuts off what the loader repeated to fill the last batch.
@@ -1774,6 +1791,430 @@ Threads: collective, waits.
 """
 accel_recv(state, tensor, from_process, tag) =
     check(@collective(ccall((:accel_recv, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, from_process, tag)), "accel_recv")
+
+"""
+    accel_gather_async(state, value, out_work)
+
+Starts accel_gather().
+
+- `state`: A state.
+- `value`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_gather_async(state, value, out_work) =
+    check(@collective(ccall((:accel_gather_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, value, out_work)), "accel_gather_async")
+
+"""
+    accel_gather_uneven_async(state, value, out_work)
+
+Starts accel_gather_uneven().
+
+- `state`: A state.
+- `value`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_gather_uneven_async(state, value, out_work) =
+    check(@collective(ccall((:accel_gather_uneven_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, value, out_work)), "accel_gather_uneven_async")
+
+"""
+    accel_gather_object_async(state, object, out_work)
+
+Starts accel_gather_object().
+
+- `state`: A state.
+- `object`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_gather_object_async(state, object, out_work) =
+    check(@collective(ccall((:accel_gather_object_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, object, out_work)), "accel_gather_object_async")
+
+"""
+    accel_reduce_async(state, value, reduction, scale, out_work)
+
+Starts accel_reduce().
+
+- `state`: A state.
+- `value`: As there.
+- `reduction`: As there.
+- `scale`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_reduce_async(state, value, reduction, scale, out_work) =
+    check(@collective(ccall((:accel_reduce_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, accel_reduction_t, Float64, Ptr{Ptr{accel_work_t}}), state, value, reduction, scale, out_work)), "accel_reduce_async")
+
+"""
+    accel_broadcast_async(state, value, from_process, out_work)
+
+Starts accel_broadcast().
+
+- `state`: A state.
+- `value`: As there.
+- `from_process`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_broadcast_async(state, value, from_process, out_work) =
+    check(@collective(ccall((:accel_broadcast_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{Ptr{accel_work_t}}), state, value, from_process, out_work)), "accel_broadcast_async")
+
+"""
+    accel_broadcast_object_list_async(state, objects, from_process, out_work)
+
+Starts accel_broadcast_object_list().
+
+- `state`: A state.
+- `objects`: As there.
+- `from_process`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_broadcast_object_list_async(state, objects, from_process, out_work) =
+    check(@collective(ccall((:accel_broadcast_object_list_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{Ptr{accel_work_t}}), state, objects, from_process, out_work)), "accel_broadcast_object_list_async")
+
+"""
+    accel_pad_across_processes_async(state, value, dim, pad_index, pad_first, out_work)
+
+Starts accel_pad_across_processes().
+
+- `state`: A state.
+- `value`: As there.
+- `dim`: As there.
+- `pad_index`: As there.
+- `pad_first`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_pad_across_processes_async(state, value, dim, pad_index, pad_first, out_work) =
+    check(@collective(ccall((:accel_pad_across_processes_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int64, Float64, Int32, Ptr{Ptr{accel_work_t}}), state, value, dim, pad_index, pad_first, out_work)), "accel_pad_across_processes_async")
+
+"""
+    accel_all_reduce_async(state, tensor, reduction, out_work)
+
+Starts accel_all_reduce().
+
+- `state`: A state.
+- `tensor`: As there.
+- `reduction`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_all_reduce_async(state, tensor, reduction, out_work) =
+    check(@collective(ccall((:accel_all_reduce_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t, Ptr{Ptr{accel_work_t}}), state, tensor, reduction, out_work)), "accel_all_reduce_async")
+
+"""
+    accel_all_gather_async(state, input, output, out_work)
+
+Starts accel_all_gather().
+
+- `state`: A state.
+- `input`: As there.
+- `output`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_all_gather_async(state, input, output, out_work) =
+    check(@collective(ccall((:accel_all_gather_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_work_t}}), state, input, output, out_work)), "accel_all_gather_async")
+
+"""
+    accel_reduce_scatter_async(state, input, reduction, output, out_work)
+
+Starts accel_reduce_scatter().
+
+- `state`: A state.
+- `input`: As there.
+- `reduction`: As there.
+- `output`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_reduce_scatter_async(state, input, reduction, output, out_work) =
+    check(@collective(ccall((:accel_reduce_scatter_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t, Ptr{accel_tensor_t}, Ptr{Ptr{accel_work_t}}), state, input, reduction, output, out_work)), "accel_reduce_scatter_async")
+
+"""
+    accel_all_to_all_async(state, input, output, out_work)
+
+Starts accel_all_to_all().
+
+- `state`: A state.
+- `input`: As there.
+- `output`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_all_to_all_async(state, input, output, out_work) =
+    check(@collective(ccall((:accel_all_to_all_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_work_t}}), state, input, output, out_work)), "accel_all_to_all_async")
+
+"""
+    accel_scatter_async(state, input, from_process, output, out_work)
+
+Starts accel_scatter().
+
+- `state`: A state.
+- `input`: `nothing`/`C_NULL` is allowed. As there.
+- `from_process`: As there.
+- `output`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_scatter_async(state, input, from_process, output, out_work) =
+    check(@collective(ccall((:accel_scatter_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Ptr{accel_tensor_t}, Ptr{Ptr{accel_work_t}}), state, input, from_process, output, out_work)), "accel_scatter_async")
+
+"""
+    accel_send_async(state, tensor, to_process, tag, out_work)
+
+Starts accel_send().
+
+- `state`: A state.
+- `tensor`: As there.
+- `to_process`: As there.
+- `tag`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_send_async(state, tensor, to_process, tag, out_work) =
+    check(@collective(ccall((:accel_send_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32, Ptr{Ptr{accel_work_t}}), state, tensor, to_process, tag, out_work)), "accel_send_async")
+
+"""
+    accel_recv_async(state, tensor, from_process, tag, out_work)
+
+Starts accel_recv().
+
+- `state`: A state.
+- `tensor`: As there.
+- `from_process`: As there.
+- `tag`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_recv_async(state, tensor, from_process, tag, out_work) =
+    check(@collective(ccall((:accel_recv_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32, Ptr{Ptr{accel_work_t}}), state, tensor, from_process, tag, out_work)), "accel_recv_async")
+
+"""
+    accel_wait_for_everyone_async(state, out_work)
+
+Starts accel_wait_for_everyone().
+
+- `state`: A state.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_wait_for_everyone_async(state, out_work) =
+    check(@collective(ccall((:accel_wait_for_everyone_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_work_t}}), state, out_work)), "accel_wait_for_everyone_async")
+
+"""
+    accel_work_wait(work, timeout_ms)
+
+Waits for the end of a work, and runs its callbacks.
+
+- `work`: A work.
+- `timeout_ms`: How long to wait; 0 only looks. A work ends by the state's timeout in any case.
+
+Returns: ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or of a callback.
+
+Threads: object, waits.
+"""
+accel_work_wait(work, timeout_ms) =
+    check(ccall((:accel_work_wait, libaccel), accel_status_t, (Ptr{accel_work_t}, Int64), work, timeout_ms), "accel_work_wait")
+
+"""
+    accel_work_test(work)
+
+Whether a work has ended.
+
+- `work`: A work.
+
+Returns: 1 when it has, successfully or not, 0 when it goes on.
+
+Threads: any.
+"""
+accel_work_test(work) =
+    ccall((:accel_work_test, libaccel), Int32, (Ptr{accel_work_t},), work)
+
+"""
+    accel_work_result(work, out)
+
+What a work gave.
+
+- `work`: A work that has ended.
+- `out`: Its result; tensors are shared with it.
+
+Returns: ACCEL_OK; INVALID_STATE while it goes on; the error of the work, each time that this is called.
+
+Threads: any.
+"""
+accel_work_result(work, out) =
+    check(ccall((:accel_work_result, libaccel), accel_status_t, (Ptr{accel_work_t}, Ptr{accel_value_t}), work, out), "accel_work_result")
+
+"""
+    accel_work_then(work, callback, user_data, destroy)
+
+Asks to be called when a work has ended. The callback runs in accel_work_wait() of this work, or in accel_progress() of its state, which also runs those of works that were released.
+
+- `work`: A work.
+- `callback`: Called once.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_work_then(work, callback, user_data, destroy) =
+    check(ccall((:accel_work_then, libaccel), accel_status_t, (Ptr{accel_work_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), work, callback, user_data, destroy), "accel_work_then")
+
+"""
+    accel_work_retain(work)
+
+Adds an owner.
+
+- `work`: A work.
+
+Returns: The same work, with one owner more.
+
+Threads: any.
+"""
+accel_work_retain(work) =
+    ccall((:accel_work_retain, libaccel), Ptr{accel_work_t}, (Ptr{accel_work_t},), work)
+
+"""
+    accel_work_release(work)
+
+Removes an owner. The work neither waits for that nor stops.
+
+- `work`: `nothing`/`C_NULL` is allowed. A work, or NULL.
+
+Threads: any.
+"""
+accel_work_release(work) =
+    ccall((:accel_work_release, libaccel), Cvoid, (Ptr{accel_work_t},), work)
+
+"""
+    accel_progress(state, max_us)
+
+For programs with a loop of their own: runs the callbacks of the state's works that have ended. Works go on without it.
+
+- `state`: A state.
+- `max_us`: How long to wait for one that ends; 0 only looks.
+
+Returns: ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the error of a callback.
+
+Threads: object, waits.
+"""
+accel_progress(state, max_us) =
+    check(ccall((:accel_progress, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, max_us), "accel_progress")
+
+"""
+    accel_group_create(state, ranks, n_ranks, out)
+
+Makes a group. Its members call this, the other ranks do not.
+
+- `state`: A state, or a group.
+- `ranks`: Ranks of `state`, each once and this one among them; they become ranks 0, 1, ... in this order.
+- `n_ranks`: Their number.
+- `out`: The group.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there, comes twice, or is missing; TIMEOUT that names the ranks that did not come.
+
+Threads: collective, waits.
+"""
+accel_group_create(state, ranks, n_ranks, out) =
+    check(@collective(ccall((:accel_group_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_state_t}}), state, ranks, n_ranks, out)), "accel_group_create")
+
+"""
+    accel_group_split(state, color, key, out)
+
+Cuts the ranks into groups. All ranks call this.
+
+- `state`: A state, or a group.
+- `color`: Ranks with the same color share a group.
+- `key`: Orders the ranks of a group; of equal keys the lower rank comes first.
+- `out`: The group of this rank.
+
+Returns: As accel_gather().
+
+Threads: collective, waits.
+"""
+accel_group_split(state, color, key, out) =
+    check(@collective(ccall((:accel_group_split, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32, Int32, Ptr{Ptr{accel_state_t}}), state, color, key, out)), "accel_group_split")
+
+"""
+    accel_group_shrink(state, wait_ms, out)
+
+After a rank was lost: a new group of the ranks that call this. The old one is left, and can only be released. Rank 0 of the job must be among them, because the ranks meet there.
+
+- `state`: A state, or a group, in which a collective failed.
+- `wait_ms`: How long to wait for ranks that have not called yet.
+- `out`: The group, in the old order.
+
+Returns: ACCEL_OK; CANCELLED when the others went on without this rank; BACKEND when rank 0 of the job is lost; TIMEOUT.
+
+Threads: collective, waits.
+"""
+accel_group_shrink(state, wait_ms, out) =
+    check(@collective(ccall((:accel_group_shrink, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Ptr{accel_state_t}}), state, wait_ms, out)), "accel_group_shrink")
+
+"""
+    accel_flight_record(state, out)
+
+What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with \"rank\", \"size\" and \"operations\", each with call, operation, sequence, bytes, dtype, state (\"running\", \"done\", \"failed\"), begun_us and ended_us since 1970. A summary goes to the log on a time-out. The exchange of gradients is not recorded.
+
+- `state`: A state.
+- `out`: The text.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_flight_record(state, out) =
+    check(ccall((:accel_flight_record, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_buffer_t}), state, out), "accel_flight_record")
 
 """
     accel_tensor_empty(shape, ndim, dtype, device, out)
@@ -4120,6 +4561,7 @@ const FUNCTIONS = (
     :accel_gradient_accumulation_steps,
     :accel_set_gradient_accumulation_steps,
     :accel_gather,
+    :accel_gather_uneven,
     :accel_gather_for_metrics,
     :accel_gather_object,
     :accel_reduce,
@@ -4133,6 +4575,32 @@ const FUNCTIONS = (
     :accel_scatter,
     :accel_send,
     :accel_recv,
+    :accel_gather_async,
+    :accel_gather_uneven_async,
+    :accel_gather_object_async,
+    :accel_reduce_async,
+    :accel_broadcast_async,
+    :accel_broadcast_object_list_async,
+    :accel_pad_across_processes_async,
+    :accel_all_reduce_async,
+    :accel_all_gather_async,
+    :accel_reduce_scatter_async,
+    :accel_all_to_all_async,
+    :accel_scatter_async,
+    :accel_send_async,
+    :accel_recv_async,
+    :accel_wait_for_everyone_async,
+    :accel_work_wait,
+    :accel_work_test,
+    :accel_work_result,
+    :accel_work_then,
+    :accel_work_retain,
+    :accel_work_release,
+    :accel_progress,
+    :accel_group_create,
+    :accel_group_split,
+    :accel_group_shrink,
+    :accel_flight_record,
     :accel_tensor_empty,
     :accel_tensor_full,
     :accel_tensor_randn,

@@ -471,6 +471,13 @@ static void accel_gather_null_pointers(void **state) {
   refused_with_status("accel_gather", "out", accel_gather(samples->valid.state, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_gather_uneven_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_uneven", "state", accel_gather_uneven(NULL, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_uneven", "value", accel_gather_uneven(samples->valid.state, NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_uneven", "out", accel_gather_uneven(samples->valid.state, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_gather_for_metrics_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_gather_for_metrics", "state", accel_gather_for_metrics(NULL, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -555,6 +562,182 @@ static void accel_recv_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_recv", "state", accel_recv(NULL, samples->valid.tensor, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_recv", "tensor", accel_recv(samples->valid.state, NULL, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_gather_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_async", "state", accel_gather_async(NULL, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_async", "value", accel_gather_async(samples->valid.state, NULL, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_async", "out_work", accel_gather_async(samples->valid.state, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_gather_uneven_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_uneven_async", "state", accel_gather_uneven_async(NULL, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_uneven_async", "value", accel_gather_uneven_async(samples->valid.state, NULL, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_uneven_async", "out_work", accel_gather_uneven_async(samples->valid.state, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_gather_object_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_object_async", "state", accel_gather_object_async(NULL, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_object_async", "object", accel_gather_object_async(samples->valid.state, NULL, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_object_async", "out_work", accel_gather_object_async(samples->valid.state, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_reduce_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_reduce_async", "state", accel_reduce_async(NULL, &samples->value, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_reduce_async", "value", accel_reduce_async(samples->valid.state, NULL, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_reduce_async", "out_work", accel_reduce_async(samples->valid.state, &samples->value, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_broadcast_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_broadcast_async", "state", accel_broadcast_async(NULL, &samples->value, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_broadcast_async", "value", accel_broadcast_async(samples->valid.state, NULL, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_broadcast_async", "out_work", accel_broadcast_async(samples->valid.state, &samples->value, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_broadcast_object_list_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_broadcast_object_list_async", "state", accel_broadcast_object_list_async(NULL, &samples->value, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_broadcast_object_list_async", "objects", accel_broadcast_object_list_async(samples->valid.state, NULL, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_broadcast_object_list_async", "out_work", accel_broadcast_object_list_async(samples->valid.state, &samples->value, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_pad_across_processes_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_pad_across_processes_async", "state", accel_pad_across_processes_async(NULL, &samples->value, 1, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_pad_across_processes_async", "value", accel_pad_across_processes_async(samples->valid.state, NULL, 1, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_pad_across_processes_async", "out_work", accel_pad_across_processes_async(samples->valid.state, &samples->value, 1, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_all_reduce_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_all_reduce_async", "state", accel_all_reduce_async(NULL, samples->valid.tensor, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_all_reduce_async", "tensor", accel_all_reduce_async(samples->valid.state, NULL, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_all_reduce_async", "out_work", accel_all_reduce_async(samples->valid.state, samples->valid.tensor, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_all_gather_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_all_gather_async", "state", accel_all_gather_async(NULL, samples->valid.tensor, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_all_gather_async", "input", accel_all_gather_async(samples->valid.state, NULL, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_all_gather_async", "output", accel_all_gather_async(samples->valid.state, samples->valid.tensor, NULL, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_all_gather_async", "out_work", accel_all_gather_async(samples->valid.state, samples->valid.tensor, samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_reduce_scatter_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_reduce_scatter_async", "state", accel_reduce_scatter_async(NULL, samples->valid.tensor, 1, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_reduce_scatter_async", "input", accel_reduce_scatter_async(samples->valid.state, NULL, 1, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_reduce_scatter_async", "output", accel_reduce_scatter_async(samples->valid.state, samples->valid.tensor, 1, NULL, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_reduce_scatter_async", "out_work", accel_reduce_scatter_async(samples->valid.state, samples->valid.tensor, 1, samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_all_to_all_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_all_to_all_async", "state", accel_all_to_all_async(NULL, samples->valid.tensor, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_all_to_all_async", "input", accel_all_to_all_async(samples->valid.state, NULL, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_all_to_all_async", "output", accel_all_to_all_async(samples->valid.state, samples->valid.tensor, NULL, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_all_to_all_async", "out_work", accel_all_to_all_async(samples->valid.state, samples->valid.tensor, samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scatter_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scatter_async", "state", accel_scatter_async(NULL, samples->valid.tensor, 1, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scatter_async", "output", accel_scatter_async(samples->valid.state, samples->valid.tensor, 1, NULL, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scatter_async", "out_work", accel_scatter_async(samples->valid.state, samples->valid.tensor, 1, samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_send_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_send_async", "state", accel_send_async(NULL, samples->valid.tensor, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_send_async", "tensor", accel_send_async(samples->valid.state, NULL, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_send_async", "out_work", accel_send_async(samples->valid.state, samples->valid.tensor, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_recv_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_recv_async", "state", accel_recv_async(NULL, samples->valid.tensor, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_recv_async", "tensor", accel_recv_async(samples->valid.state, NULL, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_recv_async", "out_work", accel_recv_async(samples->valid.state, samples->valid.tensor, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_wait_for_everyone_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_wait_for_everyone_async", "state", accel_wait_for_everyone_async(NULL, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_wait_for_everyone_async", "out_work", accel_wait_for_everyone_async(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_work_wait_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_work_wait", "work", accel_work_wait(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_work_test_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_work_test", "work", (int64_t)accel_work_test(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_work_result_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_work_result", "work", accel_work_result(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_work_result", "out", accel_work_result(samples->valid.work, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_work_then_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_work_then", "work", accel_work_then(NULL, (accel_work_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_work_then", "callback", accel_work_then(samples->valid.work, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_work_retain_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_work_retain", "work", (int64_t)(intptr_t)accel_work_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_work_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_work_release(NULL);
+}
+
+static void accel_progress_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_progress", "state", accel_progress(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_group_create_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_group_create", "state", accel_group_create(NULL, (const int64_t *)samples->numbers, 1, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_group_create", "ranks", accel_group_create(samples->valid.state, NULL, 1, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_group_create", "out", accel_group_create(samples->valid.state, (const int64_t *)samples->numbers, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_group_split_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_group_split", "state", accel_group_split(NULL, 1, 1, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_group_split", "out", accel_group_split(samples->valid.state, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_group_shrink_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_group_shrink", "state", accel_group_shrink(NULL, 1, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_group_shrink", "out", accel_group_shrink(samples->valid.state, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_flight_record_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_flight_record", "state", accel_flight_record(NULL, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_flight_record", "out", accel_flight_record(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_tensor_empty_null_pointers(void **state) {
@@ -1535,6 +1718,7 @@ int main(void) {
       sweep_test(accel_gradient_accumulation_steps_null_pointers),
       sweep_test(accel_set_gradient_accumulation_steps_null_pointers),
       sweep_test(accel_gather_null_pointers),
+      sweep_test(accel_gather_uneven_null_pointers),
       sweep_test(accel_gather_for_metrics_null_pointers),
       sweep_test(accel_gather_object_null_pointers),
       sweep_test(accel_reduce_null_pointers),
@@ -1548,6 +1732,32 @@ int main(void) {
       sweep_test(accel_scatter_null_pointers),
       sweep_test(accel_send_null_pointers),
       sweep_test(accel_recv_null_pointers),
+      sweep_test(accel_gather_async_null_pointers),
+      sweep_test(accel_gather_uneven_async_null_pointers),
+      sweep_test(accel_gather_object_async_null_pointers),
+      sweep_test(accel_reduce_async_null_pointers),
+      sweep_test(accel_broadcast_async_null_pointers),
+      sweep_test(accel_broadcast_object_list_async_null_pointers),
+      sweep_test(accel_pad_across_processes_async_null_pointers),
+      sweep_test(accel_all_reduce_async_null_pointers),
+      sweep_test(accel_all_gather_async_null_pointers),
+      sweep_test(accel_reduce_scatter_async_null_pointers),
+      sweep_test(accel_all_to_all_async_null_pointers),
+      sweep_test(accel_scatter_async_null_pointers),
+      sweep_test(accel_send_async_null_pointers),
+      sweep_test(accel_recv_async_null_pointers),
+      sweep_test(accel_wait_for_everyone_async_null_pointers),
+      sweep_test(accel_work_wait_null_pointers),
+      sweep_test(accel_work_test_null_pointers),
+      sweep_test(accel_work_result_null_pointers),
+      sweep_test(accel_work_then_null_pointers),
+      sweep_test(accel_work_retain_null_pointers),
+      sweep_test(accel_work_release_null_pointers),
+      sweep_test(accel_progress_null_pointers),
+      sweep_test(accel_group_create_null_pointers),
+      sweep_test(accel_group_split_null_pointers),
+      sweep_test(accel_group_shrink_null_pointers),
+      sweep_test(accel_flight_record_null_pointers),
       sweep_test(accel_tensor_empty_null_pointers),
       sweep_test(accel_tensor_full_null_pointers),
       sweep_test(accel_tensor_randn_null_pointers),

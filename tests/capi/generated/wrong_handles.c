@@ -389,6 +389,14 @@ static void accel_gather_wrong_handles(void **state) {
   refused_value("accel_gather", "value", accel_gather(samples->valid.state, &samples->released_value, (accel_value_t *)samples->room));
 }
 
+static void accel_gather_uneven_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_uneven", "state", accel_gather_uneven(samples->foreign.state, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_gather_uneven", "state", accel_gather_uneven(samples->released.state, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_gather_uneven", "value", accel_gather_uneven(samples->valid.state, &samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_gather_uneven", "value", accel_gather_uneven(samples->valid.state, &samples->released_value, (accel_value_t *)samples->room));
+}
+
 static void accel_gather_for_metrics_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_gather_for_metrics", "state", accel_gather_for_metrics(samples->foreign.state, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -491,6 +499,194 @@ static void accel_recv_wrong_handles(void **state) {
   refused_with_status("accel_recv", "state", accel_recv(samples->released.state, samples->valid.tensor, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_recv", "tensor", accel_recv(samples->valid.state, samples->foreign.tensor, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_recv", "tensor", accel_recv(samples->valid.state, samples->released.tensor, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_gather_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_async", "state", accel_gather_async(samples->foreign.state, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_gather_async", "state", accel_gather_async(samples->released.state, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_gather_async", "value", accel_gather_async(samples->valid.state, &samples->foreign_value, (accel_work_t **)samples->room));
+  refused_value("accel_gather_async", "value", accel_gather_async(samples->valid.state, &samples->released_value, (accel_work_t **)samples->room));
+}
+
+static void accel_gather_uneven_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_uneven_async", "state", accel_gather_uneven_async(samples->foreign.state, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_gather_uneven_async", "state", accel_gather_uneven_async(samples->released.state, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_gather_uneven_async", "value", accel_gather_uneven_async(samples->valid.state, &samples->foreign_value, (accel_work_t **)samples->room));
+  refused_value("accel_gather_uneven_async", "value", accel_gather_uneven_async(samples->valid.state, &samples->released_value, (accel_work_t **)samples->room));
+}
+
+static void accel_gather_object_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_object_async", "state", accel_gather_object_async(samples->foreign.state, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_gather_object_async", "state", accel_gather_object_async(samples->released.state, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_gather_object_async", "object", accel_gather_object_async(samples->valid.state, &samples->foreign_value, (accel_work_t **)samples->room));
+  refused_value("accel_gather_object_async", "object", accel_gather_object_async(samples->valid.state, &samples->released_value, (accel_work_t **)samples->room));
+}
+
+static void accel_reduce_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_reduce_async", "state", accel_reduce_async(samples->foreign.state, &samples->value, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_reduce_async", "state", accel_reduce_async(samples->released.state, &samples->value, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_reduce_async", "value", accel_reduce_async(samples->valid.state, &samples->foreign_value, 1, 1, (accel_work_t **)samples->room));
+  refused_value("accel_reduce_async", "value", accel_reduce_async(samples->valid.state, &samples->released_value, 1, 1, (accel_work_t **)samples->room));
+}
+
+static void accel_broadcast_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_broadcast_async", "state", accel_broadcast_async(samples->foreign.state, &samples->value, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_broadcast_async", "state", accel_broadcast_async(samples->released.state, &samples->value, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_broadcast_async", "value", accel_broadcast_async(samples->valid.state, &samples->foreign_value, 1, (accel_work_t **)samples->room));
+  refused_value("accel_broadcast_async", "value", accel_broadcast_async(samples->valid.state, &samples->released_value, 1, (accel_work_t **)samples->room));
+}
+
+static void accel_broadcast_object_list_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_broadcast_object_list_async", "state", accel_broadcast_object_list_async(samples->foreign.state, &samples->value, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_broadcast_object_list_async", "state", accel_broadcast_object_list_async(samples->released.state, &samples->value, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_broadcast_object_list_async", "objects", accel_broadcast_object_list_async(samples->valid.state, &samples->foreign_value, 1, (accel_work_t **)samples->room));
+  refused_value("accel_broadcast_object_list_async", "objects", accel_broadcast_object_list_async(samples->valid.state, &samples->released_value, 1, (accel_work_t **)samples->room));
+}
+
+static void accel_pad_across_processes_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_pad_across_processes_async", "state", accel_pad_across_processes_async(samples->foreign.state, &samples->value, 1, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_pad_across_processes_async", "state", accel_pad_across_processes_async(samples->released.state, &samples->value, 1, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_pad_across_processes_async", "value", accel_pad_across_processes_async(samples->valid.state, &samples->foreign_value, 1, 1, 1, (accel_work_t **)samples->room));
+  refused_value("accel_pad_across_processes_async", "value", accel_pad_across_processes_async(samples->valid.state, &samples->released_value, 1, 1, 1, (accel_work_t **)samples->room));
+}
+
+static void accel_all_reduce_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_all_reduce_async", "state", accel_all_reduce_async(samples->foreign.state, samples->valid.tensor, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_all_reduce_async", "state", accel_all_reduce_async(samples->released.state, samples->valid.tensor, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_all_reduce_async", "tensor", accel_all_reduce_async(samples->valid.state, samples->foreign.tensor, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_all_reduce_async", "tensor", accel_all_reduce_async(samples->valid.state, samples->released.tensor, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_all_gather_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_all_gather_async", "state", accel_all_gather_async(samples->foreign.state, samples->valid.tensor, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_all_gather_async", "state", accel_all_gather_async(samples->released.state, samples->valid.tensor, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_all_gather_async", "input", accel_all_gather_async(samples->valid.state, samples->foreign.tensor, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_all_gather_async", "input", accel_all_gather_async(samples->valid.state, samples->released.tensor, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_reduce_scatter_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_reduce_scatter_async", "state", accel_reduce_scatter_async(samples->foreign.state, samples->valid.tensor, 1, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_reduce_scatter_async", "state", accel_reduce_scatter_async(samples->released.state, samples->valid.tensor, 1, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_reduce_scatter_async", "input", accel_reduce_scatter_async(samples->valid.state, samples->foreign.tensor, 1, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_reduce_scatter_async", "input", accel_reduce_scatter_async(samples->valid.state, samples->released.tensor, 1, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_all_to_all_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_all_to_all_async", "state", accel_all_to_all_async(samples->foreign.state, samples->valid.tensor, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_all_to_all_async", "state", accel_all_to_all_async(samples->released.state, samples->valid.tensor, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_all_to_all_async", "input", accel_all_to_all_async(samples->valid.state, samples->foreign.tensor, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_all_to_all_async", "input", accel_all_to_all_async(samples->valid.state, samples->released.tensor, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scatter_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scatter_async", "state", accel_scatter_async(samples->foreign.state, samples->valid.tensor, 1, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scatter_async", "state", accel_scatter_async(samples->released.state, samples->valid.tensor, 1, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scatter_async", "input", accel_scatter_async(samples->valid.state, samples->foreign.tensor, 1, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scatter_async", "input", accel_scatter_async(samples->valid.state, samples->released.tensor, 1, samples->valid.tensor, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_send_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_send_async", "state", accel_send_async(samples->foreign.state, samples->valid.tensor, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_send_async", "state", accel_send_async(samples->released.state, samples->valid.tensor, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_send_async", "tensor", accel_send_async(samples->valid.state, samples->foreign.tensor, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_send_async", "tensor", accel_send_async(samples->valid.state, samples->released.tensor, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_recv_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_recv_async", "state", accel_recv_async(samples->foreign.state, samples->valid.tensor, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_recv_async", "state", accel_recv_async(samples->released.state, samples->valid.tensor, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_recv_async", "tensor", accel_recv_async(samples->valid.state, samples->foreign.tensor, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_recv_async", "tensor", accel_recv_async(samples->valid.state, samples->released.tensor, 1, 1, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_wait_for_everyone_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_wait_for_everyone_async", "state", accel_wait_for_everyone_async(samples->foreign.state, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_wait_for_everyone_async", "state", accel_wait_for_everyone_async(samples->released.state, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_work_wait_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_work_wait", "work", accel_work_wait(samples->foreign.work, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_work_wait", "work", accel_work_wait(samples->released.work, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_work_test_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_work_test", "work", (int64_t)accel_work_test(samples->foreign.work), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_work_test", "work", (int64_t)accel_work_test(samples->released.work), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_work_result_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_work_result", "work", accel_work_result(samples->foreign.work, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_work_result", "work", accel_work_result(samples->released.work, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_work_then_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_work_then", "work", accel_work_then(samples->foreign.work, (accel_work_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_work_then", "work", accel_work_then(samples->released.work, (accel_work_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_work_retain_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_work_retain", "work", (int64_t)(intptr_t)accel_work_retain(samples->foreign.work), 0, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_work_retain", "work", (int64_t)(intptr_t)accel_work_retain(samples->released.work), 0, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_work_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_work_release(samples->foreign.work);
+  accel_work_release(samples->released.work);
+}
+
+static void accel_progress_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress", "state", accel_progress(samples->foreign.state, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_progress", "state", accel_progress(samples->released.state, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_group_create_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_group_create", "state", accel_group_create(samples->foreign.state, (const int64_t *)samples->numbers, 1, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_group_create", "state", accel_group_create(samples->released.state, (const int64_t *)samples->numbers, 1, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_group_split_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_group_split", "state", accel_group_split(samples->foreign.state, 1, 1, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_group_split", "state", accel_group_split(samples->released.state, 1, 1, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_group_shrink_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_group_shrink", "state", accel_group_shrink(samples->foreign.state, 1, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_group_shrink", "state", accel_group_shrink(samples->released.state, 1, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_flight_record_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_flight_record", "state", accel_flight_record(samples->foreign.state, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_flight_record", "state", accel_flight_record(samples->released.state, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_tensor_to_dlpack_wrong_handles(void **state) {
@@ -1291,6 +1487,7 @@ int main(void) {
       sweep_test(accel_gradient_accumulation_steps_wrong_handles),
       sweep_test(accel_set_gradient_accumulation_steps_wrong_handles),
       sweep_test(accel_gather_wrong_handles),
+      sweep_test(accel_gather_uneven_wrong_handles),
       sweep_test(accel_gather_for_metrics_wrong_handles),
       sweep_test(accel_gather_object_wrong_handles),
       sweep_test(accel_reduce_wrong_handles),
@@ -1304,6 +1501,32 @@ int main(void) {
       sweep_test(accel_scatter_wrong_handles),
       sweep_test(accel_send_wrong_handles),
       sweep_test(accel_recv_wrong_handles),
+      sweep_test(accel_gather_async_wrong_handles),
+      sweep_test(accel_gather_uneven_async_wrong_handles),
+      sweep_test(accel_gather_object_async_wrong_handles),
+      sweep_test(accel_reduce_async_wrong_handles),
+      sweep_test(accel_broadcast_async_wrong_handles),
+      sweep_test(accel_broadcast_object_list_async_wrong_handles),
+      sweep_test(accel_pad_across_processes_async_wrong_handles),
+      sweep_test(accel_all_reduce_async_wrong_handles),
+      sweep_test(accel_all_gather_async_wrong_handles),
+      sweep_test(accel_reduce_scatter_async_wrong_handles),
+      sweep_test(accel_all_to_all_async_wrong_handles),
+      sweep_test(accel_scatter_async_wrong_handles),
+      sweep_test(accel_send_async_wrong_handles),
+      sweep_test(accel_recv_async_wrong_handles),
+      sweep_test(accel_wait_for_everyone_async_wrong_handles),
+      sweep_test(accel_work_wait_wrong_handles),
+      sweep_test(accel_work_test_wrong_handles),
+      sweep_test(accel_work_result_wrong_handles),
+      sweep_test(accel_work_then_wrong_handles),
+      sweep_test(accel_work_retain_wrong_handles),
+      sweep_test(accel_work_release_wrong_handles),
+      sweep_test(accel_progress_wrong_handles),
+      sweep_test(accel_group_create_wrong_handles),
+      sweep_test(accel_group_split_wrong_handles),
+      sweep_test(accel_group_shrink_wrong_handles),
+      sweep_test(accel_flight_record_wrong_handles),
       sweep_test(accel_tensor_to_dlpack_wrong_handles),
       sweep_test(accel_tensor_to_dlpack_unversioned_wrong_handles),
       sweep_test(accel_tensor_to_torch_wrong_handles),

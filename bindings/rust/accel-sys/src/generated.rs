@@ -303,6 +303,13 @@ pub struct accel_dataloader_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
+/// a collective that was started and goes on by itself
+#[repr(C)]
+pub struct accel_work_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
 /// `struct DLManagedTensor` of another header.
 #[repr(C)]
 pub struct DLManagedTensor {
@@ -352,6 +359,16 @@ pub type accel_log_fn = unsafe extern "C" fn(level: i32, message: *const c_char,
 ///
 /// Threads: caller.
 pub type accel_tensor_fn = unsafe extern "C" fn(tensor: *mut accel_tensor_t, out_tensor: *mut *mut accel_tensor_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Called when a work has ended, by the thread that waits for it or calls accel_progress().
+///
+/// * `status`: ACCEL_OK, or what the work failed with.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error.
+///
+/// Threads: caller.
+pub type accel_work_fn = unsafe extern "C" fn(status: i32, user_data: *mut c_void) -> accel_status_t;
 
 /// A module's forward in the host language.
 ///
@@ -1495,6 +1512,17 @@ extern "C" {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
+    /// As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+    ///
+    /// * `state`: A state.
+    /// * `value`: A tensor or a tree of tensors.
+    /// * `out`: The joined tree.
+    ///
+    /// Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_gather_uneven(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
+
     /// As accel_gather(), and cuts off what the loader repeated to fill the last batch.
     ///
     /// * `state`: A state.
@@ -1649,6 +1677,314 @@ extern "C" {
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_recv(state: *mut accel_state_t, tensor: *mut accel_tensor_t, from_process: i32, tag: i32) -> accel_status_t;
+
+    /// Starts accel_gather().
+    ///
+    /// * `state`: A state.
+    /// * `value`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_gather_async(state: *mut accel_state_t, value: *const accel_value_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_gather_uneven().
+    ///
+    /// * `state`: A state.
+    /// * `value`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_gather_uneven_async(state: *mut accel_state_t, value: *const accel_value_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_gather_object().
+    ///
+    /// * `state`: A state.
+    /// * `object`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_gather_object_async(state: *mut accel_state_t, object: *const accel_value_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_reduce().
+    ///
+    /// * `state`: A state.
+    /// * `value`: As there.
+    /// * `reduction`: As there.
+    /// * `scale`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_reduce_async(state: *mut accel_state_t, value: *const accel_value_t, reduction: accel_reduction_t, scale: f64, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_broadcast().
+    ///
+    /// * `state`: A state.
+    /// * `value`: As there.
+    /// * `from_process`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_broadcast_async(state: *mut accel_state_t, value: *const accel_value_t, from_process: i32, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_broadcast_object_list().
+    ///
+    /// * `state`: A state.
+    /// * `objects`: As there.
+    /// * `from_process`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_broadcast_object_list_async(state: *mut accel_state_t, objects: *const accel_value_t, from_process: i32, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_pad_across_processes().
+    ///
+    /// * `state`: A state.
+    /// * `value`: As there.
+    /// * `dim`: As there.
+    /// * `pad_index`: As there.
+    /// * `pad_first`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_pad_across_processes_async(state: *mut accel_state_t, value: *const accel_value_t, dim: i64, pad_index: f64, pad_first: i32, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_all_reduce().
+    ///
+    /// * `state`: A state.
+    /// * `tensor`: As there.
+    /// * `reduction`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_all_reduce_async(state: *mut accel_state_t, tensor: *mut accel_tensor_t, reduction: accel_reduction_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_all_gather().
+    ///
+    /// * `state`: A state.
+    /// * `input`: As there.
+    /// * `output`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_all_gather_async(state: *mut accel_state_t, input: *const accel_tensor_t, output: *mut accel_tensor_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_reduce_scatter().
+    ///
+    /// * `state`: A state.
+    /// * `input`: As there.
+    /// * `reduction`: As there.
+    /// * `output`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_reduce_scatter_async(state: *mut accel_state_t, input: *const accel_tensor_t, reduction: accel_reduction_t, output: *mut accel_tensor_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_all_to_all().
+    ///
+    /// * `state`: A state.
+    /// * `input`: As there.
+    /// * `output`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_all_to_all_async(state: *mut accel_state_t, input: *const accel_tensor_t, output: *mut accel_tensor_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_scatter().
+    ///
+    /// * `state`: A state.
+    /// * `input`: NULL is allowed. As there.
+    /// * `from_process`: As there.
+    /// * `output`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_scatter_async(state: *mut accel_state_t, input: *const accel_tensor_t, from_process: i32, output: *mut accel_tensor_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_send().
+    ///
+    /// * `state`: A state.
+    /// * `tensor`: As there.
+    /// * `to_process`: As there.
+    /// * `tag`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_send_async(state: *mut accel_state_t, tensor: *const accel_tensor_t, to_process: i32, tag: i32, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_recv().
+    ///
+    /// * `state`: A state.
+    /// * `tensor`: As there.
+    /// * `from_process`: As there.
+    /// * `tag`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_recv_async(state: *mut accel_state_t, tensor: *mut accel_tensor_t, from_process: i32, tag: i32, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_wait_for_everyone().
+    ///
+    /// * `state`: A state.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_wait_for_everyone_async(state: *mut accel_state_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Waits for the end of a work, and runs its callbacks.
+    ///
+    /// * `work`: A work.
+    /// * `timeout_ms`: How long to wait; 0 only looks. A work ends by the state's timeout in any case.
+    ///
+    /// Returns: ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or of a callback.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_work_wait(work: *mut accel_work_t, timeout_ms: i64) -> accel_status_t;
+
+    /// Whether a work has ended.
+    ///
+    /// * `work`: A work.
+    ///
+    /// Returns: 1 when it has, successfully or not, 0 when it goes on.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_work_test(work: *const accel_work_t) -> i32;
+
+    /// What a work gave.
+    ///
+    /// * `work`: A work that has ended.
+    /// * `out`: Its result; tensors are shared with it.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE while it goes on; the error of the work, each time that this is called.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_work_result(work: *const accel_work_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Asks to be called when a work has ended.
+    ///
+    /// The callback runs in accel_work_wait() of this work, or in accel_progress() of its state, which also runs those of works that were released.
+    ///
+    /// * `work`: A work.
+    /// * `callback`: Called once.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_work_then(work: *mut accel_work_t, callback: Option<accel_work_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `work`: A work.
+    ///
+    /// Returns: The same work, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_work_retain(work: *mut accel_work_t) -> *mut accel_work_t;
+
+    /// Removes an owner.
+    ///
+    /// The work neither waits for that nor stops.
+    ///
+    /// * `work`: NULL is allowed. A work, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_work_release(work: *mut accel_work_t);
+
+    /// For programs with a loop of their own: runs the callbacks of the state's works that have ended.
+    ///
+    /// Works go on without it.
+    ///
+    /// * `state`: A state.
+    /// * `max_us`: How long to wait for one that ends; 0 only looks.
+    ///
+    /// Returns: ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the error of a callback.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_progress(state: *mut accel_state_t, max_us: i64) -> accel_status_t;
+
+    /// Makes a group.
+    ///
+    /// Its members call this, the other ranks do not.
+    ///
+    /// * `state`: A state, or a group.
+    /// * `ranks`: length `n_ranks`. Ranks of `state`, each once and this one among them; they become ranks 0, 1, ... in this order.
+    /// * `n_ranks`: Their number.
+    /// * `out`: The group.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there, comes twice, or is missing; TIMEOUT that names the ranks that did not come.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_group_create(state: *mut accel_state_t, ranks: *const i64, n_ranks: usize, out: *mut *mut accel_state_t) -> accel_status_t;
+
+    /// Cuts the ranks into groups.
+    ///
+    /// All ranks call this.
+    ///
+    /// * `state`: A state, or a group.
+    /// * `color`: Ranks with the same color share a group.
+    /// * `key`: Orders the ranks of a group; of equal keys the lower rank comes first.
+    /// * `out`: The group of this rank.
+    ///
+    /// Returns: As accel_gather().
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_group_split(state: *mut accel_state_t, color: i32, key: i32, out: *mut *mut accel_state_t) -> accel_status_t;
+
+    /// After a rank was lost: a new group of the ranks that call this.
+    ///
+    /// The old one is left, and can only be released. Rank 0 of the job must be among them, because the ranks meet there.
+    ///
+    /// * `state`: A state, or a group, in which a collective failed.
+    /// * `wait_ms`: How long to wait for ranks that have not called yet.
+    /// * `out`: The group, in the old order.
+    ///
+    /// Returns: ACCEL_OK; CANCELLED when the others went on without this rank; BACKEND when rank 0 of the job is lost; TIMEOUT.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_group_shrink(state: *mut accel_state_t, wait_ms: i64, out: *mut *mut accel_state_t) -> accel_status_t;
+
+    /// What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with "rank", "size" and "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us and ended_us since 1970.
+    ///
+    /// A summary goes to the log on a time-out. The exchange of gradients is not recorded.
+    ///
+    /// * `state`: A state.
+    /// * `out`: The text.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_flight_record(state: *const accel_state_t, out: *mut accel_buffer_t) -> accel_status_t;
 
     /// Elements that are not initialised.
     ///

@@ -1,0 +1,85 @@
+// Section 4: calls that were started.
+#include "comm/work.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "accel.h"
+#include "accelerator/accelerator.hpp"
+#include "base/error.hpp"
+#include "capi/callback.hpp"
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/value.hpp"
+
+using namespace accel;
+using namespace accel::capi;
+
+namespace {
+
+// The status of an error, whose message becomes the thread's.
+accel_status_t status_of(const std::exception_ptr& error, const char* function) {
+  if (!error) return ACCEL_OK;
+  try {
+    std::rethrow_exception(error);
+  } catch (...) {
+    return record_exception(function);
+  }
+}
+
+}  // namespace
+
+accel_status_t accel_work_wait(accel_work_t* work, int64_t timeout_ms) {
+  return guarded(__func__, [&] {
+    comm::Work& engine = *check(work, "work").work;
+    require(timeout_ms >= 0, Status::kInvalidArgument, "timeout_ms is ", timeout_ms, "; expected 0 or more");
+    // A steady clock's end must be a number that it can hold.
+    const std::chrono::milliseconds longest = std::chrono::hours(24 * 365);
+    if (!engine.wait(std::min(std::chrono::milliseconds(timeout_ms), longest))) return ACCEL_IN_PROGRESS;
+    engine.deliver();
+    engine.result();
+    return ACCEL_OK;
+  });
+}
+
+int32_t accel_work_test(const accel_work_t* work) {
+  return guarded_value<int32_t>(__func__, -1, [&] { return check(work, "work").work->ended() ? 1 : 0; });
+}
+
+accel_status_t accel_work_result(const accel_work_t* work, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    const comm::Work& engine = *check(work, "work").work;
+    check_pointer(out, "out");
+    require(engine.ended(), Status::kInvalidState, "work has not ended; call accel_work_wait() first");
+    give(out, engine.result());
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_work_then(accel_work_t* work, accel_work_fn callback, void* user_data, accel_destroy_fn destroy) {
+  const char* const function = __func__;
+  return guarded(function, [&] {
+    const Callback<accel_work_fn> called(callback, user_data, destroy);
+    const accel_work& handle = check(work, "work");
+    check_pointer(callback, "callback");
+    handle.work->add_callback([called, function](const std::exception_ptr& error) {
+      check_callback(called(status_of(error, function)), "of accel_work_then");
+    });
+    handle.queue->watch(handle.work);
+    return ACCEL_OK;
+  });
+}
+
+accel_work_t* accel_work_retain(accel_work_t* work) { return retain_handle(__func__, work, "work"); }
+
+void accel_work_release(accel_work_t* work) { release_handle(work); }
+
+accel_status_t accel_progress(accel_state_t* state, int64_t max_us) {
+  return guarded(__func__, [&] {
+    comm::Communicator& communicator = *check(state, "state").accelerator->state().communicator();
+    require(max_us >= 0, Status::kInvalidArgument, "max_us is ", max_us, "; expected 0 or more");
+    const std::chrono::microseconds longest = std::chrono::hours(24 * 365);
+    const bool under_way = communicator.queue()->progress(std::min(std::chrono::microseconds(max_us), longest));
+    return under_way ? ACCEL_IN_PROGRESS : ACCEL_OK;
+  });
+}
