@@ -13,39 +13,39 @@ static accel_status_t tensor_trampoline(accel_tensor_t *tensor, accel_tensor_t *
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 0, 1, handle_to_python(accel_tensor_retain(tensor), SWIGTYPE_p_accel_tensor));
   if (answer != NULL) python_to_new_tensor(answer, out_tensor);
-  const accel_status_t status = status_of_python();
+  const accel_status_t answer_status = status_of_python();
   Py_XDECREF(answer);
   PyGILState_Release(lock);
-  return status;
+  return answer_status;
 }
 
 static accel_status_t work_trampoline(int32_t status, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLong(status));
-  const accel_status_t status = status_of_python();
+  const accel_status_t answer_status = status_of_python();
   Py_XDECREF(answer);
   PyGILState_Release(lock);
-  return status;
+  return answer_status;
 }
 
 static accel_status_t forward_trampoline(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out_output, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 0, 2, handle_to_python(accel_module_retain(module), SWIGTYPE_p_accel_module), values_to_python(inputs, n_inputs));
   if (answer != NULL) python_to_new_value(answer, out_output);
-  const accel_status_t status = status_of_python();
+  const accel_status_t answer_status = status_of_python();
   Py_XDECREF(answer);
   PyGILState_Release(lock);
-  return status;
+  return answer_status;
 }
 
 static accel_status_t module_hook_trampoline(accel_module_t *module, const accel_value_t *values, accel_value_t *out_values, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 0, 2, handle_to_python(accel_module_retain(module), SWIGTYPE_p_accel_module), value_to_python(values));
   if (answer != NULL) python_to_new_value(answer, out_values);
-  const accel_status_t status = status_of_python();
+  const accel_status_t answer_status = status_of_python();
   Py_XDECREF(answer);
   PyGILState_Release(lock);
-  return status;
+  return answer_status;
 }
 
 static double lr_lambda_trampoline(int64_t step, void *user_data) {
@@ -62,19 +62,19 @@ static accel_status_t save_state_trampoline(accel_value_t *out_state, void *user
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 0, 0);
   if (answer != NULL) python_to_new_value(answer, out_state);
-  const accel_status_t status = status_of_python();
+  const accel_status_t answer_status = status_of_python();
   Py_XDECREF(answer);
   PyGILState_Release(lock);
-  return status;
+  return answer_status;
 }
 
 static accel_status_t load_state_trampoline(const accel_value_t *state, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 1, 1, value_to_python(state));
-  const accel_status_t status = status_of_python();
+  const accel_status_t answer_status = status_of_python();
   Py_XDECREF(answer);
   PyGILState_Release(lock);
-  return status;
+  return answer_status;
 }
 %}
 

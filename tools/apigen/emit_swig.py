@@ -177,8 +177,8 @@ def trampoline(callback, handles, functions):
         for output in outputs:
             convert = "python_to_new_value" if output["type"]["base"] == "accel_value_t" else "python_to_new_tensor"
             lines.append(f"  if (answer != NULL) {convert}(answer, {output['name']});")
-        lines += ["  const accel_status_t status = status_of_python();", "  Py_XDECREF(answer);",
-                  "  PyGILState_Release(lock);", "  return status;", "}"]
+        lines += ["  const accel_status_t answer_status = status_of_python();", "  Py_XDECREF(answer);",
+                  "  PyGILState_Release(lock);", "  return answer_status;", "}"]
     return "\n".join(lines) + "\n"
 
 
