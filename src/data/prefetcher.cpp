@@ -1,36 +1,14 @@
 #include "data/prefetcher.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <utility>
 
+#include "base/background_thread.hpp"
+
 namespace accel::data {
-namespace {
-
-// Threads inherit the mask: the host program's signals go to its own threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
 
 Prefetcher::Prefetcher(Produce produce, int64_t begin, int64_t end, int64_t depth)
     : produce_(std::move(produce)), next_(begin), end_(end), depth_(static_cast<size_t>(depth)) {
-  const SignalsBlocked blocked;
-  thread_ = std::thread([this] { run(); });
-  pthread_setname_np(thread_.native_handle(), "accel-data");
+  thread_ = background_thread("accel-data", [this] { run(); });
 }
 
 Prefetcher::~Prefetcher() {

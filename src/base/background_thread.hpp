@@ -1,0 +1,37 @@
+// Threads of the library beside those of the host program.
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <thread>
+#include <utility>
+
+namespace accel {
+
+// Threads inherit the mask: the host program's signals go to its own threads.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// `name` has at most 15 characters.
+template <typename Body>
+std::thread background_thread(const char* name, Body body) {
+  const SignalsBlocked blocked;
+  std::thread thread(std::move(body));
+  pthread_setname_np(thread.native_handle(), name);
+  return thread;
+}
+
+}  // namespace accel
