@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
+#include "comm/timed_store.hpp"
 
 namespace accel::comm {
 namespace {
@@ -65,7 +67,16 @@ struct AddressDelete {
   void operator()(addrinfo* list) const { freeaddrinfo(list); }
 };
 
-bool can_connect(const std::string& host, int port) {
+// A host that cannot be reached does not even refuse.
+void limit_connect(const FileDescriptor& connection, Milliseconds limit) {
+  const auto count = std::max(limit, Milliseconds(1)).count();
+  timeval time{};
+  time.tv_sec = count / 1000;
+  time.tv_usec = count % 1000 * 1000;
+  setsockopt(connection.get(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+}
+
+bool can_connect(const std::string& host, int port, const Deadline& deadline) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -73,6 +84,7 @@ bool can_connect(const std::string& host, int port) {
   const std::unique_ptr<addrinfo, AddressDelete> list(found);
   for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
     const FileDescriptor probe(socket(entry->ai_family, entry->ai_socktype | SOCK_CLOEXEC, entry->ai_protocol));
+    limit_connect(probe, deadline.left());
     if (probe.get() >= 0 && connect(probe.get(), entry->ai_addr, entry->ai_addrlen) == 0) return true;
   }
   return false;
@@ -123,9 +135,49 @@ int64_t enter(const RendezvousOptions& options, const std::string& host, const D
 }
 
 std::string rank_key(int rank) { return "present/" + std::to_string(rank); }
+std::string refusal_key(int64_t number) { return "refusal/" + std::to_string(number); }
+
+// Tells rank 0, whose log is the one that is read, and fails.
+[[noreturn]] void refuse(c10d::Store& store, Status status, const std::string& who, const std::string& what_to_do) {
+  store.set(refusal_key(store.add("refusals", 1)), who);
+  fail(status, who, "; ", what_to_do);
+}
+
+std::vector<std::string> refusals(c10d::Store& store) {
+  std::vector<std::string> found;
+  const int64_t count = store.add("refusals", 0);
+  for (int64_t number = 1; number <= count; number++) found.push_back(store.get_to_str(refusal_key(number)));
+  return found;
+}
+
+// Rank 0 says which job this is; the others compare.
+void sign_in(c10d::Store& store, const RendezvousOptions& options) {
+  const std::string size = std::to_string(options.size);
+  const std::string rank = text("rank ", options.rank, " of ", options.size);
+  if (options.rank == 0) {
+    store.set("token", options.token);
+    store.set("size", size);
+  } else {
+    if (store.get_to_str("token") != options.token)
+      refuse(store, Status::kInvalidState, rank + " belongs to another job: its ACCEL_JOB_TOKEN is not that of rank 0",
+             text("give each job a MASTER_PORT of its own; that of this one is ", options.port));
+    const std::string size_of_0 = store.get_to_str("size");
+    if (size_of_0 != size)
+      refuse(store, Status::kInvalidArgument, rank + " came to a job of " + size_of_0 + " ranks",
+             "start all ranks with the same number of processes (WORLD_SIZE)");
+  }
+  if (store.add(rank_key(options.rank), 1) > 1)
+    refuse(store, Status::kInvalidState, rank + " is there twice", "give each process a rank of its own (RANK)");
+}
+
+std::string missing_ranks(c10d::Store& store, int size) {
+  std::string missing;
+  for (int rank = 0; rank < size; rank++)
+    if (!store.check({rank_key(rank)})) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+  return missing;
+}
 
 void wait_for_all(c10d::Store& store, const RendezvousOptions& options, const Deadline& deadline) {
-  store.set(rank_key(options.rank), std::string("1"));
   std::vector<std::string> keys;
   for (int rank = 0; rank < options.size; rank++) keys.push_back(rank_key(rank));
   try {
@@ -134,12 +186,11 @@ void wait_for_all(c10d::Store& store, const RendezvousOptions& options, const De
   } catch (const c10::Error&) {
     // Out of time, or the server is gone: the check below tells which.
   }
-  std::string missing;
-  for (int rank = 0; rank < options.size; rank++)
-    if (!store.check({rank_key(rank)})) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+  std::string turned_away;
+  for (const std::string& who : refusals(store)) turned_away += "; turned away: " + who;
   fail(Status::kTimeout, "of ", options.size, " ranks these did not come within ", deadline.total().count(),
-       " ms: ", missing, "; see whether they were started, and with MASTER_ADDR=", options.host,
-       " MASTER_PORT=", options.port);
+       " ms: ", missing_ranks(store, options.size), turned_away,
+       "; see whether they were started, and with MASTER_ADDR=", options.host, " MASTER_PORT=", options.port);
 }
 
 }  // namespace
@@ -148,16 +199,24 @@ c10::intrusive_ptr<c10d::Store> rendezvous(const RendezvousOptions& options, con
   const std::string host = is_loopback(options.host) ? "127.0.0.1" : options.host;
   const int64_t former_groups = enter(options, host, deadline);
   // LibTorch's client pauses up to a second between attempts; ours notices at once that the server is up.
-  while (!can_connect(host, options.port)) {
+  while (!can_connect(host, options.port, deadline)) {
     require(!deadline.passed(), Status::kTimeout, "rank ", options.rank, " of ", options.size,
             " cannot reach rank 0 at ", host, ":", options.port, " within ", deadline.total().count(),
             " ms; see whether rank 0 runs and MASTER_ADDR is right");
     std::this_thread::sleep_for(kRetryPause);
   }
-  auto client = c10::make_intrusive<c10d::TCPStore>(host, store_options(options.port, deadline.left()));
   const std::string prefix = "accel/" + std::to_string(options.attempt) + "/" + std::to_string(former_groups);
+  const auto timeout = std::max(deadline.left(), Milliseconds(1));
+  auto client = c10::make_intrusive<TimedStore>(
+      [=]() -> c10::intrusive_ptr<c10d::Store> {
+        return c10::make_intrusive<c10d::TCPStore>(host, store_options(options.port, timeout));
+      },
+      timeout);
   auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(client));
+  sign_in(*store, options);
   wait_for_all(*store, options, deadline);
+  if (options.rank == 0)
+    for (const std::string& who : refusals(*store)) log(LogLevel::kWarning, "turned away: ", who);
   return store;
 }
 

@@ -21,11 +21,15 @@ struct RendezvousOptions {
   int size = 1;
   bool serve = true;    // rank 0 serves the store; false when a launcher's agent already does
   int64_t attempt = 0;  // of a job that is started again with the same address
+  std::string token;    // the same in all ranks of a job, and in no other job; may be empty
 };
 
-// Returns when all ranks are there. The store has its own name space: several groups of one process may use one
-// address. [Note: one store server per address] The server that rank 0 starts lives until the process ends: a rank that
-// is already in the next group of the same address must not meet the former group's server on its way out.
+// Returns when all ranks are there. A rank that is there twice, that belongs to another job or was told of another
+// number of ranks is turned away with an error, and the group forms without it. The token keeps jobs apart, by mistake
+// or chance; it is no secret, because the store speaks plain text. The store has its own name space: several groups of
+// one process may use one address. [Note: one store server per address] The server that rank 0 starts lives until the
+// process ends: a rank that is already in the next group of the same address must not meet the former group's server on
+// its way out.
 c10::intrusive_ptr<c10d::Store> rendezvous(const RendezvousOptions& options, const Deadline& deadline);
 
 }  // namespace accel::comm

@@ -79,6 +79,7 @@ ProcessEnvironment resolve_process_environment(const ProcessOptions& options) {
   result.agent_store =
       environment_flag("TORCHELASTIC_USE_AGENT_STORE").value_or(false) && result.main_process_port.source != "call";
   result.restart_count = environment_integer("TORCHELASTIC_RESTART_COUNT").value_or(0);
+  result.job_token = environment_text("ACCEL_JOB_TOKEN").value_or("");
   return result;
 }
 

@@ -21,6 +21,7 @@ struct ProcessEnvironment {
   Setting<int64_t> main_process_port;
   bool agent_store = false;  // torchrun itself serves the store, so rank 0 must not
   int64_t restart_count = 0;
+  std::string job_token;  // ACCEL_JOB_TOKEN: what the ranks of one job have in common
 };
 
 // Also checks that the numbers fit together; several hosts without an address are an error.

@@ -63,6 +63,7 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, c10::
   options.size = static_cast<int>(process.num_processes.value);
   options.serve = !process.agent_store;
   options.attempt = process.restart_count;
+  options.token = process.job_token;
   auto store = comm::rendezvous(options, Deadline(timeout));
   return std::make_shared<comm::Communicator>(std::move(store), options.rank, options.size, timeout,
                                               device.is_cuda() ? "nccl" : "ucx");

@@ -32,6 +32,9 @@ struct Facts {
   cpu_set_t cores;
 };
 
+// Later the store is only asked beside other work: nobody's deadline must wait for a store that does not answer.
+constexpr auto kStoreAnswers = Deadline::Milliseconds(250);
+
 template <size_t size>
 void copy_text(char (&to)[size], const std::string& from) {
   std::strncpy(to, from.c_str(), size - 1);
@@ -159,6 +162,7 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
   }
   cores_suffice_ = local <= CPU_COUNT(&cores);
   store_ = store->clone();
+  store_->setTimeout(kStoreAnswers);
 }
 
 Descriptor Peers::open_file(int peer, int descriptor) const {
