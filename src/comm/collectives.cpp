@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "comm/small_tensors.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::comm {
@@ -39,14 +41,15 @@ at::Tensor reduce_tensor(Communicator& communicator, const at::Tensor& tensor, R
   return result;
 }
 
-at::Tensor pad_tensor(Communicator& communicator, const at::Tensor& tensor, int64_t dim, double pad_index,
-                      bool pad_first) {
+// Which dimension `dim` is; nothing where the tensor lacks it.
+std::optional<int64_t> axis_of(const at::Tensor& tensor, int64_t dim) {
   const int64_t ndim = tensor.dim();
-  if (dim >= ndim || dim < -ndim) return tensor;
-  const int64_t axis = dim < 0 ? dim + ndim : dim;
-  at::Tensor largest = at::full({1}, tensor.size(axis), at::TensorOptions().dtype(at::kLong).device(tensor.device()));
-  communicator.all_reduce(largest, Reduction::kMax);
-  const int64_t size = largest.item<int64_t>(), own = tensor.size(axis);
+  if (dim >= ndim || dim < -ndim) return std::nullopt;
+  return dim < 0 ? dim + ndim : dim;
+}
+
+at::Tensor pad_tensor(const at::Tensor& tensor, int64_t axis, int64_t size, double pad_index, bool pad_first) {
+  const int64_t own = tensor.size(axis);
   if (size == own) return tensor;
   std::vector<int64_t> shape = tensor.sizes().vec();
   shape[axis] = size;
@@ -143,8 +146,16 @@ c10::IValue gather_uneven(Communicator& communicator, const c10::IValue& value) 
 
 c10::IValue gather(Communicator& communicator, const c10::IValue& value) {
   verify(communicator, "gather", value);
+  std::vector<at::Tensor> small;
+  tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
+    if (is_small(tensor)) small.push_back(rows_of(tensor));
+    return tensor;
+  });
+  if (communicator.size() == 1) return value;
+  const auto joined = small.size() > 1 ? gather_small(communicator, small) : std::vector<at::Tensor>();
+  size_t next = 0;
   return tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
-    return communicator.size() == 1 ? tensor : gather_tensor(communicator, tensor);
+    return !joined.empty() && is_small(tensor) ? joined[next++] : gather_tensor(communicator, tensor);
   });
 }
 
@@ -167,8 +178,20 @@ void broadcast(Communicator& communicator, const c10::IValue& value, int from) {
 
 c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,
                                  bool pad_first) {
-  return tree::map_tensors_only(
-      value, [&](const at::Tensor& tensor) { return pad_tensor(communicator, tensor, dim, pad_index, pad_first); });
+  std::vector<int64_t> sizes;
+  tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
+    if (const auto axis = axis_of(tensor, dim)) sizes.push_back(tensor.size(*axis));
+    return tensor;
+  });
+  if (sizes.empty()) return value;
+  at::Tensor largest = at::tensor(sizes, at::kLong).to(communicator.device());
+  communicator.all_reduce(largest, Reduction::kMax);
+  largest = largest.cpu();
+  const int64_t* size = largest.const_data_ptr<int64_t>();
+  return tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
+    const auto axis = axis_of(tensor, dim);
+    return axis ? pad_tensor(tensor, *axis, *size++, pad_index, pad_first) : tensor;
+  });
 }
 
 c10::IValue gather_object(Communicator& communicator, const c10::IValue& object) {

@@ -71,7 +71,7 @@ void FlightRecord::end(uint64_t number, FlightEntry::State state) {
 
 std::optional<FlightEntry> FlightRecord::latest_done(uint64_t before) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (uint64_t number = before; number > 0 && holds(number - 1); number--)
+  for (uint64_t number = std::min(before, count_); number > 0 && holds(number - 1); number--)
     if (entry(number - 1).state == FlightEntry::State::kDone) return entry(number - 1);
   return std::nullopt;
 }

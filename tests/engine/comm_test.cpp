@@ -108,6 +108,28 @@ TEST(CommCollectives, BroadcastWritesThroughViews) {
   });
 }
 
+TEST(CommCollectives, SmallTensorsOfATreeTravelTogether) {
+  for (const int size : {2, 3}) {
+    run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+      const double rank = communicator->rank();
+      auto list = tree::new_list();
+      list.push_back(at::full({2, 3}, rank, at::kBFloat16));
+      list.push_back(at::full({1 << 14}, rank, at::kFloat));  // goes by itself
+      list.push_back(at::full({}, rank, at::kDouble));
+      list.push_back(at::empty({0, 4}));
+      const auto before = communicator->flight_record()->latest_done(1000);
+      const c10::IValue gathered = gather(*communicator, list);
+      EXPECT_EQ(communicator->flight_record()->latest_done(1000)->sequence, before ? before->sequence + 2 : 1);
+      const auto all = gathered.toListRef();
+      EXPECT_EQ(all[0].toTensor().sizes(), at::IntArrayRef({2 * size, 3}));
+      EXPECT_EQ(all[0].toTensor()[2 * size - 1][2].item<float>(), size - 1);
+      EXPECT_EQ(all[1].toTensor().numel(), size << 14);
+      EXPECT_TRUE(at::equal(all[2].toTensor(), at::arange(size, at::kDouble)));
+      EXPECT_EQ(all[3].toTensor().sizes(), at::IntArrayRef({0, 4}));
+    });
+  }
+}
+
 TEST(CommCollectives, GathersRowsThatDifferByRank) {
   for (const int size : {1, 2, 3}) {
     run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
@@ -158,6 +180,21 @@ TEST(CommCollectives, AMismatchSaysWhichRankWasInWhichCall) {
   });
   for (const std::string& message : messages)
     EXPECT_EQ(message.rfind("rank 1 is in save_state #1, ranks 0, 2, 3 wait in reduce #1; ", 0), 0U) << message;
+}
+
+TEST(CommCollectives, SmallTensorsOfOtherShapesAreAMismatchEvenWithAsManyBytes) {
+  for (const int64_t rows : {3, 5}) {
+    const auto messages = messages_of(2, std::chrono::seconds(60), [&](Communicator& communicator) {
+      auto list = tree::new_list();
+      const bool other = communicator.rank() == 1;
+      list.push_back(at::zeros({other ? rows : 2}));
+      list.push_back(at::zeros({other ? 2 : 3}));
+      gather(communicator, list);
+    });
+    EXPECT_NE(messages[0].find("float32[2], float32[3]"), std::string::npos) << messages[0];
+    EXPECT_NE(messages[1].find(rows == 3 ? "float32[3], float32[2]" : "float32[5], float32[2]"), std::string::npos)
+        << messages[1];
+  }
 }
 
 TEST(CommCollectives, DebugModeListsTheShapesOfAllRanks) {
