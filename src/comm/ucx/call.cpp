@@ -7,9 +7,13 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/ucx/huge_pages.hpp"
 
 namespace accel::comm::ucx {
 namespace {
+
+// Results of this size are often fresh memory, and then most of the time would go into its page faults.
+constexpr size_t kHugeOutput = 4 << 20;
 
 std::optional<Reduction> reduction_of(const c10d::ReduceOp& reduction) {
   switch (static_cast<c10d::ReduceOp::RedOpType>(reduction)) {
@@ -125,7 +129,9 @@ Incoming Call::write(const at::Tensor& tensor) {
     task_.copies.emplace_back(tensor, memory);
   }
   task_.held.push_back(memory);
-  return {static_cast<char*>(memory.data_ptr()), memory.nbytes()};
+  const size_t bytes = memory.nbytes();
+  if (bytes >= kHugeOutput) ask_for_huge_pages(memory.data_ptr(), bytes);
+  return {static_cast<char*>(memory.data_ptr()), bytes};
 }
 
 Incoming Call::update(const at::Tensor& tensor) {

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/ucx/huge_pages.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -25,7 +26,7 @@ namespace {
 Mapping::Mapping(int descriptor, size_t size, int rank) : size_(size) {
   void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (memory == MAP_FAILED) refuse(rank, "mapped", size);
-  madvise(memory, size, MADV_HUGEPAGE);  // where the machine allows it
+  ask_for_huge_pages(memory, size);
   data_ = static_cast<char*>(memory);
 }
 
