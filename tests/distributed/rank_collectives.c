@@ -145,9 +145,10 @@ static void check_moves(accel_state_t* state, int64_t count, accel_dtype_t dtype
   accel_tensor_release(own);
 }
 
+/* The argument, if there is one, is the only size. */
 void run_collectives(accel_state_t* state, const char* argument) {
-  (void)argument;
   for (size_t s = 0; s < N_SIZES; s++) {
+    if (argument != NULL && strtoll(argument, NULL, 10) != kSizes[s]) continue;
     for (size_t d = 0; d < N_NUMBERS; d++) check_reductions(state, kSizes[s], kNumbers[d], d < N_INTEGERS);
     for (accel_dtype_t dtype = ACCEL_DTYPE_UINT8; dtype <= ACCEL_DTYPE_UINT64; dtype++)
       check_moves(state, kSizes[s], dtype);

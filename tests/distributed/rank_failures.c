@@ -142,3 +142,56 @@ void run_first_fails(accel_state_t* state, const char* argument) {
   EXPECT(status == ACCEL_ERROR_PEER_LOST || status == ACCEL_ERROR_TIMEOUT);
   EXPECT(now_ms() - start < 6000);
 }
+
+/* A collective of a kind and a size that depend on `step` alone, so that all ranks make the same one. */
+static accel_status_t make_collective(accel_state_t* state, int64_t step) {
+  static const int64_t kCounts[] = {1, 17, 1025, 65537, 300001};
+  const int64_t count = kCounts[step * 7 % 5], total = count * accel_num_processes(state);
+  accel_tensor_t *const part = ones(count, ACCEL_DTYPE_FLOAT32), *const whole = ones(total, ACCEL_DTYPE_FLOAT32);
+  const accel_value_t value = accel_arg_tensor(part);
+  accel_status_t status = ACCEL_OK;
+  switch (step % 6) {
+    case 0:
+      status = accel_all_reduce(state, part, ACCEL_REDUCE_MAX);
+      break;
+    case 1:
+      status = accel_all_gather(state, part, whole);
+      break;
+    case 2:
+      status = accel_reduce_scatter(state, whole, ACCEL_REDUCE_MAX, part);
+      break;
+    case 3:
+      status = accel_broadcast(state, &value, (int32_t)(step % accel_num_processes(state)));
+      break;
+    case 4:
+      status = accel_all_to_all(state, whole, whole);
+      break;
+    default:
+      status = accel_wait_for_everyone(state);
+  }
+  accel_tensor_release(whole);
+  accel_tensor_release(part);
+  return status;
+}
+
+/* Goes on until a collective fails, and says how long that one took and how it ended. "running" tells the runner that
+ * it may do harm. The argument is the number of steps after which this rank exits by itself. Having said how it ended
+ * it stays until its input is closed: a rank that leaves is one more that the others have lost. */
+void run_until_failure(accel_state_t* state, const char* argument) {
+  const int64_t last_step = argument != NULL ? strtoll(argument, NULL, 10) : INT64_MAX;
+  accel_status_t status = ACCEL_OK;
+  int64_t start = 0;
+  for (int64_t step = 0; status == ACCEL_OK; step++) {
+    if (step == 10) {
+      puts("running");
+      fflush(stdout);
+    }
+    if (step == last_step) exit(0);
+    start = now_ms();
+    status = make_collective(state, step);
+  }
+  printf("%d ms %s %s\n", (int)(now_ms() - start), accel_status_name(status), accel_last_error());
+  fflush(stdout);
+  while (getchar() != EOF) {
+  }
+}

@@ -50,14 +50,17 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start_directly(program, count, *arguments):
-    """One process a rank, with the environment that launchers set."""
+def start_directly(program, count, *arguments, own_arguments=None, prefix=lambda rank: [], stdin=subprocess.DEVNULL,
+                   **options):
+    """One process a rank, with the environment that launchers set. `own_arguments` are those of single ranks, `prefix`
+    is a command that executes the rest of its line."""
     port = free_port()
     ranks = []
     for rank in range(count):
         environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count),
                            MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-        ranks.append(subprocess.Popen([program, *arguments], env=environment, stdin=subprocess.DEVNULL))
+        command = [*prefix(rank), program, *arguments, *(own_arguments or {}).get(rank, [])]
+        ranks.append(subprocess.Popen(command, env=environment, stdin=stdin, **options))
     return ranks
 
 

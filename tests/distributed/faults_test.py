@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Ranks that are killed, crash, exit or stop at random places of a loop of collectives.
+
+usage: faults_test.py RANK_PROGRAM [KILLS]
+
+All others say which rank it was: within two seconds when it is gone, at their deadline when it only stands still.
+KILLS is the number of ranks that are lost, 20 by default. Whatever happens, no process and no shared memory is left.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+
+from looping_ranks import LATE_MS, LIMIT_S, LoopingRanks
+from run_ranks import fail, shared_memory
+
+KILLS = 20
+STOPS = 2
+GONE_WITHIN_MS = 2000
+
+
+def harm(process, how, chance):
+    if how != "exit":
+        time.sleep(chance.uniform(0, 0.05))
+        process.send_signal(how)
+    if how != signal.SIGSTOP:
+        process.wait(LIMIT_S)
+
+
+def lose(program, count, victim, how, chance):
+    """Starts `count` ranks, loses one of them, and returns how many milliseconds the slowest of the others took."""
+    own = {victim: [str(chance.randrange(11, 500))]} if how == "exit" else {}
+    stands_still = how == signal.SIGSTOP
+    status, limit_ms = ("ACCEL_ERROR_TIMEOUT", LATE_MS) if stands_still else ("ACCEL_ERROR_PEER_LOST", GONE_WITHIN_MS)
+    command = "until_silent" if stands_still else "until_lost"
+    with LoopingRanks(program, count, command, own_arguments=own) as ranks:
+        harm(ranks.processes[victim], how, chance)
+        others = [rank for rank in range(count) if rank != victim]
+        return ranks.expect_failure(others, {status}, lambda rank: [victim], limit_ms)
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        fail(__doc__)
+    program, kills = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else KILLS
+    # UCX ends the process when it copies from the memory of a peer that has just died.
+    os.environ.setdefault("UCX_TLS", "^cma")
+    before = shared_memory()
+    chance = random.Random(1)
+    times = []
+    for i in range(kills):
+        count = 2 + i % 3
+        how = (signal.SIGKILL, signal.SIGSEGV, "exit", signal.SIGKILL)[i % 4]
+        times.append(lose(program, count, chance.randrange(count), how, chance))
+    for i in range(STOPS):
+        count = 2 + 2 * i
+        lose(program, count, chance.randrange(count), signal.SIGSTOP, chance)
+    left = shared_memory() - before
+    if left:
+        fail(f"left in /dev/shm: {sorted(left)}")
+    print(f"{kills} ranks were lost; the slowest report came after {max(times)} ms, "
+          f"the middle one after {sorted(times)[len(times) // 2]} ms")
+
+
+if __name__ == "__main__":
+    main()
