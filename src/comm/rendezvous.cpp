@@ -193,9 +193,7 @@ void wait_for_all(c10d::Store& store, const RendezvousOptions& options, const De
        "; see whether they were started, and with MASTER_ADDR=", options.host, " MASTER_PORT=", options.port);
 }
 
-}  // namespace
-
-c10::intrusive_ptr<c10d::Store> rendezvous(const RendezvousOptions& options, const Deadline& deadline) {
+c10::intrusive_ptr<c10d::Store> meet(const RendezvousOptions& options, const Deadline& deadline) {
   const std::string host = is_loopback(options.host) ? "127.0.0.1" : options.host;
   const int64_t former_groups = enter(options, host, deadline);
   // LibTorch's client pauses up to a second between attempts; ours notices at once that the server is up.
@@ -218,6 +216,18 @@ c10::intrusive_ptr<c10d::Store> rendezvous(const RendezvousOptions& options, con
   if (options.rank == 0)
     for (const std::string& who : refusals(*store)) log(LogLevel::kWarning, "turned away: ", who);
   return store;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Store> rendezvous(const RendezvousOptions& options, const Deadline& deadline) {
+  try {
+    return meet(options, deadline);
+  } catch (const c10::Error&) {  // LibTorch's words are about sockets
+    fail(Status::kPeerLost, "rank ", options.rank, " lost the store of rank 0 at ", options.host, ":", options.port,
+         " before all ", options.size,
+         " ranks had come; see what rank 0 says, and whether another program uses that port");
+  }
 }
 
 }  // namespace accel::comm

@@ -26,10 +26,11 @@ Job::Job(const LaunchOptions& options) : options_(options) { start(); }
 
 void Job::start() {
   const int port = options_.main_process_port ? *options_.main_process_port : free_port();
+  const std::string token = job_token();
   Pipe failures = make_pipe();
   ranks_.reserve(static_cast<size_t>(options_.local_processes()));
   for (int local_rank = 0; local_rank < options_.local_processes(); ++local_rank) {
-    const RankCommand command = {options_.program, rank_environment(options_, local_rank, port), local_rank == 0,
+    const RankCommand command = {options_.program, rank_environment(options_, local_rank, port, token), local_rank == 0,
                                  signals_.original_mask()};
     ranks_.emplace_back(command, guardian_, failures);
   }

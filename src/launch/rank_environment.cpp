@@ -9,6 +9,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iomanip>
+#include <random>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -25,7 +28,7 @@ bool is_set(const Variables& variables, std::string_view assignment) {
   return std::any_of(variables.begin(), variables.end(), [&](const auto& variable) { return variable.first == name; });
 }
 
-Variables job_variables(const LaunchOptions& options, int local_rank, int port) {
+Variables job_variables(const LaunchOptions& options, int local_rank, int port, const std::string& token) {
   const int local_processes = options.local_processes();
   Variables variables = {
       {"RANK", std::to_string(options.machine_rank * local_processes + local_rank)},
@@ -35,6 +38,7 @@ Variables job_variables(const LaunchOptions& options, int local_rank, int port) 
       {"MASTER_ADDR", options.main_process_ip},
       {"MASTER_PORT", std::to_string(port)},
   };
+  if (options.num_machines == 1) variables.emplace_back("ACCEL_JOB_TOKEN", token);
   // What the command line leaves open stays as the user's environment has it.
   if (options.mixed_precision) variables.emplace_back("ACCELERATE_MIXED_PRECISION", *options.mixed_precision);
   if (options.cpu) variables.emplace_back("ACCELERATE_USE_CPU", "true");
@@ -68,8 +72,16 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
-std::vector<std::string> rank_environment(const LaunchOptions& options, int local_rank, int port) {
-  const Variables variables = job_variables(options, local_rank, port);
+std::string job_token() {
+  std::random_device random;
+  std::ostringstream token;
+  for (int word = 0; word < 4; ++word) token << std::hex << std::setw(8) << std::setfill('0') << random();
+  return token.str();
+}
+
+std::vector<std::string> rank_environment(const LaunchOptions& options, int local_rank, int port,
+                                          const std::string& token) {
+  const Variables variables = job_variables(options, local_rank, port, token);
   std::vector<std::string> environment;
   for (char** inherited = environ; *inherited != nullptr; ++inherited) {
     if (!is_set(variables, *inherited)) environment.emplace_back(*inherited);

@@ -16,7 +16,8 @@ import unittest
 
 ACCEL = ""
 GONE_WITHIN = 2.0  # seconds, after a failure
-RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+                  "ACCEL_JOB_TOKEN")
 
 
 def clean_environment(**changes):
@@ -137,6 +138,13 @@ class Environment(LaunchTest):
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
+
+    def test_the_ranks_of_a_job_share_a_token_of_their_own(self):
+        jobs = [self.variables_of_each_rank("--num-processes", "2") for _ in range(2)]
+        tokens = [{variables["ACCEL_JOB_TOKEN"] for variables in ranks.values()} for ranks in jobs]
+        self.assertEqual([len(token) for token in tokens], [1, 1])
+        self.assertNotEqual(tokens[0], tokens[1])
+        self.assertNotIn("ACCEL_JOB_TOKEN", self.variables_of_each_rank("--num-machines", "2", "--num-processes", "2")[0])
 
     def test_stale_variables_are_replaced_and_others_kept(self):
         stale = clean_environment(RANK="7", WORLD_SIZE="9", OTHER="kept")

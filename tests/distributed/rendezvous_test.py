@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Ranks that meet under bad circumstances: strangers, other jobs, wrong counts, no server.
+
+usage: rendezvous_test.py RANK_PROGRAM [unittest argument ...]
+"""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+from run_ranks import free_port
+
+PROGRAM = ""
+LIMIT_S = 60
+IN_TIME_S = 20  # the deadline, two seconds, and the start of a process on a busy machine
+
+
+class RendezvousTest(unittest.TestCase):
+    def setUp(self):
+        self.port = free_port()
+
+    def rank(self, rank, size, command="until_silent", token="one", **variables):
+        environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1",
+                           MASTER_PORT=str(self.port), ACCEL_JOB_TOKEN=token, **variables)
+        for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+            environment.pop(name, None)
+        process = subprocess.Popen([PROGRAM, command], env=environment, text=True, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+    def assert_done(self, *processes):
+        for process in processes:
+            _, errors = process.communicate(timeout=LIMIT_S)
+            self.assertEqual((process.returncode, errors), (0, ""))
+
+    def assert_refused(self, process, *words, seconds=LIMIT_S):
+        start = time.monotonic()
+        _, errors = process.communicate(timeout=LIMIT_S)
+        self.assertLess(time.monotonic() - start, seconds)
+        self.assertEqual(process.returncode, 1, errors)
+        self.assertEqual(errors.count("\n"), 1, errors)
+        for word in words:
+            self.assertIn(word, errors)
+
+    def wait_for_server(self):
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            except ConnectionRefusedError:
+                time.sleep(0.01)
+        self.fail("rank 0 does not serve")
+
+
+class Strangers(RendezvousTest):
+    def test_garbage_does_not_disturb(self):
+        rank_0 = self.rank(0, 2, "objects")
+        self.wait_for_server()
+        held = []
+        for garbage in (b"", b"\0", b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 4096, bytes(range(256)) * 256,
+                        b"\x00\xce\xf7\x85\x3c" * 3, b"\x07" + b"\xff" * 8):
+            stranger = socket.create_connection(("127.0.0.1", self.port))
+            held.append(stranger)
+            try:
+                stranger.sendall(garbage)
+            except OSError:  # thrown out already
+                pass
+        try:
+            self.assert_done(rank_0, self.rank(1, 2, "objects"))
+        finally:
+            for stranger in held:
+                stranger.close()
+
+    def test_another_job_is_turned_away_and_the_right_rank_still_comes(self):
+        rank_0 = self.rank(0, 2, "objects")
+        stranger = self.rank(1, 2, "objects", token="two")
+        self.assert_refused(stranger, "rank 1 of 2 belongs to another job", str(self.port))
+        self.assert_done(rank_0, self.rank(1, 2, "objects"))
+
+    def test_rank_0_names_who_was_turned_away(self):
+        rank_0 = self.rank(0, 2)
+        self.assert_refused(self.rank(1, 2, token="two"), "belongs to another job")
+        self.assert_refused(rank_0, "did not come", ": 1;", "turned away: rank 1 of 2 belongs to another job",
+                            seconds=IN_TIME_S)
+
+
+class Ranks(RendezvousTest):
+    def test_a_rank_that_is_there_twice(self):
+        rank_0, rank_1 = self.rank(0, 3, "objects"), self.rank(1, 3, "objects")
+        time.sleep(0.1)
+        again = self.rank(1, 3, "objects")
+        first_to_end = self.first_to_end(rank_1, again)
+        self.assert_refused(first_to_end, "rank 1 of 3 is there twice", "RANK")
+        other = again if first_to_end is rank_1 else rank_1
+        self.assert_done(rank_0, other, self.rank(2, 3, "objects"))
+
+    def first_to_end(self, *processes):
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
+            for process in processes:
+                if process.poll() is not None:
+                    return process
+            time.sleep(0.01)
+        self.fail("no process ended")
+
+    def test_another_number_of_ranks(self):
+        rank_0 = self.rank(0, 2, "objects")
+        self.assert_refused(self.rank(1, 3, "objects"), "rank 1 of 3 came to a job of 2 ranks", "WORLD_SIZE")
+        self.assert_done(rank_0, self.rank(1, 2, "objects"))
+
+    def test_ranks_that_do_not_come_are_named(self):
+        rank_0, rank_2 = self.rank(0, 4), self.rank(2, 4)
+        self.assert_refused(rank_0, "of 4 ranks these did not come", ": 1, 3;", seconds=IN_TIME_S)
+        self.assert_refused(rank_2, "4 ranks", seconds=IN_TIME_S)  # rank 0 may have taken the store with it
+
+
+class Server(RendezvousTest):
+    def test_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", self.port))
+            taken.listen()
+            self.assert_refused(self.rank(0, 2), f"port {self.port}", "in use", "MASTER_PORT")
+
+    def test_nobody_serves(self):
+        self.assert_refused(self.rank(1, 2), "rank 1 of 2 cannot reach rank 0", seconds=IN_TIME_S)
+
+    def test_a_server_that_says_nothing(self):
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", self.port))
+            silent.listen()
+            self.assert_refused(self.rank(1, 2), "did not answer within", seconds=IN_TIME_S)
+
+    def test_a_server_of_something_else(self):
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", self.port))
+            other.listen()
+            thread = threading.Thread(target=self.answer, args=(other,), daemon=True)
+            thread.start()
+            self.assert_refused(self.rank(1, 2), "the store of rank 0", seconds=IN_TIME_S)
+            other.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+    @staticmethod
+    def answer(listener):
+        while True:
+            try:
+                connection = listener.accept()[0]
+            except OSError:
+                return
+            with connection:
+                connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n" * 100)
+
+
+class Launchers(RendezvousTest):
+    """Ranks that other launchers start know their place from these variables alone."""
+
+    def test_their_variables(self):
+        for rank, size, local_rank, local_size in (
+                ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                 "OMPI_COMM_WORLD_LOCAL_SIZE"),
+                ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+                ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")):
+            with self.subTest(rank):
+                self.port = free_port()
+                self.assert_done(*(self.rank_by({rank: i, size: 2, local_rank: i, local_size: 2}) for i in range(2)))
+
+    def rank_by(self, variables):
+        removed = re.compile("RANK|WORLD_SIZE|LOCAL_.*|(OMPI|PMI|MPI|SLURM|MV2)_.*")
+        environment = {name: value for name, value in os.environ.items() if not removed.fullmatch(name)}
+        environment.update({name: str(value) for name, value in variables.items()}, MASTER_PORT=str(self.port))
+        process = subprocess.Popen([PROGRAM, "objects"], env=environment, text=True, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(self.end, process)
+        return process
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
