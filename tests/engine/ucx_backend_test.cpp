@@ -1,9 +1,14 @@
 #include <ATen/ATen.h>
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <future>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -436,6 +441,43 @@ TEST(UcxGroup, TimeoutNamesTheRankAndEndsTheGroup) {
     if (rank == 1) both_done = true;
     while (!both_done) std::this_thread::sleep_for(milliseconds(1));  // a rank that is gone would be another failure
   });
+}
+
+// A signal holds rank 1 wherever it is, most likely in the middle of a large all-reduce.
+TEST(UcxGroup, TimeoutNamesARankThatStopsOnTheWay) {
+  struct sigaction hold {
+  }, before{};
+  hold.sa_handler = [](int) {
+    const timespec time{1, 500000000};
+    nanosleep(&time, nullptr);
+  };
+  sigaction(SIGUSR1, &hold, &before);
+  std::promise<pthread_t> held;
+  std::atomic<bool> both_done{false};
+  run_ranks(2, [&](const BackendPointer& backend, int rank) {
+    Tensors tensors{at::zeros({8 << 20})};
+    auto options = at_once<c10d::AllreduceOptions>();
+    std::thread holder;
+    if (rank == 0) {
+      options.timeout = milliseconds(400);
+      holder = std::thread([&] {
+        const pthread_t thread = held.get_future().get();
+        std::this_thread::sleep_for(milliseconds(50));
+        pthread_kill(thread, SIGUSR1);
+      });
+    } else {
+      held.set_value(pthread_self());
+    }
+    const auto error = expect_error([&] {
+      for (;;) backend->allreduce(tensors, options)->wait();
+    });
+    EXPECT_EQ(error.failure(), rank == 0 ? CollectiveFailure::kTimeout : CollectiveFailure::kAborted);
+    EXPECT_NE(std::string(error.what()).find("no answer from rank 1"), std::string::npos) << error.what();
+    if (holder.joinable()) holder.join();
+    if (rank == 1) both_done = true;
+    while (!both_done) std::this_thread::sleep_for(milliseconds(1));  // a rank that is gone would be another failure
+  });
+  sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST(UcxGroup, SendsCross) {
