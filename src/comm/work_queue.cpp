@@ -2,8 +2,6 @@
 
 #include <ATen/ThreadLocalState.h>
 #include <c10/util/ParallelGuard.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/background_thread.hpp"
 #include "base/current_call.hpp"
 #include "base/error.hpp"
 
@@ -65,18 +64,8 @@ std::shared_ptr<Work> WorkQueue::start(Call call) {
   auto work = std::make_shared<Work>();
   const std::lock_guard<std::mutex> lock(shared_->mutex);
   if (shared_->closed) std::rethrow_exception(left_group());
-  if (!shared_->thread.joinable()) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the host program's threads
-    try {
-      shared_->thread = std::thread([shared = shared_] { run(shared); });
-    } catch (...) {
-      pthread_sigmask(SIG_SETMASK, &before, nullptr);
-      throw;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
+  if (!shared_->thread.joinable())
+    shared_->thread = background_thread("accel-comm", [shared = shared_] { run(shared); });
   shared_->calls.push_back({std::move(call), work, CurrentCall::function(), at::ThreadLocalState()});
   shared_->watch(work);
   shared_->open.fetch_add(1);
@@ -97,7 +86,6 @@ void WorkQueue::end_watched(Work& work, std::exception_ptr error) {
 }
 
 void WorkQueue::run(const std::shared_ptr<Shared>& shared) {
-  pthread_setname_np(pthread_self(), "accel-comm");
   const c10::ParallelGuard no_pool(true);  // copies of results must not start a second thread pool
   const auto next = [&]() -> std::optional<Started> {
     std::unique_lock<std::mutex> lock(shared->mutex);

@@ -230,7 +230,7 @@ TEST(CommFlightRecord, KeepsTheLatestOperations) {
 }
 
 TEST(CommFlightRecord, ATimeOutSaysWhereThisRankWasAndWhoDidNotAnswer) {
-  const auto messages = messages_of(2, std::chrono::milliseconds(1000), [](Communicator& communicator) {
+  const auto messages = messages_of(2, std::chrono::seconds(2), [](Communicator& communicator) {
     communicator.barrier();
     const CurrentCall current("accel_gather");
     if (communicator.rank() == 0) communicator.barrier();
