@@ -14,8 +14,8 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// The server itself ends a wait; its answer needs a moment to come back.
-constexpr auto kWayBack = Milliseconds(200);
+// The server itself ends a wait; its answer needs a moment to come back, a long one when all cores are busy.
+constexpr auto kWayBack = Milliseconds(1000);
 
 }  // namespace
 

@@ -92,8 +92,9 @@ class Strangers(RendezvousTest):
         self.assert_done(rank_0, self.rank(1, 2, "objects"))
 
     def test_rank_0_names_who_was_turned_away(self):
+        stranger = self.rank(1, 2, "objects", token="two")  # it waits for rank 0, which waits only two seconds
         rank_0 = self.rank(0, 2)
-        self.assert_refused(self.rank(1, 2, token="two"), "belongs to another job")
+        self.assert_refused(stranger, "belongs to another job")
         self.assert_refused(rank_0, "did not come", ": 1;", "turned away: rank 1 of 2 belongs to another job",
                             seconds=IN_TIME_S)
 
@@ -123,9 +124,10 @@ class Ranks(RendezvousTest):
         self.assert_done(rank_0, self.rank(1, 2, "objects"))
 
     def test_ranks_that_do_not_come_are_named(self):
-        rank_0, rank_2 = self.rank(0, 4), self.rank(2, 4)
+        rank_2 = self.rank(2, 4, "objects")
+        rank_0 = self.rank(0, 4)
         self.assert_refused(rank_0, "of 4 ranks these did not come", ": 1, 3;", seconds=IN_TIME_S)
-        self.assert_refused(rank_2, "4 ranks", seconds=IN_TIME_S)  # rank 0 may have taken the store with it
+        self.assert_refused(rank_2, "rank 2 lost the store of rank 0", "before all 4 ranks", seconds=IN_TIME_S)
 
 
 class Server(RendezvousTest):
