@@ -62,11 +62,16 @@ class Steps {
   }
   char* result(int from, size_t k) const { return segment_.result(from, number(k)); }
 
-  void wait_for_room(size_t k) { session_.wait_for(Stage::kTaken, number(k) - HostSegment::kDepth); }
-  void wait_for(Stage stage, size_t k) { session_.wait_for(stage, number(k)); }
+  void wait_for_room(size_t k) { wait_for_step(Stage::kTaken, number(k) - HostSegment::kDepth); }
+  void wait_for_all(Stage stage, size_t k) { wait_for_step(stage, number(k)); }
+  void wait_for(int peer, Stage stage, size_t k) { session_.wait_for(peer, stage, number(k)); }
   void advance(Stage stage, size_t k) { segment_.advance(stage, number(k)); }
 
  private:
+  void wait_for_step(Stage stage, uint32_t step) {
+    for (int offset = 1; offset < session_.size(); offset++)
+      session_.wait_for((session_.rank() + offset) % session_.size(), stage, step);
+  }
   uint32_t number(size_t k) const { return first_ + static_cast<uint32_t>(k); }
 
   Session& session_;
@@ -119,12 +124,12 @@ void move_on_host(const Collective& collective, Session& session) {
     if (step == 0) continue;
     const size_t k = step - 1;
     const auto part = steps.part(bytes, k);
-    steps.wait_for(Stage::kFilled, k);
     for (int offset = 1; offset < size; offset++) {
       const int peer = (rank + offset) % size;
-      if (collective.incoming[peer].bytes)
-        copy(collective.incoming[peer].data + part.start, steps.block(peer, k, one_block ? 0 : rank), part.bytes,
-             streamed);
+      if (collective.incoming[peer].bytes == 0) continue;
+      steps.wait_for(peer, Stage::kFilled, k);
+      copy(collective.incoming[peer].data + part.start, steps.block(peer, k, one_block ? 0 : rank), part.bytes,
+           streamed);
     }
     steps.advance(Stage::kTaken, k);
   }
@@ -153,7 +158,7 @@ void reduce_on_host(const Collective& collective, const Slices& slices, Session&
     if (step >= 1 && step - 1 < steps.count()) {
       const size_t k = step - 1;
       const auto part = steps.part(own.bytes, k);
-      steps.wait_for(Stage::kFilled, k);
+      steps.wait_for_all(Stage::kFilled, k);
       for (int peer = 0; peer < size; peer++)
         inputs[peer] = peer == rank ? own.data + part.start : steps.block(peer, k, rank);
       char* const result = steps.result(rank, k);
@@ -163,7 +168,7 @@ void reduce_on_host(const Collective& collective, const Slices& slices, Session&
     }
     if (step < 2) continue;
     const size_t k = step - 2;
-    if (returns) steps.wait_for(Stage::kReduced, k);
+    if (returns) steps.wait_for_all(Stage::kReduced, k);
     for (int offset = 1; offset < size; offset++) {
       const int peer = (rank + offset) % size;
       const auto part = steps.part(slices.results[peer].bytes, k);

@@ -64,14 +64,11 @@ void Session::wait_all() {
 
 HostSegment* Session::segment() const { return driver_.segment_.get(); }
 
-void Session::wait_for(HostSegment::Stage stage, uint32_t step) {
+void Session::wait_for(int peer, HostSegment::Stage stage, uint32_t step) {
   const HostSegment& segment = *driver_.segment_;
-  for (int offset = 1; offset < size(); offset++) {
-    const int peer = (rank() + offset) % size();
-    if (segment.reached(peer, stage, step)) continue;
-    awaited_ = {stage, step, peer};
-    driver_.progress_until([&segment, peer, stage, step] { return segment.reached(peer, stage, step); }, this);
-  }
+  if (segment.reached(peer, stage, step)) return;
+  awaited_ = {stage, step, peer};
+  driver_.progress_until([&segment, peer, stage, step] { return segment.reached(peer, stage, step); }, this);
   awaited_.reset();
 }
 

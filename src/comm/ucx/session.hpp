@@ -55,8 +55,8 @@ class Session {
   void wait(size_t message);
   void wait_all();
 
-  // Waits until all other ranks have finished a stage of a step in the host segment.
-  void wait_for(HostSegment::Stage stage, uint32_t step);
+  // Waits until a peer has finished a stage of a step in the host segment.
+  void wait_for(int peer, HostSegment::Stage stage, uint32_t step);
   // Null where the ranks have none.
   HostSegment* segment() const;
   // Whether wait_for() is what this session waits in, and the sleep of it.
