@@ -24,6 +24,8 @@ static const sub_command_t kCommands[] = {
     {"kill", run_kill, 60000, 0},
     {"first", run_first, 20000, 1},
     {"first_fails", run_first_fails, 3000, 0},
+    {"works", run_works, 60000, 1},
+    {"shrink", run_shrink, 60000, 0},
     {"until_lost", run_until_failure, 60000, 0},
     {"until_silent", run_until_failure, 2000, 0},
 };

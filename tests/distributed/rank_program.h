@@ -40,6 +40,8 @@ void run_stop(accel_state_t* state, const char* argument);
 void run_kill(accel_state_t* state, const char* argument);
 void run_first(accel_state_t* state, const char* argument);
 void run_first_fails(accel_state_t* state, const char* argument);
+void run_works(accel_state_t* state, const char* argument);
+void run_shrink(accel_state_t* state, const char* argument);
 void run_until_failure(accel_state_t* state, const char* argument);
 
 /* Milliseconds of a clock that only goes forward. */

@@ -107,6 +107,12 @@ def kill(accel, program):
             expect_ends(ranks, expected, f"kill with {elements} elements on {count} ranks")
 
 
+def shrink(accel, program):
+    for count in (2, 4):
+        expected = {rank: -signal.SIGKILL if rank == 1 else 0 for rank in range(count)}
+        expect_ends(start_directly(program, count, "shrink"), expected, f"shrink on {count} ranks")
+
+
 def stop(accel, program):
     for count in (2, 4):
         expect_ends(start_directly(program, count, "stop"), {rank: 0 for rank in range(count - 1)}, f"stop on {count} ranks")
@@ -126,6 +132,8 @@ TESTS = {
     "timeout": launched("timeout"),
     "kill": kill,
     "stop": stop,
+    "works": launched("works"),
+    "shrink": shrink,
     "first": with_folder("first", True),
     "first_fails": first_fails,
 }

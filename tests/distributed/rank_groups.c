@@ -1,0 +1,82 @@
+/* Calls that are started and not waited for, and groups of ranks: halves, and those that are left after a loss. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <signal.h>
+
+#include "rank_program.h"
+
+static accel_tensor_t* filled(double number) {
+  const int64_t count = 1000;
+  accel_tensor_t* tensor = NULL;
+  CHECK(accel_tensor_full(&count, 1, number, ACCEL_DTYPE_FLOAT64, kCpu, &tensor));
+  return tensor;
+}
+
+static void expect_elements(accel_tensor_t* tensor, double number) {
+  accel_tensor_t* const expected = filled(number);
+  EXPECT(same_tensors(tensor, expected));
+  accel_tensor_release(expected);
+}
+
+static void expect_sum_of_ranks(accel_state_t* group) {
+  const int32_t size = accel_num_processes(group);
+  accel_tensor_t* const tensor = filled(accel_process_index(group));
+  CHECK(accel_all_reduce(group, tensor, ACCEL_REDUCE_SUM));
+  expect_elements(tensor, size * (size - 1) / 2.0);
+  accel_tensor_release(tensor);
+}
+
+static accel_status_t count_end(int32_t status, void* user_data) {
+  ++*(int32_t*)user_data;
+  return status;
+}
+
+/* The whole and the halves work at the same time; what was started runs in its order. */
+void run_works(accel_state_t* state, const char* argument) {
+  (void)argument;
+  enum { WORKS = 20 };
+  accel_state_t* half = NULL;
+  accel_tensor_t *const whole = filled(1), *const part = filled(1);
+  double expected_whole = 1, expected_part = 1;
+  int32_t ends = 0;
+  CHECK(accel_group_split(state, accel_process_index(state) % 2, 0, &half));
+  for (int32_t i = 0; i < WORKS; i++) {
+    accel_work_t *work = NULL, *other = NULL;
+    CHECK(accel_all_reduce_async(state, whole, ACCEL_REDUCE_SUM, &work));
+    CHECK(accel_all_reduce_async(half, part, ACCEL_REDUCE_SUM, &other));
+    CHECK(accel_work_then(work, count_end, &ends, NULL));
+    accel_work_release(work);
+    accel_work_release(other);
+    expected_whole *= accel_num_processes(state);
+    expected_part *= accel_num_processes(half);
+  }
+  for (accel_status_t status = ACCEL_IN_PROGRESS; status == ACCEL_IN_PROGRESS;) {
+    status = accel_progress(state, 100000);
+    CHECK(status);
+  }
+  EXPECT(ends == WORKS);
+  CHECK(accel_wait_for_everyone(half)); /* after all that was started */
+  expect_elements(whole, expected_whole);
+  expect_elements(part, expected_part);
+  expect_sum_of_ranks(half);
+  expect_sum_of_ranks(state);
+  accel_tensor_release(whole);
+  accel_tensor_release(part);
+  accel_state_release(half);
+}
+
+/* Rank 1 dies, and the others go on without it. */
+void run_shrink(accel_state_t* state, const char* argument) {
+  (void)argument;
+  accel_state_t* group = NULL;
+  expect_sum_of_ranks(state);
+  if (accel_process_index(state) == 1) raise(SIGKILL);
+  accel_status_t status = ACCEL_OK;
+  while (status == ACCEL_OK) status = accel_wait_for_everyone(state);
+  EXPECT(status == ACCEL_ERROR_PEER_LOST);
+  CHECK(accel_group_shrink(state, 5000, &group));
+  EXPECT(accel_num_processes(group) == accel_num_processes(state) - 1);
+  expect_sum_of_ranks(group);
+  CHECK(accel_end_training(group));
+  accel_state_release(group);
+}
