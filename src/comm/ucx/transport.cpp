@@ -97,6 +97,20 @@ Transport::Transport(int rank, int size) : rank_(rank), endpoints_(size) {
   check(ucp_worker_get_efd(worker, &event_descriptor_), "report events");
 }
 
+// A worker that goes with unfinished messages to another host would end the process.
+Transport::~Transport() {
+  for (const Endpoint& endpoint : endpoints_) {
+    if (endpoint.handle == nullptr || endpoint.same_host) continue;
+    ucp_request_param_t parameters{};
+    parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    void* const request = ucp_ep_close_nbx(endpoint.handle, &parameters);
+    if (!UCS_PTR_IS_PTR(request)) continue;
+    while (ucp_request_check_status(request) == UCS_INPROGRESS) progress();
+    ucp_request_free(request);
+  }
+}
+
 std::string Transport::version() { return ucp_get_version_string(); }
 
 std::string Transport::address() const {
@@ -112,6 +126,7 @@ void Transport::connect(int peer, const std::string& address, bool same_host) {
   Endpoint& endpoint = endpoints_[peer];
   endpoint.transport = this;
   endpoint.peer = peer;
+  endpoint.same_host = same_host;
   ucp_ep_params_t parameters{};
   parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
   parameters.address = reinterpret_cast<const ucp_address_t*>(address.data());

@@ -50,6 +50,7 @@ class Message {
 class Transport {
  public:
   Transport(int rank, int size);
+  ~Transport();
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
@@ -87,6 +88,7 @@ class Transport {
     Transport* transport;
     int peer;
     ucp_ep_h handle;
+    bool same_host;
   };
   static void on_broken(void* endpoint, ucp_ep_h handle, ucs_status_t status);
   void check(ucs_status_t status, const char* what) const;
