@@ -150,8 +150,21 @@ def cut_link(program):
     """Whoever waits for the other host says so at its deadline; who waits for its neighbour may hear it from there."""
     with Network() as network, LoopingRanks(program, RANKS, "until_silent", prefix=network.command_prefix) as ranks:
         network.link.is_cut.set()
-        statuses = {"ACCEL_ERROR_TIMEOUT", "ACCEL_ERROR_PEER_LOST"}
+        statuses = {"ACCEL_ERROR_TIMEOUT", "ACCEL_ERROR_PEER_LOST", "ACCEL_ERROR_CANCELLED"}
         ranks.expect_failure(range(RANKS), statuses, other_host, LATE_MS)
+
+
+def unreachable_host(program):
+    """Nothing refuses the connection; it just gets no answer."""
+    with Network() as network:
+        network.link.is_cut.set()
+        ranks = start_directly(program, RANKS, "until_silent", prefix=network.command_prefix, stderr=subprocess.PIPE,
+                               text=True)
+        expect_ends(ranks, {rank: 1 for rank in range(RANKS)}, "ranks on hosts that cannot reach each other")
+        for rank, expected in ((0, "2, 3;"), (2, "cannot reach rank 0"), (3, "cannot reach rank 0")):
+            errors = ranks[rank].communicate()[1]
+            if expected not in errors:
+                fail(f"rank {rank} says {errors!r}; expected {expected!r}")
 
 
 def main():
@@ -164,7 +177,7 @@ def main():
         print(f"no hosts can be made here: {error}")
         sys.exit(SKIPPED)
     before = shared_memory()
-    for test in (good_link, bad_link, cut_link):
+    for test in (good_link, bad_link, cut_link, unreachable_host):
         start = time.monotonic()
         test(sys.argv[1])
         print(f"{test.__name__}: {time.monotonic() - start:.1f} s", flush=True)
