@@ -17,8 +17,13 @@ namespace {
 // UCX reads its environment when it is loaded and when a context is made. It must not catch the host's signals nor
 // patch its mmap.
 constexpr std::pair<const char*, const char*> kUcxEnvironment[] = {
-    {"UCX_HANDLE_ERRORS", "none"},     {"UCX_MEM_EVENTS", "n"},           {"UCX_VFS_ENABLE", "n"},
-    {"UCX_WARN_UNUSED_ENV_VARS", "n"}, {"UCX_POSIX_ERROR_HANDLING", "y"}, {"UCX_LOG_LEVEL", "fatal"},
+    {"UCX_HANDLE_ERRORS", "none"},
+    {"UCX_MEM_EVENTS", "n"},
+    {"UCX_VFS_ENABLE", "n"},
+    {"UCX_WARN_UNUSED_ENV_VARS", "n"},
+    {"UCX_POSIX_ERROR_HANDLING", "y"},
+    {"UCX_LOG_LEVEL", "fatal"},
+    {"UCX_TLS", "^cma"},       // it ends this process when it copies from the memory of one that has just ended
     {"UCX_DEBUG_SIGNO", "0"},  // else SIGHUP prints and no longer ends the program
 };
 

@@ -7,7 +7,6 @@ All others say which rank it was: within two seconds when it is gone, at their d
 KILLS is the number of ranks that are lost, 20 by default. Whatever happens, no process and no shared memory is left.
 """
 
-import os
 import random
 import signal
 import sys
@@ -47,8 +46,6 @@ def main():
     if len(sys.argv) not in (2, 3):
         fail(__doc__)
     program, kills = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else KILLS
-    # UCX ends the process when it copies from the memory of a peer that has just died.
-    os.environ.setdefault("UCX_TLS", "^cma")
     before = shared_memory()
     chance = random.Random(1)
     times = []

@@ -75,10 +75,10 @@ class Greetings {
   bool on_host(const Collective& collective, const Session& session) const {
     const size_t bytes = static_cast<size_t>(collective.header.numel) * collective.element_size;
     if (collective.header.operation == Operation::kAllToAll || bytes <= kInlineLimit) return false;
-    auto use = own_.segment_use;
-    for (int peer = 0; peer < session.size(); peer++)
-      if (peer != session.rank()) use = std::min(use, place(peer).segment_use);
-    return use == SegmentUse::kAlways || (use == SegmentUse::kWhereFaster && prefers_segment(collective));
+    bool all = own_.uses_segment != 0;
+    for (int peer = 0; all && peer < session.size(); peer++)
+      all = peer == session.rank() || place(peer).uses_segment != 0;
+    return all;
   }
   bool all_in_shared_memory(const Session& session) const {
     bool all = own_.segment != 0;
@@ -95,7 +95,7 @@ class Greetings {
       const auto& block = collective.outgoing[0];
       if (block.bytes > kInlineLimit) place = session.locate(block.data, block.bytes);
     }
-    if (session.segment()) place.segment_use = session.segment()->use();
+    place.uses_segment = session.segment() != nullptr;
     return place;
   }
 

@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kLongestSleep = 100;  // milliseconds; deadlines and the store are looked at in between
 constexpr auto kStoreInterval = std::chrono::seconds(1);
+constexpr auto kGoneGrace = std::chrono::seconds(1);
 constexpr int kFlushTime = 1000;  // milliseconds
 constexpr auto kSegmentSleep = std::chrono::milliseconds(5);
 constexpr auto kShortSegmentSleep = std::chrono::milliseconds(1);  // while point-to-point calls are open
@@ -403,6 +404,7 @@ void Driver::wait_for_events(int timeout_ms) {
       continue;
     }
     // What the process sent before it ended is still received: only then do its open messages fail.
+    if (gone_.empty()) gone_since_ = Clock::now();
     gone_.push_back(static_cast<int>(meaning));
     epoll_ctl(events_.get(), EPOLL_CTL_DEL, peers_.process_descriptor(static_cast<int>(meaning)), nullptr);
   }
@@ -428,6 +430,11 @@ void Driver::check_peers(Session* session) {
     for (const int peer : transport_->broken()) check(peer, "its connection broke");
   }
   const auto now = Clock::now();
+  // A rank that ended after it had done its part keeps nobody for long. Otherwise who waits for a neighbour waits in
+  // vain: the neighbour gave up, and cannot say so when the store went with the lost rank.
+  if (session && !gone_.empty() && now - gone_since_ >= kGoneGrace)
+    throw CollectiveError(CollectiveFailure::kPeerLost, rank(),
+                          text("rank ", gone_[0], " is lost during ", session->title(), ": its process ended"));
   if (now - last_look_ < kStoreInterval) return;
   // The first look comes one interval after the wait began.
   const bool waits_long = !session || session->deadline().total() - session->deadline().left() >= kStoreInterval;

@@ -119,6 +119,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::vector<PointToPoint> posted_;
   std::vector<at::Tensor> abandoned_;  // memory that UCX may still touch after a failure
   std::vector<int> gone_;              // ranks whose process ended
+  std::chrono::steady_clock::time_point gone_since_;
   std::chrono::steady_clock::time_point last_look_;
   std::chrono::microseconds spin_;
   Descriptor events_, wake_up_;

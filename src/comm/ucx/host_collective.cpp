@@ -16,7 +16,6 @@ constexpr size_t kSmallestChunk = 16 << 10;
 constexpr size_t kPage = 4096;
 // Outputs above this size leave nothing useful in the caches, so they are written past them.
 constexpr size_t kStreamed = 8 << 20;
-constexpr size_t kLargeBroadcast = 512 << 10;
 
 // Bytes of a block that pass in one step, where a slot holds `blocks` of them.
 size_t chunk_for(size_t bytes, int blocks) {
@@ -82,19 +81,6 @@ class Steps {
 };
 
 }  // namespace
-
-bool prefers_segment(const Collective& collective) {
-  const size_t bytes = static_cast<size_t>(collective.header.numel) * collective.element_size;
-  switch (collective.header.operation) {
-    case Operation::kAllReduce:
-    case Operation::kReduce:
-      return true;
-    case Operation::kBroadcast:
-      return bytes >= kLargeBroadcast;
-    default:
-      return bytes >= kStreamed;
-  }
-}
 
 void move_on_host(const Collective& collective, Session& session) {
   const int rank = session.rank(), size = session.size();

@@ -7,10 +7,6 @@
 
 namespace accel::comm::ucx {
 
-// Where the segment is faster than UCX, which copies once, from memory to memory: in whole reductions, in broadcasts
-// (two processors share the copying), and where the second copy hides behind the memory's own time.
-bool prefers_segment(const Collective& collective);
-
 // Blocks of one size that are only moved: broadcast, gather, scatter, all_gather.
 void move_on_host(const Collective& collective, Session& session);
 

@@ -25,7 +25,7 @@ void futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
 
 size_t HostSegment::file_size() { return kControlBytes + kDepth * kSlotBytes; }
 
-HostSegment::HostSegment(const Peers& peers) : rank_(peers.rank()), use_(wanted_segment_use()), next_step_(kFirstStep) {
+HostSegment::HostSegment(const Peers& peers) : rank_(peers.rank()), next_step_(kFirstStep) {
   static_assert(sizeof(Control) <= kControlBytes, "the slots follow it");
   for (int peer = 0; peer < peers.size(); peer++) {
     const Descriptor file = peers.open_region(peer);

@@ -29,8 +29,6 @@ class HostSegment {
   // Maps the regions of all ranks; they must be reachable (see Peers::reaches_all).
   explicit HostSegment(const Peers& peers);
 
-  SegmentUse use() const { return use_; }
-
   // Takes the next `count` steps; returns the first one.
   uint32_t begin_steps(uint32_t count) {
     const uint32_t first = next_step_;
@@ -63,7 +61,6 @@ class HostSegment {
   char* slot(int rank, uint32_t step) const;
 
   int rank_;
-  SegmentUse use_;
   uint32_t next_step_;
   std::deque<Mapping> regions_;
 };

@@ -68,10 +68,16 @@ Descriptor watch_process(int process) {
 #endif
 }
 
+// Whether collectives pass through the host segment (host_segment.hpp) where they can.
+bool wants_segment() {
+  const char* const wanted = std::getenv("ACCEL_SHARED_MEMORY");
+  return wanted == nullptr || std::string_view(wanted) != "0";
+}
+
 // A file without a name that begins with the facts' nonce: whoever reads it back can reach this process's memory files.
 // Without it all messages travel through UCX.
 Descriptor make_region(Facts& facts) {
-  if (wanted_segment_use() == SegmentUse::kNever) return Descriptor();
+  if (!wants_segment()) return Descriptor();
   Descriptor region(memfd_create("accel", MFD_CLOEXEC));
   facts.nonce = std::random_device()() | (static_cast<uint64_t>(std::random_device()()) << 32);
   if (write(region.get(), &facts.nonce, sizeof(facts.nonce)) == sizeof(facts.nonce) &&
@@ -90,13 +96,6 @@ std::string missing_ranks(c10d::Store& store, const std::string& prefix, int siz
 }
 
 }  // namespace
-
-SegmentUse wanted_segment_use() {
-  const char* const wanted = std::getenv("ACCEL_SHARED_MEMORY");
-  const std::string_view value = wanted != nullptr ? wanted : "";
-  if (value == "0") return SegmentUse::kNever;
-  return value == "always" ? SegmentUse::kAlways : SegmentUse::kWhereFaster;
-}
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   std::swap(number_, other.number_);
@@ -162,7 +161,6 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
   }
   cores_suffice_ = local <= CPU_COUNT(&cores);
   store_ = store->clone();
-  store_->setTimeout(kStoreAnswers);
 }
 
 Descriptor Peers::open_file(int peer, int descriptor) const {
@@ -171,6 +169,7 @@ Descriptor Peers::open_file(int peer, int descriptor) const {
 
 void Peers::announce_connected() {
   if (store_->add(prefix_ + "connected", 1) == size()) store_->set(prefix_ + "all_connected", "");
+  store_->setTimeout(kStoreAnswers);  // from here on it only helps to explain failures
 }
 
 void Peers::wait_until_all_connected(const Deadline& deadline) {

@@ -30,11 +30,6 @@ class Descriptor {
   int number_ = -1;
 };
 
-// When collectives pass through the host segment (host_segment.hpp). ACCEL_SHARED_MEMORY=0 means never,
-// ACCEL_SHARED_MEMORY=always is for tests.
-enum class SegmentUse : int32_t { kNever, kWhereFaster, kAlways };
-SegmentUse wanted_segment_use();
-
 struct Failure {
   CollectiveFailure kind;
   int rank;  // that reports it

@@ -23,7 +23,7 @@ struct Place {
   uint64_t size = 0;     // of the segment
   uint64_t offset = 0;
   int32_t descriptor = -1;
-  SegmentUse segment_use = SegmentUse::kNever;
+  int32_t uses_segment = 0;
 };
 
 // Pages that several processes see. Unmapped when it is destroyed.
