@@ -71,14 +71,14 @@ def main():
     print("\n".join(breaches), end="\n" if breaches else "")
     if breaches:
         return 1
-    different = [root / path for path, content in outputs(root, api).items()
-                 if not (root / path).is_file() or (root / path).read_text() != content]
-    for path in different:
+    different = {root / path: content for path, content in outputs(root, api).items()
+                 if not (root / path).is_file() or (root / path).read_text() != content}
+    for path, content in different.items():
         if "--check" in sys.argv:
             print(f"{path} is not what include/accel.h gives; run python3 tools/apigen and commit the result")
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(outputs(root, api)[str(path.relative_to(root))])
+            path.write_text(content)
             print(f"wrote {path}")
     return 1 if different and "--check" in sys.argv else 0
 

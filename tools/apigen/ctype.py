@@ -14,3 +14,8 @@ def pointed(spelling):
     """The base type and, from the inside out, whether what each pointer leads to is const."""
     base, const, pointers = levels(spelling)
     return base, ([const] + pointers[:-1]) if pointers else []
+
+
+def typed(kind, name):
+    """`kind name` as in C: a star stands beside the name."""
+    return f"{kind['c']}{'' if kind['c'].endswith('*') else ' '}{name}"

@@ -116,13 +116,17 @@ def kinds_of(api):
             {callback["name"] for callback in api["callbacks"]})
 
 
+def valid_arguments(api, function):
+    """An argument for each parameter with which the call would be in order."""
+    kinds = kinds_of(api)
+    return ["NULL" if parameter["name"] in ("user_data", "destroy") else sample(parameter, *kinds)
+            for parameter in function["parameters"]]
+
+
 def null_calls(api, function):
     """Each pointer that may not be NULL is NULL in turn; all that may be are NULL where nothing else is needed."""
-    handles, structs, callbacks = kinds_of(api)
-    parameters = function["parameters"]
-    valid = [sample(parameter, handles, structs, callbacks) for parameter in parameters]
-    valid = ["NULL" if parameter["name"] in ("user_data", "destroy") else argument
-             for parameter, argument in zip(parameters, valid)]
+    _, _, callbacks = kinds_of(api)
+    parameters, valid = function["parameters"], valid_arguments(api, function)
     lines = ""
     pointers = [place for place, parameter in enumerate(parameters)
                 if parameter["type"]["pointers"] or parameter["type"]["base"] in callbacks]
@@ -138,11 +142,8 @@ def null_calls(api, function):
 
 def handle_calls(api, function):
     """Each handle is one of another kind, and one that was released."""
-    handles, structs, callbacks = kinds_of(api)
-    parameters = function["parameters"]
-    valid = [sample(parameter, handles, structs, callbacks) for parameter in parameters]
-    valid = ["NULL" if parameter["name"] in ("user_data", "destroy") else argument
-             for parameter, argument in zip(parameters, valid)]
+    handles, _, _ = kinds_of(api)
+    parameters, valid = function["parameters"], valid_arguments(api, function)
     lines = ""
     for place, parameter in enumerate(parameters):
         kind, base = parameter["type"], parameter["type"]["base"]
