@@ -75,19 +75,21 @@ class Greetings {
   bool on_host(const Collective& collective, const Session& session) const {
     const size_t bytes = static_cast<size_t>(collective.header.numel) * collective.element_size;
     if (collective.header.operation == Operation::kAllToAll || bytes <= kInlineLimit) return false;
-    bool all = own_.uses_segment != 0;
-    for (int peer = 0; all && peer < session.size(); peer++)
-      all = peer == session.rank() || place(peer).uses_segment != 0;
-    return all;
+    return holds_for_all(session, [](const Place& place) { return place.uses_segment != 0; });
   }
   bool all_in_shared_memory(const Session& session) const {
-    bool all = own_.segment != 0;
-    for (int peer = 0; all && peer < session.size(); peer++) all = peer == session.rank() || place(peer).segment != 0;
-    return all;
+    return holds_for_all(session, [](const Place& place) { return place.segment != 0; });
   }
 
  private:
   static constexpr size_t kFixedBytes = sizeof(Header) + sizeof(Place);
+
+  template <typename Condition>
+  bool holds_for_all(const Session& session, const Condition& condition) const {
+    bool all = condition(own_);
+    for (int peer = 0; all && peer < session.size(); peer++) all = peer == session.rank() || condition(place(peer));
+    return all;
+  }
 
   static Place place_of(const Collective& collective, Session& session) {
     Place place;

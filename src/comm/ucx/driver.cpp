@@ -2,8 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/ParallelGuard.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/background_thread.hpp"
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/progress.hpp"
@@ -99,16 +98,7 @@ Driver::~Driver() {
 }
 
 void Driver::start() {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the host program's threads
-  try {
-    thread_ = std::thread([self = shared_from_this()] { self->run_thread(); });
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = background_thread("accel-ucx", [self = shared_from_this()] { self->run_thread(); });
 }
 
 void Driver::submit(Task task, bool at_once) {
@@ -242,7 +232,6 @@ void Driver::drive(const Done& enough) {
 }
 
 void Driver::run_thread() {
-  pthread_setname_np(pthread_self(), "accel-ucx");
   const c10::ParallelGuard no_pool(true);  // copies of results must not start a second thread pool
   std::unique_lock<std::mutex> lock(mutex_);
   const auto called = [this] { return stop_ || (!driven_ && has_work()); };
