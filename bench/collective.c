@@ -2,86 +2,19 @@
  * the operations, dtypes and sizes, which are lists with commas. */
 #define _POSIX_C_SOURCE 200809L
 
-#include "measure.h"
-
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "collective_operations.h"
+#include "measure.h"
+
 #define MAX_LIST 16
 
-/* What the calls of one figure work on. */
-struct buffers {
-  accel_state_t *state;
-  accel_tensor_t *shard; /* one rank's part */
-  accel_tensor_t *whole; /* of all ranks, where the operation needs it */
-  accel_value_t object;
-};
+static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, -1};
 
-static void call_all_reduce(struct buffers *buffers) {
-  CHECK(accel_all_reduce(buffers->state, buffers->shard, ACCEL_REDUCE_SUM));
-}
-
-static void call_reduce(struct buffers *buffers) {
-  const accel_value_t argument = accel_arg_tensor(buffers->shard);
-  accel_value_t result = ACCEL_VALUE_INIT;
-  CHECK(accel_reduce(buffers->state, &argument, ACCEL_REDUCE_SUM, 1, &result));
-  accel_value_dispose(&result);
-}
-
-static void call_gather(struct buffers *buffers) {
-  const accel_value_t argument = accel_arg_tensor(buffers->shard);
-  accel_value_t result = ACCEL_VALUE_INIT;
-  CHECK(accel_gather(buffers->state, &argument, &result));
-  accel_value_dispose(&result);
-}
-
-static void call_all_gather(struct buffers *buffers) {
-  CHECK(accel_all_gather(buffers->state, buffers->shard, buffers->whole));
-}
-
-static void call_reduce_scatter(struct buffers *buffers) {
-  CHECK(accel_reduce_scatter(buffers->state, buffers->whole, ACCEL_REDUCE_SUM, buffers->shard));
-}
-
-static void call_broadcast(struct buffers *buffers) {
-  const accel_value_t argument = accel_arg_tensor(buffers->shard);
-  CHECK(accel_broadcast(buffers->state, &argument, 0));
-}
-
-static void call_gather_object(struct buffers *buffers) {
-  accel_value_t result = ACCEL_VALUE_INIT;
-  CHECK(accel_gather_object(buffers->state, &buffers->object, &result));
-  accel_value_dispose(&result);
-}
-
-static void call_barrier(struct buffers *buffers) { CHECK(accel_wait_for_everyone(buffers->state)); }
-
-struct operation {
-  const char *name;
-  void (*call)(struct buffers *buffers);
-  int has_size;    /* works on tensors, else on nothing or on a small object */
-  int needs_whole; /* also on a tensor of all ranks */
-  double element;  /* what the tensors hold: a sum in place would overflow with ones */
-};
-static const struct operation operations[] = {
-    {"all_reduce", call_all_reduce, 1, 0, 0},
-    {"reduce", call_reduce, 1, 0, 1},
-    {"gather", call_gather, 1, 0, 1},
-    {"all_gather", call_all_gather, 1, 1, 1},
-    {"reduce_scatter", call_reduce_scatter, 1, 1, 1},
-    {"broadcast", call_broadcast, 1, 0, 1},
-    {"gather_object", call_gather_object, 0, 0, 0},
-    {"barrier", call_barrier, 0, 0, 0},
-};
-
-static const struct operation *find_operation(const char *name) {
-  for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
-    if (strcmp(operations[i].name, name) == 0) return &operations[i];
-  fprintf(stderr, "--ops '%s': no such operation\n", name);
-  exit(2);
-}
+/* From this size on a figure is compared with what the memory can do; below it latency counts. */
+static const int64_t kLarge = 1 << 20;
 
 /* Calls back to back in one sample. */
 static int calls_per_sample(int64_t bytes) {
@@ -100,9 +33,8 @@ static double time_calls(const struct operation *operation, struct buffers *buff
 /* Each sample becomes that of the slowest rank. */
 static void take_slowest(accel_state_t *state, double *samples, size_t n_samples) {
   const int64_t shape = (int64_t)n_samples;
-  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
   accel_tensor_t *tensor = NULL;
-  CHECK(accel_tensor_from_blob(samples, &shape, 1, NULL, ACCEL_DTYPE_FLOAT64, cpu, NULL, NULL, &tensor));
+  CHECK(accel_tensor_from_blob(samples, &shape, 1, NULL, ACCEL_DTYPE_FLOAT64, kCpu, NULL, NULL, &tensor));
   CHECK(accel_all_reduce(state, tensor, ACCEL_REDUCE_MAX));
   accel_tensor_release(tensor);
 }
@@ -118,23 +50,66 @@ static void measure_calls(const struct operation *operation, struct buffers *buf
   take_slowest(buffers->state, figure->samples, figure->n_samples);
 }
 
+static void *data_of(accel_tensor_t *tensor) {
+  void *data = NULL;
+  CHECK(accel_tensor_data(tensor, &data));
+  return data;
+}
+
+/* Bytes that a rank loads and stores in a microsecond while all ranks copy: twice what it copies. */
+static double measure_memory_rate(accel_state_t *state, int64_t bytes, size_t n_samples) {
+  accel_tensor_t *from = NULL, *to = NULL;
+  double *samples = measure_allocate(n_samples * sizeof *samples);
+  const int calls = calls_per_sample(bytes);
+  CHECK(accel_tensor_full(&bytes, 1, 1, ACCEL_DTYPE_UINT8, kCpu, &from));
+  CHECK(accel_tensor_full(&bytes, 1, 0, ACCEL_DTYPE_UINT8, kCpu, &to));
+  for (size_t i = 0; i < n_samples; i++) {
+    CHECK(accel_wait_for_everyone(state));
+    const double start = measure_now();
+    for (int call = 0; call < calls; call++) memcpy(data_of(to), data_of(from), (size_t)bytes);
+    samples[i] = (measure_now() - start) / calls * 1e6;
+  }
+  take_slowest(state, samples, n_samples);
+  const double median = measure_median(samples, n_samples);
+  accel_tensor_release(to);
+  accel_tensor_release(from);
+  free(samples);
+  return 2 * (double)bytes / median;
+}
+
+static void allocate(const struct operation *operation, accel_dtype_t dtype, int64_t count, struct buffers *buffers) {
+  CHECK(accel_tensor_full(&count, 1, operation->element, dtype, kCpu, &buffers->shard));
+  if (operation->need == SHARD) return;
+  if (operation->need == SHARD_AND_WHOLE) count *= accel_num_processes(buffers->state);
+  CHECK(accel_tensor_full(&count, 1, operation->element, dtype, kCpu, &buffers->whole));
+}
+
 static void run_on_tensors(const struct operation *operation, const char *dtype_name, int64_t bytes,
                            struct buffers *buffers, struct figure *figure) {
-  char params[256], extra[64];
+  char params[256], extra[256], bound[128] = "";
   accel_dtype_t dtype = 0;
   CHECK(accel_dtype_from_name(dtype_name, &dtype));
   const int32_t ranks = accel_num_processes(buffers->state);
-  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
-  const int64_t count = bytes / (int64_t)accel_dtype_size(dtype), whole_count = ranks * count;
+  const int64_t count = bytes / (int64_t)accel_dtype_size(dtype);
+  if (operation->need == TWO_CUT_SHARDS && count % ranks != 0) {
+    fprintf(stderr, "%s: %lld bytes of %s cannot be cut for %d ranks; left out\n", operation->name, (long long)bytes,
+            dtype_name, ranks);
+    return;
+  }
+  const double rate = bytes < kLarge ? 0 : measure_memory_rate(buffers->state, bytes, figure->n_samples);
   measure_reset_peak();
-  CHECK(accel_tensor_full(&count, 1, operation->element, dtype, cpu, &buffers->shard));
-  if (operation->needs_whole)
-    CHECK(accel_tensor_full(&whole_count, 1, operation->element, dtype, cpu, &buffers->whole));
+  allocate(operation, dtype, count, buffers);
   measure_calls(operation, buffers, bytes, figure);
-  const double median = measure_median(figure->samples, figure->n_samples);
+
+  const double median = measure_median(figure->samples, figure->n_samples), part = (double)bytes;
+  const double algorithm = operation->size(ranks) * part / median / 1e3;
+  if (bytes >= kLarge)
+    snprintf(bound, sizeof bound, ", \"memory_gb_per_s\": %.5g, \"memory_percent\": %.3g", rate / 1e3,
+             100 * operation->moved(ranks) * part / rate / median);
   snprintf(params, sizeof params, "{\"op\": \"%s\", \"procs\": %d, \"dtype\": \"%s\", \"bytes\": %lld}",
            operation->name, ranks, dtype_name, (long long)bytes);
-  snprintf(extra, sizeof extra, "\"gb_per_s\": %.5g", (double)bytes / median / 1e3);
+  snprintf(extra, sizeof extra, "\"gb_per_s\": %.5g, \"algbw\": %.5g, \"busbw\": %.5g%s", part / median / 1e3,
+           algorithm, algorithm * operation->bus(ranks), bound);
   figure->params = params;
   figure->extra = extra;
   measure_report(buffers->state, figure);
@@ -190,7 +165,7 @@ int main(int argc, char **argv) {
 
   for (size_t op = 0; op < counts[OPS]; op++) {
     const struct operation *operation = find_operation(parts[OPS][op]);
-    if (!operation->has_size) {
+    if (operation->need == OBJECT_ONLY) {
       run_without_size(operation, &buffers, &figure);
       continue;
     }
