@@ -44,7 +44,7 @@ UcxBackend::UcxBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size
     if (peer != rank) transport->connect(peer, peers.address(peer), peers.same_host(peer));
   std::unique_ptr<HostSegment> segment;
   if (size > 1 && size <= HostSegment::kMaxRanks && peers.reaches_all()) segment = std::make_unique<HostSegment>(peers);
-  peers.announce_connected();
+  if (!peers.wait_until_all_connected(segment != nullptr, deadline)) segment.reset();
   driver_ = std::make_shared<Driver>(std::move(transport), std::move(peers), std::move(segment));
   driver_->start();
   init();

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/ucx/greetings.hpp"
 #include "comm/ucx/host_collective.hpp"
 #include "comm/ucx/session.hpp"
 #include "comm/ucx/slices.hpp"
@@ -13,127 +14,12 @@
 namespace accel::comm::ucx {
 namespace {
 
-constexpr size_t kInlineLimit = 8192;        // a block up to this size travels with the header
 constexpr size_t kLargestChunk = 512 << 10;  // of the pipelined reduction: stays in the second-level cache
 constexpr size_t kSmallestChunk = 64 << 10;
 constexpr size_t kLine = 64;
 constexpr int kDepth = 2;  // chunks under way
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-bool whole_tensor(const Collective& collective) {
-  return collective.header.operation == Operation::kAllReduce || collective.header.operation == Operation::kReduce;
-}
-
-// What goes to rank p with the header.
-Outgoing greeting_block(const Collective& collective, int peer) {
-  Outgoing block;
-  if (collective.outgoing.empty()) return block;
-  if (!whole_tensor(collective))
-    block = collective.outgoing[peer];
-  else if (collective.header.root < 0 || collective.header.root == peer)
-    block = collective.outgoing[0];
-  return block.bytes <= kInlineLimit ? block : Outgoing{};
-}
-
-// The first round: every rank tells every other one what it called, with the data where it is small.
-class Greetings {
- public:
-  Greetings(const Collective& collective, Session& session)
-      : own_(place_of(collective, session)),
-        split_bytes_(collective.splits.size() * sizeof(int64_t)),
-        slot_(round_up(kFixedBytes + split_bytes_ + kInlineLimit, kLine)),
-        received_(session.buffers().greetings.reserve(2 * slot_ * session.size())),
-        sent_(received_ + slot_ * session.size()) {
-    const int rank = session.rank(), size = session.size();
-    for (int step = 1; step < size; step++) {
-      const int peer = (rank + size - step) % size;
-      session.receive(peer, received_ + slot_ * peer, slot_, Channel::kHeader);
-    }
-    for (int step = 1; step < size; step++) {
-      const int peer = (rank + step) % size;
-      const auto block = greeting_block(collective, peer);
-      char* const message = sent_ + slot_ * peer;
-      std::memcpy(message, &collective.header, sizeof(Header));
-      std::memcpy(message + sizeof(Header), &own_, sizeof(Place));
-      if (split_bytes_) std::memcpy(message + kFixedBytes, collective.splits.data(), split_bytes_);
-      if (block.bytes) std::memcpy(message + kFixedBytes + split_bytes_, block.data, block.bytes);
-      session.send(peer, message, kFixedBytes + split_bytes_ + block.bytes, Channel::kHeader);
-    }
-    session.wait_all();
-    check(collective, session);
-  }
-
-  const char* payload(int peer) const { return received_ + slot_ * peer + kFixedBytes + split_bytes_; }
-  // Where the tensor of another rank lies, if it is one to be reduced in place.
-  Place place(int peer) const {
-    Place place;
-    std::memcpy(&place, received_ + slot_ * peer + sizeof(Header), sizeof(Place));
-    return place;
-  }
-  // All ranks come to the same answers.
-  bool on_host(const Collective& collective, const Session& session) const {
-    const size_t bytes = static_cast<size_t>(collective.header.numel) * collective.element_size;
-    if (collective.header.operation == Operation::kAllToAll || bytes <= kInlineLimit) return false;
-    return holds_for_all(session, [](const Place& place) { return place.uses_segment != 0; });
-  }
-  bool all_in_shared_memory(const Session& session) const {
-    return holds_for_all(session, [](const Place& place) { return place.segment != 0; });
-  }
-
- private:
-  static constexpr size_t kFixedBytes = sizeof(Header) + sizeof(Place);
-
-  template <typename Condition>
-  bool holds_for_all(const Session& session, const Condition& condition) const {
-    bool all = condition(own_);
-    for (int peer = 0; all && peer < session.size(); peer++) all = peer == session.rank() || condition(place(peer));
-    return all;
-  }
-
-  static Place place_of(const Collective& collective, Session& session) {
-    Place place;
-    if (collective.header.operation == Operation::kAllReduce && session.reaches_all()) {
-      const auto& block = collective.outgoing[0];
-      if (block.bytes > kInlineLimit) place = session.locate(block.data, block.bytes);
-    }
-    place.uses_segment = session.segment() != nullptr;
-    return place;
-  }
-
-  const Header* header(int peer) const { return reinterpret_cast<const Header*>(received_ + slot_ * peer); }
-
-  void check(const Collective& collective, Session& session) const {
-    const int rank = session.rank(), size = session.size();
-    const auto fail = [rank](const std::string& line) {
-      throw CollectiveError(CollectiveFailure::kMismatch, rank, line);
-    };
-    bool equal = true;
-    for (int peer = 0; peer < size; peer++)
-      equal = equal && (peer == rank || std::memcmp(header(peer), &collective.header, sizeof(Header)) == 0);
-    if (!equal) {
-      std::vector<const Header*> headers;
-      for (int peer = 0; peer < size; peer++) headers.push_back(peer == rank ? &collective.header : header(peer));
-      fail(find_mismatch(headers));
-    }
-    if (!split_bytes_) return;
-    const auto splits = [&](int peer) {
-      return peer == rank ? collective.splits.data()
-                          : reinterpret_cast<const int64_t*>(received_ + slot_ * peer + kFixedBytes);
-    };
-    for (int from = 0; from < size; from++)
-      for (int to = 0; to < size; to++)
-        if (splits(from)[to] != splits(to)[size + from])
-          fail(text(session.title(), ": rank ", from, " sends ", splits(from)[to], " elements to rank ", to,
-                    ", which expects ", splits(to)[size + from],
-                    "; the input splits of one must be the output splits of the other"));
-  }
-
-  const Place own_;
-  const size_t split_bytes_, slot_;
-  char* const received_;
-  char* const sent_;
-};
 
 void copy_block(const Incoming& to, const char* from) {
   if (to.bytes && to.data != from) std::memmove(to.data, from, to.bytes);
@@ -285,12 +171,13 @@ void reduce_scatter(const Collective& collective, bool on_host, Session& session
 void run(const Collective& collective, Session& session) {
   const Greetings greetings(collective, session);
   if (collective.header.operation == Operation::kBarrier) return;
-  const bool on_host = greetings.on_host(collective, session);
+  const size_t bytes = static_cast<size_t>(collective.header.numel) * collective.element_size;
+  const bool on_host = session.segment() != nullptr && bytes > kInlineLimit;
   if (!collective.reduce && on_host) return move_on_host(collective, session);
   if (!collective.reduce) return exchange(collective, greetings, session);
-  const bool whole = whole_tensor(collective);
+  const bool whole = combines_whole(collective.header.operation);
   const auto& own = collective.outgoing[whole ? 0 : session.rank()];
-  if (greetings.all_in_shared_memory(session)) return reduce_in_place(collective, greetings, session);
+  if (greetings.all_in_shared_memory()) return reduce_in_place(collective, greetings, session);
   if (own.bytes > kInlineLimit)
     return whole ? reduce_whole(collective, on_host, session) : reduce_scatter(collective, on_host, session);
   if (!whole || collective.header.root < 0 || collective.header.root == session.rank())

@@ -192,7 +192,6 @@ void Driver::shutdown() {
   lock.unlock();
   fail_open_calls();
   if (clean) transport_->flush(kFlushTime);
-  peers_.wait_until_all_connected(Deadline{Deadline::Milliseconds(kFlushTime)});
   buffers_.messages.clear();
   transport_.reset();
   lock.lock();

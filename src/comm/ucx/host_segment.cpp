@@ -8,12 +8,15 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/ucx/greetings.hpp"
 
 namespace accel::comm::ucx {
 namespace {
 
 constexpr size_t kControlBytes = 4096;
 constexpr size_t kSlotBytes = HostSegment::kBlockBytes + HostSegment::kResultBytes;
+// A greeting, with a block for each rank. Only what is written takes memory.
+size_t greeting_bytes(int ranks) { return kControlBytes + kInlineLimit * static_cast<size_t>(ranks); }
 // The counters of a file begin at 0, so this is what is counted from: every group soon sees them wrap around.
 constexpr uint32_t kFirstStep = ~uint32_t{0} - 20;
 
@@ -23,21 +26,26 @@ void futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
 
 }  // namespace
 
-size_t HostSegment::file_size() { return kControlBytes + kDepth * kSlotBytes; }
+size_t HostSegment::file_size(int ranks) { return kControlBytes + kDepth * kSlotBytes + 2 * greeting_bytes(ranks); }
 
-HostSegment::HostSegment(const Peers& peers) : rank_(peers.rank()), next_step_(kFirstStep) {
+HostSegment::HostSegment(const Peers& peers)
+    : rank_(peers.rank()), ranks_(peers.size()), next_step_(kFirstStep), next_greeting_(kFirstStep) {
   static_assert(sizeof(Control) <= kControlBytes, "the slots follow it");
   for (int peer = 0; peer < peers.size(); peer++) {
     const Descriptor file = peers.open_region(peer);
     if (!file)
       throw CollectiveError(CollectiveFailure::kBackend, rank_,
                             text("the shared memory of rank ", peer, " is gone on rank ", rank_, "; start it again"));
-    regions_.emplace_back(file.get(), file_size(), rank_);
+    regions_.emplace_back(file.get(), file_size(ranks_), rank_);
   }
 }
 
 char* HostSegment::slot(int rank, uint32_t step) const {
   return regions_[rank].data() + kControlBytes + step % kDepth * kSlotBytes;
+}
+
+char* HostSegment::greeting(int rank, uint32_t number) const {
+  return regions_[rank].data() + kControlBytes + kDepth * kSlotBytes + number % 2 * greeting_bytes(ranks_);
 }
 
 void HostSegment::advance(Stage stage, uint32_t step) {

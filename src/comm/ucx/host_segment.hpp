@@ -16,15 +16,16 @@ namespace accel::comm::ucx {
 class HostSegment {
  public:
   // What a rank has finished of a step: its blocks can be read; its result can be read; it has read what it wants.
-  enum class Stage { kFilled, kReduced, kTaken };
-  static constexpr int kStages = 3;
+  // Greetings are counted by themselves.
+  enum class Stage { kFilled, kReduced, kTaken, kGreeted };
+  static constexpr int kStages = 4;
   static constexpr uint32_t kDepth = 4;              // steps under way: a slot is used again after that many
   static constexpr int kMaxRanks = 64;               // with more, the chunks become too small to be worth it
   static constexpr size_t kBlockBytes = 512 << 10;   // of a slot: the blocks for the others together
   static constexpr size_t kResultBytes = 256 << 10;  // of a slot: what this rank reduced
 
   // Of the region's file, which Peers makes: its first bytes are the nonce.
-  static size_t file_size();
+  static size_t file_size(int ranks);
 
   // Maps the regions of all ranks; they must be reachable (see Peers::reaches_all).
   explicit HostSegment(const Peers& peers);
@@ -35,6 +36,10 @@ class HostSegment {
     next_step_ += count;
     return first;
   }
+
+  // Who begins a greeting has ended the collective before it, and so has read those of all ranks: two are enough.
+  uint32_t begin_greeting() { return next_greeting_++; }
+  char* greeting(int rank, uint32_t number) const;
 
   char* blocks(int rank, uint32_t step) const { return slot(rank, step); }
   char* result(int rank, uint32_t step) const { return slot(rank, step) + kBlockBytes; }
@@ -61,7 +66,8 @@ class HostSegment {
   char* slot(int rank, uint32_t step) const;
 
   int rank_;
-  uint32_t next_step_;
+  int ranks_;
+  uint32_t next_step_, next_greeting_;
   std::deque<Mapping> regions_;
 };
 

@@ -17,6 +17,7 @@
 
 #include "base/error.hpp"
 #include "comm/ucx/host_segment.hpp"
+#include "comm/ucx/transport.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -76,12 +77,12 @@ bool wants_segment() {
 
 // A file without a name that begins with the facts' nonce: whoever reads it back can reach this process's memory files.
 // Without it all messages travel through UCX.
-Descriptor make_region(Facts& facts) {
+Descriptor make_region(Facts& facts, int ranks) {
   if (!wants_segment()) return Descriptor();
   Descriptor region(memfd_create("accel", MFD_CLOEXEC));
   facts.nonce = std::random_device()() | (static_cast<uint64_t>(std::random_device()()) << 32);
   if (write(region.get(), &facts.nonce, sizeof(facts.nonce)) == sizeof(facts.nonce) &&
-      ftruncate(region.get(), static_cast<off_t>(HostSegment::file_size())) == 0)
+      ftruncate(region.get(), static_cast<off_t>(HostSegment::file_size(ranks))) == 0)
     facts.region = region.get();
   return region;
 }
@@ -110,7 +111,7 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
              const std::string& version, const std::string& address, const Deadline& deadline)
     : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size) {
   Facts own = own_facts(version);
-  region_ = make_region(own);
+  region_ = make_region(own, size);
   std::vector<uint8_t> record(sizeof(Facts) + address.size());
   std::memcpy(record.data(), &own, sizeof(Facts));
   std::memcpy(record.data() + sizeof(Facts), address.data(), address.size());
@@ -167,16 +168,22 @@ Descriptor Peers::open_file(int peer, int descriptor) const {
   return Descriptor(open(text("/proc/", peers_[peer].number, "/fd/", descriptor).c_str(), O_RDWR | O_CLOEXEC));
 }
 
-void Peers::announce_connected() {
-  if (store_->add(prefix_ + "connected", 1) == size()) store_->set(prefix_ + "all_connected", "");
-  store_->setTimeout(kStoreAnswers);  // from here on it only helps to explain failures
-}
-
-void Peers::wait_until_all_connected(const Deadline& deadline) {
+bool Peers::wait_until_all_connected(bool has_segment, const Deadline& deadline) {
+  // One number counts both: the ranks that are connected, and above them those that have no segment.
+  const int64_t without = has_segment ? 0 : kMaxRanks + 1;
+  const int64_t told = store_->add(prefix_ + "connected", 1 + without);
+  const std::string all = prefix_ + "all_connected";
+  if (told % (kMaxRanks + 1) == size()) store_->set(all, told == size() ? "1" : "0");
   try {
-    store_->wait({prefix_ + "all_connected"}, std::max(deadline.left(), Deadline::Milliseconds(1)));
-  } catch (const std::exception&) {  // a rank that never came, or a store that is gone: nobody is left to wait for
+    store_->wait({all}, std::max(deadline.left(), Deadline::Milliseconds(1)));
+  } catch (const std::exception&) {
+    throw CollectiveError(CollectiveFailure::kTimeout, rank_,
+                          text("the group did not form within ", deadline.total().count(), " ms: one of ", size(),
+                               " ranks ended, or did not connect to the others; start all again"));
   }
+  const bool all_have_segment = store_->get_to_str(all) == "1";
+  store_->setTimeout(kStoreAnswers);  // from here on it only helps to explain failures
+  return all_have_segment;
 }
 
 std::optional<Failure> Peers::published_failure() {

@@ -60,10 +60,9 @@ class Peers {
   // The file that the peer keeps for the group: zeros behind the nonce, see host_segment.hpp.
   Descriptor open_region(int peer) const { return open_file(peer, peers_[peer].region); }
 
-  // A rank that leaves takes its memory with it, so it first waits until the others have connected to it, or until the
-  // deadline has passed.
-  void announce_connected();
-  void wait_until_all_connected(const Deadline& deadline);
+  // A rank that leaves takes its memory with it, so none goes on before all have connected to it. Returns whether all
+  // ranks have a segment.
+  bool wait_until_all_connected(bool has_segment, const Deadline& deadline);
 
   // The first failure that any rank published. Talks to the store: not for the fast path.
   std::optional<Failure> published_failure();

@@ -35,8 +35,7 @@ Session::~Session() {
   if (std::uncaught_exceptions() == 0) return;
   auto& transport = *driver_.transport_;
   for (auto& message : messages) transport.cancel(message);
-  while (transport.progress()) {
-  }
+  transport.settle();
 }
 
 int Session::rank() const { return driver_.rank(); }
@@ -76,7 +75,6 @@ void Session::sleep_on_segment(std::chrono::milliseconds time) const {
   driver_.segment_->sleep(awaited_->peer, awaited_->stage, awaited_->step, time);
 }
 
-bool Session::reaches_all() const { return driver_.peers_.reaches_all(); }
 Place Session::locate(const void* data, size_t bytes) { return driver_.memory_.locate(data, bytes); }
 char* Session::attach(int peer, const Place& place) { return driver_.memory_.attach(driver_.peers_, peer, place); }
 

@@ -63,8 +63,7 @@ class Session {
   bool waits_for_segment() const { return awaited_.has_value(); }
   void sleep_on_segment(std::chrono::milliseconds time) const;
 
-  // Memory that the peers can map; see shared_memory.hpp.
-  bool reaches_all() const;
+  // Memory that the peers can map, where there is a segment; see shared_memory.hpp.
   Place locate(const void* data, size_t bytes);
   char* attach(int peer, const Place& place);
 

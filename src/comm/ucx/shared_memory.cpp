@@ -79,7 +79,7 @@ char* SharedMemory::attach(const Peers& peers, int peer, const Place& place) {
   attached_.erase(first, attached_.lower_bound({peer, place.oldest}));
   auto found = attached_.find({peer, place.segment});
   if (found == attached_.end()) {
-    const Descriptor file = peers.open_file(peer, place.descriptor);
+    const Descriptor file = peers.open_file(peer, static_cast<int>(place.descriptor));
     if (!file) refuse(rank_, "opened", place.size);
     found = attached_.try_emplace({peer, place.segment}, file.get(), place.size, rank_).first;
   }

@@ -16,14 +16,13 @@
 
 namespace accel::comm::ucx {
 
-// Where a tensor lies, and how the rank uses its host segment, as told to the peers.
+// Where a tensor lies, as told to the peers.
 struct Place {
   uint64_t segment = 0;  // counted from 1; 0 is memory of another kind
   uint64_t oldest = 0;   // segments before this one are gone
   uint64_t size = 0;     // of the segment
   uint64_t offset = 0;
-  int32_t descriptor = -1;
-  int32_t uses_segment = 0;
+  int64_t descriptor = -1;
 };
 
 // Pages that several processes see. Unmapped when it is destroyed.

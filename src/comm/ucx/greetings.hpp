@@ -1,0 +1,59 @@
+// The first round of every collective: each rank tells every other one what it called, with its block where that is
+// small. Through the host segment where there is one, else by messages.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "comm/ucx/collective.hpp"
+#include "comm/ucx/session.hpp"
+
+namespace accel::comm::ucx {
+
+constexpr size_t kInlineLimit = 8192;  // a block up to this size travels with the greeting
+
+// Whether every rank gets the same block from this one.
+bool sends_one_block(Operation operation);
+// all_reduce and reduce: there is one block, the whole tensor.
+bool combines_whole(Operation operation);
+
+class Greetings {
+ public:
+  // Returns when all ranks have said the same; throws kMismatch on all of them otherwise.
+  Greetings(const Collective& collective, Session& session);
+
+  // The block of `peer` for this rank, if it is a small one.
+  const char* payload(int peer) const { return message(peer) + payload_offset_; }
+  // all_reduce of tensors that all lie in memory that the ranks share.
+  bool all_in_shared_memory() const;
+  Place place(int peer) const;
+  // What the ranks told about the parts of an all_to_all: see Collective::splits.
+  const int64_t* splits(int peer) const;
+
+ private:
+  static constexpr size_t kFixedBytes = sizeof(Header) + sizeof(Place);
+
+  const char* message(int peer) const {
+    return segment_ != nullptr ? segment_->greeting(peer, number_) : received_ + slot_ * static_cast<size_t>(peer);
+  }
+  const Header* header(int peer) const;
+  // Writes what precedes the block; returns where the block goes.
+  char* write(char* message) const;
+  void publish();
+  void exchange_messages();
+  void check() const;
+  void check_splits() const;
+
+  const Collective& collective_;
+  Session& session_;
+  const Place own_;
+  const size_t split_bytes_;
+  HostSegment* const segment_;
+  // In the segment a greeting is one for all, so the blocks stand side by side where each rank gets another one.
+  const size_t payload_offset_;
+  uint32_t number_ = 0;
+  size_t slot_ = 0;
+  char* received_ = nullptr;
+};
+
+}  // namespace accel::comm::ucx
