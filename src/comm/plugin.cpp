@@ -23,8 +23,9 @@ constexpr std::pair<const char*, const char*> kUcxEnvironment[] = {
     {"UCX_WARN_UNUSED_ENV_VARS", "n"},
     {"UCX_POSIX_ERROR_HANDLING", "y"},
     {"UCX_LOG_LEVEL", "fatal"},
-    {"UCX_TLS", "^cma"},       // it ends this process when it copies from the memory of one that has just ended
-    {"UCX_DEBUG_SIGNO", "0"},  // else SIGHUP prints and no longer ends the program
+    {"UCX_TLS", "^cma"},          // it ends this process when it copies from the memory of one that has just ended
+    {"UCX_TCP_PUT_ENABLE", "n"},  // it ends this process on the answer to a write that was given up
+    {"UCX_DEBUG_SIGNO", "0"},     // else SIGHUP prints and no longer ends the program
 };
 
 // Where this code lives: the shared library, or the program that links the static one.

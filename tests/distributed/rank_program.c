@@ -22,6 +22,7 @@ static const sub_command_t kCommands[] = {
     {"timeout", run_timeout, 1500, 0},
     {"stop", run_stop, 1500, 0},
     {"kill", run_kill, 60000, 0},
+    {"kill_unread", run_kill_unread, 60000, 0},
     {"first", run_first, 20000, 1},
     {"first_fails", run_first_fails, 3000, 0},
     {"works", run_works, 60000, 1},

@@ -38,6 +38,7 @@ void run_mismatch(accel_state_t* state, const char* argument);
 void run_timeout(accel_state_t* state, const char* argument);
 void run_stop(accel_state_t* state, const char* argument);
 void run_kill(accel_state_t* state, const char* argument);
+void run_kill_unread(accel_state_t* state, const char* argument);
 void run_first(accel_state_t* state, const char* argument);
 void run_first_fails(accel_state_t* state, const char* argument);
 void run_works(accel_state_t* state, const char* argument);

@@ -107,6 +107,12 @@ def kill(accel, program):
             expect_ends(ranks, expected, f"kill with {elements} elements on {count} ranks")
 
 
+def kill_unread(accel, program):
+    for count in (2, 4):
+        expected = {rank: -signal.SIGKILL if rank == 1 else 0 for rank in range(count)}
+        expect_ends(start_directly(program, count, "kill_unread"), expected, f"kill_unread on {count} ranks")
+
+
 def shrink(accel, program):
     for count in (2, 4):
         expected = {rank: -signal.SIGKILL if rank == 1 else 0 for rank in range(count)}
@@ -131,6 +137,7 @@ TESTS = {
     "mismatch": launched("mismatch"),
     "timeout": launched("timeout"),
     "kill": kill,
+    "kill_unread": kill_unread,
     "stop": stop,
     "works": launched("works"),
     "shrink": shrink,

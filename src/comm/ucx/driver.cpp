@@ -20,6 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kLongestSleep = 100;  // milliseconds; deadlines and the store are looked at in between
+constexpr int kPatience = 100;      // rounds without a pause where the transport cannot report events
 constexpr auto kStoreInterval = std::chrono::seconds(1);
 constexpr auto kGoneGrace = std::chrono::seconds(1);
 constexpr int kFlushTime = 1000;  // milliseconds
@@ -192,8 +193,10 @@ void Driver::shutdown() {
   lock.unlock();
   fail_open_calls();
   if (clean) transport_->flush(kFlushTime);
-  buffers_.messages.clear();
+  buffers_ = {};
   transport_.reset();
+  segment_.reset();
+  abandoned_.clear();
   lock.lock();
   driven_ = false;
 }
@@ -363,19 +366,25 @@ void Driver::complete(PointToPoint& call, std::exception_ptr error) {
   complete_work(*call.work, std::move(error), call.thread_state);
 }
 
-void Driver::sleep(Session* session) {
+void Driver::check(Session* session) {
   stop_if_process_ends();
   check_peers(session);
   check_deadlines(session);
+}
+
+void Driver::sleep(Session* session) {
+  check(session);
   if (session && session->waits_for_segment()) {
     // Nothing but the segment ends this sleep, so the other events are looked at in between.
     wait_for_events(0);
     return session->sleep_on_segment(posted_.empty() ? kSegmentSleep : kShortSegmentSleep);
   }
-  if (!transport_->arm()) return;
-  sleeping_.store(true);
-  int time = kLongestSleep;
+  // The transport refuses to report events as long as it has something to progress. That is for ever where a peer
+  // ended, or stands still, while it wrote into this rank's queue.
+  refusals_ = transport_->arm() ? 0 : refusals_ + 1;
+  int time = refusals_ == 0 ? kLongestSleep : refusals_ < kPatience ? 0 : 1;
   if (session) time = std::min<int>(time, static_cast<int>(session->deadline().left().count()) + 1);
+  sleeping_.store(true);
   wait_for_events(attention_.load() ? 0 : time);
   sleeping_.store(false);
 }
@@ -467,8 +476,7 @@ void Driver::fail_open_calls() {
     error = std::make_exception_ptr(CollectiveError(kind_for_others(failure_->kind), rank(), failure_->message));
   }
   for (auto& call : posted_) transport_->cancel(call.message);
-  while (transport_->progress()) {
-  }
+  transport_->settle();
   std::move(posted_.begin(), posted_.end(), std::back_inserter(calls));
   posted_.clear();
   for (auto& call : calls) {

@@ -85,6 +85,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   template <typename Done>
   void progress_until(const Done& done, Session* session);
   void sleep(Session* session);
+  // Throws when there is nothing to wait for any more: a rank is lost, a deadline has passed, the process ends.
+  void check(Session* session);
   void check_peers(Session* session);
   void check_deadlines(Session* session);
   void wait_for_events(int timeout_ms);
@@ -123,6 +125,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::chrono::steady_clock::time_point last_look_;
   std::chrono::microseconds spin_;
   Descriptor events_, wake_up_;
+  int refusals_ = 0;  // of the transport to report events, one after the other
 
   std::atomic<bool> attention_{false};  // something below changed
   std::atomic<bool> sleeping_{false};   // the driver has to be woken up through wake_up_

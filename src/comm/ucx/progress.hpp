@@ -9,13 +9,20 @@ namespace accel::comm::ucx {
 template <typename Done>
 void Driver::progress_until(const Done& done, Session* session) {
   using Clock = std::chrono::steady_clock;
+  constexpr unsigned kRoundsBetweenChecks = 4096;
   Clock::time_point spin_end{};
   bool spinning = false;
-  for (;;) {
+  for (unsigned rounds = 1;; rounds++) {
     const bool progressed = transport_->progress();
     service();
     if (done()) return;
     if (progressed) {
+      // Peers that go on sending keep this rank busy, but not from seeing that another one is lost.
+      if (rounds % kRoundsBetweenChecks == 0) {
+        wait_for_events(0);
+        check(session);
+      }
+      refusals_ = 0;
       spinning = false;
       continue;
     }

@@ -14,6 +14,7 @@ namespace {
 // 2 bits channel, 16 bits sending rank, 46 bits sequence number (or the caller's tag).
 constexpr int kSequenceBits = 46;
 constexpr int kRankBits = 16;
+constexpr auto kCloseTime = Deadline::Milliseconds(1000);
 constexpr uint64_t kAllBits = ~uint64_t{0};
 
 uint64_t make_tag(Channel channel, int source, uint64_t sequence) {
@@ -97,8 +98,10 @@ Transport::Transport(int rank, int size) : rank_(rank), endpoints_(size) {
   check(ucp_worker_get_efd(worker, &event_descriptor_), "report events");
 }
 
-// A worker that goes with unfinished messages to another host would end the process.
+// A worker that goes with unfinished messages to another host would end the process: rather it stays.
 Transport::~Transport() {
+  const Deadline limit{kCloseTime};
+  bool everything_closed = true;
   for (const Endpoint& endpoint : endpoints_) {
     if (endpoint.handle == nullptr || endpoint.same_host) continue;
     ucp_request_param_t parameters{};
@@ -106,9 +109,11 @@ Transport::~Transport() {
     parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
     void* const request = ucp_ep_close_nbx(endpoint.handle, &parameters);
     if (!UCS_PTR_IS_PTR(request)) continue;
-    while (ucp_request_check_status(request) == UCS_INPROGRESS) progress();
-    ucp_request_free(request);
+    everything_closed = finish(request, limit) != UCS_INPROGRESS && everything_closed;
   }
+  if (everything_closed) return;
+  worker_.release();
+  context_.release();
 }
 
 std::string Transport::version() { return ucp_get_version_string(); }
@@ -172,16 +177,24 @@ void Transport::cancel(Message& message) {
   if (message.handle_ && message.receives_) ucp_request_cancel(worker_.get(), message.handle_);
 }
 
+void Transport::settle() {
+  constexpr int kRounds = 1000;
+  for (int round = 0; round < kRounds && progress(); round++) {
+  }
+}
+
 bool Transport::flush(int64_t timeout_ms) {
-  const Deadline deadline{Deadline::Milliseconds(timeout_ms)};
   ucp_request_param_t parameters{};
   void* const request = ucp_worker_flush_nbx(worker_.get(), &parameters);
-  if (!request) return true;
-  if (UCS_PTR_IS_ERR(request)) return false;
+  if (!UCS_PTR_IS_PTR(request)) return request == nullptr;
+  return finish(request, Deadline{Deadline::Milliseconds(timeout_ms)}) == UCS_OK;
+}
+
+ucs_status_t Transport::finish(void* request, const Deadline& deadline) {
   while (ucp_request_check_status(request) == UCS_INPROGRESS && !deadline.passed()) progress();
-  const bool flushed = ucp_request_check_status(request) == UCS_OK;
+  const ucs_status_t status = ucp_request_check_status(request);
   ucp_request_free(request);
-  return flushed;
+  return status;
 }
 
 void Transport::on_broken(void* endpoint, ucp_ep_h, ucs_status_t) {

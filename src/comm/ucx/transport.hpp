@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.hpp"
+
 namespace accel::comm::ucx {
 
 // Kinds of messages that never match each other.
@@ -63,8 +65,10 @@ class Transport {
 
   Message send(int peer, const void* data, size_t bytes, Channel channel, uint64_t sequence);
   Message receive(int peer, void* data, size_t bytes, Channel channel, uint64_t sequence);
-  // Ends a receive that nobody will answer; progress until it is done.
+  // Ends a receive that nobody will answer; settle() lets it go.
   void cancel(Message& message);
+  // Progresses what is there. Peers that go on sending do not make it longer.
+  void settle();
 
   // True when something happened.
   bool progress() { return ucp_worker_progress(worker_.get()) != 0; }
@@ -92,6 +96,8 @@ class Transport {
   };
   static void on_broken(void* endpoint, ucp_ep_h handle, ucs_status_t status);
   void check(ucs_status_t status, const char* what) const;
+  // Progresses until the request is done, or the deadline has passed; then UCX keeps it.
+  ucs_status_t finish(void* request, const Deadline& deadline);
 
   int rank_;
   std::vector<Endpoint> endpoints_;
