@@ -43,8 +43,10 @@ UcxBackend::UcxBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size
   for (int peer = 0; peer < size; peer++)
     if (peer != rank) transport->connect(peer, peers.address(peer), peers.same_host(peer));
   std::unique_ptr<HostSegment> segment;
-  if (size > 1 && size <= HostSegment::kMaxRanks && peers.reaches_all()) segment = std::make_unique<HostSegment>(peers);
-  if (!peers.wait_until_all_connected(segment != nullptr, deadline)) segment.reset();
+  const int neighbours = peers.hosts().neighbours().size();
+  if (neighbours > 1 && neighbours <= HostSegment::kMaxRanks && peers.reaches_neighbours())
+    segment = std::make_unique<HostSegment>(peers);
+  if (!peers.wait_until_all_connected(segment != nullptr || neighbours == 1, deadline)) segment.reset();
   driver_ = std::make_shared<Driver>(std::move(transport), std::move(peers), std::move(segment));
   driver_->start();
   init();

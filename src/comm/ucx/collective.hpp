@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "comm/ucx/header.hpp"
@@ -34,6 +35,11 @@ struct Collective {
   // all_to_all only, compared between the ranks: how many elements go to each rank, then how many come from each.
   std::vector<int64_t> splits;
 };
+
+// What a rank sends to itself, or what has arrived elsewhere.
+inline void copy_block(const Incoming& to, const char* from) {
+  if (to.bytes && to.data != from) std::memmove(to.data, from, to.bytes);
+}
 
 // Returns when this rank's part is done. Throws CollectiveError; after kMismatch all ranks have thrown it and the next
 // collective may follow.

@@ -70,7 +70,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void help(UcxWork& work);
 
   // Tensors for all-reduces in place, where the ranks can reach each other's memory.
-  bool shares_memory() const { return segment_ != nullptr; }
+  bool shares_memory() const { return segment_ != nullptr && peers_.hosts().count() == 1; }
   at::Tensor allocate(int64_t numel, const at::TensorOptions& options) { return memory_.allocate(numel, options); }
 
   // Fails everything that is open, here and (through the store) on the peers.

@@ -41,6 +41,13 @@ void copy(char* to, const char* from, size_t bytes, bool streamed) {
     std::memcpy(to, from, bytes);
 }
 
+size_t largest_block(const Collective& collective) {
+  size_t largest = 0;
+  for (const auto& block : collective.outgoing) largest = std::max(largest, block.bytes);
+  for (const auto& block : collective.incoming) largest = std::max(largest, block.bytes);
+  return largest;
+}
+
 // The steps of one collective, as this rank numbers them. A slot is filled when all have taken what was in it before.
 class Steps {
  public:
@@ -86,36 +93,37 @@ void move_on_host(const Collective& collective, Session& session) {
   const int rank = session.rank(), size = session.size();
   // Only scatter has another block for each rank.
   const bool one_block = collective.header.operation != Operation::kScatter;
-  const size_t bytes = static_cast<size_t>(collective.header.numel) * collective.element_size;
-  const bool streamed = bytes * static_cast<size_t>(one_block ? size : 1) >= kStreamed;
-  Steps steps(session, bytes, one_block ? 1 : size);
+  const size_t largest = largest_block(collective);
+  const bool streamed = largest * static_cast<size_t>(one_block ? size : 1) >= kStreamed;
+  Steps steps(session, largest, one_block ? 1 : size);
 
   for (size_t step = 0; step < steps.count() + 1; step++) {
     if (step < steps.count()) {
-      const auto part = steps.part(bytes, step);
       steps.wait_for_room(step);
       bool filled = false;
       for (int peer = 0; peer < size && !(filled && one_block); peer++) {
-        if (peer == rank || collective.outgoing[peer].bytes == 0) continue;
-        std::memcpy(steps.block(rank, step, one_block ? 0 : peer), collective.outgoing[peer].data + part.start,
-                    part.bytes);
+        const auto& block = collective.outgoing[peer];
+        if (peer == rank || block.bytes == 0) continue;
+        const auto part = steps.part(block.bytes, step);
+        std::memcpy(steps.block(rank, step, one_block ? 0 : peer), block.data + part.start, part.bytes);
         filled = true;
       }
       steps.advance(Stage::kFilled, step);
       // What stays here goes while it is in the cache.
       const auto& own = collective.incoming[rank];
       const char* const source = collective.outgoing[rank].data;
+      const auto part = steps.part(own.bytes, step);
       if (own.bytes && own.data != source) copy(own.data + part.start, source + part.start, part.bytes, streamed);
     }
     if (step == 0) continue;
     const size_t k = step - 1;
-    const auto part = steps.part(bytes, k);
     for (int offset = 1; offset < size; offset++) {
       const int peer = (rank + offset) % size;
-      if (collective.incoming[peer].bytes == 0) continue;
+      const auto& block = collective.incoming[peer];
+      if (block.bytes == 0) continue;
+      const auto part = steps.part(block.bytes, k);
       steps.wait_for(peer, Stage::kFilled, k);
-      copy(collective.incoming[peer].data + part.start, steps.block(peer, k, one_block ? 0 : rank), part.bytes,
-           streamed);
+      copy(block.data + part.start, steps.block(peer, k, one_block ? 0 : rank), part.bytes, streamed);
     }
     steps.advance(Stage::kTaken, k);
   }

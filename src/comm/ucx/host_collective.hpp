@@ -7,7 +7,7 @@
 
 namespace accel::comm::ucx {
 
-// Blocks of one size that are only moved: broadcast, gather, scatter, all_gather.
+// Blocks that are only moved: broadcast, gather, scatter, all_gather. All ranks see the same largest one.
 void move_on_host(const Collective& collective, Session& session);
 
 void reduce_on_host(const Collective& collective, const Slices& slices, Session& session);

@@ -29,14 +29,18 @@ void futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
 size_t HostSegment::file_size(int ranks) { return kControlBytes + kDepth * kSlotBytes + 2 * greeting_bytes(ranks); }
 
 HostSegment::HostSegment(const Peers& peers)
-    : rank_(peers.rank()), ranks_(peers.size()), next_step_(kFirstStep), next_greeting_(kFirstStep) {
+    : rank_(peers.hosts().neighbours().position),
+      ranks_(peers.hosts().neighbours().size()),
+      next_step_(kFirstStep),
+      next_greeting_(kFirstStep) {
   static_assert(sizeof(Control) <= kControlBytes, "the slots follow it");
-  for (int peer = 0; peer < peers.size(); peer++) {
+  for (const int peer : peers.hosts().neighbours().ranks) {
     const Descriptor file = peers.open_region(peer);
     if (!file)
-      throw CollectiveError(CollectiveFailure::kBackend, rank_,
-                            text("the shared memory of rank ", peer, " is gone on rank ", rank_, "; start it again"));
-    regions_.emplace_back(file.get(), file_size(ranks_), rank_);
+      throw CollectiveError(
+          CollectiveFailure::kBackend, peers.rank(),
+          text("the shared memory of rank ", peer, " is gone on rank ", peers.rank(), "; start it again"));
+    regions_.emplace_back(file.get(), file_size(ranks_), peers.rank());
   }
 }
 

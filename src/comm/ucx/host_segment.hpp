@@ -27,7 +27,8 @@ class HostSegment {
   // Of the region's file, which Peers makes: its first bytes are the nonce.
   static size_t file_size(int ranks);
 
-  // Maps the regions of all ranks; they must be reachable (see Peers::reaches_all).
+  // Maps the regions of all ranks of this host; they must be reachable (see Peers::reaches_neighbours). Ranks are
+  // counted as they stand there.
   explicit HostSegment(const Peers& peers);
 
   // Takes the next `count` steps; returns the first one.

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <map>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -109,7 +110,7 @@ Descriptor::~Descriptor() {
 
 Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, int rank, int size,
              const std::string& version, const std::string& address, const Deadline& deadline)
-    : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size) {
+    : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size), hosts_(Hosts::of_single_ranks(size, rank)) {
   Facts own = own_facts(version);
   region_ = make_region(own, size);
   std::vector<uint8_t> record(sizeof(Facts) + address.size());
@@ -136,6 +137,8 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
 
   cpu_set_t cores = own.cores;
   int local = 0;
+  std::map<std::string, size_t> names;  // of the hosts, with their places in the list
+  std::vector<std::vector<int>> hosts;
   for (int peer = 0; peer < size; peer++) {
     Facts facts;
     if (records[peer].size() < sizeof(Facts))
@@ -152,15 +155,20 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
     peers_[peer].number = facts.process;
     peers_[peer].region = facts.region;
     const bool visible = peers_[peer].same_host && facts.process_namespace == own.process_namespace;
-    uint64_t nonce = 0;
-    reaches_all_ = reaches_all_ && visible && facts.region >= 0 &&
-                   pread(open_region(peer).get(), &nonce, sizeof(nonce), 0) == sizeof(nonce) && nonce == facts.nonce;
+    const size_t host = names.try_emplace(facts.host, hosts.size()).first->second;
+    if (host == hosts.size()) hosts.emplace_back();
+    hosts[host].push_back(peer);
     if (!peers_[peer].same_host) continue;
+    uint64_t nonce = 0;
+    reaches_neighbours_ = reaches_neighbours_ && visible && facts.region >= 0 &&
+                          pread(open_region(peer).get(), &nonce, sizeof(nonce), 0) == sizeof(nonce) &&
+                          nonce == facts.nonce;
     local++;
     CPU_OR(&cores, &cores, &facts.cores);
     if (visible && facts.process != own.process) peers_[peer].process = watch_process(facts.process);
   }
   cores_suffice_ = local <= CPU_COUNT(&cores);
+  hosts_ = Hosts(std::move(hosts), rank);
   store_ = store->clone();
 }
 
@@ -183,6 +191,7 @@ bool Peers::wait_until_all_connected(bool has_segment, const Deadline& deadline)
   }
   const bool all_have_segment = store_->get_to_str(all) == "1";
   store_->setTimeout(kStoreAnswers);  // from here on it only helps to explain failures
+  if (!all_have_segment) hosts_ = Hosts::of_single_ranks(size(), rank_);
   return all_have_segment;
 }
 

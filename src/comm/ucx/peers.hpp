@@ -12,6 +12,7 @@
 
 #include "base/deadline.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/ucx/hosts.hpp"
 
 namespace accel::comm::ucx {
 
@@ -54,14 +55,15 @@ class Peers {
   // Readable once the peer's process has ended; below 0 where that cannot be known (other hosts, this process itself).
   int process_descriptor(int peer) const { return peers_[peer].process.get(); }
 
-  // Ranks that are all on this host, may open each other's files through /proc, and have tried it.
-  bool reaches_all() const { return reaches_all_; }
+  const Hosts& hosts() const { return hosts_; }
+  // The ranks of this host may open each other's files through /proc, and have tried it.
+  bool reaches_neighbours() const { return reaches_neighbours_; }
   Descriptor open_file(int peer, int descriptor) const;
   // The file that the peer keeps for the group: zeros behind the nonce, see host_segment.hpp.
   Descriptor open_region(int peer) const { return open_file(peer, peers_[peer].region); }
 
   // A rank that leaves takes its memory with it, so none goes on before all have connected to it. Returns whether all
-  // ranks have a segment.
+  // ranks have a segment with their neighbours; otherwise nobody uses one, and each is a host of its own.
   bool wait_until_all_connected(bool has_segment, const Deadline& deadline);
 
   // The first failure that any rank published. Talks to the store: not for the fast path.
@@ -82,7 +84,8 @@ class Peers {
   c10::intrusive_ptr<c10d::Store> store_;
   std::vector<Peer> peers_;
   bool cores_suffice_ = false;
-  bool reaches_all_ = true;
+  Hosts hosts_;
+  bool reaches_neighbours_ = true;
   Descriptor region_;  // what the peers try to open
 };
 

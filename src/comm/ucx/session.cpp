@@ -38,16 +38,18 @@ Session::~Session() {
   transport.settle();
 }
 
-int Session::rank() const { return driver_.rank(); }
-int Session::size() const { return driver_.size(); }
+int Session::rank() const { return team_ ? team_->position : driver_.rank(); }
+int Session::size() const { return team_ ? team_->size() : driver_.size(); }
+int Session::rank_of(int member) const { return team_ ? team_->ranks[static_cast<size_t>(member)] : member; }
+const Hosts& Session::hosts() const { return driver_.peers_.hosts(); }
 
 size_t Session::send(int peer, const void* data, size_t bytes, Channel channel) {
-  buffers_.messages.push_back(driver_.transport_->send(peer, data, bytes, channel, header_.sequence));
+  buffers_.messages.push_back(driver_.transport_->send(rank_of(peer), data, bytes, channel, header_.sequence));
   return buffers_.messages.size() - 1;
 }
 
 size_t Session::receive(int peer, void* data, size_t bytes, Channel channel) {
-  buffers_.messages.push_back(driver_.transport_->receive(peer, data, bytes, channel, header_.sequence));
+  buffers_.messages.push_back(driver_.transport_->receive(rank_of(peer), data, bytes, channel, header_.sequence));
   return buffers_.messages.size() - 1;
 }
 
@@ -61,7 +63,10 @@ void Session::wait_all() {
   for (size_t message = 0; message < buffers_.messages.size(); message++) wait(message);
 }
 
-HostSegment* Session::segment() const { return driver_.segment_.get(); }
+HostSegment* Session::segment() const {
+  const bool on_host = hosts().count() == 1 || team_ == &hosts().neighbours();
+  return on_host ? driver_.segment_.get() : nullptr;
+}
 
 void Session::wait_for(int peer, HostSegment::Stage stage, uint32_t step) {
   const HostSegment& segment = *driver_.segment_;
@@ -83,7 +88,8 @@ std::vector<int> Session::unanswered() {
   for (auto& message : buffers_.messages)
     if (!message.done()) ranks.push_back(message.peer());
   for (int peer = 0; awaited_ && peer < size(); peer++)
-    if (peer != rank() && !driver_.segment_->reached(peer, awaited_->stage, awaited_->step)) ranks.push_back(peer);
+    if (peer != rank() && !driver_.segment_->reached(peer, awaited_->stage, awaited_->step))
+      ranks.push_back(rank_of(peer));
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;

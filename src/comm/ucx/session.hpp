@@ -12,6 +12,7 @@
 #include "base/deadline.hpp"
 #include "comm/ucx/header.hpp"
 #include "comm/ucx/host_segment.hpp"
+#include "comm/ucx/hosts.hpp"
 #include "comm/ucx/shared_memory.hpp"
 #include "comm/ucx/transport.hpp"
 
@@ -36,7 +37,7 @@ class Session {
  public:
   struct Buffers {
     std::vector<Message> messages;
-    Scratch greetings, chunks, slice;
+    Scratch greetings, chunks, slice, partial;
   };
 
   Session(Driver& driver, Buffers& buffers, const Header& header, std::chrono::milliseconds timeout);
@@ -45,8 +46,22 @@ class Session {
   // Receives that are still open (after an error) are cancelled.
   ~Session();
 
+  // While it lives, only the ranks of a team work together, and are counted as they stand there.
+  class Phase {
+   public:
+    Phase(Session& session, const Team& team) : session_(session), before_(session.team_) { session.team_ = &team; }
+    Phase(const Phase&) = delete;
+    Phase& operator=(const Phase&) = delete;
+    ~Phase() { session_.team_ = before_; }
+
+   private:
+    Session& session_;
+    const Team* const before_;
+  };
+
   int rank() const;
   int size() const;
+  const Hosts& hosts() const;
   Buffers& buffers() { return buffers_; }
 
   // Each returns the number to wait for.
@@ -57,7 +72,7 @@ class Session {
 
   // Waits until a peer has finished a stage of a step in the host segment.
   void wait_for(int peer, HostSegment::Stage stage, uint32_t step);
-  // Null where the ranks have none.
+  // Null where the ranks share none.
   HostSegment* segment() const;
   // Whether wait_for() is what this session waits in, and the sleep of it.
   bool waits_for_segment() const { return awaited_.has_value(); }
@@ -73,6 +88,8 @@ class Session {
   std::string title() const { return ucx::title(header_); }
 
  private:
+  int rank_of(int member) const;
+
   Driver& driver_;
   Buffers& buffers_;
   const Header& header_;
@@ -83,6 +100,7 @@ class Session {
     int peer;
   };
   std::optional<Awaited> awaited_;
+  const Team* team_ = nullptr;  // null: all ranks
 };
 
 }  // namespace accel::comm::ucx

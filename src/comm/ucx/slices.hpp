@@ -2,6 +2,8 @@
 // to the ranks that want it.
 #pragma once
 
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "comm/ucx/collective.hpp"
@@ -14,5 +16,14 @@ struct Slices {
   std::vector<Incoming> results;  // where the slices that others reduce go to; no bytes where this rank gets none
   int first_receiver = 0, last_receiver = -1;  // the ranks that get the result of this rank
 };
+
+size_t round_up(size_t bytes, size_t unit);
+
+// Where slice `number` of `count` begins and ends: equal parts, but for the last ones; cut at cache lines, of which
+// every element size is a part.
+std::pair<size_t, size_t> slice_of(size_t bytes, int number, int count);
+
+// all_reduce and reduce: equal parts of the whole tensor, one for each rank of the session.
+Slices slices_of_whole(const Collective& collective, const Session& session);
 
 }  // namespace accel::comm::ucx
