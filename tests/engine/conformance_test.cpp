@@ -383,6 +383,59 @@ TEST_P(Conformance, SameBitsOnEveryRank) {
   for (const auto& result : results) EXPECT_TRUE(same_bytes(results[0], result));
 }
 
+class ManyHosts : public Conformance {};
+// Of one rank each: few, many, 2^k, with neighbours, and more than greet each other straight.
+INSTANTIATE_TEST_SUITE_P(Conformance, ManyHosts,
+                         testing::Values(Route{"abcde"}, Route{"abcdefghi"}, Route{"abcdefghijklmnop"},
+                                         Route{"aabbccddeeffgghhii"}, Route{"abcdefghijklmnopqrs"}),
+                         name_of);
+
+TEST_P(ManyHosts, AgreeOnWhatTheyMove) {
+  const int size = GetParam().ranks();
+  run_ranks(GetParam(), [size](const BackendPointer& backend, int rank) {
+    for (const int64_t numel : {1, 200, 3000, 50003, 600001}) {
+      const auto mine = (at::arange(numel, at::kInt) * (rank + 1)).remainder(1009);
+      auto total = at::zeros({numel}, at::kInt);
+      for (int peer = 0; peer < size; peer++) total += (at::arange(numel, at::kInt) * (peer + 1)).remainder(1009);
+      const int root = static_cast<int>(numel) % size;
+
+      Tensors tensors{mine.clone()};
+      backend->allreduce(tensors, at_once<c10d::AllreduceOptions>())->wait();
+      EXPECT_TRUE(at::equal(tensors[0], total)) << "all_reduce of " << numel;
+
+      tensors[0] = mine.clone();
+      auto broadcast = at_once<c10d::BroadcastOptions>();
+      broadcast.rootRank = root;
+      backend->broadcast(tensors, broadcast)->wait();
+      EXPECT_TRUE(at::equal(tensors[0], (at::arange(numel, at::kInt) * (root + 1)).remainder(1009)))
+          << "broadcast of " << numel;
+
+      at::Tensor numbers = at::full({size}, rank, at::kInt), others = at::empty({size}, at::kInt),
+                 part = at::empty({1}, at::kInt);
+      std::vector<int64_t> equal;
+      backend->alltoall_base(others, numbers, equal, equal, at_once<c10d::AllToAllOptions>())->wait();
+      EXPECT_TRUE(at::equal(others, at::arange(size, at::kInt)));
+      backend->_reduce_scatter_base(part, others, at_once<c10d::ReduceScatterOptions>())->wait();
+      EXPECT_EQ(part[0].item<int>(), rank * size);
+    }
+    Tensors tensors{at::ones({rank == size - 1 ? 3 : 4})};
+    const auto error = expect_error([&] { backend->allreduce(tensors, at_once<c10d::AllreduceOptions>())->wait(); });
+    EXPECT_NE(std::string(error.what()).find(text("rank ", size - 1, " has float32[3]")), std::string::npos);
+    backend->barrier(at_once<c10d::BarrierOptions>())->wait();
+  });
+}
+
+TEST_P(ManyHosts, HaveTheSameBits) {
+  std::vector<at::Tensor> results(GetParam().ranks());
+  run_ranks(GetParam(), [&](const BackendPointer& backend, int rank) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(17 + rank);
+    Tensors tensors{at::randn({30011}, generator, at::kFloat)};
+    backend->allreduce(tensors, at_once<c10d::AllreduceOptions>())->wait();
+    results[rank] = tensors[0];
+  });
+  for (const auto& result : results) EXPECT_TRUE(same_bytes(results[0], result));
+}
+
 TEST_P(Conformance, DisagreementIsSeenByAllAndTheGroupStays) {
   const int size = GetParam().ranks(), odd = size - 1;
   if (size == 1) GTEST_SKIP() << "one rank agrees with itself";

@@ -207,6 +207,18 @@ TEST(UcxGroup, BadArguments) {
   });
 }
 
+TEST(UcxGroup, VariablesOfTheUserReachUcx) {
+  const Variable transports("UCX_TLS", "no_such_transport");
+  const auto environment = backend_environment();
+  EXPECT_STREQ(std::getenv("UCX_TLS"), "no_such_transport");
+  try {
+    make_backend(c10::make_intrusive<c10d::HashStore>(), 0, 1);
+    FAIL() << "UCX was told to use a transport that it does not have";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("UCX on rank 0 could not"), std::string::npos) << error.what();
+  }
+}
+
 TEST(UcxGroup, MissingRankIsNamedWhenTheGroupForms) {
   const auto environment = backend_environment();
   const auto store = c10::make_intrusive<c10d::HashStore>();

@@ -17,7 +17,7 @@ namespace {
 void take_greeted_blocks(const Collective& collective, const Greetings& greetings, const Session& session) {
   for (int peer = 0; peer < session.size(); peer++) {
     const auto& block = collective.incoming[peer];
-    if (peer != session.rank() && block.bytes <= kInlineLimit) copy_block(block, greetings.payload(peer));
+    if (peer != session.rank() && block.bytes <= greetings.block_limit()) copy_block(block, greetings.payload(peer));
   }
 }
 
@@ -76,7 +76,7 @@ void move(const Collective& collective, Session& session) {
   else if (operation == Operation::kAllGather && hosts.hold_equally_many() && !hosts.hold_single_ranks())
     all_gather_between_hosts(collective, session);
   else
-    exchange_blocks(collective, kInlineLimit, session);
+    exchange_blocks(collective, 0, session);
 }
 
 void reduce(const Collective& collective, Session& session) {
@@ -101,12 +101,13 @@ void run(const Collective& collective, Session& session) {
   const Greetings greetings(collective, session);
   if (collective.header.operation == Operation::kBarrier) return;
   if (greetings.all_in_shared_memory()) return reduce_in_place(collective, greetings, session);
-  const bool is_small = static_cast<size_t>(collective.header.numel) * collective.element_size <= kInlineLimit;
+  const size_t limit = greetings.block_limit();
+  const bool is_small = static_cast<size_t>(collective.header.numel) * collective.element_size <= limit;
   if (collective.reduce)
     return is_small ? reduce_greetings(collective, greetings, session) : reduce(collective, session);
   if (!is_small) return move(collective, session);
   take_greeted_blocks(collective, greetings, session);
-  exchange_blocks(collective, kInlineLimit, session);  // those of an all_to_all have all sizes
+  exchange_blocks(collective, limit, session);  // those of an all_to_all have all sizes
 }
 
 }  // namespace accel::comm::ucx

@@ -1,5 +1,6 @@
 #include "comm/ucx/greetings.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -9,8 +10,12 @@
 namespace accel::comm::ucx {
 namespace {
 
+constexpr size_t kLine = 64;
+constexpr int kMostAtOnce = 16;         // ranks that all send to all others
+constexpr size_t kHandedOnLimit = 512;  // of a block, where each greeting passes through the hands of several ranks
+
 // What goes to a rank with the greeting; nothing where it is large.
-Outgoing small_block(const Collective& collective, int peer) {
+Outgoing small_block(const Collective& collective, int peer, size_t limit = kInlineLimit) {
   const auto& header = collective.header;
   if (collective.outgoing.empty()) return {};
   Outgoing block;
@@ -18,7 +23,12 @@ Outgoing small_block(const Collective& collective, int peer) {
     block = collective.outgoing[peer];
   else if (header.root < 0 || header.root == peer)
     block = collective.outgoing[0];
-  return block.bytes <= kInlineLimit ? block : Outgoing{};
+  return block.bytes <= limit ? block : Outgoing{};
+}
+
+size_t limit_of_blocks(const Collective& collective, Session& session) {
+  if (session.segment() != nullptr || session.size() <= kMostAtOnce) return kInlineLimit;
+  return sends_one_block(collective.header.operation) ? kHandedOnLimit : 0;
 }
 
 void copy_block(char* to, const Outgoing& block) {
@@ -57,11 +67,14 @@ Greetings::Greetings(const Collective& collective, Session& session)
       payload_offset_(kFixedBytes + split_bytes_ +
                       (segment_ == nullptr || sends_one_block(collective.header.operation)
                            ? 0
-                           : kInlineLimit * static_cast<size_t>(session.rank()))) {
+                           : kInlineLimit * static_cast<size_t>(session.rank()))),
+      block_limit_(limit_of_blocks(collective, session)) {
   if (segment_ != nullptr)
     publish();
-  else
+  else if (session.size() <= kMostAtOnce)
     exchange_messages();
+  else
+    hand_on();
   check();
   if (split_bytes_) check_splits();
 }
@@ -91,14 +104,13 @@ void Greetings::publish() {
 }
 
 void Greetings::exchange_messages() {
-  constexpr size_t kLine = 64;
   const int rank = session_.rank(), size = session_.size();
   slot_ = (kFixedBytes + split_bytes_ + kInlineLimit + kLine - 1) / kLine * kLine;
   received_ = session_.buffers().greetings.reserve(2 * slot_ * static_cast<size_t>(size));
   char* const sent = received_ + slot_ * static_cast<size_t>(size);
   for (int step = 1; step < size; step++) {
     const int peer = (rank + size - step) % size;
-    session_.receive(peer, received_ + slot_ * static_cast<size_t>(peer), slot_, Channel::kHeader);
+    session_.receive(peer, received_ + slot_ * static_cast<size_t>(size - step), slot_, Channel::kHeader);
   }
   for (int step = 1; step < size; step++) {
     const int peer = (rank + step) % size;
@@ -108,6 +120,27 @@ void Greetings::exchange_messages() {
     session_.send(peer, message, kFixedBytes + split_bytes_ + block.bytes, Channel::kHeader);
   }
   session_.wait_all();
+}
+
+// Recursive doubling, but by a larger factor: in each round a rank hands on all greetings that it has, and has as many
+// times more of them. Thakur, Rabenseifner, Gropp: Optimization of collective communication operations in MPICH, 2005.
+void Greetings::hand_on() {
+  constexpr int kFactor = 4;
+  const int rank = session_.rank(), size = session_.size();
+  // Of one size whatever was called, since ranks that disagree must understand each other.
+  const size_t longest = std::max(kHandedOnLimit, 2 * sizeof(int64_t) * static_cast<size_t>(size));
+  slot_ = (kFixedBytes + longest + kLine - 1) / kLine * kLine;
+  received_ = session_.buffers().greetings.reserve(slot_ * static_cast<size_t>(size));
+  copy_block(write(received_), small_block(collective_, std::max(collective_.header.root, 0), block_limit_));
+  for (int known = 1; known < size; known *= kFactor) {
+    for (int distance = known; distance < std::min(size, known * kFactor); distance += known) {
+      const size_t bytes = slot_ * static_cast<size_t>(std::min(known, size - distance));
+      session_.receive((rank + distance) % size, received_ + slot_ * static_cast<size_t>(distance), bytes,
+                       Channel::kHeader);
+      session_.send((rank + size - distance) % size, received_, bytes, Channel::kHeader);
+    }
+    session_.wait_all();
+  }
 }
 
 const Header* Greetings::header(int peer) const {

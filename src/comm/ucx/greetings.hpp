@@ -1,5 +1,6 @@
 // The first round of every collective: each rank tells every other one what it called, with its block where that is
-// small. Through the host segment where there is one, else by messages.
+// small. Through the host segment where there is one, else by messages: straight to all others where they are few, else
+// handed on from rank to rank.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,8 @@ class Greetings {
   // Returns when all ranks have said the same; throws kMismatch on all of them otherwise.
   Greetings(const Collective& collective, Session& session);
 
+  // Blocks up to this size came with the greetings.
+  size_t block_limit() const { return block_limit_; }
   // The block of `peer` for this rank, if it is a small one.
   const char* payload(int peer) const { return message(peer) + payload_offset_; }
   // all_reduce of tensors that all lie in memory that the ranks share.
@@ -34,13 +37,17 @@ class Greetings {
   static constexpr size_t kFixedBytes = sizeof(Header) + sizeof(Place);
 
   const char* message(int peer) const {
-    return segment_ != nullptr ? segment_->greeting(peer, number_) : received_ + slot_ * static_cast<size_t>(peer);
+    if (segment_ != nullptr) return segment_->greeting(peer, number_);
+    // In the order in which they follow this rank.
+    const int size = session_.size(), distance = (peer + size - session_.rank()) % size;
+    return received_ + slot_ * static_cast<size_t>(distance);
   }
   const Header* header(int peer) const;
   // Writes what precedes the block; returns where the block goes.
   char* write(char* message) const;
   void publish();
   void exchange_messages();
+  void hand_on();
   void check() const;
   void check_splits() const;
 
@@ -51,6 +58,7 @@ class Greetings {
   HostSegment* const segment_;
   // In the segment a greeting is one for all, so the blocks stand side by side where each rank gets another one.
   const size_t payload_offset_;
+  const size_t block_limit_;
   uint32_t number_ = 0;
   size_t slot_ = 0;
   char* received_ = nullptr;
