@@ -443,10 +443,20 @@ void Driver::check_peers(Session* session) {
 void Driver::check_deadlines(Session* session) {
   if (session && session->deadline().passed()) {
     const auto ranks = session->unanswered();
-    if (!ranks.empty())
-      throw CollectiveError(CollectiveFailure::kTimeout, rank(),
-                            text(session->title(), " on rank ", rank(), " timed out after ",
-                                 session->deadline().total().count(), " ms: no answer from ", list_ranks(ranks)));
+    const Hosts& hosts = peers_.hosts();
+    const bool at_home =
+        !ranks.empty() && !hosts.hold_single_ranks() && hosts.count() > 1 &&
+        std::all_of(ranks.begin(), ranks.end(), [&hosts](int peer) { return hosts.host_of(peer) == hosts.own(); });
+    if (at_home && !session->grace().passed()) {
+      if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
+    } else if (!ranks.empty()) {
+      const int elsewhere = hosts.ranks((hosts.own() + 1) % hosts.count())[0];
+      throw CollectiveError(
+          CollectiveFailure::kTimeout, rank(),
+          text(session->title(), " on rank ", rank(), " timed out after ", session->deadline().total().count(),
+               " ms: no answer from ", list_ranks(ranks),
+               at_home ? text(", which may wait for another host, such as that of rank ", elsewhere) : ""));
+    }
   }
   for (const auto& call : posted_)
     if (call.deadline.passed())

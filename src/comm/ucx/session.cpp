@@ -9,6 +9,11 @@
 #include "comm/ucx/progress.hpp"
 
 namespace accel::comm::ucx {
+namespace {
+
+constexpr auto kGrace = std::chrono::milliseconds(300);
+
+}  // namespace
 
 void Scratch::Free::operator()(char* memory) const { std::free(memory); }
 
@@ -26,7 +31,7 @@ char* Scratch::reserve(size_t bytes) {
 }
 
 Session::Session(Driver& driver, Buffers& buffers, const Header& header, std::chrono::milliseconds timeout)
-    : driver_(driver), buffers_(buffers), header_(header), deadline_(timeout) {
+    : driver_(driver), buffers_(buffers), header_(header), deadline_(timeout), grace_(timeout + kGrace) {
   buffers_.messages.clear();
 }
 

@@ -83,6 +83,8 @@ class Session {
   char* attach(int peer, const Place& place);
 
   const Deadline& deadline() const { return deadline_; }
+  // A little later: until then a neighbour that waits for another host has said so.
+  const Deadline& grace() const { return grace_; }
   // The ranks whose messages are still open, or that are behind in the host segment.
   std::vector<int> unanswered();
   std::string title() const { return ucx::title(header_); }
@@ -93,7 +95,7 @@ class Session {
   Driver& driver_;
   Buffers& buffers_;
   const Header& header_;
-  Deadline deadline_;
+  Deadline deadline_, grace_;
   struct Awaited {
     HostSegment::Stage stage;
     uint32_t step;
