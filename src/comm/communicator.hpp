@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/collective_error.hpp"
@@ -24,6 +25,8 @@ class Work;
 }  // namespace c10d
 
 namespace accel::comm {
+
+class MeetingPlaces;
 
 enum class Reduction : int32_t { kSum, kMean, kMin, kMax, kProduct, kAnd, kOr, kXor };
 
@@ -53,6 +56,9 @@ class Communicator {
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
   // How many groups of these ranks were made of this one before.
   int64_t count_group(const std::string& ranks) { return groups_made_[ranks]++; }
+  // Where the ranks meet again after a loss; null where they met by other means than rendezvous().
+  const std::shared_ptr<const MeetingPlaces>& meeting_places() const { return meeting_places_; }
+  void set_meeting_places(std::shared_ptr<const MeetingPlaces> places) { meeting_places_ = std::move(places); }
   // For c10d::Reducer; null with one rank.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return process_group_; }
 
@@ -107,6 +113,7 @@ class Communicator {
   std::string backend_name_;
   std::map<std::string, int64_t> groups_made_;
   c10::intrusive_ptr<c10d::Store> store_;
+  std::shared_ptr<const MeetingPlaces> meeting_places_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   const std::shared_ptr<FlightRecord> flight_record_ = std::make_shared<FlightRecord>();

@@ -3,19 +3,24 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <optional>
+#include <numeric>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <tuple>
 
+#include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "comm/meeting_places.hpp"
 
 namespace accel::comm {
 namespace {
 
 using Ranks = std::vector<int64_t>;
+
+constexpr auto kRetryPause = std::chrono::milliseconds(10);
 
 std::string join(const Ranks& ranks) {
   std::string line;
@@ -30,29 +35,47 @@ Ranks parse(const std::string& line) {
   return ranks;
 }
 
+std::string key_of(int64_t rank) { return text("present/", rank); }
+
+// Those of `ranks` that do not come any more are not waited for.
+void drop_lost(const MeetingPlaces* places, Ranks& ranks) {
+  const auto has_left = [&](int64_t rank) { return places != nullptr && places->has_left(rank); };
+  ranks.erase(std::remove_if(ranks.begin(), ranks.end(), has_left), ranks.end());
+}
+
 // Says that this rank is there and waits for the others. Those of `ranks` that came.
-Ranks meet(c10d::Store& store, const Ranks& ranks, int64_t own, std::chrono::milliseconds wait) {
-  const auto key = [](int64_t rank) { return text("present/", rank); };
-  std::vector<std::string> keys;
-  std::transform(ranks.begin(), ranks.end(), std::back_inserter(keys), key);
-  store.set(key(own), "1");
-  try {
-    store.wait(keys, std::max(wait, std::chrono::milliseconds(1)));
-    return ranks;
-  } catch (const std::exception&) {  // out of time, or the store is gone: then the check below throws
+Ranks meet(c10d::Store& store, const Ranks& ranks, int64_t own, const Deadline& deadline,
+           const MeetingPlaces* places = nullptr) {
+  constexpr auto kRound = std::chrono::milliseconds(50);
+  store.set(key_of(own), "1");
+  const auto is_there = [&](int64_t rank) { return store.check({key_of(rank)}); };
+  Ranks missing = ranks;
+  for (bool last = false; !last;) {
+    last = deadline.passed();
+    missing.erase(std::remove_if(missing.begin(), missing.end(), is_there), missing.end());
+    drop_lost(places, missing);
+    if (missing.empty()) break;
+    std::vector<std::string> keys;
+    std::transform(missing.begin(), missing.end(), std::back_inserter(keys), key_of);
+    try {
+      store.wait(keys, std::clamp(deadline.left(), std::chrono::milliseconds(1), kRound));
+    } catch (const std::exception&) {  // not yet; or the store is gone: then the next question throws
+    }
   }
   Ranks present;
-  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(present),
-               [&](int64_t rank) { return store.check({key(rank)}); });
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(present), is_there);
   return present;
 }
 
 std::shared_ptr<Communicator> join_group(const Communicator& parent, c10::intrusive_ptr<c10d::Store> store,
-                                         const Ranks& ranks) {
+                                         const Ranks& ranks, const std::string& name) {
   if (ranks.size() == 1) return std::make_shared<Communicator>();
   const auto place = std::find(ranks.begin(), ranks.end(), parent.rank()) - ranks.begin();
-  return std::make_shared<Communicator>(std::move(store), static_cast<int>(place), static_cast<int>(ranks.size()),
-                                        parent.timeout(), parent.backend_name());
+  auto group = std::make_shared<Communicator>(std::move(store), static_cast<int>(place), static_cast<int>(ranks.size()),
+                                              parent.timeout(), parent.backend_name());
+  if (const auto& places = parent.meeting_places())
+    group->set_meeting_places(std::make_shared<MeetingPlaces>(*places, ranks, name));
+  return group;
 }
 
 void check_ranks(const Communicator& parent, const Ranks& ranks) {
@@ -66,6 +89,23 @@ void check_ranks(const Communicator& parent, const Ranks& ranks) {
           join(ranks), "] and this is rank ", parent.rank(), "; only members of a group make it");
 }
 
+std::shared_ptr<Communicator> meet_survivors(const Communicator& parent, const Deadline& deadline) {
+  const std::string name = "shrink/";
+  const MeetingPlaces* const places = parent.meeting_places().get();
+  const auto shared = places != nullptr ? places->meet(deadline, parent.timeout()) : parent.store();
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(name, shared);
+  Ranks everybody(parent.size());
+  std::iota(everybody.begin(), everybody.end(), 0);
+  // The first view counts, for all.
+  const std::string view = join(meet(*store, everybody, parent.rank(), deadline, places));
+  const auto members = store->compareSet("members", {}, std::vector<uint8_t>(view.begin(), view.end()));
+  const Ranks ranks = parse(std::string(members.begin(), members.end()));
+  require(std::find(ranks.begin(), ranks.end(), parent.rank()) != ranks.end(), Status::kCancelled, "ranks ",
+          join(ranks), " went on without rank ", parent.rank(),
+          ", which came too late; expected all ranks to call within ", deadline.total().count(), " ms");
+  return join_group(parent, store, ranks, name);
+}
+
 }  // namespace
 
 std::shared_ptr<Communicator> create_group(Communicator& parent, const std::vector<int64_t>& ranks) {
@@ -74,14 +114,14 @@ std::shared_ptr<Communicator> create_group(Communicator& parent, const std::vect
   const std::string members = join(ranks);
   const std::string name = text("group/", members, "/", parent.count_group(members), "/");
   const auto store = c10::make_intrusive<c10d::PrefixStore>(name, parent.store());
-  const Ranks present = meet(*store, ranks, parent.rank(), parent.timeout());
+  const Ranks present = meet(*store, ranks, parent.rank(), Deadline(parent.timeout()));
   Ranks missing;
   for (const int64_t rank : ranks)
     if (std::find(present.begin(), present.end(), rank) == present.end()) missing.push_back(rank);
   require(missing.empty(), Status::kTimeout, "the group of ranks ", members, " did not form within ",
           parent.timeout().count(), " ms: these did not come: ", join(missing),
           "; all of them have to make it, with the same ranks");
-  return join_group(parent, store, ranks);
+  return join_group(parent, store, ranks, name);
 }
 
 std::shared_ptr<Communicator> split_group(Communicator& parent, int32_t color, int32_t key) {
@@ -103,26 +143,16 @@ std::shared_ptr<Communicator> split_group(Communicator& parent, int32_t color, i
 std::shared_ptr<Communicator> shrink_group(Communicator& parent, std::chrono::milliseconds wait) {
   if (parent.size() == 1) return std::make_shared<Communicator>();
   parent.shutdown();
-  Ranks everybody(parent.size());
-  for (int rank = 0; rank < parent.size(); rank++) everybody[rank] = rank;
-  const auto store = c10::make_intrusive<c10d::PrefixStore>("shrink/", parent.store());
-  std::string members;
-  try {
-    const Ranks present = meet(*store, everybody, parent.rank(), wait);
-    // The first view counts, for all.
-    const std::string view = join(present);
-    const std::vector<uint8_t> agreed =
-        store->compareSet("members", std::vector<uint8_t>(), std::vector<uint8_t>(view.begin(), view.end()));
-    members.assign(agreed.begin(), agreed.end());
-  } catch (const std::exception&) {
-    fail(Status::kBackend,
-         "the ranks cannot meet: rank 0 of the job, where they would, does not answer; start the job again");
+  const Deadline deadline(wait);
+  while (true) {
+    try {
+      return meet_survivors(parent, deadline);
+    } catch (const c10::Error&) {  // the rank that served the store was lost on the way
+      require(!deadline.passed(), Status::kPeerLost, "the ranks did not agree within ", wait.count(),
+              " ms: those that served a store for it were lost; try again, or start the job again");
+      std::this_thread::sleep_for(kRetryPause);
+    }
   }
-  const Ranks ranks = parse(members);
-  require(std::find(ranks.begin(), ranks.end(), parent.rank()) != ranks.end(), Status::kCancelled, "ranks ", members,
-          " went on without rank ", parent.rank(), ", which came too late; expected all ranks to call within ",
-          wait.count(), " ms");
-  return join_group(parent, store, ranks);
 }
 
 }  // namespace accel::comm

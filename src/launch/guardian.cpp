@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "launch/pipe.hpp"
 
 namespace accel::launch {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "launch/file_descriptor.hpp"
+#include "base/file_descriptor.hpp"
 
 namespace accel::launch {
 

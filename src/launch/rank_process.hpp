@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "launch/file_descriptor.hpp"
 #include "launch/guardian.hpp"
 #include "launch/output_tail.hpp"
+#include "launch/pipe.hpp"
 #include "launch/process_end.hpp"
 
 namespace accel::launch {

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <optional>
 
-#include "launch/file_descriptor.hpp"
+#include "base/file_descriptor.hpp"
 
 namespace accel::launch {
 

@@ -13,6 +13,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "comm/meeting_places.hpp"
 #include "comm/rendezvous.hpp"
 #include "state/device_choice.hpp"
 
@@ -64,9 +65,12 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, c10::
   options.serve = !process.agent_store;
   options.attempt = process.restart_count;
   options.token = process.job_token;
-  auto store = comm::rendezvous(options, Deadline(timeout));
-  return std::make_shared<comm::Communicator>(std::move(store), options.rank, options.size, timeout,
-                                              device.is_cuda() ? "nccl" : "ucx");
+  const auto store = comm::rendezvous(options, Deadline(timeout));
+  auto communicator = std::make_shared<comm::Communicator>(store, options.rank, options.size, timeout,
+                                                           device.is_cuda() ? "nccl" : "ucx");
+
+  communicator->set_meeting_places(std::make_shared<comm::MeetingPlaces>(*store, options));
+  return communicator;
 }
 
 // The members of a group that share a host are those whose hosts began with the same rank of the parent.

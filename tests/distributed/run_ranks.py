@@ -114,9 +114,9 @@ def kill_unread(accel, program):
 
 
 def shrink(accel, program):
-    for count in (2, 4):
-        expected = {rank: -signal.SIGKILL if rank == 1 else 0 for rank in range(count)}
-        expect_ends(start_directly(program, count, "shrink"), expected, f"shrink on {count} ranks")
+    for count, lost in ((2, "1"), (2, "0"), (4, "1"), (4, "0"), (4, "01")):
+        expected = {rank: -signal.SIGKILL if str(rank) in lost else 0 for rank in range(count)}
+        expect_ends(start_directly(program, count, "shrink", lost), expected, f"shrink on {count} ranks after {lost} died")
 
 
 def stop(accel, program):

@@ -1,0 +1,86 @@
+#include "comm/meeting_places.hpp"
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <utility>
+
+#include "base/error.hpp"
+#include "comm/tcp_store.hpp"
+
+namespace accel::comm {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+// Who lives answers within this time, also on a busy machine.
+constexpr auto kAnswerTime = Milliseconds(2000);
+constexpr auto kProbeTime = Milliseconds(100);
+
+std::string key_of(int64_t rank) { return text("meeting_places/", rank); }
+
+std::string to_text(const Address& address) { return text(address.host, " ", address.port); }
+
+Address parse(const std::vector<uint8_t>& record) {
+  const std::string line(record.begin(), record.end());
+  const size_t space = line.find(' ');
+  return {line.substr(0, space), std::stoi(line.substr(space))};
+}
+
+}  // namespace
+
+MeetingPlaces::MeetingPlaces(c10d::Store& store, const RendezvousOptions& options)
+    : own_(std::make_shared<Own>()),
+      job_store_{is_loopback(options.host) ? "127.0.0.1" : options.host, options.port},
+      rank_(options.rank) {
+  const std::string host = own_host_towards(job_store_);
+  own_->listener = listen_on(host, 0);
+  const std::string own = to_text({host, port_of(own_->listener)});
+  store.set(key_of(rank_), std::vector<uint8_t>(own.begin(), own.end()));
+  std::vector<std::string> keys;
+  for (int64_t rank = 0; rank < options.size; rank++) keys.push_back(key_of(rank));
+  store.wait(keys);
+  for (const auto& record : store.multiGet(keys)) ranks_.push_back(parse(record));
+  // No other job has its first rank there, so a rank that is in several jobs does not mix them up.
+  name_ = text("accel/", options.token, "/", to_text(ranks_[0]), "/");
+}
+
+MeetingPlaces::MeetingPlaces(const MeetingPlaces& whole, const std::vector<int64_t>& ranks, const std::string& name)
+    : own_(whole.own_),
+      job_store_(whole.job_store_),
+      rank_(std::find(ranks.begin(), ranks.end(), whole.rank_) - ranks.begin()),
+      name_(whole.name_ + name) {
+  for (const int64_t rank : ranks) ranks_.push_back(whole.ranks_[static_cast<size_t>(rank)]);
+}
+
+bool MeetingPlaces::has_left(int64_t rank) const {
+  return connect_to(ranks_[static_cast<size_t>(rank)], kProbeTime).refused;
+}
+
+c10::intrusive_ptr<c10d::Store> MeetingPlaces::meet(const Deadline& deadline, Milliseconds timeout) const {
+  const auto limit = std::max(deadline.left(), kAnswerTime);
+  const auto reach = [&](const Address& address, const std::string& who) -> c10::intrusive_ptr<c10d::Store> {
+    const Connection connection = connect_to(address, limit);
+    if (connection.refused) return {};
+    try {
+      require(connection.socket.is_open(), Status::kTimeout, "no connection");
+      auto store = reach_store(address, limit);
+      store->setTimeout(std::max(timeout, kAnswerTime));
+      return c10::make_intrusive<c10d::PrefixStore>(name_, std::move(store));
+    } catch (const Error&) {
+      fail(Status::kTimeout, who, " at ", address.host, ":", address.port,
+           ", where the ranks would meet, did not answer within ", limit.count(),
+           " ms, and is not known to be gone; end it, or see whether its host can be reached");
+    }
+  };
+  if (auto store = reach(job_store_, "rank 0 of the job")) return store;
+  for (int64_t rank = 0; rank < rank_; rank++)
+    if (auto store = reach(ranks_[static_cast<size_t>(rank)], text("rank ", rank))) return store;
+  const Address& own = ranks_[static_cast<size_t>(rank_)];
+  {
+    const std::lock_guard<std::mutex> lock(own_->mutex);
+    if (!own_->server) own_->server = serve_store(own, std::move(own_->listener), limit);
+  }
+  return reach(own, text("rank ", rank_));
+}
+
+}  // namespace accel::comm

@@ -1,0 +1,103 @@
+#include "comm/socket.hpp"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "base/error.hpp"
+
+namespace accel::comm {
+namespace {
+
+constexpr int kBacklog = 1024;
+
+struct AddressDelete {
+  void operator()(addrinfo* list) const { freeaddrinfo(list); }
+};
+using AddressList = std::unique_ptr<addrinfo, AddressDelete>;
+
+AddressList look_up(const Address& address, int kind) {
+  addrinfo hints{};
+  hints.ai_socktype = kind;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) != 0) return nullptr;
+  return AddressList(found);
+}
+
+FileDescriptor open_socket(const addrinfo& entry) {
+  return FileDescriptor(socket(entry.ai_family, entry.ai_socktype | SOCK_CLOEXEC, entry.ai_protocol));
+}
+
+// A host that cannot be reached does not even refuse.
+void limit_connect(const FileDescriptor& connection, Deadline::Milliseconds limit) {
+  const auto count = std::max(limit, Deadline::Milliseconds(1)).count();
+  timeval time{};
+  time.tv_sec = count / 1000;
+  time.tv_usec = count % 1000 * 1000;
+  setsockopt(connection.number(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+}
+
+}  // namespace
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host.rfind("127.", 0) == 0; }
+
+FileDescriptor listen_on(const std::string& host, int port) {
+  FileDescriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  require(listener.is_open(), Status::kIo, "no socket for the store: ", std::strerror(errno));
+  const int yes = 1;
+  setsockopt(listener.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(is_loopback(host) ? INADDR_LOOPBACK : INADDR_ANY);
+  const bool bound = bind(listener.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                     listen(listener.number(), kBacklog) == 0;
+  require(bound, Status::kIo, "port ", port, " of ", host, " cannot be used: ", std::strerror(errno),
+          "; set MASTER_PORT to a free port");
+  return listener;
+}
+
+int port_of(const FileDescriptor& listener) {
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  getsockname(listener.number(), reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.sin_port);
+}
+
+Connection connect_to(const Address& address, Deadline::Milliseconds limit) {
+  const auto list = look_up(address, SOCK_STREAM);
+  Connection connection;
+  for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
+    FileDescriptor attempt = open_socket(*entry);
+    limit_connect(attempt, limit);
+    if (attempt.is_open() && connect(attempt.number(), entry->ai_addr, entry->ai_addrlen) == 0)
+      return {std::move(attempt), false};
+    connection.refused = errno == ECONNREFUSED;
+  }
+  return connection;
+}
+
+std::string own_host_towards(const Address& other) {
+  const auto list = look_up(other, SOCK_DGRAM);
+  for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
+    if (entry->ai_family != AF_INET) continue;       // as listen_on()
+    const FileDescriptor way = open_socket(*entry);  // nothing is sent
+    sockaddr_storage own{};
+    socklen_t length = sizeof own;
+    char host[NI_MAXHOST];
+    if (connect(way.number(), entry->ai_addr, entry->ai_addrlen) == 0 &&
+        getsockname(way.number(), reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
+        getnameinfo(reinterpret_cast<const sockaddr*>(&own), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) ==
+            0)
+      return host;
+  }
+  return {};
+}
+
+}  // namespace accel::comm
