@@ -15,8 +15,9 @@ struct BackendArguments {
   c10d::Store* store;  // borrowed for the call; the backend keeps its own reference
   int rank;
   int size;
-  int64_t timeout_ms;      // the deadline of every operation that names none
-  const char* group_name;  // unique among the groups of one store
+  int64_t timeout_ms;                       // the deadline of every operation that names none
+  const char* group_name;                   // unique among the groups of one store
+  const char* (*current_call)() = nullptr;  // see CurrentCall::function(); may be null
 };
 
 // Returns a new reference, or null with one line in `error` (cut at `error_size`).

@@ -89,7 +89,7 @@ Communicator::Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int 
     : rank_(rank), size_(size), timeout_(timeout), backend_name_(backend_name), store_(std::move(store)) {
   const auto environment = backend_environment();
   char error[512] = "";
-  const BackendArguments arguments{store_.get(), rank, size, timeout.count(), "world"};
+  const BackendArguments arguments{store_.get(), rank, size, timeout.count(), "world", &CurrentCall::function};
   c10d::Backend* made = load_plugin(backend_name)(&arguments, error, sizeof error);
   require(made != nullptr, Status::kBackend, "the ", backend_name,
           " backend does not start: ", static_cast<const char*>(error));

@@ -35,7 +35,7 @@ std::vector<int64_t> split_sizes(const Call& call, const at::Tensor& tensor, con
 }  // namespace
 
 UcxBackend::UcxBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
-                       const std::string& group)
+                       const std::string& group, const char* (*current_call)())
     : Backend(rank, size), timeout_(timeout) {
   const Deadline deadline(timeout);
   auto transport = std::make_unique<Transport>(rank, size);
@@ -47,7 +47,7 @@ UcxBackend::UcxBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size
   if (neighbours > 1 && neighbours <= HostSegment::kMaxRanks && peers.reaches_neighbours())
     segment = std::make_unique<HostSegment>(peers);
   if (!peers.wait_until_all_connected(segment != nullptr || neighbours == 1, deadline)) segment.reset();
-  driver_ = std::make_shared<Driver>(std::move(transport), std::move(peers), std::move(segment));
+  driver_ = std::make_shared<Driver>(std::move(transport), std::move(peers), std::move(segment), current_call);
   driver_->start();
   init();
 }

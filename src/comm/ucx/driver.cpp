@@ -8,10 +8,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 
 #include "base/background_thread.hpp"
 #include "base/error.hpp"
+#include "comm/call_description.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/ucx/bulletin.hpp"
 #include "comm/ucx/progress.hpp"
 
 namespace accel::comm::ucx {
@@ -22,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kLongestSleep = 100;  // milliseconds; deadlines and the store are looked at in between
 constexpr int kPatience = 100;      // rounds without a pause where the transport cannot report events
 constexpr auto kStoreInterval = std::chrono::seconds(1);
-constexpr auto kGoneGrace = std::chrono::seconds(1);
+constexpr auto kLossGrace = std::chrono::seconds(1);
 constexpr int kFlushTime = 1000;  // milliseconds
 constexpr auto kSegmentSleep = std::chrono::milliseconds(5);
 constexpr auto kShortSegmentSleep = std::chrono::milliseconds(1);  // while point-to-point calls are open
@@ -52,12 +55,6 @@ bool group_survives(CollectiveFailure kind) {
   return kind == CollectiveFailure::kMismatch || kind == CollectiveFailure::kInvalid;
 }
 
-std::string list_ranks(const std::vector<int>& ranks) {
-  std::string list = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); i++) list += text(i ? ", " : "", ranks[i]);
-  return list;
-}
-
 void copy_result(const at::Tensor& to, const at::Tensor& from) {
   const at::NoGradGuard no_grad;
   to.copy_(from);
@@ -72,9 +69,11 @@ void complete_work(UcxWork& work, std::exception_ptr error, const std::optional<
 
 }  // namespace
 
-Driver::Driver(std::unique_ptr<Transport> transport, Peers peers, std::unique_ptr<HostSegment> segment)
+Driver::Driver(std::unique_ptr<Transport> transport, Peers peers, std::unique_ptr<HostSegment> segment,
+               const char* (*current_call)())
     : transport_(std::move(transport)),
       peers_(std::move(peers)),
+      current_call_(current_call),
       memory_(peers_.rank()),
       segment_(std::move(segment)),
       spin_(peers_.cores_suffice() ? 20 : 0),
@@ -103,6 +102,7 @@ void Driver::start() {
 }
 
 void Driver::submit(Task task, bool at_once) {
+  if (current_call_ != nullptr) task.call = current_call_();
   std::unique_lock<std::mutex> lock(mutex_);
   if (failure_) throw_failure(*failure_);
   task.work->set_sequence(sequence_);
@@ -193,6 +193,7 @@ void Driver::shutdown() {
   lock.unlock();
   fail_open_calls();
   if (clean) transport_->flush(kFlushTime);
+  if (Bulletin* const bulletin = peers_.bulletin(rank()); clean && bulletin != nullptr) bulletin->leave();
   buffers_ = {};
   transport_.reset();
   segment_.reset();
@@ -264,13 +265,16 @@ std::optional<Task> Driver::next_task() {
 }
 
 void Driver::run_task(Task& task) {
+  Bulletin* const bulletin = peers_.bulletin(rank());
   std::exception_ptr error;
   try {
     for (const auto& part : task.parts) {
+      if (bulletin != nullptr) bulletin->begin(task.call, operation_name(part.header.operation), part.header.sequence);
       Session session(*this, buffers_, part.header, task.timeout);
       run(part, session);
     }
     for (const auto& [to, from] : task.copies) copy_result(to, from);
+    if (bulletin != nullptr) bulletin->end();
   } catch (const CollectiveError& failure) {
     error = std::current_exception();
     if (!group_survives(failure.failure())) {
@@ -401,14 +405,31 @@ void Driver::wait_for_events(int timeout_ms) {
       continue;
     }
     // What the process sent before it ended is still received: only then do its open messages fail.
-    if (gone_.empty()) gone_since_ = Clock::now();
-    gone_.push_back(static_cast<int>(meaning));
-    epoll_ctl(events_.get(), EPOLL_CTL_DEL, peers_.process_descriptor(static_cast<int>(meaning)), nullptr);
+    const int peer = static_cast<int>(meaning);
+    const Bulletin* const bulletin = peers_.bulletin(peer);
+    gone_.push_back(peer);
+    if (!loss_ && (bulletin == nullptr || !bulletin->has_left())) loss_ = Loss{peer, Clock::now()};
+    epoll_ctl(events_.get(), EPOLL_CTL_DEL, peers_.process_descriptor(peer), nullptr);
   }
 }
 
 Failure Driver::from_peer(const Failure& failure) const {
   return {kind_for_others(failure.kind), rank(), text("rank ", failure.rank, " gave up the group: ", failure.message)};
+}
+
+std::optional<Failure> Driver::failure_of_neighbour() const {
+  for (int peer = 0; peer < size(); peer++)
+    if (const Bulletin* const bulletin = peers_.bulletin(peer))
+      if (const auto failure = bulletin->failure()) return failure;
+  return std::nullopt;
+}
+
+std::string Driver::where_ranks_are() {
+  const auto calls = peers_.calls();
+  if (calls.size() < 2) return {};
+  std::map<std::string, std::vector<int>> ranks_by_call;
+  for (const auto& [peer, call] : calls) ranks_by_call[call].push_back(peer);
+  return text("; ", describe_calls(ranks_by_call));
 }
 
 void Driver::check_peers(Session* session) {
@@ -425,18 +446,19 @@ void Driver::check_peers(Session* session) {
     };
     for (const int peer : gone_) check(peer, "its process ended");
     for (const int peer : transport_->broken()) check(peer, "its connection broke");
+    if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
   }
   const auto now = Clock::now();
-  // A rank that ended after it had done its part keeps nobody for long. Otherwise who waits for a neighbour waits in
-  // vain: the neighbour gave up, and cannot say so when the store went with the lost rank.
-  if (session && !gone_.empty() && now - gone_since_ >= kGoneGrace)
+  // Who waits for a rank that lives may wait in vain: sooner or later that one needs the lost rank.
+  if (session && loss_ && now - loss_->since >= kLossGrace)
     throw CollectiveError(CollectiveFailure::kPeerLost, rank(),
-                          text("rank ", gone_[0], " is lost during ", session->title(), ": its process ended"));
+                          text("rank ", loss_->rank, " is lost during ", session->title(), ": its process ended"));
   if (now - last_look_ < kStoreInterval) return;
   // The first look comes one interval after the wait began.
   const bool waits_long = !session || session->deadline().total() - session->deadline().left() >= kStoreInterval;
   if (!waits_long) return;
   last_look_ = now;
+  if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
   if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
 }
 
@@ -455,14 +477,15 @@ void Driver::check_deadlines(Session* session) {
           CollectiveFailure::kTimeout, rank(),
           text(session->title(), " on rank ", rank(), " timed out after ", session->deadline().total().count(),
                " ms: no answer from ", list_ranks(ranks),
-               at_home ? text(", which may wait for another host, such as that of rank ", elsewhere) : ""));
+               at_home ? text(", which may wait for another host, such as that of rank ", elsewhere) : "",
+               where_ranks_are()));
     }
   }
   for (const auto& call : posted_)
     if (call.deadline.passed())
-      throw CollectiveError(
-          CollectiveFailure::kTimeout, rank(),
-          text(call.work->title(), " on rank ", rank(), " timed out after ", call.deadline.total().count(), " ms"));
+      throw CollectiveError(CollectiveFailure::kTimeout, rank(),
+                            text(call.work->title(), " on rank ", rank(), " timed out after ",
+                                 call.deadline.total().count(), " ms", where_ranks_are()));
 }
 
 void Driver::give_up(const Failure& failure) {
@@ -471,6 +494,7 @@ void Driver::give_up(const Failure& failure) {
     if (failure_) return;
     failure_ = failure;
   }
+  if (Bulletin* const bulletin = peers_.bulletin(rank())) bulletin->give_up(failure);
   peers_.publish_failure(failure);
 }
 

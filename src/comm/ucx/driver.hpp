@@ -29,7 +29,8 @@ namespace accel::comm::ucx {
 struct Task {
   c10::intrusive_ptr<UcxWork> work;
   std::vector<Collective> parts;
-  std::vector<at::Tensor> held;                           // keeps the memory that the parts point to
+  const char* call = nullptr;    // the function of the C API that led to it; null where none is known
+  std::vector<at::Tensor> held;  // keeps the memory that the parts point to
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // (to, from): results for tensors that are not contiguous
   std::chrono::milliseconds timeout{0};
   std::optional<at::ThreadLocalState> thread_state;  // of the caller, for the future's callbacks
@@ -50,7 +51,9 @@ struct PointToPoint {
 
 class Driver : public std::enable_shared_from_this<Driver> {
  public:
-  Driver(std::unique_ptr<Transport> transport, Peers peers, std::unique_ptr<HostSegment> segment);
+  // `current_call` names the function of the C API that a thread is in, and may be null.
+  Driver(std::unique_ptr<Transport> transport, Peers peers, std::unique_ptr<HostSegment> segment,
+         const char* (*current_call)());
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
   ~Driver();
@@ -107,6 +110,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void finish_posted();
   void complete(PointToPoint& call, std::exception_ptr error);
   Failure from_peer(const Failure& failure) const;
+  std::optional<Failure> failure_of_neighbour() const;
+  // Empty where nothing is known of the others.
+  std::string where_ranks_are();
   Failure explain(Failure failure, const std::string& title);
   void give_up(const Failure& failure);
   void fail_open_calls();
@@ -115,13 +121,18 @@ class Driver : public std::enable_shared_from_this<Driver> {
   // Owned by the driving thread.
   std::unique_ptr<Transport> transport_;
   Peers peers_;
+  const char* (*const current_call_)();
   SharedMemory memory_;
   std::unique_ptr<HostSegment> segment_;  // null where the ranks cannot reach each other's memory
   Session::Buffers buffers_;
   std::vector<PointToPoint> posted_;
   std::vector<at::Tensor> abandoned_;  // memory that UCX may still touch after a failure
   std::vector<int> gone_;              // ranks whose process ended
-  std::chrono::steady_clock::time_point gone_since_;
+  struct Loss {
+    int rank;
+    std::chrono::steady_clock::time_point since;
+  };
+  std::optional<Loss> loss_;  // the first of them that did not leave in order
   std::chrono::steady_clock::time_point last_look_;
   std::chrono::microseconds spin_;
   Descriptor events_, wake_up_;

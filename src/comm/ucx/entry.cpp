@@ -16,9 +16,9 @@ extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_ba
       reason = accel::text("rank ", arguments->rank, " of ", arguments->size, " is not possible; a group has 1 to ",
                            accel::comm::ucx::kMaxRanks, " ranks, counted from 0");
     else
-      return c10::make_intrusive<UcxBackend>(c10::intrusive_ptr<c10d::Store>::reclaim_copy(arguments->store),
-                                             arguments->rank, arguments->size,
-                                             std::chrono::milliseconds(arguments->timeout_ms), arguments->group_name)
+      return c10::make_intrusive<UcxBackend>(
+                 c10::intrusive_ptr<c10d::Store>::reclaim_copy(arguments->store), arguments->rank, arguments->size,
+                 std::chrono::milliseconds(arguments->timeout_ms), arguments->group_name, arguments->current_call)
           .release();
   } catch (const std::exception& failure) {
     reason = failure.what();

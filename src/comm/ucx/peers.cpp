@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/ucx/bulletin.hpp"
 #include "comm/ucx/host_segment.hpp"
 #include "comm/ucx/transport.hpp"
 
@@ -29,7 +30,8 @@ struct Facts {
   char host[64] = {};
   uint64_t process_namespace = 0;
   int32_t process = 0;
-  int32_t region = -1;  // the file of its host segment, which begins with the nonce
+  int32_t region = -1;    // the file of its host segment, which begins with the nonce
+  int32_t bulletin = -1;  // and that of its bulletin, as well
   uint64_t nonce = 0;
   cpu_set_t cores;
 };
@@ -57,6 +59,7 @@ Facts own_facts(const std::string& version) {
   struct stat status {};
   if (stat("/proc/self/ns/pid", &status) == 0) facts.process_namespace = status.st_ino;
   facts.process = getpid();
+  facts.nonce = std::random_device()() | (static_cast<uint64_t>(std::random_device()()) << 32);
   CPU_ZERO(&facts.cores);
   if (sched_getaffinity(0, sizeof(facts.cores), &facts.cores) != 0) CPU_SET(0, &facts.cores);
   return facts;
@@ -76,16 +79,17 @@ bool wants_segment() {
   return wanted == nullptr || std::string_view(wanted) != "0";
 }
 
-// A file without a name that begins with the facts' nonce: whoever reads it back can reach this process's memory files.
-// Without it all messages travel through UCX.
-Descriptor make_region(Facts& facts, int ranks) {
-  if (!wants_segment()) return Descriptor();
-  Descriptor region(memfd_create("accel", MFD_CLOEXEC));
-  facts.nonce = std::random_device()() | (static_cast<uint64_t>(std::random_device()()) << 32);
-  if (write(region.get(), &facts.nonce, sizeof(facts.nonce)) == sizeof(facts.nonce) &&
-      ftruncate(region.get(), static_cast<off_t>(HostSegment::file_size(ranks))) == 0)
-    facts.region = region.get();
-  return region;
+// A file without a name: zeros behind the nonce. Whoever reads that back can reach this process's memory files.
+Descriptor make_file(uint64_t nonce, size_t size) {
+  Descriptor file(memfd_create("accel", MFD_CLOEXEC));
+  const bool made =
+      write(file.get(), &nonce, sizeof(nonce)) == sizeof(nonce) && ftruncate(file.get(), static_cast<off_t>(size)) == 0;
+  return made ? std::move(file) : Descriptor();
+}
+
+bool begins_with(const Descriptor& file, uint64_t nonce) {
+  uint64_t found = 0;
+  return pread(file.get(), &found, sizeof(found), 0) == sizeof(found) && found == nonce;
 }
 
 std::string key_of(const std::string& prefix, int rank) { return text(prefix, rank); }
@@ -112,7 +116,10 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
              const std::string& version, const std::string& address, const Deadline& deadline)
     : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size), hosts_(Hosts::of_single_ranks(size, rank)) {
   Facts own = own_facts(version);
-  region_ = make_region(own, size);
+  if (wants_segment()) region_ = make_file(own.nonce, HostSegment::file_size(size));
+  bulletin_ = make_file(own.nonce, Bulletin::kBytes);
+  own.region = region_.get();
+  own.bulletin = bulletin_.get();
   std::vector<uint8_t> record(sizeof(Facts) + address.size());
   std::memcpy(record.data(), &own, sizeof(Facts));
   std::memcpy(record.data() + sizeof(Facts), address.data(), address.size());
@@ -159,10 +166,10 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
     if (host == hosts.size()) hosts.emplace_back();
     hosts[host].push_back(peer);
     if (!peers_[peer].same_host) continue;
-    uint64_t nonce = 0;
-    reaches_neighbours_ = reaches_neighbours_ && visible && facts.region >= 0 &&
-                          pread(open_region(peer).get(), &nonce, sizeof(nonce), 0) == sizeof(nonce) &&
-                          nonce == facts.nonce;
+    reaches_neighbours_ =
+        reaches_neighbours_ && visible && facts.region >= 0 && begins_with(open_region(peer), facts.nonce);
+    const Descriptor bulletin = visible ? open_file(peer, facts.bulletin) : Descriptor();
+    if (begins_with(bulletin, facts.nonce)) peers_[peer].bulletin = std::make_unique<Bulletin>(bulletin.get(), rank);
     local++;
     CPU_OR(&cores, &cores, &facts.cores);
     if (visible && facts.process != own.process) peers_[peer].process = watch_process(facts.process);
@@ -171,6 +178,9 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
   hosts_ = Hosts(std::move(hosts), rank);
   store_ = store->clone();
 }
+
+Peers::Peers(Peers&&) noexcept = default;
+Peers::~Peers() = default;
 
 Descriptor Peers::open_file(int peer, int descriptor) const {
   return Descriptor(open(text("/proc/", peers_[peer].number, "/fd/", descriptor).c_str(), O_RDWR | O_CLOEXEC));
@@ -215,6 +225,32 @@ void Peers::publish_failure(const Failure& failure) {
                        text(static_cast<int>(failure.kind), " ", failure.rank, " ", failure.message));
   } catch (const std::exception&) {  // as above: the peers have their own deadlines
   }
+}
+
+std::map<int, std::string> Peers::calls() {
+  constexpr auto kOthersAsk = Deadline::Milliseconds(500);
+  const auto key = [this](int peer) { return text(prefix_, "call/", peer); };
+  std::map<int, std::string> calls;
+  std::vector<int> unknown;
+  for (int peer = 0; peer < size(); peer++)
+    if (const Bulletin* const bulletin = this->bulletin(peer))
+      calls[peer] = bulletin->call();
+    else
+      unknown.push_back(peer);
+  if (unknown.empty()) return calls;
+  try {
+    for (const auto& [peer, call] : calls) store_->set(key(peer), call);
+    std::vector<std::string> keys;
+    for (const int peer : unknown) keys.push_back(key(peer));
+    try {
+      store_->wait(keys, kOthersAsk);
+    } catch (const std::exception&) {  // not all of them
+    }
+    for (const int peer : unknown)
+      if (store_->check({key(peer)})) calls[peer] = store_->get_to_str(key(peer));
+  } catch (const std::exception&) {  // a store that is gone: what is known here has to do
+  }
+  return calls;
 }
 
 }  // namespace accel::comm::ucx

@@ -5,6 +5,8 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -39,11 +41,16 @@ struct Failure {
   CollectiveError error() const { return CollectiveError(kind, rank, message); }
 };
 
+class Bulletin;
+
 class Peers {
  public:
   // Publishes this rank's facts with `address` and waits for those of all others.
   Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, int rank, int size, const std::string& version,
         const std::string& address, const Deadline& deadline);
+
+  Peers(Peers&&) noexcept;
+  ~Peers();
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
@@ -59,6 +66,8 @@ class Peers {
   // The ranks of this host may open each other's files through /proc, and have tried it.
   bool reaches_neighbours() const { return reaches_neighbours_; }
   Descriptor open_file(int peer, int descriptor) const;
+  // This rank's own, and those of its neighbours; null where it cannot be reached.
+  Bulletin* bulletin(int peer) const { return peers_[peer].bulletin.get(); }
   // The file that the peer keeps for the group: zeros behind the nonce, see host_segment.hpp.
   Descriptor open_region(int peer) const { return open_file(peer, peers_[peer].region); }
 
@@ -69,6 +78,8 @@ class Peers {
   // The first failure that any rank published. Talks to the store: not for the fast path.
   std::optional<Failure> published_failure();
   void publish_failure(const Failure& failure);
+  // What the ranks are in, as far as it can be known: those of other hosts tell it when they, too, ask.
+  std::map<int, std::string> calls();
 
  private:
   struct Peer {
@@ -77,6 +88,7 @@ class Peers {
     int number = 0;   // of its process
     int region = -1;  // a descriptor there
     Descriptor process;
+    std::unique_ptr<Bulletin> bulletin;
   };
   int rank_;
   std::string prefix_;
@@ -86,7 +98,7 @@ class Peers {
   bool cores_suffice_ = false;
   Hosts hosts_;
   bool reaches_neighbours_ = true;
-  Descriptor region_;  // what the peers try to open
+  Descriptor region_, bulletin_;  // what the peers open
 };
 
 }  // namespace accel::comm::ucx
