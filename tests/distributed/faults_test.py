@@ -39,7 +39,8 @@ def lose(program, count, victim, how, chance):
     with LoopingRanks(program, count, command, own_arguments=own) as ranks:
         harm(ranks.processes[victim], how, chance)
         others = [rank for rank in range(count) if rank != victim]
-        return ranks.expect_failure(others, statuses, lambda rank: [victim], limit_ms)
+        where = rf"\branks? [\d, ]*\b{victim}\b[\d, ]* (is|are|waits?) in " if stands_still else ""
+        return ranks.expect_failure(others, statuses, lambda rank: [victim], limit_ms, where)
 
 
 def main():

@@ -56,15 +56,16 @@ class LoopingRanks:
         finally:
             signal.alarm(0)
 
-    def expect_failure(self, ranks, statuses, culprits, limit_ms):
-        """Each of the ranks reports one of the statuses, names one of culprits(rank), and ends in order. Returns the
-        milliseconds of the slowest."""
+    def expect_failure(self, ranks, statuses, culprits, limit_ms, pattern=""):
+        """Each of the ranks reports one of the statuses, names one of culprits(rank) in a message with that pattern, and
+        ends in order. Returns the milliseconds of the slowest."""
         slowest = 0
         for rank in ranks:
             line = self.read_line(rank)
             found = REPORT.fullmatch(line)
-            expected = f"one of {sorted(statuses)} that names one of ranks {culprits(rank)} within {limit_ms} ms"
-            if not found or int(found[1]) > limit_ms or found[2] not in statuses or not names(found[3], culprits(rank)):
+            expected = f"one of {sorted(statuses)} that names one of ranks {culprits(rank)} within {limit_ms} ms {pattern}"
+            if not found or int(found[1]) > limit_ms or found[2] not in statuses or not names(found[3], culprits(rank)) \
+                    or not re.search(pattern, found[3]):
                 fail(f"rank {rank} reports {line!r}; expected {expected}")
             slowest = max(slowest, int(found[1]))
         for rank in ranks:

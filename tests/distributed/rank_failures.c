@@ -70,6 +70,7 @@ void run_timeout(accel_state_t* state, const char* argument) {
     EXPECT(accel_all_reduce(state, tensor, ACCEL_REDUCE_SUM) == ACCEL_ERROR_TIMEOUT);
     const int64_t waited = now_ms() - start;
     EXPECT(waited >= 1400 && waited < 4000);
+    EXPECT(strstr(accel_last_error(), "no call since all_reduce #0") != NULL);
     sleep_ms(4000 - waited); /* so that nobody is seen to die meanwhile */
   }
   accel_tensor_release(tensor);

@@ -4,6 +4,7 @@
 usage: rendezvous_test.py RANK_PROGRAM [unittest argument ...]
 """
 
+import contextlib
 import os
 import re
 import socket
@@ -13,6 +14,7 @@ import threading
 import time
 import unittest
 
+from looping_ranks import LoopingRanks
 from run_ranks import free_port
 
 PROGRAM = ""
@@ -165,6 +167,43 @@ class Server(RendezvousTest):
                 return
             with connection:
                 connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n" * 100)
+
+
+class Transport(unittest.TestCase):
+    """Strangers at the ports where UCX listens. One that speaks its protocol could end the rank: see docs/faults.md."""
+
+    GARBAGE = (b"", b"\0", b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 4096, bytes(range(256)) * 400)
+
+    @staticmethod
+    def listening_ports(process):
+        sockets = set()
+        for descriptor in os.scandir(f"/proc/{process.pid}/fd"):
+            try:
+                sockets.add(os.readlink(descriptor.path))
+            except FileNotFoundError:
+                pass
+        with open(f"/proc/{process.pid}/net/tcp", encoding="ascii") as table:
+            entries = [line.split() for line in table][1:]
+        for entry in entries:
+            if entry[3] == "0A" and f"socket:[{entry[9]}]" in sockets:
+                host, port = entry[1].split(":")
+                yield socket.inet_ntoa(bytes.fromhex(host)[::-1]), int(port, 16)
+
+    def test_garbage_does_not_disturb(self):
+        for shared_memory in "1", "0":
+            with self.subTest(shared_memory=shared_memory), contextlib.ExitStack() as held, \
+                    LoopingRanks(PROGRAM, 2, "until_lost", prefix=lambda rank: [
+                        "env", f"ACCEL_SHARED_MEMORY={shared_memory}", "UCX_TLS=tcp,self"]) as ranks:
+                ports = [port for process in ranks.processes for port in self.listening_ports(process)]
+                self.assertGreaterEqual(len(ports), 2)
+                for port in ports:
+                    for garbage in self.GARBAGE:
+                        stranger = held.enter_context(socket.create_connection(port))
+                        with contextlib.suppress(OSError):  # thrown out already
+                            stranger.sendall(garbage)
+                time.sleep(0.2)
+                ranks.processes[1].kill()
+                ranks.expect_failure([0], {"ACCEL_ERROR_PEER_LOST"}, lambda rank: [1], IN_TIME_S * 1000)
 
 
 class Launchers(RendezvousTest):
