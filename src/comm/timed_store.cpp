@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/background_thread.hpp"
+#include "base/deadline.hpp"
 #include "base/error.hpp"
 
 namespace accel::comm {
@@ -69,8 +70,9 @@ auto TimedStore::in_time(Milliseconds limit, Operation operation) {
   using Result = decltype(operation(std::declval<Store&>()));
   const auto task = std::make_shared<std::packaged_task<Result(Store&)>>(std::move(operation));
   auto answer = task->get_future();
+  const Deadline deadline(limit);
   const bool answered = worker_->start([task](Store& store) { (*task)(store); }, limit) &&
-                        answer.wait_for(limit) == std::future_status::ready;
+                        answer.wait_for(deadline.left()) == std::future_status::ready;
   require(answered, Status::kTimeout, "the store of rank 0 did not answer within ", limit.count(),
           " ms; see whether rank 0 runs and its host can be reached");
   return answer.get();
