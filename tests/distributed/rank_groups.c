@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <signal.h>
+#include <string.h>
 
 #include "rank_program.h"
 
@@ -87,4 +88,17 @@ void run_shrink(accel_state_t* state, const char* argument) {
   expect_sum_of_ranks(group);
   CHECK(accel_end_training(group));
   accel_state_release(group);
+}
+
+/* Rank 0 only stands still: the others do not go on without it, because there could be more on its side. */
+void run_shrink_silent(accel_state_t* state, const char* argument) {
+  (void)argument;
+  accel_state_t* survivors = NULL;
+  expect_sum_of_ranks(state);
+  if (accel_process_index(state) == 0) raise(SIGSTOP);
+  EXPECT(accel_wait_for_everyone(state) < 0);
+  const int64_t start = now_ms();
+  EXPECT(accel_group_shrink(state, 100, &survivors) == ACCEL_ERROR_TIMEOUT);
+  EXPECT(strstr(accel_last_error(), "rank 0 of the job") != NULL);
+  EXPECT(now_ms() - start < 10000);
 }

@@ -27,6 +27,7 @@ static const sub_command_t kCommands[] = {
     {"first_fails", run_first_fails, 3000, 0},
     {"works", run_works, 60000, 1},
     {"shrink", run_shrink, 60000, 0},
+    {"shrink_silent", run_shrink_silent, 1500, 0},
     {"until_lost", run_until_failure, 60000, 0},
     {"until_silent", run_until_failure, 2000, 0},
 };

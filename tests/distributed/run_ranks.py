@@ -119,6 +119,10 @@ def shrink(accel, program):
         expect_ends(start_directly(program, count, "shrink", lost), expected, f"shrink on {count} ranks after {lost} died")
 
 
+def shrink_silent(accel, program):
+    expect_ends(start_directly(program, 3, "shrink_silent"), {1: 0, 2: 0}, "shrink while rank 0 is stopped")
+
+
 def stop(accel, program):
     for count in (2, 4):
         expect_ends(start_directly(program, count, "stop"), {rank: 0 for rank in range(count - 1)}, f"stop on {count} ranks")
@@ -141,6 +145,7 @@ TESTS = {
     "stop": stop,
     "works": launched("works"),
     "shrink": shrink,
+    "shrink_silent": shrink_silent,
     "first": with_folder("first", True),
     "first_fails": first_fails,
 }
