@@ -470,6 +470,7 @@ void Driver::check_deadlines(Session* session) {
         !ranks.empty() && !hosts.hold_single_ranks() && hosts.count() > 1 &&
         std::all_of(ranks.begin(), ranks.end(), [&hosts](int peer) { return hosts.host_of(peer) == hosts.own(); });
     if (at_home && !session->grace().passed()) {
+      if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
       if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
     } else if (!ranks.empty()) {
       const int elsewhere = hosts.ranks((hosts.own() + 1) % hosts.count())[0];
