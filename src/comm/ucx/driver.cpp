@@ -471,6 +471,7 @@ void Driver::check_deadlines(Session* session) {
         std::all_of(ranks.begin(), ranks.end(), [&hosts](int peer) { return hosts.host_of(peer) == hosts.own(); });
     if (at_home && !session->grace().passed()) {
       if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
+      if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
     } else if (!ranks.empty()) {
       const int elsewhere = hosts.ranks((hosts.own() + 1) % hosts.count())[0];
       throw CollectiveError(
