@@ -2,6 +2,8 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
+
 #include "comm/ucx/host_collective.hpp"
 #include "comm/ucx/message_collective.hpp"
 #include "comm/ucx/session.hpp"
@@ -31,8 +33,10 @@ void share_on_host(const Collective& collective, const std::vector<Incoming>& bl
   const Incoming& own = blocks[static_cast<size_t>(host.position)];
   part.outgoing.assign(blocks.size(), {own.data, own.bytes});
   part.incoming = blocks;
+  size_t largest = 0;
+  for (const auto& block : blocks) largest = std::max(largest, block.bytes);
   const Session::Phase phase(session, host);
-  move_on_host(part, session);
+  move_on_host(part, largest, session);
 }
 
 }  // namespace
@@ -163,7 +167,7 @@ void broadcast_between_hosts(const Collective& collective, Session& session) {
     else if (host.ranks[position] == head)
       part.incoming[position] = target;
   const Session::Phase phase(session, host);
-  move_on_host(part, session);
+  move_on_host(part, block.bytes, session);
 }
 
 }  // namespace accel::comm::ucx

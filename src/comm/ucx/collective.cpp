@@ -11,13 +11,27 @@
 #include "comm/ucx/slices.hpp"
 
 namespace accel::comm::ucx {
+
+bool combines_whole(Operation operation) {
+  return operation == Operation::kAllReduce || operation == Operation::kReduce;
+}
+
+Outgoing block_for(const Collective& collective, int peer) {
+  const auto& header = collective.header;
+  if (!combines_whole(header.operation)) return collective.outgoing[static_cast<size_t>(peer)];
+  return header.root < 0 || header.root == peer ? collective.outgoing[0] : Outgoing{};
+}
+
 namespace {
 
 // The small blocks came with the greetings.
 void take_greeted_blocks(const Collective& collective, const Greetings& greetings, const Session& session) {
   for (int peer = 0; peer < session.size(); peer++) {
     const auto& block = collective.incoming[peer];
-    if (peer != session.rank() && block.bytes <= greetings.block_limit()) copy_block(block, greetings.payload(peer));
+    if (peer == session.rank())
+      copy_block(block, collective.outgoing[peer].data);
+    else if (block.bytes <= greetings.block_limit())
+      copy_block(block, greetings.payload(peer));
   }
 }
 
@@ -50,12 +64,7 @@ void reduce_in_place(const Collective& collective, const Greetings& greetings, S
     for (int peer = 0; peer < size; peer++)
       if (peer != rank) std::memcpy(tensors[peer] + at, own.data + at, bytes);
   }
-  // Nobody may go on before all slices are written.
-  for (int offset = 1; offset < size; offset++) {
-    session.receive((rank + size - offset) % size, nullptr, 0, Channel::kResult);
-    session.send((rank + offset) % size, nullptr, 0, Channel::kResult);
-  }
-  session.wait_all();
+  meet_on_host(session);  // nobody may go on before all slices are written
 }
 
 Slices slices_of_parts(const Collective& collective) {
@@ -66,17 +75,21 @@ Slices slices_of_parts(const Collective& collective) {
   return slices;
 }
 
-void move(const Collective& collective, Session& session) {
+Slices slices_on_host(const Collective& collective, const Session& session) {
+  if (!combines_whole(collective.header.operation)) return slices_of_parts(collective);
+  // What two ranks exchange is as much if each reduces all of it.
+  return session.size() == 2 ? whole_slices(collective, session) : slices_of_whole(collective, session);
+}
+
+void move(const Collective& collective, const Greetings& greetings, Session& session) {
   const Hosts& hosts = session.hosts();
   const auto operation = collective.header.operation;
-  if (session.segment() != nullptr)
-    move_on_host(collective, session);
-  else if (operation == Operation::kBroadcast)
-    broadcast_between_hosts(collective, session);
-  else if (operation == Operation::kAllGather && hosts.hold_equally_many() && !hosts.hold_single_ranks())
-    all_gather_between_hosts(collective, session);
-  else
-    exchange_blocks(collective, 0, session);
+  if (session.segment() != nullptr) return move_on_host(collective, greetings.largest_block(), session);
+  if (operation == Operation::kBroadcast) return broadcast_between_hosts(collective, session);
+  if (operation == Operation::kAllGather && hosts.hold_equally_many() && !hosts.hold_single_ranks())
+    return all_gather_between_hosts(collective, session);
+  take_greeted_blocks(collective, greetings, session);  // those of an all_to_all have all sizes
+  exchange_blocks(collective, greetings.block_limit(), session);
 }
 
 void reduce(const Collective& collective, Session& session) {
@@ -84,7 +97,7 @@ void reduce(const Collective& collective, Session& session) {
   const bool whole = combines_whole(collective.header.operation);
   const bool by_hosts = !hosts.hold_single_ranks() && combines_between_hosts(collective, session);
   if (session.segment() != nullptr)
-    reduce_on_host(collective, whole ? slices_of_whole(collective, session) : slices_of_parts(collective), session);
+    reduce_on_host(collective, slices_on_host(collective, session), session);
   else if (whole && by_hosts)
     reduce_whole_between_hosts(collective, session);
   else if (whole)
@@ -101,13 +114,10 @@ void run(const Collective& collective, Session& session) {
   const Greetings greetings(collective, session);
   if (collective.header.operation == Operation::kBarrier) return;
   if (greetings.all_in_shared_memory()) return reduce_in_place(collective, greetings, session);
-  const size_t limit = greetings.block_limit();
-  const bool is_small = static_cast<size_t>(collective.header.numel) * collective.element_size <= limit;
+  const bool is_small = greetings.largest_block() <= greetings.block_limit();
   if (collective.reduce)
     return is_small ? reduce_greetings(collective, greetings, session) : reduce(collective, session);
-  if (!is_small) return move(collective, session);
-  take_greeted_blocks(collective, greetings, session);
-  exchange_blocks(collective, limit, session);  // those of an all_to_all have all sizes
+  return is_small ? take_greeted_blocks(collective, greetings, session) : move(collective, greetings, session);
 }
 
 }  // namespace accel::comm::ucx

@@ -36,6 +36,11 @@ struct Collective {
   std::vector<int64_t> splits;
 };
 
+// all_reduce and reduce: there is one block, the whole tensor.
+bool combines_whole(Operation operation);
+// What rank `peer` gets; nothing where it wants none.
+Outgoing block_for(const Collective& collective, int peer);
+
 // What a rank sends to itself, or what has arrived elsewhere.
 inline void copy_block(const Incoming& to, const char* from) {
   if (to.bytes && to.data != from) std::memmove(to.data, from, to.bytes);

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/ucx/slices.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -14,25 +15,10 @@ constexpr size_t kLine = 64;
 constexpr int kMostAtOnce = 16;         // ranks that all send to all others
 constexpr size_t kHandedOnLimit = 512;  // of a block, where each greeting passes through the hands of several ranks
 
-// What goes to a rank with the greeting; nothing where it is large.
-Outgoing small_block(const Collective& collective, int peer, size_t limit = kInlineLimit) {
-  const auto& header = collective.header;
-  if (collective.outgoing.empty()) return {};
-  Outgoing block;
-  if (!combines_whole(header.operation))
-    block = collective.outgoing[peer];
-  else if (header.root < 0 || header.root == peer)
-    block = collective.outgoing[0];
-  return block.bytes <= limit ? block : Outgoing{};
-}
-
-size_t limit_of_blocks(const Collective& collective, Session& session) {
-  if (session.segment() != nullptr || session.size() <= kMostAtOnce) return kInlineLimit;
+size_t limit_of_blocks(const Collective& collective, const Session& session) {
+  if (session.segment() != nullptr) return session.segment()->inline_limit();
+  if (session.size() <= kMostAtOnce) return kInlineLimit;
   return sends_one_block(collective.header.operation) ? kHandedOnLimit : 0;
-}
-
-void copy_block(char* to, const Outgoing& block) {
-  if (block.bytes) std::memcpy(to, block.data, block.bytes);
 }
 
 Place place_of(const Collective& collective, Session& session) {
@@ -54,20 +40,13 @@ bool sends_one_block(Operation operation) {
   }
 }
 
-bool combines_whole(Operation operation) {
-  return operation == Operation::kAllReduce || operation == Operation::kReduce;
-}
-
 Greetings::Greetings(const Collective& collective, Session& session)
     : collective_(collective),
       session_(session),
       own_(place_of(collective, session)),
       split_bytes_(collective.splits.size() * sizeof(int64_t)),
       segment_(session.segment()),
-      payload_offset_(kFixedBytes + split_bytes_ +
-                      (segment_ == nullptr || sends_one_block(collective.header.operation)
-                           ? 0
-                           : kInlineLimit * static_cast<size_t>(session.rank()))),
+      payload_offset_(round_up(kFixedBytes + split_bytes_, kLine)),
       block_limit_(limit_of_blocks(collective, session)) {
   if (segment_ != nullptr)
     publish();
@@ -77,27 +56,40 @@ Greetings::Greetings(const Collective& collective, Session& session)
     hand_on();
   check();
   if (split_bytes_) check_splits();
+  for (int peer = 0; peer < session.size(); peer++)
+    if (place(peer).segment != 0) block_limit_ = 0;
 }
 
-char* Greetings::write(char* message) const {
+// What precedes the blocks may be as long, whatever was called: ranks that disagree must understand each other.
+size_t Greetings::longest_head(int ranks) {
+  return round_up(kFixedBytes + 2 * sizeof(int64_t) * static_cast<size_t>(ranks), kLine);
+}
+
+void Greetings::write(char* message) const {
   std::memcpy(message, &collective_.header, sizeof(Header));
   std::memcpy(message + sizeof(Header), &own_, sizeof(Place));
   if (split_bytes_) std::memcpy(message + kFixedBytes, collective_.splits.data(), split_bytes_);
-  return message + kFixedBytes + split_bytes_;
+}
+
+size_t Greetings::write_block(int peer, char* to) const {
+  const auto block = collective_.outgoing.empty() ? Outgoing{} : block_for(collective_, peer);
+  if (block.bytes == 0 || block.bytes > block_limit_ || own_.segment != 0) return 0;
+  std::memcpy(to, block.data, block.bytes);
+  return block.bytes;
 }
 
 void Greetings::publish() {
   const int rank = session_.rank(), size = session_.size();
   number_ = segment_->begin_greeting();
-  char* const blocks = write(segment_->greeting(rank, number_));
-  const bool one_block = sends_one_block(collective_.header.operation);
-  bool written = false;
-  for (int peer = 0; peer < size && !(written && one_block); peer++) {
+  char* const message = segment_->greeting(rank, number_);
+  write(message);
+  const size_t stride = sends_one_block(collective_.header.operation) ? 0 : block_limit_;
+  for (int peer = 0; peer < size; peer++) {
     if (peer == rank) continue;
-    const auto block = small_block(collective_, peer);
-    copy_block(blocks + (one_block ? 0 : kInlineLimit * static_cast<size_t>(peer)), block);
-    written = block.bytes != 0;
+    const size_t written = write_block(peer, message + payload_offset_ + stride * static_cast<size_t>(peer));
+    if (stride == 0 && written) break;
   }
+  payload_offset_ += stride * static_cast<size_t>(rank);
   segment_->advance(HostSegment::Stage::kGreeted, number_);
   for (int offset = 1; offset < size; offset++)
     session_.wait_for((rank + offset) % size, HostSegment::Stage::kGreeted, number_);
@@ -105,7 +97,7 @@ void Greetings::publish() {
 
 void Greetings::exchange_messages() {
   const int rank = session_.rank(), size = session_.size();
-  slot_ = (kFixedBytes + split_bytes_ + kInlineLimit + kLine - 1) / kLine * kLine;
+  slot_ = longest_head(size) + kInlineLimit;
   received_ = session_.buffers().greetings.reserve(2 * slot_ * static_cast<size_t>(size));
   char* const sent = received_ + slot_ * static_cast<size_t>(size);
   for (int step = 1; step < size; step++) {
@@ -114,10 +106,10 @@ void Greetings::exchange_messages() {
   }
   for (int step = 1; step < size; step++) {
     const int peer = (rank + step) % size;
-    const auto block = small_block(collective_, peer);
     char* const message = sent + slot_ * static_cast<size_t>(peer);
-    copy_block(write(message), block);
-    session_.send(peer, message, kFixedBytes + split_bytes_ + block.bytes, Channel::kHeader);
+    write(message);
+    const size_t written = write_block(peer, message + payload_offset_);
+    session_.send(peer, message, payload_offset_ + written, Channel::kHeader);
   }
   session_.wait_all();
 }
@@ -127,11 +119,10 @@ void Greetings::exchange_messages() {
 void Greetings::hand_on() {
   constexpr int kFactor = 4;
   const int rank = session_.rank(), size = session_.size();
-  // Of one size whatever was called, since ranks that disagree must understand each other.
-  const size_t longest = std::max(kHandedOnLimit, 2 * sizeof(int64_t) * static_cast<size_t>(size));
-  slot_ = (kFixedBytes + longest + kLine - 1) / kLine * kLine;
+  slot_ = longest_head(size) + kHandedOnLimit;
   received_ = session_.buffers().greetings.reserve(slot_ * static_cast<size_t>(size));
-  copy_block(write(received_), small_block(collective_, std::max(collective_.header.root, 0), block_limit_));
+  write(received_);
+  write_block(std::max(collective_.header.root, 0), received_ + payload_offset_);
   for (int known = 1; known < size; known *= kFactor) {
     for (int distance = known; distance < std::min(size, known * kFactor); distance += known) {
       const size_t bytes = slot_ * static_cast<size_t>(std::min(known, size - distance));
@@ -148,15 +139,23 @@ const Header* Greetings::header(int peer) const {
 }
 
 Place Greetings::place(int peer) const {
+  if (peer == session_.rank()) return own_;
   Place place;
   std::memcpy(&place, message(peer) + sizeof(Header), sizeof(Place));
   return place;
 }
 
 bool Greetings::all_in_shared_memory() const {
-  bool all = own_.segment != 0;
-  for (int peer = 0; all && peer < session_.size(); peer++) all = peer == session_.rank() || place(peer).segment != 0;
-  return all;
+  for (int peer = 0; peer < session_.size(); peer++)
+    if (place(peer).segment == 0) return false;
+  return true;
+}
+
+size_t Greetings::largest_block() const {
+  int64_t largest = collective_.header.numel;
+  for (int peer = 0; split_bytes_ && peer < session_.size(); peer++)
+    largest = std::max(largest, *std::max_element(splits(peer), splits(peer) + session_.size()));
+  return static_cast<size_t>(largest) * collective_.element_size;
 }
 
 const int64_t* Greetings::splits(int peer) const {

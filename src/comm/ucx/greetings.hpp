@@ -11,27 +11,26 @@
 
 namespace accel::comm::ucx {
 
-constexpr size_t kInlineLimit = 8192;  // a block up to this size travels with the greeting
+// A block up to this size travels with the greeting; in the host segment see HostSegment::inline_limit().
+constexpr size_t kInlineLimit = 8192;
 
 // Whether every rank gets the same block from this one.
 bool sends_one_block(Operation operation);
-// all_reduce and reduce: there is one block, the whole tensor.
-bool combines_whole(Operation operation);
 
 class Greetings {
  public:
   // Returns when all ranks have said the same; throws kMismatch on all of them otherwise.
   Greetings(const Collective& collective, Session& session);
 
-  // Blocks up to this size came with the greetings.
+  // Blocks up to this size came with the greetings; none where tensors lie in shared memory, to be reduced in place.
   size_t block_limit() const { return block_limit_; }
-  // The block of `peer` for this rank, if it is a small one.
+  // The block of `peer` for this rank, if it came.
   const char* payload(int peer) const { return message(peer) + payload_offset_; }
   // all_reduce of tensors that all lie in memory that the ranks share.
   bool all_in_shared_memory() const;
   Place place(int peer) const;
-  // What the ranks told about the parts of an all_to_all: see Collective::splits.
-  const int64_t* splits(int peer) const;
+  // The largest block of all ranks.
+  size_t largest_block() const;
 
  private:
   static constexpr size_t kFixedBytes = sizeof(Header) + sizeof(Place);
@@ -43,8 +42,13 @@ class Greetings {
     return received_ + slot_ * static_cast<size_t>(distance);
   }
   const Header* header(int peer) const;
-  // Writes what precedes the block; returns where the block goes.
-  char* write(char* message) const;
+  // What a rank told about its parts of an all_to_all: see Collective::splits.
+  const int64_t* splits(int peer) const;
+  static size_t longest_head(int ranks);
+  // Writes what precedes the blocks.
+  void write(char* message) const;
+  // Writes the block of a rank where it is small; returns how many bytes.
+  size_t write_block(int peer, char* to) const;
   void publish();
   void exchange_messages();
   void hand_on();
@@ -57,8 +61,8 @@ class Greetings {
   const size_t split_bytes_;
   HostSegment* const segment_;
   // In the segment a greeting is one for all, so the blocks stand side by side where each rank gets another one.
-  const size_t payload_offset_;
-  const size_t block_limit_;
+  size_t payload_offset_;
+  size_t block_limit_;
   uint32_t number_ = 0;
   size_t slot_ = 0;
   char* received_ = nullptr;

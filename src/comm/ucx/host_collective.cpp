@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/ucx/greetings.hpp"
 #include "comm/ucx/session.hpp"
 #include "comm/ucx/streaming_copy.hpp"
 
@@ -41,11 +42,18 @@ void copy(char* to, const char* from, size_t bytes, bool streamed) {
     std::memcpy(to, from, bytes);
 }
 
-size_t largest_block(const Collective& collective) {
-  size_t largest = 0;
-  for (const auto& block : collective.outgoing) largest = std::max(largest, block.bytes);
-  for (const auto& block : collective.incoming) largest = std::max(largest, block.bytes);
-  return largest;
+// In parts that stay in the first-level cache: what goes past the caches is made there.
+void reduce_part(const Collective& collective, std::vector<const void*>& inputs, char* result, size_t bytes,
+                 bool streamed) {
+  constexpr size_t kBlock = 8 << 10;
+  alignas(64) char made[kBlock];
+  for (size_t at = 0; at < bytes; at += kBlock) {
+    const size_t block = std::min(kBlock, bytes - at);
+    collective.reduce(streamed ? made : result + at, inputs.data(), static_cast<int>(inputs.size()),
+                      static_cast<int64_t>(block / collective.element_size));
+    if (streamed) copy_streaming(result + at, made, block);
+    for (auto& input : inputs) input = static_cast<const char*>(input) + block;
+  }
 }
 
 // The steps of one collective, as this rank numbers them. A slot is filled when all have taken what was in it before.
@@ -89,11 +97,9 @@ class Steps {
 
 }  // namespace
 
-void move_on_host(const Collective& collective, Session& session) {
+void move_on_host(const Collective& collective, size_t largest, Session& session) {
   const int rank = session.rank(), size = session.size();
-  // Only scatter has another block for each rank.
-  const bool one_block = collective.header.operation != Operation::kScatter;
-  const size_t largest = largest_block(collective);
+  const bool one_block = sends_one_block(collective.header.operation);
   const bool streamed = largest * static_cast<size_t>(one_block ? size : 1) >= kStreamed;
   Steps steps(session, largest, one_block ? 1 : size);
 
@@ -134,18 +140,21 @@ void reduce_on_host(const Collective& collective, const Slices& slices, Session&
   size_t largest = 0;
   for (const auto& slice : slices.inputs) largest = std::max(largest, slice.bytes);
   const bool returns = slices.first_receiver <= slices.last_receiver;
-  // A result that goes over its input finds it in the cache.
-  const bool streamed = !returns && largest >= kStreamed;
   const auto own = slices.inputs[rank];
+  // A result that goes over its input finds it in the cache.
+  const bool streamed = largest >= kStreamed && slices.result != own.data;
+  const bool one_block = slices.are_whole;
   std::vector<const void*> inputs(static_cast<size_t>(size));
-  Steps steps(session, largest, size);
+  Steps steps(session, largest, one_block ? 1 : size);
 
-  for (size_t step = 0; step < steps.count() + 2; step++) {
+  for (size_t step = 0; step < steps.count() + (returns ? 2 : 1); step++) {
     if (step < steps.count()) {
       steps.wait_for_room(step);
       for (int peer = 0; peer < size; peer++) {
         const auto part = steps.part(slices.inputs[peer].bytes, step);
-        if (peer != rank) std::memcpy(steps.block(rank, step, peer), slices.inputs[peer].data + part.start, part.bytes);
+        if (peer == rank || part.bytes == 0) continue;
+        std::memcpy(steps.block(rank, step, one_block ? 0 : peer), slices.inputs[peer].data + part.start, part.bytes);
+        if (one_block) break;
       }
       steps.advance(Stage::kFilled, step);
     }
@@ -154,15 +163,20 @@ void reduce_on_host(const Collective& collective, const Slices& slices, Session&
       const auto part = steps.part(own.bytes, k);
       steps.wait_for_all(Stage::kFilled, k);
       for (int peer = 0; peer < size; peer++)
-        inputs[peer] = peer == rank ? own.data + part.start : steps.block(peer, k, rank);
+        inputs[peer] = peer == rank ? own.data + part.start : steps.block(peer, k, one_block ? 0 : rank);
+      if (!returns) {
+        reduce_part(collective, inputs, slices.result + part.start, part.bytes, streamed);
+        steps.advance(Stage::kTaken, k);
+        continue;
+      }
       char* const result = steps.result(rank, k);
-      collective.reduce(result, inputs.data(), size, static_cast<int64_t>(part.bytes / collective.element_size));
+      reduce_part(collective, inputs, result, part.bytes, false);
       steps.advance(Stage::kReduced, k);
-      if (slices.result) copy(slices.result + part.start, result, part.bytes, streamed);
+      if (slices.result) std::memcpy(slices.result + part.start, result, part.bytes);
     }
     if (step < 2) continue;
     const size_t k = step - 2;
-    if (returns) steps.wait_for_all(Stage::kReduced, k);
+    steps.wait_for_all(Stage::kReduced, k);
     for (int offset = 1; offset < size; offset++) {
       const int peer = (rank + offset) % size;
       const auto part = steps.part(slices.results[peer].bytes, k);
@@ -170,6 +184,12 @@ void reduce_on_host(const Collective& collective, const Slices& slices, Session&
     }
     steps.advance(Stage::kTaken, k);
   }
+}
+
+void meet_on_host(Session& session) {
+  Steps steps(session, 1, 1);
+  steps.advance(Stage::kTaken, 0);
+  steps.wait_for_all(Stage::kTaken, 0);
 }
 
 }  // namespace accel::comm::ucx

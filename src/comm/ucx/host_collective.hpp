@@ -7,9 +7,13 @@
 
 namespace accel::comm::ucx {
 
-// Blocks that are only moved: broadcast, gather, scatter, all_gather. All ranks see the same largest one.
-void move_on_host(const Collective& collective, Session& session);
+// Blocks that are only moved. `largest` is that of all ranks.
+void move_on_host(const Collective& collective, size_t largest, Session& session);
 
+// Slices of which nobody returns a result take one round, others two.
 void reduce_on_host(const Collective& collective, const Slices& slices, Session& session);
+
+// Returns when all have come here.
+void meet_on_host(Session& session);
 
 }  // namespace accel::comm::ucx

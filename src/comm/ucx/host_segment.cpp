@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "base/error.hpp"
@@ -13,10 +14,11 @@
 namespace accel::comm::ucx {
 namespace {
 
-constexpr size_t kControlBytes = 4096;
+constexpr size_t kPage = 4096;
+constexpr size_t kControlBytes = kPage;
 constexpr size_t kSlotBytes = HostSegment::kBlockBytes + HostSegment::kResultBytes;
-// A greeting, with a block for each rank. Only what is written takes memory.
-size_t greeting_bytes(int ranks) { return kControlBytes + kInlineLimit * static_cast<size_t>(ranks); }
+// Of the blocks of a greeting. Only what is written takes memory.
+constexpr size_t kGreetingBytes = 1 << 20;
 // The counters of a file begin at 0, so this is what is counted from: every group soon sees them wrap around.
 constexpr uint32_t kFirstStep = ~uint32_t{0} - 20;
 
@@ -26,7 +28,13 @@ void futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
 
 }  // namespace
 
-size_t HostSegment::file_size(int ranks) { return kControlBytes + kDepth * kSlotBytes + 2 * greeting_bytes(ranks); }
+size_t HostSegment::inline_limit() const {
+  const auto ranks = static_cast<size_t>(ranks_);
+  static_assert(kInlineLimit * kMaxRanks <= kGreetingBytes, "all have room");
+  return std::max(kInlineLimit, kGreetingBytes / (ranks * ranks) / kPage * kPage);
+}
+
+size_t HostSegment::file_size() { return kControlBytes + kDepth * kSlotBytes + 2 * (kControlBytes + kGreetingBytes); }
 
 HostSegment::HostSegment(const Peers& peers)
     : rank_(peers.hosts().neighbours().position),
@@ -40,7 +48,7 @@ HostSegment::HostSegment(const Peers& peers)
       throw CollectiveError(
           CollectiveFailure::kBackend, peers.rank(),
           text("the shared memory of rank ", peer, " is gone on rank ", peers.rank(), "; start it again"));
-    regions_.emplace_back(file.get(), file_size(ranks_), peers.rank());
+    regions_.emplace_back(file.get(), file_size(), peers.rank());
   }
 }
 
@@ -49,7 +57,7 @@ char* HostSegment::slot(int rank, uint32_t step) const {
 }
 
 char* HostSegment::greeting(int rank, uint32_t number) const {
-  return regions_[rank].data() + kControlBytes + kDepth * kSlotBytes + number % 2 * greeting_bytes(ranks_);
+  return regions_[rank].data() + kControlBytes + kDepth * kSlotBytes + number % 2 * (kControlBytes + kGreetingBytes);
 }
 
 void HostSegment::advance(Stage stage, uint32_t step) {

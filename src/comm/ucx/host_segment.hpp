@@ -24,8 +24,12 @@ class HostSegment {
   static constexpr size_t kBlockBytes = 512 << 10;   // of a slot: the blocks for the others together
   static constexpr size_t kResultBytes = 256 << 10;  // of a slot: what this rank reduced
 
+  // A block up to this size travels with the greeting: one round, in which every rank reads all that the others have.
+  // More ranks read more, and sooner gain by sharing the work.
+  size_t inline_limit() const;
+
   // Of the region's file, which Peers makes: its first bytes are the nonce.
-  static size_t file_size(int ranks);
+  static size_t file_size();
 
   // Maps the regions of all ranks of this host; they must be reachable (see Peers::reaches_neighbours). Ranks are
   // counted as they stand there.

@@ -116,7 +116,7 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
              const std::string& version, const std::string& address, const Deadline& deadline)
     : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size), hosts_(Hosts::of_single_ranks(size, rank)) {
   Facts own = own_facts(version);
-  if (wants_segment()) region_ = make_file(own.nonce, HostSegment::file_size(size));
+  if (wants_segment()) region_ = make_file(own.nonce, HostSegment::file_size());
   bulletin_ = make_file(own.nonce, Bulletin::kBytes);
   own.region = region_.get();
   own.bulletin = bulletin_.get();

@@ -1,20 +1,8 @@
 #include "comm/ucx/slices.hpp"
 
-#include <algorithm>
-
 #include "comm/ucx/session.hpp"
 
 namespace accel::comm::ucx {
-
-size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-std::pair<size_t, size_t> slice_of(size_t bytes, int number, int count) {
-  constexpr size_t kLine = 64;
-  const auto parts = static_cast<size_t>(count);
-  const size_t slice = round_up((bytes + parts - 1) / parts, kLine);
-  const size_t start = std::min(bytes, slice * static_cast<size_t>(number));
-  return {start, std::min(bytes, start + slice)};
-}
 
 Slices slices_of_whole(const Collective& collective, const Session& session) {
   const int rank = session.rank(), size = session.size(), root = collective.header.root;
@@ -31,6 +19,17 @@ Slices slices_of_whole(const Collective& collective, const Session& session) {
   slices.result = wanted ? slices.results[rank].data : nullptr;
   slices.first_receiver = root < 0 ? 0 : root;
   slices.last_receiver = root < 0 ? size - 1 : root;
+  return slices;
+}
+
+Slices whole_slices(const Collective& collective, const Session& session) {
+  const int root = collective.header.root;
+  Slices slices;
+  slices.are_whole = true;
+  for (int peer = 0; peer < session.size(); peer++)
+    slices.inputs.push_back(root < 0 || root == peer ? collective.outgoing[0] : Outgoing{});
+  slices.results.resize(slices.inputs.size());
+  slices.result = collective.incoming[0].data;
   return slices;
 }
 

@@ -2,6 +2,7 @@
 // to the ranks that want it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -15,15 +16,24 @@ struct Slices {
   char* result = nullptr;         // of the slice that this rank reduces; may be its input; null where it is not wanted
   std::vector<Incoming> results;  // where the slices that others reduce go to; no bytes where this rank gets none
   int first_receiver = 0, last_receiver = -1;  // the ranks that get the result of this rank
+  bool are_whole = false;                      // every rank reduces the whole tensor, or nothing
 };
 
-size_t round_up(size_t bytes, size_t unit);
+inline size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 // Where slice `number` of `count` begins and ends: equal parts, but for the last ones; cut at cache lines, of which
 // every element size is a part.
-std::pair<size_t, size_t> slice_of(size_t bytes, int number, int count);
+inline std::pair<size_t, size_t> slice_of(size_t bytes, int number, int count) {
+  constexpr size_t kLine = 64;
+  const auto parts = static_cast<size_t>(count);
+  const size_t slice = round_up((bytes + parts - 1) / parts, kLine);
+  const size_t start = std::min(bytes, slice * static_cast<size_t>(number));
+  return {start, std::min(bytes, start + slice)};
+}
 
 // all_reduce and reduce: equal parts of the whole tensor, one for each rank of the session.
 Slices slices_of_whole(const Collective& collective, const Session& session);
+// The same for ranks that read all inputs themselves: twice the work of two ranks, but one round.
+Slices whole_slices(const Collective& collective, const Session& session);
 
 }  // namespace accel::comm::ucx
