@@ -970,11 +970,15 @@ accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
  * 4. Communication
  * ================================================================================================================== */
 
-/* All ranks must make the same call; their trees must have the same structure, shapes and dtypes. */
+/* All ranks must make the same call; their trees must have the same structure, shapes and dtypes. What one rank passes
+ * is checked before anything is sent, and in the same way whether there is one rank or many. Each tensor travels by the
+ * backend of its device: those on the CPU by UCX and shared memory, in a CUDA state those on the GPU by NCCL; the
+ * tensors of one accel_all_gather() and the like must be on one device. Small tensors of a tree travel together. Every
+ * wait ends by the timeout of the state. docs/communication.md says more: errors, groups, variables. */
 
 /* What a reduction makes of the ranks' elements. The numbers are pinned. */
 typedef int32_t accel_reduction_t;
-#define ACCEL_REDUCE_SUM 0
+#define ACCEL_REDUCE_SUM 0  /* also what Accelerate calls "none" */
 #define ACCEL_REDUCE_MEAN 1 /* of integers: truncated */
 #define ACCEL_REDUCE_MIN 2
 #define ACCEL_REDUCE_MAX 3
@@ -1013,11 +1017,12 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
 /** Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers,
- * strings, lists and maps without tensors.
+ * strings, dense tensors, and lists and maps of those. Bytes are a one-dimensional uint8 tensor. Nothing that is
+ * received is ever run.
  * @param state A state.
- * @param object This rank's value; may differ in size between ranks.
- * @param out The list.
- * @return ACCEL_OK; TYPE_MISMATCH for a value with tensors; TIMEOUT, PEER_LOST, CANCELLED.
+ * @param object This rank's value; may differ in kind and size between ranks.
+ * @param out The list; tensors of other ranks are on the CPU, devices are text.
+ * @return ACCEL_OK; TYPE_MISMATCH for a value that cannot be sent; TIMEOUT, PEER_LOST, CANCELLED.
  * @threads collective, waits
  * @accelerate utils.gather_object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -1027,9 +1032,9 @@ accel_gather_object(accel_state_t *state, const accel_value_t *object, accel_val
  * @param state A state.
  * @param value A tensor or a tree of tensors; unchanged.
  * @param reduction ACCEL_REDUCE_*; the mean of integers is truncated.
- * @param scale A factor for the result; 1 for none.
+ * @param scale A factor for the result; 1 for none. Integers are truncated.
  * @param out The reduced tree.
- * @return As accel_gather().
+ * @return As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
  * @threads collective, waits
  * @accelerate reduce */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -1046,7 +1051,7 @@ accel_reduce(accel_state_t *state, const accel_value_t *value, accel_reduction_t
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_broadcast(accel_state_t *state, const accel_value_t *value, int32_t from_process);
 
-/** Every rank gets one rank's list of values.
+/** Every rank gets one rank's list of values, which may be those of accel_gather_object().
  * @param state A state.
  * @param objects A list; on the other ranks only its length matters.
  * @param from_process The source rank.
@@ -1164,6 +1169,15 @@ accel_gather_async(accel_state_t *state, const accel_value_t *value, accel_work_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_uneven_async(accel_state_t *state, const accel_value_t *value, accel_work_t *ACCEL_OWNED *out_work);
 
+/** Starts accel_gather_for_metrics(), for the batch that the loader gave last.
+ * @param state A state.
+ * @param value As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_for_metrics_async(accel_state_t *state, const accel_value_t *value, accel_work_t *ACCEL_OWNED *out_work);
+
 /** Starts accel_gather_object().
  * @param state A state.
  * @param object As there.
@@ -1182,7 +1196,8 @@ accel_gather_object_async(accel_state_t *state, const accel_value_t *object, acc
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_reduce_async(accel_state_t *state, const accel_value_t *value, accel_reduction_t reduction, double scale, accel_work_t *ACCEL_OWNED *out_work);
+accel_reduce_async(accel_state_t *state, const accel_value_t *value, accel_reduction_t reduction, double scale,
+                   accel_work_t *ACCEL_OWNED *out_work);
 
 /** Starts accel_broadcast().
  * @param state A state.
@@ -1192,7 +1207,8 @@ accel_reduce_async(accel_state_t *state, const accel_value_t *value, accel_reduc
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_broadcast_async(accel_state_t *state, const accel_value_t *value, int32_t from_process, accel_work_t *ACCEL_OWNED *out_work);
+accel_broadcast_async(accel_state_t *state, const accel_value_t *value, int32_t from_process,
+                      accel_work_t *ACCEL_OWNED *out_work);
 
 /** Starts accel_broadcast_object_list().
  * @param state A state.
@@ -1202,7 +1218,8 @@ accel_broadcast_async(accel_state_t *state, const accel_value_t *value, int32_t 
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_broadcast_object_list_async(accel_state_t *state, const accel_value_t *objects, int32_t from_process, accel_work_t *ACCEL_OWNED *out_work);
+accel_broadcast_object_list_async(accel_state_t *state, const accel_value_t *objects, int32_t from_process,
+                                  accel_work_t *ACCEL_OWNED *out_work);
 
 /** Starts accel_pad_across_processes().
  * @param state A state.
@@ -1214,7 +1231,8 @@ accel_broadcast_object_list_async(accel_state_t *state, const accel_value_t *obj
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_pad_across_processes_async(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index, int32_t pad_first, accel_work_t *ACCEL_OWNED *out_work);
+accel_pad_across_processes_async(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index,
+                                 int32_t pad_first, accel_work_t *ACCEL_OWNED *out_work);
 
 /** Starts accel_all_reduce().
  * @param state A state.
@@ -1224,7 +1242,8 @@ accel_pad_across_processes_async(accel_state_t *state, const accel_value_t *valu
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_all_reduce_async(accel_state_t *state, accel_tensor_t *tensor, accel_reduction_t reduction, accel_work_t *ACCEL_OWNED *out_work);
+accel_all_reduce_async(accel_state_t *state, accel_tensor_t *tensor, accel_reduction_t reduction,
+                       accel_work_t *ACCEL_OWNED *out_work);
 
 /** Starts accel_all_gather().
  * @param state A state.
@@ -1234,7 +1253,8 @@ accel_all_reduce_async(accel_state_t *state, accel_tensor_t *tensor, accel_reduc
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_all_gather_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output, accel_work_t *ACCEL_OWNED *out_work);
+accel_all_gather_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output,
+                       accel_work_t *ACCEL_OWNED *out_work);
 
 /** Starts accel_reduce_scatter().
  * @param state A state.
@@ -1245,7 +1265,8 @@ accel_all_gather_async(accel_state_t *state, const accel_tensor_t *input, accel_
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_reduce_scatter_async(accel_state_t *state, const accel_tensor_t *input, accel_reduction_t reduction, accel_tensor_t *output, accel_work_t *ACCEL_OWNED *out_work);
+accel_reduce_scatter_async(accel_state_t *state, const accel_tensor_t *input, accel_reduction_t reduction,
+                           accel_tensor_t *output, accel_work_t *ACCEL_OWNED *out_work);
 
 /** Starts accel_all_to_all().
  * @param state A state.
@@ -1255,7 +1276,8 @@ accel_reduce_scatter_async(accel_state_t *state, const accel_tensor_t *input, ac
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_all_to_all_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output, accel_work_t *ACCEL_OWNED *out_work);
+accel_all_to_all_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output,
+                       accel_work_t *ACCEL_OWNED *out_work);
 
 /** Starts accel_scatter().
  * @param state A state.
@@ -1266,7 +1288,8 @@ accel_all_to_all_async(accel_state_t *state, const accel_tensor_t *input, accel_
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_scatter_async(accel_state_t *state, const accel_tensor_t *ACCEL_NULLABLE input, int32_t from_process, accel_tensor_t *output, accel_work_t *ACCEL_OWNED *out_work);
+accel_scatter_async(accel_state_t *state, const accel_tensor_t *ACCEL_NULLABLE input, int32_t from_process,
+                    accel_tensor_t *output, accel_work_t *ACCEL_OWNED *out_work);
 
 /** Starts accel_send().
  * @param state A state.
@@ -1277,7 +1300,8 @@ accel_scatter_async(accel_state_t *state, const accel_tensor_t *ACCEL_NULLABLE i
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_send_async(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_process, int32_t tag, accel_work_t *ACCEL_OWNED *out_work);
+accel_send_async(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_process, int32_t tag,
+                 accel_work_t *ACCEL_OWNED *out_work);
 
 /** Starts accel_recv().
  * @param state A state.
@@ -1288,7 +1312,8 @@ accel_send_async(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_recv_async(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag, accel_work_t *ACCEL_OWNED *out_work);
+accel_recv_async(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag,
+                 accel_work_t *ACCEL_OWNED *out_work);
 
 /** Starts accel_wait_for_everyone().
  * @param state A state.
@@ -1357,11 +1382,12 @@ ACCEL_SINCE(0, 1) void accel_work_release(accel_work_t *ACCEL_NULLABLE work);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_progress(accel_state_t *state, int64_t max_us);
 
 /* Groups. A group is a state whose job is a part of another one's: accel_process_index() and accel_num_processes()
- * count within it, and whatever takes a state, collectives, prepared models, checkpoints, works among its ranks. Groups of one
- * state may work at the same time. */
+ * count within it, and whatever takes a state, collectives, prepared models, checkpoints, works among its ranks. Groups
+ * of one state may work at the same time. */
 /** Makes a group. Its members call this, the other ranks do not.
  * @param state A state, or a group.
- * @param ranks [n_ranks] Ranks of `state`, each once and this one among them; they become ranks 0, 1, ... in this order.
+ * @param ranks [n_ranks] Ranks of `state`, each once and this one among them; they become ranks 0, 1, ... in this
+ *   order.
  * @param n_ranks Their number.
  * @param out The group.
  * @return ACCEL_OK; INVALID_ARGUMENT for a rank that is not there, comes twice, or is missing; TIMEOUT that names the
@@ -1380,19 +1406,22 @@ accel_group_create(accel_state_t *state, const int64_t *ranks, size_t n_ranks, a
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_group_split(accel_state_t *state, int32_t color, int32_t key, accel_state_t *ACCEL_OWNED *out);
 
-/** After a rank was lost: a new group of the ranks that call this. The old one is left, and can only be released. Rank 0 of
- * the job must be among them, because the ranks meet there.
+/** After a rank was lost, whichever it is: a new group of the ranks that call this. The old one is left, and can only be
+ * released. See docs/faults.md.
  * @param state A state, or a group, in which a collective failed.
- * @param wait_ms How long to wait for ranks that have not called yet.
+ * @param wait_ms How long to wait for ranks that live and have not called yet; nobody waits for those that are gone.
  * @param out The group, in the old order.
- * @return ACCEL_OK; CANCELLED when the others went on without this rank; BACKEND when rank 0 of the job is lost; TIMEOUT.
+ * @return ACCEL_OK; CANCELLED when the others went on without this rank; TIMEOUT when a rank at which the others would
+ *   meet neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_group_shrink(accel_state_t *state, int64_t wait_ms, accel_state_t *ACCEL_OWNED *out);
 
-/** What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with "rank", "size" and
- * "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us and
- * ended_us since 1970. A summary goes to the log on a time-out. The exchange of gradients is not recorded.
+/** What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with "rank", "size"
+ * and "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us
+ * and ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an
+ * operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder
+ * that the environment variable ACCEL_FLIGHT_RECORD names.
  * @param state A state.
  * @param out The text.
  * @return ACCEL_OK.

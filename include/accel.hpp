@@ -1298,7 +1298,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_broadcast(get(), value.get(), from_process));
   }
 
-  // Every rank gets one rank's list of values.
+  // Every rank gets one rank's list of values, which may be those of accel_gather_object().
   Value broadcast_object_list(const Value& objects, std::int32_t from_process) {
     Value out;
     detail::check(accel_broadcast_object_list(get(), objects.get(), from_process, out.put()));
@@ -1358,6 +1358,13 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   Work gather_uneven_async(const Value& value) {
     Work out_work;
     detail::check(accel_gather_uneven_async(get(), value.get(), out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_gather_for_metrics(), for the batch that the loader gave last.
+  Work gather_for_metrics_async(const Value& value) {
+    Work out_work;
+    detail::check(accel_gather_for_metrics_async(get(), value.get(), out_work.put()));
     return out_work;
   }
 
@@ -1469,7 +1476,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // After a rank was lost: a new group of the ranks that call this.
+  // After a rank was lost, whichever it is: a new group of the ranks that call this.
   State group_shrink(std::int64_t wait_ms) {
     State out;
     detail::check(accel_group_shrink(get(), wait_ms, out.put()));

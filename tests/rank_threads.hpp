@@ -4,10 +4,12 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,15 +19,17 @@ namespace accel::testing {
 
 // Runs `body` on every rank; the first rank's exception is thrown again here.
 inline void run_ranks(int size, const std::function<void(const std::shared_ptr<comm::Communicator>&)>& body,
-                      std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+                      std::chrono::milliseconds timeout = std::chrono::seconds(60),
+                      const std::string& backends = "ucx") {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> failures(size);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < size; rank++)
     ranks.emplace_back([&, rank] {
       try {
-        const auto communicator = size == 1 ? std::make_shared<comm::Communicator>()
-                                            : std::make_shared<comm::Communicator>(store, rank, size, timeout, "ucx");
+        const auto communicator = size == 1
+                                      ? std::make_shared<comm::Communicator>()
+                                      : std::make_shared<comm::Communicator>(store, rank, size, timeout, backends);
         body(communicator);
         communicator->barrier();
       } catch (...) {
@@ -35,6 +39,27 @@ inline void run_ranks(int size, const std::function<void(const std::shared_ptr<c
   for (std::thread& rank : ranks) rank.join();
   for (const std::exception_ptr& failure : failures)
     if (failure) std::rethrow_exception(failure);
+}
+
+// What each rank's failing call said.
+inline std::vector<std::string> messages_of(int size, std::chrono::milliseconds timeout,
+                                            const std::function<void(comm::Communicator&)>& call) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::string> messages(size);
+  std::atomic<int> done{0};
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < size; rank++)
+    ranks.emplace_back([&, rank] {
+      comm::Communicator communicator(store, rank, size, timeout, "ucx");
+      try {
+        call(communicator);
+      } catch (const std::exception& error) {
+        messages[rank] = error.what();
+      }
+      for (done++; done < size;) std::this_thread::yield();  // who leaves is a lost peer to the others
+    });
+  for (std::thread& rank : ranks) rank.join();
+  return messages;
 }
 
 }  // namespace accel::testing

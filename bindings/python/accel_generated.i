@@ -843,12 +843,12 @@ out: Each sample exactly once.
 Returns: As accel_gather().";
 accel_status_t accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_gather_object "Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, lists and maps without tensors.
+%feature("docstring") accel_gather_object "Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, dense tensors, and lists and maps of those. Bytes are a one-dimensional uint8 tensor. Nothing that is received is ever run.
 
 state: A state.
-object: This rank's value; may differ in size between ranks.
-out: The list.
-Returns: ACCEL_OK; TYPE_MISMATCH for a value with tensors; TIMEOUT, PEER_LOST, CANCELLED.";
+object: This rank's value; may differ in kind and size between ranks.
+out: The list; tensors of other ranks are on the CPU, devices are text.
+Returns: ACCEL_OK; TYPE_MISMATCH for a value that cannot be sent; TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_gather_object(accel_state_t *state, const accel_value_t *object, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_reduce "Every rank gets the reduction of each tensor over all ranks, as new tensors.
@@ -856,9 +856,9 @@ accel_status_t accel_gather_object(accel_state_t *state, const accel_value_t *ob
 state: A state.
 value: A tensor or a tree of tensors; unchanged.
 reduction: ACCEL_REDUCE_*; the mean of integers is truncated.
-scale: A factor for the result; 1 for none.
+scale: A factor for the result; 1 for none. Integers are truncated.
 out: The reduced tree.
-Returns: As accel_gather().";
+Returns: As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.";
 accel_status_t accel_reduce(accel_state_t *state, const accel_value_t *value, int32_t reduction, double scale, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_broadcast "Every rank gets one rank's tensors, written into its own.
@@ -869,7 +869,7 @@ from_process: The source rank.
 Returns: As accel_gather().";
 accel_status_t accel_broadcast(accel_state_t *state, const accel_value_t *value, int32_t from_process);
 
-%feature("docstring") accel_broadcast_object_list "Every rank gets one rank's list of values.
+%feature("docstring") accel_broadcast_object_list "Every rank gets one rank's list of values, which may be those of accel_gather_object().
 
 state: A state.
 objects: A list; on the other ranks only its length matters.
@@ -964,6 +964,14 @@ value: As there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_gather_uneven_async(accel_state_t *state, const accel_value_t *value, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_gather_for_metrics_async "Starts accel_gather_for_metrics(), for the batch that the loader gave last.
+
+state: A state.
+value: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_gather_for_metrics_async(accel_state_t *state, const accel_value_t *value, accel_work_t **OUTPUT);
 
 %feature("docstring") accel_gather_object_async "Starts accel_gather_object().
 
@@ -1151,15 +1159,15 @@ out: The group of this rank.
 Returns: As accel_gather().";
 accel_status_t accel_group_split(accel_state_t *state, int32_t color, int32_t key, accel_state_t **OUTPUT);
 
-%feature("docstring") accel_group_shrink "After a rank was lost: a new group of the ranks that call this. The old one is left, and can only be released. Rank 0 of the job must be among them, because the ranks meet there.
+%feature("docstring") accel_group_shrink "After a rank was lost, whichever it is: a new group of the ranks that call this. The old one is left, and can only be released. See docs/faults.md.
 
 state: A state, or a group, in which a collective failed.
-wait_ms: How long to wait for ranks that have not called yet.
+wait_ms: How long to wait for ranks that live and have not called yet; nobody waits for those that are gone.
 out: The group, in the old order.
-Returns: ACCEL_OK; CANCELLED when the others went on without this rank; BACKEND when rank 0 of the job is lost; TIMEOUT.";
+Returns: ACCEL_OK; CANCELLED when the others went on without this rank; TIMEOUT when a rank at which the others would meet neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.";
 accel_status_t accel_group_shrink(accel_state_t *state, int64_t wait_ms, accel_state_t **OUTPUT);
 
-%feature("docstring") accel_flight_record "What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with \"rank\", \"size\" and \"operations\", each with call, operation, sequence, bytes, dtype, state (\"running\", \"done\", \"failed\"), begun_us and ended_us since 1970. A summary goes to the log on a time-out. The exchange of gradients is not recorded.
+%feature("docstring") accel_flight_record "What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with \"rank\", \"size\" and \"operations\", each with call, operation, sequence, bytes, dtype, state (\"running\", \"done\", \"failed\"), begun_us and ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
 
 state: A state.
 out: The text.

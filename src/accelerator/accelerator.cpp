@@ -9,8 +9,6 @@
 #include "accelerator/prepared_optimizer.hpp"
 #include "base/error.hpp"
 #include "checkpoint/training_state.hpp"
-#include "comm/collectives.hpp"
-#include "tensor/tree.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -19,11 +17,6 @@ bool has_trainable_parameter(const nn::Module& module) {
   const auto parameters = module.parameters();
   return std::any_of(parameters.begin(), parameters.end(),
                      [](const at::Tensor& tensor) { return tensor.requires_grad(); });
-}
-
-c10::IValue first_rows(const c10::IValue& value, int64_t rows) {
-  return tree::map_tensors(
-      value, [&](const at::Tensor& tensor) { return tensor.dim() > 0 ? tensor.slice(0, 0, rows) : tensor; });
 }
 
 }  // namespace
@@ -79,26 +72,14 @@ void Accelerator::backward(const at::Tensor& loss) {
           "; expected one element: take its mean or sum");
   require(loss.requires_grad(), Status::kInvalidState,
           "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad");
-  // Gradients are exchanged past the queue, and on all ranks after what was started before.
-  state_.communicator()->queue()->wait_until_idle();
   // The seed of backward carries the division, so the loss is not touched.
   const double share = 1.0 / static_cast<double>(state_.gradient_state()->settings().num_steps);
   torch::autograd::backward({loss}, {at::full(loss.sizes(), share, loss.options().requires_grad(false))});
 }
 
-c10::IValue Accelerator::gather_for_metrics(const c10::IValue& value) {
-  bool only_tensors = true;
-  tree::for_each_leaf(value, [&](const c10::IValue& leaf) { only_tensors = only_tensors && leaf.isTensor(); });
-  comm::Communicator& communicator = *state_.communicator();
-  const c10::IValue all = only_tensors ? comm::gather(communicator, value) : comm::gather_object(communicator, value);
+int64_t Accelerator::rows_for_metrics() const {
   const state::GradientState& gradient_state = *state_.gradient_state();
-  const int64_t rows = gradient_state.remainder();
-  if (!gradient_state.end_of_dataloader() || rows <= 0) return all;
-  if (only_tensors) return first_rows(all, rows);
-  const auto items = all.toListRef();
-  c10::List<c10::IValue> kept(c10::AnyType::get());
-  for (size_t i = 0; i < std::min(items.size(), static_cast<size_t>(rows)); i++) kept.push_back(items[i]);
-  return kept;
+  return gradient_state.end_of_dataloader() ? std::max<int64_t>(gradient_state.remainder(), 0) : 0;
 }
 
 void Accelerator::register_for_checkpointing(RegisteredObject object) {

@@ -53,8 +53,8 @@ class Accelerator {
   void backward(const at::Tensor& loss);
   bool sync_gradients() const { return state_.gradient_state()->sync_gradients(); }
 
-  // Each sample once: cuts off what the loader repeated to fill the last batch.
-  c10::IValue gather_for_metrics(const c10::IValue& value);
+  // How many rows of what is gathered of this batch are no repetitions of the loader; 0 for all.
+  int64_t rows_for_metrics() const;
 
   void register_for_checkpointing(RegisteredObject object);
   void save_state(const std::string& folder);

@@ -1,6 +1,7 @@
 // Section 4: collectives, as blocking calls and as ones that are started.
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
+#include "accelerator/metrics.hpp"
 #include "capi/buffer.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
@@ -87,6 +88,12 @@ auto gather_uneven(const accel_value_t* value) {
   return [tree = tree_of(value, "value")](comm::Communicator& communicator) {
     return comm::gather_uneven(communicator, tree);
   };
+}
+
+// The loader's batch counts that is in hand when the call is made.
+auto gather_for_metrics(const accel_state_t* state, const accel_value_t* value) {
+  return [tree = tree_of(value, "value"), rows = check(state, "state").accelerator->rows_for_metrics()](
+             comm::Communicator& communicator) { return accelerator::gather_for_metrics(communicator, tree, rows); };
 }
 
 auto gather_object(const accel_value_t* object) {
@@ -181,11 +188,12 @@ accel_status_t accel_gather_uneven_async(accel_state_t* state, const accel_value
 }
 
 accel_status_t accel_gather_for_metrics(accel_state_t* state, const accel_value_t* value, accel_value_t* out) {
-  return run(__func__, state, out, [&] {
-    return [tree = tree_of(value, "value"), state](comm::Communicator&) {
-      return check(state, "state").accelerator->gather_for_metrics(tree);
-    };
-  });
+  return run(__func__, state, out, [&] { return gather_for_metrics(state, value); });
+}
+
+accel_status_t accel_gather_for_metrics_async(accel_state_t* state, const accel_value_t* value,
+                                              accel_work_t** out_work) {
+  return start(__func__, state, out_work, [&] { return gather_for_metrics(state, value); });
 }
 
 accel_status_t accel_gather_object(accel_state_t* state, const accel_value_t* object, accel_value_t* out) {
@@ -323,7 +331,7 @@ accel_status_t accel_flight_record(const accel_state_t* state, accel_buffer_t* o
   return guarded(__func__, [&] {
     const comm::Communicator& communicator = *check(state, "state").accelerator->state().communicator();
     check_pointer(out, "out");
-    *out = new_buffer(communicator.flight_record()->to_json(communicator.rank(), communicator.size()));
+    *out = new_buffer(communicator.flight_record()->to_json());
     return ACCEL_OK;
   });
 }

@@ -3,6 +3,9 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <string>
+#include <vector>
+
 #include "comm/communicator.hpp"
 
 namespace accel::comm {
@@ -18,11 +21,12 @@ void broadcast(Communicator& communicator, const c10::IValue& value, int from);
 c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,
                                  bool pad_first);
 
-// Values without tensors; they travel as JSON. A list counts as its items. With one rank the result is the input
-// itself.
+// Any values that object_message.hpp can say. A list counts as its items. With one rank the result is the input itself.
 c10::IValue gather_object(Communicator& communicator, const c10::IValue& object);
 // The source rank's list, whose length all ranks must agree on.
 c10::IValue broadcast_object_list(Communicator& communicator, const c10::IValue& objects, int from);
+// Those of each rank, which may differ in length. Short ones take one message.
+std::vector<std::string> gather_bytes(Communicator& communicator, const std::string& own);
 
 // Whether `ok` holds on every rank.
 bool all_agree(Communicator& communicator, bool ok);

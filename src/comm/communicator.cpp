@@ -1,16 +1,22 @@
 #include "comm/communicator.hpp"
 
 #include <ATen/ATen.h>
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
 
 #include "base/current_call.hpp"
+#include "base/deadline.hpp"
 #include "base/error.hpp"
-#include "base/log.hpp"
 #include "base/torch_compat.hpp"
 #include "comm/call_report.hpp"
 #include "comm/plugin.hpp"
+#include "comm/recorded_backend.hpp"
 
 namespace accel::comm {
 namespace {
@@ -39,18 +45,12 @@ c10d::ReduceOp reduce_op(Reduction reduction) {
   fail(Status::kInvalidArgument, "reduction is ", static_cast<int32_t>(reduction), "; expected one of ACCEL_REDUCE_*");
 }
 
-void check_reduction(const at::Tensor& tensor, Reduction reduction) {
-  reduce_op(reduction);
-  const bool bitwise = reduction == Reduction::kAnd || reduction == Reduction::kOr || reduction == Reduction::kXor;
-  require(!bitwise || at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true), Status::kTypeMismatch,
-          "a bitwise reduction of ", tensor.scalar_type(), "; expected an integer or bool tensor");
-  const bool ordered = reduction == Reduction::kMin || reduction == Reduction::kMax;
-  require(!ordered || !tensor.is_complex(), Status::kTypeMismatch, "the smallest or largest of ", tensor.scalar_type(),
-          "; complex numbers have no order");
+void check_dense(const at::Tensor& tensor, const char* name) {
+  require(tensor.defined() && tensor.layout() == at::kStrided, Status::kTypeMismatch, name, " is not a dense tensor");
 }
 
 void check_contiguous(const at::Tensor& tensor, const char* name) {
-  require(tensor.defined() && tensor.layout() == at::kStrided, Status::kTypeMismatch, name, " is not a dense tensor");
+  check_dense(tensor, name);
   require(tensor.is_contiguous(), Status::kInvalidArgument, name, " of shape ", tensor.sizes(),
           " is not contiguous; expected a contiguous tensor: copy it first");
 }
@@ -60,6 +60,8 @@ void check_parts(const at::Tensor& whole, const char* whole_name, const at::Tens
                  int64_t parts) {
   check_contiguous(whole, whole_name);
   check_contiguous(part, part_name);
+  require(whole.device() == part.device(), Status::kInvalidArgument, whole_name, " is on ", whole.device(), " and ",
+          part_name, " is on ", part.device(), "; expected the same device: move one of them");
   require(whole.scalar_type() == part.scalar_type(), Status::kTypeMismatch, whole_name, " is ", whole.scalar_type(),
           " and ", part_name, " is ", part.scalar_type(), "; expected the same dtype");
   require(whole.numel() == parts * part.numel(), Status::kShapeMismatch, whole_name, " has ", whole.numel(),
@@ -71,32 +73,72 @@ c10::intrusive_ptr<c10d::Work> copy_of_one_rank(const at::Tensor& input, const a
   return {};
 }
 
-// A blocking call: the backend may run it on this thread.
-template <typename Options>
-Options blocking(std::chrono::milliseconds timeout) {
-  Options options;
-  options.timeout = timeout;
-  options.asyncOp = false;
-  return options;
+// "cuda:nccl,cpu:ucx", first things first.
+std::vector<std::pair<c10::DeviceType, std::string>> parse_backends(const std::string& names) {
+  std::vector<std::pair<c10::DeviceType, std::string>> backends;
+  std::istringstream stream(names);
+  for (std::string item; std::getline(stream, item, ',');) {
+    const size_t colon = item.find(':');
+    const std::string name = colon == std::string::npos ? item : item.substr(colon + 1);
+    const std::string device = colon != std::string::npos ? item.substr(0, colon) : name == "nccl" ? "cuda" : "cpu";
+    backends.emplace_back(c10::Device(device).type(), name);
+  }
+  return backends;
+}
+
+std::vector<c10::DeviceType> devices_of(const std::string& backend_names) {
+  std::vector<c10::DeviceType> devices;
+  for (const auto& [device, name] : parse_backends(backend_names)) devices.push_back(device);
+  return devices;
+}
+
+std::optional<c10::DeviceType> streams_of(const std::vector<c10::DeviceType>& devices) {
+  const auto place = std::find(devices.begin(), devices.end(), c10::DeviceType::CUDA);
+  return place == devices.end() ? std::nullopt : std::optional(*place);
+}
+
+c10::intrusive_ptr<c10d::Backend> make_backend(const std::string& name, const BackendArguments& arguments) {
+  const auto environment = backend_environment();
+  char error[512] = "";
+  c10d::Backend* made = load_plugin(name)(&arguments, error, sizeof error);
+  require(made != nullptr, Status::kBackend, "the ", name,
+          " backend does not start: ", static_cast<const char*>(error));
+  return c10::intrusive_ptr<c10d::Backend>::reclaim(made);
 }
 
 }  // namespace
 
-Communicator::Communicator() = default;
+void check_reduction(const at::Tensor& tensor, Reduction reduction) {
+  reduce_op(reduction);
+  const bool bitwise = reduction == Reduction::kAnd || reduction == Reduction::kOr || reduction == Reduction::kXor;
+  require(!bitwise || at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true), Status::kTypeMismatch,
+          "a bitwise reduction of ", tensor.scalar_type(), "; expected an integer or bool tensor");
+  const bool ordered = reduction == Reduction::kMin || reduction == Reduction::kMax;
+  require(!ordered || !tensor.is_complex(), Status::kTypeMismatch, "the smallest or largest of ", tensor.scalar_type(),
+          "; complex numbers have no order");
+}
+
+Communicator::Communicator(std::vector<c10::DeviceType> devices)
+    : flight_record_(std::make_shared<FlightRecord>(0, 1)), queue_(std::make_shared<WorkQueue>(streams_of(devices))) {
+  for (const c10::DeviceType device : devices) lanes_.push_back({device, {}});
+}
 
 Communicator::Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
                            const std::string& backend_name)
-    : rank_(rank), size_(size), timeout_(timeout), backend_name_(backend_name), store_(std::move(store)) {
-  const auto environment = backend_environment();
-  char error[512] = "";
-  const BackendArguments arguments{store_.get(), rank, size, timeout.count(), "world", &CurrentCall::function};
-  c10d::Backend* made = load_plugin(backend_name)(&arguments, error, sizeof error);
-  require(made != nullptr, Status::kBackend, "the ", backend_name,
-          " backend does not start: ", static_cast<const char*>(error));
-  backend_ = c10::intrusive_ptr<c10d::Backend>::reclaim(made);
-  process_group_ = c10::make_intrusive<c10d::ProcessGroup>(store_, rank, size);
-  const auto device = backend_name == "nccl" ? c10::DeviceType::CUDA : c10::DeviceType::CPU;
-  process_group_->setBackend(device, c10d::ProcessGroup::BackendType::CUSTOM, backend_);
+    : rank_(rank),
+      size_(size),
+      timeout_(timeout),
+      backend_name_(backend_name),
+      store_(std::move(store)),
+      process_group_(c10::make_intrusive<c10d::ProcessGroup>(store_, rank, size)),
+      flight_record_(std::make_shared<FlightRecord>(rank, size)),
+      queue_(std::make_shared<WorkQueue>(streams_of(devices_of(backend_name)))) {
+  for (const auto& [device, name] : parse_backends(backend_name)) {
+    lanes_.push_back(
+        {device, make_backend(name, {store_.get(), rank, size, timeout.count(), "world", &CurrentCall::function})});
+    process_group_->setBackend(device, c10d::ProcessGroup::BackendType::CUSTOM,
+                               c10::make_intrusive<RecordedBackend>(lanes_.back().backend, queue_, flight_record_));
+  }
   process_group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
   process_group_->setGroupName("accel");
 }
@@ -109,9 +151,32 @@ Communicator::~Communicator() {
   }
 }
 
-c10d::Backend& Communicator::backend() {
+at::Device Communicator::device() const {
+  const bool cpu =
+      std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.device == c10::DeviceType::CPU; });
+  return cpu ? c10::DeviceType::CPU : lanes_[0].device;
+}
+
+std::vector<c10::DeviceType> Communicator::devices() const {
+  std::vector<c10::DeviceType> devices;
+  for (const Lane& lane : lanes_) devices.push_back(lane.device);
+  return devices;
+}
+
+const Communicator::Lane& Communicator::lane_of(const at::Tensor& tensor) const {
   require(!left_, Status::kInvalidState, "the process group was destroyed; make a new state");
-  return *backend_;
+  const c10::DeviceType device = tensor.defined() ? tensor.device().type() : this->device().type();
+  for (const Lane& lane : lanes_)
+    if (lane.device == device) return lane;
+  std::string known;
+  for (const Lane& lane : lanes_) known += text(known.empty() ? "" : " or ", c10::DeviceTypeName(lane.device, true));
+  accel::fail(Status::kInvalidArgument, "a tensor is on ", tensor.device(), "; this group sends tensors on ", known,
+              ": move it there first");
+}
+
+void Communicator::check_tensor(const at::Tensor& tensor) const {
+  check_dense(tensor, "a tensor");
+  lane_of(tensor);
 }
 
 void Communicator::check_rank(int rank, const char* name) const {
@@ -121,37 +186,37 @@ void Communicator::check_rank(int rank, const char* name) const {
 void Communicator::all_reduce(at::Tensor tensor, Reduction reduction) {
   check_contiguous(tensor, "tensor");
   check_reduction(tensor, reduction);
-  run("all_reduce", tensor, [&]() -> TorchWork {
-    if (size_ == 1) return {};
-    auto options = blocking<c10d::AllreduceOptions>(timeout_);
+  run("all_reduce", tensor, [&](const Lane& lane) -> TorchWork {
+    if (!lane.backend) return {};
+    auto options = options_for<c10d::AllreduceOptions>(lane);
     options.reduceOp = reduce_op(reduction);
     std::vector<at::Tensor> tensors{tensor};
-    return backend().allreduce(tensors, options);
+    return lane.backend->allreduce(tensors, options);
   });
 }
 
 void Communicator::broadcast(at::Tensor tensor, int from) {
   check_contiguous(tensor, "tensor");
   check_rank(from, "from_process");
-  run("broadcast", tensor, [&]() -> TorchWork {
-    if (size_ == 1) return {};
-    auto options = blocking<c10d::BroadcastOptions>(timeout_);
+  run("broadcast", tensor, [&](const Lane& lane) -> TorchWork {
+    if (!lane.backend) return {};
+    auto options = options_for<c10d::BroadcastOptions>(lane);
     options.rootRank = from;
     std::vector<at::Tensor> tensors{tensor};
-    return backend().broadcast(tensors, options);
+    return lane.backend->broadcast(tensors, options);
   });
 }
 
 void Communicator::all_gather(const at::Tensor& input, at::Tensor output) {
   check_parts(output, "output", input, "input", size_);
-  run("all_gather", input, [&]() -> TorchWork {
-    if (size_ == 1) return copy_of_one_rank(input, output);
+  run("all_gather", input, [&](const Lane& lane) -> TorchWork {
+    if (!lane.backend) return copy_of_one_rank(input, output);
     at::Tensor source = input;
-    const auto options = blocking<c10d::AllgatherOptions>(timeout_);
+    const auto options = options_for<c10d::AllgatherOptions>(lane);
 #if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
-    return backend().all_gather_single(output, source, options);
+    return lane.backend->all_gather_single(output, source, options);
 #else
-    return backend()._allgather_base(output, source, options);
+    return lane.backend->_allgather_base(output, source, options);
 #endif
   });
 }
@@ -159,15 +224,15 @@ void Communicator::all_gather(const at::Tensor& input, at::Tensor output) {
 void Communicator::reduce_scatter(const at::Tensor& input, Reduction reduction, at::Tensor output) {
   check_parts(input, "input", output, "output", size_);
   check_reduction(input, reduction);
-  run("reduce_scatter", input, [&]() -> TorchWork {
-    if (size_ == 1) return copy_of_one_rank(input, output);
-    auto options = blocking<c10d::ReduceScatterOptions>(timeout_);
+  run("reduce_scatter", input, [&](const Lane& lane) -> TorchWork {
+    if (!lane.backend) return copy_of_one_rank(input, output);
+    auto options = options_for<c10d::ReduceScatterOptions>(lane);
     options.reduceOp = reduce_op(reduction);
     at::Tensor source = input;
 #if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
-    return backend().reduce_scatter_single(output, source, options);
+    return lane.backend->reduce_scatter_single(output, source, options);
 #else
-    return backend()._reduce_scatter_base(output, source, options);
+    return lane.backend->_reduce_scatter_base(output, source, options);
 #endif
   });
 }
@@ -176,15 +241,15 @@ void Communicator::all_to_all(const at::Tensor& input, at::Tensor output) {
   check_parts(input, "input", output, "output", 1);
   require(input.numel() % size_ == 0, Status::kShapeMismatch, "input has ", input.numel(),
           " elements; expected a multiple of ", size_, ", a part for each rank");
-  run("all_to_all", input, [&]() -> TorchWork {
-    if (size_ == 1) return copy_of_one_rank(input, output);
+  run("all_to_all", input, [&](const Lane& lane) -> TorchWork {
+    if (!lane.backend) return copy_of_one_rank(input, output);
     at::Tensor source = input.view({size_, -1}), goal = output.view({size_, -1});
     std::vector<int64_t> even;
-    const auto options = blocking<c10d::AllToAllOptions>(timeout_);
+    const auto options = options_for<c10d::AllToAllOptions>(lane);
 #if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
-    return backend().all_to_all_single(goal, source, even, even, options);
+    return lane.backend->all_to_all_single(goal, source, even, even, options);
 #else
-    return backend().alltoall_base(goal, source, even, even, options);
+    return lane.backend->alltoall_base(goal, source, even, even, options);
 #endif
   });
 }
@@ -197,9 +262,9 @@ void Communicator::scatter(const at::Tensor& input, int from, at::Tensor output)
             ", the source; expected its tensor");
     check_parts(input, "input", output, "output", size_);
   }
-  run("scatter", output, [&]() -> TorchWork {
-    if (size_ == 1) return copy_of_one_rank(input, output);
-    auto options = blocking<c10d::ScatterOptions>(timeout_);
+  run("scatter", output, [&](const Lane& lane) -> TorchWork {
+    if (!lane.backend) return copy_of_one_rank(input, output);
+    auto options = options_for<c10d::ScatterOptions>(lane);
     options.rootRank = from;
     std::vector<at::Tensor> outputs{output};
     std::vector<std::vector<at::Tensor>> inputs;
@@ -207,14 +272,14 @@ void Communicator::scatter(const at::Tensor& input, int from, at::Tensor output)
       inputs.emplace_back();
       for (const at::Tensor& part : input.view({size_, -1}).unbind(0)) inputs[0].push_back(part.view(output.sizes()));
     }
-    return backend().scatter(outputs, inputs, options);
+    return lane.backend->scatter(outputs, inputs, options);
   });
 }
 
 void Communicator::barrier() {
-  run("barrier", at::Tensor(), [&]() -> TorchWork {
-    if (size_ == 1) return {};
-    return backend().barrier(blocking<c10d::BarrierOptions>(timeout_));
+  run("barrier", at::Tensor(), [&](const Lane& lane) -> TorchWork {
+    if (!lane.backend) return {};
+    return lane.backend->barrier(options_for<c10d::BarrierOptions>(lane));
   });
 }
 
@@ -235,9 +300,9 @@ Communicator::Message Communicator::post_send(const at::Tensor& tensor, int to, 
   check_rank(to, "to_process");
   require(to != rank_, Status::kInvalidArgument, "to_process is ", to, ", this rank itself; expected another rank");
   require(tag >= 0, Status::kInvalidArgument, "tag is ", tag, "; expected 0 or more");
-  return post("send", tensor, [&] {
+  return post("send", tensor, [&](const Lane& lane) {
     std::vector<at::Tensor> tensors{tensor};
-    return backend().send(tensors, to, tag);
+    return lane.backend->send(tensors, to, tag);
   });
 }
 
@@ -247,20 +312,20 @@ Communicator::Message Communicator::post_receive(at::Tensor tensor, int from, in
   require(from != rank_, Status::kInvalidArgument, "from_process is ", from,
           ", this rank itself; expected another rank");
   require(tag >= 0, Status::kInvalidArgument, "tag is ", tag, "; expected 0 or more");
-  return post("recv", tensor, [&] {
+  return post("recv", tensor, [&](const Lane& lane) {
     std::vector<at::Tensor> tensors{tensor};
-    return backend().recv(tensors, from, tag);
+    return lane.backend->recv(tensors, from, tag);
   });
 }
 
 template <typename Post>
 Communicator::Message Communicator::post(const char* operation, const at::Tensor& tensor, const Post& start) {
-  Message message{{}, describe(operation, tensor), 0};
-  message.number = flight_record_->begin(message.entry);
+  const Lane& lane = lane_of(tensor);
+  Message message{{}, &lane, begin(operation, lane, tensor)};
   try {
-    message.work = start();
-  } catch (...) {
-    flight_record_->end(message.number, FlightEntry::State::kFailed);
+    message.work = start(lane);
+  } catch (const std::exception& error) {
+    flight_record_->fail(message.number, error);
     throw;
   }
   return message;
@@ -268,11 +333,13 @@ Communicator::Message Communicator::post(const char* operation, const at::Tensor
 
 void Communicator::wait(const Message& message) {
   try {
-    if (message.work) message.work->wait(timeout_);
+    if (message.work) finish(*message.work, *message.lane);
     flight_record_->end(message.number, FlightEntry::State::kDone);
   } catch (const CollectiveError& error) {
-    flight_record_->end(message.number, FlightEntry::State::kFailed);
-    throw explain(error, message.entry, message.number);
+    throw fail(error, message.number, /*collective=*/false);
+  } catch (const std::exception& error) {
+    flight_record_->fail(message.number, error);
+    throw;
   }
 }
 
@@ -280,7 +347,10 @@ std::shared_ptr<Work> Communicator::follow(const Message& message) {
   auto work = std::make_shared<Work>();
   queue_->watch(work);
   const auto end = [work, queue = queue_, record = flight_record_, number = message.number](std::exception_ptr error) {
-    record->end(number, error ? FlightEntry::State::kFailed : FlightEntry::State::kDone);
+    if (error)
+      record->fail(number, error);
+    else
+      record->end(number, FlightEntry::State::kDone);
     queue->end_watched(*work, std::move(error));
   };
   if (!message.work)
@@ -291,49 +361,68 @@ std::shared_ptr<Work> Communicator::follow(const Message& message) {
   return work;
 }
 
-FlightEntry Communicator::describe(const char* operation, const at::Tensor& tensor) const {
-  FlightEntry entry;
-  entry.call = CurrentCall::function();
-  entry.operation = operation;
-  entry.sequence = backend_ ? backend_->getSequenceNumberForGroup() : 0;
-  if (tensor.defined()) {
-    entry.bytes = static_cast<int64_t>(tensor.nbytes());
-    entry.dtype = tensor.scalar_type();
+uint64_t Communicator::begin(const char* operation, const Lane& lane, const at::Tensor& tensor) {
+  return flight_record_->begin(operation, lane.backend ? lane.backend->getSequenceNumberForGroup() : 0, tensor);
+}
+
+// On the CPU a blocking call may run on this thread. On other devices it is followed until the device has done it,
+// since else a rank that does not come would be met where nobody expects a wait.
+template <typename Options>
+Options Communicator::options_for(const Lane& lane) const {
+  Options options;
+  options.timeout = timeout_;
+  options.asyncOp = lane.device != c10::DeviceType::CPU;
+  return options;
+}
+
+void Communicator::finish(c10d::Work& work, const Lane& lane) const {
+  if (lane.device == c10::DeviceType::CPU) {
+    work.wait();  // its deadline is the backend's
+    return;
   }
-  return entry;
+  const Deadline deadline(timeout_);
+  while (!work.isCompleted()) {
+    if (deadline.passed())
+      throw CollectiveError(
+          CollectiveFailure::kTimeout, rank_,
+          text("the ", c10::DeviceTypeName(lane.device), " has not done it after ", timeout_.count(), " ms"));
+    std::this_thread::yield();
+  }
+  if (const auto error = work.exception()) std::rethrow_exception(error);
+  work.wait();  // what follows on this thread's stream comes after it
 }
 
 template <typename Start>
 void Communicator::run(const char* operation, const at::Tensor& tensor, const Start& start) {
   queue_->wait_until_idle();
-  const FlightEntry entry = describe(operation, tensor);
-  const uint64_t number = flight_record_->begin(entry);
+  const Lane& lane = lane_of(tensor);
+  const uint64_t number = begin(operation, lane, tensor);
   try {
-    if (const TorchWork work = start()) work->wait();  // backends may finish at once and return nothing
+    if (const TorchWork work = start(lane)) finish(*work, lane);  // backends may finish at once and return nothing
     flight_record_->end(number, FlightEntry::State::kDone);
   } catch (const CollectiveError& error) {
-    flight_record_->end(number, FlightEntry::State::kFailed);
-    const std::string report =
-        error.failure() == CollectiveFailure::kMismatch
-            ? report_calls(*store_, rank_, size_, entry.sequence, entry.title(), std::min(timeout_, kReportTime))
-            : std::string();
-    if (!report.empty()) throw CollectiveError(error.failure(), rank_, text(report, "; ", error.what()));
-    throw explain(error, entry, number);
-  } catch (...) {
-    flight_record_->end(number, FlightEntry::State::kFailed);
+    throw fail(error, number, /*collective=*/true);
+  } catch (const std::exception& error) {
+    flight_record_->fail(number, error);
     throw;
   }
 }
 
-// Who did not answer is in the transport's message. Where this rank and the others were is added.
-CollectiveError Communicator::explain(const CollectiveError& error, const FlightEntry& entry, uint64_t number) const {
-  if (error.failure() != CollectiveFailure::kTimeout) return error;
-  const auto before = flight_record_->latest_done(number);
-  const std::string line =
-      text("rank ", rank_, " waits in ", entry.title(), ": ", error.what(),
-           before ? text("; the last operation that ended here was ", before->title()) : std::string());
-  log(LogLevel::kError, line, "; ", flight_record_->summary());
-  return CollectiveError(error.failure(), error.rank(), line);
+CollectiveError Communicator::fail(const CollectiveError& error, uint64_t number, bool collective) {
+  const auto entry = flight_record_->find(number);
+  std::string line;
+  if (entry && collective && error.failure() == CollectiveFailure::kMismatch) {
+    line = report_calls(*store_, rank_, size_, entry->sequence, entry->title(), std::min(timeout_, kReportTime));
+    if (!line.empty()) line += text("; ", error.what());
+  }
+  if (entry && error.failure() == CollectiveFailure::kTimeout) {  // who did not answer is in the transport's message
+    const auto before = flight_record_->latest_done(number);
+    line = text("rank ", rank_, " waits in ", entry->title(), ": ", error.what(),
+                before ? text("; the last operation that ended here was ", before->title()) : std::string());
+  }
+  const CollectiveError told = line.empty() ? error : CollectiveError(error.failure(), rank_, line);
+  flight_record_->fail(number, told);
+  return told;
 }
 
 void Communicator::shutdown() {
@@ -341,7 +430,8 @@ void Communicator::shutdown() {
   left_ = true;
   process_group_.reset();
   queue_->close();
-  if (backend_) backend_->shutdown();
+  for (const Lane& lane : lanes_)
+    if (lane.backend) lane.backend->shutdown();
   queue_->join();
 }
 

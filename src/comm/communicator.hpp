@@ -30,13 +30,19 @@ class MeetingPlaces;
 
 enum class Reduction : int32_t { kSum, kMean, kMin, kMax, kProduct, kAnd, kOr, kXor };
 
-// All ranks make the same calls in the same order, from one thread at a time. Tensors must be contiguous. With one rank
-// nothing is sent, and the same checks apply. A call blocks; called by way of queue() it is an asynchronous one, and
-// the blocking ones after it wait until it has ended.
+// Throws when it is not defined for the tensor's dtype.
+void check_reduction(const at::Tensor& tensor, Reduction reduction);
+
+// All ranks make the same calls in the same order, from one thread at a time. Tensors must be contiguous, and those of
+// one call on one device, whose type decides which backend carries them. With one rank nothing is sent, and the same
+// checks apply. A call blocks; called by way of queue() it is an asynchronous one, and the blocking ones after it wait
+// until it has ended.
 class Communicator {
  public:
-  // One rank, no backend.
-  Communicator();
+  // One rank, for tensors on these types of devices.
+  explicit Communicator(std::vector<c10::DeviceType> devices = {c10::DeviceType::CPU});
+  // The names of backend plugins as c10d writes them: "ucx", "cuda:nccl,cpu:ucx". A name alone is nccl for CUDA, any
+  // other for the CPU.
   Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
                const std::string& backend_name);
   ~Communicator();
@@ -47,8 +53,12 @@ class Communicator {
   int size() const { return size_; }
   const std::string& backend_name() const { return backend_name_; }
   std::chrono::milliseconds timeout() const { return timeout_; }
-  // Where the tensors have to be that travel.
-  at::Device device() const { return backend_name_ == "nccl" ? at::Device(at::kCUDA) : at::Device(at::kCPU); }
+  // Where the engine's own small tensors are that travel: on the CPU where that has a backend.
+  at::Device device() const;
+  std::vector<c10::DeviceType> devices() const;  // whose tensors can be sent
+  // Throw what every call on that tensor, or with that rank, would.
+  void check_tensor(const at::Tensor& tensor) const;
+  void check_rank(int rank, const char* name) const;
   // Whether collectives on trees compare the shapes of all ranks first. @accelerate ACCELERATE_DEBUG_MODE
   bool debug() const { return debug_; }
   void set_debug(bool debug) { debug_ = debug; }
@@ -84,26 +94,36 @@ class Communicator {
 
  private:
   using TorchWork = c10::intrusive_ptr<c10d::Work>;
+  struct Lane {
+    c10::DeviceType device;
+    c10::intrusive_ptr<c10d::Backend> backend;  // null with one rank
+  };
   struct Message {
     TorchWork work;
-    FlightEntry entry;
-    uint64_t number;  // of the entry
+    const Lane* lane;
+    uint64_t number;  // in the flight record
   };
 
-  c10d::Backend& backend();
-  void check_rank(int rank, const char* name) const;
-  FlightEntry describe(const char* operation, const at::Tensor& tensor) const;
+  // The one for the tensor's device.
+  const Lane& lane_of(const at::Tensor& tensor) const;
+  uint64_t begin(const char* operation, const Lane& lane, const at::Tensor& tensor);
+  template <typename Options>
+  Options options_for(const Lane& lane) const;
   // Every collective goes through here: in its turn, recorded, and with an error that says who did what. `start` hands
-  // it to the backend, or does it for one rank and returns null.
+  // it to the lane's backend, or does it for one rank, where that is null.
   template <typename Start>
   void run(const char* operation, const at::Tensor& tensor, const Start& start);
+  // Returns when the tensors can be used.
+  void finish(c10d::Work& work, const Lane& lane) const;
   Message post_send(const at::Tensor& tensor, int to, int tag);
   Message post_receive(at::Tensor tensor, int from, int tag);
   template <typename Post>
   Message post(const char* operation, const at::Tensor& tensor, const Post& start);
   void wait(const Message& message);
   std::shared_ptr<Work> follow(const Message& message);
-  CollectiveError explain(const CollectiveError& error, const FlightEntry& entry, uint64_t number) const;
+  // Records the failure. The error that comes back says what the other ranks did, where that can be found out: all of
+  // them are in the same place after a collective.
+  CollectiveError fail(const CollectiveError& error, uint64_t number, bool collective);
 
   int rank_ = 0;
   int size_ = 1;
@@ -114,10 +134,10 @@ class Communicator {
   std::map<std::string, int64_t> groups_made_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<const MeetingPlaces> meeting_places_;
-  c10::intrusive_ptr<c10d::Backend> backend_;
+  std::vector<Lane> lanes_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
-  const std::shared_ptr<FlightRecord> flight_record_ = std::make_shared<FlightRecord>();
-  const std::shared_ptr<WorkQueue> queue_ = std::make_shared<WorkQueue>();
+  const std::shared_ptr<FlightRecord> flight_record_;
+  const std::shared_ptr<WorkQueue> queue_;
 };
 
 }  // namespace accel::comm

@@ -1,10 +1,18 @@
 #include "comm/flight_record.hpp"
 
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 
 #include "base/current_call.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/log.hpp"
+#include "comm/collective_error.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::comm {
@@ -22,13 +30,11 @@ const char* state_name(FlightEntry::State state) {
   return "";
 }
 
-double unix_microseconds(FlightEntry::Clock::time_point time) {
-  const auto ago = FlightEntry::Clock::now() - time;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(now - ago).count());
-}
+// Nanoseconds since 1970 of what the fast clock showed.
+using ToUnixTime = std::function<c10::time_t(c10::approx_time_t)>;
 
-Json describe(const FlightEntry& entry) {
+Json describe(const FlightEntry& entry, const ToUnixTime& to_unix) {
+  const auto microseconds = [&](c10::approx_time_t time) { return static_cast<double>(to_unix(time) / 1000); };
   Json node(cJSON_CreateObject());
   cJSON_AddStringToObject(node.get(), "call", std::string(call_name(entry.call, entry.operation)).c_str());
   cJSON_AddStringToObject(node.get(), "operation", entry.operation);
@@ -39,63 +45,138 @@ Json describe(const FlightEntry& entry) {
   else
     cJSON_AddStringToObject(node.get(), "dtype", tensor::dtype_name(entry.dtype));
   cJSON_AddStringToObject(node.get(), "state", state_name(entry.state));
-  cJSON_AddNumberToObject(node.get(), "begun_us", unix_microseconds(entry.begun));
+  cJSON_AddNumberToObject(node.get(), "begun_us", microseconds(entry.begun));
   if (entry.state == FlightEntry::State::kRunning)
     cJSON_AddNullToObject(node.get(), "ended_us");
   else
-    cJSON_AddNumberToObject(node.get(), "ended_us", unix_microseconds(entry.ended));
+    cJSON_AddNumberToObject(node.get(), "ended_us", microseconds(entry.ended));
   return node;
+}
+
+constexpr uint64_t ending(uint64_t number, FlightEntry::State state) {
+  return number << 2 | static_cast<uint64_t>(state);
+}
+
+// Whether the group is of no use after it.
+bool ends_group(const std::exception& error) {
+  if (const auto* failure = dynamic_cast<const CollectiveError*>(&error))
+    return failure->failure() != CollectiveFailure::kMismatch && failure->failure() != CollectiveFailure::kInvalid;
+  return dynamic_cast<const c10::DistError*>(&error) != nullptr;
 }
 
 }  // namespace
 
 std::string FlightEntry::title() const { return text(call_name(call, operation), " #", sequence); }
 
-uint64_t FlightRecord::begin(const FlightEntry& entry) {
-  const auto now = FlightEntry::Clock::now();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  FlightEntry& place = entries_[count_ % kOperations];
-  place = entry;
-  place.begun = now;
-  return count_++;
+// Two writers meet in a slot only when kOperations begin while one of them writes its entry.
+uint64_t FlightRecord::begin(const char* operation, uint64_t sequence, const at::Tensor& tensor) {
+  constexpr auto kRelease = std::memory_order_release;
+  const uint64_t number = count_.fetch_add(1, std::memory_order_relaxed);
+  Slot& slot = slots_[number % kOperations];
+  slot.number.store(kNone, std::memory_order_relaxed);
+  slot.call.store(CurrentCall::function(), kRelease);
+  slot.operation.store(operation, kRelease);
+  slot.sequence.store(sequence, kRelease);
+  slot.bytes.store(tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0, kRelease);
+  slot.dtype.store(tensor.defined() ? tensor.scalar_type() : c10::ScalarType::Undefined, kRelease);
+  slot.begun.store(c10::getApproximateTime(), kRelease);
+  slot.number.store(number, kRelease);
+  return number;
 }
 
 void FlightRecord::end(uint64_t number, FlightEntry::State state) {
-  const auto now = FlightEntry::Clock::now();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!holds(number)) return;
-  FlightEntry& place = entries_[number % kOperations];
-  place.state = state;
-  place.ended = now;
+  Slot& slot = slots_[number % kOperations];
+  if (slot.number.load(std::memory_order_relaxed) != number) return;
+  slot.ended.store(c10::getApproximateTime(), std::memory_order_release);
+  slot.end.store(ending(number, state), std::memory_order_release);
+}
+
+std::optional<FlightEntry> FlightRecord::find(uint64_t number) const {
+  constexpr auto kAcquire = std::memory_order_acquire;
+  const Slot& slot = slots_[number % kOperations];
+  if (slot.number.load(kAcquire) != number) return std::nullopt;
+  FlightEntry entry;
+  entry.call = slot.call.load(kAcquire);
+  entry.operation = slot.operation.load(kAcquire);
+  entry.sequence = slot.sequence.load(kAcquire);
+  entry.bytes = slot.bytes.load(kAcquire);
+  entry.dtype = slot.dtype.load(kAcquire);
+  entry.begun = slot.begun.load(kAcquire);
+  const uint64_t end = slot.end.load(kAcquire);
+  entry.ended = slot.ended.load(kAcquire);
+  if (slot.number.load(std::memory_order_relaxed) != number) return std::nullopt;
+  for (const auto state : {FlightEntry::State::kDone, FlightEntry::State::kFailed})
+    if (end == ending(number, state)) entry.state = state;
+  return entry;
 }
 
 std::optional<FlightEntry> FlightRecord::latest_done(uint64_t before) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (uint64_t number = std::min(before, count_); number > 0 && holds(number - 1); number--)
-    if (entry(number - 1).state == FlightEntry::State::kDone) return entry(number - 1);
+  const uint64_t count = count_.load(), end = std::min(before, count);
+  const uint64_t oldest = count - std::min<uint64_t>(count, kOperations);
+  for (uint64_t number = end; number > oldest; number--) {
+    auto entry = find(number - 1);
+    if (entry && entry->state == FlightEntry::State::kDone) return entry;
+  }
   return std::nullopt;
 }
 
-std::string FlightRecord::to_json(int rank, int size) const {
+std::vector<FlightEntry> FlightRecord::latest(uint64_t count) const {
+  const uint64_t end = count_.load();
+  std::vector<FlightEntry> entries;
+  for (uint64_t number = end - std::min(end, count); number < end; number++)
+    if (const auto entry = find(number)) entries.push_back(*entry);
+  return entries;
+}
+
+std::string FlightRecord::to_json() const {
   Json record(cJSON_CreateObject());
-  cJSON_AddNumberToObject(record.get(), "rank", rank);
-  cJSON_AddNumberToObject(record.get(), "size", size);
+  cJSON_AddNumberToObject(record.get(), "rank", rank_);
+  cJSON_AddNumberToObject(record.get(), "size", size_);
   cJSON* const operations = cJSON_AddArrayToObject(record.get(), "operations");
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (uint64_t number = count_ - std::min<uint64_t>(count_, kOperations); number < count_; number++)
-    cJSON_AddItemToArray(operations, describe(entry(number)).release());
+  const auto entries = latest(kOperations);
+  auto clock = clock_;
+  const ToUnixTime to_unix = clock.makeConverter();
+  for (const FlightEntry& entry : entries) cJSON_AddItemToArray(operations, describe(entry, to_unix).release());
   return print_json(record.get());
 }
 
 std::string FlightRecord::summary() const {
   constexpr uint64_t kShown = 5;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  std::string line = text(count_, " operations, the latest: ");
-  const uint64_t first = count_ - std::min(count_, kShown);
-  for (uint64_t number = first; number < count_; number++)
-    line += text(number == first ? "" : ", ", entry(number).title(), " ", entry(number).bytes, " bytes ",
-                 state_name(entry(number).state));
-  return line;
+  std::string line;
+  for (const FlightEntry& entry : latest(kShown))
+    line += text(line.empty() ? "" : ", ", entry.title(), " ", entry.bytes, " bytes ", state_name(entry.state));
+  return text(count_.load(), " operations, the latest: ", line);
+}
+
+void FlightRecord::fail(uint64_t number, const std::exception& error) {
+  end(number, FlightEntry::State::kFailed);
+  if (!ends_group(error) || written_.exchange(true)) return;
+  log(LogLevel::kError, "rank ", rank_, " of ", size_, ": ", error.what(), "; ", summary());
+  if (folder_) write_out();
+}
+
+void FlightRecord::fail(uint64_t number, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& failure) {
+    fail(number, failure);
+  } catch (...) {
+    end(number, FlightEntry::State::kFailed);
+  }
+}
+
+void FlightRecord::write_out() {
+  std::error_code error;
+  std::filesystem::create_directories(*folder_, error);  // what is wrong with it shows below
+  const std::string path = text(*folder_, "/flight-rank", rank_, "-of", size_, "-pid", getpid(), ".json");
+  std::ofstream file(path);
+  file << to_json() << "\n";
+  file.close();
+  if (file)
+    log(LogLevel::kError, "the flight record is in ", path);
+  else
+    log(LogLevel::kError, "the flight record cannot be written to ", path,
+        "; ACCEL_FLIGHT_RECORD must name a folder that is writable");
 }
 
 }  // namespace accel::comm

@@ -28,6 +28,12 @@ constexpr std::pair<const char*, const char*> kUcxEnvironment[] = {
     {"UCX_DEBUG_SIGNO", "0"},     // else SIGHUP prints and no longer ends the program
 };
 
+// ProcessGroupNCCL reads its own when it is made. A time-out has to fail the work, and must not end the process.
+constexpr std::pair<const char*, const char*> kNcclEnvironment[] = {
+    {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"},  // clean up only
+    {"TORCH_NCCL_ENABLE_MONITORING", "0"},     // the monitor of its watchdog ends the process
+};
+
 // Where this code lives: the shared library, or the program that links the static one.
 std::string own_folder() {
   Dl_info info;
@@ -82,8 +88,9 @@ CreateBackend load_plugin(const std::string& name) {
 
 std::vector<EnvironmentDefault> backend_environment() {
   std::vector<EnvironmentDefault> variables;
-  variables.reserve(std::size(kUcxEnvironment));
+  variables.reserve(std::size(kUcxEnvironment) + std::size(kNcclEnvironment));
   for (const auto& [name, value] : kUcxEnvironment) variables.emplace_back(name, value);
+  for (const auto& [name, value] : kNcclEnvironment) variables.emplace_back(name, value);
   return variables;
 }
 

@@ -1,4 +1,4 @@
-// The small tensors of a tree travel as one message.
+// The small tensors of a tree travel together: as one message for each operation and, where they are reduced, dtype.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +12,14 @@ namespace accel::comm {
 // Up to the size at which bytes count for more than messages.
 bool is_small(const at::Tensor& tensor);
 
-// Of contiguous small tensors with a dimension 0: those of all ranks, each joined along it. The error of ranks that
-// disagree says what this rank has.
+// All take contiguous small tensors. The error of ranks that disagree says what this rank has.
+
+// With a dimension 0: those of all ranks, each joined along it.
 std::vector<at::Tensor> gather_small(Communicator& communicator, const std::vector<at::Tensor>& tensors);
+// New tensors.
+std::vector<at::Tensor> reduce_small(Communicator& communicator, const std::vector<at::Tensor>& tensors,
+                                     Reduction reduction);
+// In place.
+void broadcast_small(Communicator& communicator, const std::vector<at::Tensor>& tensors, int from);
 
 }  // namespace accel::comm

@@ -17,6 +17,7 @@
 #include "base/background_thread.hpp"
 #include "base/current_call.hpp"
 #include "base/error.hpp"
+#include "comm/side_stream.hpp"
 
 namespace accel::comm {
 namespace {
@@ -26,7 +27,18 @@ struct Started {
   std::shared_ptr<Work> work;
   const char* function;  // of the C API, which started it
   at::ThreadLocalState settings;
+  std::optional<c10::Event> mark;  // what the device has to do before
 };
+
+c10::IValue run_call(Started& started, const std::optional<SideStream>& side) {
+  const at::ThreadLocalStateGuard settings(started.settings);
+  const CurrentCall current(started.function);
+  if (!started.mark) return started.call();
+  const SideStream::Guard stream(*side, *started.mark);
+  c10::IValue result = started.call();
+  stream.synchronize();
+  return result;
+}
 
 std::exception_ptr left_group() {
   return std::make_exception_ptr(Error(Status::kInvalidState, "the process group was destroyed; make a new state"));
@@ -41,6 +53,8 @@ struct WorkQueue::Shared {
   std::vector<std::shared_ptr<Work>> watched;  // under way, or with callbacks that nobody has run
   std::atomic<int64_t> open{0};                // calls that have not ended
   bool closed = false;
+  std::optional<c10::DeviceType> device;
+  std::optional<SideStream> side;  // made with the thread
   std::thread thread;
 
   // Under the mutex.
@@ -53,7 +67,9 @@ struct WorkQueue::Shared {
   }
 };
 
-WorkQueue::WorkQueue() : shared_(std::make_shared<Shared>()) {}
+WorkQueue::WorkQueue(std::optional<c10::DeviceType> device) : shared_(std::make_shared<Shared>()) {
+  shared_->device = device;
+}
 
 WorkQueue::~WorkQueue() {
   close();
@@ -64,9 +80,12 @@ std::shared_ptr<Work> WorkQueue::start(Call call) {
   auto work = std::make_shared<Work>();
   const std::lock_guard<std::mutex> lock(shared_->mutex);
   if (shared_->closed) std::rethrow_exception(left_group());
+  if (shared_->device && !shared_->side) shared_->side.emplace(*shared_->device);
+  std::optional<c10::Event> mark;
+  if (shared_->side) mark.emplace(shared_->side->mark());
   if (!shared_->thread.joinable())
     shared_->thread = background_thread("accel-comm", [shared = shared_] { run(shared); });
-  shared_->calls.push_back({std::move(call), work, CurrentCall::function(), at::ThreadLocalState()});
+  shared_->calls.push_back({std::move(call), work, CurrentCall::function(), at::ThreadLocalState(), std::move(mark)});
   shared_->watch(work);
   shared_->open.fetch_add(1);
   shared_->changed.notify_all();
@@ -99,9 +118,7 @@ void WorkQueue::run(const std::shared_ptr<Shared>& shared) {
     c10::IValue result;
     std::exception_ptr error;
     try {
-      const at::ThreadLocalStateGuard settings(started->settings);
-      const CurrentCall current(started->function);
-      result = started->call();
+      result = run_call(*started, shared->side);
     } catch (...) {
       error = std::current_exception();
     }

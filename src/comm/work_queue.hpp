@@ -2,9 +2,12 @@
 // all ranks agree on. Its thread begins with the first of them.
 #pragma once
 
+#include <c10/core/DeviceType.h>
+
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "comm/work.hpp"
 
@@ -14,7 +17,8 @@ class WorkQueue {
  public:
   using Call = std::function<c10::IValue()>;
 
-  WorkQueue();
+  // Calls run beside the computation on devices of the type, and have ended when the device is done with them.
+  explicit WorkQueue(std::optional<c10::DeviceType> device = std::nullopt);
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
   ~WorkQueue();

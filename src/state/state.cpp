@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/meeting_places.hpp"
+#include "comm/plugin.hpp"
 #include "comm/rendezvous.hpp"
 #include "state/device_choice.hpp"
 
@@ -52,9 +53,20 @@ void quiet_torch_log() {
   if (!environment_text("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kFatal;
 }
 
+// Tensors on the state's device can be sent, and those on the CPU.
+std::vector<c10::DeviceType> device_types(c10::Device device) {
+  if (device.is_cpu()) return {c10::DeviceType::CPU};
+  return {device.type(), c10::DeviceType::CPU};
+}
+
+std::string backend_names(c10::Device device) {
+  if (!device.is_cuda()) return "ucx";
+  return comm::plugin_path("ucx") ? "cuda:nccl,cpu:ucx" : "nccl";
+}
+
 std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, c10::Device device) {
   const ProcessEnvironment& process = settings.process;
-  if (process.num_processes == 1) return std::make_shared<comm::Communicator>();
+  if (process.num_processes == 1) return std::make_shared<comm::Communicator>(device_types(device));
   quiet_torch_log();
   const std::chrono::milliseconds timeout(settings.timeout_ms.value);
   comm::RendezvousOptions options;
@@ -66,9 +78,8 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, c10::
   options.attempt = process.restart_count;
   options.token = process.job_token;
   const auto store = comm::rendezvous(options, Deadline(timeout));
-  auto communicator = std::make_shared<comm::Communicator>(store, options.rank, options.size, timeout,
-                                                           device.is_cuda() ? "nccl" : "ucx");
-
+  auto communicator =
+      std::make_shared<comm::Communicator>(store, options.rank, options.size, timeout, backend_names(device));
   communicator->set_meeting_places(std::make_shared<comm::MeetingPlaces>(*store, options));
   return communicator;
 }
@@ -117,7 +128,8 @@ DistributedType State::distributed_type() const {
 }
 
 bool State::check_trigger() {
-  at::Tensor flag = at::full({1}, trigger_ ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(device_));
+  at::Tensor flag =
+      at::full({1}, trigger_ ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(communicator_->device()));
   communicator_->all_reduce(flag, comm::Reduction::kMax);
   const bool raised = flag.item<int32_t>() != 0;
   if (raised) trigger_ = false;

@@ -44,6 +44,7 @@ static void test_trees(void **state) {
   accel_value_dispose(&out);
 
   assert_fails(accel_gather(*state, &number, &out), ACCEL_ERROR_TYPE_MISMATCH, "expected tensors");
+  assert_fails(accel_reduce(*state, &value, ACCEL_REDUCE_AND, 1.0, &out), ACCEL_ERROR_TYPE_MISMATCH, "bitwise");
   assert_fails(accel_reduce(*state, &value, 42, 1.0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "42");
   assert_fails(accel_broadcast(*state, &value, 1), ACCEL_ERROR_INVALID_ARGUMENT, "from_process is 1");
   assert_fails(accel_gather(NULL, &value, &out), ACCEL_ERROR_INVALID_ARGUMENT, "state is NULL");
@@ -62,6 +63,12 @@ static void test_objects(void **state) {
   accel_value_dispose(&out);
   assert_ok(accel_broadcast_object_list(*state, &object, 0, &out));
   accel_value_dispose(&out);
+  accel_tensor_t *bytes = full(3, 7.0, ACCEL_DTYPE_UINT8);
+  const accel_value_t data = accel_arg_tensor(bytes);
+  assert_ok(accel_gather_object(*state, &data, &out));
+  assert_int_equal(out.kind, ACCEL_VALUE_TENSOR);
+  accel_value_dispose(&out);
+  accel_tensor_release(bytes);
   assert_fails(accel_broadcast_object_list(*state, &number, 0, &out), ACCEL_ERROR_TYPE_MISMATCH, "list");
   assert_fails(accel_broadcast_object_list(*state, &object, 3, &out), ACCEL_ERROR_INVALID_ARGUMENT,
                "from_process is 3");
@@ -121,13 +128,14 @@ static void test_started_calls(void **state) {
   assert_ok(accel_gather_uneven_async(*state, &value, &works[n++]));
   assert_ok(accel_reduce_async(*state, &value, ACCEL_REDUCE_SUM, 1.0, &works[n++]));
   assert_ok(accel_pad_across_processes_async(*state, &value, 0, 0.0, 0, &works[n++]));
+  assert_ok(accel_gather_for_metrics_async(*state, &value, &works[n++]));
   assert_ok(accel_gather_object_async(*state, &objects, &works[n++]));
   assert_ok(accel_broadcast_object_list_async(*state, &objects, 0, &works[n++]));
   for (size_t i = 0; i < n; i++) {
     assert_ok(accel_work_wait(works[i], 60000));
     assert_int_equal(accel_work_test(works[i]), 1);
     assert_ok(accel_work_result(works[i], &out));
-    assert_int_equal(out.kind, i < 4 ? ACCEL_VALUE_TENSOR : ACCEL_VALUE_LIST);
+    assert_int_equal(out.kind, i < 5 ? ACCEL_VALUE_TENSOR : ACCEL_VALUE_LIST);
     accel_value_dispose(&out);
     accel_work_release(works[i]);
   }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <mutex>
 #include <thread>
 
@@ -18,6 +19,7 @@
 namespace accel::comm {
 namespace {
 
+using testing::messages_of;
 using testing::run_ranks;
 
 TEST(CommCommunicator, BareCollectivesAgreeWithAPlainComputation) {
@@ -130,6 +132,70 @@ TEST(CommCollectives, SmallTensorsOfATreeTravelTogether) {
   }
 }
 
+// How many operations a call takes.
+template <typename Call>
+uint64_t operations_of(Communicator& communicator, const Call& call) {
+  communicator.barrier();
+  const uint64_t before = communicator.flight_record()->latest_done(~uint64_t{0})->sequence;
+  call();
+  return communicator.flight_record()->latest_done(~uint64_t{0})->sequence - before;
+}
+
+TEST(CommCollectives, ManySmallLeavesAreOneReductionADtype) {
+  run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    const double rank = communicator->rank();
+    auto list = tree::new_list();
+    for (int64_t leaf = 0; leaf < 50; leaf++) list.push_back(at::full({leaf, 2}, rank + 1, at::kFloat));
+    for (int64_t leaf = 0; leaf < 50; leaf++) list.push_back(at::full({2, 2}, rank + leaf, at::kLong).t());
+    list.push_back(at::full({1 << 14}, rank, at::kDouble));  // goes by itself
+    c10::IValue sum;
+    // The shapes, the floats, the integers, and the large one.
+    EXPECT_EQ(operations_of(*communicator, [&] { sum = reduce(*communicator, list, Reduction::kSum, 1.0); }), 4U);
+    const auto leaves = sum.toListRef();
+    for (int64_t leaf = 0; leaf < 50; leaf++) {
+      EXPECT_TRUE(at::equal(leaves[leaf].toTensor(), at::full({leaf, 2}, 3.0, at::kFloat)));
+      EXPECT_TRUE(at::equal(leaves[50 + leaf].toTensor(), at::full({2, 2}, 1 + 2 * leaf, at::kLong)));
+    }
+    EXPECT_TRUE(leaves[100].toTensor().eq(1).all().item<bool>());
+    EXPECT_EQ(list.get(1).toTensor()[0][0].item<float>(), rank + 1) << "the input is kept";
+
+    EXPECT_EQ(operations_of(*communicator, [&] { broadcast(*communicator, list, 1); }), 3U);
+    for (int64_t leaf = 0; leaf < 50; leaf++) {
+      EXPECT_TRUE(list.get(leaf).toTensor().eq(2).all().item<bool>());
+      EXPECT_TRUE(list.get(50 + leaf).toTensor().eq(1 + leaf).all().item<bool>());
+    }
+  });
+}
+
+TEST(CommCollectives, SmallLeavesThatDifferAreAMismatchInReduceAndBroadcast) {
+  for (const bool reduces : {true, false}) {
+    const auto messages = messages_of(3, std::chrono::seconds(60), [&](Communicator& communicator) {
+      auto list = tree::new_list();
+      for (const int64_t rows : {2, 3})  // as many bytes on all ranks
+        list.push_back(at::zeros({communicator.rank() == 2 ? 5 - rows : rows}));
+      if (reduces)
+        reduce(communicator, list, Reduction::kMean, 1.0);
+      else
+        broadcast(communicator, list, 0);
+    });
+    for (const std::string& message : messages)
+      EXPECT_NE(message.find("rank 2 has other shapes or dtypes than rank 0"), std::string::npos) << message;
+  }
+}
+
+TEST(CommCollectives, AFactorOfIntegersIsTruncated) {
+  for (const int size : {1, 2})
+    run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+      const at::Tensor tensor = at::tensor({3, -3}, at::kInt);
+      const at::Tensor half = reduce(*communicator, tensor, Reduction::kMax, 0.5).toTensor();
+      EXPECT_TRUE(at::equal(half, at::tensor({1, -1}, at::kInt)));
+      EXPECT_THROW(reduce(*communicator, tensor, Reduction::kSum, INFINITY), Error);
+      EXPECT_THROW(reduce(*communicator, tensor.to(at::kBool), Reduction::kSum, 0.5), Error);
+      EXPECT_THROW(reduce(*communicator, tensor.to(at::kFloat), Reduction::kXor, 1.0), Error);
+      EXPECT_THROW(gather(*communicator, at::eye(2).to_sparse()), Error);
+    });
+}
+
 TEST(CommCollectives, GathersRowsThatDifferByRank) {
   for (const int size : {1, 2, 3}) {
     run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
@@ -145,27 +211,6 @@ TEST(CommCollectives, GathersRowsThatDifferByRank) {
       EXPECT_TRUE(at::equal(gathered.toListRef()[1].toTensor(), at::arange(size, at::kLong)));
     });
   }
-}
-
-// What each rank's failing call said.
-std::vector<std::string> messages_of(int size, std::chrono::milliseconds timeout,
-                                     const std::function<void(Communicator&)>& call) {
-  const auto store = c10::make_intrusive<c10d::HashStore>();
-  std::vector<std::string> messages(size);
-  std::atomic<int> done{0};
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < size; rank++)
-    ranks.emplace_back([&, rank] {
-      Communicator communicator(store, rank, size, timeout, "ucx");
-      try {
-        call(communicator);
-      } catch (const std::exception& error) {
-        messages[rank] = error.what();
-      }
-      for (done++; done < size;) std::this_thread::yield();  // who leaves is a lost peer to the others
-    });
-  for (std::thread& rank : ranks) rank.join();
-  return messages;
 }
 
 TEST(CommCollectives, AMismatchSaysWhichRankWasInWhichCall) {
@@ -206,38 +251,6 @@ TEST(CommCollectives, DebugModeListsTheShapesOfAllRanks) {
     EXPECT_NE(message.find("operation: gather; input shapes: process 0: [[3,2]], process 1: [[4,2]]"),
               std::string::npos)
         << message;
-}
-
-TEST(CommFlightRecord, KeepsTheLatestOperations) {
-  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-    const CurrentCall current("accel_reduce");
-    at::Tensor tensor = at::zeros({3});
-    const int64_t more = static_cast<int64_t>(FlightRecord::kOperations) + 5;
-    for (int64_t i = 0; i < more; i++) communicator->all_reduce(tensor, Reduction::kSum);
-    const auto record =
-        tree::from_json(communicator->flight_record()->to_json(communicator->rank(), 2), "the record").toGenericDict();
-    EXPECT_EQ(record.at("rank").toInt(), communicator->rank());
-    const auto operations = record.at("operations").toListRef();
-    ASSERT_EQ(operations.size(), FlightRecord::kOperations);
-    const auto last = operations.back().toGenericDict();
-    EXPECT_EQ(last.at("call").toStringRef(), "reduce");
-    EXPECT_EQ(last.at("operation").toStringRef(), "all_reduce");
-    EXPECT_EQ(last.at("sequence").toInt(), more - 1);
-    EXPECT_EQ(last.at("bytes").toInt(), 12);
-    EXPECT_EQ(last.at("dtype").toStringRef(), "float32");
-    EXPECT_EQ(last.at("state").toStringRef(), "done");
-  });
-}
-
-TEST(CommFlightRecord, ATimeOutSaysWhereThisRankWasAndWhoDidNotAnswer) {
-  const auto messages = messages_of(2, std::chrono::seconds(2), [](Communicator& communicator) {
-    communicator.barrier();
-    const CurrentCall current("accel_gather");
-    if (communicator.rank() == 0) communicator.barrier();
-  });
-  EXPECT_NE(messages[0].find("rank 0 waits in gather #1: "), std::string::npos) << messages[0];
-  EXPECT_NE(messages[0].find("no answer from rank 1"), std::string::npos) << messages[0];
-  EXPECT_NE(messages[0].find("the last operation that ended here was barrier #0"), std::string::npos) << messages[0];
 }
 
 TEST(CommWork, CallsRunInTheOrderOfTheirStart) {

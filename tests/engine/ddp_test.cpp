@@ -163,5 +163,27 @@ TEST(DdpModel, DifferentModelsAreRefusedOnEveryRank) {
   });
 }
 
+TEST(DdpRecord, EveryCollectiveOfAStepStandsInTheFlightRecord) {
+  run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    DdpOptions options;
+    options.bucket_cap_mb = 0.0001;  // several buckets
+    options.find_unused_parameters = true;
+    const auto model = make_model(1);
+    DistributedDataParallel ddp(model, communicator, options);
+    for (int step = 0; step < 2; step++) backward(ddp.call(nn::Inputs{rows(0, 6)}).toTensor());
+    communicator->barrier();
+    const auto latest = communicator->flight_record()->latest_done(~uint64_t{0});
+    // No number is missing: whoever spoke, it was recorded.
+    int64_t recorded = 0;
+    while (const auto entry = communicator->flight_record()->find(static_cast<uint64_t>(recorded))) {
+      if (entry->state == comm::FlightEntry::State::kRunning) continue;  // its end is noted just now
+      EXPECT_EQ(entry->state, comm::FlightEntry::State::kDone) << entry->operation;
+      recorded++;
+    }
+    EXPECT_EQ(recorded, static_cast<int64_t>(latest->sequence) + 1);
+    EXPECT_GE(recorded, 10);
+  });
+}
+
 }  // namespace
 }  // namespace accel::parallel

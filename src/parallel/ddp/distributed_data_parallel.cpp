@@ -1,7 +1,6 @@
 #include "parallel/ddp/distributed_data_parallel.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
@@ -18,8 +17,7 @@ namespace accel::parallel {
 namespace {
 
 constexpr int64_t kMegabyte = 1024 * 1024;
-constexpr int64_t kFirstBucketBytes = kMegabyte;     // a small first bucket: communication starts early
-constexpr size_t kBroadcastBytes = 250 * kMegabyte;  // as the reference
+constexpr int64_t kFirstBucketBytes = kMegabyte;  // a small first bucket: communication starts early
 
 // The Reducer asks the backend for its buckets only when this variable says so. Buckets that the ranks share are
 // reduced in place: a gradient is written once.
@@ -81,10 +79,9 @@ DistributedDataParallel::~DistributedDataParallel() {
 }
 
 void DistributedDataParallel::broadcast_from_main(const std::vector<at::Tensor>& tensors) {
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> data;
-  for (const at::Tensor& tensor : tensors) data.push_back(tensor.detach());
-  if (!data.empty()) c10d::broadcast_coalesced(communicator_->process_group(), data, kBroadcastBytes, /*rank=*/0);
+  auto list = tree::new_list();
+  for (const at::Tensor& tensor : tensors) list.push_back(tensor);
+  comm::broadcast(*communicator_, list, /*from=*/0);
 }
 
 void DistributedDataParallel::make_reducer() {

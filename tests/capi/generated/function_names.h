@@ -100,6 +100,7 @@ static const char *const accel_function_names[] = {
     "accel_recv",
     "accel_gather_async",
     "accel_gather_uneven_async",
+    "accel_gather_for_metrics_async",
     "accel_gather_object_async",
     "accel_reduce_async",
     "accel_broadcast_async",

@@ -578,6 +578,13 @@ static void accel_gather_uneven_async_null_pointers(void **state) {
   refused_with_status("accel_gather_uneven_async", "out_work", accel_gather_uneven_async(samples->valid.state, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_gather_for_metrics_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_for_metrics_async", "state", accel_gather_for_metrics_async(NULL, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_for_metrics_async", "value", accel_gather_for_metrics_async(samples->valid.state, NULL, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_for_metrics_async", "out_work", accel_gather_for_metrics_async(samples->valid.state, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_gather_object_async_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_gather_object_async", "state", accel_gather_object_async(NULL, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1734,6 +1741,7 @@ int main(void) {
       sweep_test(accel_recv_null_pointers),
       sweep_test(accel_gather_async_null_pointers),
       sweep_test(accel_gather_uneven_async_null_pointers),
+      sweep_test(accel_gather_for_metrics_async_null_pointers),
       sweep_test(accel_gather_object_async_null_pointers),
       sweep_test(accel_reduce_async_null_pointers),
       sweep_test(accel_broadcast_async_null_pointers),

@@ -517,6 +517,14 @@ static void accel_gather_uneven_async_wrong_handles(void **state) {
   refused_value("accel_gather_uneven_async", "value", accel_gather_uneven_async(samples->valid.state, &samples->released_value, (accel_work_t **)samples->room));
 }
 
+static void accel_gather_for_metrics_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_for_metrics_async", "state", accel_gather_for_metrics_async(samples->foreign.state, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_gather_for_metrics_async", "state", accel_gather_for_metrics_async(samples->released.state, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_gather_for_metrics_async", "value", accel_gather_for_metrics_async(samples->valid.state, &samples->foreign_value, (accel_work_t **)samples->room));
+  refused_value("accel_gather_for_metrics_async", "value", accel_gather_for_metrics_async(samples->valid.state, &samples->released_value, (accel_work_t **)samples->room));
+}
+
 static void accel_gather_object_async_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_gather_object_async", "state", accel_gather_object_async(samples->foreign.state, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1503,6 +1511,7 @@ int main(void) {
       sweep_test(accel_recv_wrong_handles),
       sweep_test(accel_gather_async_wrong_handles),
       sweep_test(accel_gather_uneven_async_wrong_handles),
+      sweep_test(accel_gather_for_metrics_async_wrong_handles),
       sweep_test(accel_gather_object_async_wrong_handles),
       sweep_test(accel_reduce_async_wrong_handles),
       sweep_test(accel_broadcast_async_wrong_handles),

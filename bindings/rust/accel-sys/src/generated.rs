@@ -204,6 +204,7 @@ pub const ACCEL_DISTRIBUTED_MULTI_CPU: i32 = 1;
 /// over NCCL
 pub const ACCEL_DISTRIBUTED_MULTI_GPU: i32 = 2;
 
+/// also what Accelerate calls "none"
 pub const ACCEL_REDUCE_SUM: i32 = 0;
 
 /// of integers: truncated
@@ -1536,13 +1537,13 @@ extern "C" {
 
     /// Every rank gets the values of all ranks in one list, in rank order; a list counts as its items.
     ///
-    /// Values are numbers, strings, lists and maps without tensors.
+    /// Values are numbers, strings, dense tensors, and lists and maps of those. Bytes are a one-dimensional uint8 tensor. Nothing that is received is ever run.
     ///
     /// * `state`: A state.
-    /// * `object`: This rank's value; may differ in size between ranks.
-    /// * `out`: The list.
+    /// * `object`: This rank's value; may differ in kind and size between ranks.
+    /// * `out`: The list; tensors of other ranks are on the CPU, devices are text.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for a value with tensors; TIMEOUT, PEER_LOST, CANCELLED.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a value that cannot be sent; TIMEOUT, PEER_LOST, CANCELLED.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_object(state: *mut accel_state_t, object: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -1552,10 +1553,10 @@ extern "C" {
     /// * `state`: A state.
     /// * `value`: A tensor or a tree of tensors; unchanged.
     /// * `reduction`: ACCEL_REDUCE_*; the mean of integers is truncated.
-    /// * `scale`: A factor for the result; 1 for none.
+    /// * `scale`: A factor for the result; 1 for none. Integers are truncated.
     /// * `out`: The reduced tree.
     ///
-    /// Returns: As accel_gather().
+    /// Returns: As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_reduce(state: *mut accel_state_t, value: *const accel_value_t, reduction: accel_reduction_t, scale: f64, out: *mut accel_value_t) -> accel_status_t;
@@ -1571,7 +1572,7 @@ extern "C" {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_broadcast(state: *mut accel_state_t, value: *const accel_value_t, from_process: i32) -> accel_status_t;
 
-    /// Every rank gets one rank's list of values.
+    /// Every rank gets one rank's list of values, which may be those of accel_gather_object().
     ///
     /// * `state`: A state.
     /// * `objects`: A list; on the other ranks only its length matters.
@@ -1699,6 +1700,17 @@ extern "C" {
     ///
     /// Threads: collective. Since 0.1.
     pub fn accel_gather_uneven_async(state: *mut accel_state_t, value: *const accel_value_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_gather_for_metrics(), for the batch that the loader gave last.
+    ///
+    /// * `state`: A state.
+    /// * `value`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_gather_for_metrics_async(state: *mut accel_state_t, value: *const accel_value_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
 
     /// Starts accel_gather_object().
     ///
@@ -1961,22 +1973,22 @@ extern "C" {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_group_split(state: *mut accel_state_t, color: i32, key: i32, out: *mut *mut accel_state_t) -> accel_status_t;
 
-    /// After a rank was lost: a new group of the ranks that call this.
+    /// After a rank was lost, whichever it is: a new group of the ranks that call this.
     ///
-    /// The old one is left, and can only be released. Rank 0 of the job must be among them, because the ranks meet there.
+    /// The old one is left, and can only be released. See docs/faults.md.
     ///
     /// * `state`: A state, or a group, in which a collective failed.
-    /// * `wait_ms`: How long to wait for ranks that have not called yet.
+    /// * `wait_ms`: How long to wait for ranks that live and have not called yet; nobody waits for those that are gone.
     /// * `out`: The group, in the old order.
     ///
-    /// Returns: ACCEL_OK; CANCELLED when the others went on without this rank; BACKEND when rank 0 of the job is lost; TIMEOUT.
+    /// Returns: ACCEL_OK; CANCELLED when the others went on without this rank; TIMEOUT when a rank at which the others would meet neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_group_shrink(state: *mut accel_state_t, wait_ms: i64, out: *mut *mut accel_state_t) -> accel_status_t;
 
     /// What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with "rank", "size" and "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us and ended_us since 1970.
     ///
-    /// A summary goes to the log on a time-out. The exchange of gradients is not recorded.
+    /// The exchange of gradients and all other collectives of the library are among them. When an operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
     ///
     /// * `state`: A state.
     /// * `out`: The text.

@@ -1,0 +1,50 @@
+#include "comm/recorded_backend.hpp"
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
+
+namespace accel::comm {
+
+RecordedBackend::RecordedBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<WorkQueue> queue,
+                                 std::shared_ptr<FlightRecord> record)
+    : Backend(backend->getRank(), backend->getSize()),
+      backend_(std::move(backend)),
+      queue_(std::move(queue)),
+      record_(std::move(record)) {}
+
+c10::intrusive_ptr<c10d::Work> RecordedBackend::allreduce(std::vector<at::Tensor>& tensors,
+                                                          const c10d::AllreduceOptions& options) {
+  return record("all_reduce", tensors, [&] { return backend_->allreduce(tensors, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordedBackend::broadcast(std::vector<at::Tensor>& tensors,
+                                                          const c10d::BroadcastOptions& options) {
+  return record("broadcast", tensors, [&] { return backend_->broadcast(tensors, options); });
+}
+
+template <typename Call>
+c10::intrusive_ptr<c10d::Work> RecordedBackend::record(const char* operation, const std::vector<at::Tensor>& tensors,
+                                                       const Call& call) {
+  queue_->wait_until_idle();
+  const uint64_t number =
+      record_->begin(operation, backend_->getSequenceNumberForGroup(), tensors.empty() ? at::Tensor() : tensors[0]);
+  try {
+    auto work = call();
+    if (!work) {  // it is done, or in the order of the device's stream
+      record_->end(number, FlightEntry::State::kDone);
+      return work;
+    }
+    work->getFuture()->addCallback([record = record_, number](c10::ivalue::Future& future) {
+      if (future.hasError())
+        record->fail(number, future.exception_ptr());
+      else
+        record->end(number, FlightEntry::State::kDone);
+    });
+    return work;
+  } catch (const std::exception& error) {
+    record_->fail(number, error);
+    throw;
+  }
+}
+
+}  // namespace accel::comm

@@ -1,0 +1,42 @@
+// A backend as c10d's own classes see it: the gradient reducer's calls stand in the flight record too, and come in
+// their turn among those that were started before.
+#pragma once
+
+#include <memory>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
+
+#include "comm/flight_record.hpp"
+#include "comm/work_queue.hpp"
+
+namespace accel::comm {
+
+class RecordedBackend final : public c10d::Backend {
+ public:
+  RecordedBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<WorkQueue> queue,
+                  std::shared_ptr<FlightRecord> record);
+
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override;
+
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override {  // NOLINT(google-runtime-int): c10d's type
+    return backend_->allocateTensor(size, options);
+  }
+  bool supportsTensorAlloc(c10::DeviceIndex device) override { return backend_->supportsTensorAlloc(device); }
+  const std::string getBackendName() const override { return backend_->getBackendName(); }
+  uint64_t getSequenceNumberForGroup() override { return backend_->getSequenceNumberForGroup(); }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return backend_->getBackendOptions(); }
+
+ private:
+  template <typename Call>
+  c10::intrusive_ptr<c10d::Work> record(const char* operation, const std::vector<at::Tensor>& tensors,
+                                        const Call& call);
+
+  const c10::intrusive_ptr<c10d::Backend> backend_;
+  const std::shared_ptr<WorkQueue> queue_;
+  const std::shared_ptr<FlightRecord> record_;
+};
+
+}  // namespace accel::comm

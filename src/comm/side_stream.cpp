@@ -1,0 +1,26 @@
+#include "comm/side_stream.hpp"
+
+namespace accel::comm {
+
+SideStream::SideStream(c10::DeviceType device)
+    : guard_(device), stream_(guard_.getStreamFromGlobalPool(guard_.getDevice())) {}
+
+c10::Event SideStream::mark() const {
+  c10::Event mark(stream_.device_type());
+  mark.record(guard_.getStream(guard_.getDevice()));
+  return mark;
+}
+
+SideStream::Guard::Guard(const SideStream& side, c10::Event& mark)
+    : side_(side),
+      former_device_(side.guard_.exchangeDevice(side.stream_.device())),
+      former_stream_(side.guard_.exchangeStream(side.stream_)) {
+  mark.block(side.stream_);
+}
+
+SideStream::Guard::~Guard() {
+  side_.guard_.exchangeStream(former_stream_);
+  side_.guard_.uncheckedSetDevice(former_device_);
+}
+
+}  // namespace accel::comm
