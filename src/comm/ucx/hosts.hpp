@@ -2,6 +2,7 @@
 // host works with those in place i on the others.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "comm/ucx/team.hpp"
