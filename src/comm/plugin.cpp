@@ -25,6 +25,7 @@ constexpr std::pair<const char*, const char*> kUcxEnvironment[] = {
     {"UCX_LOG_LEVEL", "fatal"},
     {"UCX_TLS", "^cma"},          // it ends this process when it copies from the memory of one that has just ended
     {"UCX_TCP_PUT_ENABLE", "n"},  // it ends this process on the answer to a write that was given up
+    {"UCX_RNDV_THRESH", "1mb"},   // its own choice asks before most messages, slow over long links (bench/RESULTS.md)
     {"UCX_DEBUG_SIGNO", "0"},     // else SIGHUP prints and no longer ends the program
 };
 
