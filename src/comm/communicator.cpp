@@ -164,7 +164,7 @@ std::vector<c10::DeviceType> Communicator::devices() const {
 }
 
 const Communicator::Lane& Communicator::lane_of(const at::Tensor& tensor) const {
-  require(!left_, Status::kInvalidState, "the process group was destroyed; make a new state");
+  require(!left_ || size_ == 1, Status::kInvalidState, "the process group was destroyed; make a new state");
   const c10::DeviceType device = tensor.defined() ? tensor.device().type() : this->device().type();
   for (const Lane& lane : lanes_)
     if (lane.device == device) return lane;
