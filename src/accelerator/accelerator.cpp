@@ -97,6 +97,7 @@ void Accelerator::free_memory() {
   loaders_.clear();
   objects_.clear();
   state_.gradient_state()->set_micro_batch(0);
+  state_.communicator()->result_memory().release();
 }
 
 void Accelerator::end_training() {

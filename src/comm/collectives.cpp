@@ -27,7 +27,7 @@ at::Tensor gather_tensor(Communicator& communicator, const at::Tensor& tensor) {
   const at::Tensor rows = rows_of(tensor);
   std::vector<int64_t> shape = rows.sizes().vec();
   shape[0] *= communicator.size();
-  at::Tensor joined = at::empty(shape, rows.options());
+  at::Tensor joined = communicator.result_memory().take(shape, rows.options());
   communicator.all_gather(rows, joined);
   return joined;
 }
@@ -71,7 +71,7 @@ at::Tensor gather_rows(Communicator& communicator, const at::Tensor& tensor, con
   const at::Tensor rows = rows_of(tensor);
   std::vector<int64_t> shape = rows.sizes().vec();
   shape[0] = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  at::Tensor joined = at::empty(shape, rows.options());
+  at::Tensor joined = communicator.result_memory().take(shape, rows.options());
   int64_t begin = 0;
   for (int rank = 0; rank < communicator.size(); rank++) {
     at::Tensor part = joined.narrow(0, begin, lengths[rank]);

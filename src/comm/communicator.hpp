@@ -15,6 +15,7 @@
 
 #include "comm/collective_error.hpp"
 #include "comm/flight_record.hpp"
+#include "comm/result_memory.hpp"
 #include "comm/work_queue.hpp"
 
 namespace c10d {
@@ -88,6 +89,7 @@ class Communicator {
 
   const std::shared_ptr<WorkQueue>& queue() const { return queue_; }
   const std::shared_ptr<FlightRecord>& flight_record() const { return flight_record_; }
+  ResultMemory& result_memory() { return result_memory_; }
 
   // Leaves the group; later calls fail.
   void shutdown();
@@ -137,6 +139,7 @@ class Communicator {
   std::vector<Lane> lanes_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   const std::shared_ptr<FlightRecord> flight_record_;
+  ResultMemory result_memory_;
   const std::shared_ptr<WorkQueue> queue_;
 };
 
