@@ -2715,7 +2715,7 @@ accel_unwrap_model(accel_state_t *state, accel_module_t *module, accel_module_t 
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_set_seed(accel_state_t *state, int64_t seed, int32_t device_specific);
 
-/** Lets go of all prepared objects, and of the memory that large results of a gather leave for the next one.
+/** Lets go of all prepared objects, and of the memory that large results of a gather or a reduce leave for the next.
  * @param state A state.
  * @return ACCEL_OK.
  * @threads object, waits

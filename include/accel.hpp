@@ -1570,7 +1570,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_set_seed(get(), seed, device_specific));
   }
 
-  // Lets go of all prepared objects, and of the memory that large results of a gather leave for the next one.
+  // Lets go of all prepared objects, and of the memory that large results of a gather or a reduce leave for the next.
   void free_memory() { detail::check(accel_free_memory(get())); }
 
   // Writes a model's weights as `folder/model.safetensors` on the main process; other ranks return at once.

@@ -2193,7 +2193,7 @@ device_specific: 1: adds the rank.
 Returns: ACCEL_OK.";
 accel_status_t accel_set_seed(accel_state_t *state, int64_t seed, int32_t device_specific);
 
-%feature("docstring") accel_free_memory "Lets go of all prepared objects, and of the memory that large results of a gather leave for the next one.
+%feature("docstring") accel_free_memory "Lets go of all prepared objects, and of the memory that large results of a gather or a reduce leave for the next.
 
 state: A state.
 Returns: ACCEL_OK.";

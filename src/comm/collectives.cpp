@@ -176,7 +176,8 @@ c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reducti
   auto reduced = each(
       tensors, [&](const auto& small) { return reduce_small(communicator, small, reduction); },
       [&](const at::Tensor& tensor) {
-        at::Tensor result = tensor.detach().clone(at::MemoryFormat::Contiguous);
+        at::Tensor result = communicator.result_memory().take(tensor.sizes(), tensor.options());
+        result.copy_(tensor.detach());
         communicator.all_reduce(result, reduction);
         return result;
       });

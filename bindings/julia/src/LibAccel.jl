@@ -4384,7 +4384,7 @@ accel_set_seed(state, seed, device_specific) =
 """
     accel_free_memory(state)
 
-Lets go of all prepared objects, and of the memory that large results of a gather leave for the next one.
+Lets go of all prepared objects, and of the memory that large results of a gather or a reduce leave for the next.
 
 - `state`: A state.
 

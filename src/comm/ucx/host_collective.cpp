@@ -15,8 +15,8 @@ using Stage = HostSegment::Stage;
 constexpr size_t kLargestChunk = 128 << 10;
 constexpr size_t kSmallestChunk = 16 << 10;
 constexpr size_t kPage = 4096;
-// Outputs above this size leave nothing useful in the caches, so they are written past them.
-constexpr size_t kStreamed = 8 << 20;
+// Outputs above this size are written past the caches, of which they would leave nothing for anybody.
+constexpr size_t kStreamed = 32 << 20;
 
 // Bytes of a block that pass in one step, where a slot holds `blocks` of them.
 size_t chunk_for(size_t bytes, int blocks) {

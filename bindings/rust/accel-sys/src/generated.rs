@@ -3464,7 +3464,7 @@ extern "C" {
     /// Threads: object. Since 0.1.
     pub fn accel_set_seed(state: *mut accel_state_t, seed: i64, device_specific: i32) -> accel_status_t;
 
-    /// Lets go of all prepared objects, and of the memory that large results of a gather leave for the next one.
+    /// Lets go of all prepared objects, and of the memory that large results of a gather or a reduce leave for the next.
     ///
     /// * `state`: A state.
     ///
