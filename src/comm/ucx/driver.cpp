@@ -8,11 +8,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 
 #include "base/background_thread.hpp"
 #include "base/error.hpp"
-#include "comm/call_description.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/bulletin.hpp"
 #include "comm/ucx/progress.hpp"
@@ -24,9 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kLongestSleep = 100;  // milliseconds; deadlines and the store are looked at in between
 constexpr int kPatience = 100;      // rounds without a pause where the transport cannot report events
-constexpr auto kStoreInterval = std::chrono::seconds(1);
-constexpr auto kLossGrace = std::chrono::seconds(1);
-constexpr int kFlushTime = 1000;  // milliseconds
+constexpr int kFlushTime = 1000;    // milliseconds
 constexpr auto kSegmentSleep = std::chrono::milliseconds(5);
 constexpr auto kShortSegmentSleep = std::chrono::milliseconds(1);  // while point-to-point calls are open
 constexpr uint32_t kTransportEvent = ~uint32_t{0};
@@ -39,16 +35,11 @@ void stop_if_process_ends() {
   while (process_ends.load(std::memory_order_relaxed)) pause();
 }
 
-void watch(const Descriptor& events, int descriptor, uint32_t meaning) {
+void watch(const FileDescriptor& events, int descriptor, uint32_t meaning) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u32 = meaning;
-  epoll_ctl(events.get(), EPOLL_CTL_ADD, descriptor, &event);
-}
-
-// A lost peer stays a lost peer for every call that it touches; everything else ends the calls of others.
-CollectiveFailure kind_for_others(CollectiveFailure kind) {
-  return kind == CollectiveFailure::kPeerLost ? kind : CollectiveFailure::kAborted;
+  epoll_ctl(events.number(), EPOLL_CTL_ADD, descriptor, &event);
 }
 
 bool group_survives(CollectiveFailure kind) {
@@ -58,13 +49,6 @@ bool group_survives(CollectiveFailure kind) {
 void copy_result(const at::Tensor& to, const at::Tensor& from) {
   const at::NoGradGuard no_grad;
   to.copy_(from);
-}
-
-// Callbacks on the future see the thread state of the caller.
-void complete_work(UcxWork& work, std::exception_ptr error, const std::optional<at::ThreadLocalState>& state) {
-  std::optional<at::ThreadLocalStateGuard> guard;
-  if (state) guard.emplace(*state);
-  work.complete(std::move(error));
 }
 
 }  // namespace
@@ -80,11 +64,11 @@ Driver::Driver(std::unique_ptr<Transport> transport, Peers peers, std::unique_pt
       events_(epoll_create1(EPOLL_CLOEXEC)),
       wake_up_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   static const int registered = std::atexit([] { process_ends.store(true); });
-  if (!events_ || !wake_up_ || registered != 0)
+  if (!events_.is_open() || !wake_up_.is_open() || registered != 0)
     throw CollectiveError(CollectiveFailure::kBackend, rank(),
                           text("rank ", rank(), " has no file descriptor left; raise the limit (ulimit -n)"));
   watch(events_, transport_->event_descriptor(), kTransportEvent);
-  watch(events_, wake_up_.get(), kWakeUpEvent);
+  watch(events_, wake_up_.number(), kWakeUpEvent);
   for (int peer = 0; peer < size(); peer++) {
     if (peers_.process_descriptor(peer) >= 0)
       watch(events_, peers_.process_descriptor(peer), static_cast<uint32_t>(peer));
@@ -145,7 +129,7 @@ void Driver::wake_up() {
   if (!sleeping_.load()) return;
   const uint64_t one = 1;
   [[maybe_unused]] const auto written =
-      write(wake_up_.get(), &one, sizeof(one));  // fails only when it is readable already
+      write(wake_up_.number(), &one, sizeof(one));  // fails only when it is readable already
 }
 
 void Driver::help(UcxWork& work) {
@@ -288,18 +272,7 @@ void Driver::run_task(Task& task) {
     give_up({CollectiveFailure::kBackend, rank(), message});
   }
   if (error) abandoned_.insert(abandoned_.end(), task.held.begin(), task.held.end());
-  complete_work(*task.work, std::move(error), task.thread_state);
-}
-
-// What UCX says about a peer that is gone is not the cause: that may be published, or the peer's end not yet seen.
-Failure Driver::explain(Failure failure, const std::string& title) {
-  constexpr int kGrace = 50;  // milliseconds
-  if (failure.kind != CollectiveFailure::kBackend) return failure;
-  if (const auto published = peers_.published_failure()) return from_peer(*published);
-  for (const Deadline grace{Deadline::Milliseconds(kGrace)}; gone_.empty() && !grace.passed();) wait_for_events(1);
-  if (gone_.empty()) return failure;
-  return {CollectiveFailure::kPeerLost, rank(),
-          text("rank ", gone_[0], " is lost during ", title, ": its process ended")};
+  task.work->complete(std::move(error), task.thread_state);
 }
 
 void Driver::service() {
@@ -326,7 +299,7 @@ void Driver::post(PointToPoint call) {
             ? transport_->receive(call.peer, call.memory.data_ptr(), bytes, Channel::kPointToPoint, call.tag)
             : transport_->send(call.peer, call.memory.const_data_ptr(), bytes, Channel::kPointToPoint, call.tag);
   } catch (const CollectiveError& error) {
-    complete_work(*call.work, std::current_exception(), call.thread_state);
+    call.work->complete(std::current_exception(), call.thread_state);
     if (!group_survives(error.failure())) throw;
     return;
   }
@@ -367,7 +340,7 @@ void Driver::complete(PointToPoint& call, std::exception_ptr error) {
     else if (call.target.defined())
       copy_result(call.target, call.memory);
   }
-  complete_work(*call.work, std::move(error), call.thread_state);
+  call.work->complete(std::move(error), call.thread_state);
 }
 
 void Driver::check(Session* session) {
@@ -395,13 +368,13 @@ void Driver::sleep(Session* session) {
 
 void Driver::wait_for_events(int timeout_ms) {
   epoll_event events[8];
-  const int count = epoll_wait(events_.get(), events, 8, timeout_ms);
+  const int count = epoll_wait(events_.number(), events, 8, timeout_ms);
   for (int i = 0; i < count; i++) {
     const uint32_t meaning = events[i].data.u32;
     if (meaning == kTransportEvent) continue;
     if (meaning == kWakeUpEvent) {
       uint64_t times;
-      [[maybe_unused]] const auto taken = read(wake_up_.get(), &times, sizeof(times));
+      [[maybe_unused]] const auto taken = read(wake_up_.number(), &times, sizeof(times));
       continue;
     }
     // What the process sent before it ended is still received: only then do its open messages fail.
@@ -409,120 +382,8 @@ void Driver::wait_for_events(int timeout_ms) {
     const Bulletin* const bulletin = peers_.bulletin(peer);
     gone_.push_back(peer);
     if (!loss_ && (bulletin == nullptr || !bulletin->has_left())) loss_ = Loss{peer, Clock::now()};
-    epoll_ctl(events_.get(), EPOLL_CTL_DEL, peers_.process_descriptor(peer), nullptr);
+    epoll_ctl(events_.number(), EPOLL_CTL_DEL, peers_.process_descriptor(peer), nullptr);
   }
-}
-
-Failure Driver::from_peer(const Failure& failure) const {
-  return {kind_for_others(failure.kind), rank(), text("rank ", failure.rank, " gave up the group: ", failure.message)};
-}
-
-std::optional<Failure> Driver::failure_of_neighbour() const {
-  for (int peer = 0; peer < size(); peer++)
-    if (const Bulletin* const bulletin = peers_.bulletin(peer))
-      if (const auto failure = bulletin->failure()) return failure;
-  return std::nullopt;
-}
-
-std::string Driver::where_ranks_are() {
-  const auto calls = peers_.calls();
-  if (calls.size() < 2) return {};
-  std::map<std::string, std::vector<int>> ranks_by_call;
-  for (const auto& [peer, call] : calls) ranks_by_call[call].push_back(peer);
-  return text("; ", describe_calls(ranks_by_call));
-}
-
-void Driver::check_peers(Session* session) {
-  if (!gone_.empty() || !transport_->broken().empty()) {
-    const auto waiting = session ? session->unanswered() : std::vector<int>();
-    const auto check = [&](int peer, const char* what) {
-      const bool waits = std::find(waiting.begin(), waiting.end(), peer) != waiting.end();
-      const auto open =
-          std::find_if(posted_.begin(), posted_.end(), [peer](const auto& call) { return call.peer == peer; });
-      if (!waits && open == posted_.end()) return;
-      throw CollectiveError(
-          CollectiveFailure::kPeerLost, rank(),
-          text("rank ", peer, " is lost during ", waits ? session->title() : open->work->title(), ": ", what));
-    };
-    for (const int peer : gone_) check(peer, "its process ended");
-    for (const int peer : transport_->broken()) check(peer, "its connection broke");
-    if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
-  }
-  const auto now = Clock::now();
-  // Who waits for a rank that lives may wait in vain: sooner or later that one needs the lost rank.
-  if (session && loss_ && now - loss_->since >= kLossGrace)
-    throw CollectiveError(CollectiveFailure::kPeerLost, rank(),
-                          text("rank ", loss_->rank, " is lost during ", session->title(), ": its process ended"));
-  if (now - last_look_ < kStoreInterval) return;
-  // The first look comes one interval after the wait began.
-  const bool waits_long = !session || session->deadline().total() - session->deadline().left() >= kStoreInterval;
-  if (!waits_long) return;
-  last_look_ = now;
-  if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
-  if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
-}
-
-void Driver::check_deadlines(Session* session) {
-  if (session && session->deadline().passed()) {
-    const auto ranks = session->unanswered();
-    const Hosts& hosts = peers_.hosts();
-    const bool at_home =
-        !ranks.empty() && !hosts.hold_single_ranks() && hosts.count() > 1 &&
-        std::all_of(ranks.begin(), ranks.end(), [&hosts](int peer) { return hosts.host_of(peer) == hosts.own(); });
-    if (at_home && !session->grace().passed()) {
-      if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
-      if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
-    } else if (!ranks.empty()) {
-      const int elsewhere = hosts.ranks((hosts.own() + 1) % hosts.count())[0];
-      throw CollectiveError(
-          CollectiveFailure::kTimeout, rank(),
-          text(session->title(), " on rank ", rank(), " timed out after ", session->deadline().total().count(),
-               " ms: no answer from ", list_ranks(ranks),
-               at_home ? text(", which may wait for another host, such as that of rank ", elsewhere) : "",
-               where_ranks_are()));
-    }
-  }
-  for (const auto& call : posted_)
-    if (call.deadline.passed())
-      throw CollectiveError(CollectiveFailure::kTimeout, rank(),
-                            text(call.work->title(), " on rank ", rank(), " timed out after ",
-                                 call.deadline.total().count(), " ms", where_ranks_are()));
-}
-
-void Driver::give_up(const Failure& failure) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (failure_) return;
-    failure_ = failure;
-  }
-  if (Bulletin* const bulletin = peers_.bulletin(rank())) bulletin->give_up(failure);
-  peers_.publish_failure(failure);
-}
-
-void Driver::fail_open_calls() {
-  std::deque<Task> tasks;
-  std::vector<PointToPoint> calls;
-  std::exception_ptr error;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    tasks.swap(tasks_);
-    tasks_waiting_.store(false);
-    calls.swap(submissions_);
-    error = std::make_exception_ptr(CollectiveError(kind_for_others(failure_->kind), rank(), failure_->message));
-  }
-  for (auto& call : posted_) transport_->cancel(call.message);
-  transport_->settle();
-  std::move(posted_.begin(), posted_.end(), std::back_inserter(calls));
-  posted_.clear();
-  for (auto& call : calls) {
-    abandoned_.push_back(call.memory);
-    complete_work(*call.work, error, call.thread_state);
-  }
-  for (auto& task : tasks) complete_work(*task.work, error, task.thread_state);
-}
-
-void Driver::throw_failure(const Failure& cause) const {
-  throw CollectiveError(CollectiveFailure::kAborted, rank(), text("the group has failed before: ", cause.message));
 }
 
 }  // namespace accel::comm::ucx

@@ -135,7 +135,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::optional<Loss> loss_;  // the first of them that did not leave in order
   std::chrono::steady_clock::time_point last_look_;
   std::chrono::microseconds spin_;
-  Descriptor events_, wake_up_;
+  FileDescriptor events_, wake_up_;
   int refusals_ = 0;  // of the transport to report events, one after the other
 
   std::atomic<bool> attention_{false};  // something below changed

@@ -43,12 +43,12 @@ HostSegment::HostSegment(const Peers& peers)
       next_greeting_(kFirstStep) {
   static_assert(sizeof(Control) <= kControlBytes, "the slots follow it");
   for (const int peer : peers.hosts().neighbours().ranks) {
-    const Descriptor file = peers.open_region(peer);
-    if (!file)
+    const FileDescriptor file = peers.open_region(peer);
+    if (!file.is_open())
       throw CollectiveError(
           CollectiveFailure::kBackend, peers.rank(),
           text("the shared memory of rank ", peer, " is gone on rank ", peers.rank(), "; start it again"));
-    regions_.emplace_back(file.get(), file_size(), peers.rank());
+    regions_.emplace_back(file.number(), file_size(), peers.rank());
   }
 }
 

@@ -65,11 +65,11 @@ Facts own_facts(const std::string& version) {
   return facts;
 }
 
-Descriptor watch_process(int process) {
+FileDescriptor watch_process(int process) {
 #ifdef SYS_pidfd_open
-  return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
 #else
-  return Descriptor();
+  return FileDescriptor();
 #endif
 }
 
@@ -80,16 +80,16 @@ bool wants_segment() {
 }
 
 // A file without a name: zeros behind the nonce. Whoever reads that back can reach this process's memory files.
-Descriptor make_file(uint64_t nonce, size_t size) {
-  Descriptor file(memfd_create("accel", MFD_CLOEXEC));
-  const bool made =
-      write(file.get(), &nonce, sizeof(nonce)) == sizeof(nonce) && ftruncate(file.get(), static_cast<off_t>(size)) == 0;
-  return made ? std::move(file) : Descriptor();
+FileDescriptor make_file(uint64_t nonce, size_t size) {
+  FileDescriptor file(memfd_create("accel", MFD_CLOEXEC));
+  const bool made = write(file.number(), &nonce, sizeof(nonce)) == sizeof(nonce) &&
+                    ftruncate(file.number(), static_cast<off_t>(size)) == 0;
+  return made ? std::move(file) : FileDescriptor();
 }
 
-bool begins_with(const Descriptor& file, uint64_t nonce) {
+bool begins_with(const FileDescriptor& file, uint64_t nonce) {
   uint64_t found = 0;
-  return pread(file.get(), &found, sizeof(found), 0) == sizeof(found) && found == nonce;
+  return pread(file.number(), &found, sizeof(found), 0) == sizeof(found) && found == nonce;
 }
 
 std::string key_of(const std::string& prefix, int rank) { return text(prefix, rank); }
@@ -103,23 +103,14 @@ std::string missing_ranks(c10d::Store& store, const std::string& prefix, int siz
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(number_, other.number_);
-  return *this;
-}
-
-Descriptor::~Descriptor() {
-  if (number_ >= 0) close(number_);
-}
-
 Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, int rank, int size,
              const std::string& version, const std::string& address, const Deadline& deadline)
     : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size), hosts_(Hosts::of_single_ranks(size, rank)) {
   Facts own = own_facts(version);
   if (wants_segment()) region_ = make_file(own.nonce, HostSegment::file_size());
   bulletin_ = make_file(own.nonce, Bulletin::kBytes);
-  own.region = region_.get();
-  own.bulletin = bulletin_.get();
+  own.region = region_.number();
+  own.bulletin = bulletin_.number();
   std::vector<uint8_t> record(sizeof(Facts) + address.size());
   std::memcpy(record.data(), &own, sizeof(Facts));
   std::memcpy(record.data() + sizeof(Facts), address.data(), address.size());
@@ -168,8 +159,8 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
     if (!peers_[peer].same_host) continue;
     reaches_neighbours_ =
         reaches_neighbours_ && visible && facts.region >= 0 && begins_with(open_region(peer), facts.nonce);
-    const Descriptor bulletin = visible ? open_file(peer, facts.bulletin) : Descriptor();
-    if (begins_with(bulletin, facts.nonce)) peers_[peer].bulletin = std::make_unique<Bulletin>(bulletin.get(), rank);
+    const FileDescriptor bulletin = visible ? open_file(peer, facts.bulletin) : FileDescriptor();
+    if (begins_with(bulletin, facts.nonce)) peers_[peer].bulletin = std::make_unique<Bulletin>(bulletin.number(), rank);
     local++;
     CPU_OR(&cores, &cores, &facts.cores);
     if (visible && facts.process != own.process) peers_[peer].process = watch_process(facts.process);
@@ -182,8 +173,8 @@ Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, in
 Peers::Peers(Peers&&) noexcept = default;
 Peers::~Peers() = default;
 
-Descriptor Peers::open_file(int peer, int descriptor) const {
-  return Descriptor(open(text("/proc/", peers_[peer].number, "/fd/", descriptor).c_str(), O_RDWR | O_CLOEXEC));
+FileDescriptor Peers::open_file(int peer, int descriptor) const {
+  return FileDescriptor(open(text("/proc/", peers_[peer].number, "/fd/", descriptor).c_str(), O_RDWR | O_CLOEXEC));
 }
 
 bool Peers::wait_until_all_connected(bool has_segment, const Deadline& deadline) {

@@ -13,25 +13,11 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/file_descriptor.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/hosts.hpp"
 
 namespace accel::comm::ucx {
-
-// A file descriptor that closes itself.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(other.number_) { other.number_ = -1; }
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor();
-  int get() const { return number_; }
-  explicit operator bool() const { return number_ >= 0; }
-
- private:
-  int number_ = -1;
-};
 
 struct Failure {
   CollectiveFailure kind;
@@ -60,16 +46,16 @@ class Peers {
   bool cores_suffice() const { return cores_suffice_; }
 
   // Readable once the peer's process has ended; below 0 where that cannot be known (other hosts, this process itself).
-  int process_descriptor(int peer) const { return peers_[peer].process.get(); }
+  int process_descriptor(int peer) const { return peers_[peer].process.number(); }
 
   const Hosts& hosts() const { return hosts_; }
   // The ranks of this host may open each other's files through /proc, and have tried it.
   bool reaches_neighbours() const { return reaches_neighbours_; }
-  Descriptor open_file(int peer, int descriptor) const;
+  FileDescriptor open_file(int peer, int descriptor) const;
   // This rank's own, and those of its neighbours; null where it cannot be reached.
   Bulletin* bulletin(int peer) const { return peers_[peer].bulletin.get(); }
   // The file that the peer keeps for the group: zeros behind the nonce, see host_segment.hpp.
-  Descriptor open_region(int peer) const { return open_file(peer, peers_[peer].region); }
+  FileDescriptor open_region(int peer) const { return open_file(peer, peers_[peer].region); }
 
   // A rank that leaves takes its memory with it, so none goes on before all have connected to it. Returns whether all
   // ranks have a segment with their neighbours; otherwise nobody uses one, and each is a host of its own.
@@ -87,7 +73,7 @@ class Peers {
     bool same_host = false;
     int number = 0;   // of its process
     int region = -1;  // a descriptor there
-    Descriptor process;
+    FileDescriptor process;
     std::unique_ptr<Bulletin> bulletin;
   };
   int rank_;
@@ -98,7 +84,7 @@ class Peers {
   bool cores_suffice_ = false;
   Hosts hosts_;
   bool reaches_neighbours_ = true;
-  Descriptor region_, bulletin_;  // what the peers open
+  FileDescriptor region_, bulletin_;  // what the peers open
 };
 
 }  // namespace accel::comm::ucx

@@ -32,15 +32,15 @@ Mapping::Mapping(int descriptor, size_t size, int rank) : size_(size) {
 
 Mapping::~Mapping() { munmap(data_, size_); }
 
-SharedMemory::Segment::Segment(uint64_t number, Descriptor file, size_t size, int rank)
-    : number(number), file(std::move(file)), memory(this->file.get(), size, rank) {}
+SharedMemory::Segment::Segment(uint64_t number, FileDescriptor file, size_t size, int rank)
+    : number(number), file(std::move(file)), memory(this->file.number(), size, rank) {}
 
 at::Tensor SharedMemory::allocate(int64_t numel, const at::TensorOptions& options) {
   constexpr size_t kPage = 4096;
   const size_t bytes = static_cast<size_t>(std::max<int64_t>(numel, 1)) * options.dtype().itemsize();
   const size_t size = (bytes + kPage - 1) / kPage * kPage;
-  Descriptor file(memfd_create("accel", MFD_CLOEXEC));
-  if (!file || ftruncate(file.get(), static_cast<off_t>(size)) != 0) refuse(rank_, "reserved", size);
+  FileDescriptor file(memfd_create("accel", MFD_CLOEXEC));
+  if (!file.is_open() || ftruncate(file.number(), static_cast<off_t>(size)) != 0) refuse(rank_, "reserved", size);
   std::shared_ptr<Segment> segment;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -68,7 +68,7 @@ Place SharedMemory::locate(const void* data, size_t bytes) {
     place.segment = segment->number;
     place.size = segment->memory.size();
     place.offset = static_cast<uint64_t>(start - first);
-    place.descriptor = segment->file.get();
+    place.descriptor = segment->file.number();
   }
   segments_.resize(kept);
   return place;
@@ -79,9 +79,9 @@ char* SharedMemory::attach(const Peers& peers, int peer, const Place& place) {
   attached_.erase(first, attached_.lower_bound({peer, place.oldest}));
   auto found = attached_.find({peer, place.segment});
   if (found == attached_.end()) {
-    const Descriptor file = peers.open_file(peer, static_cast<int>(place.descriptor));
-    if (!file) refuse(rank_, "opened", place.size);
-    found = attached_.try_emplace({peer, place.segment}, file.get(), place.size, rank_).first;
+    const FileDescriptor file = peers.open_file(peer, static_cast<int>(place.descriptor));
+    if (!file.is_open()) refuse(rank_, "opened", place.size);
+    found = attached_.try_emplace({peer, place.segment}, file.number(), place.size, rank_).first;
   }
   return found->second.data() + place.offset;
 }

@@ -53,9 +53,9 @@ class SharedMemory {
 
  private:
   struct Segment {
-    Segment(uint64_t number, Descriptor file, size_t size, int rank);
+    Segment(uint64_t number, FileDescriptor file, size_t size, int rank);
     uint64_t number;
-    Descriptor file;
+    FileDescriptor file;
     Mapping memory;
   };
 

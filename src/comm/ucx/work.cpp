@@ -39,7 +39,9 @@ c10::intrusive_ptr<c10::ivalue::Future> UcxWork::getFuture() {
   return future_;
 }
 
-void UcxWork::complete(std::exception_ptr error) {
+void UcxWork::complete(std::exception_ptr error, const std::optional<at::ThreadLocalState>& state) {
+  std::optional<at::ThreadLocalStateGuard> guard;
+  if (state) guard.emplace(*state);
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -1,6 +1,7 @@
 // The handle of one call: waits for it, carries its error and its future.
 #pragma once
 
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
@@ -35,8 +37,9 @@ class UcxWork final : public c10d::Work {
   std::string title() const;
   void set_sequence(uint64_t sequence) { sequence_ = sequence; }
   void set_source(int rank) { source_ = rank; }
-  // Once. Runs the future's callbacks on the calling thread, which must hold no lock.
-  void complete(std::exception_ptr error);
+  // Once. Runs the future's callbacks on the calling thread, which must hold no lock; they see the thread state of the
+  // caller, where that was kept.
+  void complete(std::exception_ptr error, const std::optional<at::ThreadLocalState>& state);
 
  private:
   void mark(c10::ivalue::Future& future) const;

@@ -1,0 +1,149 @@
+// How the driver finds out that it waits in vain, and ends a group. See docs/faults.md.
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+#include "comm/call_description.hpp"
+#include "comm/collective_error.hpp"
+#include "comm/ucx/bulletin.hpp"
+#include "comm/ucx/driver.hpp"
+
+namespace accel::comm::ucx {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kStoreInterval = std::chrono::seconds(1);
+constexpr auto kLossGrace = std::chrono::seconds(1);
+
+// A lost peer stays a lost peer for every call that it touches; everything else ends the calls of others.
+CollectiveFailure kind_for_others(CollectiveFailure kind) {
+  return kind == CollectiveFailure::kPeerLost ? kind : CollectiveFailure::kAborted;
+}
+
+}  // namespace
+
+// What UCX says about a peer that is gone is not the cause: that may be published, or the peer's end not yet seen.
+Failure Driver::explain(Failure failure, const std::string& title) {
+  constexpr int kGrace = 50;  // milliseconds
+  if (failure.kind != CollectiveFailure::kBackend) return failure;
+  if (const auto published = peers_.published_failure()) return from_peer(*published);
+  for (const Deadline grace{Deadline::Milliseconds(kGrace)}; gone_.empty() && !grace.passed();) wait_for_events(1);
+  if (gone_.empty()) return failure;
+  return {CollectiveFailure::kPeerLost, rank(),
+          text("rank ", gone_[0], " is lost during ", title, ": its process ended")};
+}
+
+Failure Driver::from_peer(const Failure& failure) const {
+  return {kind_for_others(failure.kind), rank(), text("rank ", failure.rank, " gave up the group: ", failure.message)};
+}
+
+std::optional<Failure> Driver::failure_of_neighbour() const {
+  for (int peer = 0; peer < size(); peer++)
+    if (const Bulletin* const bulletin = peers_.bulletin(peer))
+      if (const auto failure = bulletin->failure()) return failure;
+  return std::nullopt;
+}
+
+std::string Driver::where_ranks_are() {
+  const auto calls = peers_.calls();
+  if (calls.size() < 2) return {};
+  std::map<std::string, std::vector<int>> ranks_by_call;
+  for (const auto& [peer, call] : calls) ranks_by_call[call].push_back(peer);
+  return text("; ", describe_calls(ranks_by_call));
+}
+
+void Driver::check_peers(Session* session) {
+  if (!gone_.empty() || !transport_->broken().empty()) {
+    const auto waiting = session ? session->unanswered() : std::vector<int>();
+    const auto check = [&](int peer, const char* what) {
+      const bool waits = std::find(waiting.begin(), waiting.end(), peer) != waiting.end();
+      const auto open =
+          std::find_if(posted_.begin(), posted_.end(), [peer](const auto& call) { return call.peer == peer; });
+      if (!waits && open == posted_.end()) return;
+      throw CollectiveError(
+          CollectiveFailure::kPeerLost, rank(),
+          text("rank ", peer, " is lost during ", waits ? session->title() : open->work->title(), ": ", what));
+    };
+    for (const int peer : gone_) check(peer, "its process ended");
+    for (const int peer : transport_->broken()) check(peer, "its connection broke");
+    if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
+  }
+  const auto now = Clock::now();
+  // Who waits for a rank that lives may wait in vain: sooner or later that one needs the lost rank.
+  if (session && loss_ && now - loss_->since >= kLossGrace)
+    throw CollectiveError(CollectiveFailure::kPeerLost, rank(),
+                          text("rank ", loss_->rank, " is lost during ", session->title(), ": its process ended"));
+  if (now - last_look_ < kStoreInterval) return;
+  // The first look comes one interval after the wait began.
+  const bool waits_long = !session || session->deadline().total() - session->deadline().left() >= kStoreInterval;
+  if (!waits_long) return;
+  last_look_ = now;
+  if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
+  if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
+}
+
+void Driver::check_deadlines(Session* session) {
+  if (session && session->deadline().passed()) {
+    const auto ranks = session->unanswered();
+    const Hosts& hosts = peers_.hosts();
+    const bool at_home =
+        !ranks.empty() && !hosts.hold_single_ranks() && hosts.count() > 1 &&
+        std::all_of(ranks.begin(), ranks.end(), [&hosts](int peer) { return hosts.host_of(peer) == hosts.own(); });
+    if (at_home && !session->grace().passed()) {
+      if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
+      if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
+    } else if (!ranks.empty()) {
+      const int elsewhere = hosts.ranks((hosts.own() + 1) % hosts.count())[0];
+      throw CollectiveError(
+          CollectiveFailure::kTimeout, rank(),
+          text(session->title(), " on rank ", rank(), " timed out after ", session->deadline().total().count(),
+               " ms: no answer from ", list_ranks(ranks),
+               at_home ? text(", which may wait for another host, such as that of rank ", elsewhere) : "",
+               where_ranks_are()));
+    }
+  }
+  for (const auto& call : posted_)
+    if (call.deadline.passed())
+      throw CollectiveError(CollectiveFailure::kTimeout, rank(),
+                            text(call.work->title(), " on rank ", rank(), " timed out after ",
+                                 call.deadline.total().count(), " ms", where_ranks_are()));
+}
+
+void Driver::give_up(const Failure& failure) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (failure_) return;
+    failure_ = failure;
+  }
+  if (Bulletin* const bulletin = peers_.bulletin(rank())) bulletin->give_up(failure);
+  peers_.publish_failure(failure);
+}
+
+void Driver::fail_open_calls() {
+  std::deque<Task> tasks;
+  std::vector<PointToPoint> calls;
+  std::exception_ptr error;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    tasks.swap(tasks_);
+    tasks_waiting_.store(false);
+    calls.swap(submissions_);
+    error = std::make_exception_ptr(CollectiveError(kind_for_others(failure_->kind), rank(), failure_->message));
+  }
+  for (auto& call : posted_) transport_->cancel(call.message);
+  transport_->settle();
+  std::move(posted_.begin(), posted_.end(), std::back_inserter(calls));
+  posted_.clear();
+  for (auto& call : calls) {
+    abandoned_.push_back(call.memory);
+    call.work->complete(error, call.thread_state);
+  }
+  for (auto& task : tasks) task.work->complete(error, task.thread_state);
+}
+
+void Driver::throw_failure(const Failure& cause) const {
+  throw CollectiveError(CollectiveFailure::kAborted, rank(), text("the group has failed before: ", cause.message));
+}
+
+}  // namespace accel::comm::ucx
