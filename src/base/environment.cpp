@@ -27,6 +27,8 @@ EnvironmentDefaults& environment_defaults() {
 }  // namespace
 
 std::optional<std::string> environment_text(const char* name) {
+  // Another thread may just hold a default, and move the environment for it.
+  const std::lock_guard<std::mutex> lock(environment_defaults().mutex);
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return std::string(value);
