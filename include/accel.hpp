@@ -1677,6 +1677,13 @@ inline Value slice_tensors(const Value& value, std::int64_t begin, std::int64_t 
   return out;
 }
 
+// Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number.
+inline Value pad_input_tensors(const Value& value, std::int64_t num_processes, std::int64_t dim) {
+  Value out;
+  detail::check(accel_pad_input_tensors(value.get(), num_processes, dim, out.put()));
+  return out;
+}
+
 // Moves each tensor to a device.
 inline Value send_to_device(const Value& value, accel_device_t device, bool non_blocking,
                             const std::vector<std::string>& skip_keys = {}) {

@@ -225,6 +225,7 @@ typedef struct accel_dataloader_config {
 %accel_waits(accel_listify)
 %accel_waits(accel_concatenate)
 %accel_waits(accel_slice_tensors)
+%accel_waits(accel_pad_input_tensors)
 %accel_waits(accel_send_to_device)
 %accel_waits(accel_convert_to_fp32)
 %accel_waits(accel_state_create)
@@ -554,6 +555,15 @@ end: As in Python: negative numbers count from the end, too large ones are cut.
 out: Views.
 Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that does not fit; TORCH.";
 accel_status_t accel_slice_tensors(const accel_value_t *value, int64_t begin, int64_t end, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_pad_input_tensors "Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (The reference adds another number of rows for many sizes.)
+
+value: Any.
+num_processes: By what the size is to be divided; at least 1.
+dim: Which size; negative numbers count from the last.
+out: Tensors that need no more are the same ones.
+Returns: ACCEL_OK; INVALID_ARGUMENT for `num_processes`; SHAPE_MISMATCH for a tensor without that dimension; TORCH.";
+accel_status_t accel_pad_input_tensors(const accel_value_t *value, int64_t num_processes, int64_t dim, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_send_to_device "Moves each tensor to a device.
 

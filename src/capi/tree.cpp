@@ -84,6 +84,12 @@ accel_status_t accel_slice_tensors(const accel_value_t* value, int64_t begin, in
   return apply(__func__, value, out, [&](const c10::IValue& tree) { return accel::tree::slice(tree, begin, end); });
 }
 
+accel_status_t accel_pad_input_tensors(const accel_value_t* value, int64_t num_processes, int64_t dim,
+                                       accel_value_t* out) {
+  return apply(__func__, value, out,
+               [&](const c10::IValue& tree) { return accel::tree::pad_to_multiple(tree, num_processes, dim); });
+}
+
 accel_status_t accel_send_to_device(const accel_value_t* value, accel_device_t device, int32_t non_blocking,
                                     const char* const* skip_keys, size_t n_skip_keys, accel_value_t* out) {
   return apply(__func__, value, out, [&](const c10::IValue& tree) {

@@ -247,6 +247,20 @@ c10::IValue slice(const c10::IValue& value, int64_t begin, int64_t end) {
   });
 }
 
+c10::IValue pad_to_multiple(const c10::IValue& value, int64_t divisor, int64_t dim) {
+  require(divisor >= 1, Status::kInvalidArgument, "num_processes is ", divisor, "; expected at least 1");
+  return map_tensors(value, [&](const at::Tensor& tensor) {
+    const int64_t ndim = tensor.dim(), axis = dim < 0 ? dim + ndim : dim;
+    require(axis >= 0 && axis < ndim, Status::kShapeMismatch, "dim is ", dim, " and a tensor has ", ndim,
+            " dimensions; expected one that every tensor has");
+    const int64_t rest = tensor.size(axis) % divisor;
+    if (rest == 0) return tensor;
+    std::vector<int64_t> padding(static_cast<size_t>(2 * (ndim - axis)), 0);  // from the last dimension on
+    padding.back() = divisor - rest;
+    return at::constant_pad_nd(tensor, padding);
+  });
+}
+
 c10::IValue send_to_device(const c10::IValue& value, c10::Device device, bool non_blocking,
                            const std::vector<std::string>& skip_keys) {
   const auto skip = [&](const std::string& key) {

@@ -31,6 +31,8 @@ c10::IValue map_tensors_only(const c10::IValue& value, const TensorFunction& fun
 c10::IValue concatenate(const c10::IValue& items, int64_t dim);
 // Rows [begin, end) as Python counts: negative numbers from the end, too large ones cut.
 c10::IValue slice(const c10::IValue& value, int64_t begin, int64_t end);
+// Zeros behind each tensor, up to the next multiple of `divisor` in dimension `dim`.
+c10::IValue pad_to_multiple(const c10::IValue& value, int64_t divisor, int64_t dim);
 // Values under the map keys `skip_keys` stay where they are.
 c10::IValue send_to_device(const c10::IValue& value, c10::Device device, bool non_blocking,
                            const std::vector<std::string>& skip_keys);

@@ -104,6 +104,20 @@ static void test_concatenate(void **state) {
   accel_tensor_release(other);
 }
 
+static void test_pad_input_tensors(void **state) {
+  (void)state;
+  accel_value_t tree = new_tree(), out = ACCEL_VALUE_INIT;
+  assert_ok(accel_pad_input_tensors(&tree, 4, -1, &out));
+  assert_json(accel_value_at(accel_value_get(&out, "y"), 0), "[1.0,2.0,3.0,0.0]");
+  assert_int_equal(accel_value_at(accel_value_get(&out, "y"), 2)->as.integer, 7);
+  accel_value_dispose(&out);
+  assert_fails(accel_pad_input_tensors(&tree, 0, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "num_processes is 0");
+  assert_fails(accel_pad_input_tensors(&tree, 2, 5, &out), ACCEL_ERROR_SHAPE_MISMATCH, "dim is 5");
+  assert_fails(accel_pad_input_tensors(NULL, 2, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value is NULL");
+  assert_fails(accel_pad_input_tensors(&tree, 2, 0, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  accel_value_dispose(&tree);
+}
+
 static void test_slice_tensors(void **state) {
   (void)state;
   accel_value_t tree = new_tree(), out = ACCEL_VALUE_INIT;
@@ -203,9 +217,9 @@ static void test_find_batch_size(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_recursively_apply), capi_unit_test(test_listify),        capi_unit_test(test_concatenate),
-      capi_unit_test(test_slice_tensors),     capi_unit_test(test_send_to_device), capi_unit_test(test_convert_to_fp32),
-      capi_unit_test(test_find_batch_size),
+      capi_unit_test(test_recursively_apply), capi_unit_test(test_listify),         capi_unit_test(test_concatenate),
+      capi_unit_test(test_pad_input_tensors), capi_unit_test(test_slice_tensors),   capi_unit_test(test_send_to_device),
+      capi_unit_test(test_convert_to_fp32),   capi_unit_test(test_find_batch_size),
   };
   return cmocka_run_group_tests_name("tree", tests, NULL, NULL);
 }

@@ -953,6 +953,23 @@ accel_slice_tensors(value, var"begin", var"end", out) =
     check(ccall((:accel_slice_tensors, libaccel), accel_status_t, (Ptr{accel_value_t}, Int64, Int64, Ptr{accel_value_t}), value, var"begin", var"end", out), "accel_slice_tensors")
 
 """
+    accel_pad_input_tensors(value, num_processes, dim, out)
+
+Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (The reference adds another number of rows for many sizes.)
+
+- `value`: Any.
+- `num_processes`: By what the size is to be divided; at least 1.
+- `dim`: Which size; negative numbers count from the last.
+- `out`: Tensors that need no more are the same ones.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for `num_processes`; SHAPE_MISMATCH for a tensor without that dimension; TORCH.
+
+Threads: any, waits.
+"""
+accel_pad_input_tensors(value, num_processes, dim, out) =
+    check(ccall((:accel_pad_input_tensors, libaccel), accel_status_t, (Ptr{accel_value_t}, Int64, Int64, Ptr{accel_value_t}), value, num_processes, dim, out), "accel_pad_input_tensors")
+
+"""
     accel_send_to_device(value, device, non_blocking, skip_keys, n_skip_keys, out)
 
 Moves each tensor to a device.
@@ -4535,6 +4552,7 @@ const FUNCTIONS = (
     :accel_listify,
     :accel_concatenate,
     :accel_slice_tensors,
+    :accel_pad_input_tensors,
     :accel_send_to_device,
     :accel_convert_to_fp32,
     :accel_find_batch_size,

@@ -42,6 +42,7 @@ static const char *const accel_function_names[] = {
     "accel_listify",
     "accel_concatenate",
     "accel_slice_tensors",
+    "accel_pad_input_tensors",
     "accel_send_to_device",
     "accel_convert_to_fp32",
     "accel_find_batch_size",

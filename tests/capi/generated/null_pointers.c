@@ -209,6 +209,12 @@ static void accel_slice_tensors_null_pointers(void **state) {
   refused_with_status("accel_slice_tensors", "out", accel_slice_tensors(&samples->value, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_pad_input_tensors_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_pad_input_tensors", "value", accel_pad_input_tensors(NULL, 1, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_pad_input_tensors", "out", accel_pad_input_tensors(&samples->value, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_send_to_device_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_send_to_device", "value", accel_send_to_device(NULL, samples->device, 1, samples->names, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1685,6 +1691,7 @@ int main(void) {
       sweep_test(accel_listify_null_pointers),
       sweep_test(accel_concatenate_null_pointers),
       sweep_test(accel_slice_tensors_null_pointers),
+      sweep_test(accel_pad_input_tensors_null_pointers),
       sweep_test(accel_send_to_device_null_pointers),
       sweep_test(accel_convert_to_fp32_null_pointers),
       sweep_test(accel_find_batch_size_null_pointers),

@@ -111,6 +111,12 @@ static void accel_slice_tensors_wrong_handles(void **state) {
   refused_value("accel_slice_tensors", "value", accel_slice_tensors(&samples->released_value, 1, 1, (accel_value_t *)samples->room));
 }
 
+static void accel_pad_input_tensors_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_pad_input_tensors", "value", accel_pad_input_tensors(&samples->foreign_value, 1, 1, (accel_value_t *)samples->room));
+  refused_value("accel_pad_input_tensors", "value", accel_pad_input_tensors(&samples->released_value, 1, 1, (accel_value_t *)samples->room));
+}
+
 static void accel_send_to_device_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_value("accel_send_to_device", "value", accel_send_to_device(&samples->foreign_value, samples->device, 1, samples->names, 1, (accel_value_t *)samples->room));
@@ -1456,6 +1462,7 @@ int main(void) {
       sweep_test(accel_listify_wrong_handles),
       sweep_test(accel_concatenate_wrong_handles),
       sweep_test(accel_slice_tensors_wrong_handles),
+      sweep_test(accel_pad_input_tensors_wrong_handles),
       sweep_test(accel_send_to_device_wrong_handles),
       sweep_test(accel_convert_to_fp32_wrong_handles),
       sweep_test(accel_find_batch_size_wrong_handles),

@@ -1109,6 +1109,20 @@ extern "C" {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_slice_tensors(value: *const accel_value_t, begin: i64, end: i64, out: *mut accel_value_t) -> accel_status_t;
 
+    /// Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number.
+    ///
+    /// (The reference adds another number of rows for many sizes.)
+    ///
+    /// * `value`: Any.
+    /// * `num_processes`: By what the size is to be divided; at least 1.
+    /// * `dim`: Which size; negative numbers count from the last.
+    /// * `out`: Tensors that need no more are the same ones.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for `num_processes`; SHAPE_MISMATCH for a tensor without that dimension; TORCH.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_pad_input_tensors(value: *const accel_value_t, num_processes: i64, dim: i64, out: *mut accel_value_t) -> accel_status_t;
+
     /// Moves each tensor to a device.
     ///
     /// * `value`: Any.
