@@ -55,12 +55,17 @@ void check_contiguous(const at::Tensor& tensor, const char* name) {
           " is not contiguous; expected a contiguous tensor: copy it first");
 }
 
+// A foreign tensor may say that it is on cpu:0, which is the only one.
+bool on_one_device(const at::Tensor& a, const at::Tensor& b) {
+  return a.device() == b.device() || (a.is_cpu() && b.is_cpu());
+}
+
 // `whole` must have `parts` times the elements of `part`, in the same dtype.
 void check_parts(const at::Tensor& whole, const char* whole_name, const at::Tensor& part, const char* part_name,
                  int64_t parts) {
   check_contiguous(whole, whole_name);
   check_contiguous(part, part_name);
-  require(whole.device() == part.device(), Status::kInvalidArgument, whole_name, " is on ", whole.device(), " and ",
+  require(on_one_device(whole, part), Status::kInvalidArgument, whole_name, " is on ", whole.device(), " and ",
           part_name, " is on ", part.device(), "; expected the same device: move one of them");
   require(whole.scalar_type() == part.scalar_type(), Status::kTypeMismatch, whole_name, " is ", whole.scalar_type(),
           " and ", part_name, " is ", part.scalar_type(), "; expected the same dtype");

@@ -65,6 +65,19 @@ TEST(CommCommunicator, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
   EXPECT_THROW(alone.send(matrix, 0, 0), Error);
 }
 
+TEST(CommCollectives, AForeignTensorMayBeOnCpuZero) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    std::vector<float> memory(4096, 1.0F);  // too large to travel with others
+    const at::Device zero(at::kCPU, 0);
+    const at::Tensor foreign = at::for_blob(memory.data(), {4096})
+                                   .options(at::device(zero).dtype(at::kFloat))
+                                   .target_device(zero)
+                                   .make_tensor();
+    ASSERT_NE(foreign.device(), at::Device(at::kCPU));
+    EXPECT_EQ(gather(*communicator, foreign).toTensor().sum().item<float>(), 8192);
+  });
+}
+
 TEST(CommCollectives, RanksThatDisagreeAllHearOfIt) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     at::Tensor tensor = at::zeros({3 + communicator->rank()});
