@@ -212,7 +212,8 @@ class Output(LaunchTest):
 
 class Failure(LaunchTest):
     def test_the_status_of_the_first_failing_rank_and_its_last_lines(self):
-        script = "if [ $RANK = 1 ]; then seq 30; echo broken >&2; exit 3; fi; sleep 60"
+        script = ('if [ $RANK = 1 ]; then while [ ! -f "$FOLDER/rank.0" ]; do sleep 0.01; done; seq 30;'
+                  ' echo broken >&2; exit 3; fi; sleep 60')
         job = self.start(2, script)
         processes = job.processes()
         status, output, errors = job.finish()
