@@ -41,7 +41,7 @@ void reduce_greetings(const Collective& collective, const Greetings& greetings, 
   if (root >= 0 && root != rank) return;
   std::vector<const void*> inputs(session.size());
   for (int peer = 0; peer < session.size(); peer++) inputs[peer] = greetings.payload(peer);
-  inputs[rank] = collective.outgoing[combines_whole(collective.header.operation) ? 0 : rank].data;
+  inputs[rank] = block_for(collective, rank).data;
   const auto& result = collective.incoming[0];
   collective.reduce(result.data, inputs.data(), session.size(),
                     static_cast<int64_t>(result.bytes / collective.element_size));
@@ -67,18 +67,10 @@ void reduce_in_place(const Collective& collective, const Greetings& greetings, S
   meet_on_host(session);  // nobody may go on before all slices are written
 }
 
-Slices slices_of_parts(const Collective& collective) {
-  Slices slices;
-  slices.inputs = collective.outgoing;
-  slices.result = collective.incoming[0].data;
-  slices.results.resize(collective.outgoing.size());
-  return slices;
-}
-
 Slices slices_on_host(const Collective& collective, const Session& session) {
-  if (!combines_whole(collective.header.operation)) return slices_of_parts(collective);
   // What two ranks exchange is as much if each reduces all of it.
-  return session.size() == 2 ? whole_slices(collective, session) : slices_of_whole(collective, session);
+  const bool shares_work = combines_whole(collective.header.operation) && session.size() > 2;
+  return shares_work ? slices_of_whole(collective, session) : slices_of_blocks(collective, session);
 }
 
 void move(const Collective& collective, const Greetings& greetings, Session& session) {
@@ -105,7 +97,7 @@ void reduce(const Collective& collective, Session& session) {
   else if (by_hosts && hosts.hold_equally_many())
     reduce_scatter_between_hosts(collective, session);
   else
-    reduce_by_messages(collective, slices_of_parts(collective), session);
+    reduce_by_messages(collective, slices_of_blocks(collective, session), session);
 }
 
 }  // namespace

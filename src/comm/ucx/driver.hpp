@@ -111,6 +111,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void complete(PointToPoint& call, std::exception_ptr error);
   Failure from_peer(const Failure& failure) const;
   std::optional<Failure> failure_of_neighbour() const;
+  // Where there is one.
+  void throw_failure_of_others();
   // Empty where nothing is known of the others.
   std::string where_ranks_are();
   Failure explain(Failure failure, const std::string& title);

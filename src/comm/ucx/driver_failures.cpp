@@ -45,6 +45,12 @@ std::optional<Failure> Driver::failure_of_neighbour() const {
   return std::nullopt;
 }
 
+// The store is slow, and may be gone.
+void Driver::throw_failure_of_others() {
+  if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
+  if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
+}
+
 std::string Driver::where_ranks_are() {
   const auto calls = peers_.calls();
   if (calls.size() < 2) return {};
@@ -79,8 +85,7 @@ void Driver::check_peers(Session* session) {
   const bool waits_long = !session || session->deadline().total() - session->deadline().left() >= kStoreInterval;
   if (!waits_long) return;
   last_look_ = now;
-  if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
-  if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
+  throw_failure_of_others();
 }
 
 void Driver::check_deadlines(Session* session) {
@@ -91,8 +96,7 @@ void Driver::check_deadlines(Session* session) {
         !ranks.empty() && !hosts.hold_single_ranks() && hosts.count() > 1 &&
         std::all_of(ranks.begin(), ranks.end(), [&hosts](int peer) { return hosts.host_of(peer) == hosts.own(); });
     if (at_home && !session->grace().passed()) {
-      if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
-      if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
+      throw_failure_of_others();
     } else if (!ranks.empty()) {
       const int elsewhere = hosts.ranks((hosts.own() + 1) % hosts.count())[0];
       throw CollectiveError(

@@ -21,8 +21,12 @@ size_t limit_of_blocks(const Collective& collective, const Session& session) {
   return sends_one_block(collective.header.operation) ? kHandedOnLimit : 0;
 }
 
+bool may_lie_in_shared_memory(const Collective& collective, const Session& session) {
+  return collective.header.operation == Operation::kAllReduce && session.segment() != nullptr;
+}
+
 Place place_of(const Collective& collective, Session& session) {
-  if (collective.header.operation != Operation::kAllReduce || session.segment() == nullptr) return {};
+  if (!may_lie_in_shared_memory(collective, session)) return {};
   const auto& block = collective.outgoing[0];
   return block.bytes > kInlineLimit ? session.locate(block.data, block.bytes) : Place{};
 }
@@ -56,8 +60,8 @@ Greetings::Greetings(const Collective& collective, Session& session)
     hand_on();
   check();
   if (split_bytes_) check_splits();
-  for (int peer = 0; peer < session.size(); peer++)
-    if (place(peer).segment != 0) block_limit_ = 0;
+  for (int peer = 0; may_lie_in_shared_memory(collective, session) && peer < session.size(); peer++)
+    in_shared_memory_ += place(peer).segment != 0 ? 1 : 0;
 }
 
 // What precedes the blocks may be as long, whatever was called: ranks that disagree must understand each other.
@@ -143,12 +147,6 @@ Place Greetings::place(int peer) const {
   Place place;
   std::memcpy(&place, message(peer) + sizeof(Header), sizeof(Place));
   return place;
-}
-
-bool Greetings::all_in_shared_memory() const {
-  for (int peer = 0; peer < session_.size(); peer++)
-    if (place(peer).segment == 0) return false;
-  return true;
 }
 
 size_t Greetings::largest_block() const {

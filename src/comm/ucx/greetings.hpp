@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 
 #include "comm/ucx/collective.hpp"
 #include "comm/ucx/session.hpp"
@@ -23,11 +22,11 @@ class Greetings {
   Greetings(const Collective& collective, Session& session);
 
   // Blocks up to this size came with the greetings; none where tensors lie in shared memory, to be reduced in place.
-  size_t block_limit() const { return block_limit_; }
+  size_t block_limit() const { return in_shared_memory_ > 0 ? 0 : block_limit_; }
   // The block of `peer` for this rank, if it came.
   const char* payload(int peer) const { return message(peer) + payload_offset_; }
   // all_reduce of tensors that all lie in memory that the ranks share.
-  bool all_in_shared_memory() const;
+  bool all_in_shared_memory() const { return in_shared_memory_ == session_.size(); }
   Place place(int peer) const;
   // The largest block of all ranks.
   size_t largest_block() const;
@@ -62,7 +61,8 @@ class Greetings {
   HostSegment* const segment_;
   // In the segment a greeting is one for all, so the blocks stand side by side where each rank gets another one.
   size_t payload_offset_;
-  size_t block_limit_;
+  const size_t block_limit_;
+  int in_shared_memory_ = 0;  // ranks whose tensors lie there
   uint32_t number_ = 0;
   size_t slot_ = 0;
   char* received_ = nullptr;

@@ -20,7 +20,7 @@ constexpr size_t kStreamed = 32 << 20;
 
 // Bytes of a block that pass in one step, where a slot holds `blocks` of them.
 size_t chunk_for(size_t bytes, int blocks) {
-  const size_t quarter = (bytes / 4 + kPage - 1) / kPage * kPage;
+  const size_t quarter = round_up(bytes / 4, kPage);
   const size_t room = HostSegment::kBlockBytes / static_cast<size_t>(blocks) / kPage * kPage;
   return std::min(std::clamp(quarter, kSmallestChunk, kLargestChunk), room);
 }
@@ -59,24 +59,35 @@ void reduce_part(const Collective& collective, std::vector<const void*>& inputs,
 // The steps of one collective, as this rank numbers them. A slot is filled when all have taken what was in it before.
 class Steps {
  public:
-  Steps(Session& session, size_t bytes, int blocks)
-      : session_(session), segment_(*session.segment()), chunk_(chunk_for(bytes, blocks)) {
-    const size_t count = (bytes + chunk_ - 1) / chunk_;
-    first_ = segment_.begin_steps(static_cast<uint32_t>(count));
-    count_ = count;
-  }
+  // Of blocks up to `bytes`; `one_block` is there for all ranks, else each gets another one.
+  Steps(Session& session, size_t bytes, bool one_block)
+      : session_(session),
+        segment_(*session.segment()),
+        one_block_(one_block),
+        chunk_(chunk_for(bytes, one_block ? 1 : session.size())),
+        count_((bytes + chunk_ - 1) / chunk_),
+        first_(segment_.begin_steps(static_cast<uint32_t>(count_))) {}
 
   size_t count() const { return count_; }
-  size_t chunk() const { return chunk_; }
   Part part(size_t bytes, size_t k) const { return part_of(bytes, chunk_, k); }
 
-  // Where rank `from` puts the block numbered `block`, and its result.
-  char* block(int from, size_t k, int block) const {
-    return segment_.blocks(from, number(k)) + static_cast<size_t>(block) * chunk_;
+  // Where rank `from` puts the block for rank `to`, and its result.
+  char* block(int from, size_t k, int to) const {
+    return segment_.blocks(from, number(k)) + (one_block_ ? 0 : static_cast<size_t>(to) * chunk_);
   }
   char* result(int from, size_t k) const { return segment_.result(from, number(k)); }
 
-  void wait_for_room(size_t k) { wait_for_step(Stage::kTaken, number(k) - HostSegment::kDepth); }
+  // Block p is for rank p. Waits until there is room.
+  void fill(size_t k, const std::vector<Outgoing>& blocks) {
+    wait_for_step(Stage::kTaken, number(k) - HostSegment::kDepth);
+    for (int peer = 0; peer < session_.size(); peer++) {
+      const auto part = this->part(blocks[peer].bytes, k);
+      if (peer == session_.rank() || part.bytes == 0) continue;
+      std::memcpy(block(session_.rank(), k, peer), blocks[peer].data + part.start, part.bytes);
+      if (one_block_) break;
+    }
+    advance(Stage::kFilled, k);
+  }
   void wait_for_all(Stage stage, size_t k) { wait_for_step(stage, number(k)); }
   void wait_for(int peer, Stage stage, size_t k) { session_.wait_for(peer, stage, number(k)); }
   void advance(Stage stage, size_t k) { segment_.advance(stage, number(k)); }
@@ -90,9 +101,9 @@ class Steps {
 
   Session& session_;
   HostSegment& segment_;
-  const size_t chunk_;
-  uint32_t first_;
-  size_t count_;
+  const bool one_block_;
+  const size_t chunk_, count_;
+  const uint32_t first_;
 };
 
 }  // namespace
@@ -101,20 +112,11 @@ void move_on_host(const Collective& collective, size_t largest, Session& session
   const int rank = session.rank(), size = session.size();
   const bool one_block = sends_one_block(collective.header.operation);
   const bool streamed = largest * static_cast<size_t>(one_block ? size : 1) >= kStreamed;
-  Steps steps(session, largest, one_block ? 1 : size);
+  Steps steps(session, largest, one_block);
 
   for (size_t step = 0; step < steps.count() + 1; step++) {
     if (step < steps.count()) {
-      steps.wait_for_room(step);
-      bool filled = false;
-      for (int peer = 0; peer < size && !(filled && one_block); peer++) {
-        const auto& block = collective.outgoing[peer];
-        if (peer == rank || block.bytes == 0) continue;
-        const auto part = steps.part(block.bytes, step);
-        std::memcpy(steps.block(rank, step, one_block ? 0 : peer), block.data + part.start, part.bytes);
-        filled = true;
-      }
-      steps.advance(Stage::kFilled, step);
+      steps.fill(step, collective.outgoing);
       // What stays here goes while it is in the cache.
       const auto& own = collective.incoming[rank];
       const char* const source = collective.outgoing[rank].data;
@@ -129,7 +131,7 @@ void move_on_host(const Collective& collective, size_t largest, Session& session
       if (block.bytes == 0) continue;
       const auto part = steps.part(block.bytes, k);
       steps.wait_for(peer, Stage::kFilled, k);
-      copy(block.data + part.start, steps.block(peer, k, one_block ? 0 : rank), part.bytes, streamed);
+      copy(block.data + part.start, steps.block(peer, k, rank), part.bytes, streamed);
     }
     steps.advance(Stage::kTaken, k);
   }
@@ -137,33 +139,22 @@ void move_on_host(const Collective& collective, size_t largest, Session& session
 
 void reduce_on_host(const Collective& collective, const Slices& slices, Session& session) {
   const int rank = session.rank(), size = session.size();
-  size_t largest = 0;
-  for (const auto& slice : slices.inputs) largest = std::max(largest, slice.bytes);
+  const size_t largest = slices.largest_input();
   const bool returns = slices.first_receiver <= slices.last_receiver;
   const auto own = slices.inputs[rank];
   // A result that goes over its input finds it in the cache.
   const bool streamed = largest >= kStreamed && slices.result != own.data;
-  const bool one_block = slices.are_whole;
   std::vector<const void*> inputs(static_cast<size_t>(size));
-  Steps steps(session, largest, one_block ? 1 : size);
+  Steps steps(session, largest, slices.are_whole);
 
   for (size_t step = 0; step < steps.count() + (returns ? 2 : 1); step++) {
-    if (step < steps.count()) {
-      steps.wait_for_room(step);
-      for (int peer = 0; peer < size; peer++) {
-        const auto part = steps.part(slices.inputs[peer].bytes, step);
-        if (peer == rank || part.bytes == 0) continue;
-        std::memcpy(steps.block(rank, step, one_block ? 0 : peer), slices.inputs[peer].data + part.start, part.bytes);
-        if (one_block) break;
-      }
-      steps.advance(Stage::kFilled, step);
-    }
+    if (step < steps.count()) steps.fill(step, slices.inputs);
     if (step >= 1 && step - 1 < steps.count()) {
       const size_t k = step - 1;
       const auto part = steps.part(own.bytes, k);
       steps.wait_for_all(Stage::kFilled, k);
       for (int peer = 0; peer < size; peer++)
-        inputs[peer] = peer == rank ? own.data + part.start : steps.block(peer, k, one_block ? 0 : rank);
+        inputs[peer] = peer == rank ? own.data + part.start : steps.block(peer, k, rank);
       if (!returns) {
         reduce_part(collective, inputs, slices.result + part.start, part.bytes, streamed);
         steps.advance(Stage::kTaken, k);
@@ -187,7 +178,7 @@ void reduce_on_host(const Collective& collective, const Slices& slices, Session&
 }
 
 void meet_on_host(Session& session) {
-  Steps steps(session, 1, 1);
+  Steps steps(session, 1, true);
   steps.advance(Stage::kTaken, 0);
   steps.wait_for_all(Stage::kTaken, 0);
 }

@@ -40,8 +40,7 @@ void exchange_blocks(const Collective& collective, size_t small, Session& sessio
 // overwrites the input it was made from: its owner has read that input by then.
 void reduce_by_messages(const Collective& collective, const Slices& slices, Session& session) {
   const int rank = session.rank(), size = session.size();
-  size_t largest = 0;
-  for (const auto& slice : slices.inputs) largest = std::max(largest, slice.bytes);
+  const size_t largest = slices.largest_input();
   const size_t chunk = std::clamp(round_up(largest / 4, 4096), kSmallestChunk, kLargestChunk);
   const size_t chunks = (largest + chunk - 1) / chunk;
   char* const unwanted = slices.result ? nullptr : session.buffers().slice.reserve(slices.inputs[rank].bytes);

@@ -22,12 +22,10 @@ Slices slices_of_whole(const Collective& collective, const Session& session) {
   return slices;
 }
 
-Slices whole_slices(const Collective& collective, const Session& session) {
-  const int root = collective.header.root;
+Slices slices_of_blocks(const Collective& collective, const Session& session) {
   Slices slices;
-  slices.are_whole = true;
-  for (int peer = 0; peer < session.size(); peer++)
-    slices.inputs.push_back(root < 0 || root == peer ? collective.outgoing[0] : Outgoing{});
+  slices.are_whole = combines_whole(collective.header.operation);
+  for (int peer = 0; peer < session.size(); peer++) slices.inputs.push_back(block_for(collective, peer));
   slices.results.resize(slices.inputs.size());
   slices.result = collective.incoming[0].data;
   return slices;

@@ -17,6 +17,12 @@ struct Slices {
   std::vector<Incoming> results;  // where the slices that others reduce go to; no bytes where this rank gets none
   int first_receiver = 0, last_receiver = -1;  // the ranks that get the result of this rank
   bool are_whole = false;                      // every rank reduces the whole tensor, or nothing
+
+  size_t largest_input() const {
+    size_t largest = 0;
+    for (const auto& slice : inputs) largest = std::max(largest, slice.bytes);
+    return largest;
+  }
 };
 
 inline size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -33,7 +39,8 @@ inline std::pair<size_t, size_t> slice_of(size_t bytes, int number, int count) {
 
 // all_reduce and reduce: equal parts of the whole tensor, one for each rank of the session.
 Slices slices_of_whole(const Collective& collective, const Session& session);
-// The same for ranks that read all inputs themselves: twice the work of two ranks, but one round.
-Slices whole_slices(const Collective& collective, const Session& session);
+// Each rank reduces what the others have for it, and nobody returns anything: a reduce_scatter, or the whole tensor by
+// ranks that read all inputs themselves.
+Slices slices_of_blocks(const Collective& collective, const Session& session);
 
 }  // namespace accel::comm::ucx
