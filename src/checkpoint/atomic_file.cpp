@@ -11,9 +11,9 @@ constexpr size_t kPending = size_t{1} << 20;        // up to that much
 constexpr size_t kLargestWrite = size_t{64} << 20;  // of one call
 constexpr int kAttempts = 16;                       // at making a sibling that no cleaner takes away
 
-Descriptor create(const std::string& path, FileSystem& files) {
-  Descriptor descriptor(files.create_file(path.c_str()));
-  if (descriptor.get() < 0) fail_system(Status::kIo, "create", path);
+FileDescriptor create(const std::string& path, FileSystem& files) {
+  FileDescriptor descriptor(files.create_file(path.c_str()));
+  if (!descriptor.is_open()) fail_system(Status::kIo, "create", path);
   return descriptor;
 }
 

@@ -19,7 +19,7 @@ class OutputFile {
   OutputFile(const std::string& path, FileSystem& files, Summing summing = Summing::kOn);
   void write(const void* data, size_t size);
   void finish();  // all of it is on the disk; nothing may be written afterwards
-  int descriptor() const { return descriptor_.get(); }
+  int descriptor() const { return descriptor_.number(); }
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
   uint32_t checksum() const { return checksum_.value(); }  // 0 when it is off
@@ -31,7 +31,7 @@ class OutputFile {
   FileSystem& files_;
   std::string path_;
   Summing summing_;
-  Descriptor descriptor_;
+  FileDescriptor descriptor_;
   std::vector<char> pending_;
   uint64_t size_ = 0;
   Checksum checksum_;

@@ -14,16 +14,16 @@ namespace {
 
 constexpr int kAttempts = 16;  // at making a sibling that no cleaner takes away
 
-Descriptor open_folder(const std::string& path) {
-  return Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+FileDescriptor open_folder(const std::string& path) {
+  return FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
-std::pair<std::string, Descriptor> create_sibling(const Target& target, FileSystem& files) {
+std::pair<std::string, FileDescriptor> create_sibling(const Target& target, FileSystem& files) {
   for (int attempt = 0; attempt < kAttempts; attempt++) {
     std::string path = temporary_sibling(target, false);
     if (files.make_folder(path.c_str()) != 0) fail_system(Status::kIo, "make the folder", path);
-    Descriptor lock = open_folder(path);
-    if (lock.get() >= 0 && claim(lock.get())) return {std::move(path), std::move(lock)};
+    FileDescriptor lock = open_folder(path);
+    if (lock.is_open() && claim(lock.number())) return {std::move(path), std::move(lock)};
   }
   fail(Status::kIo, "cannot keep a temporary folder beside '", target.full(),
        "': other writers of it are removing them");
@@ -68,8 +68,8 @@ void AtomicFolder::replace() {
 
 void AtomicFolder::replace_in_two_steps() {
   const std::string aside = temporary_sibling(target_, true);
-  const Descriptor lock = open_folder(target_.full());
-  try_lock(lock.get());  // readers that find the name missing must not put the old folder back meanwhile
+  const FileDescriptor lock = open_folder(target_.full());
+  try_lock(lock.number());  // readers that find the name missing must not put the old folder back meanwhile
   if (files_.rename(target_.full().c_str(), aside.c_str()) != 0) fail_system(Status::kIo, "move aside", target_.full());
   if (files_.rename(temporary_.c_str(), target_.full().c_str()) != 0) {
     const int code = errno;

@@ -30,7 +30,7 @@ class AtomicFolder {
   FileSystem& files_;
   Target target_;
   std::string temporary_;
-  Descriptor lock_;
+  FileDescriptor lock_;
   bool committed_ = false;
 };
 

@@ -47,20 +47,16 @@ FileSystem& system_files() {
   return files;
 }
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
 void fail_system(Status status, const char* action, const std::string& path) {
   const int code = errno;
   fail(status, "cannot ", action, " '", path, "': ", std::generic_category().message(code));
 }
 
 void sync_folder(FileSystem& files, const std::string& path) {
-  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() < 0) fail_system(Status::kIo, "open the folder", path);
+  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.is_open()) fail_system(Status::kIo, "open the folder", path);
   // Some network file systems have nothing to do for a folder and say so.
-  if (files.sync(folder.get()) != 0 && errno != EINVAL) fail_system(Status::kIo, "make durable the folder", path);
+  if (files.sync(folder.number()) != 0 && errno != EINVAL) fail_system(Status::kIo, "make durable the folder", path);
 }
 
 }  // namespace accel::checkpoint

@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "base/error.hpp"
+#include "base/file_descriptor.hpp"
 
 namespace accel::checkpoint {
 
@@ -31,23 +31,6 @@ class FileSystem {
 };
 
 FileSystem& system_files();
-
-// An open descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(other.number_) { other.number_ = -1; }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(Descriptor other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor();
-  int get() const { return number_; }
-
- private:
-  int number_;
-};
 
 // Fails with errno's text: "cannot write 'model.safetensors': No space left on device".
 [[noreturn]] void fail_system(Status status, const char* action, const std::string& path);

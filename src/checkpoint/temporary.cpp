@@ -57,8 +57,8 @@ std::vector<Sibling> siblings(const Target& target) {
 }
 
 // Non-blocking: a sibling could be anything.
-Descriptor open_sibling(const std::string& path) {
-  return Descriptor(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+FileDescriptor open_sibling(const std::string& path) {
+  return FileDescriptor(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
 }
 
 }  // namespace
@@ -100,8 +100,8 @@ void restore_aside(const Target& target, FileSystem& files) {
   if (exists(target.full())) return;
   for (const Sibling& sibling : siblings(target)) {
     if (!sibling.aside) continue;
-    const Descriptor descriptor = open_sibling(sibling.path);
-    if (try_lock(descriptor.get()) && files.rename(sibling.path.c_str(), target.full().c_str()) == 0) return;
+    const FileDescriptor descriptor = open_sibling(sibling.path);
+    if (try_lock(descriptor.number()) && files.rename(sibling.path.c_str(), target.full().c_str()) == 0) return;
   }
 }
 
@@ -110,8 +110,8 @@ void clean_leftovers(const Target& target, FileSystem& files) {
   const bool complete = exists(target.full());
   for (const Sibling& sibling : siblings(target)) {
     if (sibling.aside && !complete) continue;
-    const Descriptor descriptor = open_sibling(sibling.path);
-    if (try_lock(descriptor.get())) files.remove_tree(sibling.path.c_str());
+    const FileDescriptor descriptor = open_sibling(sibling.path);
+    if (try_lock(descriptor.number())) files.remove_tree(sibling.path.c_str());
   }
 }
 

@@ -67,7 +67,7 @@ at::Tensor pad_tensor(const at::Tensor& tensor, int64_t axis, int64_t size, doub
 }
 
 // Each rank's rows are broadcast into their place.
-at::Tensor gather_rows(Communicator& communicator, const at::Tensor& tensor, const std::vector<int64_t>& lengths) {
+at::Tensor join_rows(Communicator& communicator, const at::Tensor& tensor, const std::vector<int64_t>& lengths) {
   const at::Tensor rows = rows_of(tensor);
   std::vector<int64_t> shape = rows.sizes().vec();
   shape[0] = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
@@ -145,22 +145,25 @@ c10::IValue gather(Communicator& communicator, const c10::IValue& value) {
                                  [&](const at::Tensor& tensor) { return gather_tensor(communicator, tensor); }));
 }
 
+at::Tensor gather_rows(Communicator& communicator, const at::Tensor& own) {
+  at::Tensor all = at::empty({communicator.size(), own.numel()}, own.options().device(communicator.device()));
+  communicator.all_gather(own.to(communicator.device()), all);
+  return all.cpu();
+}
+
 c10::IValue gather_uneven(Communicator& communicator, const c10::IValue& value) {
   const auto tensors = tensors_of(communicator, value);
   if (communicator.size() == 1) return value;
   std::vector<int64_t> lengths;  // of this rank's tensors
   for (const at::Tensor& tensor : tensors) lengths.push_back(tensor.dim() == 0 ? 1 : tensor.size(0));
   const auto n = static_cast<int64_t>(lengths.size());
-  at::Tensor all =
-      at::empty({communicator.size(), n}, at::TensorOptions().dtype(at::kLong).device(communicator.device()));
-  communicator.all_gather(at::tensor(lengths, at::kLong).to(communicator.device()), all);
-  all = all.cpu();
+  const at::Tensor all = gather_rows(communicator, at::tensor(lengths, at::kLong));
   std::vector<at::Tensor> joined;
   for (int64_t leaf = 0; leaf < n; leaf++) {
     std::vector<int64_t> by_rank;
     for (int rank = 0; rank < communicator.size(); rank++)
       by_rank.push_back(all.const_data_ptr<int64_t>()[rank * n + leaf]);
-    joined.push_back(gather_rows(communicator, tensors[leaf], by_rank));
+    joined.push_back(join_rows(communicator, tensors[leaf], by_rank));
   }
   return with_tensors(value, joined);
 }

@@ -28,6 +28,9 @@ c10::IValue broadcast_object_list(Communicator& communicator, const c10::IValue&
 // Those of each rank, which may differ in length. Short ones take one message.
 std::vector<std::string> gather_bytes(Communicator& communicator, const std::string& own);
 
+// A row for each rank, on the CPU; `own` is one-dimensional and as long everywhere.
+at::Tensor gather_rows(Communicator& communicator, const at::Tensor& own);
+
 // Whether `ok` holds on every rank.
 bool all_agree(Communicator& communicator, bool ok);
 

@@ -13,6 +13,7 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "comm/collectives.hpp"
 #include "comm/meeting_places.hpp"
 
 namespace accel::comm {
@@ -125,12 +126,7 @@ std::shared_ptr<Communicator> create_group(Communicator& parent, const std::vect
 }
 
 std::shared_ptr<Communicator> split_group(Communicator& parent, int32_t color, int32_t key) {
-  at::Tensor all = at::empty({parent.size(), 2}, at::kInt);
-  at::Tensor own = at::empty({2}, at::kInt);
-  own.mutable_data_ptr<int32_t>()[0] = color;
-  own.mutable_data_ptr<int32_t>()[1] = key;
-  parent.all_gather(own.to(parent.device()), all = all.to(parent.device()));
-  all = all.cpu();
+  const at::Tensor all = gather_rows(parent, at::tensor({color, key}, at::kInt));
   const int32_t* const number = all.const_data_ptr<int32_t>();
   Ranks ranks;
   for (int rank = 0; rank < parent.size(); rank++)

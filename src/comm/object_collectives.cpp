@@ -30,13 +30,6 @@ at::Tensor bytes_of(const void* data, size_t size) {
   return bytes;
 }
 
-// A row for each rank.
-at::Tensor gather_rows(Communicator& communicator, const at::Tensor& own) {
-  at::Tensor all = at::empty({communicator.size(), own.numel()}, own.options().device(communicator.device()));
-  communicator.all_gather(own.to(communicator.device()), all);
-  return all.cpu();
-}
-
 std::vector<Announcement> announce(Communicator& communicator, const std::string& message, uint64_t items) {
   Announcement own;
   own.items = items;
