@@ -41,12 +41,18 @@ void check_scale(const at::Tensor& tensor, double scale) {
 }
 
 // In place; integers are truncated, as their mean is.
-void scale_tensor(at::Tensor& tensor, double scale) {
+void scale_tensor(const at::Tensor& tensor, double scale) {
   if (scale == 1.0) return;
   if (at::isIntegralType(tensor.scalar_type(), /*includeBool=*/false))
     tensor.copy_(tensor.to(at::kDouble).mul_(scale).trunc_());
   else
     tensor.mul_(scale);
+}
+
+void reduce_tensor(Communicator& communicator, at::Tensor tensor, Reduction reduction, double scale) {
+  const bool in_one_pass = scales_in_one_pass(tensor, reduction);
+  communicator.all_reduce(tensor, reduction, in_one_pass ? scale : 1.0);
+  if (!in_one_pass) scale_tensor(tensor, scale);
 }
 
 // Which dimension `dim` is; nothing where the tensor lacks it.
@@ -176,15 +182,18 @@ c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reducti
   }
   verify(communicator, "reduce", tensors);
   const at::NoGradGuard no_grad;
-  auto reduced = each(
-      tensors, [&](const auto& small) { return reduce_small(communicator, small, reduction); },
+  const auto reduced = each(
+      tensors,
+      [&](const auto& small) {
+        return reduce_small(communicator, small,
+                            [&](const at::Tensor& joined) { reduce_tensor(communicator, joined, reduction, scale); });
+      },
       [&](const at::Tensor& tensor) {
         at::Tensor result = communicator.result_memory().take(tensor.sizes(), tensor.options());
         result.copy_(tensor.detach());
-        communicator.all_reduce(result, reduction);
+        reduce_tensor(communicator, result, reduction, scale);
         return result;
       });
-  for (at::Tensor& tensor : reduced) scale_tensor(tensor, scale);
   return with_tensors(value, reduced);
 }
 

@@ -45,6 +45,13 @@ c10d::ReduceOp reduce_op(Reduction reduction) {
   fail(Status::kInvalidArgument, "reduction is ", static_cast<int32_t>(reduction), "; expected one of ACCEL_REDUCE_*");
 }
 
+c10d::ReduceOp scaled_sum(double factor) {
+  c10d::ReduceOp sum;
+  sum.op_ = c10d::ReduceOp::PREMUL_SUM;
+  sum.supplement_ = c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(factor);
+  return sum;
+}
+
 void check_dense(const at::Tensor& tensor, const char* name) {
   require(tensor.defined() && tensor.layout() == at::kStrided, Status::kTypeMismatch, name, " is not a dense tensor");
 }
@@ -188,13 +195,24 @@ void Communicator::check_rank(int rank, const char* name) const {
   require(rank >= 0 && rank < size_, Status::kInvalidArgument, name, " is ", rank, "; expected 0 to ", size_ - 1);
 }
 
-void Communicator::all_reduce(at::Tensor tensor, Reduction reduction) {
+bool scales_in_one_pass(const at::Tensor& tensor, Reduction reduction) {
+  return (reduction == Reduction::kSum || reduction == Reduction::kMean) &&
+         !at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+}
+
+void Communicator::all_reduce(at::Tensor tensor, Reduction reduction, double scale) {
   check_contiguous(tensor, "tensor");
   check_reduction(tensor, reduction);
+  require(scale == 1.0 || scales_in_one_pass(tensor, reduction), Status::kInvalidArgument, "scale is ", scale, " for ",
+          tensor.scalar_type(), "; expected 1 where it is no sum or mean of floating-point numbers");
   run("all_reduce", tensor, [&](const Lane& lane) -> TorchWork {
-    if (!lane.backend) return {};
+    if (!lane.backend) {
+      if (scale != 1.0) tensor.mul_(scale);
+      return {};
+    }
     auto options = options_for<c10d::AllreduceOptions>(lane);
-    options.reduceOp = reduce_op(reduction);
+    options.reduceOp =
+        scale == 1.0 ? reduce_op(reduction) : scaled_sum(reduction == Reduction::kMean ? scale / size_ : scale);
     std::vector<at::Tensor> tensors{tensor};
     return lane.backend->allreduce(tensors, options);
   });

@@ -33,6 +33,8 @@ enum class Reduction : int32_t { kSum, kMean, kMin, kMax, kProduct, kAnd, kOr, k
 
 // Throws when it is not defined for the tensor's dtype.
 void check_reduction(const at::Tensor& tensor, Reduction reduction);
+// Whether all_reduce() can scale the result.
+bool scales_in_one_pass(const at::Tensor& tensor, Reduction reduction);
 
 // All ranks make the same calls in the same order, from one thread at a time. Tensors must be contiguous, and those of
 // one call on one device, whose type decides which backend carries them. With one rank nothing is sent, and the same
@@ -73,7 +75,8 @@ class Communicator {
   // For c10d::Reducer; null with one rank.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return process_group_; }
 
-  void all_reduce(at::Tensor tensor, Reduction reduction);
+  // Times `scale` in the same pass: of a sum or mean of numbers that are not whole, else it must be 1.
+  void all_reduce(at::Tensor tensor, Reduction reduction, double scale = 1.0);
   void broadcast(at::Tensor tensor, int from);
   void all_gather(const at::Tensor& input, at::Tensor output);
   void reduce_scatter(const at::Tensor& input, Reduction reduction, at::Tensor output);

@@ -108,7 +108,7 @@ std::vector<at::Tensor> gather_small(Communicator& communicator, const std::vect
 }
 
 std::vector<at::Tensor> reduce_small(Communicator& communicator, const std::vector<at::Tensor>& tensors,
-                                     Reduction reduction) {
+                                     const std::function<void(const at::Tensor&)>& reduce) {
   exchange(communicator, tensors, /*sent_along=*/false);
   std::vector<at::Tensor> reduced;
   std::map<c10::ScalarType, std::vector<at::Tensor>> by_dtype;  // in the same order on all ranks
@@ -120,7 +120,7 @@ std::vector<at::Tensor> reduce_small(Communicator& communicator, const std::vect
     const auto count = static_cast<int64_t>(bytes_of(alike) / c10::elementSize(dtype));
     const at::Tensor joined = at::empty({count}, dtype);
     pack(alike, static_cast<char*>(joined.data_ptr()));
-    communicator.all_reduce(joined, reduction);
+    reduce(joined);
     unpack(static_cast<const char*>(joined.const_data_ptr()), alike);
   }
   return reduced;

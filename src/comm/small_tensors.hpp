@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -16,9 +17,9 @@ bool is_small(const at::Tensor& tensor);
 
 // With a dimension 0: those of all ranks, each joined along it.
 std::vector<at::Tensor> gather_small(Communicator& communicator, const std::vector<at::Tensor>& tensors);
-// New tensors.
+// New tensors. Those of a dtype are joined, and reduced in place by `reduce`.
 std::vector<at::Tensor> reduce_small(Communicator& communicator, const std::vector<at::Tensor>& tensors,
-                                     Reduction reduction);
+                                     const std::function<void(const at::Tensor&)>& reduce);
 // In place.
 void broadcast_small(Communicator& communicator, const std::vector<at::Tensor>& tensors, int from);
 

@@ -1,7 +1,5 @@
 #include "comm/ucx/between_hosts.hpp"
 
-#include <c10/core/ScalarType.h>
-
 #include <algorithm>
 
 #include "comm/ucx/host_collective.hpp"
@@ -13,7 +11,8 @@
 namespace accel::comm::ucx {
 namespace {
 
-// A part of the collective that another team works on: its own blocks, the same kind of elements.
+// A part of the collective that another team works on: its own blocks, the same kind of elements, which are tensors no
+// more where they are reduced.
 Collective part_of(const Collective& collective, Operation operation, int members) {
   Collective part;
   part.header = collective.header;
@@ -21,7 +20,7 @@ Collective part_of(const Collective& collective, Operation operation, int member
   part.header.root = -1;
   part.outgoing.resize(static_cast<size_t>(members));
   part.incoming.resize(static_cast<size_t>(members));
-  part.reduce = collective.reduce;
+  part.reduce = part.combine = collective.combine;
   part.element_size = collective.element_size;
   return part;
 }
@@ -40,13 +39,6 @@ void share_on_host(const Collective& collective, const std::vector<Incoming>& bl
 }
 
 }  // namespace
-
-bool combines_between_hosts(const Collective& collective, const Session& session) {
-  if (collective.header.reduction != Reduction::kMean) return true;
-  // Whole numbers are divided once, and a mean of means needs hosts of one weight.
-  return session.hosts().hold_equally_many() &&
-         !c10::isIntegralType(static_cast<c10::ScalarType>(collective.header.dtype), true);
-}
 
 void reduce_whole_between_hosts(const Collective& collective, Session& session) {
   const Hosts& hosts = session.hosts();
@@ -69,7 +61,7 @@ void reduce_whole_between_hosts(const Collective& collective, Session& session) 
     const Session::Phase phase(session, host);
     reduce_on_host(collective, slices, session);
   } else {
-    copy_block(partial, input.data + start);
+    begin_partial(collective, partial, input.data + start);
   }
 
   if (partial.bytes > 0) {
@@ -119,7 +111,7 @@ void reduce_scatter_between_hosts(const Collective& collective, Session& session
   between.result = collective.incoming[0].data;
   between.results.resize(between.inputs.size());
   const Session::Phase phase(session, hosts.column());
-  reduce_by_messages(collective, between, session);
+  reduce_by_messages(part_of(collective, Operation::kReduceScatter, hosts.count()), between, session);
 }
 
 void all_gather_between_hosts(const Collective& collective, Session& session) {

@@ -7,12 +7,9 @@
 
 namespace accel::comm::ucx {
 
-// The sums of hosts can be combined to those of all ranks. Otherwise every rank has to send its input to others.
-bool combines_between_hosts(const Collective& collective, const Session& session);
-
-// all_reduce and reduce.
+// all_reduce and reduce, where there is a `combine`.
 void reduce_whole_between_hosts(const Collective& collective, Session& session);
-// For hosts that hold equally many ranks, as the one below.
+// The same; for hosts that hold equally many ranks, as the one below.
 void reduce_scatter_between_hosts(const Collective& collective, Session& session);
 void all_gather_between_hosts(const Collective& collective, Session& session);
 void broadcast_between_hosts(const Collective& collective, Session& session);

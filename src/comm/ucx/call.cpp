@@ -33,9 +33,19 @@ std::optional<Reduction> reduction_of(const c10d::ReduceOp& reduction) {
       return Reduction::kOr;
     case c10d::ReduceOp::BXOR:
       return Reduction::kXor;
+    case c10d::ReduceOp::PREMUL_SUM:
+      return Reduction::kScaledSum;
     default:
       return std::nullopt;
   }
+}
+
+// All ranks must pass the same. As with NCCL it is a number or a tensor.
+double factor_of(const c10d::ReduceOp& reduction) {
+  if (reduction.op_ != c10d::ReduceOp::PREMUL_SUM) return 0;
+  accel::require(reduction.supplement_.defined(), Status::kInvalidArgument, "a premul_sum has no factor; expected one");
+  const auto& factor = static_cast<const c10d::NCCLPreMulSumSupplement&>(*reduction.supplement_);
+  return factor.tensor_factor.defined() ? factor.tensor_factor.item<double>() : factor.double_factor;
 }
 
 }  // namespace
@@ -106,10 +116,14 @@ void Call::begin(const at::Tensor& described, int64_t root) {
 
 void Call::combine(const at::Tensor& described, const c10d::ReduceOp& reduction) {
   const auto known = reduction_of(reduction);
-  require(known.has_value(), "this reduction is not supported; use sum, mean, product, min, max, band, bor or bxor");
+  require(known.has_value(),
+          "this reduction is not supported; use sum, mean, premul_sum, product, min, max, band, bor or bxor");
   const auto dtype = described.scalar_type();
-  current().reduce = find_reduction(dtype, *known);
-  require(current().reduce, "the ", reduction_name(*known), " of ", dtype_name(dtype),
+  const double factor = factor_of(reduction);
+  current().reduce = find_reducer(dtype, *known, size(), factor);
+  current().combine = find_combiner(dtype, *known);
+  current().header.factor = factor;
+  require(current().reduce.function, "the ", reduction_name(*known), " of ", dtype_name(dtype),
           " is not defined; convert the tensor first");
   current().header.reduction = *known;
 }

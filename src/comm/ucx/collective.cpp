@@ -22,6 +22,12 @@ Outgoing block_for(const Collective& collective, int peer) {
   return header.root < 0 || header.root == peer ? collective.outgoing[0] : Outgoing{};
 }
 
+void begin_partial(const Collective& collective, const Incoming& result, const char* tensor) {
+  if (collective.reduce.function == collective.combine.function) return copy_block(result, tensor);
+  const void* const inputs[] = {tensor};
+  collective.reduce(result.data, inputs, 1, static_cast<int64_t>(result.bytes / collective.element_size));
+}
+
 namespace {
 
 // The small blocks came with the greetings.
@@ -87,7 +93,7 @@ void move(const Collective& collective, const Greetings& greetings, Session& ses
 void reduce(const Collective& collective, Session& session) {
   const Hosts& hosts = session.hosts();
   const bool whole = combines_whole(collective.header.operation);
-  const bool by_hosts = !hosts.hold_single_ranks() && combines_between_hosts(collective, session);
+  const bool by_hosts = !hosts.hold_single_ranks() && collective.combine;
   if (session.segment() != nullptr)
     reduce_on_host(collective, slices_on_host(collective, session), session);
   else if (whole && by_hosts)

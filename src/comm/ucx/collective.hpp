@@ -30,7 +30,8 @@ struct Collective {
   // of each: the whole tensor and where the result goes. For reduce_scatter, incoming holds the result alone.
   std::vector<Outgoing> outgoing;
   std::vector<Incoming> incoming;
-  ReduceFunction reduce = nullptr;
+  // Of tensors, and of what was reduced of some ranks' tensors; null where that is not possible.
+  Reducer reduce, combine;
   size_t element_size = 1;
   // all_to_all only, compared between the ranks: how many elements go to each rank, then how many come from each.
   std::vector<int64_t> splits;
@@ -45,6 +46,9 @@ Outgoing block_for(const Collective& collective, int peer);
 inline void copy_block(const Incoming& to, const char* from) {
   if (to.bytes && to.data != from) std::memmove(to.data, from, to.bytes);
 }
+
+// This rank's part of a result to which other ranks add theirs with `combine`.
+void begin_partial(const Collective& collective, const Incoming& result, const char* tensor);
 
 // Returns when this rank's part is done. Throws CollectiveError; after kMismatch all ranks have thrown it and the next
 // collective may follow.

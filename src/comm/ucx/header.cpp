@@ -23,6 +23,7 @@ std::string contents(const Header& header) {
 std::string details(const Header& header, const Header& other) {
   std::string line = contents(header);
   if (header.reduction != other.reduction) line += text(" (", reduction_name(header.reduction), ")");
+  if (header.factor != other.factor) line += text(" times ", header.factor);
   if (header.root != other.root) line += text(" with root ", header.root);
   if (header.parts != other.parts) line += text(" as one of ", header.parts);
   return line;

@@ -37,9 +37,10 @@ struct Header {
   uint32_t part = 0;  // a coalesced call is a row of collectives: this one's place in it
   uint32_t parts = 1;
   int64_t numel = 0;
+  double factor = 0;  // of a scaled sum
   int64_t sizes[kShownDimensions] = {};
 };
-static_assert(sizeof(Header) == 32 + 8 * Header::kShownDimensions, "padding would be compared");
+static_assert(sizeof(Header) == 40 + 8 * Header::kShownDimensions, "padding would be compared");
 
 const char* operation_name(Operation operation);
 std::string dtype_name(c10::ScalarType dtype);

@@ -82,8 +82,7 @@ void reduce_by_messages(const Collective& collective, const Slices& slices, Sess
 
 void reduce_whole_by_messages(const Collective& collective, Session& session) {
   const int size = session.size();
-  // A mean of means is another number where they stand for different numbers of ranks.
-  const bool in_parts = collective.header.root < 0 && collective.header.reduction != Reduction::kMean;
+  const bool in_parts = collective.header.root < 0 && collective.combine;
   if (size <= kMostAtOnce || !in_parts)
     reduce_by_messages(collective, slices_of_whole(collective, session), session);
   else if (is_power_of_two(size))

@@ -24,7 +24,7 @@ void reduce_with(int from, const Range& kept, First first, int to, const Range& 
     const void* inputs[] = {data + at, arrived + (at - kept.start)};
     if (first == First::kTheirs) std::swap(inputs[0], inputs[1]);
     const size_t bytes = std::min(kChunk, kept.end - at);
-    collective.reduce(data + at, inputs, 2, static_cast<int64_t>(bytes / collective.element_size));
+    collective.combine(data + at, inputs, 2, static_cast<int64_t>(bytes / collective.element_size));
   }
   session.wait_all();
 }

@@ -18,7 +18,7 @@ void all_reduce_by_halving(const Collective& collective, Session& session) {
   const int rank = session.rank(), size = session.size();
   const size_t bytes = collective.outgoing[0].bytes;
   char* const data = collective.incoming[0].data;
-  copy_block(collective.incoming[0], collective.outgoing[0].data);
+  begin_partial(collective, collective.incoming[0], collective.outgoing[0].data);
   int first = 0;
   for (int half = size / 2; half > 0; half /= 2) {
     const auto lower = range_of(bytes, first, half, size), upper = range_of(bytes, first + half, half, size);

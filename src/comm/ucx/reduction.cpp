@@ -72,19 +72,20 @@ ReduceFunction find_boolean(Reduction reduction) {
 
 // Sums and means of complex numbers are those of their parts.
 template <Element element, Reduction reduction>
-void reduce_parts(void* output, const void* const* inputs, int ranks, int64_t count) {
+void reduce_parts(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
   static const ReduceFunction function = find_fastest(element, reduction);
-  function(output, inputs, ranks, 2 * count);
+  function(output, inputs, ranks, 2 * count, number);
 }
 
 // The rare kinds, one element at a time: combined as `Value`, rounded once.
-template <typename Stored, typename Value, typename Combine, bool kMean = false>
-void reduce_converted(void* output, const void* const* inputs, int ranks, int64_t count) {
+template <typename Stored, typename Value, typename Combine, Reduction reduction = Reduction::kNone>
+void reduce_converted(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
   for (int64_t i = 0; i < count; i++) {
     auto value = static_cast<Value>(static_cast<const Stored*>(inputs[0])[i]);
     for (int rank = 1; rank < ranks; rank++)
       value = Combine()(value, static_cast<Value>(static_cast<const Stored*>(inputs[rank])[i]));
-    if constexpr (kMean) value = value / static_cast<Value>(ranks);
+    if constexpr (reduction == Reduction::kMean) value = value / static_cast<Value>(number);
+    if constexpr (reduction == Reduction::kScaledSum) value = value * static_cast<Value>(number);
     static_cast<Stored*>(output)[i] = static_cast<Stored>(value);
   }
 }
@@ -114,7 +115,9 @@ ReduceFunction find_small_float(Reduction reduction) {
     case Reduction::kSum:
       return reduce_converted<Stored, float, Add>;
     case Reduction::kMean:
-      return reduce_converted<Stored, float, Add, true>;
+      return reduce_converted<Stored, float, Add, Reduction::kMean>;
+    case Reduction::kScaledSum:
+      return reduce_converted<Stored, float, Add, Reduction::kScaledSum>;
     case Reduction::kProduct:
       return reduce_converted<Stored, float, Multiply>;
     case Reduction::kMin:
@@ -133,6 +136,8 @@ ReduceFunction find_complex(Reduction reduction) {
       return reduce_parts<part, Reduction::kSum>;
     case Reduction::kMean:
       return reduce_parts<part, Reduction::kMean>;
+    case Reduction::kScaledSum:
+      return reduce_parts<part, Reduction::kScaledSum>;
     case Reduction::kProduct:
       return reduce_converted<Stored, Value, Multiply>;
     default:
@@ -140,9 +145,7 @@ ReduceFunction find_complex(Reduction reduction) {
   }
 }
 
-}  // namespace
-
-ReduceFunction find_reduction(c10::ScalarType dtype, Reduction reduction) {
+ReduceFunction find_function(c10::ScalarType dtype, Reduction reduction) {
   if (const auto element = plain_element(dtype)) return find_fastest(*element, reduction);
   switch (dtype) {
     case c10::ScalarType::Bool:
@@ -166,8 +169,27 @@ ReduceFunction find_reduction(c10::ScalarType dtype, Reduction reduction) {
   }
 }
 
+}  // namespace
+
+Reducer find_reducer(c10::ScalarType dtype, Reduction reduction, int ranks, double factor) {
+  if (reduction == Reduction::kScaledSum) return {find_function(dtype, reduction), factor};
+  const bool exact = (ranks & (ranks - 1)) == 0;  // the reciprocal, by which to multiply is faster
+  if (reduction == Reduction::kMean && exact && !c10::isIntegralType(dtype, /*includeBool=*/true))
+    return {find_function(dtype, Reduction::kScaledSum), 1.0 / ranks};
+  return {find_function(dtype, reduction), static_cast<double>(ranks)};
+}
+
+// [Note: a mean in stages] The number enters when tensors are read, so that sums of halves stay small enough, and what
+// comes of that is added.
+Reducer find_combiner(c10::ScalarType dtype, Reduction reduction) {
+  const bool scales = reduction == Reduction::kMean || reduction == Reduction::kScaledSum;
+  if (scales && c10::isIntegralType(dtype, /*includeBool=*/true)) return {};
+  return {find_function(dtype, scales ? Reduction::kSum : reduction)};
+}
+
 const char* reduction_name(Reduction reduction) {
-  static const char* const names[] = {"sum", "mean", "product", "min", "max", "band", "bor", "bxor", "none"};
+  static const char* const names[] = {"sum", "mean", "scaled sum", "product", "min",
+                                      "max", "band", "bor",        "bxor",    "none"};
   return names[static_cast<int>(reduction)];
 }
 

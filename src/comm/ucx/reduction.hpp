@@ -7,8 +7,23 @@
 
 namespace accel::comm::ucx {
 
-// Null where the reduction makes no sense for the dtype (the smallest complex number, the bits of a float).
-ReduceFunction find_reduction(c10::ScalarType dtype, Reduction reduction);
+// A reduction as one collective needs it.
+struct Reducer {
+  ReduceFunction function = nullptr;
+  double number = 0;
+
+  explicit operator bool() const { return function != nullptr; }
+  void operator()(void* output, const void* const* inputs, int buffers, int64_t count) const {
+    function(output, inputs, buffers, count, number);
+  }
+};
+
+// Of the tensors of some or all of `ranks` ranks; `factor` belongs to a scaled sum. Null where the reduction makes no
+// sense for the dtype (the smallest complex number, the bits of a float).
+Reducer find_reducer(c10::ScalarType dtype, Reduction reduction, int ranks, double factor);
+// Of what the former made of parts of the ranks. Null where they must be reduced at once: whole numbers are divided
+// once.
+Reducer find_combiner(c10::ScalarType dtype, Reduction reduction);
 
 const char* reduction_name(Reduction reduction);
 

@@ -3,6 +3,10 @@
 // have.
 #include "comm/ucx/reduction_kernels.hpp"
 
+#ifdef __F16C__
+#include <immintrin.h>  // its functions are always inlined
+#endif
+
 #ifdef __clang__
 #define ACCEL_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -30,17 +34,7 @@ struct Plain {
   static Stored store(Value value) { return static_cast<Stored>(value); }
 };
 
-struct BFloat16 {
-  using Stored = uint16_t;
-  using Value = float;
-  static Value load(Stored stored) { return bits_as<float>(static_cast<uint32_t>(stored) << 16); }
-  static Stored store(Value value) {
-    const auto bits = bits_as<uint32_t>(value);
-    const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;  // to nearest, ties to even
-    return static_cast<Stored>(value != value ? 0x7fc0 : rounded);
-  }
-};
-
+#ifndef __F16C__
 // IEEE half precision with floating-point arithmetic alone, which every instruction set vectorises.
 struct Half {
   using Stored = uint16_t;
@@ -66,6 +60,69 @@ struct Half {
     return static_cast<Stored>((bits >> 16 & 0x8000u) | (magnitude > 0x7f800000u ? 0x7e00u : half));
   }
 };
+#endif
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+typedef float Floats __attribute__((vector_size(kVectorBytes)));
+typedef uint32_t Words __attribute__((vector_size(kVectorBytes)));
+
+// Elements that are loaded as `kVectors` vectors at once. bfloat16: two share a word, so that no instruction has to
+// move elements to widen and to narrow them.
+struct BFloat16Pairs {
+  using Stored = uint16_t;
+  static constexpr int kVectors = 2;
+  static void load(const Stored* from, Floats* to) {
+    Words words;
+    __builtin_memcpy(&words, from, sizeof(words));
+    to[0] = reinterpret_cast<Floats>(words << 16);
+    to[1] = reinterpret_cast<Floats>(words & 0xffff0000u);
+  }
+  static void store(const Floats* from, Stored* to) {
+    const Words words = (rounded(from[0]) >> 16) | (rounded(from[1]) & 0xffff0000u);
+    __builtin_memcpy(to, &words, sizeof(words));
+  }
+  static Words rounded(Floats values) {  // to nearest, ties to even
+    const auto bits = reinterpret_cast<Words>(values);
+    return values != values ? Words{} + 0x7fc00000u : bits + 0x7fffu + ((bits >> 16) & 1u);
+  }
+};
+
+#ifdef __F16C__
+// Half precision by the processor's conversions; a NaN is the one that Half makes.
+struct HalfVector {
+  using Stored = uint16_t;
+  static constexpr int kVectors = 1;
+#ifdef __AVX512F__
+  static constexpr __mmask16 kAll = 0xffff;  // the forms without a mask make GCC 12 warn
+  static void load(const Stored* from, Floats* to) {
+    *to = _mm512_maskz_cvtph_ps(kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  static void store(const Floats* from, Stored* to) {
+    constexpr int kToNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                        _mm512_maskz_cvtps_ph(kAll, without_payload(*from), kToNearest));
+  }
+#else
+  static void load(const Stored* from, Floats* to) {
+    *to = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  static void store(const Floats* from, Stored* to) {
+    constexpr int kToNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(without_payload(*from), kToNearest));
+  }
+#endif
+  static Floats without_payload(Floats values) {
+    const auto sign = reinterpret_cast<Words>(values) & 0x80000000u;
+    return values != values ? reinterpret_cast<Floats>(sign | 0x7fc00000u) : values;
+  }
+};
+#endif
 
 struct Sum {
   template <typename V>
@@ -79,16 +136,16 @@ struct Product {
     return static_cast<V>(a * b);
   }
 };
-struct Min {  // NaN wins, as in LibTorch
+struct Min {  // NaN wins, as in LibTorch. No ||, which vectors do not have.
   template <typename V>
   static V combine(V a, V b) {
-    return b < a || b != b ? b : a;
+    return (b < a) | (b != b) ? b : a;
   }
 };
 struct Max {
   template <typename V>
   static V combine(V a, V b) {
-    return a < b || b != b ? b : a;
+    return (a < b) | (b != b) ? b : a;
   }
 };
 struct And {
@@ -110,20 +167,25 @@ struct Xor {
   }
 };
 
-template <typename Type, typename Operator, bool kMean = false>
-void reduce(void* output, const void* const* inputs, int ranks, int64_t count) {
+enum class Finish { kNone, kDivide, kMultiply };
+
+template <typename Type, typename Operator, Finish finish = Finish::kNone>
+void reduce(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
   using Stored = typename Type::Stored;
   using Value = typename Type::Value;
-  const auto divisor = static_cast<Value>(ranks);
-  const auto finish = [divisor](Value value) {
-    return Type::store(kMean ? static_cast<Value>(value / divisor) : value);
+  const auto operand = finish == Finish::kNone ? Value{} : static_cast<Value>(number);
+  const auto finished = [operand](Value value) {
+    if (finish == Finish::kDivide) value = static_cast<Value>(value / operand);
+    if (finish == Finish::kMultiply) value = static_cast<Value>(value * operand);
+    return Type::store(value);
   };
   auto* const out = static_cast<Stored*>(output);
   const auto* const first = static_cast<const Stored*>(inputs[0]);
   if (ranks == 2) {
     const auto* const second = static_cast<const Stored*>(inputs[1]);
     ACCEL_VECTORISE
-    for (int64_t i = 0; i < count; i++) out[i] = finish(Operator::combine(Type::load(first[i]), Type::load(second[i])));
+    for (int64_t i = 0; i < count; i++)
+      out[i] = finished(Operator::combine(Type::load(first[i]), Type::load(second[i])));
     return;
   }
   constexpr int64_t kBlock = 1024;  // stays in the first-level cache while the ranks are added
@@ -135,8 +197,46 @@ void reduce(void* output, const void* const* inputs, int ranks, int64_t count) {
       const auto* const input = static_cast<const Stored*>(inputs[rank]) + start;
       for (int64_t i = 0; i < block; i++) values[i] = Operator::combine(values[i], Type::load(input[i]));
     }
-    for (int64_t i = 0; i < block; i++) out[start + i] = finish(values[i]);
+    for (int64_t i = 0; i < block; i++) out[start + i] = finished(values[i]);
   }
+}
+
+// The same for the types whose elements are loaded as vectors.
+template <typename Type, typename Operator, Finish finish = Finish::kNone>
+void reduce_vectors(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
+  using Stored = typename Type::Stored;
+  constexpr int64_t kElements = Type::kVectors * kVectorBytes / static_cast<int64_t>(sizeof(float));
+  const Floats operand = Floats{} + static_cast<float>(number);
+  const auto load = [](const void* from, int64_t at, int64_t elements, Floats* to) {
+    const auto* const source = static_cast<const Stored*>(from) + at;
+    if (elements == kElements) return Type::load(source, to);
+    Stored padded[kElements] = {};
+    for (int64_t i = 0; i < elements; i++) padded[i] = source[i];
+    Type::load(padded, to);
+  };
+  const auto step = [&](int64_t at, int64_t elements, int buffers) {
+    Floats values[Type::kVectors], others[Type::kVectors];
+    load(inputs[0], at, elements, values);
+    for (int rank = 1; rank < buffers; rank++) {
+      load(inputs[rank], at, elements, others);
+      for (int v = 0; v < Type::kVectors; v++) values[v] = Operator::combine(values[v], others[v]);
+    }
+    for (Floats& value : values) {
+      if (finish == Finish::kDivide) value = value / operand;
+      if (finish == Finish::kMultiply) value = value * operand;
+    }
+    auto* const goal = static_cast<Stored*>(output) + at;
+    if (elements == kElements) return Type::store(values, goal);
+    Stored padded[kElements];
+    Type::store(values, padded);
+    for (int64_t i = 0; i < elements; i++) goal[i] = padded[i];
+  };
+  const int64_t whole = count / kElements * kElements;
+  if (ranks == 2)  // a constant for the compiler
+    for (int64_t at = 0; at < whole; at += kElements) step(at, kElements, 2);
+  else
+    for (int64_t at = 0; at < whole; at += kElements) step(at, kElements, ranks);
+  if (whole < count) step(whole, count - whole, ranks);
 }
 
 // `Type` for operations that may wrap (unsigned, for the wrap is defined there), `Ordered` to compare, `Wide` for the
@@ -147,7 +247,7 @@ ReduceFunction arithmetic(Reduction reduction) {
     case Reduction::kSum:
       return reduce<Type, Sum>;
     case Reduction::kMean:
-      return reduce<Wide, Sum, true>;
+      return reduce<Wide, Sum, Finish::kDivide>;
     case Reduction::kProduct:
       return reduce<Type, Product>;
     case Reduction::kMin:
@@ -161,7 +261,28 @@ ReduceFunction arithmetic(Reduction reduction) {
 
 template <typename Type>
 ReduceFunction floating(Reduction reduction) {
+  if (reduction == Reduction::kScaledSum) return reduce<Type, Sum, Finish::kMultiply>;
   return arithmetic<Type, Type, Type>(reduction);
+}
+
+template <typename Type>
+ReduceFunction floating_vectors(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kSum:
+      return reduce_vectors<Type, Sum>;
+    case Reduction::kMean:
+      return reduce_vectors<Type, Sum, Finish::kDivide>;
+    case Reduction::kScaledSum:
+      return reduce_vectors<Type, Sum, Finish::kMultiply>;
+    case Reduction::kProduct:
+      return reduce_vectors<Type, Product>;
+    case Reduction::kMin:
+      return reduce_vectors<Type, Min>;
+    case Reduction::kMax:
+      return reduce_vectors<Type, Max>;
+    default:
+      return nullptr;
+  }
 }
 
 template <typename Unsigned, typename Ordered, typename Wide>
@@ -204,9 +325,13 @@ ReduceFunction find_kernel(Element element, Reduction reduction) {
     case Element::kUInt64:
       return integer<uint64_t, uint64_t, uint64_t>(reduction);
     case Element::kHalf:
+#ifdef __F16C__
+      return floating_vectors<HalfVector>(reduction);
+#else
       return floating<Half>(reduction);
+#endif
     case Element::kBFloat16:
-      return floating<BFloat16>(reduction);
+      return floating_vectors<BFloat16Pairs>(reduction);
     case Element::kFloat:
       return floating<Plain<float>>(reduction);
     case Element::kDouble:

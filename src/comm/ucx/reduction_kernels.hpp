@@ -20,10 +20,12 @@ enum class Element : uint8_t {
   kDouble,
 };
 
-enum class Reduction : uint8_t { kSum, kMean, kProduct, kMin, kMax, kAnd, kOr, kXor, kNone };
+// kScaledSum is the sum times a factor, of floating-point numbers only.
+enum class Reduction : uint8_t { kSum, kMean, kScaledSum, kProduct, kMin, kMax, kAnd, kOr, kXor, kNone };
 
-// `inputs` holds one buffer a rank, in rank order; `output` may be one of them.
-using ReduceFunction = void (*)(void* output, const void* const* inputs, int ranks, int64_t count);
+// `inputs` holds one buffer a rank, in rank order; `output` may be one of them. `number` is what a mean is divided by,
+// and a scaled sum multiplied with; others ignore it.
+using ReduceFunction = void (*)(void* output, const void* const* inputs, int ranks, int64_t count, double number);
 
 // Null where there is none.
 namespace baseline {

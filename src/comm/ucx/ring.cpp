@@ -11,7 +11,7 @@ void all_reduce_by_ring(const Collective& collective, Session& session) {
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
   const size_t bytes = collective.outgoing[0].bytes;
   char* const data = collective.incoming[0].data;
-  copy_block(collective.incoming[0], collective.outgoing[0].data);
+  begin_partial(collective, collective.incoming[0], collective.outgoing[0].data);
 
   for (int step = 0; step + 1 < size; step++) {
     const auto [sent, sent_end] = slice_of(bytes, (rank + size - step) % size, size);
