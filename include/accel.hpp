@@ -192,6 +192,7 @@ class Dataset;
 class Sampler;
 class Dataloader;
 class Work;
+class Parameters;
 
 // Nested data: nothing, a truth, a number, text, a tensor, a dtype, a device, a list, or a map with strings as keys.
 class Value {
@@ -349,6 +350,18 @@ struct DdpOptions : accel_ddp_options_t {
 // How the ranks share a loader's batches.
 struct DataloaderConfig : accel_dataloader_config_t {
   DataloaderConfig() { accel_dataloader_config_init(this); }
+};
+
+// Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors
+// into a module with accel_module_add_parameter(), and say of each gradient when it is ready; gradients are averaged
+// over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other.
+// CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) {
+// CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;)
+// CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters));
+// CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the
+// module in the order of accel_module_named_parameters().
+struct ParametersOptions : accel_parameters_options_t {
+  ParametersOptions() { accel_parameters_options_init(this); }
 };
 
 // Callbacks. What they throw comes out of the call during which they run; what a log callback throws is lost.
@@ -1591,6 +1604,42 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_register_for_checkpointing(get(), name.c_str(), detail::run, detail::run,
                                                    detail::keep(Functions(std::move(save), std::move(load))),
                                                    detail::drop<Functions>));
+  }
+};
+
+// Parameters whose gradients the program computes itself.
+class Parameters : public detail::Handle<accel_parameters_t, accel_parameters_retain, accel_parameters_release> {
+ public:
+  using Handle::Handle;
+
+  // Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient
+  // of zeros.
+  static Parameters create(const State& state, const Module& module, const ParametersOptions& options = {}) {
+    Parameters out;
+    detail::check(accel_parameters_create(state.get(), module.get(), &options, out.put()));
+    return out;
+  }
+
+  // The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there.
+  Tensor gradient(std::size_t index) const {
+    Tensor out;
+    detail::check(accel_parameters_gradient(get(), index, out.put()));
+    return out;
+  }
+
+  // Says that a gradient of this micro-batch is complete.
+  void grad_ready(std::size_t index, const Tensor& gradient = {}) {
+    detail::check(accel_parameters_grad_ready(get(), index, gradient.get()));
+  }
+
+  // The end of a micro-batch.
+  void synchronize() { detail::check(accel_parameters_synchronize(get())); }
+
+  // Starts accel_parameters_synchronize(), for programs with a loop of their own.
+  Work synchronize_async() {
+    Work out_work;
+    detail::check(accel_parameters_synchronize_async(get(), out_work.put()));
+    return out_work;
   }
 };
 

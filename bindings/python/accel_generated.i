@@ -89,6 +89,7 @@ static accel_status_t load_state_trampoline(const accel_value_t *state, void *us
 %accel_handle(accel_sampler, accel_sampler_release)
 %accel_handle(accel_dataloader, accel_dataloader_release)
 %accel_handle(accel_work, accel_work_release)
+%accel_handle(accel_parameters, accel_parameters_release)
 
 typedef struct accel_device {
   int32_t type;
@@ -159,6 +160,10 @@ typedef struct accel_dataloader_config {
   int32_t put_on_device;
   int32_t non_blocking;
 } accel_dataloader_config_t;
+typedef struct accel_parameters_options {
+  size_t struct_size;
+  double bucket_cap_mb;
+} accel_parameters_options_t;
 
 %extend accel_state_options {
   accel_state_options() {
@@ -207,6 +212,14 @@ typedef struct accel_dataloader_config {
     return options;
   }
   ~accel_dataloader_config() {  free($self); }
+}
+%extend accel_parameters_options {
+  accel_parameters_options() {
+    accel_parameters_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_parameters_options_init(options);
+    return options;
+  }
+  ~accel_parameters_options() {  free($self); }
 }
 
 %accel_callback(accel_log_fn, log_trampoline)
@@ -320,6 +333,10 @@ typedef struct accel_dataloader_config {
 %accel_waits(accel_backward)
 %accel_waits(accel_clip_grad_norm)
 %accel_waits(accel_clip_grad_value)
+%accel_waits(accel_parameters_create)
+%accel_waits(accel_parameters_synchronize)
+%newobject accel_parameters_retain;
+%delobject accel_parameters_release;
 %accel_waits(accel_free_memory)
 %accel_waits(accel_save)
 %accel_waits(accel_load)
@@ -2186,6 +2203,60 @@ module: Its parameters.
 clip_value: Not negative.
 Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; INVALID_ARGUMENT.";
 information_t accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value);
+
+%feature("docstring") accel_parameters_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_parameters_options_init(accel_parameters_options_t *options);
+
+%feature("docstring") accel_parameters_create "Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient of zeros. The module takes part in accel_save_state() and accel_load_state().
+
+state: A state.
+module: The parameters; its forward is not used.
+options: NULL: defaults.
+out: The parameters.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a module without trainable parameters; INVALID_STATE for a prepared one; COLLECTIVE_MISMATCH when the ranks' parameters differ.";
+accel_status_t accel_parameters_create(accel_state_t *state, accel_module_t *module, const accel_parameters_options_t *options, accel_parameters_t **OUTPUT);
+
+%feature("docstring") accel_parameters_gradient "The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter gives. It stays at its address, contiguous, in the parameter's dtype and shape.
+
+parameters: The parameters.
+index: Of the parameter.
+out: Shares the memory. After accel_parameters_synchronize() it holds the mean, until the program writes again.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_parameters_gradient(const accel_parameters_t *parameters, size_t index, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_parameters_grad_ready "Says that a gradient of this micro-batch is complete. In the last micro-batch of a group its bucket starts on its way when it was the last one in there, in the background. Gradients may be reported by several threads, while none of the rank calls another collective.
+
+parameters: The parameters.
+index: Of the parameter.
+gradient: Copied in the first micro-batch of a group, added in the others. NULL: the program has written, or in later micro-batches added, it in the memory of accel_parameters_gradient().
+Returns: ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.";
+accel_status_t accel_parameters_grad_ready(accel_parameters_t *parameters, size_t index, const accel_tensor_t *gradient);
+
+%feature("docstring") accel_parameters_synchronize "The end of a micro-batch. In the last one of a group it returns when all gradients are the mean over the ranks, divided by gradient_accumulation_steps, as accel_backward() would have left them; in the others it does not wait.
+
+parameters: The parameters.
+Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch goes on; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
+accel_status_t accel_parameters_synchronize(accel_parameters_t *parameters);
+
+%feature("docstring") accel_parameters_synchronize_async "Starts accel_parameters_synchronize(), for programs with a loop of their own. Until the work has ended gradients must not be touched.
+
+parameters: The parameters.
+out_work: The exchange under way.
+Returns: ACCEL_OK; INVALID_STATE as there. The errors of the collectives come from the work.";
+accel_status_t accel_parameters_synchronize_async(accel_parameters_t *parameters, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_parameters_retain "Adds an owner.
+
+parameters: The parameters.
+Returns: The same parameters, with one owner more.";
+accel_parameters_t *accel_parameters_retain(accel_parameters_t *parameters);
+
+%feature("docstring") accel_parameters_release "Removes an owner. The module and its gradients stay as long as they are used.
+
+parameters: The parameters, or NULL.";
+void accel_parameters_release(accel_parameters_t *parameters);
 
 %feature("docstring") accel_unwrap_model "The model inside a prepared one.
 

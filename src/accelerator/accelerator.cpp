@@ -67,6 +67,16 @@ std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::D
   return prepared;
 }
 
+std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePtr module, double bucket_cap_mb) {
+  require(unwrap_model(module) == module, Status::kInvalidState,
+          "the module is prepared already; expected one whose gradients the program computes");
+  module->to(std::nullopt, state_.device());
+  auto prepared =
+      std::make_shared<PreparedParameters>(*module, state_.communicator(), bucket_cap_mb, state_.gradient_state());
+  models_.push_back(std::move(module));
+  return prepared;
+}
+
 void Accelerator::backward(const at::Tensor& loss) {
   require(loss.numel() == 1, Status::kShapeMismatch, "the loss has shape ", loss.sizes(),
           "; expected one element: take its mean or sum");

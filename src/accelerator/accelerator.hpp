@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "accelerator/prepared_parameters.hpp"
 #include "data/dataloader.hpp"
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
@@ -48,6 +49,8 @@ class Accelerator {
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
   std::shared_ptr<data::DataLoader> prepare_data_loader(const data::DataLoader& loader,
                                                         const DataLoaderConfiguration& configuration);
+
+  std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb);
 
   // Back-propagates loss / gradient_accumulation_steps.
   void backward(const at::Tensor& loss);

@@ -24,7 +24,8 @@ class DataLoader;
 }  // namespace data
 namespace accelerator {
 class Accelerator;
-}
+class PreparedParameters;
+}  // namespace accelerator
 namespace comm {
 class Work;
 class WorkQueue;
@@ -84,4 +85,12 @@ struct accel_work final : accel::capi::Handle<accel::capi::ObjectKind::kWork> {
       : work(std::move(work)), queue(std::move(queue)) {}
   std::shared_ptr<accel::comm::Work> work;
   std::shared_ptr<accel::comm::WorkQueue> queue;  // that runs it
+};
+
+struct accel_parameters final : accel::capi::Handle<accel::capi::ObjectKind::kParameters> {
+  accel_parameters(std::shared_ptr<accel::accelerator::PreparedParameters> parameters,
+                   std::shared_ptr<accel::comm::WorkQueue> queue)
+      : parameters(std::move(parameters)), queue(std::move(queue)) {}
+  std::shared_ptr<accel::accelerator::PreparedParameters> parameters;
+  std::shared_ptr<accel::comm::WorkQueue> queue;  // of the works that it starts
 };

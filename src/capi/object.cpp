@@ -55,6 +55,8 @@ const char* object_kind_name(ObjectKind kind) {
       return "dataloader";
     case ObjectKind::kWork:
       return "work";
+    case ObjectKind::kParameters:
+      return "parameters";
   }
   return "pointer that is no handle";
 }

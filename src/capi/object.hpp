@@ -26,6 +26,7 @@ enum class ObjectKind : uint32_t {
   kSampler = 0xacce100a,
   kDataloader = 0xacce100b,
   kWork = 0xacce100c,
+  kParameters = 0xacce100d,
 };
 
 const char* object_kind_name(ObjectKind kind);  // "tensor"; "released handle"; "no handle"

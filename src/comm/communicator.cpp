@@ -17,40 +17,12 @@
 #include "comm/call_report.hpp"
 #include "comm/plugin.hpp"
 #include "comm/recorded_backend.hpp"
+#include "comm/reduce_op.hpp"
 
 namespace accel::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kReportTime(2000);  // for the ranks to tell each other what they called
-
-c10d::ReduceOp reduce_op(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::kSum:
-      return c10d::ReduceOp::SUM;
-    case Reduction::kMean:
-      return c10d::ReduceOp::AVG;
-    case Reduction::kMin:
-      return c10d::ReduceOp::MIN;
-    case Reduction::kMax:
-      return c10d::ReduceOp::MAX;
-    case Reduction::kProduct:
-      return c10d::ReduceOp::PRODUCT;
-    case Reduction::kAnd:
-      return c10d::ReduceOp::BAND;
-    case Reduction::kOr:
-      return c10d::ReduceOp::BOR;
-    case Reduction::kXor:
-      return c10d::ReduceOp::BXOR;
-  }
-  fail(Status::kInvalidArgument, "reduction is ", static_cast<int32_t>(reduction), "; expected one of ACCEL_REDUCE_*");
-}
-
-c10d::ReduceOp scaled_sum(double factor) {
-  c10d::ReduceOp sum;
-  sum.op_ = c10d::ReduceOp::PREMUL_SUM;
-  sum.supplement_ = c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(factor);
-  return sum;
-}
 
 void check_dense(const at::Tensor& tensor, const char* name) {
   require(tensor.defined() && tensor.layout() == at::kStrided, Status::kTypeMismatch, name, " is not a dense tensor");
@@ -121,7 +93,7 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const std::string& name, const Ba
 }  // namespace
 
 void check_reduction(const at::Tensor& tensor, Reduction reduction) {
-  reduce_op(reduction);
+  reduce_op(reduction, 1);
   const bool bitwise = reduction == Reduction::kAnd || reduction == Reduction::kOr || reduction == Reduction::kXor;
   require(!bitwise || at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true), Status::kTypeMismatch,
           "a bitwise reduction of ", tensor.scalar_type(), "; expected an integer or bool tensor");
@@ -211,8 +183,7 @@ void Communicator::all_reduce(at::Tensor tensor, Reduction reduction, double sca
       return {};
     }
     auto options = options_for<c10d::AllreduceOptions>(lane);
-    options.reduceOp =
-        scale == 1.0 ? reduce_op(reduction) : scaled_sum(reduction == Reduction::kMean ? scale / size_ : scale);
+    options.reduceOp = reduce_op(reduction, size_, scale);
     std::vector<at::Tensor> tensors{tensor};
     return lane.backend->allreduce(tensors, options);
   });
@@ -250,7 +221,7 @@ void Communicator::reduce_scatter(const at::Tensor& input, Reduction reduction, 
   run("reduce_scatter", input, [&](const Lane& lane) -> TorchWork {
     if (!lane.backend) return copy_of_one_rank(input, output);
     auto options = options_for<c10d::ReduceScatterOptions>(lane);
-    options.reduceOp = reduce_op(reduction);
+    options.reduceOp = reduce_op(reduction, size_);
     at::Tensor source = input;
 #if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
     return lane.backend->reduce_scatter_single(output, source, options);

@@ -20,6 +20,7 @@ struct handles {
   accel_sampler_t *sampler;
   accel_dataloader_t *dataloader;
   accel_work_t *work;
+  accel_parameters_t *parameters;
 };
 
 struct samples {
@@ -36,6 +37,7 @@ struct samples {
   accel_dataloader_options_t dataloader_options;
   accel_ddp_options_t ddp_options;
   accel_dataloader_config_t dataloader_config;
+  accel_parameters_options_t parameters_options;
   const char *names[1];
   int64_t numbers[8];
   int64_t room[64]; /* for outputs, and memory that nobody may look at */
@@ -61,12 +63,14 @@ static inline void make_handles(struct handles *handles) {
   assert_ok(accel_dataloader_create(handles->dataset, NULL, &handles->dataloader));
   assert_ok(accel_wait_for_everyone_async(handles->state, &handles->work));
   assert_ok(accel_work_wait(handles->work, 60000));
+  assert_ok(accel_parameters_create(handles->state, handles->module, NULL, &handles->parameters));
   assert_ok(accel_no_grad_begin(&handles->scope));
 }
 
 /* The handles keep their addresses: what they lead to is gone. */
 static inline void release_handles(const struct handles *handles) {
   assert_ok(accel_scope_end(handles->scope));
+  accel_parameters_release(handles->parameters);
   accel_work_release(handles->work);
   accel_dataloader_release(handles->dataloader);
   accel_sampler_release(handles->sampler);
@@ -85,9 +89,9 @@ static inline int make_samples(void **state) {
   release_handles(&samples->released);
   make_handles(&samples->valid);
   void *const tensor = samples->valid.tensor;
-  samples->foreign = (struct handles){tensor, tensor, tensor, (accel_tensor_t *)samples->valid.state,
-                                      tensor, tensor, tensor, tensor,
-                                      tensor, tensor, tensor, tensor};
+  samples->foreign = (struct handles){
+      tensor, tensor, tensor, (accel_tensor_t *)samples->valid.state, tensor, tensor, tensor, tensor, tensor, tensor,
+      tensor, tensor, tensor};
   samples->value = accel_arg_int(1);
   samples->foreign_value = accel_arg_tensor(samples->foreign.tensor);
   samples->released_value = accel_arg_tensor(samples->released.tensor);
@@ -99,6 +103,7 @@ static inline int make_samples(void **state) {
   accel_dataloader_options_init(&samples->dataloader_options);
   accel_ddp_options_init(&samples->ddp_options);
   accel_dataloader_config_init(&samples->dataloader_config);
+  accel_parameters_options_init(&samples->parameters_options);
   samples->names[0] = "sample";
   samples->numbers[0] = 1;
   *state = samples;

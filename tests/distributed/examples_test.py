@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the example programs on two processes, as the README says: examples_test.py ROOT LAUNCHER HELLO TRAIN_GPT."""
+"""Runs the example programs on two processes, as the README says: examples_test.py ROOT LAUNCHER HELLO TRAIN_GPT
+OWN_GRADIENTS."""
 
 import os
 import re
@@ -8,14 +9,14 @@ import sys
 import tempfile
 import unittest
 
-ROOT, LAUNCHER, HELLO, TRAIN_GPT = sys.argv[1:5]
+ROOT, LAUNCHER, HELLO, TRAIN_GPT, OWN_GRADIENTS = sys.argv[1:6]
 LOSS = re.compile(r"step (\d+)/\d+  loss (\S+)")
 TINY_MODEL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "16", "--batch", "4", "--log-every", "1",
               "--eval-every", "0", "--sample-length", "8"]
 
 
-def run(command, processes=2):
-    env = dict(os.environ, ACCELERATE_USE_CPU="true", OMP_NUM_THREADS="1")
+def run(command, processes=2, **variables):
+    env = dict(os.environ, ACCELERATE_USE_CPU="true", OMP_NUM_THREADS="1", **variables)
     launched = [LAUNCHER, "launch", "--num-processes", str(processes), "--", *command]
     return subprocess.run(launched, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
 
@@ -45,6 +46,19 @@ class Examples(unittest.TestCase):
     def test_hello_gathers_all_ranks(self):
         done = run([HELLO])
         self.assertEqual((done.returncode, done.stdout), (0, "[0,1]\n"), done.stderr)
+
+    def test_own_gradients_train_alike_on_any_number_of_processes(self):
+        losses = {}
+        for processes, steps in ((1, 1), (2, 1), (2, 3)):
+            done = run([OWN_GRADIENTS], processes, ACCELERATE_GRADIENT_ACCUMULATION_STEPS=str(steps))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            losses[processes, steps] = [float(loss) for loss in re.findall(r"loss (\S+)", done.stdout)]
+            self.assertEqual(len(losses[processes, steps]), 6)
+        alone = losses.pop((1, 1))
+        self.assertLess(alone[-1], 0.2 * alone[0])
+        for case, curve in losses.items():
+            for one, other in zip(alone, curve):
+                self.assertAlmostEqual(one, other, delta=0.02 * one + 1e-5, msg=str(case))
 
     def test_loss_falls_and_a_sample_is_written(self):
         output, losses = self.train("--steps", "60", "--lr", "0.01")

@@ -183,7 +183,7 @@ def in_order(names, texts):
     waiting = list(names)
     while waiting:
         for name in waiting:
-            used = set(re.findall(r"\w+", "".join(texts.get(name, []))))
+            used = set(re.findall(r"\w+", re.sub(r"//.*", "", "".join(texts.get(name, [])))))
             if not used.intersection(waiting) - {name}:
                 break
         else:

@@ -156,6 +156,7 @@ mutable struct accel_error_t end
 mutable struct accel_module_t end
 mutable struct accel_op_t end
 mutable struct accel_optimizer_t end
+mutable struct accel_parameters_t end
 mutable struct accel_sampler_t end
 mutable struct accel_scheduler_t end
 mutable struct accel_scope_t end
@@ -341,6 +342,19 @@ function accel_dataloader_config_t(;
     non_blocking = ACCEL_UNSET,
 )
     return accel_dataloader_config_t(sizeof(accel_dataloader_config_t), even_batches, split_batches, put_on_device, non_blocking)
+end
+
+"""Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and say of each gradient when it is ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters()."""
+struct accel_parameters_options_t
+    struct_size::Csize_t
+    bucket_cap_mb::Float64
+end
+
+"""Every field is unset that is not given."""
+function accel_parameters_options_t(;
+    bucket_cap_mb = ACCEL_UNSET_DOUBLE,
+)
+    return accel_parameters_options_t(sizeof(accel_parameters_options_t), bucket_cap_mb)
 end
 
 """
@@ -4367,6 +4381,122 @@ accel_clip_grad_value(state, var"module", clip_value) =
     check(ccall((:accel_clip_grad_value, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64), state, var"module", clip_value), "accel_clip_grad_value")
 
 """
+    accel_parameters_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_parameters_options_init(options) =
+    ccall((:accel_parameters_options_init, libaccel), Cvoid, (Ptr{accel_parameters_options_t},), options)
+
+"""
+    accel_parameters_create(state, module, options, out)
+
+Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient of zeros. The module takes part in accel_save_state() and accel_load_state().
+
+- `state`: A state.
+- `module`: The parameters; its forward is not used.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The parameters.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a module without trainable parameters; INVALID_STATE for a prepared one; COLLECTIVE_MISMATCH when the ranks' parameters differ.
+
+Threads: collective, waits.
+"""
+accel_parameters_create(state, var"module", options, out) =
+    check(ccall((:accel_parameters_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_parameters_options_t}, Ptr{Ptr{accel_parameters_t}}), state, var"module", options, out), "accel_parameters_create")
+
+"""
+    accel_parameters_gradient(parameters, index, out)
+
+The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter gives. It stays at its address, contiguous, in the parameter's dtype and shape.
+
+- `parameters`: The parameters.
+- `index`: Of the parameter.
+- `out`: Shares the memory. After accel_parameters_synchronize() it holds the mean, until the program writes again.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_parameters_gradient(parameters, index, out) =
+    check(ccall((:accel_parameters_gradient, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Csize_t, Ptr{Ptr{accel_tensor_t}}), parameters, index, out), "accel_parameters_gradient")
+
+"""
+    accel_parameters_grad_ready(parameters, index, gradient)
+
+Says that a gradient of this micro-batch is complete. In the last micro-batch of a group its bucket starts on its way when it was the last one in there, in the background. Gradients may be reported by several threads, while none of the rank calls another collective.
+
+- `parameters`: The parameters.
+- `index`: Of the parameter.
+- `gradient`: `nothing`/`C_NULL` is allowed. Copied in the first micro-batch of a group, added in the others. NULL: the program has written, or in later micro-batches added, it in the memory of accel_parameters_gradient().
+
+Returns: ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.
+
+Threads: any.
+"""
+accel_parameters_grad_ready(parameters, index, gradient) =
+    check(ccall((:accel_parameters_grad_ready, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Csize_t, Ptr{accel_tensor_t}), parameters, index, gradient), "accel_parameters_grad_ready")
+
+"""
+    accel_parameters_synchronize(parameters)
+
+The end of a micro-batch. In the last one of a group it returns when all gradients are the mean over the ranks, divided by gradient_accumulation_steps, as accel_backward() would have left them; in the others it does not wait.
+
+- `parameters`: The parameters.
+
+Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch goes on; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+
+Threads: collective, waits.
+"""
+accel_parameters_synchronize(parameters) =
+    check(ccall((:accel_parameters_synchronize, libaccel), accel_status_t, (Ptr{accel_parameters_t},), parameters), "accel_parameters_synchronize")
+
+"""
+    accel_parameters_synchronize_async(parameters, out_work)
+
+Starts accel_parameters_synchronize(), for programs with a loop of their own. Until the work has ended gradients must not be touched.
+
+- `parameters`: The parameters.
+- `out_work`: The exchange under way.
+
+Returns: ACCEL_OK; INVALID_STATE as there. The errors of the collectives come from the work.
+
+Threads: collective.
+"""
+accel_parameters_synchronize_async(parameters, out_work) =
+    check(ccall((:accel_parameters_synchronize_async, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Ptr{Ptr{accel_work_t}}), parameters, out_work), "accel_parameters_synchronize_async")
+
+"""
+    accel_parameters_retain(parameters)
+
+Adds an owner.
+
+- `parameters`: The parameters.
+
+Returns: The same parameters, with one owner more.
+
+Threads: any.
+"""
+accel_parameters_retain(parameters) =
+    ccall((:accel_parameters_retain, libaccel), Ptr{accel_parameters_t}, (Ptr{accel_parameters_t},), parameters)
+
+"""
+    accel_parameters_release(parameters)
+
+Removes an owner. The module and its gradients stay as long as they are used.
+
+- `parameters`: `nothing`/`C_NULL` is allowed. The parameters, or NULL.
+
+Threads: any.
+"""
+accel_parameters_release(parameters) =
+    ccall((:accel_parameters_release, libaccel), Cvoid, (Ptr{accel_parameters_t},), parameters)
+
+"""
     accel_unwrap_model(state, module, out)
 
 The model inside a prepared one.
@@ -4773,6 +4903,14 @@ const FUNCTIONS = (
     :accel_autocast_begin,
     :accel_clip_grad_norm,
     :accel_clip_grad_value,
+    :accel_parameters_options_init,
+    :accel_parameters_create,
+    :accel_parameters_gradient,
+    :accel_parameters_grad_ready,
+    :accel_parameters_synchronize,
+    :accel_parameters_synchronize_async,
+    :accel_parameters_retain,
+    :accel_parameters_release,
     :accel_unwrap_model,
     :accel_set_seed,
     :accel_free_memory,

@@ -8,9 +8,9 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/torch_compat.hpp"
-#include "comm/collectives.hpp"
 #include "parallel/ddp/gradient_averaging.hpp"
 #include "parallel/ddp/reducer_sink.hpp"
+#include "parallel/same_model.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
@@ -23,34 +23,6 @@ constexpr int64_t kFirstBucketBytes = kMegabyte;  // a small first bucket: commu
 // reduced in place: a gradient is written once.
 EnvironmentDefault buckets_from_the_backend() { return EnvironmentDefault("DDP_DISABLE_COMM_MEM", "0"); }
 
-// One line a tensor, the same on ranks that have the same model.
-c10::IValue fingerprint(const nn::Module& module) {
-  c10::List<c10::IValue> lines(c10::AnyType::get());
-  for (const auto& [name, tensor] : module.named_parameters())
-    lines.push_back(
-        text("parameter ", name, " ", tensor.scalar_type(), tensor.sizes(), tensor.requires_grad() ? "" : " frozen"));
-  for (const auto& [name, tensor] : module.named_buffers())
-    lines.push_back(text("buffer ", name, " ", tensor.scalar_type(), tensor.sizes()));
-  c10::List<c10::IValue> as_one_item(c10::AnyType::get());
-  as_one_item.push_back(lines);
-  return as_one_item;
-}
-
-void check_same_model(const nn::Module& module, comm::Communicator& communicator) {
-  const c10::IValue gathered = comm::gather_object(communicator, fingerprint(module));
-  const auto ranks = gathered.toListRef();
-  const auto first = ranks[0].toListRef();
-  for (size_t rank = 1; rank < ranks.size(); rank++) {
-    const auto other = ranks[rank].toListRef();
-    for (size_t i = 0; i < std::max(first.size(), other.size()); i++) {
-      const std::string of_first = i < first.size() ? first[i].toStringRef() : "nothing";
-      const std::string of_other = i < other.size() ? other[i].toStringRef() : "nothing";
-      require(of_first == of_other, Status::kCollectiveMismatch, "the ranks' models differ: tensor ", i, " is ",
-              of_first, " on rank 0 and ", of_other, " on rank ", rank, "; expected the same model everywhere");
-    }
-  }
-}
-
 }  // namespace
 
 DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
@@ -62,11 +34,8 @@ DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shar
   require(options_.bucket_cap_mb > 0, Status::kInvalidArgument, "bucket_cap_mb is ", options_.bucket_cap_mb,
           "; expected a positive number of megabytes");
   add_child("module", module_);
-  check_same_model(*module_, *communicator_);
+  start_alike(*module_, *communicator_);
   for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
-  std::vector<at::Tensor> everything = module_->parameters();
-  everything.insert(everything.end(), buffers_.begin(), buffers_.end());
-  broadcast_from_main(everything);
   make_reducer();
 }
 
@@ -76,12 +45,6 @@ DistributedDataParallel::~DistributedDataParallel() {
   } catch (const std::exception&) {
     // Nothing can be done about a bucket in flight.
   }
-}
-
-void DistributedDataParallel::broadcast_from_main(const std::vector<at::Tensor>& tensors) {
-  auto list = tree::new_list();
-  for (const at::Tensor& tensor : tensors) list.push_back(tensor);
-  comm::broadcast(*communicator_, list, /*from=*/0);
 }
 
 void DistributedDataParallel::make_reducer() {
@@ -124,7 +87,7 @@ c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
     const auto environment = buckets_from_the_backend();
     reducer_->rebuild_buckets();
   }
-  if (options_.broadcast_buffers && former_forward_synced_) broadcast_from_main(buffers_);
+  if (options_.broadcast_buffers && former_forward_synced_) broadcast_from_main(buffers_, *communicator_);
   c10::IValue output = module_->call(inputs);
   former_forward_synced_ = at::GradMode::is_enabled() && sync_;
   if (!recording) return output;

@@ -41,7 +41,6 @@ class DistributedDataParallel final : public nn::Module {
 
  private:
   void make_reducer();
-  void broadcast_from_main(const std::vector<at::Tensor>& tensors);
   c10::IValue after_forward(c10::IValue output);
 
   nn::ModulePtr module_;

@@ -73,6 +73,9 @@ SAME(place_of_accel_dataloader_config_t_even_batches, offsetof(accel_dataloader_
 SAME(place_of_accel_dataloader_config_t_split_batches, offsetof(accel_dataloader_config_t, split_batches) == 12 && sizeof(((accel_dataloader_config_t *)0)->split_batches) == 4);
 SAME(place_of_accel_dataloader_config_t_put_on_device, offsetof(accel_dataloader_config_t, put_on_device) == 16 && sizeof(((accel_dataloader_config_t *)0)->put_on_device) == 4);
 SAME(place_of_accel_dataloader_config_t_non_blocking, offsetof(accel_dataloader_config_t, non_blocking) == 20 && sizeof(((accel_dataloader_config_t *)0)->non_blocking) == 4);
+SAME(size_of_accel_parameters_options_t, sizeof(accel_parameters_options_t) == 16);
+SAME(place_of_accel_parameters_options_t_struct_size, offsetof(accel_parameters_options_t, struct_size) == 0 && sizeof(((accel_parameters_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_parameters_options_t_bucket_cap_mb, offsetof(accel_parameters_options_t, bucket_cap_mb) == 8 && sizeof(((accel_parameters_options_t *)0)->bucket_cap_mb) == 8);
 SAME(value_of_ACCEL_VERSION_MAJOR, ACCEL_VERSION_MAJOR == 0);
 SAME(value_of_ACCEL_VERSION_MINOR, ACCEL_VERSION_MINOR == 1);
 SAME(value_of_ACCEL_VERSION_PATCH, ACCEL_VERSION_PATCH == 0);
@@ -211,6 +214,15 @@ static void test_accel_dataloader_config_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_parameters_options_t(void **state) {
+  static const accel_parameters_options_t expected = ACCEL_PARAMETERS_OPTIONS_INIT;
+  accel_parameters_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_parameters_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_accel_state_options_t),
@@ -219,6 +231,7 @@ int main(void) {
       cmocka_unit_test(test_accel_dataloader_options_t),
       cmocka_unit_test(test_accel_ddp_options_t),
       cmocka_unit_test(test_accel_dataloader_config_t),
+      cmocka_unit_test(test_accel_parameters_options_t),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,6 +73,9 @@ int main(void) {
   printf("field split_batches %zu\n", offsetof(accel_dataloader_config_t, split_batches));
   printf("field put_on_device %zu\n", offsetof(accel_dataloader_config_t, put_on_device));
   printf("field non_blocking %zu\n", offsetof(accel_dataloader_config_t, non_blocking));
+  printf("struct accel_parameters_options_t %zu\n", sizeof(accel_parameters_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_parameters_options_t, struct_size));
+  printf("field bucket_cap_mb %zu\n", offsetof(accel_parameters_options_t, bucket_cap_mb));
   printf("constant ACCEL_VERSION_MAJOR %.17g\n", (double)ACCEL_VERSION_MAJOR);
   printf("constant ACCEL_VERSION_MINOR %.17g\n", (double)ACCEL_VERSION_MINOR);
   printf("constant ACCEL_VERSION_PATCH %.17g\n", (double)ACCEL_VERSION_PATCH);

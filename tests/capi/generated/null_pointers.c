@@ -1598,6 +1598,55 @@ static void accel_clip_grad_value_null_pointers(void **state) {
   refused_with_status("accel_clip_grad_value", "module", accel_clip_grad_value(samples->valid.state, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_parameters_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_parameters_options_init(NULL);
+}
+
+static void accel_parameters_create_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_create", "state", accel_parameters_create(NULL, samples->valid.module, &samples->parameters_options, (accel_parameters_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_parameters_create", "module", accel_parameters_create(samples->valid.state, NULL, &samples->parameters_options, (accel_parameters_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_parameters_create", "out", accel_parameters_create(samples->valid.state, samples->valid.module, &samples->parameters_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_parameters_gradient_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_gradient", "parameters", accel_parameters_gradient(NULL, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_parameters_gradient", "out", accel_parameters_gradient(samples->valid.parameters, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_parameters_grad_ready_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_grad_ready", "parameters", accel_parameters_grad_ready(NULL, 1, samples->valid.tensor), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_parameters_synchronize_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_parameters_synchronize", "parameters", accel_parameters_synchronize(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_parameters_synchronize_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_synchronize_async", "parameters", accel_parameters_synchronize_async(NULL, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_parameters_synchronize_async", "out_work", accel_parameters_synchronize_async(samples->valid.parameters, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_parameters_retain_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_parameters_retain", "parameters", (int64_t)(intptr_t)accel_parameters_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_parameters_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_parameters_release(NULL);
+}
+
 static void accel_unwrap_model_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_unwrap_model", "state", accel_unwrap_model(NULL, samples->valid.module, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1910,6 +1959,14 @@ int main(void) {
       sweep_test(accel_autocast_begin_null_pointers),
       sweep_test(accel_clip_grad_norm_null_pointers),
       sweep_test(accel_clip_grad_value_null_pointers),
+      sweep_test(accel_parameters_options_init_null_pointers),
+      sweep_test(accel_parameters_create_null_pointers),
+      sweep_test(accel_parameters_gradient_null_pointers),
+      sweep_test(accel_parameters_grad_ready_null_pointers),
+      sweep_test(accel_parameters_synchronize_null_pointers),
+      sweep_test(accel_parameters_synchronize_async_null_pointers),
+      sweep_test(accel_parameters_retain_null_pointers),
+      sweep_test(accel_parameters_release_null_pointers),
       sweep_test(accel_unwrap_model_null_pointers),
       sweep_test(accel_set_seed_null_pointers),
       sweep_test(accel_free_memory_null_pointers),

@@ -1389,6 +1389,54 @@ static void accel_clip_grad_value_wrong_handles(void **state) {
   refused_with_status("accel_clip_grad_value", "module", accel_clip_grad_value(samples->valid.state, samples->released.module, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_parameters_create_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_create", "state", accel_parameters_create(samples->foreign.state, samples->valid.module, &samples->parameters_options, (accel_parameters_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_create", "state", accel_parameters_create(samples->released.state, samples->valid.module, &samples->parameters_options, (accel_parameters_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_create", "module", accel_parameters_create(samples->valid.state, samples->foreign.module, &samples->parameters_options, (accel_parameters_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_create", "module", accel_parameters_create(samples->valid.state, samples->released.module, &samples->parameters_options, (accel_parameters_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_parameters_gradient_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_gradient", "parameters", accel_parameters_gradient(samples->foreign.parameters, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_gradient", "parameters", accel_parameters_gradient(samples->released.parameters, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_parameters_grad_ready_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_grad_ready", "parameters", accel_parameters_grad_ready(samples->foreign.parameters, 1, samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_grad_ready", "parameters", accel_parameters_grad_ready(samples->released.parameters, 1, samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_grad_ready", "gradient", accel_parameters_grad_ready(samples->valid.parameters, 1, samples->foreign.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_grad_ready", "gradient", accel_parameters_grad_ready(samples->valid.parameters, 1, samples->released.tensor), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_parameters_synchronize_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_synchronize", "parameters", accel_parameters_synchronize(samples->foreign.parameters), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_synchronize", "parameters", accel_parameters_synchronize(samples->released.parameters), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_parameters_synchronize_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_synchronize_async", "parameters", accel_parameters_synchronize_async(samples->foreign.parameters, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_synchronize_async", "parameters", accel_parameters_synchronize_async(samples->released.parameters, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_parameters_retain_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_parameters_retain", "parameters", (int64_t)(intptr_t)accel_parameters_retain(samples->foreign.parameters), 0, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_parameters_retain", "parameters", (int64_t)(intptr_t)accel_parameters_retain(samples->released.parameters), 0, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_parameters_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_parameters_release(samples->foreign.parameters);
+  accel_parameters_release(samples->released.parameters);
+}
+
 static void accel_unwrap_model_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_unwrap_model", "state", accel_unwrap_model(samples->foreign.state, samples->valid.module, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1646,6 +1694,13 @@ int main(void) {
       sweep_test(accel_autocast_begin_wrong_handles),
       sweep_test(accel_clip_grad_norm_wrong_handles),
       sweep_test(accel_clip_grad_value_wrong_handles),
+      sweep_test(accel_parameters_create_wrong_handles),
+      sweep_test(accel_parameters_gradient_wrong_handles),
+      sweep_test(accel_parameters_grad_ready_wrong_handles),
+      sweep_test(accel_parameters_synchronize_wrong_handles),
+      sweep_test(accel_parameters_synchronize_async_wrong_handles),
+      sweep_test(accel_parameters_retain_wrong_handles),
+      sweep_test(accel_parameters_release_wrong_handles),
       sweep_test(accel_unwrap_model_wrong_handles),
       sweep_test(accel_set_seed_wrong_handles),
       sweep_test(accel_free_memory_wrong_handles),

@@ -311,6 +311,13 @@ pub struct accel_work_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
+/// parameters whose gradients the program computes itself
+#[repr(C)]
+pub struct accel_parameters_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
 /// `struct DLManagedTensor` of another header.
 #[repr(C)]
 pub struct DLManagedTensor {
@@ -702,6 +709,26 @@ pub const ACCEL_DATALOADER_CONFIG_INIT: accel_dataloader_config_t = accel_datalo
 impl Default for accel_dataloader_config_t {
     fn default() -> Self {
         ACCEL_DATALOADER_CONFIG_INIT
+    }
+}
+
+/// Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and say of each gradient when it is ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters().
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_parameters_options_t {
+    pub struct_size: usize,
+    /// gradients travel in buckets of this size. Default 25
+    pub bucket_cap_mb: f64,
+}
+
+/// Every field of [`accel_parameters_options_t`] unset.
+pub const ACCEL_PARAMETERS_OPTIONS_INIT: accel_parameters_options_t = accel_parameters_options_t {
+    struct_size: core::mem::size_of::<accel_parameters_options_t>(),
+    bucket_cap_mb: ACCEL_UNSET_DOUBLE,
+};
+impl Default for accel_parameters_options_t {
+    fn default() -> Self {
+        ACCEL_PARAMETERS_OPTIONS_INIT
     }
 }
 
@@ -3455,6 +3482,94 @@ extern "C" {
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_clip_grad_value(state: *mut accel_state_t, module: *const accel_module_t, clip_value: f64) -> accel_status_t;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_parameters_options_init(options: *mut accel_parameters_options_t);
+
+    /// Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient of zeros.
+    ///
+    /// The module takes part in accel_save_state() and accel_load_state().
+    ///
+    /// * `state`: A state.
+    /// * `module`: The parameters; its forward is not used.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The parameters.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a module without trainable parameters; INVALID_STATE for a prepared one; COLLECTIVE_MISMATCH when the ranks' parameters differ.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_parameters_create(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_parameters_options_t, out: *mut *mut accel_parameters_t) -> accel_status_t;
+
+    /// The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there.
+    ///
+    /// Also what accel_tensor_grad() of the parameter gives. It stays at its address, contiguous, in the parameter's dtype and shape.
+    ///
+    /// * `parameters`: The parameters.
+    /// * `index`: Of the parameter.
+    /// * `out`: Shares the memory. After accel_parameters_synchronize() it holds the mean, until the program writes again.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_parameters_gradient(parameters: *const accel_parameters_t, index: usize, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// Says that a gradient of this micro-batch is complete.
+    ///
+    /// In the last micro-batch of a group its bucket starts on its way when it was the last one in there, in the background. Gradients may be reported by several threads, while none of the rank calls another collective.
+    ///
+    /// * `parameters`: The parameters.
+    /// * `index`: Of the parameter.
+    /// * `gradient`: NULL is allowed. Copied in the first micro-batch of a group, added in the others. NULL: the program has written, or in later micro-batches added, it in the memory of accel_parameters_gradient().
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_parameters_grad_ready(parameters: *mut accel_parameters_t, index: usize, gradient: *const accel_tensor_t) -> accel_status_t;
+
+    /// The end of a micro-batch.
+    ///
+    /// In the last one of a group it returns when all gradients are the mean over the ranks, divided by gradient_accumulation_steps, as accel_backward() would have left them; in the others it does not wait.
+    ///
+    /// * `parameters`: The parameters.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch goes on; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_parameters_synchronize(parameters: *mut accel_parameters_t) -> accel_status_t;
+
+    /// Starts accel_parameters_synchronize(), for programs with a loop of their own.
+    ///
+    /// Until the work has ended gradients must not be touched.
+    ///
+    /// * `parameters`: The parameters.
+    /// * `out_work`: The exchange under way.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE as there. The errors of the collectives come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_parameters_synchronize_async(parameters: *mut accel_parameters_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `parameters`: The parameters.
+    ///
+    /// Returns: The same parameters, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_parameters_retain(parameters: *mut accel_parameters_t) -> *mut accel_parameters_t;
+
+    /// Removes an owner.
+    ///
+    /// The module and its gradients stay as long as they are used.
+    ///
+    /// * `parameters`: NULL is allowed. The parameters, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_parameters_release(parameters: *mut accel_parameters_t);
 
     /// The model inside a prepared one.
     ///

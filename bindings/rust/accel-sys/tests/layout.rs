@@ -124,3 +124,11 @@ fn layout_of_accel_dataloader_config() {
     assert_eq!(offset_of!(accel_dataloader_config_t, put_on_device), 16);
     assert_eq!(offset_of!(accel_dataloader_config_t, non_blocking), 20);
 }
+
+#[test]
+fn layout_of_accel_parameters_options() {
+    assert_eq!(size_of::<accel_parameters_options_t>(), 16);
+    assert_eq!(align_of::<accel_parameters_options_t>(), 8);
+    assert_eq!(offset_of!(accel_parameters_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_parameters_options_t, bucket_cap_mb), 8);
+}

@@ -1,0 +1,43 @@
+// A model whose gradients the program computes itself, in the training loop.
+#pragma once
+
+#include <memory>
+
+#include "comm/work.hpp"
+#include "parallel/parameters/gradient_buckets.hpp"
+#include "state/gradient_state.hpp"
+
+namespace accel::accelerator {
+
+class PreparedParameters {
+ public:
+  PreparedParameters(const nn::Module& module, std::shared_ptr<comm::Communicator> communicator, double bucket_cap_mb,
+                     std::shared_ptr<const state::GradientState> gradient_state)
+      : communicator_(communicator),
+        buckets_(std::make_shared<parallel::GradientBuckets>(module, std::move(communicator), bucket_cap_mb)),
+        gradient_state_(std::move(gradient_state)) {}
+
+  const at::Tensor& gradient(size_t index) const { return buckets_->gradient(index); }
+  void grad_ready(size_t index, const at::Tensor& given) { buckets_->ready(index, given, exchange()); }
+  void synchronize() { buckets_->synchronize(exchange()); }
+  std::shared_ptr<comm::Work> start_synchronize() {
+    buckets_->start(exchange());
+    return communicator_->queue()->start([buckets = buckets_]() -> c10::IValue {
+      buckets->finish();
+      return {};
+    });
+  }
+
+ private:
+  // As backward() divides the loss.
+  parallel::GradientBuckets::Exchange exchange() const {
+    if (!gradient_state_->sync_gradients()) return std::nullopt;
+    return 1.0 / static_cast<double>(gradient_state_->settings().num_steps);
+  }
+
+  std::shared_ptr<comm::Communicator> communicator_;
+  std::shared_ptr<parallel::GradientBuckets> buckets_;
+  std::shared_ptr<const state::GradientState> gradient_state_;
+};
+
+}  // namespace accel::accelerator

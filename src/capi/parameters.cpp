@@ -1,0 +1,81 @@
+// Section 10: parameters whose gradients the program computes itself.
+#include "accelerator/prepared_parameters.hpp"
+
+#include "accel.h"
+#include "accelerator/accelerator.hpp"
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/options.hpp"
+
+using namespace accel;
+using namespace accel::capi;
+
+namespace {
+
+constexpr accel_parameters_options_t kUnsetParametersOptions = ACCEL_PARAMETERS_OPTIONS_INIT;
+constexpr double kDefaultBucketMegabytes = 25;
+
+accelerator::PreparedParameters& parameters_of(const accel_parameters_t* parameters) {
+  return *check(parameters, "parameters").parameters;
+}
+
+}  // namespace
+
+void accel_parameters_options_init(accel_parameters_options_t* options) {
+  if (options != nullptr) *options = kUnsetParametersOptions;
+}
+
+accel_status_t accel_parameters_create(accel_state_t* state, accel_module_t* module,
+                                       const accel_parameters_options_t* options, accel_parameters_t** out) {
+  return guarded(__func__, [&] {
+    accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
+    const nn::ModulePtr& model = check(module, "module").module;
+    const auto settings = read_options(options, kUnsetParametersOptions, "options");
+    check_pointer(out, "out");
+    const double bucket_cap_mb = option_number(settings.bucket_cap_mb).value_or(kDefaultBucketMegabytes);
+    *out = std::make_unique<accel_parameters>(accelerator.prepare_parameters(model, bucket_cap_mb),
+                                              accelerator.state().communicator()->queue())
+               .release();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_parameters_gradient(const accel_parameters_t* parameters, size_t index, accel_tensor_t** out) {
+  return guarded(__func__, [&] {
+    const at::Tensor& gradient = parameters_of(parameters).gradient(index);
+    check_pointer(out, "out");
+    *out = std::make_unique<accel_tensor>(gradient).release();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_parameters_grad_ready(accel_parameters_t* parameters, size_t index,
+                                           const accel_tensor_t* gradient) {
+  return guarded(__func__, [&] {
+    accelerator::PreparedParameters& engine = parameters_of(parameters);
+    engine.grad_ready(index, gradient == nullptr ? at::Tensor() : check(gradient, "gradient").tensor);
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_parameters_synchronize(accel_parameters_t* parameters) {
+  return guarded(__func__, [&] {
+    parameters_of(parameters).synchronize();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_parameters_synchronize_async(accel_parameters_t* parameters, accel_work_t** out_work) {
+  return guarded(__func__, [&] {
+    accelerator::PreparedParameters& engine = parameters_of(parameters);
+    check_pointer(out_work, "out_work");
+    *out_work = std::make_unique<accel_work>(engine.start_synchronize(), parameters->queue).release();
+    return ACCEL_OK;
+  });
+}
+
+accel_parameters_t* accel_parameters_retain(accel_parameters_t* parameters) {
+  return retain_handle(__func__, parameters, "parameters");
+}
+
+void accel_parameters_release(accel_parameters_t* parameters) { release_handle(parameters); }

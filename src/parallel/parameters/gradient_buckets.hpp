@@ -1,0 +1,69 @@
+// Gradients that a program computes by itself: it says which one is ready, and they are averaged meanwhile, in buckets
+// (Li et al., "PyTorch Distributed", VLDB 2020). DDP does the same for LibTorch's autograd.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "nn/module.hpp"
+
+namespace accel::parallel {
+
+class GradientBuckets {
+ public:
+  // Collective, as DDP's construction. Of the trainable parameters, in the order of Module::named_parameters().
+  GradientBuckets(const nn::Module& module, std::shared_ptr<comm::Communicator> communicator, double bucket_cap_mb);
+
+  size_t size() const { return gradients_.size(); }
+  // Lies in its bucket, and is the parameter's gradient for optimizers. Zero at first.
+  const at::Tensor& gradient(size_t index) const;
+
+  // Whether this micro-batch ends a group, and by what its gradients are multiplied then, beside the mean over the
+  // ranks.
+  using Exchange = std::optional<double>;
+
+  // Thread-safe. One gradient of this micro-batch is complete: the program has written it, or gives it, to be copied in
+  // the first micro-batch of a group and added in others. A bucket that is complete starts on its way.
+  void ready(size_t index, const at::Tensor& given, Exchange exchange);
+  // After all are ready: the end of the micro-batch. Starts what is left, and returns when all gradients are averaged.
+  void synchronize(Exchange exchange);
+  // The same in two parts: the first does not wait, the second may run on another thread.
+  void start(Exchange exchange, bool async = true);
+  void finish();
+
+ private:
+  struct Gradient {
+    std::string name;
+    at::Tensor memory;
+    size_t bucket;
+    bool ready = false;
+  };
+  struct Bucket {
+    at::Tensor memory;
+    size_t gradients = 0, waiting = 0;  // of them, those that are not ready
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+
+  void make_buckets(const std::vector<at::Tensor>& parameters, double bucket_cap_mb);
+  at::Tensor allocate(int64_t numel, const at::TensorOptions& options) const;
+  void check_all_ready() const;
+  // Before `end`, in their order, which is the same on all ranks.
+  void start_complete_buckets(size_t end, double factor);
+  void start_bucket(Bucket& bucket, double factor, bool async);
+
+  const std::shared_ptr<comm::Communicator> communicator_;
+  std::mutex mutex_;
+  std::vector<Gradient> gradients_;
+  std::vector<Bucket> buckets_;
+  size_t next_bucket_ = 0;
+  bool first_of_group_ = true;
+};
+
+}  // namespace accel::parallel

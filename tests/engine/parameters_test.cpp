@@ -1,0 +1,202 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <thread>
+
+#include "accelerator/prepared_parameters.hpp"
+#include "base/error.hpp"
+#include "parallel/parameters/gradient_buckets.hpp"
+#include "rank_threads.hpp"
+
+namespace accel::parallel {
+namespace {
+
+using testing::run_ranks;
+using CommunicatorPointer = std::shared_ptr<comm::Communicator>;
+
+// Enough for several buckets of `kSmallBuckets`, of two dtypes, with one parameter that does not train.
+constexpr double kSmallBuckets = 0.001;
+
+nn::ModulePtr make_parameters() {
+  auto module = std::make_shared<nn::Module>("Parameters");
+  module->add_parameter("a", at::ones({7, 31}));
+  module->add_parameter("frozen", at::ones({3}), /*requires_grad=*/false);
+  module->add_parameter("b", at::ones({5}, at::kDouble));
+  module->add_parameter("c", at::ones({300}));
+  module->add_parameter("d", at::tensor(1.5f));
+  module->add_parameter("e", at::ones({0, 4}));
+  return module;
+}
+
+constexpr size_t kTrainable = 5;
+
+// What rank `rank` has of gradient `index` in a micro-batch.
+at::Tensor share(const at::Tensor& like, size_t index, int rank, int step) {
+  return at::arange(like.numel(), like.options()).view(like.sizes()) * (rank + 1) + static_cast<double>(index) + step;
+}
+
+at::Tensor mean_of_shares(const at::Tensor& like, size_t index, int size, int first_step, int steps) {
+  at::Tensor sum = at::zeros_like(like);
+  for (int step = first_step; step < first_step + steps; step++)
+    for (int rank = 0; rank < size; rank++) sum += share(like, index, rank, step);
+  return sum / (size * steps);
+}
+
+void expect_means(const GradientBuckets& buckets, int size, int first_step, int steps) {
+  for (size_t i = 0; i < buckets.size(); i++) {
+    const at::Tensor& gradient = buckets.gradient(i);
+    EXPECT_TRUE(at::allclose(gradient, mean_of_shares(gradient, i, size, first_step, steps), 1e-6)) << i;
+  }
+}
+
+TEST(Parameters, GradientsBecomeTheirMeanInWhateverOrderTheyCome) {
+  for (const int size : {1, 2, 3})
+    run_ranks(size, [size](const CommunicatorPointer& communicator) {
+      const auto module = make_parameters();
+      if (communicator->rank() > 0) module->find_tensor("a").detach().fill_(9);  // rank 0's values count
+      GradientBuckets buckets(*module, communicator, kSmallBuckets);
+      ASSERT_EQ(buckets.size(), kTrainable);
+      EXPECT_TRUE(at::equal(module->find_tensor("a").detach(), at::ones({7, 31})));
+      for (int step = 0; step < 4; step++) {
+        std::vector<size_t> order{0, 1, 2, 3, 4};
+        std::rotate(order.begin(), order.begin() + (step + communicator->rank()) % 5, order.end());
+        for (const size_t i : order) {
+          const at::Tensor mine = share(buckets.gradient(i), i, communicator->rank(), step);
+          if (step % 2 == 0) {
+            buckets.ready(i, mine, 1.0);
+          } else {
+            at::Tensor memory = buckets.gradient(i);
+            memory.copy_(mine);
+            buckets.ready(i, {}, 1.0);
+          }
+        }
+        buckets.synchronize(1.0);
+        expect_means(buckets, size, step, 1);
+      }
+    });
+}
+
+TEST(Parameters, AreTheGradientsOfOptimizersAndStayWhereTheyAre) {
+  run_ranks(1, [](const CommunicatorPointer& communicator) {
+    const auto module = make_parameters();
+    GradientBuckets buckets(*module, communicator, 25);
+    const at::Tensor parameter = module->find_tensor("c");
+    EXPECT_TRUE(at::equal(parameter.grad(), at::zeros({300})));
+    EXPECT_EQ(parameter.grad().data_ptr(), buckets.gradient(2).data_ptr());
+    EXPECT_FALSE(module->find_tensor("frozen").grad().defined());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buckets.gradient(3).data_ptr()) % 64, 0U);
+    buckets.ready(2, at::ones({300}), std::nullopt);
+    EXPECT_TRUE(at::equal(parameter.grad(), at::ones({300})));
+  });
+}
+
+TEST(Parameters, AGroupOfMicroBatchesIsExchangedOnce) {
+  constexpr int kSteps = 3;
+  run_ranks(2, [](const CommunicatorPointer& communicator) {
+    GradientBuckets buckets(*make_parameters(), communicator, /*bucket_cap_mb=*/25);
+    const auto last = [&] { return communicator->flight_record()->latest_done(~uint64_t{0})->sequence; };
+    const uint64_t before = last();
+    for (int group = 0; group < 2; group++) {
+      for (int step = 0; step < kSteps; step++) {
+        const GradientBuckets::Exchange exchange =
+            step + 1 == kSteps ? GradientBuckets::Exchange(1.0 / kSteps) : std::nullopt;
+        for (size_t i = 0; i < buckets.size(); i++)
+          buckets.ready(i, share(buckets.gradient(i), i, communicator->rank(), group * kSteps + step), exchange);
+        buckets.synchronize(exchange);
+      }
+      expect_means(buckets, 2, group * kSteps, kSteps);
+    }
+    EXPECT_EQ(last() - before, 4U);  // two dtypes, two groups
+  });
+}
+
+TEST(Parameters, ThreadsMayReportTogether) {
+  run_ranks(2, [](const CommunicatorPointer& communicator) {
+    GradientBuckets buckets(*make_parameters(), communicator, kSmallBuckets);
+    for (int step = 0; step < 20; step++) {
+      std::vector<std::thread> threads;
+      for (size_t i = 0; i < buckets.size(); i++)
+        threads.emplace_back(
+            [&, i] { buckets.ready(i, share(buckets.gradient(i), i, communicator->rank(), step), 1.0); });
+      for (std::thread& thread : threads) thread.join();
+      buckets.synchronize(1.0);
+      expect_means(buckets, 2, step, 1);
+    }
+  });
+}
+
+TEST(Parameters, SynchronizingGoesOnInTheBackground) {
+  run_ranks(2, [](const CommunicatorPointer& communicator) {
+    const auto gradient_state = std::make_shared<state::GradientState>(state::AccumulationSettings{2});
+    accelerator::PreparedParameters parameters(*make_parameters(), communicator, kSmallBuckets, gradient_state);
+    for (int step = 0; step < 4; step++) {
+      gradient_state->begin_micro_batch();
+      for (size_t i = 0; i < kTrainable; i++)
+        parameters.grad_ready(i, share(parameters.gradient(i), i, communicator->rank(), step));
+      const auto work = parameters.start_synchronize();
+      ASSERT_TRUE(work->wait(std::chrono::seconds(60)));
+      work->result();
+      if (!gradient_state->sync_gradients()) continue;
+      for (size_t i = 0; i < kTrainable; i++) {
+        const at::Tensor& gradient = parameters.gradient(i);
+        EXPECT_TRUE(at::allclose(gradient, mean_of_shares(gradient, i, 2, step - 1, 2), 1e-6)) << i;
+      }
+    }
+  });
+}
+
+std::string message_of(const std::function<void()>& call, Status status) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), status) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+TEST(Parameters, MistakesAreNamedAndLoseNothing) {
+  run_ranks(1, [](const CommunicatorPointer& communicator) {
+    GradientBuckets buckets(*make_parameters(), communicator, 25);
+    buckets.ready(0, at::ones({7, 31}), 1.0);
+    EXPECT_EQ(
+        message_of([&] { buckets.ready(0, {}, 1.0); }, Status::kInvalidState),
+        "the gradient of 'a' is ready already in this micro-batch; call accel_parameters_synchronize() at its end");
+    EXPECT_EQ(message_of([&] { buckets.ready(1, at::ones({6}), 1.0); }, Status::kShapeMismatch),
+              "the gradient of 'b' has shape [6]; expected [5]");
+    EXPECT_EQ(message_of([&] { buckets.ready(5, {}, 1.0); }, Status::kInvalidArgument),
+              "index is 5; expected 0 to 4, a trainable parameter of the module");
+    buckets.ready(3, {}, 1.0);
+    buckets.ready(4, {}, 1.0);
+    EXPECT_EQ(message_of([&] { buckets.synchronize(1.0); }, Status::kInvalidState),
+              "gradients are not ready: 'b', 'c'; expected accel_parameters_grad_ready() for each parameter in each "
+              "micro-batch");
+    buckets.ready(1, at::full({5}, 2, at::kDouble), 1.0);
+    buckets.ready(2, at::ones({300}), 1.0);
+    buckets.synchronize(1.0);
+    EXPECT_TRUE(at::equal(buckets.gradient(0), at::ones({7, 31})));
+    EXPECT_TRUE(at::equal(buckets.gradient(1), at::full({5}, 2, at::kDouble)));
+
+    nn::Module frozen("Frozen");
+    frozen.add_parameter("a", at::ones({2}), /*requires_grad=*/false);
+    message_of([&] { GradientBuckets none(frozen, communicator, 25); }, Status::kInvalidArgument);
+    message_of([&] { GradientBuckets none(*make_parameters(), communicator, 0); }, Status::kInvalidArgument);
+  });
+}
+
+TEST(Parameters, RanksWithOtherParametersHearOfIt) {
+  const auto messages = testing::messages_of(2, std::chrono::seconds(60), [](comm::Communicator& communicator) {
+    const auto module = make_parameters();
+    if (communicator.rank() == 1) module->add_parameter("more", at::ones({1}));
+    // The communicator outlives the buckets: they fail before they are made.
+    GradientBuckets buckets(*module, CommunicatorPointer(CommunicatorPointer(), &communicator), 25);
+  });
+  for (const std::string& message : messages)
+    EXPECT_NE(message.find("tensor 6 is nothing on rank 0 and parameter more Float[1] on rank 1"), std::string::npos)
+        << message;
+}
+
+}  // namespace
+}  // namespace accel::parallel
