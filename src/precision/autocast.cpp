@@ -4,12 +4,14 @@
 
 namespace accel::precision {
 
-AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device)
+AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings)
     : active_(precision == Precision::kBf16 || precision == Precision::kFp16), device_(device) {
   if (!active_) return;
   former_enabled_ = at::autocast::is_autocast_enabled(device_);
+  former_cache_ = at::autocast::is_autocast_cache_enabled();
   former_dtype_ = at::autocast::get_autocast_dtype(device_);
-  at::autocast::set_autocast_enabled(device_, true);
+  at::autocast::set_autocast_enabled(device_, settings.enabled);
+  at::autocast::set_autocast_cache_enabled(settings.cache_enabled);
   at::autocast::set_autocast_dtype(device_,
                                    precision == Precision::kBf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half);
   at::autocast::increment_nesting();
@@ -20,6 +22,7 @@ AutocastGuard::~AutocastGuard() {
   // The cached casts of weights are only right until the weights change, so they go with the outermost guard.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, former_enabled_);
+  at::autocast::set_autocast_cache_enabled(former_cache_);
   at::autocast::set_autocast_dtype(device_, former_dtype_);
 }
 

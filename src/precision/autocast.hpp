@@ -8,10 +8,16 @@
 
 namespace accel::precision {
 
-// Bound to its thread; guards nest and end in reverse order. With Precision::kNo it changes nothing.
+// @accelerate AutocastKwargs
+struct AutocastSettings {
+  bool enabled = true;        // false: operators inside keep the dtypes of their inputs
+  bool cache_enabled = true;  // weights are cast once for a region
+};
+
+// Bound to its thread; guards nest and end in reverse order. Only bf16 and fp16 change anything.
 class AutocastGuard {
  public:
-  AutocastGuard(Precision precision, c10::DeviceType device);
+  AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings = {});
   ~AutocastGuard();
   AutocastGuard(const AutocastGuard&) = delete;
   AutocastGuard& operator=(const AutocastGuard&) = delete;
@@ -20,6 +26,7 @@ class AutocastGuard {
   bool active_;
   c10::DeviceType device_;
   bool former_enabled_ = false;
+  bool former_cache_ = false;
   c10::ScalarType former_dtype_ = c10::ScalarType::Undefined;
 };
 

@@ -1,0 +1,149 @@
+#include "precision/grad_scaler.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::precision {
+namespace {
+
+using Map = c10::impl::GenericDict;
+
+double number_of(const Map& state, const char* key) {
+  const auto entry = state.find(key);
+  require(entry != state.end() && (entry->value().isDouble() || entry->value().isInt()), Status::kInvalidArgument,
+          "the state of a gradient scaler lacks the number \"", key, "\"");
+  return entry->value().toScalar().toDouble();
+}
+
+}  // namespace
+
+void check_settings(const GradScalerSettings& settings) {
+  require(settings.init_scale > 0 && std::isfinite(static_cast<float>(settings.init_scale)), Status::kInvalidArgument,
+          "init_scale is ", settings.init_scale, "; expected a positive number that float32 can hold");
+  require(settings.growth_factor > 1, Status::kInvalidArgument, "growth_factor is ", settings.growth_factor,
+          "; expected more than 1");
+  require(settings.backoff_factor > 0 && settings.backoff_factor < 1, Status::kInvalidArgument, "backoff_factor is ",
+          settings.backoff_factor, "; expected a number between 0 and 1");
+  require(settings.growth_interval >= 1, Status::kInvalidArgument, "growth_interval is ", settings.growth_interval,
+          "; expected at least 1");
+}
+
+GradScaler::GradScaler(const GradScalerSettings& settings)
+    : settings_(settings), scale_(static_cast<float>(settings.init_scale)) {
+  check_settings(settings);
+}
+
+double GradScaler::scale_for_backward() {
+  backwards_ += 1;
+  return scale_;
+}
+
+void GradScaler::update(bool overflowed, const ScaledGradients* stepped) {
+  const float former = scale_;
+  if (overflowed) {
+    scale_ = static_cast<float>(scale_ * settings_.backoff_factor);
+    growth_tracker_ = 0;
+  } else if (++growth_tracker_ == settings_.growth_interval) {
+    const auto grown = static_cast<float>(scale_ * settings_.growth_factor);
+    if (std::isfinite(grown)) scale_ = grown;
+    growth_tracker_ = 0;
+  }
+  if (scale_ == former) return;
+  for (const auto& user : users_)
+    if (const auto gradients = user.lock(); gradients != nullptr && gradients.get() != stepped)
+      if (gradients->carry_the_scale()) gradients->multiply(static_cast<double>(scale_) / former);
+}
+
+c10::IValue GradScaler::state_dict() const {
+  Map state = tree::new_map();
+  state.insert("scale", static_cast<double>(scale_));
+  state.insert("growth_factor", settings_.growth_factor);
+  state.insert("backoff_factor", settings_.backoff_factor);
+  state.insert("growth_interval", settings_.growth_interval);
+  state.insert("_growth_tracker", growth_tracker_);
+  return state;
+}
+
+void GradScaler::load_state_dict(const c10::IValue& state_dict) {
+  require(state_dict.isGenericDict(), Status::kInvalidArgument, "the state of a gradient scaler is a ",
+          tree::kind_name(state_dict), "; expected a map");
+  const Map state = state_dict.toGenericDict();
+  GradScalerSettings loaded = settings_;
+  loaded.init_scale = number_of(state, "scale");
+  loaded.growth_factor = number_of(state, "growth_factor");
+  loaded.backoff_factor = number_of(state, "backoff_factor");
+  loaded.growth_interval = static_cast<int64_t>(number_of(state, "growth_interval"));
+  const auto tracker = static_cast<int64_t>(number_of(state, "_growth_tracker"));
+  check_settings(loaded);
+  settings_ = loaded;
+  scale_ = static_cast<float>(loaded.init_scale);
+  growth_tracker_ = tracker;
+}
+
+std::shared_ptr<ScaledGradients> ScaledGradients::create(std::shared_ptr<GradScaler> scaler, Parameters parameters) {
+  auto& users = scaler->users_;
+  users.erase(std::remove_if(users.begin(), users.end(), [](const auto& user) { return user.expired(); }), users.end());
+  std::shared_ptr<ScaledGradients> gradients(new ScaledGradients(scaler, std::move(parameters)));
+  users.push_back(gradients);
+  return gradients;
+}
+
+// One list for each device and dtype: the kernels take no mixture.
+std::vector<std::vector<at::Tensor>> ScaledGradients::gradients_by_kernel() const {
+  std::vector<std::vector<at::Tensor>> lists;
+  size_t index = 0;
+  for (const at::Tensor& parameter : parameters_()) {
+    const at::Tensor& gradient = parameter.grad();
+    const size_t place = index++;
+    if (!gradient.defined()) continue;
+    require(gradient.scalar_type() != at::kHalf, Status::kTypeMismatch, "parameter ", place, " of shape ",
+            parameter.sizes(),
+            " has a gradient in float16; expected float32 parameters, whose forward runs in float16 by itself");
+    require(gradient.layout() == at::kStrided, Status::kUnsupported, "parameter ", place,
+            " has a sparse gradient; expected a dense one");
+    auto list = std::find_if(lists.begin(), lists.end(), [&](const auto& other) {
+      return other[0].device() == gradient.device() && other[0].scalar_type() == gradient.scalar_type();
+    });
+    if (list == lists.end()) list = lists.emplace(lists.end());
+    list->push_back(gradient);
+  }
+  return lists;
+}
+
+void ScaledGradients::multiply(double factor) const {
+  const at::NoGradGuard no_grad;
+  for (const auto& list : gradients_by_kernel()) at::_foreach_mul_(list, factor);
+}
+
+void ScaledGradients::unscale() {
+  if (!found_.empty()) return;
+  require(stepped_at_ != scaler_->backwards_, Status::kInvalidState,
+          "the optimizer has stepped since the latest accel_backward(), and its gradients carry no scale any more; "
+          "expected a backward before each step");
+  const at::NoGradGuard no_grad;
+  const auto inverse = static_cast<float>(1.0 / scaler_->scale());
+  for (const auto& list : gradients_by_kernel()) {
+    const auto options = at::TensorOptions().dtype(at::kFloat).device(list[0].device());
+    found_.push_back(at::zeros({}, options));
+    at::_amp_foreach_non_finite_check_and_unscale_(list, found_.back(), at::full({}, inverse, options));
+  }
+  if (found_.empty()) found_.push_back(at::zeros({}, at::kFloat));  // nothing to step with
+}
+
+bool ScaledGradients::overflowed() {
+  unscale();
+  return std::any_of(found_.begin(), found_.end(), [](const at::Tensor& found) { return found.item<float>() != 0; });
+}
+
+void ScaledGradients::finish(bool overflowed) {
+  scaler_->update(overflowed, this);
+  found_.clear();
+  stepped_at_ = scaler_->backwards_;
+}
+
+}  // namespace accel::precision

@@ -1,0 +1,89 @@
+// Loss scaling: losses are multiplied before backward so that small gradients do not vanish in float16, gradients are
+// divided before the step, and a step whose gradients overflowed is left out (Micikevicius et al., "Mixed Precision
+// Training", 2018). The scale follows torch.amp.GradScaler.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace accel::precision {
+
+// @accelerate GradScalerKwargs
+struct GradScalerSettings {
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  int64_t growth_interval = 2000;
+  std::optional<bool> enabled;  // nothing: under fp16 only
+};
+
+// Throws kInvalidArgument that names the setting.
+void check_settings(const GradScalerSettings& settings);
+
+class ScaledGradients;
+
+// The scale. The host knows it, since every step waits for the answer whether gradients overflowed anyway.
+class GradScaler {
+ public:
+  explicit GradScaler(const GradScalerSettings& settings);
+
+  // The factor of the next backward, which is counted.
+  double scale_for_backward();
+  double scale() const { return scale_; }
+  int64_t growth_tracker() const { return growth_tracker_; }
+  const GradScalerSettings& settings() const { return settings_; }
+
+  // After the step of one optimizer. Gradients of the others that still carry the former scale are brought to the new.
+  void update(bool overflowed, const ScaledGradients* stepped);
+
+  // The keys of torch.amp.GradScaler.
+  c10::IValue state_dict() const;
+  void load_state_dict(const c10::IValue& state_dict);
+
+ private:
+  friend class ScaledGradients;
+
+  GradScalerSettings settings_;
+  float scale_;  // in float32, as the reference has it
+  int64_t growth_tracker_ = 0;
+  int64_t backwards_ = 0;
+  std::vector<std::weak_ptr<ScaledGradients>> users_;
+};
+
+// The gradients of one optimizer on their way from a scaled backward to the step.
+class ScaledGradients : public std::enable_shared_from_this<ScaledGradients> {
+ public:
+  using Parameters = std::function<std::vector<at::Tensor>()>;
+
+  static std::shared_ptr<ScaledGradients> create(std::shared_ptr<GradScaler> scaler, Parameters parameters);
+
+  // Divides them by the scale; nothing the second time before a step. An error when the optimizer has stepped since
+  // the latest backward: what it finds then is no scaled gradient.
+  void unscale();
+  // Whether one of them was infinite or no number; unscales first, and waits for the device.
+  bool overflowed();
+  // After the step, or after it was left out because they overflowed.
+  void finish(bool overflowed);
+
+ private:
+  friend class GradScaler;
+  ScaledGradients(std::shared_ptr<GradScaler> scaler, Parameters parameters)
+      : scaler_(std::move(scaler)), parameters_(std::move(parameters)) {}
+
+  bool carry_the_scale() const { return found_.empty() && stepped_at_ != scaler_->backwards_; }
+  std::vector<std::vector<at::Tensor>> gradients_by_kernel() const;
+  void multiply(double factor) const;
+
+  std::shared_ptr<GradScaler> scaler_;
+  Parameters parameters_;
+  std::vector<at::Tensor> found_;  // a flag for each list of a kernel; not empty once they are unscaled
+  int64_t stepped_at_ = 0;         // how many backwards there had been
+};
+
+}  // namespace accel::precision
