@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
   accel_state_t *state = NULL;
   CHECK(accel_state_create(&settings, &state));
   const double base_rss_mb = measure_memory("VmHWM");
-  CHECK(accel_set_seed(state, 0, 0));
+  CHECK(accel_set_seed(state, 0, 0, 0));
 
   accel_tensor_t *parameters[N_PARAMETERS];
   accel_optimizer_t *optimizer = NULL;

@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
   CHECK(accel_state_create(&settings, &state));
   const int32_t ranks = accel_num_processes(state);
   const double base_rss_mb = measure_memory("VmHWM");
-  CHECK(accel_set_seed(state, 0, 0));
+  CHECK(accel_set_seed(state, 0, 0, 0));
 
   accel_module_t *model = NULL;
   CHECK(accel_module_from_config(config, &model));

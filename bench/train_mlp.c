@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
   CHECK(accel_state_create(&settings, &everyone));
   accel_state_t *state = independent ? make_lone_state() : accel_state_retain(everyone);
   const double base_rss_mb = measure_memory("VmHWM");
-  CHECK(accel_set_seed(state, 0, 0));
+  CHECK(accel_set_seed(state, 0, 0, 0));
 
   accel_module_t *model = make_mlp(width, depth);
   accel_tensor_t *inputs = NULL, *labels = NULL;

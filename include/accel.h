@@ -157,6 +157,7 @@ typedef struct accel_sampler accel_sampler_t;       /* an order of items for eac
 typedef struct accel_dataloader accel_dataloader_t; /* makes batches of a dataset's items */
 typedef struct accel_work accel_work_t;             /* a collective that was started and goes on by itself */
 typedef struct accel_parameters accel_parameters_t; /* parameters whose gradients the program computes itself */
+typedef struct accel_generator accel_generator_t;   /* draws random numbers */
 
 /** Ends the life of a callback's user_data.
  * @param user_data What was handed over with the callback.
@@ -682,6 +683,9 @@ typedef struct accel_state_options {
   int32_t step_scheduler_with_optimizer; /* 1: a scheduler steps only when its optimizer did. Default 1 */
   int32_t split_batches;               /* 1: a loader's batch is shared by the ranks instead of one each. Default 0 */
   int32_t debug;                       /* ACCELERATE_DEBUG_MODE; default 0 */
+  int32_t true_divisor;                /* 1: a short last group is divided by its own length. Default 0, as the
+                                        * reference: always by gradient_accumulation_steps */
+  int32_t keep_output_dtype;           /* 1: outputs of prepared models stay in half precision. Default 0: float32 */
   int64_t timeout_ms;                  /* deadline of the rendezvous and of each collective; default 600000 */
   /* The place in the job, for programs that start their ranks themselves, also as threads of one process. Unset: RANK,
    * WORLD_SIZE, ..., as torchrun, MPI and Slurm set them. */
@@ -691,12 +695,14 @@ typedef struct accel_state_options {
   int32_t local_num_processes;
   const char *main_process_ip;  /* MASTER_ADDR; default 127.0.0.1 */
   int32_t main_process_port;    /* MASTER_PORT; default 29500 */
-  int32_t reserved;             /* 0 */
+  int32_t device_placement;     /* 1: prepare puts models and batches on the device. Default 1 */
+  const char *rng_types;        /* generators that prepared loaders make equal on all ranks when an epoch begins:
+                                 * "torch", "cuda" or "torch,cuda". Default none: orders follow from seed and epoch */
 } accel_state_options_t;
 #define ACCEL_STATE_OPTIONS_INIT                                                                                       \
   {sizeof(accel_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET,  \
-   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, \
-   ACCEL_UNSET, 0}
+   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET,       \
+   ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
@@ -956,6 +962,15 @@ ACCEL_SINCE(0, 1) int32_t accel_sync_gradients(const accel_state_t *state);
  * @threads any
  * @accelerate end_of_dataloader */
 ACCEL_SINCE(0, 1) int32_t accel_end_of_dataloader(const accel_state_t *state);
+
+/** Says whether gradients are exchanged from here on, for loops that count for themselves; the next
+ * accel_accumulate_begin() decides anew.
+ * @param state A state.
+ * @param sync 1: optimizers step; 0: gradients accumulate.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object
+ * @accelerate sync_gradients */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_sync_gradients(accel_state_t *state, int32_t sync);
 
 /** How full the last batch is.
  * @param state A state.
@@ -2583,6 +2598,99 @@ typedef struct accel_ddp_options {
  * @threads any */
 ACCEL_SINCE(0, 1) void accel_ddp_options_init(accel_ddp_options_t *options);
 
+/* How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training",
+ * 2018). @accelerate GradScalerKwargs */
+typedef struct accel_grad_scaler_options {
+  size_t struct_size;
+  double init_scale;       /* the first scale, above 0. Default 65536 */
+  double growth_factor;    /* the scale grows by it after growth_interval steps without overflow; above 1. Default 2 */
+  double backoff_factor;   /* the scale shrinks by it after an overflow; between 0 and 1. Default 0.5 */
+  int64_t growth_interval; /* steps, at least 1. Default 2000 */
+  int32_t enabled;         /* 1: in every precision; 0: never. Default: under fp16 */
+  int32_t reserved;        /* 0 */
+} accel_grad_scaler_options_t;
+#define ACCEL_GRAD_SCALER_OPTIONS_INIT                                                                                 \
+  {sizeof(accel_grad_scaler_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_INT64, \
+   ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_grad_scaler_options_init(accel_grad_scaler_options_t *options);
+
+/** Sets how losses are scaled; before anything is prepared.
+ * @param state A state.
+ * @param options NULL: defaults.
+ * @return ACCEL_OK; INVALID_ARGUMENT that names the field; INVALID_STATE when something is prepared already.
+ * @threads object
+ * @accelerate GradScalerKwargs */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_set_grad_scaler(accel_state_t *state, const accel_grad_scaler_options_t *ACCEL_NULLABLE options);
+
+/** The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time to time.
+ * @param state A state.
+ * @return The scale; 1 when losses are not scaled; -1 for an invalid handle.
+ * @threads any */
+ACCEL_SINCE(0, 1) double accel_loss_scale(const accel_state_t *state);
+
+/* In which regions operators choose their precision. @accelerate AutocastKwargs */
+typedef struct accel_autocast_options {
+  size_t struct_size;
+  int32_t enabled;       /* 0: operators inside keep the dtypes of their inputs. Default 1 */
+  int32_t cache_enabled; /* 0: weights are cast in each use, and not once for a region. Default 1 */
+} accel_autocast_options_t;
+#define ACCEL_AUTOCAST_OPTIONS_INIT {sizeof(accel_autocast_options_t), ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_autocast_options_init(accel_autocast_options_t *options);
+
+/** Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+ * @param state A state.
+ * @param options NULL: defaults.
+ * @return ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE when something is prepared already.
+ * @threads object
+ * @accelerate AutocastKwargs */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_set_autocast(accel_state_t *state, const accel_autocast_options_t *ACCEL_NULLABLE options);
+
+/* How products in 8-bit floating point are scaled. @accelerate FP8RecipeKwargs, TERecipeKwargs, AORecipeKwargs,
+ * MSAMPRecipeKwargs */
+typedef struct accel_fp8_recipe_options {
+  size_t struct_size;
+  const char *backend;           /* whose recipe: "TE", "AO" or "MSAMP". ACCELERATE_FP8_BACKEND; default "AO" */
+  const char *fp8_format;        /* TE: "E4M3", "E5M2" or "HYBRID". ACCELERATE_FP8_FORMAT; default "HYBRID" */
+  const char *amax_compute_algo; /* TE: "most_recent" or "max". ACCELERATE_FP8_AMAX_COMPUTE_ALGO; default
+                                  * "most_recent" */
+  const char *opt_level;         /* MSAMP: "O1" or "O2". ACCELERATE_FP8_OPT_LEVEL; default "O2" */
+  int64_t margin;                /* TE: powers of two kept free. ACCELERATE_FP8_MARGIN; default 0 */
+  int64_t interval;              /* TE: steps between new scales. ACCELERATE_FP8_INTERVAL; default 1 */
+  int64_t amax_history_len;      /* TE: steps remembered. ACCELERATE_FP8_AMAX_HISTORY_LEN; default 1024 */
+  int32_t use_autocast_during_eval;      /* TE. ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL; default 0 */
+  int32_t override_fprop;                /* TE: forward in higher precision. ACCELERATE_FP8_OVERRIDE_FPROP; default 0 */
+  int32_t override_dgrad;                /* TE: the same for gradients of inputs. ..._OVERRIDE_DGRAD; default 0 */
+  int32_t override_wgrad;                /* TE: the same for gradients of weights. ..._OVERRIDE_WGRAD; default 0 */
+  int32_t use_mxfp8_block_scaling;       /* TE. ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING; default 0 */
+  int32_t pad_inner_dim;                 /* AO. ACCELERATE_FP8_PAD_INNER_DIM; default 1 */
+  int32_t enable_fsdp_float8_all_gather; /* AO. ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER; default 1 */
+  int32_t reserved;                      /* 0 */
+} accel_fp8_recipe_options_t;
+#define ACCEL_FP8_RECIPE_OPTIONS_INIT                                                                                  \
+  {sizeof(accel_fp8_recipe_options_t), NULL, NULL, NULL, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64,                   \
+   ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_fp8_recipe_options_init(accel_fp8_recipe_options_t *options);
+
+/** Checks a recipe and says what it comes to: every setting that its backend looks at, with its value and where it came
+ * from, one a line. States refuse the precision fp8 so far.
+ * @param options NULL: all from the environment.
+ * @param out The text.
+ * @return ACCEL_OK; INVALID_ARGUMENT that names the field or variable, also for a field of another backend.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_fp8_recipe_describe(const accel_fp8_recipe_options_t *ACCEL_NULLABLE options, accel_buffer_t *ACCEL_OWNED out);
+
 /** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start
  * from rank 0's weights, and gradients are averaged during backward.
  * @param state A state.
@@ -2645,21 +2753,59 @@ accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader,
                           const accel_dataloader_config_t *ACCEL_NULLABLE config,
                           accel_dataloader_t *ACCEL_OWNED *out);
 
-/** Back-propagates loss / gradient_accumulation_steps; gradients are averaged over the ranks in the last micro-batch of
- * a group.
+/* One object for accel_prepare(): exactly one of the handles is set. */
+typedef struct accel_prepare_item {
+  accel_module_t *module;
+  accel_optimizer_t *optimizer;
+  accel_dataloader_t *loader;
+  accel_scheduler_t *scheduler;
+  int32_t device_placement; /* of a model or a loader: 1: on the device, 0: as it is, ACCEL_UNSET: as the state */
+  int32_t reserved;         /* 0 */
+} accel_prepare_item_t;
+#define ACCEL_PREPARE_ITEM_INIT {NULL, NULL, NULL, NULL, ACCEL_UNSET, 0}
+
+/** Prepares objects of any kinds with the defaults of the functions above, in any order: schedulers follow all
+ * optimizers.
+ * @param state A state.
+ * @param items [n_items] What to prepare.
+ * @param n_items Their number.
+ * @param out_items Room for n_items items: the same kinds in the same order, each handle the caller's.
+ * @return As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, or with
+ *   several.
+ * @threads collective, waits
+ * @accelerate prepare */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_prepare(accel_state_t *state, const accel_prepare_item_t *items, size_t n_items,
+              accel_prepare_item_t *ACCEL_OWNED out_items);
+
+/** Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged
+ * over the ranks in the last micro-batch of a group.
  * @param state A state.
  * @param loss One element.
- * @return ACCEL_OK; SHAPE_MISMATCH; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+ * @return ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TORCH; COLLECTIVE_MISMATCH,
+ *   TIMEOUT, PEER_LOST, CANCELLED.
  * @threads collective, waits
  * @accelerate backward */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss);
 
-/** One micro-batch: counts it, and holds back the exchange of gradients until the group is complete.
+/** Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the group is
+ * complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly
+ * they are spread: the gradients of one big batch. The count travels in one more collective of a number a group.
  * @param state A state.
- * @param modules [n_modules] The prepared models of the loop.
+ * @param loss_sum One element: the sum over the items, not their mean.
+ * @param count Items in this micro-batch on this rank; 0 when all of them are padding.
+ * @return As accel_backward(); INVALID_ARGUMENT for a negative count.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum, int64_t count);
+
+/** One micro-batch: counts it, and holds back the exchange of gradients until the group is complete. Each model counts
+ * its own micro-batches, so several may be trained by turns.
+ * @param state A state.
+ * @param modules [n_modules] The prepared models that this micro-batch trains.
  * @param n_modules Their number.
  * @param out The scope.
- * @return ACCEL_OK.
+ * @return ACCEL_OK; INVALID_STATE when the models are at different places of their groups.
  * @threads thread
  * @accelerate accumulate */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -2676,33 +2822,76 @@ accel_accumulate_begin(accel_state_t *state, accel_module_t *const *modules, siz
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_no_sync_begin(accel_state_t *state, accel_module_t *module, accel_scope_t *ACCEL_OWNED *out);
 
-/** Operators inside run in the state's precision; a prepared model opens this scope itself.
+/** Gradients of this model are exchanged by a backward inside, although the forward was made where they are not.
  * @param state A state.
+ * @param module A prepared model. Without several ranks nothing happens.
  * @param out The scope.
  * @return ACCEL_OK.
  * @threads thread
+ * @accelerate trigger_sync_in_backward */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_trigger_sync_in_backward_begin(accel_state_t *state, accel_module_t *module, accel_scope_t *ACCEL_OWNED *out);
+
+/** The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in
+ * what the others still exchange, with gradients of 0, and the mean is still that of all ranks. In the end all have the
+ * models, and the prepared optimizers and schedulers, of a rank that trained longest. Before each forward of the first
+ * model the ranks exchange a few numbers. Ends only when all ranks have come to the end.
+ * @param state A state.
+ * @param modules [n_modules] Prepared models; each rank calls them in this order, once a micro-batch.
+ * @param n_modules Their number.
+ * @param even_batches 0 or 1: what epochs of prepared loaders that begin inside do; ACCEL_UNSET: as they were
+ *   prepared. With even batches there is nothing to join, and the scope costs nothing.
+ * @param out The scope. Its end gives COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads collective
+ * @accelerate join_uneven_inputs */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_join_uneven_inputs_begin(accel_state_t *state, accel_module_t *const *modules, size_t n_modules,
+                               int32_t even_batches, accel_scope_t *ACCEL_OWNED *out);
+
+/** Operators inside run in the state's precision; a prepared model opens this scope itself.
+ * @param state A state.
+ * @param options NULL: as accel_set_autocast().
+ * @param out The scope.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads thread
  * @accelerate autocast */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_autocast_begin(accel_state_t *state, accel_scope_t *ACCEL_OWNED *out);
+accel_autocast_begin(accel_state_t *state, const accel_autocast_options_t *ACCEL_NULLABLE options,
+                     accel_scope_t *ACCEL_OWNED *out);
+
+/** Takes the loss scale out of gradients, so that they can be looked at or changed before the step. Once a step: a
+ * second call does nothing. Clipping and the step do it themselves.
+ * @param state A state.
+ * @param optimizer A prepared one; NULL: all that are prepared.
+ * @return ACCEL_OK, also when losses are not scaled; ACCEL_STEP_SKIPPED while gradients accumulate; INVALID_ARGUMENT
+ *   for an optimizer that is not prepared; TYPE_MISMATCH that names a parameter with gradients in float16.
+ * @threads object, waits
+ * @accelerate unscale_gradients */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_unscale_gradients(accel_state_t *state, accel_optimizer_t *ACCEL_NULLABLE optimizer);
 
 /** Scales all gradients so that their joint norm is at most max_norm; does nothing while gradients accumulate.
+ * Gradients of a scaled loss are unscaled first.
  * @param state A state.
  * @param module Its parameters.
  * @param max_norm Not negative.
  * @param norm_type 2 for the Euclidean norm, infinity for the largest element.
  * @param out_norm The norm before; may be NULL, which saves a wait for the device.
- * @return ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untouched).
+ * @return ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untouched); INVALID_ARGUMENT; INVALID_STATE
+ *   for a scaled gradient of a parameter that no prepared optimizer has.
  * @threads object, waits
  * @accelerate clip_grad_norm_ */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_clip_grad_norm(accel_state_t *state, const accel_module_t *module, double max_norm, double norm_type,
                      double *ACCEL_NULLABLE out_norm);
 
-/** Cuts each element of the gradients to [-clip_value, clip_value]; does nothing while gradients accumulate.
+/** Cuts each element of the gradients to [-clip_value, clip_value]; does nothing while gradients accumulate. Gradients
+ * of a scaled loss are unscaled first.
  * @param state A state.
  * @param module Its parameters.
  * @param clip_value Not negative.
- * @return ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; INVALID_ARGUMENT.
+ * @return As accel_clip_grad_norm().
  * @threads object, waits
  * @accelerate clip_grad_value_ */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -2801,28 +2990,151 @@ ACCEL_SINCE(0, 1) void accel_parameters_release(accel_parameters_t *ACCEL_NULLAB
 /** The model inside a prepared one.
  * @param state A state.
  * @param module A module, prepared or not.
- * @param out The model.
- * @return ACCEL_OK.
+ * @param keep_fp32_wrapper 1: it still runs under the state's precision with float32 outputs, on its own rank only;
+ *   0: the model as it was before it was prepared.
+ * @param out The model; the module itself when it is not prepared.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object
- * @accelerate unwrap_model */
+ * @accelerate unwrap_model, utils.extract_model_from_parallel */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_unwrap_model(accel_state_t *state, accel_module_t *module, accel_module_t *ACCEL_OWNED *out);
+accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper,
+                   accel_module_t *ACCEL_OWNED *out);
 
-/** Seeds the default generators.
+/** What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it
+ * runs; one a line. accel_state_describe() has the settings and where they came from.
+ * @param state A state.
+ * @param out The text.
+ * @return ACCEL_OK.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_describe(accel_state_t *state, accel_buffer_t *ACCEL_OWNED out);
+
+/** Seeds a generator of the program's own language.
+ * @param seed The seed, with the rank where that was asked for.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_seed_fn)(int64_t seed, void *user_data);
+
+/** Has accel_set_seed() seed one more generator: that of the host language, of a library.
+ * @param state A state.
+ * @param seed,user_data,destroy The function, what is handed to it, and the end of its life.
+ * @return ACCEL_OK.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_add_seed_callback(accel_state_t *state, accel_seed_fn seed, void *ACCEL_NULLABLE user_data,
+                        accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** Seeds the default generators of all devices, and those of accel_add_seed_callback().
  * @param state A state.
  * @param seed The seed.
  * @param device_specific 1: adds the rank.
- * @return ACCEL_OK.
+ * @param deterministic 1: from now on the process uses algorithms whose results do not differ from run to run, and
+ *   operators that have none fail.
+ * @return ACCEL_OK or INVALID_ARGUMENT; the status of a callback.
  * @threads object
  * @accelerate utils.set_seed */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_set_seed(accel_state_t *state, int64_t seed, int32_t device_specific);
+accel_set_seed(accel_state_t *state, int64_t seed, int32_t device_specific, int32_t deterministic);
 
-/** Lets go of all prepared objects, and of the memory that large results of a gather or a reduce leave for the next.
+/** A generator of its own, with the numbers of torch.Generator.
+ * @param seed Its seed.
+ * @param device Whose numbers it draws.
+ * @param out The generator.
+ * @return ACCEL_OK or UNSUPPORTED.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t *ACCEL_OWNED *out);
+
+/** Adds an owner.
+ * @param generator A generator.
+ * @return The same generator, with one owner more.
+ * @threads any */
+ACCEL_SINCE(0, 1) accel_generator_t *accel_generator_retain(accel_generator_t *generator);
+
+/** Removes an owner.
+ * @param generator A generator, or NULL.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_generator_release(accel_generator_t *ACCEL_NULLABLE generator);
+
+/** Starts a generator anew.
+ * @param generator A generator.
+ * @param seed The seed.
+ * @return ACCEL_OK.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_generator_set_seed(accel_generator_t *generator, int64_t seed);
+
+/** Where a generator stands.
+ * @param generator A generator; NULL: the default one of the CPU.
+ * @param out A tensor of bytes, as torch.Generator.get_state() gives it.
+ * @return ACCEL_OK.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_generator_state(accel_generator_t *ACCEL_NULLABLE generator, accel_tensor_t *ACCEL_OWNED *out);
+
+/** Goes on where a generator stood.
+ * @param generator A generator of the same device; NULL: the default one of the CPU.
+ * @param state What accel_generator_state() gave.
+ * @return ACCEL_OK; TYPE_MISMATCH or TORCH for what is no such state.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_generator_set_state(accel_generator_t *ACCEL_NULLABLE generator, const accel_tensor_t *state);
+
+/** Gives all ranks the states of rank 0's generators.
+ * @param state A state.
+ * @param rng_types "torch" (the CPU's default generator), "cuda" (the device's), "generator" (the one given), joined by
+ *   commas.
+ * @param generator For "generator"; else NULL.
+ * @return ACCEL_OK; INVALID_ARGUMENT for another name, or "generator" without one; UNSUPPORTED for the generator of a
+ *   device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits
+ * @accelerate utils.synchronize_rng_states */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_synchronize_rng_states(accel_state_t *state, const char *rng_types, accel_generator_t *ACCEL_NULLABLE generator);
+
+/** Trains, or whatever needs memory, with a batch size.
+ * @param batch_size The size to try.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK: it fits; OUT_OF_MEMORY, of the host or the device: a smaller size is tried; another error ends the
+ *   search.
+ * @threads caller */
+typedef accel_status_t (*accel_batch_size_fn)(int64_t batch_size, void *user_data);
+
+/** Hears of each size that did not fit, and chooses the next one.
+ * @param batch_size The size that did not fit; with several ranks the smallest of theirs.
+ * @param next_batch_size What is tried next if the callback says nothing better: 0.9 of it.
+ * @param reason The message of the failure; of another rank: "another rank ran out of memory".
+ * @param user_data Handed to the callback.
+ * @return The size to try next, the same on all ranks: smaller than batch_size; 0 gives up.
+ * @threads caller */
+typedef int64_t (*accel_reduce_batch_size_fn)(int64_t batch_size, int64_t next_batch_size, const char *reason,
+                                              void *user_data);
+
+/** Calls a function with smaller and smaller batch sizes until one fits into memory. All ranks go on to the next size
+ * when one of them ran out of memory; those that wait for it in a collective meanwhile see COLLECTIVE_MISMATCH there,
+ * which they should hand on. What cached memory there is goes back before each try.
+ * @param state A state.
+ * @param function The work. It must release what it made, also when it fails.
+ * @param reduce NULL: 0.9 of the size, rounded down.
+ * @param user_data,destroy Handed to both callbacks; destroy ends its life.
+ * @param starting_batch_size The first size; go on with the former result in a second search.
+ * @param out_batch_size The size that fits; untouched after an error.
+ * @return ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does not
+ *   reduce; CANCELLED when the function failed on another rank; the function's own error.
+ * @threads collective, waits
+ * @accelerate utils.find_executable_batch_size */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn function,
+                                 accel_reduce_batch_size_fn ACCEL_NULLABLE reduce, void *ACCEL_NULLABLE user_data,
+                                 accel_destroy_fn ACCEL_NULLABLE destroy, int64_t starting_batch_size,
+                                 int64_t *ACCEL_NULLABLE out_batch_size);
+
+/** Lets go of all prepared objects, of the memory that large results of a gather or a reduce leave for the next, and of
+ * what the device's allocator keeps. Micro-batches are counted from the start again.
  * @param state A state.
  * @return ACCEL_OK.
  * @threads object, waits
- * @accelerate free_memory */
+ * @accelerate free_memory, clear, utils.release_memory */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_free_memory(accel_state_t *state);
 
 /* =====================================================================================================================

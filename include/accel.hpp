@@ -193,6 +193,7 @@ class Sampler;
 class Dataloader;
 class Work;
 class Parameters;
+class Generator;
 
 // Nested data: nothing, a truth, a number, text, a tensor, a dtype, a device, a list, or a map with strings as keys.
 class Value {
@@ -345,6 +346,22 @@ struct DataloaderOptions : accel_dataloader_options_t {
 // How gradients are averaged.
 struct DdpOptions : accel_ddp_options_t {
   DdpOptions() { accel_ddp_options_init(this); }
+};
+
+// How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training",
+// 2018).
+struct GradScalerOptions : accel_grad_scaler_options_t {
+  GradScalerOptions() { accel_grad_scaler_options_init(this); }
+};
+
+// In which regions operators choose their precision.
+struct AutocastOptions : accel_autocast_options_t {
+  AutocastOptions() { accel_autocast_options_init(this); }
+};
+
+// How products in 8-bit floating point are scaled.
+struct Fp8RecipeOptions : accel_fp8_recipe_options_t {
+  Fp8RecipeOptions() { accel_fp8_recipe_options_init(this); }
 };
 
 // How the ranks share a loader's batches.
@@ -1128,6 +1145,32 @@ class Work : public detail::Handle<accel_work_t, accel_work_retain, accel_work_r
   }
 };
 
+// Draws random numbers.
+class Generator : public detail::Handle<accel_generator_t, accel_generator_retain, accel_generator_release> {
+ public:
+  using Handle::Handle;
+
+  // A generator of its own, with the numbers of torch.Generator.
+  static Generator create(std::int64_t seed, accel_device_t device) {
+    Generator out;
+    detail::check(accel_generator_create(seed, device, out.put()));
+    return out;
+  }
+
+  // Starts a generator anew.
+  void set_seed(std::int64_t seed) { detail::check(accel_generator_set_seed(get(), seed)); }
+
+  // Where a generator stands.
+  Tensor state() {
+    Tensor out;
+    detail::check(accel_generator_state(get(), out.put()));
+    return out;
+  }
+
+  // Goes on where a generator stood.
+  void set_state(const Tensor& state) { detail::check(accel_generator_set_state(get(), state.get())); }
+};
+
 // The program's seat in the job.
 class State : public detail::Handle<accel_state_t, accel_state_retain, accel_state_release> {
  public:
@@ -1259,6 +1302,10 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
 
   // Whether the loader is at its last batch.
   bool end_of_dataloader() const { return accel_end_of_dataloader(self()) == 1; }
+
+  // Says whether gradients are exchanged from here on, for loops that count for themselves; the next
+  // accel_accumulate_begin() decides anew.
+  void set_sync_gradients(bool sync) { detail::check(accel_set_sync_gradients(get(), sync)); }
 
   // How full the last batch is.
   std::int64_t remainder() const { return accel_remainder(self()); }
@@ -1505,6 +1552,15 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out.string();
   }
 
+  // Sets how losses are scaled; before anything is prepared.
+  void set_grad_scaler(const GradScalerOptions& options = {}) { detail::check(accel_set_grad_scaler(get(), &options)); }
+
+  // The factor of the next backward.
+  double loss_scale() const { return accel_loss_scale(self()); }
+
+  // Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+  void set_autocast(const AutocastOptions& options = {}) { detail::check(accel_set_autocast(get(), &options)); }
+
   // Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start
   // from rank 0's weights, and gradients are averaged during backward.
   Module prepare_model(const Module& module, const DdpOptions& options = {}) {
@@ -1534,9 +1590,14 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Back-propagates loss / gradient_accumulation_steps; gradients are averaged over the ranks in the last micro-batch
-  // of a group.
+  // Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged
+  // over the ranks in the last micro-batch of a group.
   void backward(const Tensor& loss) { detail::check(accel_backward(get(), loss.get())); }
+
+  // Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch.
+  void backward_sum(const Tensor& loss_sum, std::int64_t count) {
+    detail::check(accel_backward_sum(get(), loss_sum.get(), count));
+  }
 
   // One micro-batch: counts it, and holds back the exchange of gradients until the group is complete.
   Scope accumulate(const std::vector<Module>& modules) {
@@ -1552,11 +1613,32 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Operators inside run in the state's precision; a prepared model opens this scope itself.
-  Scope autocast() {
+  // Gradients of this model are exchanged by a backward inside, although the forward was made where they are not.
+  Scope trigger_sync_in_backward(const Module& module) {
     Scope out;
-    detail::check(accel_autocast_begin(get(), out.put()));
+    detail::check(accel_trigger_sync_in_backward_begin(get(), module.get(), out.put()));
     return out;
+  }
+
+  // The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in
+  // what the others still exchange, with gradients of 0, and the mean is still that of all ranks.
+  Scope join_uneven_inputs(const std::vector<Module>& modules, std::int32_t even_batches) {
+    Scope out;
+    detail::check(accel_join_uneven_inputs_begin(get(), detail::borrowed(modules).data(), modules.size(), even_batches,
+                                                 out.put()));
+    return out;
+  }
+
+  // Operators inside run in the state's precision; a prepared model opens this scope itself.
+  Scope autocast(const AutocastOptions& options = {}) {
+    Scope out;
+    detail::check(accel_autocast_begin(get(), &options, out.put()));
+    return out;
+  }
+
+  // Takes the loss scale out of gradients, so that they can be looked at or changed before the step.
+  bool unscale_gradients(const Optimizer& optimizer = {}) {
+    return detail::check(accel_unscale_gradients(get(), optimizer.get()));
   }
 
   // Scales all gradients so that their joint norm is at most max_norm; does nothing while gradients accumulate.
@@ -1567,23 +1649,37 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   }
 
   // Cuts each element of the gradients to [-clip_value, clip_value]; does nothing while gradients accumulate.
-  bool clip_grad_value(const Module& module, double clip_value) {
-    return detail::check(accel_clip_grad_value(get(), module.get(), clip_value));
+  void clip_grad_value(const Module& module, double clip_value) {
+    detail::check(accel_clip_grad_value(get(), module.get(), clip_value));
   }
 
   // The model inside a prepared one.
-  Module unwrap_model(const Module& module) {
+  Module unwrap_model(const Module& module, bool keep_fp32_wrapper) {
     Module out;
-    detail::check(accel_unwrap_model(get(), module.get(), out.put()));
+    detail::check(accel_unwrap_model(get(), module.get(), keep_fp32_wrapper, out.put()));
     return out;
   }
 
-  // Seeds the default generators.
-  void set_seed(std::int64_t seed, bool device_specific) {
-    detail::check(accel_set_seed(get(), seed, device_specific));
+  // What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it
+  // runs; one a line.
+  std::string describe() {
+    detail::Buffer out;
+    detail::check(accel_describe(get(), out.put()));
+    return out.string();
   }
 
-  // Lets go of all prepared objects, and of the memory that large results of a gather or a reduce leave for the next.
+  // Seeds the default generators of all devices, and those of accel_add_seed_callback().
+  void set_seed(std::int64_t seed, bool device_specific, bool deterministic) {
+    detail::check(accel_set_seed(get(), seed, device_specific, deterministic));
+  }
+
+  // Gives all ranks the states of rank 0's generators.
+  void synchronize_rng_states(const std::string& rng_types, const Generator& generator = {}) {
+    detail::check(accel_synchronize_rng_states(get(), rng_types.c_str(), generator.get()));
+  }
+
+  // Lets go of all prepared objects, of the memory that large results of a gather or a reduce leave for the next, and
+  // of what the device's allocator keeps.
   void free_memory() { detail::check(accel_free_memory(get())); }
 
   // Writes a model's weights as `folder/model.safetensors` on the main process; other ranks return at once.
@@ -1789,6 +1885,14 @@ inline Dataloader skip_first_batches(const Dataloader& loader, std::int64_t num_
   Dataloader out;
   detail::check(accel_skip_first_batches(loader.get(), num_batches, out.put()));
   return out;
+}
+
+// Checks a recipe and says what it comes to: every setting that its backend looks at, with its value and where it came
+// from, one a line.
+inline std::string fp8_recipe_describe(const Fp8RecipeOptions& options = {}) {
+  detail::Buffer out;
+  detail::check(accel_fp8_recipe_describe(&options, out.put()));
+  return out.string();
 }
 
 // Writes tensors to a safetensors file: complete under its name, or not at all.

@@ -58,6 +58,34 @@ static double lr_lambda_trampoline(int64_t step, void *user_data) {
   return number;
 }
 
+static accel_status_t seed_trampoline(int64_t seed, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLongLong(seed));
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static accel_status_t batch_size_trampoline(int64_t batch_size, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLongLong(batch_size));
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static int64_t reduce_batch_size_trampoline(int64_t batch_size, int64_t next_batch_size, const char *reason, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 1, 3, PyLong_FromLongLong(batch_size), PyLong_FromLongLong(next_batch_size), PyUnicode_FromString(reason));
+  int64_t number = answer == NULL ? -1 : PyLong_AsLongLong(answer);
+  if (PyErr_Occurred()) PyErr_WriteUnraisable(user_data);
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return number;
+}
+
 static accel_status_t save_state_trampoline(accel_value_t *out_state, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 0, 0);
@@ -90,6 +118,7 @@ static accel_status_t load_state_trampoline(const accel_value_t *state, void *us
 %accel_handle(accel_dataloader, accel_dataloader_release)
 %accel_handle(accel_work, accel_work_release)
 %accel_handle(accel_parameters, accel_parameters_release)
+%accel_handle(accel_generator, accel_generator_release)
 
 typedef struct accel_device {
   int32_t type;
@@ -106,6 +135,8 @@ typedef struct accel_state_options {
   int32_t step_scheduler_with_optimizer;
   int32_t split_batches;
   int32_t debug;
+  int32_t true_divisor;
+  int32_t keep_output_dtype;
   int64_t timeout_ms;
   int32_t process_index;
   int32_t num_processes;
@@ -113,7 +144,8 @@ typedef struct accel_state_options {
   int32_t local_num_processes;
   const char *main_process_ip;
   int32_t main_process_port;
-  int32_t reserved;
+  int32_t device_placement;
+  const char *rng_types;
 } accel_state_options_t;
 typedef struct accel_adam_options {
   size_t struct_size;
@@ -153,6 +185,38 @@ typedef struct accel_ddp_options {
   int32_t check_reduction;
   int32_t reserved;
 } accel_ddp_options_t;
+typedef struct accel_grad_scaler_options {
+  size_t struct_size;
+  double init_scale;
+  double growth_factor;
+  double backoff_factor;
+  int64_t growth_interval;
+  int32_t enabled;
+  int32_t reserved;
+} accel_grad_scaler_options_t;
+typedef struct accel_autocast_options {
+  size_t struct_size;
+  int32_t enabled;
+  int32_t cache_enabled;
+} accel_autocast_options_t;
+typedef struct accel_fp8_recipe_options {
+  size_t struct_size;
+  const char *backend;
+  const char *fp8_format;
+  const char *amax_compute_algo;
+  const char *opt_level;
+  int64_t margin;
+  int64_t interval;
+  int64_t amax_history_len;
+  int32_t use_autocast_during_eval;
+  int32_t override_fprop;
+  int32_t override_dgrad;
+  int32_t override_wgrad;
+  int32_t use_mxfp8_block_scaling;
+  int32_t pad_inner_dim;
+  int32_t enable_fsdp_float8_all_gather;
+  int32_t reserved;
+} accel_fp8_recipe_options_t;
 typedef struct accel_dataloader_config {
   size_t struct_size;
   int32_t even_batches;
@@ -171,7 +235,7 @@ typedef struct accel_parameters_options {
     if (options != NULL) accel_state_options_init(options);
     return options;
   }
-  ~accel_state_options() { free((char *)$self->main_process_ip); free($self); }
+  ~accel_state_options() { free((char *)$self->main_process_ip); free((char *)$self->rng_types); free($self); }
 }
 %extend accel_adam_options {
   accel_adam_options() {
@@ -205,6 +269,30 @@ typedef struct accel_parameters_options {
   }
   ~accel_ddp_options() {  free($self); }
 }
+%extend accel_grad_scaler_options {
+  accel_grad_scaler_options() {
+    accel_grad_scaler_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_grad_scaler_options_init(options);
+    return options;
+  }
+  ~accel_grad_scaler_options() {  free($self); }
+}
+%extend accel_autocast_options {
+  accel_autocast_options() {
+    accel_autocast_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_autocast_options_init(options);
+    return options;
+  }
+  ~accel_autocast_options() {  free($self); }
+}
+%extend accel_fp8_recipe_options {
+  accel_fp8_recipe_options() {
+    accel_fp8_recipe_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_fp8_recipe_options_init(options);
+    return options;
+  }
+  ~accel_fp8_recipe_options() { free((char *)$self->backend); free((char *)$self->fp8_format); free((char *)$self->amax_compute_algo); free((char *)$self->opt_level); free($self); }
+}
 %extend accel_dataloader_config {
   accel_dataloader_config() {
     accel_dataloader_config_t *const options = calloc(1, sizeof(*options));
@@ -228,6 +316,8 @@ typedef struct accel_parameters_options {
 %accel_callback(accel_forward_fn, forward_trampoline)
 %accel_callback(accel_module_hook_fn, module_hook_trampoline)
 %accel_callback(accel_lr_lambda_fn, lr_lambda_trampoline)
+%accel_callback(accel_seed_fn, seed_trampoline)
+%accel_callback_pair(accel_batch_size_fn, batch_size_trampoline, accel_reduce_batch_size_fn, reduce_batch_size_trampoline)
 %accel_callback_pair(accel_save_state_fn, save_state_trampoline, accel_load_state_fn, load_state_trampoline)
 
 %accel_waits(accel_scope_end)
@@ -331,12 +421,18 @@ typedef struct accel_parameters_options {
 %accel_waits(accel_prepare_model)
 %accel_waits(accel_prepare_data_loader)
 %accel_waits(accel_backward)
+%accel_waits(accel_backward_sum)
+%accel_waits(accel_unscale_gradients)
 %accel_waits(accel_clip_grad_norm)
 %accel_waits(accel_clip_grad_value)
 %accel_waits(accel_parameters_create)
 %accel_waits(accel_parameters_synchronize)
 %newobject accel_parameters_retain;
 %delobject accel_parameters_release;
+%newobject accel_generator_retain;
+%delobject accel_generator_release;
+%accel_waits(accel_synchronize_rng_states)
+%accel_waits(accel_find_executable_batch_size)
 %accel_waits(accel_free_memory)
 %accel_waits(accel_save)
 %accel_waits(accel_load)
@@ -826,6 +922,13 @@ int32_t accel_sync_gradients(const accel_state_t *state);
 state: A state.
 Returns: 1 when the batch in hand is the last one of its loader.";
 int32_t accel_end_of_dataloader(const accel_state_t *state);
+
+%feature("docstring") accel_set_sync_gradients "Says whether gradients are exchanged from here on, for loops that count for themselves; the next accel_accumulate_begin() decides anew.
+
+state: A state.
+sync: 1: optimizers step; 0: gradients accumulate.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_set_sync_gradients(accel_state_t *state, int32_t sync);
 
 %feature("docstring") accel_remainder "How full the last batch is.
 
@@ -2116,6 +2219,48 @@ accel_status_t accel_skip_first_batches(accel_dataloader_t *loader, int64_t num_
 options: The struct.";
 void accel_ddp_options_init(accel_ddp_options_t *options);
 
+%feature("docstring") accel_grad_scaler_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_grad_scaler_options_init(accel_grad_scaler_options_t *options);
+
+%feature("docstring") accel_set_grad_scaler "Sets how losses are scaled; before anything is prepared.
+
+state: A state.
+options: NULL: defaults.
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; INVALID_STATE when something is prepared already.";
+accel_status_t accel_set_grad_scaler(accel_state_t *state, const accel_grad_scaler_options_t *options);
+
+%feature("docstring") accel_loss_scale "The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time to time.
+
+state: A state.
+Returns: The scale; 1 when losses are not scaled; -1 for an invalid handle.";
+double accel_loss_scale(const accel_state_t *state);
+
+%feature("docstring") accel_autocast_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_autocast_options_init(accel_autocast_options_t *options);
+
+%feature("docstring") accel_set_autocast "Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+
+state: A state.
+options: NULL: defaults.
+Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE when something is prepared already.";
+accel_status_t accel_set_autocast(accel_state_t *state, const accel_autocast_options_t *options);
+
+%feature("docstring") accel_fp8_recipe_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_fp8_recipe_options_init(accel_fp8_recipe_options_t *options);
+
+%feature("docstring") accel_fp8_recipe_describe "Checks a recipe and says what it comes to: every setting that its backend looks at, with its value and where it came from, one a line. States refuse the precision fp8 so far.
+
+options: NULL: all from the environment.
+out: The text.
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field or variable, also for a field of another backend.";
+accel_status_t accel_fp8_recipe_describe(const accel_fp8_recipe_options_t *options, accel_buffer_t *OUTPUT);
+
 %feature("docstring") accel_prepare_model "Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start from rank 0's weights, and gradients are averaged during backward.
 
 state: A state.
@@ -2155,20 +2300,28 @@ out: The prepared one.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader, const accel_dataloader_config_t *config, accel_dataloader_t **OUTPUT);
 
-%feature("docstring") accel_backward "Back-propagates loss / gradient_accumulation_steps; gradients are averaged over the ranks in the last micro-batch of a group.
+%feature("docstring") accel_backward "Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of a group.
 
 state: A state.
 loss: One element.
-Returns: ACCEL_OK; SHAPE_MISMATCH; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
+Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss);
 
-%feature("docstring") accel_accumulate_begin "One micro-batch: counts it, and holds back the exchange of gradients until the group is complete.
+%feature("docstring") accel_backward_sum "Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the group is complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count travels in one more collective of a number a group.
 
 state: A state.
-modules: The prepared models of the loop.
+loss_sum: One element: the sum over the items, not their mean.
+count: Items in this micro-batch on this rank; 0 when all of them are padding.
+Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.";
+accel_status_t accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum, int64_t count);
+
+%feature("docstring") accel_accumulate_begin "One micro-batch: counts it, and holds back the exchange of gradients until the group is complete. Each model counts its own micro-batches, so several may be trained by turns.
+
+state: A state.
+modules: The prepared models that this micro-batch trains.
 n_modules: Their number.
 out: The scope.
-Returns: ACCEL_OK.";
+Returns: ACCEL_OK; INVALID_STATE when the models are at different places of their groups.";
 accel_status_t accel_accumulate_begin(accel_state_t *state, accel_module_t *const *ITEMS, size_t COUNT, accel_scope_t **OUTPUT);
 
 %feature("docstring") accel_no_sync_begin "Gradients of this model are not exchanged inside.
@@ -2179,30 +2332,56 @@ out: The scope.
 Returns: ACCEL_OK.";
 accel_status_t accel_no_sync_begin(accel_state_t *state, accel_module_t *module, accel_scope_t **OUTPUT);
 
+%feature("docstring") accel_trigger_sync_in_backward_begin "Gradients of this model are exchanged by a backward inside, although the forward was made where they are not.
+
+state: A state.
+module: A prepared model. Without several ranks nothing happens.
+out: The scope.
+Returns: ACCEL_OK.";
+accel_status_t accel_trigger_sync_in_backward_begin(accel_state_t *state, accel_module_t *module, accel_scope_t **OUTPUT);
+
+%feature("docstring") accel_join_uneven_inputs_begin "The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in what the others still exchange, with gradients of 0, and the mean is still that of all ranks. In the end all have the models, and the prepared optimizers and schedulers, of a rank that trained longest. Before each forward of the first model the ranks exchange a few numbers. Ends only when all ranks have come to the end.
+
+state: A state.
+modules: Prepared models; each rank calls them in this order, once a micro-batch.
+n_modules: Their number.
+even_batches: 0 or 1: what epochs of prepared loaders that begin inside do; ACCEL_UNSET: as they were prepared. With even batches there is nothing to join, and the scope costs nothing.
+out: The scope. Its end gives COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_join_uneven_inputs_begin(accel_state_t *state, accel_module_t *const *ITEMS, size_t COUNT, int32_t even_batches, accel_scope_t **OUTPUT);
+
 %feature("docstring") accel_autocast_begin "Operators inside run in the state's precision; a prepared model opens this scope itself.
 
 state: A state.
+options: NULL: as accel_set_autocast().
 out: The scope.
-Returns: ACCEL_OK.";
-accel_status_t accel_autocast_begin(accel_state_t *state, accel_scope_t **OUTPUT);
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_autocast_begin(accel_state_t *state, const accel_autocast_options_t *options, accel_scope_t **OUTPUT);
 
-%feature("docstring") accel_clip_grad_norm "Scales all gradients so that their joint norm is at most max_norm; does nothing while gradients accumulate.
+%feature("docstring") accel_unscale_gradients "Takes the loss scale out of gradients, so that they can be looked at or changed before the step. Once a step: a second call does nothing. Clipping and the step do it themselves.
+
+state: A state.
+optimizer: A prepared one; NULL: all that are prepared.
+Returns: ACCEL_OK, also when losses are not scaled; ACCEL_STEP_SKIPPED while gradients accumulate; INVALID_ARGUMENT for an optimizer that is not prepared; TYPE_MISMATCH that names a parameter with gradients in float16.";
+information_t accel_unscale_gradients(accel_state_t *state, accel_optimizer_t *optimizer);
+
+%feature("docstring") accel_clip_grad_norm "Scales all gradients so that their joint norm is at most max_norm; does nothing while gradients accumulate. Gradients of a scaled loss are unscaled first.
 
 state: A state.
 module: Its parameters.
 max_norm: Not negative.
 norm_type: 2 for the Euclidean norm, infinity for the largest element.
 out_norm: The norm before; may be NULL, which saves a wait for the device.
-Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untouched).";
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untouched); INVALID_ARGUMENT; INVALID_STATE for a scaled gradient of a parameter that no prepared optimizer has.";
 information_t accel_clip_grad_norm(accel_state_t *state, const accel_module_t *module, double max_norm, double norm_type, double *OUTPUT);
 
-%feature("docstring") accel_clip_grad_value "Cuts each element of the gradients to [-clip_value, clip_value]; does nothing while gradients accumulate.
+%feature("docstring") accel_clip_grad_value "Cuts each element of the gradients to [-clip_value, clip_value]; does nothing while gradients accumulate. Gradients of a scaled loss are unscaled first.
 
 state: A state.
 module: Its parameters.
 clip_value: Not negative.
-Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; INVALID_ARGUMENT.";
-information_t accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value);
+Returns: As accel_clip_grad_norm().";
+accel_status_t accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value);
 
 %feature("docstring") accel_parameters_options_init "Marks every field as unset.
 
@@ -2262,19 +2441,97 @@ void accel_parameters_release(accel_parameters_t *parameters);
 
 state: A state.
 module: A module, prepared or not.
-out: The model.
-Returns: ACCEL_OK.";
-accel_status_t accel_unwrap_model(accel_state_t *state, accel_module_t *module, accel_module_t **OUTPUT);
+keep_fp32_wrapper: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared.
+out: The model; the module itself when it is not prepared.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper, accel_module_t **OUTPUT);
 
-%feature("docstring") accel_set_seed "Seeds the default generators.
+%feature("docstring") accel_describe "What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came from.
+
+state: A state.
+out: The text.
+Returns: ACCEL_OK.";
+accel_status_t accel_describe(accel_state_t *state, accel_buffer_t *OUTPUT);
+
+%feature("docstring") accel_add_seed_callback "Has accel_set_seed() seed one more generator: that of the host language, of a library.
+
+state: A state.
+seed: The function, what is handed to it, and the end of its life.
+user_data: The function, what is handed to it, and the end of its life.
+destroy: The function, what is handed to it, and the end of its life.
+Returns: ACCEL_OK.";
+accel_status_t accel_add_seed_callback(accel_state_t *state, accel_seed_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_set_seed "Seeds the default generators of all devices, and those of accel_add_seed_callback().
 
 state: A state.
 seed: The seed.
 device_specific: 1: adds the rank.
-Returns: ACCEL_OK.";
-accel_status_t accel_set_seed(accel_state_t *state, int64_t seed, int32_t device_specific);
+deterministic: 1: from now on the process uses algorithms whose results do not differ from run to run, and operators that have none fail.
+Returns: ACCEL_OK or INVALID_ARGUMENT; the status of a callback.";
+accel_status_t accel_set_seed(accel_state_t *state, int64_t seed, int32_t device_specific, int32_t deterministic);
 
-%feature("docstring") accel_free_memory "Lets go of all prepared objects, and of the memory that large results of a gather or a reduce leave for the next.
+%feature("docstring") accel_generator_create "A generator of its own, with the numbers of torch.Generator.
+
+seed: Its seed.
+device: Whose numbers it draws.
+out: The generator.
+Returns: ACCEL_OK or UNSUPPORTED.";
+accel_status_t accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t **OUTPUT);
+
+%feature("docstring") accel_generator_retain "Adds an owner.
+
+generator: A generator.
+Returns: The same generator, with one owner more.";
+accel_generator_t *accel_generator_retain(accel_generator_t *generator);
+
+%feature("docstring") accel_generator_release "Removes an owner.
+
+generator: A generator, or NULL.";
+void accel_generator_release(accel_generator_t *generator);
+
+%feature("docstring") accel_generator_set_seed "Starts a generator anew.
+
+generator: A generator.
+seed: The seed.
+Returns: ACCEL_OK.";
+accel_status_t accel_generator_set_seed(accel_generator_t *generator, int64_t seed);
+
+%feature("docstring") accel_generator_state "Where a generator stands.
+
+generator: A generator; NULL: the default one of the CPU.
+out: A tensor of bytes, as torch.Generator.get_state() gives it.
+Returns: ACCEL_OK.";
+accel_status_t accel_generator_state(accel_generator_t *generator, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_generator_set_state "Goes on where a generator stood.
+
+generator: A generator of the same device; NULL: the default one of the CPU.
+state: What accel_generator_state() gave.
+Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for what is no such state.";
+accel_status_t accel_generator_set_state(accel_generator_t *generator, const accel_tensor_t *state);
+
+%feature("docstring") accel_synchronize_rng_states "Gives all ranks the states of rank 0's generators.
+
+state: A state.
+rng_types: \"torch\" (the CPU's default generator), \"cuda\" (the device's), \"generator\" (the one given), joined by commas.
+generator: For \"generator\"; else NULL.
+Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without one; UNSUPPORTED for the generator of a device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.";
+accel_status_t accel_synchronize_rng_states(accel_state_t *state, const char *rng_types, accel_generator_t *generator);
+
+%feature("docstring") accel_find_executable_batch_size "Calls a function with smaller and smaller batch sizes until one fits into memory. All ranks go on to the next size when one of them ran out of memory; those that wait for it in a collective meanwhile see COLLECTIVE_MISMATCH there, which they should hand on. What cached memory there is goes back before each try.
+
+state: A state.
+function: The work. It must release what it made, also when it fails.
+reduce: NULL: 0.9 of the size, rounded down.
+user_data: Handed to both callbacks; destroy ends its life.
+destroy: Handed to both callbacks; destroy ends its life.
+starting_batch_size: The first size; go on with the former result in a second search.
+out_batch_size: The size that fits; untouched after an error.
+Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does not reduce; CANCELLED when the function failed on another rank; the function's own error.";
+accel_status_t accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn CALLBACK, accel_reduce_batch_size_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t starting_batch_size, int64_t *OUTPUT);
+
+%feature("docstring") accel_free_memory "Lets go of all prepared objects, of the memory that large results of a gather or a reduce leave for the next, and of what the device's allocator keeps. Micro-batches are counted from the start again.
 
 state: A state.
 Returns: ACCEL_OK.";

@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
   CHECK(accel_optimizer_adamw(script, NULL, &adamw));
   CHECK(accel_prepare_model(state, script, NULL, &model));
   CHECK(accel_prepare_optimizer(state, adamw, &optimizer));
-  CHECK(accel_set_seed(state, 0, 1)); /* other inputs on each rank */
+  CHECK(accel_set_seed(state, 0, 1, 0)); /* other inputs on each rank */
   CHECK(accel_tensor_randn(shape, ndim, ACCEL_DTYPE_FLOAT32, accel_device(state), &input));
 
   for (int step = 1; step <= STEPS; step++) {

@@ -601,7 +601,7 @@ static accel_state_t *join_job(const struct options *options) {
   settings.gradient_accumulation_steps = options->accumulate;
   accel_state_t *state = NULL;
   CHECK(accel_state_create(&settings, &state));
-  CHECK(accel_set_seed(state, options->seed, 0));
+  CHECK(accel_set_seed(state, options->seed, 0, 0));
   return state;
 }
 

@@ -1,14 +1,13 @@
 #include "accelerator/accelerator.hpp"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
 #include <algorithm>
 
-#include "accelerator/prepared_model.hpp"
-#include "accelerator/prepared_optimizer.hpp"
 #include "base/error.hpp"
 #include "checkpoint/training_state.hpp"
+#include "state/random.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -21,20 +20,56 @@ bool has_trainable_parameter(const nn::Module& module) {
 
 }  // namespace
 
-nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const parallel::DdpOptions& options) {
+Accelerator::Accelerator(const StateOptions& options) : state_(options) {
+  state::check_rng_types(state_.settings().rng_types, state_.device(), /*has_generator=*/false);
+  make_grad_scaler({});
+}
+
+Accelerator::Accelerator(const Accelerator& parent, std::shared_ptr<comm::Communicator> group)
+    : state_(parent.state_, std::move(group)), autocast_(parent.autocast_) {
+  make_grad_scaler(parent.grad_scaler_settings_);
+}
+
+void Accelerator::require_nothing_prepared(const char* what) const {
+  require(models_.empty() && optimizers_.empty(), Status::kInvalidState, what, " cannot change after ",
+          models_.empty() ? "an optimizer" : "a model", " was prepared; set it before, or after accel_free_memory()");
+}
+
+void Accelerator::make_grad_scaler(const precision::GradScalerSettings& settings) {
+  precision::check_settings(settings);
+  grad_scaler_settings_ = settings;
+  grad_scaler_.reset();
+  if (settings.enabled.value_or(state_.mixed_precision() == Precision::kFp16))
+    grad_scaler_ = std::make_shared<precision::GradScaler>(settings);
+}
+
+void Accelerator::set_grad_scaler(const precision::GradScalerSettings& settings) {
+  require_nothing_prepared("the gradient scaler");
+  make_grad_scaler(settings);
+}
+
+void Accelerator::set_autocast(const precision::AutocastSettings& settings) {
+  require_nothing_prepared("autocast");
+  autocast_ = settings;
+}
+
+nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const parallel::DdpOptions& options,
+                                         std::optional<bool> device_placement) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
-  module->to(std::nullopt, state_.device());
+  if (device_placement.value_or(state_.settings().device_placement)) module->to(std::nullopt, state_.device());
   std::shared_ptr<parallel::DistributedDataParallel> ddp;
   if (state_.use_distributed() && has_trainable_parameter(*module))
     ddp = std::make_shared<parallel::DistributedDataParallel>(module, state_.communicator(), options);
-  models_.push_back(module);
-  return std::make_shared<PreparedModel>(std::move(module), std::move(ddp), state_.mixed_precision(),
-                                         state_.device().type());
+  const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
+                                   state_.settings().keep_output_dtype};
+  auto prepared = std::make_shared<PreparedModel>(module, std::move(ddp), precision);
+  models_.push_back({std::move(module), prepared, prepared->accumulation()});
+  return prepared;
 }
 
 std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer) {
-  auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state());
+  auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(), grad_scaler_);
   optimizers_.push_back(prepared);
   return prepared;
 }
@@ -44,8 +79,9 @@ std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr
   stepping.step_with_optimizer = state_.settings().step_scheduler_with_optimizer;
   stepping.split_batches = state_.settings().split_batches;
   stepping.num_processes = state_.num_processes();
+  const std::vector<std::shared_ptr<optim::Optimizer>> optimizers(optimizers_.begin(), optimizers_.end());
   auto prepared =
-      std::make_shared<PreparedScheduler>(std::move(scheduler), optimizers_, state_.gradient_state(), stepping);
+      std::make_shared<PreparedScheduler>(std::move(scheduler), optimizers, state_.gradient_state(), stepping);
   schedulers_.push_back(prepared);
   return prepared;
 }
@@ -59,9 +95,14 @@ std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::D
   sharding.process_index = state_.process_index();
   sharding.split_batches = configuration.split_batches.value_or(state_.settings().split_batches);
   sharding.even_batches = configuration.even_batches;
-  if (configuration.put_on_device) sharding.device = state_.device();
+  if (configuration.put_on_device.value_or(state_.settings().device_placement)) sharding.device = state_.device();
   sharding.non_blocking = configuration.non_blocking;
   sharding.gradient_state = state_.gradient_state();
+  const std::string rng_types = state_.settings().rng_types;
+  if (!rng_types.empty())
+    sharding.at_epoch_begin = [communicator = state_.communicator(), device = state_.device(), rng_types] {
+      state::synchronize_rng_states(*communicator, device, rng_types, at::Generator());
+    };
   auto prepared = loader.sharded(sharding);
   loaders_.push_back(prepared);
   return prepared;
@@ -73,18 +114,34 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
   module->to(std::nullopt, state_.device());
   auto prepared =
       std::make_shared<PreparedParameters>(*module, state_.communicator(), bucket_cap_mb, state_.gradient_state());
-  models_.push_back(std::move(module));
+  models_.push_back({std::move(module), {}, std::make_shared<state::AccumulationGroup>()});
   return prepared;
 }
 
-void Accelerator::backward(const at::Tensor& loss) {
-  require(loss.numel() == 1, Status::kShapeMismatch, "the loss has shape ", loss.sizes(),
-          "; expected one element: take its mean or sum");
-  require(loss.requires_grad(), Status::kInvalidState,
-          "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad");
-  // The seed of backward carries the division, so the loss is not touched.
-  const double share = 1.0 / static_cast<double>(state_.gradient_state()->settings().num_steps);
-  torch::autograd::backward({loss}, {at::full(loss.sizes(), share, loss.options().requires_grad(false))});
+std::vector<PreparedObject> Accelerator::prepare(const std::vector<PreparedObject>& objects) {
+  const size_t models = models_.size(), optimizers = optimizers_.size(), loaders = loaders_.size(),
+               schedulers = schedulers_.size();
+  std::vector<PreparedObject> prepared(objects.size());
+  try {
+    for (size_t i = 0; i < objects.size(); i++) {
+      const PreparedObject& object = objects[i];
+      if (object.model != nullptr) prepared[i].model = prepare_model(object.model, {}, object.device_placement);
+      if (object.optimizer != nullptr) prepared[i].optimizer = prepare_optimizer(object.optimizer);
+      if (object.loader == nullptr) continue;
+      DataLoaderConfiguration configuration;
+      configuration.put_on_device = object.device_placement;
+      prepared[i].loader = prepare_data_loader(*object.loader, configuration);
+    }
+    for (size_t i = 0; i < objects.size(); i++)
+      if (objects[i].scheduler != nullptr) prepared[i].scheduler = prepare_scheduler(objects[i].scheduler);
+  } catch (...) {
+    models_.resize(models);
+    optimizers_.resize(optimizers);
+    loaders_.resize(loaders);
+    schedulers_.resize(schedulers);
+    throw;
+  }
+  return prepared;
 }
 
 int64_t Accelerator::rows_for_metrics() const {
@@ -100,14 +157,32 @@ void Accelerator::register_for_checkpointing(RegisteredObject object) {
   objects_.push_back(std::move(object));
 }
 
+void Accelerator::set_seed(int64_t seed, bool device_specific) {
+  require(seed >= 0, Status::kInvalidArgument, "seed is ", seed, "; expected 0 or more");
+  const int64_t own = seed + (device_specific ? state_.process_index() : 0);
+  at::manual_seed(static_cast<uint64_t>(own));
+  for (const auto& callback : seed_callbacks_) callback(own);
+}
+
+std::vector<nn::ModulePtr> Accelerator::models() const {
+  std::vector<nn::ModulePtr> models;
+  for (const ModelEntry& entry : models_) models.push_back(entry.model);
+  return models;
+}
+
 void Accelerator::free_memory() {
   models_.clear();
   optimizers_.clear();
   schedulers_.clear();
   loaders_.clear();
   objects_.clear();
-  state_.gradient_state()->set_micro_batch(0);
+  state_.gradient_state()->restart();
+  release_cached_memory();
+}
+
+void Accelerator::release_cached_memory() {
   state_.communicator()->result_memory().release();
+  if (!state_.device().is_cpu()) c10::getDeviceAllocator(state_.device().type())->emptyCache();
 }
 
 void Accelerator::end_training() {

@@ -4,17 +4,23 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
 #include "data/dataloader.hpp"
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
+#include "precision/autocast.hpp"
+#include "precision/grad_scaler.hpp"
 #include "state/state.hpp"
 
 namespace accel::accelerator {
@@ -23,7 +29,7 @@ namespace accel::accelerator {
 struct DataLoaderConfiguration {
   bool even_batches = true;
   std::optional<bool> split_batches;  // as the state's setting
-  bool put_on_device = true;
+  std::optional<bool> put_on_device;  // as the state's device_placement
   bool non_blocking = false;
 };
 
@@ -34,27 +40,52 @@ struct RegisteredObject {
   std::function<void(const c10::IValue&)> load;
 };
 
+// One object to prepare, or a prepared one: exactly one of the pointers is set.
+struct PreparedObject {
+  nn::ModulePtr model;
+  std::shared_ptr<optim::Optimizer> optimizer;
+  std::shared_ptr<data::DataLoader> loader;
+  std::shared_ptr<optim::Scheduler> scheduler;
+  std::optional<bool> device_placement;
+};
+
 class Accelerator {
  public:
-  explicit Accelerator(const StateOptions& options) : state_(options) {}
+  explicit Accelerator(const StateOptions& options);
   // Nothing is prepared in it yet.
-  Accelerator(const Accelerator& parent, std::shared_ptr<comm::Communicator> group)
-      : state_(parent.state_, std::move(group)) {}
+  Accelerator(const Accelerator& parent, std::shared_ptr<comm::Communicator> group);
 
   state::State& state() { return state_; }
   const state::State& state() const { return state_; }
 
-  nn::ModulePtr prepare_model(nn::ModulePtr module, const parallel::DdpOptions& options);
+  // Both before anything is prepared.
+  void set_grad_scaler(const precision::GradScalerSettings& settings);
+  void set_autocast(const precision::AutocastSettings& settings);
+  const precision::AutocastSettings& autocast() const { return autocast_; }
+  // Null when losses are not scaled.
+  const std::shared_ptr<precision::GradScaler>& grad_scaler() const { return grad_scaler_; }
+
+  nn::ModulePtr prepare_model(nn::ModulePtr module, const parallel::DdpOptions& options,
+                              std::optional<bool> device_placement = std::nullopt);
   std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
   std::shared_ptr<data::DataLoader> prepare_data_loader(const data::DataLoader& loader,
                                                         const DataLoaderConfiguration& configuration);
+  // All of them with the defaults, or none; schedulers come last, for they follow the optimizers.
+  std::vector<PreparedObject> prepare(const std::vector<PreparedObject>& objects);
 
   std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb);
 
   // Back-propagates loss / gradient_accumulation_steps.
   void backward(const at::Tensor& loss);
+  // Back-propagates a sum over `count` items so that the group ends with the gradients of the mean over all its items.
+  void backward_sum(const at::Tensor& loss_sum, int64_t count);
   bool sync_gradients() const { return state_.gradient_state()->sync_gradients(); }
+
+  // Takes the loss scale out of the gradients of one prepared optimizer, or of all.
+  void unscale_gradients(optim::Optimizer* optimizer);
+  // The same for the optimizers that have parameters of this model, before its gradients are clipped.
+  void unscale_gradients_of(const nn::Module& model);
 
   // How many rows of what is gathered of this batch are no repetitions of the loader; 0 for all.
   int64_t rows_for_metrics() const;
@@ -64,18 +95,79 @@ class Accelerator {
   void load_state(const std::string& folder);
   void save_model(const nn::Module& module, const std::string& folder);
 
+  // What is really active, one a line.
+  std::string describe() const;
+
+  // Seeds the default generators, with the rank added where it is device specific, and what was registered for it.
+  void set_seed(int64_t seed, bool device_specific);
+  void add_seed_callback(std::function<void(int64_t)> seed) { seed_callbacks_.push_back(std::move(seed)); }
+
+  const std::vector<std::shared_ptr<data::DataLoader>>& loaders() const { return loaders_; }
+  // Ranks that ran out of inputs get what one that trained longest has: optimizers, schedulers, the loss scale.
+  void take_over_from(int rank);
+
   // Lets go of everything that is prepared.
   void free_memory();
+  // Memory that is only kept for later goes back.
+  void release_cached_memory();
   // Waits for all ranks, then leaves the group.
   void end_training();
 
  private:
+  friend class MicroBatch;
+
+  // A model without what was wrapped around it.
+  struct ModelEntry {
+    nn::ModulePtr model;
+    std::weak_ptr<PreparedModel> prepared;  // empty where the program computes the gradients
+    std::shared_ptr<state::AccumulationGroup> accumulation;
+  };
+  // The models of the micro-batch that is open, or all outside of one.
+  struct Current {
+    std::vector<nn::ModulePtr> models;
+    state::AccumulationGroups groups;
+  };
+
+  void require_nothing_prepared(const char* what) const;
+  void make_grad_scaler(const precision::GradScalerSettings& settings);
+  void run_backward(const at::Tensor& loss, double factor);
+  // From here on gradients of the open groups come in with this weight; those that are there already get it too.
+  void weigh(double weight);
+  std::vector<at::Tensor> gradients_of_current() const;
+  std::vector<nn::ModulePtr> models() const;
+  c10::IValue random_states() const;
+  void load_random_states(const c10::IValue& saved);
+  state::AccumulationGroups groups() const;  // of the state itself, then of each model
+
   state::State state_;
-  std::vector<nn::ModulePtr> models_;  // without what was wrapped around them
-  std::vector<std::shared_ptr<optim::Optimizer>> optimizers_;
+  precision::AutocastSettings autocast_;
+  precision::GradScalerSettings grad_scaler_settings_;
+  std::shared_ptr<precision::GradScaler> grad_scaler_;
+  const Current* current_ = nullptr;
+  at::Tensor seed_;  // of the latest backward, and its one number
+  double seed_factor_ = 0;
+  std::vector<std::function<void(int64_t)>> seed_callbacks_;
+  std::vector<ModelEntry> models_;
+  std::vector<std::shared_ptr<PreparedOptimizer>> optimizers_;
   std::vector<std::shared_ptr<optim::Scheduler>> schedulers_;
   std::vector<std::shared_ptr<data::DataLoader>> loaders_;
   std::vector<RegisteredObject> objects_;
+};
+
+// One micro-batch of some models, while it lives: counted, and with the exchange of gradients held back until its group
+// is complete.
+class MicroBatch {
+ public:
+  MicroBatch(std::shared_ptr<Accelerator> accelerator, std::vector<nn::ModulePtr> modules);
+  ~MicroBatch();
+  MicroBatch(const MicroBatch&) = delete;
+  MicroBatch& operator=(const MicroBatch&) = delete;
+
+ private:
+  std::shared_ptr<Accelerator> accelerator_;
+  Accelerator::Current current_;
+  const Accelerator::Current* former_;
+  std::optional<NoSyncGuard> no_sync_;
 };
 
 }  // namespace accel::accelerator

@@ -3,30 +3,26 @@
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
-namespace {
-
-parallel::DistributedDataParallel* ddp_of(const nn::ModulePtr& module) {
-  if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get())) return prepared->ddp();
-  return dynamic_cast<parallel::DistributedDataParallel*>(module.get());
-}
-
-}  // namespace
 
 PreparedModel::PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp,
-                             Precision precision, c10::DeviceType device)
-    : Module("PreparedModel"), model_(std::move(model)), ddp_(std::move(ddp)), precision_(precision), device_(device) {
+                             const ForwardPrecision& precision)
+    : Module("PreparedModel"),
+      model_(std::move(model)),
+      ddp_(std::move(ddp)),
+      precision_(precision),
+      accumulation_(std::make_shared<state::AccumulationGroup>()) {
   // The parallel wrapper is no node of the tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model_);
 }
 
 c10::IValue PreparedModel::forward(const nn::Inputs& inputs) {
   nn::Module& inner = ddp_ != nullptr ? static_cast<nn::Module&>(*ddp_) : *model_;
-  if (precision_ == Precision::kNo) return inner.call(inputs);
+  if (precision_.precision == Precision::kNo) return inner.call(inputs);
   const c10::IValue output = [&] {
-    const precision::AutocastGuard autocast(precision_, device_);
+    const precision::AutocastGuard autocast(precision_.precision, precision_.device, precision_.autocast);
     return inner.call(inputs);
   }();
-  return tree::convert_to_fp32(output);
+  return precision_.keep_output_dtype ? output : tree::convert_to_fp32(output);
 }
 
 nn::ModulePtr unwrap_model(const nn::ModulePtr& module) {
@@ -34,6 +30,18 @@ nn::ModulePtr unwrap_model(const nn::ModulePtr& module) {
   if (const auto* ddp = dynamic_cast<const parallel::DistributedDataParallel*>(module.get()))
     return unwrap_model(ddp->module());
   return module;
+}
+
+nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module) {
+  const auto* prepared = dynamic_cast<const PreparedModel*>(module.get());
+  const nn::ModulePtr model = unwrap_model(module);
+  if (prepared == nullptr || prepared->precision().precision == Precision::kNo) return model;
+  return std::make_shared<PreparedModel>(model, nullptr, prepared->precision());
+}
+
+parallel::DistributedDataParallel* ddp_of(const nn::ModulePtr& module) {
+  if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get())) return prepared->ddp();
+  return dynamic_cast<parallel::DistributedDataParallel*>(module.get());
 }
 
 NoSyncGuard::NoSyncGuard(std::vector<nn::ModulePtr> modules) {
@@ -44,6 +52,17 @@ NoSyncGuard::NoSyncGuard(std::vector<nn::ModulePtr> modules) {
 
 NoSyncGuard::~NoSyncGuard() {
   for (const auto& [module, sync] : former_) ddp_of(module)->set_gradient_sync(sync);
+}
+
+TriggerSyncGuard::TriggerSyncGuard(nn::ModulePtr module) : module_(std::move(module)) {
+  parallel::DistributedDataParallel* const ddp = ddp_of(module_);
+  if (ddp == nullptr) return;
+  ddp->expect_backward();
+  former_ = ddp->set_gradient_sync(true);
+}
+
+TriggerSyncGuard::~TriggerSyncGuard() {
+  if (parallel::DistributedDataParallel* const ddp = ddp_of(module_)) ddp->set_gradient_sync(former_);
 }
 
 }  // namespace accel::accelerator

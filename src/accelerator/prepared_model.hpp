@@ -1,33 +1,52 @@
 // What prepare_model() gives: the model under its precision and its parallelism.
 #pragma once
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "nn/module.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "precision/autocast.hpp"
+#include "state/gradient_state.hpp"
 
 namespace accel::accelerator {
 
+// How a prepared model's forward computes.
+struct ForwardPrecision {
+  Precision precision = Precision::kNo;
+  c10::DeviceType device = c10::DeviceType::CPU;
+  precision::AutocastSettings autocast;
+  bool keep_output_dtype = false;  // else half-precision outputs become float32, as the loss is computed outside
+};
+
 class PreparedModel final : public nn::Module {
  public:
-  PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp, Precision precision,
-                c10::DeviceType device);
+  PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp,
+                const ForwardPrecision& precision);
 
   const nn::ModulePtr& model() const { return model_; }
   parallel::DistributedDataParallel* ddp() const { return ddp_.get(); }  // null with one process
+  const ForwardPrecision& precision() const { return precision_; }
+  const std::shared_ptr<state::AccumulationGroup>& accumulation() const { return accumulation_; }
 
  protected:
-  // Under autocast; half-precision outputs become float32, as the loss is computed outside.
   c10::IValue forward(const nn::Inputs& inputs) override;
 
  private:
   nn::ModulePtr model_;
   std::shared_ptr<parallel::DistributedDataParallel> ddp_;
-  Precision precision_;
-  c10::DeviceType device_;
+  ForwardPrecision precision_;
+  std::shared_ptr<state::AccumulationGroup> accumulation_;
 };
 
 // The model inside a prepared one, at any depth; the module itself when it is not prepared.
 nn::ModulePtr unwrap_model(const nn::ModulePtr& module);
+// The same, but still under its precision.
+nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module);
+
+// The data-parallel part of a prepared model, or null.
+parallel::DistributedDataParallel* ddp_of(const nn::ModulePtr& module);
 
 // Gradients of the models are not exchanged while it lives.
 class NoSyncGuard {
@@ -39,6 +58,19 @@ class NoSyncGuard {
 
  private:
   std::vector<std::pair<nn::ModulePtr, bool>> former_;
+};
+
+// A backward while it lives exchanges the model's gradients, although the forward was made where they are not.
+class TriggerSyncGuard {
+ public:
+  explicit TriggerSyncGuard(nn::ModulePtr module);
+  ~TriggerSyncGuard();
+  TriggerSyncGuard(const TriggerSyncGuard&) = delete;
+  TriggerSyncGuard& operator=(const TriggerSyncGuard&) = delete;
+
+ private:
+  nn::ModulePtr module_;
+  bool former_ = true;
 };
 
 }  // namespace accel::accelerator

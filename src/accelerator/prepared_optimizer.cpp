@@ -2,6 +2,32 @@
 
 namespace accel::accelerator {
 
+PreparedOptimizer::PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
+                                     std::shared_ptr<const state::GradientState> gradient_state,
+                                     const std::shared_ptr<precision::GradScaler>& scaler)
+    : optimizer_(std::move(optimizer)), gradient_state_(std::move(gradient_state)) {
+  if (scaler == nullptr) return;
+  scaled_ = precision::ScaledGradients::create(scaler, [inner = optimizer_] {
+    std::vector<at::Tensor> parameters;
+    for (const optim::ParameterGroup& group : inner->groups())
+      parameters.insert(parameters.end(), group.parameters.begin(), group.parameters.end());
+    return parameters;
+  });
+}
+
+bool PreparedOptimizer::step() {
+  skipped_ = true;
+  if (!gradient_state_->sync_gradients()) return false;
+  if (scaled_ == nullptr) {
+    skipped_ = !optimizer_->step();
+    return !skipped_;
+  }
+  const bool overflowed = scaled_->overflowed();
+  if (!overflowed) skipped_ = !optimizer_->step();
+  scaled_->finish(overflowed);
+  return !skipped_;
+}
+
 void PreparedScheduler::step() {
   if (!stepping_.step_with_optimizer) return scheduler_->step();
   if (!gradient_state_->sync_gradients()) {

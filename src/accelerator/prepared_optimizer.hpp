@@ -6,19 +6,22 @@
 
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
+#include "precision/grad_scaler.hpp"
 #include "state/gradient_state.hpp"
 
 namespace accel::accelerator {
 
 class PreparedOptimizer final : public optim::Optimizer {
  public:
+  // `scaler` is null when losses are not scaled.
   PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
-                    std::shared_ptr<const state::GradientState> gradient_state)
-      : optimizer_(std::move(optimizer)), gradient_state_(std::move(gradient_state)) {}
+                    std::shared_ptr<const state::GradientState> gradient_state,
+                    const std::shared_ptr<precision::GradScaler>& scaler);
 
-  bool step() override {
-    skipped_ = !gradient_state_->sync_gradients() || !optimizer_->step();
-    return !skipped_;
+  bool step() override;
+  // Takes the loss scale out of the gradients, once a step.
+  void unscale() {
+    if (scaled_ != nullptr) scaled_->unscale();
   }
   bool step_was_skipped() const override { return skipped_; }
   void zero_grad() override {
@@ -38,6 +41,7 @@ class PreparedOptimizer final : public optim::Optimizer {
  private:
   std::shared_ptr<optim::Optimizer> optimizer_;
   std::shared_ptr<const state::GradientState> gradient_state_;
+  std::shared_ptr<precision::ScaledGradients> scaled_;
   bool skipped_ = false;
 };
 

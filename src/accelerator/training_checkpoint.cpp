@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
+#include "state/random.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -29,16 +30,9 @@ checkpoint::Ranks ranks_of(comm::Communicator& communicator) {
   return ranks;
 }
 
-at::Tensor generator_state(c10::Device device) {
-  auto generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_generator_state(c10::Device device, const at::Tensor& saved) {
-  auto generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(saved);
+void set_default_generator(c10::Device device, const at::Tensor& saved) {
+  at::Generator generator = state::default_generator(device);
+  state::set_generator_state(generator, saved);
 }
 
 const c10::IValue& member(const c10::impl::GenericDict& map, const char* key, c10::IValue& storage) {
@@ -47,10 +41,33 @@ const c10::IValue& member(const c10::impl::GenericDict& map, const char* key, c1
   return storage = found->value();
 }
 
-// What a group of micro-batches has summed up so far; nothing between groups.
-c10::IValue open_gradients(const state::State& state, const std::vector<nn::ModulePtr>& models) {
+// Where a group of micro-batches stands.
+c10::IValue save_group(const state::AccumulationGroup& group) {
+  auto saved = tree::new_map();
+  saved.insert("micro_batch", group.micro_batch);
+  saved.insert("length", group.length);
+  saved.insert("complete", group.complete);
+  saved.insert("weight", group.weight);
+  saved.insert("items", group.items);
+  return saved;
+}
+
+state::AccumulationGroup load_group(const c10::IValue& saved) {
+  require(saved.isGenericDict(), Status::kCorrupt, "the saved accumulation of a model is no map");
+  const auto map = saved.toGenericDict();
+  c10::IValue value;
+  state::AccumulationGroup group;
+  group.micro_batch = member(map, "micro_batch", value).toInt();
+  group.length = member(map, "length", value).toInt();
+  group.complete = member(map, "complete", value).toBool();
+  group.weight = member(map, "weight", value).toDouble();
+  group.items = member(map, "items", value).toInt();
+  return group;
+}
+
+// What groups of micro-batches have summed up so far.
+c10::IValue open_gradients(const std::vector<nn::ModulePtr>& models) {
   auto gradients = tree::new_list();
-  if (state.gradient_state()->sync_gradients()) return gradients;
   for (const nn::ModulePtr& model : models)
     for (const at::Tensor& parameter : model->parameters())
       gradients.push_back(parameter.grad().defined() ? c10::IValue(parameter.grad()) : c10::IValue());
@@ -76,37 +93,73 @@ void load_open_gradients(const std::vector<nn::ModulePtr>& models, const c10::IV
     }
 }
 
-// Generators, and where the accumulation stands: what a rank needs besides its objects.
-c10::IValue random_states(const state::State& state, const std::vector<nn::ModulePtr>& models) {
+}  // namespace
+
+state::AccumulationGroups Accelerator::groups() const {
+  state::AccumulationGroups groups = state_.gradient_state()->own();
+  for (const ModelEntry& entry : models_) groups.push_back(entry.accumulation);
+  return groups;
+}
+
+// Generators, the loss scale, and where the accumulation stands: what a rank needs besides its objects.
+c10::IValue Accelerator::random_states() const {
   auto states = tree::new_map();
-  states.insert("cpu", generator_state(c10::Device(c10::kCPU)));
-  if (!state.device().is_cpu()) states.insert("device", generator_state(state.device()));
-  states.insert("micro_batch", state.gradient_state()->micro_batch());
-  states.insert("gradients", open_gradients(state, models));
+  states.insert("cpu", state::generator_state(state::default_generator(c10::Device(c10::kCPU))));
+  if (!state_.device().is_cpu())
+    states.insert("device", state::generator_state(state::default_generator(state_.device())));
+  if (grad_scaler_ != nullptr) states.insert("scaler", grad_scaler_->state_dict());
+  auto accumulation = tree::new_list();
+  bool open = !sync_gradients();
+  for (const auto& group : groups()) {
+    accumulation.push_back(save_group(*group));
+    open = open || !group->complete;
+  }
+  states.insert("accumulation", accumulation);
+  states.insert("gradients", open ? open_gradients(models()) : tree::new_list());
   return states;
 }
 
-void load_random_states(const state::State& state, const std::vector<nn::ModulePtr>& models, const c10::IValue& saved) {
+void Accelerator::load_random_states(const c10::IValue& saved) {
   require(saved.isGenericDict(), Status::kCorrupt, "the saved random states are no map");
   const auto states = saved.toGenericDict();
   c10::IValue value;
-  set_generator_state(c10::Device(c10::kCPU), member(states, "cpu", value).toTensor());
-  if (!state.device().is_cpu()) set_generator_state(state.device(), member(states, "device", value).toTensor());
-  state.gradient_state()->set_micro_batch(member(states, "micro_batch", value).toInt());
-  load_open_gradients(models, member(states, "gradients", value));
+  const c10::IValue accumulation = member(states, "accumulation", value);
+  const state::AccumulationGroups own = groups();
+  require(accumulation.isList() && accumulation.toListRef().size() == own.size(), Status::kCorrupt,
+          "the saved random states are of another number of models");
+  set_default_generator(c10::Device(c10::kCPU), member(states, "cpu", value).toTensor());
+  if (!state_.device().is_cpu()) set_default_generator(state_.device(), member(states, "device", value).toTensor());
+  if (grad_scaler_ != nullptr) grad_scaler_->load_state_dict(member(states, "scaler", value));
+  for (size_t i = 0; i < own.size(); i++) *own[i] = load_group(accumulation.toListRef()[i]);
+  load_open_gradients(models(), member(states, "gradients", value));
 }
 
-}  // namespace
+// As if this rank had done the steps that it had no inputs for.
+void Accelerator::take_over_from(int rank) {
+  auto objects = tree::new_list();
+  for (const auto& optimizer : optimizers_) objects.push_back(optimizer->state_dict());
+  for (const auto& scheduler : schedulers_) objects.push_back(scheduler->state_dict());
+  for (const auto& group : groups()) objects.push_back(save_group(*group));
+  if (grad_scaler_ != nullptr) objects.push_back(grad_scaler_->state_dict());
+  const c10::IValue received = comm::broadcast_object_list(*state_.communicator(), objects, rank);
+  if (rank == state_.process_index()) return;
+  const auto taken = received.toListRef();
+  size_t next = 0;
+  for (const auto& optimizer : optimizers_) optimizer->load_state_dict(taken[next++]);
+  for (const auto& scheduler : schedulers_) scheduler->load_state_dict(taken[next++]);
+  for (const auto& group : groups()) *group = load_group(taken[next++]);
+  if (grad_scaler_ != nullptr) grad_scaler_->load_state_dict(taken[next++]);
+}
 
 void Accelerator::save_state(const std::string& folder) {
   const auto collect = [this] {
     checkpoint::TrainingState state;
-    for (const auto& model : models_) state.models.push_back(model->state_dict());
+    for (const auto& model : models()) state.models.push_back(model->state_dict());
     for (const auto& optimizer : optimizers_) state.optimizers.push_back(optimizer->state_dict());
     for (const auto& scheduler : schedulers_) state.schedulers.push_back(scheduler->state_dict());
     for (const auto& loader : loaders_) state.dataloaders.push_back(loader->state_dict());
     for (const RegisteredObject& object : objects_) state.custom.emplace_back(object.name, object.save());
-    state.random_states = random_states(state_, models_);
+    state.random_states = random_states();
     return state;
   };
   checkpoint::save_training_state(folder, collect, ranks_of(*state_.communicator()));
@@ -116,7 +169,7 @@ void Accelerator::save_state(const std::string& folder) {
 // changes.
 void Accelerator::load_state(const std::string& folder) {
   checkpoint::TrainingState like;
-  for (const auto& model : models_) like.models.push_back(model->state_dict());
+  for (const auto& model : models()) like.models.push_back(model->state_dict());
   like.optimizers.resize(optimizers_.size());
   like.schedulers.resize(schedulers_.size());
   like.dataloaders.resize(loaders_.size());
@@ -124,11 +177,11 @@ void Accelerator::load_state(const std::string& folder) {
   const checkpoint::TrainingState state =
       checkpoint::load_training_state(folder, like, ranks_of(*state_.communicator()));
   for (size_t i = 0; i < optimizers_.size(); i++) optimizers_[i]->load_state_dict(state.optimizers[i]);
-  for (size_t i = 0; i < models_.size(); i++) models_[i]->load_state_dict(state.models[i]);
+  for (size_t i = 0; i < models_.size(); i++) models_[i].model->load_state_dict(state.models[i]);
   for (size_t i = 0; i < schedulers_.size(); i++) schedulers_[i]->load_state_dict(state.schedulers[i]);
   for (size_t i = 0; i < loaders_.size(); i++) loaders_[i]->load_state_dict(state.dataloaders[i]);
   for (size_t i = 0; i < objects_.size(); i++) objects_[i].load(state.custom[i].second);
-  load_random_states(state_, models_, state.random_states);
+  load_random_states(state.random_states);
 }
 
 void Accelerator::save_model(const nn::Module& module, const std::string& folder) {

@@ -1,18 +1,16 @@
-// Section 10: the training loop.
+// Section 10: what a program prepares, and what it saves.
 #include "accelerator/accelerator.hpp"
 
 #include <ATen/ATen.h>
 
 #include "accel.h"
 #include "accelerator/prepared_model.hpp"
+#include "capi/buffer.hpp"
 #include "capi/callback.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
-#include "capi/scope.hpp"
 #include "capi/value.hpp"
-#include "optim/clip.hpp"
-#include "precision/autocast.hpp"
 
 using namespace accel;
 using namespace accel::capi;
@@ -44,17 +42,49 @@ accelerator::DataLoaderConfiguration read_dataloader_config(const accel_dataload
   accelerator::DataLoaderConfiguration result;
   result.even_batches = option_flag(config.even_batches, "config.even_batches").value_or(result.even_batches);
   result.split_batches = option_flag(config.split_batches, "config.split_batches");
-  result.put_on_device = option_flag(config.put_on_device, "config.put_on_device").value_or(result.put_on_device);
+  result.put_on_device = option_flag(config.put_on_device, "config.put_on_device");
   result.non_blocking = option_flag(config.non_blocking, "config.non_blocking").value_or(result.non_blocking);
   return result;
 }
 
-std::vector<nn::ModulePtr> read_modules(accel_module_t* const* modules, size_t count) {
-  if (count > 0) check_pointer(modules, "modules");
-  std::vector<nn::ModulePtr> result;
-  for (size_t i = 0; i < count; i++) result.push_back(check(modules[i], "modules[i]").module);
-  return result;
+accelerator::PreparedObject read_item(const accel_prepare_item_t& item, size_t index) {
+  const int given =
+      (item.module != nullptr) + (item.optimizer != nullptr) + (item.loader != nullptr) + (item.scheduler != nullptr);
+  require(given == 1, Status::kInvalidArgument, "items[", index, "] has ", given, " handles; expected one");
+  accelerator::PreparedObject object;
+  if (item.module != nullptr) object.model = check(item.module, "items.module").module;
+  if (item.optimizer != nullptr) object.optimizer = check(item.optimizer, "items.optimizer").optimizer;
+  if (item.loader != nullptr) object.loader = check(item.loader, "items.loader").loader;
+  if (item.scheduler != nullptr) object.scheduler = check(item.scheduler, "items.scheduler").scheduler;
+  object.device_placement = option_flag(item.device_placement, "items.device_placement");
+  return object;
 }
+
+// The handles of a prepared item until the caller has them.
+class OwnedItem {
+ public:
+  explicit OwnedItem(accelerator::PreparedObject object) : device_placement_(object.device_placement) {
+    if (object.model != nullptr) module_ = std::make_unique<accel_module>(std::move(object.model));
+    if (object.optimizer != nullptr) optimizer_ = std::make_unique<accel_optimizer>(std::move(object.optimizer));
+    if (object.loader != nullptr) loader_ = std::make_unique<accel_dataloader>(std::move(object.loader));
+    if (object.scheduler != nullptr) scheduler_ = std::make_unique<accel_scheduler>(std::move(object.scheduler));
+  }
+  accel_prepare_item_t release() {
+    return {module_.release(),
+            optimizer_.release(),
+            loader_.release(),
+            scheduler_.release(),
+            device_placement_ ? int32_t{*device_placement_} : ACCEL_UNSET,
+            0};
+  }
+
+ private:
+  std::unique_ptr<accel_module> module_;
+  std::unique_ptr<accel_optimizer> optimizer_;
+  std::unique_ptr<accel_dataloader> loader_;
+  std::unique_ptr<accel_scheduler> scheduler_;
+  std::optional<bool> device_placement_;
+};
 
 }  // namespace
 
@@ -110,87 +140,40 @@ accel_status_t accel_prepare_data_loader(accel_state_t* state, accel_dataloader_
   });
 }
 
-accel_status_t accel_backward(accel_state_t* state, accel_tensor_t* loss) {
+accel_status_t accel_prepare(accel_state_t* state, const accel_prepare_item_t* items, size_t n_items,
+                             accel_prepare_item_t* out_items) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = accelerator_of(state);
-    accelerator.backward(check(loss, "loss").tensor);
+    check_pointer(items, "items");
+    check_pointer(out_items, "out_items");
+    std::vector<accelerator::PreparedObject> objects;
+    for (size_t i = 0; i < n_items; i++) objects.push_back(read_item(items[i], i));
+    std::vector<OwnedItem> prepared;
+    for (accelerator::PreparedObject& object : accelerator.prepare(objects)) prepared.emplace_back(std::move(object));
+    for (size_t i = 0; i < n_items; i++) out_items[i] = prepared[i].release();
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_accumulate_begin(accel_state_t* state, accel_module_t* const* modules, size_t n_modules,
-                                      accel_scope_t** out) {
-  return guarded(__func__, [&] {
-    const auto& engine = accelerator_of(state).state();
-    std::vector<nn::ModulePtr> models = read_modules(modules, n_modules);
-    check_pointer(out, "out");
-    state::GradientState& gradient_state = *engine.gradient_state();
-    gradient_state.begin_micro_batch();
-    const bool exchange =
-        gradient_state.sync_gradients() || (engine.use_distributed() && gradient_state.settings().sync_each_batch);
-    if (exchange) models.clear();
-    *out = open_scope(std::make_unique<GuardScope<accelerator::NoSyncGuard>>(std::move(models)));
-    return ACCEL_OK;
-  });
-}
-
-accel_status_t accel_no_sync_begin(accel_state_t* state, accel_module_t* module, accel_scope_t** out) {
-  return guarded(__func__, [&] {
-    accelerator_of(state);
-    std::vector<nn::ModulePtr> models{check(module, "module").module};
-    check_pointer(out, "out");
-    *out = open_scope(std::make_unique<GuardScope<accelerator::NoSyncGuard>>(std::move(models)));
-    return ACCEL_OK;
-  });
-}
-
-accel_status_t accel_autocast_begin(accel_state_t* state, accel_scope_t** out) {
-  return guarded(__func__, [&] {
-    const auto& engine = accelerator_of(state).state();
-    check_pointer(out, "out");
-    *out = open_scope(
-        std::make_unique<GuardScope<precision::AutocastGuard>>(engine.mixed_precision(), engine.device().type()));
-    return ACCEL_OK;
-  });
-}
-
-accel_status_t accel_clip_grad_norm(accel_state_t* state, const accel_module_t* module, double max_norm,
-                                    double norm_type, double* out_norm) {
-  return guarded(__func__, [&] {
-    const accelerator::Accelerator& accelerator = accelerator_of(state);
-    const nn::Module& model = *check(module, "module").module;
-    if (!accelerator.sync_gradients()) return ACCEL_STEP_SKIPPED;
-    const at::Tensor norm = optim::clip_gradients_by_norm(model.parameters(), max_norm, norm_type);
-    if (out_norm != nullptr) *out_norm = norm.item<double>();
-    return ACCEL_OK;
-  });
-}
-
-accel_status_t accel_clip_grad_value(accel_state_t* state, const accel_module_t* module, double clip_value) {
-  return guarded(__func__, [&] {
-    const accelerator::Accelerator& accelerator = accelerator_of(state);
-    const nn::Module& model = *check(module, "module").module;
-    if (!accelerator.sync_gradients()) return ACCEL_STEP_SKIPPED;
-    optim::clip_gradients_by_value(model.parameters(), clip_value);
-    return ACCEL_OK;
-  });
-}
-
-accel_status_t accel_unwrap_model(accel_state_t* state, accel_module_t* module, accel_module_t** out) {
+accel_status_t accel_unwrap_model(accel_state_t* state, accel_module_t* module, int32_t keep_fp32_wrapper,
+                                  accel_module_t** out) {
   return guarded(__func__, [&] {
     accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
+    const bool keep = read_flag(keep_fp32_wrapper, "keep_fp32_wrapper");
     check_pointer(out, "out");
-    *out = std::make_unique<accel_module>(accelerator::unwrap_model(model)).release();
+    *out = std::make_unique<accel_module>(keep ? accelerator::unwrap_keeping_precision(model)
+                                               : accelerator::unwrap_model(model))
+               .release();
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_set_seed(accel_state_t* state, int64_t seed, int32_t device_specific) {
+accel_status_t accel_describe(accel_state_t* state, accel_buffer_t* out) {
   return guarded(__func__, [&] {
-    const auto& engine = accelerator_of(state).state();
-    require(seed >= 0, Status::kInvalidArgument, "seed is ", seed, "; expected 0 or more");
-    at::manual_seed(static_cast<uint64_t>(seed + (device_specific != 0 ? engine.process_index() : 0)));
+    const accelerator::Accelerator& accelerator = accelerator_of(state);
+    check_pointer(out, "out");
+    *out = new_buffer(accelerator.describe());
     return ACCEL_OK;
   });
 }

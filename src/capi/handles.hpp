@@ -1,6 +1,7 @@
 // The opaque structs of accel.h.
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include <memory>
@@ -93,4 +94,9 @@ struct accel_parameters final : accel::capi::Handle<accel::capi::ObjectKind::kPa
       : parameters(std::move(parameters)), queue(std::move(queue)) {}
   std::shared_ptr<accel::accelerator::PreparedParameters> parameters;
   std::shared_ptr<accel::comm::WorkQueue> queue;  // of the works that it starts
+};
+
+struct accel_generator final : accel::capi::Handle<accel::capi::ObjectKind::kGenerator> {
+  explicit accel_generator(at::Generator generator) : generator(std::move(generator)) {}
+  at::Generator generator;
 };

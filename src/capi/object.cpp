@@ -57,6 +57,8 @@ const char* object_kind_name(ObjectKind kind) {
       return "work";
     case ObjectKind::kParameters:
       return "parameters";
+    case ObjectKind::kGenerator:
+      return "generator";
   }
   return "pointer that is no handle";
 }

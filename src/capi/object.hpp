@@ -27,6 +27,7 @@ enum class ObjectKind : uint32_t {
   kDataloader = 0xacce100b,
   kWork = 0xacce100c,
   kParameters = 0xacce100d,
+  kGenerator = 0xacce100e,
 };
 
 const char* object_kind_name(ObjectKind kind);  // "tensor"; "released handle"; "no handle"

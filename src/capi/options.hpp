@@ -31,6 +31,12 @@ inline std::optional<bool> option_flag(int32_t value, const char* name) {
   return value == 1;
 }
 
+// A parameter that must be given.
+inline bool read_flag(int32_t value, const char* name) {
+  require(value == 0 || value == 1, Status::kInvalidArgument, name, " is ", value, "; expected 0 or 1");
+  return value == 1;
+}
+
 inline std::optional<int64_t> option_integer(int64_t value) {
   if (value == ACCEL_UNSET_INT64) return std::nullopt;
   return value;

@@ -52,6 +52,10 @@ StateOptions read_state_options(const accel_state_options_t* given) {
   result.step_scheduler_with_optimizer =
       option_flag(options.step_scheduler_with_optimizer, "options.step_scheduler_with_optimizer");
   result.split_batches = option_flag(options.split_batches, "options.split_batches");
+  result.true_divisor = option_flag(options.true_divisor, "options.true_divisor");
+  result.keep_output_dtype = option_flag(options.keep_output_dtype, "options.keep_output_dtype");
+  result.device_placement = option_flag(options.device_placement, "options.device_placement");
+  if (options.rng_types != nullptr) result.rng_types = options.rng_types;
   result.debug = option_flag(options.debug, "options.debug");
   result.timeout_ms = option_integer(options.timeout_ms);
   result.process.process_index = option_integer(options.process_index);
@@ -290,6 +294,14 @@ int32_t accel_sync_gradients(const accel_state_t* state) {
 int32_t accel_end_of_dataloader(const accel_state_t* state) {
   return read_state(__func__, state,
                     [](const state::State& engine) { return engine.gradient_state()->end_of_dataloader(); });
+}
+
+accel_status_t accel_set_sync_gradients(accel_state_t* state, int32_t sync) {
+  return guarded(__func__, [&] {
+    auto& gradient_state = *check(state, "state").accelerator->state().gradient_state();
+    gradient_state.set_sync_gradients(read_flag(sync, "sync"));
+    return ACCEL_OK;
+  });
 }
 
 int64_t accel_remainder(const accel_state_t* state) {

@@ -9,6 +9,7 @@
 #include "capi/device.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "capi/options.hpp"
 #include "capi/value.hpp"
 #include "tensor/access.hpp"
 #include "tensor/dtype.hpp"
@@ -43,11 +44,6 @@ accel_status_t create_tensor(const char* function, accel_tensor_t** out, Make ma
     *out = new_tensor(make());
     return ACCEL_OK;
   });
-}
-
-bool flag(int32_t value, const char* name) {
-  require(value == 0 || value == 1, Status::kInvalidArgument, name, " is ", value, "; expected 0 or 1");
-  return value == 1;
 }
 
 }  // namespace
@@ -156,7 +152,7 @@ accel_status_t accel_tensor_requires_grad(const accel_tensor_t* tensor, int32_t*
 
 accel_status_t accel_tensor_set_requires_grad(accel_tensor_t* tensor, int32_t requires_grad) {
   return guarded(__func__, [&] {
-    tensor::set_requires_grad(check(tensor, "tensor").tensor, flag(requires_grad, "requires_grad"));
+    tensor::set_requires_grad(check(tensor, "tensor").tensor, read_flag(requires_grad, "requires_grad"));
     return ACCEL_OK;
   });
 }
@@ -180,7 +176,7 @@ accel_status_t accel_tensor_to(const accel_tensor_t* tensor, accel_dtype_t dtype
   return derive_tensor(__func__, tensor, out, [&](const at::Tensor& value) {
     std::optional<c10::ScalarType> goal;
     if (dtype != ACCEL_UNSET) goal = tensor::dtype_from_number(dtype);
-    return tensor::convert(value, goal, to_device(device), flag(non_blocking, "non_blocking"));
+    return tensor::convert(value, goal, to_device(device), read_flag(non_blocking, "non_blocking"));
   });
 }
 

@@ -43,8 +43,12 @@ StateSettings resolve_state_settings(const StateOptions& options) {
   result.adjust_scheduler = resolve(options.adjust_scheduler, false);
   result.sync_with_dataloader = resolve(options.sync_with_dataloader, true);
   result.sync_each_batch = resolve(options.sync_each_batch, false);
+  result.true_divisor = resolve(options.true_divisor, false);
   result.step_scheduler_with_optimizer = resolve(options.step_scheduler_with_optimizer, true);
   result.split_batches = resolve(options.split_batches, false);
+  result.keep_output_dtype = resolve(options.keep_output_dtype, false);
+  result.device_placement = resolve(options.device_placement, true);
+  result.rng_types = resolve<std::string>(options.rng_types, "");
   result.debug = resolve(options.debug, "ACCELERATE_DEBUG_MODE", environment_flag("ACCELERATE_DEBUG_MODE"), false);
   result.timeout_ms = resolve(options.timeout_ms, kDefaultTimeoutMs);
   require(result.timeout_ms > 0, Status::kInvalidArgument, "timeout_ms is ", result.timeout_ms.value,
@@ -68,8 +72,12 @@ std::string describe(const StateSettings& settings) {
   line(out, "adjust_scheduler", settings.adjust_scheduler);
   line(out, "sync_with_dataloader", settings.sync_with_dataloader);
   line(out, "sync_each_batch", settings.sync_each_batch);
+  line(out, "true_divisor", settings.true_divisor);
   line(out, "step_scheduler_with_optimizer", settings.step_scheduler_with_optimizer);
   line(out, "split_batches", settings.split_batches);
+  line(out, "keep_output_dtype", settings.keep_output_dtype);
+  line(out, "device_placement", settings.device_placement);
+  line(out, "rng_types", settings.rng_types);
   line(out, "debug", settings.debug);
   line(out, "timeout_ms", settings.timeout_ms);
   return out.str();

@@ -15,9 +15,10 @@ struct StateOptions {
   std::optional<bool> cpu;
   std::optional<Precision> mixed_precision;
   std::optional<int64_t> gradient_accumulation_steps;
-  std::optional<bool> adjust_scheduler, sync_with_dataloader, sync_each_batch;
-  std::optional<bool> step_scheduler_with_optimizer, split_batches, debug;
+  std::optional<bool> adjust_scheduler, sync_with_dataloader, sync_each_batch, true_divisor;
+  std::optional<bool> step_scheduler_with_optimizer, split_batches, debug, keep_output_dtype, device_placement;
   std::optional<int64_t> timeout_ms;
+  std::optional<std::string> rng_types;
   ProcessOptions process;
 };
 
@@ -26,9 +27,10 @@ struct StateSettings {
   Setting<std::string> torch_device;  // ACCELERATE_TORCH_DEVICE; empty: choose
   Setting<Precision> mixed_precision;
   Setting<int64_t> gradient_accumulation_steps;
-  Setting<bool> adjust_scheduler, sync_with_dataloader, sync_each_batch;
-  Setting<bool> step_scheduler_with_optimizer, split_batches, debug;
+  Setting<bool> adjust_scheduler, sync_with_dataloader, sync_each_batch, true_divisor;
+  Setting<bool> step_scheduler_with_optimizer, split_batches, debug, keep_output_dtype, device_placement;
   Setting<int64_t> timeout_ms;
+  Setting<std::string> rng_types;  // joined by commas
   ProcessEnvironment process;
 };
 

@@ -92,7 +92,13 @@ c10::IValue DataLoader::fetch() {
   return batch;
 }
 
+void DataLoader::set_even_batches(bool even_batches) {
+  sharding_->even_batches = even_batches;
+  if (!running_) shard_ = make_shard(*sampler_, options_, sharding_);
+}
+
 void DataLoader::begin_epoch() {
+  if (sharding_ && sharding_->at_epoch_begin) sharding_->at_epoch_begin();
   order_ = sampler_->indices(epoch_);
   running_ = true;
   *progress_ = {false, last_batch_remainder()};
@@ -104,6 +110,7 @@ void DataLoader::go_to(int64_t epoch, int64_t position) {
   order_.reset();
   if (running_ && sharding_ && sharding_->gradient_state) sharding_->gradient_state->end_loader(progress_);
   running_ = false;
+  shard_ = make_shard(*sampler_, options_, sharding_);  // its batches may have been made even meanwhile, or uneven
   epoch_ = epoch;
   position_ = position;
   skipped_ = 0;

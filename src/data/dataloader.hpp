@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -32,6 +33,7 @@ struct ShardOptions {
   std::optional<c10::Device> device;
   bool non_blocking = false;
   std::shared_ptr<state::GradientState> gradient_state;
+  std::function<void()> at_epoch_begin;  // may be empty
 };
 
 class DataLoader {
@@ -52,6 +54,9 @@ class DataLoader {
   int64_t epoch() const { return epoch_; }
   int64_t batch_size() const { return options_.batch_size; }
   bool is_sharded() const { return sharding_.has_value(); }
+  // Of a sharded loader; holds from the next epoch on that begins.
+  bool even_batches() const { return sharding_->even_batches; }
+  void set_even_batches(bool even_batches);
   // Items that one step takes on all ranks together.
   int64_t total_batch_size() const;
   int64_t num_items() const { return sampler_->length(); }

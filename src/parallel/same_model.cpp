@@ -41,15 +41,19 @@ void check_same_model(const nn::Module& module, comm::Communicator& communicator
 
 void start_alike(const nn::Module& module, comm::Communicator& communicator) {
   check_same_model(module, communicator);
-  std::vector<at::Tensor> everything = module.parameters();
-  for (const auto& [name, buffer] : module.named_buffers()) everything.push_back(buffer);
-  broadcast_from_main(everything, communicator);
+  broadcast_model(module, /*from=*/0, communicator);
 }
 
-void broadcast_from_main(const std::vector<at::Tensor>& tensors, comm::Communicator& communicator) {
+void broadcast_tensors(const std::vector<at::Tensor>& tensors, int from, comm::Communicator& communicator) {
   auto list = tree::new_list();
   for (const at::Tensor& tensor : tensors) list.push_back(tensor);
-  comm::broadcast(communicator, list, /*from=*/0);
+  comm::broadcast(communicator, list, from);
+}
+
+void broadcast_model(const nn::Module& module, int from, comm::Communicator& communicator) {
+  std::vector<at::Tensor> everything = module.parameters();
+  for (const auto& [name, buffer] : module.named_buffers()) everything.push_back(buffer);
+  broadcast_tensors(everything, from, communicator);
 }
 
 }  // namespace accel::parallel

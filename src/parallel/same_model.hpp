@@ -13,6 +13,8 @@ namespace accel::parallel {
 // Collective: checks that all ranks have the same tensors, and gives them rank 0's parameters and buffers.
 void start_alike(const nn::Module& module, comm::Communicator& communicator);
 
-void broadcast_from_main(const std::vector<at::Tensor>& tensors, comm::Communicator& communicator);
+// Collective: one rank's tensors for all.
+void broadcast_tensors(const std::vector<at::Tensor>& tensors, int from, comm::Communicator& communicator);
+void broadcast_model(const nn::Module& module, int from, comm::Communicator& communicator);
 
 }  // namespace accel::parallel

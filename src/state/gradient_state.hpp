@@ -13,27 +13,45 @@ struct LoaderProgress {
   int64_t remainder = -1;  // rows of the last global batch that are no repetition; 0: all; -1: unknown
 };
 
+// @accelerate GradientAccumulationPlugin
 struct AccumulationSettings {
   int64_t num_steps = 1;
   bool adjust_scheduler = false;
   bool sync_with_dataloader = true;
   bool sync_each_batch = false;
+  bool true_divisor = false;  // a short last group is divided by its own length, not by num_steps
 };
+
+// The micro-batches whose gradients go into one step, and the next such group, and so on. Each prepared model has its
+// own, so that models may be trained by turns.
+struct AccumulationGroup {
+  int64_t micro_batch = 0;  // counted over groups, until the end of a loader
+  int64_t length = 0;       // micro-batches of the group so far
+  bool complete = true;     // whether the latest micro-batch ended its group
+  // Gradients of the group are those of the losses, times this; 0: there are none.
+  double weight = 0;
+  int64_t items = -1;  // that accel_backward_sum() has counted in the group; -1: losses are means
+};
+using AccumulationGroups = std::vector<std::shared_ptr<AccumulationGroup>>;
 
 // Used by one thread, the one that runs the training loop.
 class GradientState {
  public:
-  explicit GradientState(const AccumulationSettings& settings) : settings_(settings) {}
+  explicit GradientState(const AccumulationSettings& settings)
+      : settings_(settings), own_{std::make_shared<AccumulationGroup>()} {}
 
   const AccumulationSettings& settings() const { return settings_; }
   void set_num_steps(int64_t steps);
 
-  // The start of a micro-batch: counts it, and decides whether gradients are exchanged in it.
-  void begin_micro_batch();
+  // The start of a micro-batch of some models, which must be at the same place of their groups: counts it, and decides
+  // whether gradients are exchanged in it. Without models the state counts for itself.
+  void begin_micro_batch(const AccumulationGroups& groups = {});
   bool sync_gradients() const { return sync_gradients_; }
   void set_sync_gradients(bool sync) { sync_gradients_ = sync; }
-  int64_t micro_batch() const { return micro_batch_; }
-  void set_micro_batch(int64_t count) { micro_batch_ = count; }
+
+  // Micro-batches that no model counts.
+  const AccumulationGroups& own() const { return own_; }
+  void restart() { *own_[0] = AccumulationGroup(); }
 
   // Loaders nest: the innermost running one is active. A loader that is gone, or broke off, drops out by itself.
   void begin_loader(const std::shared_ptr<const LoaderProgress>& progress);
@@ -46,9 +64,12 @@ class GradientState {
   std::shared_ptr<const LoaderProgress> active() const;
 
   AccumulationSettings settings_;
-  int64_t micro_batch_ = 0;
+  AccumulationGroups own_;
   bool sync_gradients_ = true;
   std::vector<std::weak_ptr<const LoaderProgress>> loaders_;
 };
+
+// The next micro-batch of a group, or the first one of a new group.
+void go_on(AccumulationGroup& group, bool completes);
 
 }  // namespace accel::state

@@ -97,7 +97,7 @@ void place_on_host(ProcessEnvironment& process, comm::Communicator& group, int64
 
 AccumulationSettings accumulation(const StateSettings& settings) {
   return {settings.gradient_accumulation_steps, settings.adjust_scheduler, settings.sync_with_dataloader,
-          settings.sync_each_batch};
+          settings.sync_each_batch, settings.true_divisor};
 }
 
 }  // namespace

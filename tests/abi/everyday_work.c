@@ -134,7 +134,7 @@ static int work_alone(void) {
   options.num_processes = 1;
   loading.batch_size = ROWS / STEPS;
   TRY(accel_state_create(&options, &state));
-  TRY(accel_set_seed(state, 7, 0));
+  TRY(accel_set_seed(state, 7, 0, 0));
   TRY(accel_tensor_randn(input_shape, 2, ACCEL_DTYPE_FLOAT32, kCpu, &tensors[0]));
   TRY(accel_tensor_randint(0, CLASSES, label_shape, 1, &tensors[1]));
   if (use_operator(tensors[0]) != 0) return 1;

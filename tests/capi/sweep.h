@@ -21,6 +21,7 @@ struct handles {
   accel_dataloader_t *dataloader;
   accel_work_t *work;
   accel_parameters_t *parameters;
+  accel_generator_t *generator;
 };
 
 struct samples {
@@ -38,6 +39,10 @@ struct samples {
   accel_ddp_options_t ddp_options;
   accel_dataloader_config_t dataloader_config;
   accel_parameters_options_t parameters_options;
+  accel_grad_scaler_options_t grad_scaler_options;
+  accel_autocast_options_t autocast_options;
+  accel_fp8_recipe_options_t fp8_recipe_options;
+  accel_prepare_item_t prepare_item;
   const char *names[1];
   int64_t numbers[8];
   int64_t room[64]; /* for outputs, and memory that nobody may look at */
@@ -64,6 +69,7 @@ static inline void make_handles(struct handles *handles) {
   assert_ok(accel_wait_for_everyone_async(handles->state, &handles->work));
   assert_ok(accel_work_wait(handles->work, 60000));
   assert_ok(accel_parameters_create(handles->state, handles->module, NULL, &handles->parameters));
+  assert_ok(accel_generator_create(1, (accel_device_t){ACCEL_DEVICE_CPU, -1}, &handles->generator));
   assert_ok(accel_no_grad_begin(&handles->scope));
 }
 
@@ -71,6 +77,7 @@ static inline void make_handles(struct handles *handles) {
 static inline void release_handles(const struct handles *handles) {
   assert_ok(accel_scope_end(handles->scope));
   accel_parameters_release(handles->parameters);
+  accel_generator_release(handles->generator);
   accel_work_release(handles->work);
   accel_dataloader_release(handles->dataloader);
   accel_sampler_release(handles->sampler);
@@ -89,9 +96,10 @@ static inline int make_samples(void **state) {
   release_handles(&samples->released);
   make_handles(&samples->valid);
   void *const tensor = samples->valid.tensor;
-  samples->foreign = (struct handles){
-      tensor, tensor, tensor, (accel_tensor_t *)samples->valid.state, tensor, tensor, tensor, tensor, tensor, tensor,
-      tensor, tensor, tensor};
+  samples->foreign = (struct handles){tensor, tensor, tensor, (accel_tensor_t *)samples->valid.state,
+                                      tensor, tensor, tensor, tensor,
+                                      tensor, tensor, tensor, tensor,
+                                      tensor, tensor};
   samples->value = accel_arg_int(1);
   samples->foreign_value = accel_arg_tensor(samples->foreign.tensor);
   samples->released_value = accel_arg_tensor(samples->released.tensor);
@@ -104,6 +112,10 @@ static inline int make_samples(void **state) {
   accel_ddp_options_init(&samples->ddp_options);
   accel_dataloader_config_init(&samples->dataloader_config);
   accel_parameters_options_init(&samples->parameters_options);
+  accel_grad_scaler_options_init(&samples->grad_scaler_options);
+  accel_autocast_options_init(&samples->autocast_options);
+  accel_fp8_recipe_options_init(&samples->fp8_recipe_options);
+  samples->prepare_item = (accel_prepare_item_t)ACCEL_PREPARE_ITEM_INIT;
   samples->names[0] = "sample";
   samples->numbers[0] = 1;
   *state = samples;

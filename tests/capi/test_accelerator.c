@@ -59,7 +59,7 @@ static struct training *begin(void) {
   options.num_processes = 1;
   options.gradient_accumulation_steps = ACCUMULATE;
   assert_ok(accel_state_create(&options, &t->state));
-  assert_ok(accel_set_seed(t->state, 3, 0));
+  assert_ok(accel_set_seed(t->state, 3, 0, 0));
   assert_ok(accel_module_linear(WIDTH, 8, 1, &layers[0]));
   assert_ok(accel_module_activation("gelu", &layers[1]));
   assert_ok(accel_module_linear(8, 3, 1, &layers[2]));
@@ -192,7 +192,7 @@ static void test_wrong_arguments(void **unused) {
   assert_fails(accel_prepare_model(t->state, t->model, &ddp, &again), ACCEL_ERROR_INVALID_ARGUMENT,
                "options.static_graph is 5");
   assert_status(accel_prepare_data_loader(t->state, t->loader, NULL, &loader), ACCEL_ERROR_INVALID_STATE);
-  assert_ok(accel_unwrap_model(t->state, t->prepared, &inner));
+  assert_ok(accel_unwrap_model(t->state, t->prepared, 0, &inner));
   assert_string_equal(accel_module_kind(inner), "Sequential");
   accel_module_release(inner);
   assert_ok(accel_tensor_full(NULL, 0, 1.0, ACCEL_DTYPE_FLOAT32, accel_device(t->state), &constant));
@@ -200,13 +200,13 @@ static void test_wrong_arguments(void **unused) {
   accel_tensor_release(constant);
   assert_fails(accel_backward(t->state, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "loss is NULL");
   assert_fails(accel_accumulate_begin(t->state, NULL, 1, &scope), ACCEL_ERROR_INVALID_ARGUMENT, "modules is NULL");
-  assert_fails(accel_set_seed(t->state, -1, 0), ACCEL_ERROR_INVALID_ARGUMENT, "seed is -1");
+  assert_fails(accel_set_seed(t->state, -1, 0, 0), ACCEL_ERROR_INVALID_ARGUMENT, "seed is -1");
   assert_status(accel_register_for_checkpointing(t->state, "x", NULL, NULL, &destroyed, count_destroy),
                 ACCEL_ERROR_INVALID_ARGUMENT);
   assert_int_equal(destroyed, 1);
   assert_ok(accel_no_sync_begin(t->state, t->prepared, &scope));
   assert_ok(accel_scope_end(scope));
-  assert_ok(accel_autocast_begin(t->state, &scope));
+  assert_ok(accel_autocast_begin(t->state, NULL, &scope));
   assert_ok(accel_scope_end(scope));
   assert_ok(accel_free_memory(t->state));
   end(t);

@@ -20,7 +20,7 @@ TEST_F(CppTraining, SmallNetworkLearns) {
   options.cpu = 1;
   options.gradient_accumulation_steps = 2;
   State state = State::create(options);
-  state.set_seed(5, false);
+  state.set_seed(5, false, false);
 
   const Op mse_loss = Op::find("aten::mse_loss", "");
   const Tensor x = Tensor::randn({64, 2}, ACCEL_DTYPE_FLOAT32, state.device());
@@ -56,7 +56,7 @@ TEST_F(CppTraining, SmallNetworkLearns) {
   }
   EXPECT_EQ(steps, 80);
   EXPECT_LT(last, first / 20);
-  EXPECT_EQ(state.unwrap_model(model).num_parameters(), 33);
+  EXPECT_EQ(state.unwrap_model(model, 0).num_parameters(), 33);
   state.end_training();
 }
 

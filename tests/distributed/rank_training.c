@@ -13,7 +13,7 @@
 
 static accel_module_t* make_model(accel_state_t* state, int64_t seed) {
   accel_module_t *layers[3] = {NULL, NULL, NULL}, *model = NULL;
-  CHECK(accel_set_seed(state, seed, 0));
+  CHECK(accel_set_seed(state, seed, 0, 0));
   CHECK(accel_module_linear(FEATURES, HIDDEN, 1, &layers[0]));
   CHECK(accel_module_activation("tanh", &layers[1]));
   CHECK(accel_module_linear(HIDDEN, CLASSES, 1, &layers[2]));
@@ -154,7 +154,7 @@ void run_checkpoint(accel_state_t* state, const char* argument) {
   CHECK(accel_prepare_optimizer(state, adamw, &optimizer));
   CHECK(accel_scheduler_linear_warmup(adamw, 2, 50, &linear));
   CHECK(accel_prepare_scheduler(state, linear, &scheduler));
-  CHECK(accel_set_seed(state, 11, 1));
+  CHECK(accel_set_seed(state, 11, 1, 0));
 
   EXPECT(accel_load_state(state, path) == ACCEL_ERROR_NOT_FOUND);
   train(state, prepared, optimizer, scheduler, 0, 3);

@@ -18,6 +18,7 @@ BY_HAND = ("Error", "Scope")
 SKIPPED = {
     "accel_last_error": "accel::Error carries the message",
     "accel_op_call": "accel::Op::call does it with accel_op_call_kw",
+    "accel_prepare": "each kind of object has a function of its own",
     "accel_tensor_from_torch": "include/accel_torch.hpp has the types for it",
     "accel_tensor_to_torch": "include/accel_torch.hpp has the types for it",
     "accel_value_int_list": "accel::Value::list takes integers too",

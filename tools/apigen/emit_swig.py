@@ -14,6 +14,7 @@ SKIPPED = {
     "accel_buffer_dispose": "buffers become str",
     "accel_error_take": "errors become exceptions",
     "accel_error_set": "a callback raises an exception",
+    "accel_prepare": "each kind of object has a function of its own",
     "accel_tensor_from_torch": "a C++ program's own; Python exchanges tensors by DLPack",
     "accel_tensor_to_torch": "a C++ program's own; Python exchanges tensors by DLPack",
     "accel_tensor_from_blob": "the memory's owner must stay alive; Python exchanges tensors by DLPack",
@@ -131,6 +132,10 @@ TO_PYTHON = {
 BORROWED_HANDLE = "handle_to_python({struct}_retain({name}), SWIGTYPE_p_{struct})"
 
 
+# How a callback's number becomes a C value, and what an exception gives instead.
+FROM_PYTHON = {"double": ("PyFloat_AsDouble", "0"), "int64_t": ("PyLong_AsLongLong", "-1")}
+
+
 def place_of(callback, functions):
     """Which of the callables of a registration this callback is: `save` is 0 and `load` is 1."""
     for function in functions:
@@ -164,8 +169,9 @@ def trampoline(callback, handles, functions):
     if returns == "void":
         lines += ["  if (answer == NULL) PyErr_WriteUnraisable(user_data);", "  Py_XDECREF(answer);",
                   "  PyGILState_Release(lock);", "}"]
-    elif returns == "double":
-        lines += ["  double number = answer == NULL ? 0 : PyFloat_AsDouble(answer);",
+    elif returns in FROM_PYTHON:
+        convert, failed = FROM_PYTHON[returns]
+        lines += [f"  {returns} number = answer == NULL ? {failed} : {convert}(answer);",
                   "  if (PyErr_Occurred()) PyErr_WriteUnraisable(user_data);", "  Py_XDECREF(answer);",
                   "  PyGILState_Release(lock);", "  return number;", "}"]
     else:

@@ -15,6 +15,7 @@ HERE = pathlib.Path(__file__).parent
 ARGUMENTS = ["-x", "c", "-std=c99", "-DACCEL_APIGEN", "-nostdinc", f"-isystem{HERE / 'include'}",
              "--target=x86_64-linux-gnu"]
 OWNERSHIP = ("owned", "borrowed", "takes")
+NAMED_RESULTS = ("accel_status_t", "int64_t")  # of callbacks; other results are described as what they stand for
 NUMBER = re.compile(r"^\(*(?:\((\w+)\))?\s*(-?(?:\d[\w.+-]*|INT32_MIN|INT64_MIN))\)*$")
 SECTION = re.compile(r"/\* =+\n \* (\d+)\. (.*?)\n \* =+ \*/", re.DOTALL)
 SINCE = re.compile(r"ACCEL_SINCE\((\d+), (\d+)\)")
@@ -190,7 +191,7 @@ def callbacks(header, opaque):
                "summary": text["summary"], "description": text["description"], "threads": text["threads"],
                "parameters": parameters_of(given, text, opaque),
                "returns": {"type": type_of(kind.get_pointee().get_canonical().get_result()
-                                           if "accel_status_t" not in cursor.underlying_typedef_type.spelling
+                                           if not cursor.underlying_typedef_type.spelling.startswith(NAMED_RESULTS)
                                            else kind.get_pointee().get_result()), "doc": text["returns"]}}
 
 

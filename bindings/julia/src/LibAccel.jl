@@ -153,6 +153,7 @@ mutable struct DLManagedTensorVersioned end
 mutable struct accel_dataloader_t end
 mutable struct accel_dataset_t end
 mutable struct accel_error_t end
+mutable struct accel_generator_t end
 mutable struct accel_module_t end
 mutable struct accel_op_t end
 mutable struct accel_optimizer_t end
@@ -196,6 +197,8 @@ struct accel_state_options_t
     step_scheduler_with_optimizer::Int32
     split_batches::Int32
     debug::Int32
+    true_divisor::Int32
+    keep_output_dtype::Int32
     timeout_ms::Int64
     process_index::Int32
     num_processes::Int32
@@ -203,7 +206,8 @@ struct accel_state_options_t
     local_num_processes::Int32
     main_process_ip::Ptr{Cchar}
     main_process_port::Int32
-    reserved::Int32
+    device_placement::Int32
+    rng_types::Ptr{Cchar}
 end
 
 """Every field is unset that is not given."""
@@ -217,6 +221,8 @@ function accel_state_options_t(;
     step_scheduler_with_optimizer = ACCEL_UNSET,
     split_batches = ACCEL_UNSET,
     debug = ACCEL_UNSET,
+    true_divisor = ACCEL_UNSET,
+    keep_output_dtype = ACCEL_UNSET,
     timeout_ms = ACCEL_UNSET_INT64,
     process_index = ACCEL_UNSET,
     num_processes = ACCEL_UNSET,
@@ -224,9 +230,10 @@ function accel_state_options_t(;
     local_num_processes = ACCEL_UNSET,
     main_process_ip = C_NULL,
     main_process_port = ACCEL_UNSET,
-    reserved = 0,
+    device_placement = ACCEL_UNSET,
+    rng_types = C_NULL,
 )
-    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, reserved)
+    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types)
 end
 
 """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim."""
@@ -325,6 +332,85 @@ function accel_ddp_options_t(;
     return accel_ddp_options_t(sizeof(accel_ddp_options_t), broadcast_buffers, find_unused_parameters, gradient_as_bucket_view, static_graph, bucket_cap_mb, check_reduction, reserved)
 end
 
+"""How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., \"Mixed Precision Training\", 2018)."""
+struct accel_grad_scaler_options_t
+    struct_size::Csize_t
+    init_scale::Float64
+    growth_factor::Float64
+    backoff_factor::Float64
+    growth_interval::Int64
+    enabled::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_grad_scaler_options_t(;
+    init_scale = ACCEL_UNSET_DOUBLE,
+    growth_factor = ACCEL_UNSET_DOUBLE,
+    backoff_factor = ACCEL_UNSET_DOUBLE,
+    growth_interval = ACCEL_UNSET_INT64,
+    enabled = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_grad_scaler_options_t(sizeof(accel_grad_scaler_options_t), init_scale, growth_factor, backoff_factor, growth_interval, enabled, reserved)
+end
+
+"""In which regions operators choose their precision."""
+struct accel_autocast_options_t
+    struct_size::Csize_t
+    enabled::Int32
+    cache_enabled::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_autocast_options_t(;
+    enabled = ACCEL_UNSET,
+    cache_enabled = ACCEL_UNSET,
+)
+    return accel_autocast_options_t(sizeof(accel_autocast_options_t), enabled, cache_enabled)
+end
+
+"""How products in 8-bit floating point are scaled."""
+struct accel_fp8_recipe_options_t
+    struct_size::Csize_t
+    backend::Ptr{Cchar}
+    fp8_format::Ptr{Cchar}
+    amax_compute_algo::Ptr{Cchar}
+    opt_level::Ptr{Cchar}
+    margin::Int64
+    interval::Int64
+    amax_history_len::Int64
+    use_autocast_during_eval::Int32
+    override_fprop::Int32
+    override_dgrad::Int32
+    override_wgrad::Int32
+    use_mxfp8_block_scaling::Int32
+    pad_inner_dim::Int32
+    enable_fsdp_float8_all_gather::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_fp8_recipe_options_t(;
+    backend = C_NULL,
+    fp8_format = C_NULL,
+    amax_compute_algo = C_NULL,
+    opt_level = C_NULL,
+    margin = ACCEL_UNSET_INT64,
+    interval = ACCEL_UNSET_INT64,
+    amax_history_len = ACCEL_UNSET_INT64,
+    use_autocast_during_eval = ACCEL_UNSET,
+    override_fprop = ACCEL_UNSET,
+    override_dgrad = ACCEL_UNSET,
+    override_wgrad = ACCEL_UNSET,
+    use_mxfp8_block_scaling = ACCEL_UNSET,
+    pad_inner_dim = ACCEL_UNSET,
+    enable_fsdp_float8_all_gather = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_fp8_recipe_options_t(sizeof(accel_fp8_recipe_options_t), backend, fp8_format, amax_compute_algo, opt_level, margin, interval, amax_history_len, use_autocast_during_eval, override_fprop, override_dgrad, override_wgrad, use_mxfp8_block_scaling, pad_inner_dim, enable_fsdp_float8_all_gather, reserved)
+end
+
 """How the ranks share a loader's batches."""
 struct accel_dataloader_config_t
     struct_size::Csize_t
@@ -342,6 +428,16 @@ function accel_dataloader_config_t(;
     non_blocking = ACCEL_UNSET,
 )
     return accel_dataloader_config_t(sizeof(accel_dataloader_config_t), even_batches, split_batches, put_on_device, non_blocking)
+end
+
+"""One object for accel_prepare(): exactly one of the handles is set."""
+struct accel_prepare_item_t
+    module::Ptr{accel_module_t}
+    optimizer::Ptr{accel_optimizer_t}
+    loader::Ptr{accel_dataloader_t}
+    scheduler::Ptr{accel_scheduler_t}
+    device_placement::Int32
+    reserved::Int32
 end
 
 """Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and say of each gradient when it is ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters()."""
@@ -1529,6 +1625,21 @@ Threads: any.
 """
 accel_end_of_dataloader(state) =
     ccall((:accel_end_of_dataloader, libaccel), Int32, (Ptr{accel_state_t},), state)
+
+"""
+    accel_set_sync_gradients(state, sync)
+
+Says whether gradients are exchanged from here on, for loops that count for themselves; the next accel_accumulate_begin() decides anew.
+
+- `state`: A state.
+- `sync`: 1: optimizers step; 0: gradients accumulate.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_set_sync_gradients(state, sync) =
+    check(ccall((:accel_set_sync_gradients, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32), state, sync), "accel_set_sync_gradients")
 
 """
     accel_remainder(state)
@@ -4206,6 +4317,101 @@ accel_ddp_options_init(options) =
     ccall((:accel_ddp_options_init, libaccel), Cvoid, (Ptr{accel_ddp_options_t},), options)
 
 """
+    accel_grad_scaler_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_grad_scaler_options_init(options) =
+    ccall((:accel_grad_scaler_options_init, libaccel), Cvoid, (Ptr{accel_grad_scaler_options_t},), options)
+
+"""
+    accel_set_grad_scaler(state, options)
+
+Sets how losses are scaled; before anything is prepared.
+
+- `state`: A state.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; INVALID_STATE when something is prepared already.
+
+Threads: object.
+"""
+accel_set_grad_scaler(state, options) =
+    check(ccall((:accel_set_grad_scaler, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_grad_scaler_options_t}), state, options), "accel_set_grad_scaler")
+
+"""
+    accel_loss_scale(state)
+
+The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time to time.
+
+- `state`: A state.
+
+Returns: The scale; 1 when losses are not scaled; -1 for an invalid handle.
+
+Threads: any.
+"""
+accel_loss_scale(state) =
+    ccall((:accel_loss_scale, libaccel), Float64, (Ptr{accel_state_t},), state)
+
+"""
+    accel_autocast_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_autocast_options_init(options) =
+    ccall((:accel_autocast_options_init, libaccel), Cvoid, (Ptr{accel_autocast_options_t},), options)
+
+"""
+    accel_set_autocast(state, options)
+
+Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+
+- `state`: A state.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE when something is prepared already.
+
+Threads: object.
+"""
+accel_set_autocast(state, options) =
+    check(ccall((:accel_set_autocast, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_autocast_options_t}), state, options), "accel_set_autocast")
+
+"""
+    accel_fp8_recipe_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_fp8_recipe_options_init(options) =
+    ccall((:accel_fp8_recipe_options_init, libaccel), Cvoid, (Ptr{accel_fp8_recipe_options_t},), options)
+
+"""
+    accel_fp8_recipe_describe(options, out)
+
+Checks a recipe and says what it comes to: every setting that its backend looks at, with its value and where it came from, one a line. States refuse the precision fp8 so far.
+
+- `options`: `nothing`/`C_NULL` is allowed. NULL: all from the environment.
+- `out`: The text.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field or variable, also for a field of another backend.
+
+Threads: any.
+"""
+accel_fp8_recipe_describe(options, out) =
+    check(ccall((:accel_fp8_recipe_describe, libaccel), accel_status_t, (Ptr{accel_fp8_recipe_options_t}, Ptr{accel_buffer_t}), options, out), "accel_fp8_recipe_describe")
+
+"""
     accel_prepare_model(state, module, options, out)
 
 Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start from rank 0's weights, and gradients are averaged during backward.
@@ -4284,14 +4490,31 @@ accel_prepare_data_loader(state, loader, config, out) =
     check(ccall((:accel_prepare_data_loader, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_dataloader_t}, Ptr{accel_dataloader_config_t}, Ptr{Ptr{accel_dataloader_t}}), state, loader, config, out), "accel_prepare_data_loader")
 
 """
+    accel_prepare(state, items, n_items, out_items)
+
+Prepares objects of any kinds with the defaults of the functions above, in any order: schedulers follow all optimizers.
+
+- `state`: A state.
+- `items`: What to prepare.
+- `n_items`: Their number.
+- `out_items`: Room for n_items items: the same kinds in the same order, each handle the caller's.
+
+Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, or with several.
+
+Threads: collective, waits.
+"""
+accel_prepare(state, items, n_items, out_items) =
+    check(ccall((:accel_prepare, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_prepare_item_t}, Csize_t, Ptr{accel_prepare_item_t}), state, items, n_items, out_items), "accel_prepare")
+
+"""
     accel_backward(state, loss)
 
-Back-propagates loss / gradient_accumulation_steps; gradients are averaged over the ranks in the last micro-batch of a group.
+Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of a group.
 
 - `state`: A state.
 - `loss`: One element.
 
-Returns: ACCEL_OK; SHAPE_MISMATCH; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
 
 Threads: collective, waits.
 """
@@ -4299,16 +4522,32 @@ accel_backward(state, loss) =
     check(ccall((:accel_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}), state, loss), "accel_backward")
 
 """
-    accel_accumulate_begin(state, modules, n_modules, out)
+    accel_backward_sum(state, loss_sum, count)
 
-One micro-batch: counts it, and holds back the exchange of gradients until the group is complete.
+Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the group is complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count travels in one more collective of a number a group.
 
 - `state`: A state.
-- `modules`: The prepared models of the loop.
+- `loss_sum`: One element: the sum over the items, not their mean.
+- `count`: Items in this micro-batch on this rank; 0 when all of them are padding.
+
+Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.
+
+Threads: collective, waits.
+"""
+accel_backward_sum(state, loss_sum, count) =
+    check(ccall((:accel_backward_sum, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64), state, loss_sum, count), "accel_backward_sum")
+
+"""
+    accel_accumulate_begin(state, modules, n_modules, out)
+
+One micro-batch: counts it, and holds back the exchange of gradients until the group is complete. Each model counts its own micro-batches, so several may be trained by turns.
+
+- `state`: A state.
+- `modules`: The prepared models that this micro-batch trains.
 - `n_modules`: Their number.
 - `out`: The scope.
 
-Returns: ACCEL_OK.
+Returns: ACCEL_OK; INVALID_STATE when the models are at different places of their groups.
 
 Threads: thread.
 """
@@ -4332,24 +4571,74 @@ accel_no_sync_begin(state, var"module", out) =
     check(ccall((:accel_no_sync_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Ptr{accel_scope_t}}), state, var"module", out), "accel_no_sync_begin")
 
 """
-    accel_autocast_begin(state, out)
+    accel_trigger_sync_in_backward_begin(state, module, out)
 
-Operators inside run in the state's precision; a prepared model opens this scope itself.
+Gradients of this model are exchanged by a backward inside, although the forward was made where they are not.
 
 - `state`: A state.
+- `module`: A prepared model. Without several ranks nothing happens.
 - `out`: The scope.
 
 Returns: ACCEL_OK.
 
 Threads: thread.
 """
-accel_autocast_begin(state, out) =
-    check(ccall((:accel_autocast_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out), "accel_autocast_begin")
+accel_trigger_sync_in_backward_begin(state, var"module", out) =
+    check(ccall((:accel_trigger_sync_in_backward_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Ptr{accel_scope_t}}), state, var"module", out), "accel_trigger_sync_in_backward_begin")
+
+"""
+    accel_join_uneven_inputs_begin(state, modules, n_modules, even_batches, out)
+
+The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in what the others still exchange, with gradients of 0, and the mean is still that of all ranks. In the end all have the models, and the prepared optimizers and schedulers, of a rank that trained longest. Before each forward of the first model the ranks exchange a few numbers. Ends only when all ranks have come to the end.
+
+- `state`: A state.
+- `modules`: Prepared models; each rank calls them in this order, once a micro-batch.
+- `n_modules`: Their number.
+- `even_batches`: 0 or 1: what epochs of prepared loaders that begin inside do; ACCEL_UNSET: as they were prepared. With even batches there is nothing to join, and the scope costs nothing.
+- `out`: The scope. Its end gives COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: collective.
+"""
+accel_join_uneven_inputs_begin(state, modules, n_modules, even_batches, out) =
+    check(ccall((:accel_join_uneven_inputs_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_module_t}}, Csize_t, Int32, Ptr{Ptr{accel_scope_t}}), state, modules, n_modules, even_batches, out), "accel_join_uneven_inputs_begin")
+
+"""
+    accel_autocast_begin(state, options, out)
+
+Operators inside run in the state's precision; a prepared model opens this scope itself.
+
+- `state`: A state.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: as accel_set_autocast().
+- `out`: The scope.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: thread.
+"""
+accel_autocast_begin(state, options, out) =
+    check(ccall((:accel_autocast_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_autocast_options_t}, Ptr{Ptr{accel_scope_t}}), state, options, out), "accel_autocast_begin")
+
+"""
+    accel_unscale_gradients(state, optimizer)
+
+Takes the loss scale out of gradients, so that they can be looked at or changed before the step. Once a step: a second call does nothing. Clipping and the step do it themselves.
+
+- `state`: A state.
+- `optimizer`: `nothing`/`C_NULL` is allowed. A prepared one; NULL: all that are prepared.
+
+Returns: ACCEL_OK, also when losses are not scaled; ACCEL_STEP_SKIPPED while gradients accumulate; INVALID_ARGUMENT for an optimizer that is not prepared; TYPE_MISMATCH that names a parameter with gradients in float16.
+
+Threads: object, waits.
+"""
+accel_unscale_gradients(state, optimizer) =
+    check(ccall((:accel_unscale_gradients, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_optimizer_t}), state, optimizer), "accel_unscale_gradients")
 
 """
     accel_clip_grad_norm(state, module, max_norm, norm_type, out_norm)
 
-Scales all gradients so that their joint norm is at most max_norm; does nothing while gradients accumulate.
+Scales all gradients so that their joint norm is at most max_norm; does nothing while gradients accumulate. Gradients of a scaled loss are unscaled first.
 
 - `state`: A state.
 - `module`: Its parameters.
@@ -4357,7 +4646,7 @@ Scales all gradients so that their joint norm is at most max_norm; does nothing 
 - `norm_type`: 2 for the Euclidean norm, infinity for the largest element.
 - `out_norm`: `nothing`/`C_NULL` is allowed. The norm before; may be NULL, which saves a wait for the device.
 
-Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untouched).
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untouched); INVALID_ARGUMENT; INVALID_STATE for a scaled gradient of a parameter that no prepared optimizer has.
 
 Threads: object, waits.
 """
@@ -4367,13 +4656,13 @@ accel_clip_grad_norm(state, var"module", max_norm, norm_type, out_norm) =
 """
     accel_clip_grad_value(state, module, clip_value)
 
-Cuts each element of the gradients to [-clip_value, clip_value]; does nothing while gradients accumulate.
+Cuts each element of the gradients to [-clip_value, clip_value]; does nothing while gradients accumulate. Gradients of a scaled loss are unscaled first.
 
 - `state`: A state.
 - `module`: Its parameters.
 - `clip_value`: Not negative.
 
-Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; INVALID_ARGUMENT.
+Returns: As accel_clip_grad_norm().
 
 Threads: object, waits.
 """
@@ -4497,41 +4786,198 @@ accel_parameters_release(parameters) =
     ccall((:accel_parameters_release, libaccel), Cvoid, (Ptr{accel_parameters_t},), parameters)
 
 """
-    accel_unwrap_model(state, module, out)
+    accel_unwrap_model(state, module, keep_fp32_wrapper, out)
 
 The model inside a prepared one.
 
 - `state`: A state.
 - `module`: A module, prepared or not.
-- `out`: The model.
+- `keep_fp32_wrapper`: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared.
+- `out`: The model; the module itself when it is not prepared.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_unwrap_model(state, var"module", keep_fp32_wrapper, out) =
+    check(ccall((:accel_unwrap_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Int32, Ptr{Ptr{accel_module_t}}), state, var"module", keep_fp32_wrapper, out), "accel_unwrap_model")
+
+"""
+    accel_describe(state, out)
+
+What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came from.
+
+- `state`: A state.
+- `out`: The text.
 
 Returns: ACCEL_OK.
 
 Threads: object.
 """
-accel_unwrap_model(state, var"module", out) =
-    check(ccall((:accel_unwrap_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Ptr{accel_module_t}}), state, var"module", out), "accel_unwrap_model")
+accel_describe(state, out) =
+    check(ccall((:accel_describe, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_buffer_t}), state, out), "accel_describe")
 
 """
-    accel_set_seed(state, seed, device_specific)
+    accel_add_seed_callback(state, seed, user_data, destroy)
 
-Seeds the default generators.
+Has accel_set_seed() seed one more generator: that of the host language, of a library.
+
+- `state`: A state.
+- `seed`: The function, what is handed to it, and the end of its life.
+- `user_data`: `nothing`/`C_NULL` is allowed. The function, what is handed to it, and the end of its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. The function, what is handed to it, and the end of its life.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_add_seed_callback(state, seed, user_data, destroy) =
+    check(ccall((:accel_add_seed_callback, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, seed, user_data, destroy), "accel_add_seed_callback")
+
+"""
+    accel_set_seed(state, seed, device_specific, deterministic)
+
+Seeds the default generators of all devices, and those of accel_add_seed_callback().
 
 - `state`: A state.
 - `seed`: The seed.
 - `device_specific`: 1: adds the rank.
+- `deterministic`: 1: from now on the process uses algorithms whose results do not differ from run to run, and operators that have none fail.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT; the status of a callback.
+
+Threads: object.
+"""
+accel_set_seed(state, seed, device_specific, deterministic) =
+    check(ccall((:accel_set_seed, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Int32, Int32), state, seed, device_specific, deterministic), "accel_set_seed")
+
+"""
+    accel_generator_create(seed, device, out)
+
+A generator of its own, with the numbers of torch.Generator.
+
+- `seed`: Its seed.
+- `device`: Whose numbers it draws.
+- `out`: The generator.
+
+Returns: ACCEL_OK or UNSUPPORTED.
+
+Threads: any.
+"""
+accel_generator_create(seed, device, out) =
+    check(ccall((:accel_generator_create, libaccel), accel_status_t, (Int64, accel_device_t, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create")
+
+"""
+    accel_generator_retain(generator)
+
+Adds an owner.
+
+- `generator`: A generator.
+
+Returns: The same generator, with one owner more.
+
+Threads: any.
+"""
+accel_generator_retain(generator) =
+    ccall((:accel_generator_retain, libaccel), Ptr{accel_generator_t}, (Ptr{accel_generator_t},), generator)
+
+"""
+    accel_generator_release(generator)
+
+Removes an owner.
+
+- `generator`: `nothing`/`C_NULL` is allowed. A generator, or NULL.
+
+Threads: any.
+"""
+accel_generator_release(generator) =
+    ccall((:accel_generator_release, libaccel), Cvoid, (Ptr{accel_generator_t},), generator)
+
+"""
+    accel_generator_set_seed(generator, seed)
+
+Starts a generator anew.
+
+- `generator`: A generator.
+- `seed`: The seed.
 
 Returns: ACCEL_OK.
 
 Threads: object.
 """
-accel_set_seed(state, seed, device_specific) =
-    check(ccall((:accel_set_seed, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Int32), state, seed, device_specific), "accel_set_seed")
+accel_generator_set_seed(generator, seed) =
+    check(ccall((:accel_generator_set_seed, libaccel), accel_status_t, (Ptr{accel_generator_t}, Int64), generator, seed), "accel_generator_set_seed")
+
+"""
+    accel_generator_state(generator, out)
+
+Where a generator stands.
+
+- `generator`: `nothing`/`C_NULL` is allowed. A generator; NULL: the default one of the CPU.
+- `out`: A tensor of bytes, as torch.Generator.get_state() gives it.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_generator_state(generator, out) =
+    check(ccall((:accel_generator_state, libaccel), accel_status_t, (Ptr{accel_generator_t}, Ptr{Ptr{accel_tensor_t}}), generator, out), "accel_generator_state")
+
+"""
+    accel_generator_set_state(generator, state)
+
+Goes on where a generator stood.
+
+- `generator`: `nothing`/`C_NULL` is allowed. A generator of the same device; NULL: the default one of the CPU.
+- `state`: What accel_generator_state() gave.
+
+Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for what is no such state.
+
+Threads: object.
+"""
+accel_generator_set_state(generator, state) =
+    check(ccall((:accel_generator_set_state, libaccel), accel_status_t, (Ptr{accel_generator_t}, Ptr{accel_tensor_t}), generator, state), "accel_generator_set_state")
+
+"""
+    accel_synchronize_rng_states(state, rng_types, generator)
+
+Gives all ranks the states of rank 0's generators.
+
+- `state`: A state.
+- `rng_types`: \"torch\" (the CPU's default generator), \"cuda\" (the device's), \"generator\" (the one given), joined by commas.
+- `generator`: `nothing`/`C_NULL` is allowed. For \"generator\"; else NULL.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without one; UNSUPPORTED for the generator of a device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.
+
+Threads: collective, waits.
+"""
+accel_synchronize_rng_states(state, rng_types, generator) =
+    check(ccall((:accel_synchronize_rng_states, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_generator_t}), state, rng_types, generator), "accel_synchronize_rng_states")
+
+"""
+    accel_find_executable_batch_size(state, function, reduce, user_data, destroy, starting_batch_size, out_batch_size)
+
+Calls a function with smaller and smaller batch sizes until one fits into memory. All ranks go on to the next size when one of them ran out of memory; those that wait for it in a collective meanwhile see COLLECTIVE_MISMATCH there, which they should hand on. What cached memory there is goes back before each try.
+
+- `state`: A state.
+- `function`: The work. It must release what it made, also when it fails.
+- `reduce`: `nothing`/`C_NULL` is allowed. NULL: 0.9 of the size, rounded down.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to both callbacks; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to both callbacks; destroy ends its life.
+- `starting_batch_size`: The first size; go on with the former result in a second search.
+- `out_batch_size`: `nothing`/`C_NULL` is allowed. The size that fits; untouched after an error.
+
+Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does not reduce; CANCELLED when the function failed on another rank; the function's own error.
+
+Threads: collective, waits.
+"""
+accel_find_executable_batch_size(state, var"function", reduce, user_data, destroy, starting_batch_size, out_batch_size) =
+    check(ccall((:accel_find_executable_batch_size, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Int64}), state, var"function", reduce, user_data, destroy, starting_batch_size, out_batch_size), "accel_find_executable_batch_size")
 
 """
     accel_free_memory(state)
 
-Lets go of all prepared objects, and of the memory that large results of a gather or a reduce leave for the next.
+Lets go of all prepared objects, of the memory that large results of a gather or a reduce leave for the next, and of what the device's allocator keeps. Micro-batches are counted from the start again.
 
 - `state`: A state.
 
@@ -4721,6 +5167,7 @@ const FUNCTIONS = (
     :accel_end_training,
     :accel_sync_gradients,
     :accel_end_of_dataloader,
+    :accel_set_sync_gradients,
     :accel_remainder,
     :accel_gradient_accumulation_steps,
     :accel_set_gradient_accumulation_steps,
@@ -4892,15 +5339,27 @@ const FUNCTIONS = (
     :accel_dataloader_load_state_dict,
     :accel_skip_first_batches,
     :accel_ddp_options_init,
+    :accel_grad_scaler_options_init,
+    :accel_set_grad_scaler,
+    :accel_loss_scale,
+    :accel_autocast_options_init,
+    :accel_set_autocast,
+    :accel_fp8_recipe_options_init,
+    :accel_fp8_recipe_describe,
     :accel_prepare_model,
     :accel_prepare_optimizer,
     :accel_prepare_scheduler,
     :accel_dataloader_config_init,
     :accel_prepare_data_loader,
+    :accel_prepare,
     :accel_backward,
+    :accel_backward_sum,
     :accel_accumulate_begin,
     :accel_no_sync_begin,
+    :accel_trigger_sync_in_backward_begin,
+    :accel_join_uneven_inputs_begin,
     :accel_autocast_begin,
+    :accel_unscale_gradients,
     :accel_clip_grad_norm,
     :accel_clip_grad_value,
     :accel_parameters_options_init,
@@ -4912,7 +5371,17 @@ const FUNCTIONS = (
     :accel_parameters_retain,
     :accel_parameters_release,
     :accel_unwrap_model,
+    :accel_describe,
+    :accel_add_seed_callback,
     :accel_set_seed,
+    :accel_generator_create,
+    :accel_generator_retain,
+    :accel_generator_release,
+    :accel_generator_set_seed,
+    :accel_generator_state,
+    :accel_generator_set_state,
+    :accel_synchronize_rng_states,
+    :accel_find_executable_batch_size,
     :accel_free_memory,
     :accel_save,
     :accel_load,

@@ -78,20 +78,48 @@ void DistributedDataParallel::make_reducer() {
 
 bool DistributedDataParallel::set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
 
+void DistributedDataParallel::expect_backward() {
+  if (reducer_ != nullptr) reducer_->prepare_for_backward({});
+}
+
+void DistributedDataParallel::rebuild_buckets() {
+  if (!reducer_->should_rebuild_buckets()) return;
+  const auto environment = buckets_from_the_backend();
+  reducer_->rebuild_buckets();
+}
+
+void DistributedDataParallel::synchronize_buffers(int from) {
+  if (options_.broadcast_buffers && former_forward_synced_) broadcast_tensors(buffers_, from, *communicator_);
+}
+
 // The sequence around a forward is that of the reference's wrapper: a bucket that is rebuilt must be so before memory
 // peaks, and buffers travel only when the former step exchanged gradients.
 c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
   const bool recording = reducer_ != nullptr && at::GradMode::is_enabled();
+  int source = 0;
+  if (uneven_inputs_ != nullptr) source = uneven_inputs_->announce(*this, {recording, recording && sync_});
   if (recording && sync_) reducer_->prepare_for_forward();
-  if (recording && reducer_->should_rebuild_buckets()) {
-    const auto environment = buckets_from_the_backend();
-    reducer_->rebuild_buckets();
-  }
-  if (options_.broadcast_buffers && former_forward_synced_) broadcast_from_main(buffers_, *communicator_);
+  if (recording) rebuild_buckets();
+  synchronize_buffers(source);
   c10::IValue output = module_->call(inputs);
   former_forward_synced_ = at::GradMode::is_enabled() && sync_;
   if (!recording) return output;
   return after_forward(std::move(output));
+}
+
+// The collectives of forward() and of the backward that follows, in their order, with gradients of 0.
+void DistributedDataParallel::shadow(const ForwardNotice& others, int source) {
+  if (others.records) rebuild_buckets();
+  synchronize_buffers(source);
+  former_forward_synced_ = others.exchanges;
+  if (!others.exchanges) return;
+  for (c10d::GradBucket& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/true))
+    reducer_->run_comm_hook(bucket)->waitAndThrow();
+  if (options_.find_unused_parameters && !options_.static_graph) {
+    at::Tensor used = reducer_->get_local_used_map_on_device();
+    communicator_->all_reduce(used, comm::Reduction::kSum);
+  }
+  reducer_->push_rebuilt_params_for_all_indices();
 }
 
 c10::IValue DistributedDataParallel::after_forward(c10::IValue output) {

@@ -8,6 +8,7 @@
 
 #include "comm/communicator.hpp"
 #include "nn/module.hpp"
+#include "parallel/ddp/uneven_inputs.hpp"
 
 namespace c10d {
 class Reducer;
@@ -35,12 +36,21 @@ class DistributedDataParallel final : public nn::Module {
 
   // Whether backward exchanges gradients; decided at the forward. Returns the former setting.
   bool set_gradient_sync(bool sync);
+  // The next backward exchanges gradients although the forward was made where it does not.
+  void expect_backward();
+
+  // While some ranks may have run out of inputs: whom the forward tells that this one has not; null otherwise.
+  void set_uneven_inputs(UnevenInputs* inputs) { uneven_inputs_ = inputs; }
+  // A rank without inputs takes part in what the others exchange for one forward and its backward.
+  void shadow(const ForwardNotice& others, int source);
 
  protected:
   c10::IValue forward(const nn::Inputs& inputs) override;
 
  private:
   void make_reducer();
+  void rebuild_buckets();
+  void synchronize_buffers(int from);
   c10::IValue after_forward(c10::IValue output);
 
   nn::ModulePtr module_;
@@ -51,6 +61,7 @@ class DistributedDataParallel final : public nn::Module {
   bool sync_ = true;
   bool former_forward_synced_ = true;
   bool static_graph_recorded_ = false;
+  UnevenInputs* uneven_inputs_ = nullptr;
 };
 
 }  // namespace accel::parallel

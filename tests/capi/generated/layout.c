@@ -14,7 +14,7 @@ SAME(size_of_accel_value_t, sizeof(accel_value_t) == 16);
 SAME(place_of_accel_value_t_kind, offsetof(accel_value_t, kind) == 0 && sizeof(((accel_value_t *)0)->kind) == 4);
 SAME(place_of_accel_value_t_reserved, offsetof(accel_value_t, reserved) == 4 && sizeof(((accel_value_t *)0)->reserved) == 4);
 SAME(place_of_accel_value_t_as, offsetof(accel_value_t, as) == 8 && sizeof(((accel_value_t *)0)->as) == 8);
-SAME(size_of_accel_state_options_t, sizeof(accel_state_options_t) == 88);
+SAME(size_of_accel_state_options_t, sizeof(accel_state_options_t) == 104);
 SAME(place_of_accel_state_options_t_struct_size, offsetof(accel_state_options_t, struct_size) == 0 && sizeof(((accel_state_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_state_options_t_cpu, offsetof(accel_state_options_t, cpu) == 8 && sizeof(((accel_state_options_t *)0)->cpu) == 4);
 SAME(place_of_accel_state_options_t_mixed_precision, offsetof(accel_state_options_t, mixed_precision) == 12 && sizeof(((accel_state_options_t *)0)->mixed_precision) == 4);
@@ -25,14 +25,17 @@ SAME(place_of_accel_state_options_t_sync_each_batch, offsetof(accel_state_option
 SAME(place_of_accel_state_options_t_step_scheduler_with_optimizer, offsetof(accel_state_options_t, step_scheduler_with_optimizer) == 36 && sizeof(((accel_state_options_t *)0)->step_scheduler_with_optimizer) == 4);
 SAME(place_of_accel_state_options_t_split_batches, offsetof(accel_state_options_t, split_batches) == 40 && sizeof(((accel_state_options_t *)0)->split_batches) == 4);
 SAME(place_of_accel_state_options_t_debug, offsetof(accel_state_options_t, debug) == 44 && sizeof(((accel_state_options_t *)0)->debug) == 4);
-SAME(place_of_accel_state_options_t_timeout_ms, offsetof(accel_state_options_t, timeout_ms) == 48 && sizeof(((accel_state_options_t *)0)->timeout_ms) == 8);
-SAME(place_of_accel_state_options_t_process_index, offsetof(accel_state_options_t, process_index) == 56 && sizeof(((accel_state_options_t *)0)->process_index) == 4);
-SAME(place_of_accel_state_options_t_num_processes, offsetof(accel_state_options_t, num_processes) == 60 && sizeof(((accel_state_options_t *)0)->num_processes) == 4);
-SAME(place_of_accel_state_options_t_local_process_index, offsetof(accel_state_options_t, local_process_index) == 64 && sizeof(((accel_state_options_t *)0)->local_process_index) == 4);
-SAME(place_of_accel_state_options_t_local_num_processes, offsetof(accel_state_options_t, local_num_processes) == 68 && sizeof(((accel_state_options_t *)0)->local_num_processes) == 4);
-SAME(place_of_accel_state_options_t_main_process_ip, offsetof(accel_state_options_t, main_process_ip) == 72 && sizeof(((accel_state_options_t *)0)->main_process_ip) == 8);
-SAME(place_of_accel_state_options_t_main_process_port, offsetof(accel_state_options_t, main_process_port) == 80 && sizeof(((accel_state_options_t *)0)->main_process_port) == 4);
-SAME(place_of_accel_state_options_t_reserved, offsetof(accel_state_options_t, reserved) == 84 && sizeof(((accel_state_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_state_options_t_true_divisor, offsetof(accel_state_options_t, true_divisor) == 48 && sizeof(((accel_state_options_t *)0)->true_divisor) == 4);
+SAME(place_of_accel_state_options_t_keep_output_dtype, offsetof(accel_state_options_t, keep_output_dtype) == 52 && sizeof(((accel_state_options_t *)0)->keep_output_dtype) == 4);
+SAME(place_of_accel_state_options_t_timeout_ms, offsetof(accel_state_options_t, timeout_ms) == 56 && sizeof(((accel_state_options_t *)0)->timeout_ms) == 8);
+SAME(place_of_accel_state_options_t_process_index, offsetof(accel_state_options_t, process_index) == 64 && sizeof(((accel_state_options_t *)0)->process_index) == 4);
+SAME(place_of_accel_state_options_t_num_processes, offsetof(accel_state_options_t, num_processes) == 68 && sizeof(((accel_state_options_t *)0)->num_processes) == 4);
+SAME(place_of_accel_state_options_t_local_process_index, offsetof(accel_state_options_t, local_process_index) == 72 && sizeof(((accel_state_options_t *)0)->local_process_index) == 4);
+SAME(place_of_accel_state_options_t_local_num_processes, offsetof(accel_state_options_t, local_num_processes) == 76 && sizeof(((accel_state_options_t *)0)->local_num_processes) == 4);
+SAME(place_of_accel_state_options_t_main_process_ip, offsetof(accel_state_options_t, main_process_ip) == 80 && sizeof(((accel_state_options_t *)0)->main_process_ip) == 8);
+SAME(place_of_accel_state_options_t_main_process_port, offsetof(accel_state_options_t, main_process_port) == 88 && sizeof(((accel_state_options_t *)0)->main_process_port) == 4);
+SAME(place_of_accel_state_options_t_device_placement, offsetof(accel_state_options_t, device_placement) == 92 && sizeof(((accel_state_options_t *)0)->device_placement) == 4);
+SAME(place_of_accel_state_options_t_rng_types, offsetof(accel_state_options_t, rng_types) == 96 && sizeof(((accel_state_options_t *)0)->rng_types) == 8);
 SAME(size_of_accel_adam_options_t, sizeof(accel_adam_options_t) == 56);
 SAME(place_of_accel_adam_options_t_struct_size, offsetof(accel_adam_options_t, struct_size) == 0 && sizeof(((accel_adam_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_adam_options_t_lr, offsetof(accel_adam_options_t, lr) == 8 && sizeof(((accel_adam_options_t *)0)->lr) == 8);
@@ -67,12 +70,48 @@ SAME(place_of_accel_ddp_options_t_static_graph, offsetof(accel_ddp_options_t, st
 SAME(place_of_accel_ddp_options_t_bucket_cap_mb, offsetof(accel_ddp_options_t, bucket_cap_mb) == 24 && sizeof(((accel_ddp_options_t *)0)->bucket_cap_mb) == 8);
 SAME(place_of_accel_ddp_options_t_check_reduction, offsetof(accel_ddp_options_t, check_reduction) == 32 && sizeof(((accel_ddp_options_t *)0)->check_reduction) == 4);
 SAME(place_of_accel_ddp_options_t_reserved, offsetof(accel_ddp_options_t, reserved) == 36 && sizeof(((accel_ddp_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_grad_scaler_options_t, sizeof(accel_grad_scaler_options_t) == 48);
+SAME(place_of_accel_grad_scaler_options_t_struct_size, offsetof(accel_grad_scaler_options_t, struct_size) == 0 && sizeof(((accel_grad_scaler_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_grad_scaler_options_t_init_scale, offsetof(accel_grad_scaler_options_t, init_scale) == 8 && sizeof(((accel_grad_scaler_options_t *)0)->init_scale) == 8);
+SAME(place_of_accel_grad_scaler_options_t_growth_factor, offsetof(accel_grad_scaler_options_t, growth_factor) == 16 && sizeof(((accel_grad_scaler_options_t *)0)->growth_factor) == 8);
+SAME(place_of_accel_grad_scaler_options_t_backoff_factor, offsetof(accel_grad_scaler_options_t, backoff_factor) == 24 && sizeof(((accel_grad_scaler_options_t *)0)->backoff_factor) == 8);
+SAME(place_of_accel_grad_scaler_options_t_growth_interval, offsetof(accel_grad_scaler_options_t, growth_interval) == 32 && sizeof(((accel_grad_scaler_options_t *)0)->growth_interval) == 8);
+SAME(place_of_accel_grad_scaler_options_t_enabled, offsetof(accel_grad_scaler_options_t, enabled) == 40 && sizeof(((accel_grad_scaler_options_t *)0)->enabled) == 4);
+SAME(place_of_accel_grad_scaler_options_t_reserved, offsetof(accel_grad_scaler_options_t, reserved) == 44 && sizeof(((accel_grad_scaler_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_autocast_options_t, sizeof(accel_autocast_options_t) == 16);
+SAME(place_of_accel_autocast_options_t_struct_size, offsetof(accel_autocast_options_t, struct_size) == 0 && sizeof(((accel_autocast_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_autocast_options_t_enabled, offsetof(accel_autocast_options_t, enabled) == 8 && sizeof(((accel_autocast_options_t *)0)->enabled) == 4);
+SAME(place_of_accel_autocast_options_t_cache_enabled, offsetof(accel_autocast_options_t, cache_enabled) == 12 && sizeof(((accel_autocast_options_t *)0)->cache_enabled) == 4);
+SAME(size_of_accel_fp8_recipe_options_t, sizeof(accel_fp8_recipe_options_t) == 96);
+SAME(place_of_accel_fp8_recipe_options_t_struct_size, offsetof(accel_fp8_recipe_options_t, struct_size) == 0 && sizeof(((accel_fp8_recipe_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_fp8_recipe_options_t_backend, offsetof(accel_fp8_recipe_options_t, backend) == 8 && sizeof(((accel_fp8_recipe_options_t *)0)->backend) == 8);
+SAME(place_of_accel_fp8_recipe_options_t_fp8_format, offsetof(accel_fp8_recipe_options_t, fp8_format) == 16 && sizeof(((accel_fp8_recipe_options_t *)0)->fp8_format) == 8);
+SAME(place_of_accel_fp8_recipe_options_t_amax_compute_algo, offsetof(accel_fp8_recipe_options_t, amax_compute_algo) == 24 && sizeof(((accel_fp8_recipe_options_t *)0)->amax_compute_algo) == 8);
+SAME(place_of_accel_fp8_recipe_options_t_opt_level, offsetof(accel_fp8_recipe_options_t, opt_level) == 32 && sizeof(((accel_fp8_recipe_options_t *)0)->opt_level) == 8);
+SAME(place_of_accel_fp8_recipe_options_t_margin, offsetof(accel_fp8_recipe_options_t, margin) == 40 && sizeof(((accel_fp8_recipe_options_t *)0)->margin) == 8);
+SAME(place_of_accel_fp8_recipe_options_t_interval, offsetof(accel_fp8_recipe_options_t, interval) == 48 && sizeof(((accel_fp8_recipe_options_t *)0)->interval) == 8);
+SAME(place_of_accel_fp8_recipe_options_t_amax_history_len, offsetof(accel_fp8_recipe_options_t, amax_history_len) == 56 && sizeof(((accel_fp8_recipe_options_t *)0)->amax_history_len) == 8);
+SAME(place_of_accel_fp8_recipe_options_t_use_autocast_during_eval, offsetof(accel_fp8_recipe_options_t, use_autocast_during_eval) == 64 && sizeof(((accel_fp8_recipe_options_t *)0)->use_autocast_during_eval) == 4);
+SAME(place_of_accel_fp8_recipe_options_t_override_fprop, offsetof(accel_fp8_recipe_options_t, override_fprop) == 68 && sizeof(((accel_fp8_recipe_options_t *)0)->override_fprop) == 4);
+SAME(place_of_accel_fp8_recipe_options_t_override_dgrad, offsetof(accel_fp8_recipe_options_t, override_dgrad) == 72 && sizeof(((accel_fp8_recipe_options_t *)0)->override_dgrad) == 4);
+SAME(place_of_accel_fp8_recipe_options_t_override_wgrad, offsetof(accel_fp8_recipe_options_t, override_wgrad) == 76 && sizeof(((accel_fp8_recipe_options_t *)0)->override_wgrad) == 4);
+SAME(place_of_accel_fp8_recipe_options_t_use_mxfp8_block_scaling, offsetof(accel_fp8_recipe_options_t, use_mxfp8_block_scaling) == 80 && sizeof(((accel_fp8_recipe_options_t *)0)->use_mxfp8_block_scaling) == 4);
+SAME(place_of_accel_fp8_recipe_options_t_pad_inner_dim, offsetof(accel_fp8_recipe_options_t, pad_inner_dim) == 84 && sizeof(((accel_fp8_recipe_options_t *)0)->pad_inner_dim) == 4);
+SAME(place_of_accel_fp8_recipe_options_t_enable_fsdp_float8_all_gather, offsetof(accel_fp8_recipe_options_t, enable_fsdp_float8_all_gather) == 88 && sizeof(((accel_fp8_recipe_options_t *)0)->enable_fsdp_float8_all_gather) == 4);
+SAME(place_of_accel_fp8_recipe_options_t_reserved, offsetof(accel_fp8_recipe_options_t, reserved) == 92 && sizeof(((accel_fp8_recipe_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_dataloader_config_t, sizeof(accel_dataloader_config_t) == 24);
 SAME(place_of_accel_dataloader_config_t_struct_size, offsetof(accel_dataloader_config_t, struct_size) == 0 && sizeof(((accel_dataloader_config_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_config_t_even_batches, offsetof(accel_dataloader_config_t, even_batches) == 8 && sizeof(((accel_dataloader_config_t *)0)->even_batches) == 4);
 SAME(place_of_accel_dataloader_config_t_split_batches, offsetof(accel_dataloader_config_t, split_batches) == 12 && sizeof(((accel_dataloader_config_t *)0)->split_batches) == 4);
 SAME(place_of_accel_dataloader_config_t_put_on_device, offsetof(accel_dataloader_config_t, put_on_device) == 16 && sizeof(((accel_dataloader_config_t *)0)->put_on_device) == 4);
 SAME(place_of_accel_dataloader_config_t_non_blocking, offsetof(accel_dataloader_config_t, non_blocking) == 20 && sizeof(((accel_dataloader_config_t *)0)->non_blocking) == 4);
+SAME(size_of_accel_prepare_item_t, sizeof(accel_prepare_item_t) == 40);
+SAME(place_of_accel_prepare_item_t_module, offsetof(accel_prepare_item_t, module) == 0 && sizeof(((accel_prepare_item_t *)0)->module) == 8);
+SAME(place_of_accel_prepare_item_t_optimizer, offsetof(accel_prepare_item_t, optimizer) == 8 && sizeof(((accel_prepare_item_t *)0)->optimizer) == 8);
+SAME(place_of_accel_prepare_item_t_loader, offsetof(accel_prepare_item_t, loader) == 16 && sizeof(((accel_prepare_item_t *)0)->loader) == 8);
+SAME(place_of_accel_prepare_item_t_scheduler, offsetof(accel_prepare_item_t, scheduler) == 24 && sizeof(((accel_prepare_item_t *)0)->scheduler) == 8);
+SAME(place_of_accel_prepare_item_t_device_placement, offsetof(accel_prepare_item_t, device_placement) == 32 && sizeof(((accel_prepare_item_t *)0)->device_placement) == 4);
+SAME(place_of_accel_prepare_item_t_reserved, offsetof(accel_prepare_item_t, reserved) == 36 && sizeof(((accel_prepare_item_t *)0)->reserved) == 4);
 SAME(size_of_accel_parameters_options_t, sizeof(accel_parameters_options_t) == 16);
 SAME(place_of_accel_parameters_options_t_struct_size, offsetof(accel_parameters_options_t, struct_size) == 0 && sizeof(((accel_parameters_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_parameters_options_t_bucket_cap_mb, offsetof(accel_parameters_options_t, bucket_cap_mb) == 8 && sizeof(((accel_parameters_options_t *)0)->bucket_cap_mb) == 8);
@@ -205,6 +244,33 @@ static void test_accel_ddp_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_grad_scaler_options_t(void **state) {
+  static const accel_grad_scaler_options_t expected = ACCEL_GRAD_SCALER_OPTIONS_INIT;
+  accel_grad_scaler_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_grad_scaler_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_autocast_options_t(void **state) {
+  static const accel_autocast_options_t expected = ACCEL_AUTOCAST_OPTIONS_INIT;
+  accel_autocast_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_autocast_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_fp8_recipe_options_t(void **state) {
+  static const accel_fp8_recipe_options_t expected = ACCEL_FP8_RECIPE_OPTIONS_INIT;
+  accel_fp8_recipe_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_fp8_recipe_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_dataloader_config_t(void **state) {
   static const accel_dataloader_config_t expected = ACCEL_DATALOADER_CONFIG_INIT;
   accel_dataloader_config_t given;
@@ -230,6 +296,9 @@ int main(void) {
       cmocka_unit_test(test_accel_sgd_options_t),
       cmocka_unit_test(test_accel_dataloader_options_t),
       cmocka_unit_test(test_accel_ddp_options_t),
+      cmocka_unit_test(test_accel_grad_scaler_options_t),
+      cmocka_unit_test(test_accel_autocast_options_t),
+      cmocka_unit_test(test_accel_fp8_recipe_options_t),
       cmocka_unit_test(test_accel_dataloader_config_t),
       cmocka_unit_test(test_accel_parameters_options_t),
   };

@@ -450,6 +450,12 @@ static void accel_end_of_dataloader_null_pointers(void **state) {
   refused_with_value("accel_end_of_dataloader", "state", (int64_t)accel_end_of_dataloader(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_set_sync_gradients_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_set_sync_gradients", "state", accel_set_sync_gradients(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_remainder_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -1526,6 +1532,46 @@ static void accel_ddp_options_init_null_pointers(void **state) {
   accel_ddp_options_init(NULL);
 }
 
+static void accel_grad_scaler_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_grad_scaler_options_init(NULL);
+}
+
+static void accel_set_grad_scaler_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_grad_scaler", "state", accel_set_grad_scaler(NULL, &samples->grad_scaler_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_loss_scale_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_loss_scale", "state", (int64_t)accel_loss_scale(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_autocast_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_autocast_options_init(NULL);
+}
+
+static void accel_set_autocast_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_autocast", "state", accel_set_autocast(NULL, &samples->autocast_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_fp8_recipe_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_fp8_recipe_options_init(NULL);
+}
+
+static void accel_fp8_recipe_describe_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_fp8_recipe_describe", "out", accel_fp8_recipe_describe(&samples->fp8_recipe_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_prepare_model_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_prepare_model", "state", accel_prepare_model(NULL, samples->valid.module, &samples->ddp_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1560,10 +1606,23 @@ static void accel_prepare_data_loader_null_pointers(void **state) {
   refused_with_status("accel_prepare_data_loader", "out", accel_prepare_data_loader(samples->valid.state, samples->valid.dataloader, &samples->dataloader_config, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_prepare_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_prepare", "state", accel_prepare(NULL, &samples->prepare_item, 1, (accel_prepare_item_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_prepare", "items", accel_prepare(samples->valid.state, NULL, 1, (accel_prepare_item_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_prepare", "out_items", accel_prepare(samples->valid.state, &samples->prepare_item, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_backward_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_backward", "state", accel_backward(NULL, samples->valid.tensor), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_backward", "loss", accel_backward(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_backward_sum_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_backward_sum", "state", accel_backward_sum(NULL, samples->valid.tensor, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_backward_sum", "loss_sum", accel_backward_sum(samples->valid.state, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_accumulate_begin_null_pointers(void **state) {
@@ -1580,10 +1639,29 @@ static void accel_no_sync_begin_null_pointers(void **state) {
   refused_with_status("accel_no_sync_begin", "out", accel_no_sync_begin(samples->valid.state, samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_trigger_sync_in_backward_begin_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_trigger_sync_in_backward_begin", "state", accel_trigger_sync_in_backward_begin(NULL, samples->valid.module, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_trigger_sync_in_backward_begin", "module", accel_trigger_sync_in_backward_begin(samples->valid.state, NULL, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_trigger_sync_in_backward_begin", "out", accel_trigger_sync_in_backward_begin(samples->valid.state, samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_join_uneven_inputs_begin_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_join_uneven_inputs_begin", "state", accel_join_uneven_inputs_begin(NULL, &samples->valid.module, 1, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_join_uneven_inputs_begin", "modules", accel_join_uneven_inputs_begin(samples->valid.state, NULL, 1, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_join_uneven_inputs_begin", "out", accel_join_uneven_inputs_begin(samples->valid.state, &samples->valid.module, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_autocast_begin_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_autocast_begin", "state", accel_autocast_begin(NULL, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_autocast_begin", "out", accel_autocast_begin(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_autocast_begin", "state", accel_autocast_begin(NULL, &samples->autocast_options, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_autocast_begin", "out", accel_autocast_begin(samples->valid.state, &samples->autocast_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_unscale_gradients_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_unscale_gradients", "state", accel_unscale_gradients(NULL, samples->valid.optimizer), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_clip_grad_norm_null_pointers(void **state) {
@@ -1649,15 +1727,73 @@ static void accel_parameters_release_null_pointers(void **state) {
 
 static void accel_unwrap_model_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_unwrap_model", "state", accel_unwrap_model(NULL, samples->valid.module, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_unwrap_model", "module", accel_unwrap_model(samples->valid.state, NULL, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_unwrap_model", "out", accel_unwrap_model(samples->valid.state, samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_unwrap_model", "state", accel_unwrap_model(NULL, samples->valid.module, 1, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_unwrap_model", "module", accel_unwrap_model(samples->valid.state, NULL, 1, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_unwrap_model", "out", accel_unwrap_model(samples->valid.state, samples->valid.module, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_describe_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_describe", "state", accel_describe(NULL, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_describe", "out", accel_describe(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_add_seed_callback_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_add_seed_callback", "state", accel_add_seed_callback(NULL, (accel_seed_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_add_seed_callback", "seed", accel_add_seed_callback(samples->valid.state, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_set_seed_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
-  refused_with_status("accel_set_seed", "state", accel_set_seed(NULL, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_set_seed", "state", accel_set_seed(NULL, 1, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_generator_create_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_generator_create", "out", accel_generator_create(1, samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_generator_retain_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_generator_retain", "generator", (int64_t)(intptr_t)accel_generator_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_generator_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_generator_release(NULL);
+}
+
+static void accel_generator_set_seed_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_generator_set_seed", "generator", accel_generator_set_seed(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_generator_state_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_generator_state", "out", accel_generator_state(samples->valid.generator, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_generator_set_state_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_generator_set_state", "state", accel_generator_set_state(samples->valid.generator, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_synchronize_rng_states_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_synchronize_rng_states", "state", accel_synchronize_rng_states(NULL, "sample", samples->valid.generator), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_synchronize_rng_states", "rng_types", accel_synchronize_rng_states(samples->valid.state, NULL, samples->valid.generator), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_find_executable_batch_size_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_find_executable_batch_size", "state", accel_find_executable_batch_size(NULL, (accel_batch_size_fn)sample_callback, (accel_reduce_batch_size_fn)sample_callback, NULL, NULL, 1, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_find_executable_batch_size", "function", accel_find_executable_batch_size(samples->valid.state, NULL, (accel_reduce_batch_size_fn)sample_callback, NULL, NULL, 1, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_free_memory_null_pointers(void **state) {
@@ -1777,6 +1913,7 @@ int main(void) {
       sweep_test(accel_end_training_null_pointers),
       sweep_test(accel_sync_gradients_null_pointers),
       sweep_test(accel_end_of_dataloader_null_pointers),
+      sweep_test(accel_set_sync_gradients_null_pointers),
       sweep_test(accel_remainder_null_pointers),
       sweep_test(accel_gradient_accumulation_steps_null_pointers),
       sweep_test(accel_set_gradient_accumulation_steps_null_pointers),
@@ -1948,15 +2085,27 @@ int main(void) {
       sweep_test(accel_dataloader_load_state_dict_null_pointers),
       sweep_test(accel_skip_first_batches_null_pointers),
       sweep_test(accel_ddp_options_init_null_pointers),
+      sweep_test(accel_grad_scaler_options_init_null_pointers),
+      sweep_test(accel_set_grad_scaler_null_pointers),
+      sweep_test(accel_loss_scale_null_pointers),
+      sweep_test(accel_autocast_options_init_null_pointers),
+      sweep_test(accel_set_autocast_null_pointers),
+      sweep_test(accel_fp8_recipe_options_init_null_pointers),
+      sweep_test(accel_fp8_recipe_describe_null_pointers),
       sweep_test(accel_prepare_model_null_pointers),
       sweep_test(accel_prepare_optimizer_null_pointers),
       sweep_test(accel_prepare_scheduler_null_pointers),
       sweep_test(accel_dataloader_config_init_null_pointers),
       sweep_test(accel_prepare_data_loader_null_pointers),
+      sweep_test(accel_prepare_null_pointers),
       sweep_test(accel_backward_null_pointers),
+      sweep_test(accel_backward_sum_null_pointers),
       sweep_test(accel_accumulate_begin_null_pointers),
       sweep_test(accel_no_sync_begin_null_pointers),
+      sweep_test(accel_trigger_sync_in_backward_begin_null_pointers),
+      sweep_test(accel_join_uneven_inputs_begin_null_pointers),
       sweep_test(accel_autocast_begin_null_pointers),
+      sweep_test(accel_unscale_gradients_null_pointers),
       sweep_test(accel_clip_grad_norm_null_pointers),
       sweep_test(accel_clip_grad_value_null_pointers),
       sweep_test(accel_parameters_options_init_null_pointers),
@@ -1968,7 +2117,17 @@ int main(void) {
       sweep_test(accel_parameters_retain_null_pointers),
       sweep_test(accel_parameters_release_null_pointers),
       sweep_test(accel_unwrap_model_null_pointers),
+      sweep_test(accel_describe_null_pointers),
+      sweep_test(accel_add_seed_callback_null_pointers),
       sweep_test(accel_set_seed_null_pointers),
+      sweep_test(accel_generator_create_null_pointers),
+      sweep_test(accel_generator_retain_null_pointers),
+      sweep_test(accel_generator_release_null_pointers),
+      sweep_test(accel_generator_set_seed_null_pointers),
+      sweep_test(accel_generator_state_null_pointers),
+      sweep_test(accel_generator_set_state_null_pointers),
+      sweep_test(accel_synchronize_rng_states_null_pointers),
+      sweep_test(accel_find_executable_batch_size_null_pointers),
       sweep_test(accel_free_memory_null_pointers),
       sweep_test(accel_save_null_pointers),
       sweep_test(accel_load_null_pointers),

@@ -365,6 +365,12 @@ static void accel_end_of_dataloader_wrong_handles(void **state) {
   refused_with_value("accel_end_of_dataloader", "state", (int64_t)accel_end_of_dataloader(samples->released.state), -1, ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_set_sync_gradients_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_sync_gradients", "state", accel_set_sync_gradients(samples->foreign.state, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_sync_gradients", "state", accel_set_sync_gradients(samples->released.state, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_remainder_wrong_handles(void **state) {
   struct samples *samples = *state;
   accel_error_set(ACCEL_ERROR_USER, "none");
@@ -1311,6 +1317,26 @@ static void accel_skip_first_batches_wrong_handles(void **state) {
   refused_with_status("accel_skip_first_batches", "loader", accel_skip_first_batches(samples->released.dataloader, 1, (accel_dataloader_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_set_grad_scaler_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_grad_scaler", "state", accel_set_grad_scaler(samples->foreign.state, &samples->grad_scaler_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_grad_scaler", "state", accel_set_grad_scaler(samples->released.state, &samples->grad_scaler_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_loss_scale_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_loss_scale", "state", (int64_t)accel_loss_scale(samples->foreign.state), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_loss_scale", "state", (int64_t)accel_loss_scale(samples->released.state), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_set_autocast_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_autocast", "state", accel_set_autocast(samples->foreign.state, &samples->autocast_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_autocast", "state", accel_set_autocast(samples->released.state, &samples->autocast_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_prepare_model_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_prepare_model", "state", accel_prepare_model(samples->foreign.state, samples->valid.module, &samples->ddp_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1343,12 +1369,26 @@ static void accel_prepare_data_loader_wrong_handles(void **state) {
   refused_with_status("accel_prepare_data_loader", "loader", accel_prepare_data_loader(samples->valid.state, samples->released.dataloader, &samples->dataloader_config, (accel_dataloader_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_prepare_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_prepare", "state", accel_prepare(samples->foreign.state, &samples->prepare_item, 1, (accel_prepare_item_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_prepare", "state", accel_prepare(samples->released.state, &samples->prepare_item, 1, (accel_prepare_item_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_backward_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_backward", "state", accel_backward(samples->foreign.state, samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_backward", "state", accel_backward(samples->released.state, samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_backward", "loss", accel_backward(samples->valid.state, samples->foreign.tensor), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_backward", "loss", accel_backward(samples->valid.state, samples->released.tensor), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_backward_sum_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_backward_sum", "state", accel_backward_sum(samples->foreign.state, samples->valid.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_backward_sum", "state", accel_backward_sum(samples->released.state, samples->valid.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_backward_sum", "loss_sum", accel_backward_sum(samples->valid.state, samples->foreign.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_backward_sum", "loss_sum", accel_backward_sum(samples->valid.state, samples->released.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_accumulate_begin_wrong_handles(void **state) {
@@ -1367,10 +1407,34 @@ static void accel_no_sync_begin_wrong_handles(void **state) {
   refused_with_status("accel_no_sync_begin", "module", accel_no_sync_begin(samples->valid.state, samples->released.module, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_trigger_sync_in_backward_begin_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_trigger_sync_in_backward_begin", "state", accel_trigger_sync_in_backward_begin(samples->foreign.state, samples->valid.module, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_trigger_sync_in_backward_begin", "state", accel_trigger_sync_in_backward_begin(samples->released.state, samples->valid.module, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_trigger_sync_in_backward_begin", "module", accel_trigger_sync_in_backward_begin(samples->valid.state, samples->foreign.module, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_trigger_sync_in_backward_begin", "module", accel_trigger_sync_in_backward_begin(samples->valid.state, samples->released.module, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_join_uneven_inputs_begin_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_join_uneven_inputs_begin", "state", accel_join_uneven_inputs_begin(samples->foreign.state, &samples->valid.module, 1, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_join_uneven_inputs_begin", "state", accel_join_uneven_inputs_begin(samples->released.state, &samples->valid.module, 1, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_join_uneven_inputs_begin", "modules", accel_join_uneven_inputs_begin(samples->valid.state, &samples->foreign.module, 1, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_join_uneven_inputs_begin", "modules", accel_join_uneven_inputs_begin(samples->valid.state, &samples->released.module, 1, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_autocast_begin_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_autocast_begin", "state", accel_autocast_begin(samples->foreign.state, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_autocast_begin", "state", accel_autocast_begin(samples->released.state, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_autocast_begin", "state", accel_autocast_begin(samples->foreign.state, &samples->autocast_options, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_autocast_begin", "state", accel_autocast_begin(samples->released.state, &samples->autocast_options, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_unscale_gradients_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_unscale_gradients", "state", accel_unscale_gradients(samples->foreign.state, samples->valid.optimizer), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_unscale_gradients", "state", accel_unscale_gradients(samples->released.state, samples->valid.optimizer), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_unscale_gradients", "optimizer", accel_unscale_gradients(samples->valid.state, samples->foreign.optimizer), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_unscale_gradients", "optimizer", accel_unscale_gradients(samples->valid.state, samples->released.optimizer), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_clip_grad_norm_wrong_handles(void **state) {
@@ -1439,16 +1503,76 @@ static void accel_parameters_release_wrong_handles(void **state) {
 
 static void accel_unwrap_model_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_unwrap_model", "state", accel_unwrap_model(samples->foreign.state, samples->valid.module, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_unwrap_model", "state", accel_unwrap_model(samples->released.state, samples->valid.module, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_unwrap_model", "module", accel_unwrap_model(samples->valid.state, samples->foreign.module, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_unwrap_model", "module", accel_unwrap_model(samples->valid.state, samples->released.module, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_unwrap_model", "state", accel_unwrap_model(samples->foreign.state, samples->valid.module, 1, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_unwrap_model", "state", accel_unwrap_model(samples->released.state, samples->valid.module, 1, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_unwrap_model", "module", accel_unwrap_model(samples->valid.state, samples->foreign.module, 1, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_unwrap_model", "module", accel_unwrap_model(samples->valid.state, samples->released.module, 1, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_describe_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_describe", "state", accel_describe(samples->foreign.state, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_describe", "state", accel_describe(samples->released.state, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_add_seed_callback_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_add_seed_callback", "state", accel_add_seed_callback(samples->foreign.state, (accel_seed_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_add_seed_callback", "state", accel_add_seed_callback(samples->released.state, (accel_seed_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_set_seed_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_set_seed", "state", accel_set_seed(samples->foreign.state, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_set_seed", "state", accel_set_seed(samples->released.state, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_seed", "state", accel_set_seed(samples->foreign.state, 1, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_seed", "state", accel_set_seed(samples->released.state, 1, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_generator_retain_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_generator_retain", "generator", (int64_t)(intptr_t)accel_generator_retain(samples->foreign.generator), 0, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_generator_retain", "generator", (int64_t)(intptr_t)accel_generator_retain(samples->released.generator), 0, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_generator_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_generator_release(samples->foreign.generator);
+  accel_generator_release(samples->released.generator);
+}
+
+static void accel_generator_set_seed_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_generator_set_seed", "generator", accel_generator_set_seed(samples->foreign.generator, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_generator_set_seed", "generator", accel_generator_set_seed(samples->released.generator, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_generator_state_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_generator_state", "generator", accel_generator_state(samples->foreign.generator, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_generator_state", "generator", accel_generator_state(samples->released.generator, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_generator_set_state_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_generator_set_state", "generator", accel_generator_set_state(samples->foreign.generator, samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_generator_set_state", "generator", accel_generator_set_state(samples->released.generator, samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_generator_set_state", "state", accel_generator_set_state(samples->valid.generator, samples->foreign.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_generator_set_state", "state", accel_generator_set_state(samples->valid.generator, samples->released.tensor), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_synchronize_rng_states_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_synchronize_rng_states", "state", accel_synchronize_rng_states(samples->foreign.state, "sample", samples->valid.generator), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_synchronize_rng_states", "state", accel_synchronize_rng_states(samples->released.state, "sample", samples->valid.generator), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_synchronize_rng_states", "generator", accel_synchronize_rng_states(samples->valid.state, "sample", samples->foreign.generator), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_synchronize_rng_states", "generator", accel_synchronize_rng_states(samples->valid.state, "sample", samples->released.generator), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_find_executable_batch_size_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_find_executable_batch_size", "state", accel_find_executable_batch_size(samples->foreign.state, (accel_batch_size_fn)sample_callback, (accel_reduce_batch_size_fn)sample_callback, NULL, NULL, 1, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_find_executable_batch_size", "state", accel_find_executable_batch_size(samples->released.state, (accel_batch_size_fn)sample_callback, (accel_reduce_batch_size_fn)sample_callback, NULL, NULL, 1, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_free_memory_wrong_handles(void **state) {
@@ -1546,6 +1670,7 @@ int main(void) {
       sweep_test(accel_end_training_wrong_handles),
       sweep_test(accel_sync_gradients_wrong_handles),
       sweep_test(accel_end_of_dataloader_wrong_handles),
+      sweep_test(accel_set_sync_gradients_wrong_handles),
       sweep_test(accel_remainder_wrong_handles),
       sweep_test(accel_gradient_accumulation_steps_wrong_handles),
       sweep_test(accel_set_gradient_accumulation_steps_wrong_handles),
@@ -1684,14 +1809,22 @@ int main(void) {
       sweep_test(accel_dataloader_state_dict_wrong_handles),
       sweep_test(accel_dataloader_load_state_dict_wrong_handles),
       sweep_test(accel_skip_first_batches_wrong_handles),
+      sweep_test(accel_set_grad_scaler_wrong_handles),
+      sweep_test(accel_loss_scale_wrong_handles),
+      sweep_test(accel_set_autocast_wrong_handles),
       sweep_test(accel_prepare_model_wrong_handles),
       sweep_test(accel_prepare_optimizer_wrong_handles),
       sweep_test(accel_prepare_scheduler_wrong_handles),
       sweep_test(accel_prepare_data_loader_wrong_handles),
+      sweep_test(accel_prepare_wrong_handles),
       sweep_test(accel_backward_wrong_handles),
+      sweep_test(accel_backward_sum_wrong_handles),
       sweep_test(accel_accumulate_begin_wrong_handles),
       sweep_test(accel_no_sync_begin_wrong_handles),
+      sweep_test(accel_trigger_sync_in_backward_begin_wrong_handles),
+      sweep_test(accel_join_uneven_inputs_begin_wrong_handles),
       sweep_test(accel_autocast_begin_wrong_handles),
+      sweep_test(accel_unscale_gradients_wrong_handles),
       sweep_test(accel_clip_grad_norm_wrong_handles),
       sweep_test(accel_clip_grad_value_wrong_handles),
       sweep_test(accel_parameters_create_wrong_handles),
@@ -1702,7 +1835,16 @@ int main(void) {
       sweep_test(accel_parameters_retain_wrong_handles),
       sweep_test(accel_parameters_release_wrong_handles),
       sweep_test(accel_unwrap_model_wrong_handles),
+      sweep_test(accel_describe_wrong_handles),
+      sweep_test(accel_add_seed_callback_wrong_handles),
       sweep_test(accel_set_seed_wrong_handles),
+      sweep_test(accel_generator_retain_wrong_handles),
+      sweep_test(accel_generator_release_wrong_handles),
+      sweep_test(accel_generator_set_seed_wrong_handles),
+      sweep_test(accel_generator_state_wrong_handles),
+      sweep_test(accel_generator_set_state_wrong_handles),
+      sweep_test(accel_synchronize_rng_states_wrong_handles),
+      sweep_test(accel_find_executable_batch_size_wrong_handles),
       sweep_test(accel_free_memory_wrong_handles),
       sweep_test(accel_save_wrong_handles),
       sweep_test(accel_save_model_wrong_handles),

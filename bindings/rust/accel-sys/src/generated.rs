@@ -318,6 +318,13 @@ pub struct accel_parameters_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
+/// draws random numbers
+#[repr(C)]
+pub struct accel_generator_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
 /// `struct DLManagedTensor` of another header.
 #[repr(C)]
 pub struct DLManagedTensor {
@@ -413,6 +420,38 @@ pub type accel_module_hook_fn = unsafe extern "C" fn(module: *mut accel_module_t
 /// Threads: caller.
 pub type accel_lr_lambda_fn = unsafe extern "C" fn(step: i64, user_data: *mut c_void) -> f64;
 
+/// Seeds a generator of the program's own language.
+///
+/// * `seed`: The seed, with the rank where that was asked for.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error.
+///
+/// Threads: caller.
+pub type accel_seed_fn = unsafe extern "C" fn(seed: i64, user_data: *mut c_void) -> accel_status_t;
+
+/// Trains, or whatever needs memory, with a batch size.
+///
+/// * `batch_size`: The size to try.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK: it fits; OUT_OF_MEMORY, of the host or the device: a smaller size is tried; another error ends the search.
+///
+/// Threads: caller.
+pub type accel_batch_size_fn = unsafe extern "C" fn(batch_size: i64, user_data: *mut c_void) -> accel_status_t;
+
+/// Hears of each size that did not fit, and chooses the next one.
+///
+/// * `batch_size`: The size that did not fit; with several ranks the smallest of theirs.
+/// * `next_batch_size`: What is tried next if the callback says nothing better: 0.9 of it.
+/// * `reason`: The message of the failure; of another rank: "another rank ran out of memory".
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: The size to try next, the same on all ranks: smaller than batch_size; 0 gives up.
+///
+/// Threads: caller.
+pub type accel_reduce_batch_size_fn = unsafe extern "C" fn(batch_size: i64, next_batch_size: i64, reason: *const c_char, user_data: *mut c_void) -> i64;
+
 /// Gives an object's state.
 ///
 /// * `out_state`: An owned value.
@@ -495,6 +534,10 @@ pub struct accel_state_options_t {
     pub split_batches: i32,
     /// ACCELERATE_DEBUG_MODE; default 0
     pub debug: i32,
+    /// 1: a short last group is divided by its own length. Default 0, as the reference: always by gradient_accumulation_steps
+    pub true_divisor: i32,
+    /// 1: outputs of prepared models stay in half precision. Default 0: float32
+    pub keep_output_dtype: i32,
     /// deadline of the rendezvous and of each collective; default 600000
     pub timeout_ms: i64,
     /// The place in the job, for programs that start their ranks themselves, also as threads of one process. Unset: RANK, WORLD_SIZE, ..., as torchrun, MPI and Slurm set them.
@@ -506,8 +549,10 @@ pub struct accel_state_options_t {
     pub main_process_ip: *const c_char,
     /// MASTER_PORT; default 29500
     pub main_process_port: i32,
-    /// 0
-    pub reserved: i32,
+    /// 1: prepare puts models and batches on the device. Default 1
+    pub device_placement: i32,
+    /// generators that prepared loaders make equal on all ranks when an epoch begins: "torch", "cuda" or "torch,cuda". Default none: orders follow from seed and epoch
+    pub rng_types: *const c_char,
 }
 
 /// Every field of [`accel_state_options_t`] unset.
@@ -522,6 +567,8 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
     step_scheduler_with_optimizer: ACCEL_UNSET,
     split_batches: ACCEL_UNSET,
     debug: ACCEL_UNSET,
+    true_divisor: ACCEL_UNSET,
+    keep_output_dtype: ACCEL_UNSET,
     timeout_ms: ACCEL_UNSET_INT64,
     process_index: ACCEL_UNSET,
     num_processes: ACCEL_UNSET,
@@ -529,7 +576,8 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
     local_num_processes: ACCEL_UNSET,
     main_process_ip: core::ptr::null(),
     main_process_port: ACCEL_UNSET,
-    reserved: 0,
+    device_placement: ACCEL_UNSET,
+    rng_types: core::ptr::null(),
 };
 impl Default for accel_state_options_t {
     fn default() -> Self {
@@ -683,6 +731,126 @@ impl Default for accel_ddp_options_t {
     }
 }
 
+/// How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training", 2018).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_grad_scaler_options_t {
+    pub struct_size: usize,
+    /// the first scale, above 0. Default 65536
+    pub init_scale: f64,
+    /// the scale grows by it after growth_interval steps without overflow; above 1. Default 2
+    pub growth_factor: f64,
+    /// the scale shrinks by it after an overflow; between 0 and 1. Default 0.5
+    pub backoff_factor: f64,
+    /// steps, at least 1. Default 2000
+    pub growth_interval: i64,
+    /// 1: in every precision; 0: never. Default: under fp16
+    pub enabled: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_grad_scaler_options_t`] unset.
+pub const ACCEL_GRAD_SCALER_OPTIONS_INIT: accel_grad_scaler_options_t = accel_grad_scaler_options_t {
+    struct_size: core::mem::size_of::<accel_grad_scaler_options_t>(),
+    init_scale: ACCEL_UNSET_DOUBLE,
+    growth_factor: ACCEL_UNSET_DOUBLE,
+    backoff_factor: ACCEL_UNSET_DOUBLE,
+    growth_interval: ACCEL_UNSET_INT64,
+    enabled: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_grad_scaler_options_t {
+    fn default() -> Self {
+        ACCEL_GRAD_SCALER_OPTIONS_INIT
+    }
+}
+
+/// In which regions operators choose their precision.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_autocast_options_t {
+    pub struct_size: usize,
+    /// 0: operators inside keep the dtypes of their inputs. Default 1
+    pub enabled: i32,
+    /// 0: weights are cast in each use, and not once for a region. Default 1
+    pub cache_enabled: i32,
+}
+
+/// Every field of [`accel_autocast_options_t`] unset.
+pub const ACCEL_AUTOCAST_OPTIONS_INIT: accel_autocast_options_t = accel_autocast_options_t {
+    struct_size: core::mem::size_of::<accel_autocast_options_t>(),
+    enabled: ACCEL_UNSET,
+    cache_enabled: ACCEL_UNSET,
+};
+impl Default for accel_autocast_options_t {
+    fn default() -> Self {
+        ACCEL_AUTOCAST_OPTIONS_INIT
+    }
+}
+
+/// How products in 8-bit floating point are scaled.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_fp8_recipe_options_t {
+    pub struct_size: usize,
+    /// whose recipe: "TE", "AO" or "MSAMP". ACCELERATE_FP8_BACKEND; default "AO"
+    pub backend: *const c_char,
+    /// TE: "E4M3", "E5M2" or "HYBRID". ACCELERATE_FP8_FORMAT; default "HYBRID"
+    pub fp8_format: *const c_char,
+    /// TE: "most_recent" or "max". ACCELERATE_FP8_AMAX_COMPUTE_ALGO; default "most_recent"
+    pub amax_compute_algo: *const c_char,
+    /// MSAMP: "O1" or "O2". ACCELERATE_FP8_OPT_LEVEL; default "O2"
+    pub opt_level: *const c_char,
+    /// TE: powers of two kept free. ACCELERATE_FP8_MARGIN; default 0
+    pub margin: i64,
+    /// TE: steps between new scales. ACCELERATE_FP8_INTERVAL; default 1
+    pub interval: i64,
+    /// TE: steps remembered. ACCELERATE_FP8_AMAX_HISTORY_LEN; default 1024
+    pub amax_history_len: i64,
+    /// TE. ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL; default 0
+    pub use_autocast_during_eval: i32,
+    /// TE: forward in higher precision. ACCELERATE_FP8_OVERRIDE_FPROP; default 0
+    pub override_fprop: i32,
+    /// TE: the same for gradients of inputs. ..._OVERRIDE_DGRAD; default 0
+    pub override_dgrad: i32,
+    /// TE: the same for gradients of weights. ..._OVERRIDE_WGRAD; default 0
+    pub override_wgrad: i32,
+    /// TE. ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING; default 0
+    pub use_mxfp8_block_scaling: i32,
+    /// AO. ACCELERATE_FP8_PAD_INNER_DIM; default 1
+    pub pad_inner_dim: i32,
+    /// AO. ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER; default 1
+    pub enable_fsdp_float8_all_gather: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_fp8_recipe_options_t`] unset.
+pub const ACCEL_FP8_RECIPE_OPTIONS_INIT: accel_fp8_recipe_options_t = accel_fp8_recipe_options_t {
+    struct_size: core::mem::size_of::<accel_fp8_recipe_options_t>(),
+    backend: core::ptr::null(),
+    fp8_format: core::ptr::null(),
+    amax_compute_algo: core::ptr::null(),
+    opt_level: core::ptr::null(),
+    margin: ACCEL_UNSET_INT64,
+    interval: ACCEL_UNSET_INT64,
+    amax_history_len: ACCEL_UNSET_INT64,
+    use_autocast_during_eval: ACCEL_UNSET,
+    override_fprop: ACCEL_UNSET,
+    override_dgrad: ACCEL_UNSET,
+    override_wgrad: ACCEL_UNSET,
+    use_mxfp8_block_scaling: ACCEL_UNSET,
+    pad_inner_dim: ACCEL_UNSET,
+    enable_fsdp_float8_all_gather: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_fp8_recipe_options_t {
+    fn default() -> Self {
+        ACCEL_FP8_RECIPE_OPTIONS_INIT
+    }
+}
+
 /// How the ranks share a loader's batches.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -710,6 +878,20 @@ impl Default for accel_dataloader_config_t {
     fn default() -> Self {
         ACCEL_DATALOADER_CONFIG_INIT
     }
+}
+
+/// One object for accel_prepare(): exactly one of the handles is set.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_prepare_item_t {
+    pub module: *mut accel_module_t,
+    pub optimizer: *mut accel_optimizer_t,
+    pub loader: *mut accel_dataloader_t,
+    pub scheduler: *mut accel_scheduler_t,
+    /// of a model or a loader: 1: on the device, 0: as it is, ACCEL_UNSET: as the state
+    pub device_placement: i32,
+    /// 0
+    pub reserved: i32,
 }
 
 /// Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and say of each gradient when it is ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters().
@@ -1514,6 +1696,16 @@ extern "C" {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_end_of_dataloader(state: *const accel_state_t) -> i32;
+
+    /// Says whether gradients are exchanged from here on, for loops that count for themselves; the next accel_accumulate_begin() decides anew.
+    ///
+    /// * `state`: A state.
+    /// * `sync`: 1: optimizers step; 0: gradients accumulate.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_set_sync_gradients(state: *mut accel_state_t, sync: i32) -> accel_status_t;
 
     /// How full the last batch is.
     ///
@@ -3361,6 +3553,70 @@ extern "C" {
     /// Threads: any. Since 0.1.
     pub fn accel_ddp_options_init(options: *mut accel_ddp_options_t);
 
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_grad_scaler_options_init(options: *mut accel_grad_scaler_options_t);
+
+    /// Sets how losses are scaled; before anything is prepared.
+    ///
+    /// * `state`: A state.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; INVALID_STATE when something is prepared already.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_set_grad_scaler(state: *mut accel_state_t, options: *const accel_grad_scaler_options_t) -> accel_status_t;
+
+    /// The factor of the next backward.
+    ///
+    /// An optimizer step shrinks it after an overflow, and lets it grow from time to time.
+    ///
+    /// * `state`: A state.
+    ///
+    /// Returns: The scale; 1 when losses are not scaled; -1 for an invalid handle.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_loss_scale(state: *const accel_state_t) -> f64;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_autocast_options_init(options: *mut accel_autocast_options_t);
+
+    /// Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+    ///
+    /// * `state`: A state.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE when something is prepared already.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_set_autocast(state: *mut accel_state_t, options: *const accel_autocast_options_t) -> accel_status_t;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_fp8_recipe_options_init(options: *mut accel_fp8_recipe_options_t);
+
+    /// Checks a recipe and says what it comes to: every setting that its backend looks at, with its value and where it came from, one a line.
+    ///
+    /// States refuse the precision fp8 so far.
+    ///
+    /// * `options`: NULL is allowed. NULL: all from the environment.
+    /// * `out`: The text.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field or variable, also for a field of another backend.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_fp8_recipe_describe(options: *const accel_fp8_recipe_options_t, out: *mut accel_buffer_t) -> accel_status_t;
+
     /// Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start from rank 0's weights, and gradients are averaged during backward.
     ///
     /// * `state`: A state.
@@ -3416,24 +3672,51 @@ extern "C" {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_prepare_data_loader(state: *mut accel_state_t, loader: *mut accel_dataloader_t, config: *const accel_dataloader_config_t, out: *mut *mut accel_dataloader_t) -> accel_status_t;
 
-    /// Back-propagates loss / gradient_accumulation_steps; gradients are averaged over the ranks in the last micro-batch of a group.
+    /// Prepares objects of any kinds with the defaults of the functions above, in any order: schedulers follow all optimizers.
+    ///
+    /// * `state`: A state.
+    /// * `items`: length `n_items`. What to prepare.
+    /// * `n_items`: Their number.
+    /// * `out_items`: Room for n_items items: the same kinds in the same order, each handle the caller's.
+    ///
+    /// Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, or with several.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_prepare(state: *mut accel_state_t, items: *const accel_prepare_item_t, n_items: usize, out_items: *mut accel_prepare_item_t) -> accel_status_t;
+
+    /// Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of a group.
     ///
     /// * `state`: A state.
     /// * `loss`: One element.
     ///
-    /// Returns: ACCEL_OK; SHAPE_MISMATCH; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+    /// Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_backward(state: *mut accel_state_t, loss: *mut accel_tensor_t) -> accel_status_t;
 
-    /// One micro-batch: counts it, and holds back the exchange of gradients until the group is complete.
+    /// Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch.
+    ///
+    /// When the group is complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count travels in one more collective of a number a group.
     ///
     /// * `state`: A state.
-    /// * `modules`: length `n_modules`. The prepared models of the loop.
+    /// * `loss_sum`: One element: the sum over the items, not their mean.
+    /// * `count`: Items in this micro-batch on this rank; 0 when all of them are padding.
+    ///
+    /// Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_backward_sum(state: *mut accel_state_t, loss_sum: *mut accel_tensor_t, count: i64) -> accel_status_t;
+
+    /// One micro-batch: counts it, and holds back the exchange of gradients until the group is complete.
+    ///
+    /// Each model counts its own micro-batches, so several may be trained by turns.
+    ///
+    /// * `state`: A state.
+    /// * `modules`: length `n_modules`. The prepared models that this micro-batch trains.
     /// * `n_modules`: Their number.
     /// * `out`: The scope.
     ///
-    /// Returns: ACCEL_OK.
+    /// Returns: ACCEL_OK; INVALID_STATE when the models are at different places of their groups.
     ///
     /// Threads: thread. Since 0.1.
     pub fn accel_accumulate_begin(state: *mut accel_state_t, modules: *const *mut accel_module_t, n_modules: usize, out: *mut *mut accel_scope_t) -> accel_status_t;
@@ -3449,17 +3732,58 @@ extern "C" {
     /// Threads: thread. Since 0.1.
     pub fn accel_no_sync_begin(state: *mut accel_state_t, module: *mut accel_module_t, out: *mut *mut accel_scope_t) -> accel_status_t;
 
-    /// Operators inside run in the state's precision; a prepared model opens this scope itself.
+    /// Gradients of this model are exchanged by a backward inside, although the forward was made where they are not.
     ///
     /// * `state`: A state.
+    /// * `module`: A prepared model. Without several ranks nothing happens.
     /// * `out`: The scope.
     ///
     /// Returns: ACCEL_OK.
     ///
     /// Threads: thread. Since 0.1.
-    pub fn accel_autocast_begin(state: *mut accel_state_t, out: *mut *mut accel_scope_t) -> accel_status_t;
+    pub fn accel_trigger_sync_in_backward_begin(state: *mut accel_state_t, module: *mut accel_module_t, out: *mut *mut accel_scope_t) -> accel_status_t;
+
+    /// The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in what the others still exchange, with gradients of 0, and the mean is still that of all ranks.
+    ///
+    /// In the end all have the models, and the prepared optimizers and schedulers, of a rank that trained longest. Before each forward of the first model the ranks exchange a few numbers. Ends only when all ranks have come to the end.
+    ///
+    /// * `state`: A state.
+    /// * `modules`: length `n_modules`. Prepared models; each rank calls them in this order, once a micro-batch.
+    /// * `n_modules`: Their number.
+    /// * `even_batches`: 0 or 1: what epochs of prepared loaders that begin inside do; ACCEL_UNSET: as they were prepared. With even batches there is nothing to join, and the scope costs nothing.
+    /// * `out`: The scope. Its end gives COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_join_uneven_inputs_begin(state: *mut accel_state_t, modules: *const *mut accel_module_t, n_modules: usize, even_batches: i32, out: *mut *mut accel_scope_t) -> accel_status_t;
+
+    /// Operators inside run in the state's precision; a prepared model opens this scope itself.
+    ///
+    /// * `state`: A state.
+    /// * `options`: NULL is allowed. NULL: as accel_set_autocast().
+    /// * `out`: The scope.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_autocast_begin(state: *mut accel_state_t, options: *const accel_autocast_options_t, out: *mut *mut accel_scope_t) -> accel_status_t;
+
+    /// Takes the loss scale out of gradients, so that they can be looked at or changed before the step.
+    ///
+    /// Once a step: a second call does nothing. Clipping and the step do it themselves.
+    ///
+    /// * `state`: A state.
+    /// * `optimizer`: NULL is allowed. A prepared one; NULL: all that are prepared.
+    ///
+    /// Returns: ACCEL_OK, also when losses are not scaled; ACCEL_STEP_SKIPPED while gradients accumulate; INVALID_ARGUMENT for an optimizer that is not prepared; TYPE_MISMATCH that names a parameter with gradients in float16.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_unscale_gradients(state: *mut accel_state_t, optimizer: *mut accel_optimizer_t) -> accel_status_t;
 
     /// Scales all gradients so that their joint norm is at most max_norm; does nothing while gradients accumulate.
+    ///
+    /// Gradients of a scaled loss are unscaled first.
     ///
     /// * `state`: A state.
     /// * `module`: Its parameters.
@@ -3467,18 +3791,20 @@ extern "C" {
     /// * `norm_type`: 2 for the Euclidean norm, infinity for the largest element.
     /// * `out_norm`: NULL is allowed. The norm before; may be NULL, which saves a wait for the device.
     ///
-    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untouched).
+    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untouched); INVALID_ARGUMENT; INVALID_STATE for a scaled gradient of a parameter that no prepared optimizer has.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_clip_grad_norm(state: *mut accel_state_t, module: *const accel_module_t, max_norm: f64, norm_type: f64, out_norm: *mut f64) -> accel_status_t;
 
     /// Cuts each element of the gradients to \[-clip_value, clip_value\]; does nothing while gradients accumulate.
     ///
+    /// Gradients of a scaled loss are unscaled first.
+    ///
     /// * `state`: A state.
     /// * `module`: Its parameters.
     /// * `clip_value`: Not negative.
     ///
-    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; INVALID_ARGUMENT.
+    /// Returns: As accel_clip_grad_norm().
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_clip_grad_value(state: *mut accel_state_t, module: *const accel_module_t, clip_value: f64) -> accel_status_t;
@@ -3575,25 +3901,138 @@ extern "C" {
     ///
     /// * `state`: A state.
     /// * `module`: A module, prepared or not.
-    /// * `out`: The model.
+    /// * `keep_fp32_wrapper`: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared.
+    /// * `out`: The model; the module itself when it is not prepared.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_unwrap_model(state: *mut accel_state_t, module: *mut accel_module_t, keep_fp32_wrapper: i32, out: *mut *mut accel_module_t) -> accel_status_t;
+
+    /// What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line.
+    ///
+    /// accel_state_describe() has the settings and where they came from.
+    ///
+    /// * `state`: A state.
+    /// * `out`: The text.
     ///
     /// Returns: ACCEL_OK.
     ///
     /// Threads: object. Since 0.1.
-    pub fn accel_unwrap_model(state: *mut accel_state_t, module: *mut accel_module_t, out: *mut *mut accel_module_t) -> accel_status_t;
+    pub fn accel_describe(state: *mut accel_state_t, out: *mut accel_buffer_t) -> accel_status_t;
 
-    /// Seeds the default generators.
+    /// Has accel_set_seed() seed one more generator: that of the host language, of a library.
+    ///
+    /// * `state`: A state.
+    /// * `seed`: The function, what is handed to it, and the end of its life.
+    /// * `user_data`: NULL is allowed. The function, what is handed to it, and the end of its life.
+    /// * `destroy`: NULL is allowed. The function, what is handed to it, and the end of its life.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_add_seed_callback(state: *mut accel_state_t, seed: Option<accel_seed_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
+    /// Seeds the default generators of all devices, and those of accel_add_seed_callback().
     ///
     /// * `state`: A state.
     /// * `seed`: The seed.
     /// * `device_specific`: 1: adds the rank.
+    /// * `deterministic`: 1: from now on the process uses algorithms whose results do not differ from run to run, and operators that have none fail.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT; the status of a callback.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_set_seed(state: *mut accel_state_t, seed: i64, device_specific: i32, deterministic: i32) -> accel_status_t;
+
+    /// A generator of its own, with the numbers of torch.Generator.
+    ///
+    /// * `seed`: Its seed.
+    /// * `device`: Whose numbers it draws.
+    /// * `out`: The generator.
+    ///
+    /// Returns: ACCEL_OK or UNSUPPORTED.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_generator_create(seed: i64, device: accel_device_t, out: *mut *mut accel_generator_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `generator`: A generator.
+    ///
+    /// Returns: The same generator, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_generator_retain(generator: *mut accel_generator_t) -> *mut accel_generator_t;
+
+    /// Removes an owner.
+    ///
+    /// * `generator`: NULL is allowed. A generator, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_generator_release(generator: *mut accel_generator_t);
+
+    /// Starts a generator anew.
+    ///
+    /// * `generator`: A generator.
+    /// * `seed`: The seed.
     ///
     /// Returns: ACCEL_OK.
     ///
     /// Threads: object. Since 0.1.
-    pub fn accel_set_seed(state: *mut accel_state_t, seed: i64, device_specific: i32) -> accel_status_t;
+    pub fn accel_generator_set_seed(generator: *mut accel_generator_t, seed: i64) -> accel_status_t;
 
-    /// Lets go of all prepared objects, and of the memory that large results of a gather or a reduce leave for the next.
+    /// Where a generator stands.
+    ///
+    /// * `generator`: NULL is allowed. A generator; NULL: the default one of the CPU.
+    /// * `out`: A tensor of bytes, as torch.Generator.get_state() gives it.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_generator_state(generator: *mut accel_generator_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// Goes on where a generator stood.
+    ///
+    /// * `generator`: NULL is allowed. A generator of the same device; NULL: the default one of the CPU.
+    /// * `state`: What accel_generator_state() gave.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for what is no such state.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_generator_set_state(generator: *mut accel_generator_t, state: *const accel_tensor_t) -> accel_status_t;
+
+    /// Gives all ranks the states of rank 0's generators.
+    ///
+    /// * `state`: A state.
+    /// * `rng_types`: "torch" (the CPU's default generator), "cuda" (the device's), "generator" (the one given), joined by commas.
+    /// * `generator`: NULL is allowed. For "generator"; else NULL.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or "generator" without one; UNSUPPORTED for the generator of a device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_synchronize_rng_states(state: *mut accel_state_t, rng_types: *const c_char, generator: *mut accel_generator_t) -> accel_status_t;
+
+    /// Calls a function with smaller and smaller batch sizes until one fits into memory.
+    ///
+    /// All ranks go on to the next size when one of them ran out of memory; those that wait for it in a collective meanwhile see COLLECTIVE_MISMATCH there, which they should hand on. What cached memory there is goes back before each try.
+    ///
+    /// * `state`: A state.
+    /// * `function`: The work. It must release what it made, also when it fails.
+    /// * `reduce`: NULL is allowed. NULL: 0.9 of the size, rounded down.
+    /// * `user_data`: NULL is allowed. Handed to both callbacks; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to both callbacks; destroy ends its life.
+    /// * `starting_batch_size`: The first size; go on with the former result in a second search.
+    /// * `out_batch_size`: NULL is allowed. The size that fits; untouched after an error.
+    ///
+    /// Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does not reduce; CANCELLED when the function failed on another rank; the function's own error.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_find_executable_batch_size(state: *mut accel_state_t, function: Option<accel_batch_size_fn>, reduce: Option<accel_reduce_batch_size_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, starting_batch_size: i64, out_batch_size: *mut i64) -> accel_status_t;
+
+    /// Lets go of all prepared objects, of the memory that large results of a gather or a reduce leave for the next, and of what the device's allocator keeps.
+    ///
+    /// Micro-batches are counted from the start again.
     ///
     /// * `state`: A state.
     ///

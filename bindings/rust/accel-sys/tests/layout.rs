@@ -38,7 +38,7 @@ fn layout_of_accel_value() {
 
 #[test]
 fn layout_of_accel_state_options() {
-    assert_eq!(size_of::<accel_state_options_t>(), 88);
+    assert_eq!(size_of::<accel_state_options_t>(), 104);
     assert_eq!(align_of::<accel_state_options_t>(), 8);
     assert_eq!(offset_of!(accel_state_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_state_options_t, cpu), 8);
@@ -50,14 +50,17 @@ fn layout_of_accel_state_options() {
     assert_eq!(offset_of!(accel_state_options_t, step_scheduler_with_optimizer), 36);
     assert_eq!(offset_of!(accel_state_options_t, split_batches), 40);
     assert_eq!(offset_of!(accel_state_options_t, debug), 44);
-    assert_eq!(offset_of!(accel_state_options_t, timeout_ms), 48);
-    assert_eq!(offset_of!(accel_state_options_t, process_index), 56);
-    assert_eq!(offset_of!(accel_state_options_t, num_processes), 60);
-    assert_eq!(offset_of!(accel_state_options_t, local_process_index), 64);
-    assert_eq!(offset_of!(accel_state_options_t, local_num_processes), 68);
-    assert_eq!(offset_of!(accel_state_options_t, main_process_ip), 72);
-    assert_eq!(offset_of!(accel_state_options_t, main_process_port), 80);
-    assert_eq!(offset_of!(accel_state_options_t, reserved), 84);
+    assert_eq!(offset_of!(accel_state_options_t, true_divisor), 48);
+    assert_eq!(offset_of!(accel_state_options_t, keep_output_dtype), 52);
+    assert_eq!(offset_of!(accel_state_options_t, timeout_ms), 56);
+    assert_eq!(offset_of!(accel_state_options_t, process_index), 64);
+    assert_eq!(offset_of!(accel_state_options_t, num_processes), 68);
+    assert_eq!(offset_of!(accel_state_options_t, local_process_index), 72);
+    assert_eq!(offset_of!(accel_state_options_t, local_num_processes), 76);
+    assert_eq!(offset_of!(accel_state_options_t, main_process_ip), 80);
+    assert_eq!(offset_of!(accel_state_options_t, main_process_port), 88);
+    assert_eq!(offset_of!(accel_state_options_t, device_placement), 92);
+    assert_eq!(offset_of!(accel_state_options_t, rng_types), 96);
 }
 
 #[test]
@@ -115,6 +118,50 @@ fn layout_of_accel_ddp_options() {
 }
 
 #[test]
+fn layout_of_accel_grad_scaler_options() {
+    assert_eq!(size_of::<accel_grad_scaler_options_t>(), 48);
+    assert_eq!(align_of::<accel_grad_scaler_options_t>(), 8);
+    assert_eq!(offset_of!(accel_grad_scaler_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_grad_scaler_options_t, init_scale), 8);
+    assert_eq!(offset_of!(accel_grad_scaler_options_t, growth_factor), 16);
+    assert_eq!(offset_of!(accel_grad_scaler_options_t, backoff_factor), 24);
+    assert_eq!(offset_of!(accel_grad_scaler_options_t, growth_interval), 32);
+    assert_eq!(offset_of!(accel_grad_scaler_options_t, enabled), 40);
+    assert_eq!(offset_of!(accel_grad_scaler_options_t, reserved), 44);
+}
+
+#[test]
+fn layout_of_accel_autocast_options() {
+    assert_eq!(size_of::<accel_autocast_options_t>(), 16);
+    assert_eq!(align_of::<accel_autocast_options_t>(), 8);
+    assert_eq!(offset_of!(accel_autocast_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_autocast_options_t, enabled), 8);
+    assert_eq!(offset_of!(accel_autocast_options_t, cache_enabled), 12);
+}
+
+#[test]
+fn layout_of_accel_fp8_recipe_options() {
+    assert_eq!(size_of::<accel_fp8_recipe_options_t>(), 96);
+    assert_eq!(align_of::<accel_fp8_recipe_options_t>(), 8);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, backend), 8);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, fp8_format), 16);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, amax_compute_algo), 24);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, opt_level), 32);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, margin), 40);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, interval), 48);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, amax_history_len), 56);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, use_autocast_during_eval), 64);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, override_fprop), 68);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, override_dgrad), 72);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, override_wgrad), 76);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, use_mxfp8_block_scaling), 80);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, pad_inner_dim), 84);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, enable_fsdp_float8_all_gather), 88);
+    assert_eq!(offset_of!(accel_fp8_recipe_options_t, reserved), 92);
+}
+
+#[test]
 fn layout_of_accel_dataloader_config() {
     assert_eq!(size_of::<accel_dataloader_config_t>(), 24);
     assert_eq!(align_of::<accel_dataloader_config_t>(), 8);
@@ -123,6 +170,18 @@ fn layout_of_accel_dataloader_config() {
     assert_eq!(offset_of!(accel_dataloader_config_t, split_batches), 12);
     assert_eq!(offset_of!(accel_dataloader_config_t, put_on_device), 16);
     assert_eq!(offset_of!(accel_dataloader_config_t, non_blocking), 20);
+}
+
+#[test]
+fn layout_of_accel_prepare_item() {
+    assert_eq!(size_of::<accel_prepare_item_t>(), 40);
+    assert_eq!(align_of::<accel_prepare_item_t>(), 8);
+    assert_eq!(offset_of!(accel_prepare_item_t, module), 0);
+    assert_eq!(offset_of!(accel_prepare_item_t, optimizer), 8);
+    assert_eq!(offset_of!(accel_prepare_item_t, loader), 16);
+    assert_eq!(offset_of!(accel_prepare_item_t, scheduler), 24);
+    assert_eq!(offset_of!(accel_prepare_item_t, device_placement), 32);
+    assert_eq!(offset_of!(accel_prepare_item_t, reserved), 36);
 }
 
 #[test]

@@ -1,0 +1,149 @@
+// Backward with the weights of accumulation and the loss scale, and the micro-batches that decide on them.
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <unordered_set>
+
+#include "accelerator/accelerator.hpp"
+#include "base/error.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+void check_loss(const at::Tensor& loss) {
+  require(loss.numel() == 1, Status::kShapeMismatch, "the loss has shape ", loss.sizes(),
+          "; expected one element: take its mean or sum");
+  require(loss.requires_grad(), Status::kInvalidState,
+          "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad");
+}
+
+}  // namespace
+
+void Accelerator::run_backward(const at::Tensor& loss, double factor) {
+  if (grad_scaler_ != nullptr) factor *= grad_scaler_->scale_for_backward();
+  // The seed of backward carries the factor, so the loss is not touched. It hardly ever changes.
+  const bool same = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&
+                    seed_.scalar_type() == loss.scalar_type() && seed_.device() == loss.device();
+  if (!same) {
+    seed_ = at::full(loss.sizes(), factor, loss.options().requires_grad(false));
+    seed_factor_ = factor;
+  }
+  torch::autograd::backward({loss}, {seed_});
+}
+
+void Accelerator::backward(const at::Tensor& loss) {
+  check_loss(loss);
+  const state::AccumulationSettings& settings = state_.gradient_state()->settings();
+  double weight = 1.0 / static_cast<double>(settings.num_steps);
+  if (current_ != nullptr) {
+    const state::AccumulationGroup& group = *current_->groups.front();
+    require(
+        group.items < 0, Status::kInvalidState,
+        "accel_backward_sum() was called for this group of micro-batches; expected one kind of backward in a group");
+    if (settings.true_divisor && group.complete) weight = 1.0 / static_cast<double>(group.length);
+    weigh(weight);
+  }
+  run_backward(loss, weight);
+}
+
+void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count) {
+  check_loss(loss_sum);
+  require(count >= 0, Status::kInvalidArgument, "count is ", count, "; expected 0 or more items");
+  const state::GradientState& gradient_state = *state_.gradient_state();
+  const state::AccumulationSettings& settings = gradient_state.settings();
+  if (current_ == nullptr) state::go_on(*gradient_state.own().front(), sync_gradients());
+  const state::AccumulationGroups& groups = current_ != nullptr ? current_->groups : gradient_state.own();
+  const state::AccumulationGroup& group = *groups.front();
+  require(group.weight == 0 || group.items >= 0, Status::kInvalidState,
+          "accel_backward() was called for this group of micro-batches; expected one kind of backward in a group");
+  const int64_t items = std::max<int64_t>(group.items, 0) + count;
+  const bool exchanges = state_.use_distributed() && (sync_gradients() || settings.sync_each_batch);
+  double weight = group.weight;
+  if (exchanges || sync_gradients()) {
+    // What is exchanged is the mean over the ranks, so their number goes into the weight.
+    at::Tensor total = at::full({1}, items, at::TensorOptions().dtype(at::kLong));
+    if (exchanges) {
+      total = total.to(state_.communicator()->device());
+      state_.communicator()->all_reduce(total, comm::Reduction::kSum);
+    }
+    weight =
+        static_cast<double>(state_.num_processes()) / static_cast<double>(std::max<int64_t>(total.item<int64_t>(), 1));
+  } else if (weight == 0) {
+    weight = 1.0 / static_cast<double>(settings.num_steps * std::max<int64_t>(count, 1));  // about what it will be
+  }
+  weigh(weight);
+  for (const auto& counted : groups) counted->items = items;
+  run_backward(loss_sum, weight);
+}
+
+std::vector<at::Tensor> Accelerator::gradients_of_current() const {
+  std::vector<at::Tensor> gradients;
+  std::unordered_set<const c10::TensorImpl*> seen;  // models may share parameters
+  for (const nn::ModulePtr& model : current_ != nullptr ? current_->models : models())
+    for (const at::Tensor& parameter : model->parameters())
+      if (parameter.grad().defined() && seen.insert(parameter.unsafeGetTensorImpl()).second)
+        gradients.push_back(parameter.grad());
+  return gradients;
+}
+
+void Accelerator::weigh(double weight) {
+  const state::AccumulationGroups& groups = current_ != nullptr ? current_->groups : state_.gradient_state()->own();
+  const double former = groups.front()->weight;
+  // Without these the reference's weights hold: what is there stays as it is.
+  const bool exact = state_.gradient_state()->settings().true_divisor || groups.front()->items >= 0;
+  if (exact && former != 0 && former != weight) {
+    const at::NoGradGuard no_grad;
+    const std::vector<at::Tensor> gradients = gradients_of_current();
+    if (!gradients.empty()) at::_foreach_mul_(gradients, weight / former);
+  }
+  for (const auto& group : groups) group->weight = weight;
+}
+
+void Accelerator::unscale_gradients(optim::Optimizer* optimizer) {
+  bool found = optimizer == nullptr;
+  for (const auto& prepared : optimizers_) {
+    if (optimizer != nullptr && prepared.get() != optimizer) continue;
+    found = true;
+    prepared->unscale();
+  }
+  require(found, Status::kInvalidArgument,
+          "optimizer is not prepared by this state; expected what accel_prepare_optimizer() gave");
+}
+
+void Accelerator::unscale_gradients_of(const nn::Module& model) {
+  if (grad_scaler_ == nullptr) return;
+  std::unordered_set<const c10::TensorImpl*> scaled;
+  for (const at::Tensor& parameter : model.parameters())
+    if (parameter.grad().defined()) scaled.insert(parameter.unsafeGetTensorImpl());
+  std::vector<PreparedOptimizer*> owners;
+  for (const auto& optimizer : optimizers_) {
+    size_t covered = 0;
+    for (const optim::ParameterGroup& group : optimizer->groups())
+      for (const at::Tensor& parameter : group.parameters) covered += scaled.erase(parameter.unsafeGetTensorImpl());
+    if (covered > 0) owners.push_back(optimizer.get());
+  }
+  require(
+      scaled.empty(), Status::kInvalidState, scaled.size(),
+      " parameters of the module have scaled gradients and belong to no prepared optimizer; prepare their optimizer "
+      "before clipping");
+  for (PreparedOptimizer* optimizer : owners) optimizer->unscale();
+}
+
+MicroBatch::MicroBatch(std::shared_ptr<Accelerator> accelerator, std::vector<nn::ModulePtr> modules)
+    : accelerator_(std::move(accelerator)), former_(accelerator_->current_) {
+  state::GradientState& gradient_state = *accelerator_->state_.gradient_state();
+  for (const nn::ModulePtr& module : modules)
+    if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get()))
+      current_.groups.push_back(prepared->accumulation());
+  gradient_state.begin_micro_batch(current_.groups);
+  if (current_.groups.empty()) current_.groups = gradient_state.own();
+  current_.models = modules.empty() ? accelerator_->models() : modules;
+  const bool exchanges = gradient_state.sync_gradients() ||
+                         (accelerator_->state_.use_distributed() && gradient_state.settings().sync_each_batch);
+  if (!exchanges) no_sync_.emplace(std::move(modules));
+  accelerator_->current_ = &current_;
+}
+
+MicroBatch::~MicroBatch() { accelerator_->current_ = former_; }
+
+}  // namespace accel::accelerator

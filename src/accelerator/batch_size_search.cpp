@@ -1,0 +1,81 @@
+#include "accelerator/batch_size_search.hpp"
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <exception>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "comm/collective_error.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+// A rank that ran out of memory meets the others in the middle of their work: each of their collectives that is still
+// under way ends with a mismatch here and there.
+constexpr int kMostMismatches = 64;
+
+int64_t over_ranks(comm::Communicator& communicator, int64_t own, comm::Reduction reduction) {
+  for (int mismatches = 0;; mismatches++) {
+    at::Tensor number = at::full({1}, own, at::TensorOptions().dtype(at::kLong)).to(communicator.device());
+    try {
+      communicator.all_reduce(number, reduction);
+      return number.item<int64_t>();
+    } catch (const comm::CollectiveError& error) {
+      if (error.failure() != comm::CollectiveFailure::kMismatch || mismatches == kMostMismatches) throw;
+    }
+  }
+}
+
+}  // namespace
+
+bool is_out_of_memory(Status status, const std::string& message) {
+  if (status == Status::kOutOfMemory) return true;
+  if (status != Status::kTorch && status != Status::kUser) return false;
+  constexpr std::array<const char*, 5> kTexts = {
+      " out of memory.", "MPS backend out of memory", "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED.",
+      "DefaultCPUAllocator: can't allocate memory", "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed"};
+  for (const char* text : kTexts)
+    if (message.find(text) != std::string::npos) return true;
+  return false;
+}
+
+int64_t find_executable_batch_size(comm::Communicator& communicator, const BatchSizeSearch& search,
+                                   int64_t starting_batch_size) {
+  constexpr double kShrink = 0.9;
+  require(starting_batch_size >= 0, Status::kInvalidArgument, "starting_batch_size is ", starting_batch_size,
+          "; expected 0 or more");
+  int64_t size = over_ranks(communicator, starting_batch_size, comm::Reduction::kMin);
+  while (size > 0) {
+    search.release_memory();
+    Attempt attempt;
+    std::exception_ptr failure;
+    try {
+      attempt = search.attempt(size);
+    } catch (...) {
+      failure = std::current_exception();
+      attempt.result = AttemptResult::kFailed;
+    }
+    const auto worst = static_cast<AttemptResult>(
+        over_ranks(communicator, static_cast<int64_t>(attempt.result), comm::Reduction::kMax));
+    if (worst == AttemptResult::kFits) return size;
+    if (failure) std::rethrow_exception(failure);
+    require(worst != AttemptResult::kFailed, Status::kCancelled, "the function failed on another rank with batch size ",
+            size);
+    require(worst == AttemptResult::kOutOfMemory, Status::kCollectiveMismatch, "with batch size ", size,
+            " the ranks called different collectives, and none ran out of memory: ", attempt.reason);
+    const std::string reason =
+        attempt.result == AttemptResult::kOutOfMemory ? attempt.reason : "another rank ran out of memory";
+    const auto proposed = static_cast<int64_t>(static_cast<double>(size) * kShrink);
+    const int64_t next = search.reduce ? search.reduce(size, proposed, reason) : proposed;
+    const int64_t agreed = over_ranks(communicator, next < size ? next : -1, comm::Reduction::kMin);
+    require(agreed >= 0, Status::kInvalidArgument, "the next batch size after ", size, " is ", next,
+            " here; expected a smaller one on every rank, of at least 0");
+    log(LogLevel::kInfo, "batch size ", size, " does not fit, next ", agreed, ": ", reason);
+    size = agreed;
+  }
+  fail(Status::kOutOfMemory, "no batch size fits into memory, down to 0 from ", starting_batch_size);
+}
+
+}  // namespace accel::accelerator

@@ -1,0 +1,97 @@
+// What is really active: the answer to "does mixed precision do anything?".
+#include <ATen/ATen.h>
+
+#include <map>
+#include <sstream>
+
+#include "accelerator/accelerator.hpp"
+#include "base/error.hpp"
+#include "tensor/dtype.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+const char* compute_dtype(Precision precision) {
+  if (precision == Precision::kBf16) return "bfloat16";
+  return precision == Precision::kFp16 ? "float16" : nullptr;
+}
+
+void describe_precision(std::ostream& out, Precision precision, const precision::AutocastSettings& autocast) {
+  const char* const dtype = compute_dtype(precision);
+  if (dtype == nullptr)
+    out << "no autocast";
+  else if (!autocast.enabled)
+    out << "autocast disabled by its options";
+  else
+    out << "autocast to " << dtype << (autocast.cache_enabled ? "" : " without cache");
+}
+
+void describe_model(std::ostream& out, const nn::Module& model, const PreparedModel* prepared) {
+  std::map<std::string, int64_t> elements;  // by dtype and device
+  int64_t trainable = 0;
+  for (const at::Tensor& parameter : model.parameters()) {
+    elements[text(tensor::dtype_name(parameter.scalar_type()), " on ", parameter.device())] += parameter.numel();
+    if (parameter.requires_grad()) trainable += parameter.numel();
+  }
+  out << model.kind();
+  const char* separator = ": ";
+  for (const auto& [where, count] : elements) {
+    out << separator << count << " parameters of " << where;
+    separator = ", ";
+  }
+  out << ", " << trainable << " trainable; ";
+  if (prepared == nullptr) {
+    out << "not called through a prepared model\n";
+    return;
+  }
+  const ForwardPrecision& precision = prepared->precision();
+  describe_precision(out, precision.precision, precision.autocast);
+  out << ", outputs "
+      << (precision.precision == Precision::kNo || precision.keep_output_dtype ? "as they come" : "in float32") << "; "
+      << (prepared->ddp() != nullptr ? "gradients averaged over the ranks" : "gradients stay on this rank")
+      << "; micro-batch " << prepared->accumulation()->micro_batch << "\n";
+}
+
+}  // namespace
+
+std::string Accelerator::describe() const {
+  const state::GradientState& gradient_state = *state_.gradient_state();
+  const state::AccumulationSettings& accumulation = gradient_state.settings();
+  std::ostringstream out;
+  out << "device = " << state_.device() << "\n"
+      << "processes = " << state_.num_processes() << ", this is " << state_.process_index() << ", over "
+      << (state_.use_distributed() ? state_.communicator()->backend_name() : "nothing") << "\n"
+      << "precision = " << precision_name(state_.mixed_precision()) << ", ";
+  describe_precision(out, state_.mixed_precision(), autocast_);
+  out << "\nloss scale = ";
+  if (grad_scaler_ == nullptr)
+    out << "none\n";
+  else
+    out << grad_scaler_->scale() << ", " << grad_scaler_->growth_tracker() << " of "
+        << grad_scaler_->settings().growth_interval << " steps until it grows\n";
+  out << "accumulation = " << accumulation.num_steps << " micro-batches a step"
+      << (accumulation.sync_with_dataloader ? ", fewer at the end of a loader" : "")
+      << (accumulation.true_divisor ? ", divided by their number" : "")
+      << (accumulation.sync_each_batch ? ", exchanged in each" : "") << "; "
+      << (gradient_state.sync_gradients() ? "steps now" : "accumulates now") << "\n";
+  for (size_t i = 0; i < models_.size(); i++) {
+    out << "model " << i << " = ";
+    describe_model(out, *models_[i].model, models_[i].prepared.lock().get());
+  }
+  for (size_t i = 0; i < optimizers_.size(); i++) {
+    out << "optimizer " << i << " = ";
+    const auto& groups = optimizers_[i]->groups();
+    for (size_t k = 0; k < groups.size(); k++)
+      out << (k == 0 ? "" : "; ") << groups[k].parameters.size() << " parameters at learning rate " << groups[k].lr;
+    out << "\n";
+  }
+  for (size_t i = 0; i < schedulers_.size(); i++)
+    out << "scheduler " << i << " = learning rate " << schedulers_[i]->last_lr(0) << "\n";
+  for (size_t i = 0; i < loaders_.size(); i++)
+    out << "loader " << i << " = " << loaders_[i]->length() << " batches on this rank, "
+        << (loaders_[i]->even_batches() ? "even" : "uneven") << ", " << loaders_[i]->total_batch_size()
+        << " rows a step over all ranks\n";
+  return out.str();
+}
+
+}  // namespace accel::accelerator

@@ -1,0 +1,34 @@
+#include "accelerator/uneven_inputs.hpp"
+
+#include <algorithm>
+
+namespace accel::accelerator {
+
+JoinedInputs::JoinedInputs(std::shared_ptr<Accelerator> accelerator, std::vector<nn::ModulePtr> models,
+                           std::optional<bool> even_batches)
+    : accelerator_(std::move(accelerator)), models_(std::move(models)) {
+  const auto& loaders = accelerator_->loaders();
+  if (even_batches)
+    for (const auto& loader : loaders) {
+      former_even_.emplace_back(loader, loader->even_batches());
+      loader->set_even_batches(*even_batches);
+    }
+  const bool even = !loaders.empty() && std::all_of(loaders.begin(), loaders.end(),
+                                                    [](const auto& loader) { return loader->even_batches(); });
+  if (even_batches.value_or(even)) return;
+  std::vector<parallel::DistributedDataParallel*> parallel_models;
+  for (const nn::ModulePtr& model : models_)
+    if (parallel::DistributedDataParallel* ddp = ddp_of(model)) parallel_models.push_back(ddp);
+  if (!parallel_models.empty()) inputs_.emplace(accelerator_->state().communicator(), std::move(parallel_models));
+}
+
+JoinedInputs::~JoinedInputs() {
+  for (const auto& [loader, even] : former_even_) loader->set_even_batches(even);
+}
+
+void JoinedInputs::finish() {
+  if (!inputs_) return;
+  if (const auto source = inputs_->finish()) accelerator_->take_over_from(*source);
+}
+
+}  // namespace accel::accelerator

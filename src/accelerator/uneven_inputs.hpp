@@ -1,0 +1,33 @@
+// Training with prepared models while the ranks have different numbers of batches. @accelerate join_uneven_inputs
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "accelerator/accelerator.hpp"
+#include "parallel/ddp/uneven_inputs.hpp"
+
+namespace accel::accelerator {
+
+class JoinedInputs {
+ public:
+  // `even_batches`: what epochs of prepared loaders that begin meanwhile do; nothing: as they were prepared.
+  JoinedInputs(std::shared_ptr<Accelerator> accelerator, std::vector<nn::ModulePtr> models,
+               std::optional<bool> even_batches);
+  ~JoinedInputs();
+  JoinedInputs(const JoinedInputs&) = delete;
+  JoinedInputs& operator=(const JoinedInputs&) = delete;
+
+  // Returns when no rank has inputs left.
+  void finish();
+
+ private:
+  std::shared_ptr<Accelerator> accelerator_;
+  std::vector<nn::ModulePtr> models_;
+  std::vector<std::pair<std::shared_ptr<data::DataLoader>, bool>> former_even_;
+  std::optional<parallel::UnevenInputs> inputs_;
+};
+
+}  // namespace accel::accelerator

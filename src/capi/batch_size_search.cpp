@@ -1,0 +1,51 @@
+// Section 10: the batch size that fits into memory.
+#include "accelerator/batch_size_search.hpp"
+
+#include "accel.h"
+#include "accelerator/accelerator.hpp"
+#include "capi/callback.hpp"
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/thread_error.hpp"
+
+using namespace accel;
+using namespace accel::capi;
+
+namespace {
+
+accelerator::Attempt attempt_with(const Callback<accel_batch_size_fn>& function, int64_t batch_size) {
+  const accel_status_t status = function(batch_size);
+  if (status >= 0) return {};
+  const ThreadError& latest = thread_error();
+  const std::string message = latest.status == status ? latest.message : "the function set no message";
+  if (accelerator::is_out_of_memory(static_cast<Status>(status), message))
+    return {accelerator::AttemptResult::kOutOfMemory, message};
+  if (status == ACCEL_ERROR_COLLECTIVE_MISMATCH) return {accelerator::AttemptResult::kInterrupted, message};
+  check_callback(status, "the function of the batch size");
+  return {};
+}
+
+}  // namespace
+
+accel_status_t accel_find_executable_batch_size(accel_state_t* state, accel_batch_size_fn function,
+                                                accel_reduce_batch_size_fn reduce, void* user_data,
+                                                accel_destroy_fn destroy, int64_t starting_batch_size,
+                                                int64_t* out_batch_size) {
+  return guarded(__func__, [&] {
+    const Callback<accel_batch_size_fn> attempt(function, user_data, destroy);
+    const auto accelerator = check(state, "state").accelerator;
+    check_pointer(function, "function");
+    const auto next_size = attempt.with<accel_reduce_batch_size_fn>(reduce);
+    accelerator::BatchSizeSearch search;
+    search.attempt = [&](int64_t batch_size) { return attempt_with(attempt, batch_size); };
+    if (reduce != nullptr)
+      search.reduce = [&](int64_t batch_size, int64_t proposed, const std::string& reason) {
+        return next_size(batch_size, proposed, reason.c_str());
+      };
+    search.release_memory = [&] { accelerator->release_cached_memory(); };
+    const int64_t found =
+        accelerator::find_executable_batch_size(*accelerator->state().communicator(), search, starting_batch_size);
+    if (out_batch_size != nullptr) *out_batch_size = found;
+    return ACCEL_OK;
+  });
+}

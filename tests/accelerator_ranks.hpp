@@ -1,0 +1,25 @@
+// Accelerators of ranks that run as threads of one process.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "accelerator/accelerator.hpp"
+#include "rank_threads.hpp"
+
+namespace accel::testing {
+
+using AcceleratorPtr = std::shared_ptr<accelerator::Accelerator>;
+
+// Runs `body` on every rank with an accelerator of these options on the CPU.
+inline void run_accelerators(int size, StateOptions options, const std::function<void(const AcceleratorPtr&)>& body) {
+  options.cpu = true;
+  options.process.process_index = 0;
+  options.process.num_processes = 1;
+  const accelerator::Accelerator alone(options);
+  run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    body(std::make_shared<accelerator::Accelerator>(alone, communicator));
+  });
+}
+
+}  // namespace accel::testing

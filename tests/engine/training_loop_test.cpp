@@ -1,0 +1,514 @@
+// The training loop as the accelerator puts it together: accumulation, weights of losses, loss scale, precision.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "accel.h"
+#include "accelerator_ranks.hpp"
+#include "base/error.hpp"
+#include "capi/handles.hpp"
+#include "checkpoint_fixture.hpp"
+#include "data/sampler.hpp"
+#include "data/tensor_dataset.hpp"
+#include "nn/foreign_module.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+using testing::AcceleratorPtr;
+using testing::run_accelerators;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// x -> w * x; the weight starts at 0.
+nn::ModulePtr one_weight() {
+  auto model = std::make_shared<nn::ForeignModule>("OneWeight");
+  model->add_parameter("w", at::zeros({1}));
+  model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+    return module.find_tensor("w") * inputs[0].toTensor();
+  });
+  return model;
+}
+
+std::shared_ptr<optim::Optimizer> sgd(const nn::ModulePtr& model, double lr = 1, double momentum = 0) {
+  accel_sgd_options_t options = ACCEL_SGD_OPTIONS_INIT;
+  options.lr = lr;
+  options.momentum = momentum;
+  accel_optimizer_t* made = nullptr;
+  const auto module = std::make_unique<accel_module>(model);
+  EXPECT_EQ(accel_optimizer_sgd(module.get(), &options, &made), ACCEL_OK) << accel_last_error();
+  auto optimizer = made->optimizer;
+  accel_optimizer_release(made);
+  return optimizer;
+}
+
+std::shared_ptr<data::DataLoader> loader_of(at::Tensor tensor, int64_t batch_size) {
+  data::LoaderOptions options;
+  options.batch_size = batch_size;
+  const int64_t rows = tensor.size(0);
+  return std::make_shared<data::DataLoader>(
+      std::make_shared<data::TensorDataset>(std::vector<at::Tensor>{std::move(tensor)}),
+      std::make_shared<data::SequentialSampler>(rows), options);
+}
+
+at::Tensor forward(const nn::ModulePtr& model, double x) {
+  return model->call(nn::Inputs{at::full({1}, x)}).toTensor().sum();
+}
+
+double weight_of(const nn::ModulePtr& model) { return unwrap_model(model)->find_tensor("w").item<double>(); }
+double gradient_of(const nn::ModulePtr& model) { return unwrap_model(model)->find_tensor("w").grad().item<double>(); }
+
+StateOptions accumulating(int64_t steps) {
+  StateOptions options;
+  options.gradient_accumulation_steps = steps;
+  return options;
+}
+
+std::string refusal(Status status, const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), status) << error.message();
+    return error.message();
+  }
+  ADD_FAILURE() << "expected an error";
+  return {};
+}
+
+#define EXPECT_SAYS(message, part) EXPECT_NE((message).find(part), std::string::npos) << (message)
+
+// Six micro-batches in groups of four: the weight after each group, for a gradient of 1.
+double weight_after_a_short_group(bool true_divisor, bool twice) {
+  double weight = 0;
+  StateOptions options = accumulating(4);
+  options.true_divisor = true_divisor;
+  run_accelerators(1, options, [&](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr inner = one_weight();
+    const auto plain = sgd(inner);
+    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    const auto optimizer = accelerator->prepare_optimizer(plain);
+    const auto loader = accelerator->prepare_data_loader(*loader_of(at::ones({6, 1}), 1), {});
+    while (const auto batch = loader->next()) {
+      const MicroBatch micro_batch(accelerator, {model});
+      accelerator->backward(forward(model, twice ? 0.5 : 1));
+      if (twice) accelerator->backward(forward(model, 0.5));
+      optimizer->step();
+      optimizer->zero_grad();
+    }
+    weight = weight_of(model);
+  });
+  return weight;
+}
+
+// Trap P7: the reference divides two micro-batches by four.
+TEST(TrainingLoopDivisor, IsTheReferencesByDefault) {
+  EXPECT_FLOAT_EQ(weight_after_a_short_group(false, false), -1.5);
+  EXPECT_FLOAT_EQ(weight_after_a_short_group(false, true), -1.5);
+}
+
+TEST(TrainingLoopDivisor, CanBeTheLengthOfTheGroup) {
+  EXPECT_FLOAT_EQ(weight_after_a_short_group(true, false), -2);
+  EXPECT_FLOAT_EQ(weight_after_a_short_group(true, true), -2);  // two losses in a micro-batch
+}
+
+// Regression with rows that are padding: weight 0. All ranks have the same model.
+struct Regression {
+  at::Tensor x, y, counts;
+  static Regression make() {
+    const auto generator = at::detail::createCPUGenerator(5);
+    Regression data;
+    data.x = at::randn({24, 3}, generator, at::kFloat);
+    data.y = at::randn({24}, generator, at::kFloat);
+    data.counts = (at::rand({24}, generator, at::kFloat) < 0.6).to(at::kFloat);
+    return data;
+  }
+};
+
+nn::ModulePtr regression_model() {
+  auto model = std::make_shared<nn::ForeignModule>("Regression");
+  model->add_parameter("w", at::full({3}, 0.3));
+  model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+    return at::matmul(inputs[0].toTensor(), module.find_tensor("w"));
+  });
+  return model;
+}
+
+at::Tensor summed_loss(const nn::ModulePtr& model, const Regression& data, int64_t begin, int64_t end) {
+  const at::Tensor output = model->call(nn::Inputs{data.x.slice(0, begin, end)}).toTensor();
+  return ((output - data.y.slice(0, begin, end)).square() * data.counts.slice(0, begin, end)).sum();
+}
+
+int64_t items_of(const Regression& data, int64_t begin, int64_t end) {
+  return data.counts.slice(0, begin, end).sum().item<int64_t>();
+}
+
+at::Tensor gradient_of_one_big_batch(const Regression& data) {
+  const nn::ModulePtr model = regression_model();
+  const at::Tensor loss = summed_loss(model, data, 0, 24) / static_cast<double>(items_of(data, 0, 24));
+  loss.backward();
+  return model->find_tensor("w").grad();
+}
+
+// Each rank takes micro-batches of 1, 2, 3, ... rows, the second rank those that remain.
+void expect_the_big_batch(int ranks, bool sync_each_batch, bool scaled) {
+  const Regression data = Regression::make();
+  const at::Tensor expected = gradient_of_one_big_batch(data);
+  const std::vector<int64_t> cuts =
+      ranks == 1 ? std::vector<int64_t>{0, 1, 9, 10, 24} : std::vector<int64_t>{0, 1, 9, 10, 12, 13, 13, 20, 24};
+  StateOptions options = accumulating(4);
+  options.sync_each_batch = sync_each_batch;
+  run_accelerators(ranks, options, [&](const AcceleratorPtr& accelerator) {
+    if (scaled) {
+      precision::GradScalerSettings settings;
+      settings.enabled = true;
+      accelerator->set_grad_scaler(settings);
+    }
+    const nn::ModulePtr inner = regression_model();
+    const auto plain = sgd(inner);
+    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    const auto optimizer = accelerator->prepare_optimizer(plain);
+    for (int round = 0; round < 2; round++) {  // the second group starts from nothing
+      const auto* cut = cuts.data() + 4 * accelerator->state().process_index();
+      for (int i = 0; i < 4; i++, cut++) {
+        const MicroBatch micro_batch(accelerator, {model});
+        accelerator->backward_sum(summed_loss(model, data, cut[0], cut[1]), items_of(data, cut[0], cut[1]));
+      }
+      accelerator->unscale_gradients(nullptr);
+      EXPECT_TRUE(at::allclose(inner->find_tensor("w").grad(), expected, 1e-6, 1e-7))
+          << inner->find_tensor("w").grad() << expected;
+      inner->find_tensor("w").grad().zero_();  // a step that changes nothing, after which a new scale counts
+      optimizer->step();
+    }
+  });
+}
+
+TEST(TrainingLoopSum, IsOneBigBatch) {
+  for (const bool scaled : {false, true}) {
+    expect_the_big_batch(1, false, scaled);
+    expect_the_big_batch(2, false, scaled);
+    expect_the_big_batch(2, true, scaled);
+  }
+}
+
+TEST(TrainingLoopSum, OfNothingIsNothing) {
+  run_accelerators(1, {}, [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr model = accelerator->prepare_model(one_weight(), {});
+    accelerator->backward_sum(forward(model, 0), 0);
+    EXPECT_EQ(gradient_of(model), 0);
+    EXPECT_SAYS(refusal(Status::kInvalidArgument, [&] { accelerator->backward_sum(forward(model, 1), -1); }),
+                "count is -1");
+  });
+}
+
+TEST(TrainingLoopSum, DoesNotMixWithMeans) {
+  run_accelerators(1, accumulating(4), [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr model = accelerator->prepare_model(one_weight(), {});
+    const auto micro_batch = [&](bool sum) {
+      const MicroBatch open(accelerator, {model});
+      if (sum) return accelerator->backward_sum(forward(model, 1), 1);
+      accelerator->backward(forward(model, 1));
+    };
+    micro_batch(true);
+    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { micro_batch(false); }), "accel_backward_sum() was called");
+    micro_batch(true);
+    micro_batch(true);
+    micro_batch(false);  // the next group
+    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { micro_batch(true); }), "accel_backward() was called");
+  });
+}
+
+// As the two halves of an adversarial network: each has its own groups, whatever the other does.
+TEST(TrainingLoopModels, CountTheirOwnMicroBatches) {
+  run_accelerators(1, accumulating(2), [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr first = accelerator->prepare_model(one_weight(), {});
+    const nn::ModulePtr second = accelerator->prepare_model(one_weight(), {});
+    const auto of_first = accelerator->prepare_optimizer(sgd(unwrap_model(first)));
+    const auto of_second = accelerator->prepare_optimizer(sgd(unwrap_model(second)));
+    for (int i = 0; i < 4; i++)
+      for (const auto& [model, optimizer] : {std::pair(first, of_first), std::pair(second, of_second)}) {
+        const MicroBatch micro_batch(accelerator, {model});
+        EXPECT_EQ(accelerator->sync_gradients(), i % 2 == 1);
+        accelerator->backward(forward(model, 1));
+        optimizer->step();
+        optimizer->zero_grad();
+      }
+    EXPECT_FLOAT_EQ(weight_of(first), -2);
+    EXPECT_FLOAT_EQ(weight_of(second), -2);
+    { const MicroBatch micro_batch(accelerator, {first}); }
+    EXPECT_SAYS(refusal(Status::kInvalidState,
+                        [&] {
+                          MicroBatch both(accelerator, {first, second});
+                        }),
+                "accumulated 5 micro-batches and another 4");
+  });
+}
+
+int64_t count_operations(comm::Communicator& communicator, const char* name) {
+  int64_t count = 0;
+  const c10::IValue record = tree::from_json(communicator.flight_record()->to_json(), "the record");
+  const c10::IValue operations = record.toGenericDict().at("operations");
+  for (const c10::IValue& operation : operations.toListRef())
+    if (operation.toGenericDict().at("operation").toStringRef() == name) count++;
+  return count;
+}
+
+TEST(TrainingLoopExchange, HappensOnceInAGroup) {
+  run_accelerators(2, accumulating(4), [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr model = accelerator->prepare_model(one_weight(), {});
+    comm::Communicator& communicator = *accelerator->state().communicator();
+    for (const int64_t expected : {1, 1}) {
+      const int64_t before = count_operations(communicator, "all_reduce");
+      for (int i = 0; i < 4; i++) {
+        const MicroBatch micro_batch(accelerator, {model});
+        accelerator->backward(forward(model, 1));
+      }
+      EXPECT_EQ(count_operations(communicator, "all_reduce") - before, expected);
+    }
+  });
+}
+
+// Forwards without exchange, and then one backward that exchanges what all of them left.
+TEST(TrainingLoopExchange, CanBeTriggeredInBackward) {
+  run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr model = accelerator->prepare_model(one_weight(), {});
+    const int rank = accelerator->state().process_index();
+    at::Tensor first, second;
+    {
+      const NoSyncGuard no_sync({model});
+      first = forward(model, rank + 1);
+      second = forward(model, 10 * (rank + 1));
+      accelerator->backward(first);
+    }
+    EXPECT_FLOAT_EQ(gradient_of(model), rank + 1);
+    {
+      const TriggerSyncGuard trigger(model);
+      accelerator->backward(second);
+    }
+    EXPECT_FLOAT_EQ(gradient_of(model), 16.5);
+    accelerator->backward(forward(model, 0));  // the next exchange works as ever
+    EXPECT_FLOAT_EQ(gradient_of(model), 16.5);
+  });
+}
+
+// Trap P17: the reference refuses a frozen model on several processes of the CPU.
+TEST(TrainingLoopExchange, LeavesFrozenModelsAlone) {
+  run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr frozen = one_weight();
+    frozen->find_tensor("w").set_requires_grad(false);
+    const nn::ModulePtr model = accelerator->prepare_model(frozen, {});
+    EXPECT_EQ(ddp_of(model), nullptr);
+    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->backward(forward(model, 1)); }),
+                "no gradient history");
+  });
+}
+
+struct Scaled {
+  AcceleratorPtr accelerator;
+  nn::ModulePtr model;
+  std::shared_ptr<optim::Optimizer> optimizer;
+  std::shared_ptr<optim::Scheduler> scheduler;
+};
+
+void run_scaled(const std::function<void(const Scaled&)>& body) {
+  run_accelerators(1, accumulating(2), [&](const AcceleratorPtr& accelerator) {
+    precision::GradScalerSettings settings;
+    settings.enabled = true;
+    settings.init_scale = 1024;
+    accelerator->set_grad_scaler(settings);
+    const nn::ModulePtr inner = one_weight();
+    const auto plain = sgd(inner);
+    Scaled loop{accelerator, accelerator->prepare_model(inner, {}), accelerator->prepare_optimizer(plain), nullptr};
+    loop.scheduler = accelerator->prepare_scheduler(std::make_shared<optim::LambdaScheduler>(
+        plain, [](int64_t step) { return 1.0 / static_cast<double>(step + 1); }));
+    body(loop);
+  });
+}
+
+void micro_batches(const Scaled& loop, const std::vector<float>& inputs) {
+  for (const float x : inputs) {
+    const MicroBatch micro_batch(loop.accelerator, {loop.model});
+    loop.accelerator->backward(forward(loop.model, x));
+    if (loop.accelerator->sync_gradients()) continue;
+    EXPECT_FALSE(loop.optimizer->step());
+  }
+}
+
+TEST(TrainingLoopScale, LeavesOutStepsThatOverflow) {
+  run_scaled([](const Scaled& loop) {
+    micro_batches(loop, {1, 1});
+    EXPECT_EQ(gradient_of(loop.model), 1024);
+    EXPECT_TRUE(loop.optimizer->step());
+    loop.scheduler->step();
+    loop.optimizer->zero_grad();
+    EXPECT_FLOAT_EQ(weight_of(loop.model), -1);
+    EXPECT_EQ(loop.accelerator->grad_scaler()->scale(), 1024);
+
+    micro_batches(loop, {1, kInfinity});
+    EXPECT_FALSE(loop.optimizer->step());
+    EXPECT_TRUE(loop.optimizer->step_was_skipped());
+    loop.scheduler->step();  // D8: a step that was left out does not move the learning rate
+    loop.optimizer->zero_grad();
+    EXPECT_FLOAT_EQ(weight_of(loop.model), -1);
+    EXPECT_EQ(loop.accelerator->grad_scaler()->scale(), 512);
+    EXPECT_FLOAT_EQ(loop.scheduler->last_lr(0), 0.5);
+
+    micro_batches(loop, {1, 1});
+    EXPECT_EQ(gradient_of(loop.model), 512);
+    EXPECT_TRUE(loop.optimizer->step());
+    EXPECT_FLOAT_EQ(weight_of(loop.model), -1.5);
+    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { loop.optimizer->step(); }), "has stepped since the latest");
+    EXPECT_FLOAT_EQ(weight_of(loop.model), -1.5);
+  });
+}
+
+TEST(TrainingLoopScale, IsTakenOutBeforeClipping) {
+  run_scaled([](const Scaled& loop) {
+    micro_batches(loop, {1, 1});
+    loop.accelerator->unscale_gradients_of(*loop.model);
+    EXPECT_FLOAT_EQ(gradient_of(loop.model), 1);
+    loop.accelerator->unscale_gradients(loop.optimizer.get());
+    EXPECT_FLOAT_EQ(gradient_of(loop.model), 1);
+    EXPECT_TRUE(loop.optimizer->step());
+    EXPECT_FLOAT_EQ(weight_of(loop.model), -1);
+
+    const auto foreign = sgd(one_weight());
+    EXPECT_SAYS(refusal(Status::kInvalidArgument, [&] { loop.accelerator->unscale_gradients(foreign.get()); }),
+                "optimizer is not prepared by this state");
+    const nn::ModulePtr other = loop.accelerator->prepare_model(one_weight(), {});
+    loop.accelerator->backward(forward(other, 1));
+    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { loop.accelerator->unscale_gradients_of(*other); }),
+                "belong to no prepared optimizer");
+  });
+}
+
+TEST(TrainingLoopScale, IsSetBeforeAnythingIsPrepared) {
+  run_accelerators(1, {}, [](const AcceleratorPtr& accelerator) {
+    EXPECT_EQ(accelerator->grad_scaler(), nullptr);  // in float32 and bfloat16 gradients do not vanish
+    accelerator->prepare_model(one_weight(), {});
+    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->set_grad_scaler({}); }), "after a model");
+    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->set_autocast({}); }), "autocast cannot change");
+    accelerator->free_memory();
+    accelerator->set_grad_scaler({});
+  });
+}
+
+at::ScalarType output_dtype(const AcceleratorPtr& accelerator) {
+  const nn::ModulePtr model = accelerator->prepare_model(regression_model(), {});
+  return model->call(nn::Inputs{at::ones({2, 3})}).toTensor().scalar_type();
+}
+
+TEST(TrainingLoopPrecision, OfOutputsIsFloat32UnlessKept) {
+  for (const bool keep : {false, true}) {
+    StateOptions options;
+    options.mixed_precision = Precision::kBf16;
+    options.keep_output_dtype = keep;
+    run_accelerators(1, options, [&](const AcceleratorPtr& accelerator) {
+      EXPECT_EQ(output_dtype(accelerator), keep ? at::kBFloat16 : at::kFloat);
+      accelerator->free_memory();
+      accelerator->set_autocast({/*enabled=*/false, /*cache_enabled=*/true});
+      EXPECT_EQ(output_dtype(accelerator), at::kFloat);
+    });
+  }
+}
+
+TEST(TrainingLoopPrecision, StaysWithAnUnwrappedModelThatKeepsIt) {
+  StateOptions options;
+  options.mixed_precision = Precision::kBf16;
+  options.keep_output_dtype = true;
+  run_accelerators(2, options, [&](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr inner = regression_model();
+    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    const nn::Inputs inputs{at::ones({2, 3})};
+    EXPECT_EQ(unwrap_model(model), inner);
+    EXPECT_EQ(unwrap_model(model)->call(inputs).toTensor().scalar_type(), at::kFloat);
+    const nn::ModulePtr kept = unwrap_keeping_precision(model);
+    EXPECT_EQ(kept->call(inputs).toTensor().scalar_type(), at::kBFloat16);
+    EXPECT_EQ(ddp_of(kept), nullptr);
+    EXPECT_EQ(unwrap_model(kept), inner);
+    EXPECT_EQ(unwrap_keeping_precision(inner), inner);
+  });
+}
+
+TEST(TrainingLoopPrepare, IsAllOrNothing) {
+  run_accelerators(1, {}, [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr inner = one_weight();
+    const auto loader = loader_of(at::ones({4, 1}), 2);
+    std::vector<PreparedObject> objects(3);
+    objects[0].model = inner;
+    objects[1].loader = loader;
+    objects[2].loader = loader->sharded({});
+    refusal(Status::kInvalidState, [&] { accelerator->prepare(objects); });
+    EXPECT_TRUE(accelerator->loaders().empty());
+    accelerator->set_autocast({});  // nothing is prepared
+    objects.pop_back();
+    EXPECT_EQ(accelerator->prepare(objects).size(), 2u);
+    EXPECT_EQ(accelerator->loaders().size(), 1u);
+  });
+}
+
+// In the middle of a group of counted losses, after an overflow.
+TEST(TrainingLoopCheckpoint, HoldsTheScaleAndTheOpenGroup) {
+  const checkpoint::testing::Folder folder;
+  double expected = 0;
+  for (const bool resumed : {false, true})
+    run_scaled([&](const Scaled& loop) {
+      const auto sum = [&](float x, int64_t count) {
+        const MicroBatch micro_batch(loop.accelerator, {loop.model});
+        loop.accelerator->backward_sum(forward(loop.model, x), count);
+      };
+      if (resumed) {
+        loop.accelerator->load_state(folder / "state");
+      } else {
+        micro_batches(loop, {1, kInfinity});
+        EXPECT_FALSE(loop.optimizer->step());
+        loop.optimizer->zero_grad();
+        sum(4, 3);
+        loop.accelerator->save_state(folder / "state");
+      }
+      EXPECT_EQ(loop.accelerator->grad_scaler()->scale(), 512);
+      sum(6, 2);
+      EXPECT_TRUE(loop.optimizer->step());
+      if (!resumed) expected = weight_of(loop.model);
+      EXPECT_EQ(weight_of(loop.model), expected);
+    });
+  EXPECT_FLOAT_EQ(expected, -2);
+}
+
+TEST(TrainingLoopRandom, StatesAreSentWhenAnEpochBegins) {
+  StateOptions options;
+  options.rng_types = "torch";
+  run_accelerators(2, options, [](const AcceleratorPtr& accelerator) {
+    const auto loader = accelerator->prepare_data_loader(*loader_of(at::ones({4, 1}), 1), {});
+    comm::Communicator& communicator = *accelerator->state().communicator();
+    const int64_t before = count_operations(communicator, "broadcast");
+    for (int epoch = 0; epoch < 2; epoch++)
+      while (loader->next()) continue;
+    EXPECT_EQ(count_operations(communicator, "broadcast") - before, 2);
+  });
+}
+
+TEST(TrainingLoopDescription, SaysWhatIsActive) {
+  StateOptions options = accumulating(4);
+  options.mixed_precision = Precision::kBf16;
+  run_accelerators(2, options, [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr inner = regression_model();
+    const auto plain = sgd(inner, 0.25);
+    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    accelerator->prepare_optimizer(plain);
+    const std::string text = accelerator->describe();
+    for (const char* part :
+         {"device = cpu\n", "processes = 2, this is ", "over ucx", "precision = bf16, autocast to bfloat16",
+          "loss scale = none", "accumulation = 4 micro-batches a step",
+          "model 0 = Regression: 3 parameters of float32 on cpu, 3 trainable; autocast to bfloat16, outputs in "
+          "float32; "
+          "gradients averaged over the ranks; micro-batch 0",
+          "optimizer 0 = 1 parameters at learning rate 0.25"})
+      EXPECT_SAYS(text, part);
+  });
+}
+
+}  // namespace
+}  // namespace accel::accelerator

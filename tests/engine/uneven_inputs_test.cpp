@@ -1,0 +1,246 @@
+// Ranks with different numbers of batches, and batch sizes that do not fit on every rank.
+#include "accelerator/uneven_inputs.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "accel.h"
+#include "accelerator/batch_size_search.hpp"
+#include "accelerator_ranks.hpp"
+#include "base/error.hpp"
+#include "capi/handles.hpp"
+#include "comm/collective_error.hpp"
+#include "data/sampler.hpp"
+#include "data/tensor_dataset.hpp"
+#include "nn/foreign_module.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+using testing::AcceleratorPtr;
+using testing::run_accelerators;
+
+// Two layers of weights and a buffer that counts forwards.
+nn::ModulePtr make_model() {
+  auto model = std::make_shared<nn::ForeignModule>("Two");
+  model->add_parameter("first", at::full({4, 2}, 0.2));
+  model->add_parameter("second", at::full({1, 4}, 0.1));
+  model->add_buffer("calls", at::zeros({1}));
+  model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+    module.find_tensor("calls").add_(1);
+    return at::linear(at::tanh(at::linear(inputs[0].toTensor(), module.find_tensor("first"))),
+                      module.find_tensor("second"));
+  });
+  return model;
+}
+
+std::shared_ptr<optim::Optimizer> momentum(const nn::ModulePtr& model) {
+  accel_sgd_options_t options = ACCEL_SGD_OPTIONS_INIT;
+  options.lr = 0.1;
+  options.momentum = 0.9;
+  accel_optimizer_t* made = nullptr;
+  const auto module = std::make_unique<accel_module>(model);
+  EXPECT_EQ(accel_optimizer_sgd(module.get(), &options, &made), ACCEL_OK);
+  auto optimizer = made->optimizer;
+  accel_optimizer_release(made);
+  return optimizer;
+}
+
+at::Tensor input_of(int rank, int step) { return at::full({3, 2}, 0.1 * (1 + rank) + 0.3 * step); }
+
+// What the ranks with inputs left compute, divided by the number of all ranks. Rank r has r + more inputs.
+at::Tensor expected_first(int size, int more) {
+  const nn::ModulePtr model = make_model();
+  const auto optimizer = momentum(model);
+  for (int step = 0; step < size - 1 + more; step++) {
+    for (int rank = 0; rank < size; rank++)
+      if (step < rank + more)
+        (model->call(nn::Inputs{input_of(rank, step)}).toTensor().square().mean() / size).backward();
+    optimizer->step();
+    optimizer->zero_grad();
+  }
+  return model->find_tensor("first").detach().clone();
+}
+
+// In a second round only the first rank has an input.
+void expect_training_with_those_that_are_left(bool find_unused, int more) {
+  constexpr int kRanks = 3;
+  std::vector<at::Tensor> first(kRanks), after_second(kRanks);
+  std::vector<double> calls(kRanks);
+  run_accelerators(kRanks, {}, [&](const AcceleratorPtr& accelerator) {
+    const int rank = accelerator->state().process_index();
+    const nn::ModulePtr inner = make_model();
+    const auto plain = momentum(inner);
+    parallel::DdpOptions options;
+    options.find_unused_parameters = find_unused;
+    const nn::ModulePtr model = accelerator->prepare_model(inner, options);
+    const auto optimizer = accelerator->prepare_optimizer(plain);
+    const auto train = [&](int steps) {
+      JoinedInputs joined(accelerator, {model}, std::nullopt);
+      for (int step = 0; step < steps; step++) {
+        accelerator->backward(model->call(nn::Inputs{input_of(rank, step)}).toTensor().square().mean());
+        optimizer->step();
+        optimizer->zero_grad();
+      }
+      joined.finish();
+    };
+    train(rank + more);
+    first[rank] = inner->find_tensor("first").detach().clone();
+    calls[rank] = inner->find_tensor("calls").item<double>();
+    train(rank == 0 ? 1 : 0);
+    after_second[rank] = inner->find_tensor("first").detach().clone();
+  });
+  for (int rank = 0; rank < kRanks; rank++) {
+    EXPECT_TRUE(at::allclose(first[rank], expected_first(kRanks, more), 1e-6, 1e-7)) << "rank " << rank;
+    EXPECT_TRUE(at::equal(first[rank], first[0]));
+    EXPECT_TRUE(at::equal(after_second[rank], after_second[0]));
+    EXPECT_EQ(calls[rank], kRanks - 1 + more);
+  }
+  EXPECT_FALSE(at::equal(first[0], after_second[0]));
+}
+
+TEST(UnevenInputsJoin, TrainsWithThoseThatAreLeft) {
+  for (const bool find_unused : {false, true})
+    for (const int more : {0, 1}) expect_training_with_those_that_are_left(find_unused, more);
+}
+
+TEST(UnevenInputsJoin, NeedsTheSameExchangesOnAllRanks) {
+  StateOptions options;
+  options.gradient_accumulation_steps = 2;
+  std::mutex lock;
+  int refused = 0;
+  run_accelerators(2, options, [&](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr model = accelerator->prepare_model(make_model(), {});
+    JoinedInputs joined(accelerator, {model}, std::nullopt);
+    const MicroBatch micro_batch(accelerator, {model});
+    accelerator->state().gradient_state()->set_sync_gradients(true);
+    std::optional<NoSyncGuard> exchanges_here;
+    ddp_of(model)->set_gradient_sync(accelerator->state().process_index() == 0);
+    try {
+      model->call(nn::Inputs{input_of(0, 0)});
+    } catch (const Error& error) {
+      const std::lock_guard<std::mutex> guard(lock);
+      EXPECT_EQ(error.status(), Status::kCollectiveMismatch);
+      EXPECT_NE(error.message().find("rank 0 exchanges gradients in this micro-batch and rank 1 does not"),
+                std::string::npos)
+          << error.message();
+      refused++;
+    }
+  });
+  EXPECT_EQ(refused, 2);
+}
+
+// Loaders follow the scope's choice in the epochs that begin inside.
+TEST(UnevenInputsJoin, ChangesTheEvennessOfLoadersMeanwhile) {
+  run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr model = accelerator->prepare_model(make_model(), {});
+    const data::DataLoader plain(std::make_shared<data::TensorDataset>(std::vector<at::Tensor>{at::ones({3, 2})}),
+                                 std::make_shared<data::SequentialSampler>(3), data::LoaderOptions{});
+    const auto loader = accelerator->prepare_data_loader(plain, {});
+    const int rank = accelerator->state().process_index();
+    EXPECT_EQ(loader->length(), 2);
+    {
+      JoinedInputs joined(accelerator, {model}, false);
+      EXPECT_EQ(loader->length(), 2 - rank);
+      while (const auto batch = loader->next())
+        accelerator->backward(model->call(nn::Inputs{batch->toListRef()[0]}).toTensor().sum());
+      joined.finish();
+    }
+    EXPECT_EQ(loader->length(), 2);
+    JoinedInputs unchanged(accelerator, {model}, std::nullopt);  // even: nothing to join
+    if (rank == 0) return;
+    unchanged.finish();
+  });
+}
+
+// One rank runs out of memory while the others wait for it in a collective.
+TEST(UnevenInputsBatchSize, IsAgreedOnByAllRanks) {
+  run_accelerators(3, {}, [](const AcceleratorPtr& accelerator) {
+    comm::Communicator& communicator = *accelerator->state().communicator();
+    std::vector<int64_t> tried;
+    std::vector<std::string> reasons;
+    BatchSizeSearch search;
+    search.release_memory = [&] { accelerator->release_cached_memory(); };
+    search.attempt = [&](int64_t size) -> Attempt {
+      tried.push_back(size);
+      if (communicator.rank() == 1 && size > 80) return {AttemptResult::kOutOfMemory, "full here"};
+      at::Tensor numbers = at::ones({4});
+      try {
+        for (int i = 0; i < 3; i++) communicator.all_reduce(numbers, comm::Reduction::kSum);
+      } catch (const comm::CollectiveError& error) {
+        EXPECT_EQ(error.failure(), comm::CollectiveFailure::kMismatch);
+        return {AttemptResult::kInterrupted, error.what()};
+      }
+      return {};
+    };
+    search.reduce = [&](int64_t, int64_t proposed, const std::string& reason) {
+      reasons.push_back(reason);
+      return proposed;
+    };
+    EXPECT_EQ(find_executable_batch_size(communicator, search, 100 + communicator.rank()), 72);
+    EXPECT_EQ(tried, (std::vector<int64_t>{100, 90, 81, 72}));
+    EXPECT_EQ(reasons.size(), 3u);
+    for (const std::string& reason : reasons)
+      EXPECT_EQ(reason, communicator.rank() == 1 ? "full here" : "another rank ran out of memory");
+  });
+}
+
+TEST(UnevenInputsBatchSize, EndsWithTheErrorOfOneRank) {
+  run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
+    comm::Communicator& communicator = *accelerator->state().communicator();
+    BatchSizeSearch search;
+    search.release_memory = [] {};
+    search.attempt = [&](int64_t) -> Attempt {
+      require(communicator.rank() == 0, Status::kShapeMismatch, "of rank 1");
+      return {};
+    };
+    try {
+      find_executable_batch_size(communicator, search, 8);
+      ADD_FAILURE() << "expected an error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), communicator.rank() == 0 ? Status::kCancelled : Status::kShapeMismatch);
+    }
+    search.attempt = [](int64_t) -> Attempt { return {AttemptResult::kOutOfMemory, "full"}; };
+    search.reduce = [&](int64_t size, int64_t, const std::string&) { return size + communicator.rank() - 1; };
+    try {
+      find_executable_batch_size(communicator, search, 8);
+      ADD_FAILURE() << "expected an error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kInvalidArgument) << error.message();
+    }
+  });
+}
+
+// What LibTorch's own allocator says.
+TEST(UnevenInputsBatchSize, ShrinksAfterARealFailure) {
+  comm::Communicator alone;
+  BatchSizeSearch search;
+  search.release_memory = [] {};
+  search.attempt = [](int64_t size) -> Attempt {
+    try {
+      at::empty({size, int64_t{1} << 40});
+      return {};
+    } catch (const c10::Error& error) {
+      const std::string message = error.what_without_backtrace();
+      if (is_out_of_memory(Status::kTorch, message)) return {AttemptResult::kOutOfMemory, message};
+      throw;
+    }
+  };
+  search.reduce = [](int64_t size, int64_t, const std::string& reason) {
+    EXPECT_NE(reason.find("can't allocate memory"), std::string::npos) << reason;
+    return size / 2;
+  };
+  try {
+    find_executable_batch_size(alone, search, 1 << 16);
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kOutOfMemory);
+    EXPECT_NE(error.message().find("down to 0 from 65536"), std::string::npos) << error.message();
+  }
+}
+
+}  // namespace
+}  // namespace accel::accelerator
