@@ -53,8 +53,10 @@ c10::IValue decode(const c10::IValue& value) {
 
 }  // namespace
 
+std::string fixture_folder() { return environment_text("ACCEL_PARITY_DIR").value_or(ACCEL_PARITY_FIXTURES); }
+
 std::vector<Case> read_cases(const std::string& file) {
-  const std::string path = environment_text("ACCEL_PARITY_DIR").value_or(ACCEL_PARITY_FIXTURES) + "/" + file + ".json";
+  const std::string path = fixture_folder() + "/" + file + ".json";
   const c10::IValue document = tree::from_json(read_file(path), path);
   std::vector<Case> cases;
   for (const auto& entry : member(document, "cases").toListRef())

@@ -19,6 +19,7 @@ struct Case {
 // when the file is missing or has no case. {dtype, shape, values} becomes a tensor, an object a map, and {tuple: [...]}
 // a list, for the engine's values know no other sequence.
 std::vector<Case> read_cases(const std::string& file);
+std::string fixture_folder();
 
 // A member of a map, which must be there.
 c10::IValue member(const c10::IValue& map, const std::string& key);
