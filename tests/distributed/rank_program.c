@@ -18,6 +18,7 @@ static const sub_command_t kCommands[] = {
     {"objects", run_objects, 60000, 1},
     {"ddp", run_ddp, 60000, 1},
     {"checkpoint", run_checkpoint, 60000, 1},
+    {"uneven", run_uneven, 60000, 1},
     {"mismatch", run_mismatch, 20000, 1},
     {"timeout", run_timeout, 1500, 0},
     {"stop", run_stop, 1500, 0},

@@ -34,6 +34,7 @@ void run_collectives(accel_state_t* state, const char* argument);
 void run_objects(accel_state_t* state, const char* argument);
 void run_ddp(accel_state_t* state, const char* argument);
 void run_checkpoint(accel_state_t* state, const char* argument);
+void run_uneven(accel_state_t* state, const char* argument);
 void run_mismatch(accel_state_t* state, const char* argument);
 void run_timeout(accel_state_t* state, const char* argument);
 void run_stop(accel_state_t* state, const char* argument);

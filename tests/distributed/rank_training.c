@@ -179,3 +179,83 @@ void run_checkpoint(accel_state_t* state, const char* argument) {
   accel_module_release(model);
   CHECK(accel_free_memory(state));
 }
+
+/* Rank 0's parameters, and what every rank has of them. */
+static void expect_equal_models(accel_state_t* state, accel_module_t* model) {
+  accel_value_t own = ACCEL_VALUE_INIT, of_main = ACCEL_VALUE_INIT;
+  int32_t equal = 0;
+  observe(model, &own);
+  observe(model, &of_main);
+  CHECK(accel_broadcast(state, &of_main, 0));
+  /* The random numbers of observe() are each rank's own. */
+  CHECK(accel_value_set(&own, "random numbers", &(accel_value_t)ACCEL_VALUE_INIT));
+  CHECK(accel_value_set(&of_main, "random numbers", &(accel_value_t)ACCEL_VALUE_INIT));
+  CHECK(accel_value_equal(&own, &of_main, &equal));
+  EXPECT(equal == 1);
+  accel_value_dispose(&of_main);
+  accel_value_dispose(&own);
+}
+
+struct search {
+  accel_state_t* state;
+  int64_t tried;
+};
+
+/* The last rank has room for 50 rows only; the others wait for it in a collective. */
+static accel_status_t try_batch_size(int64_t batch_size, void* user_data) {
+  struct search* const search = user_data;
+  accel_state_t* const state = search->state;
+  accel_value_t gathered = ACCEL_VALUE_INIT;
+  accel_tensor_t* rows = NULL;
+  search->tried++;
+  if (accel_is_last_process(state) && batch_size > 50) {
+    const int64_t too_many = (int64_t)1 << 52;
+    return accel_tensor_empty(&too_many, 1, ACCEL_DTYPE_FLOAT32, kCpu, &rows);
+  }
+  accel_status_t status = accel_tensor_full(&batch_size, 1, 1, ACCEL_DTYPE_FLOAT32, kCpu, &rows);
+  if (status != ACCEL_OK) return status;
+  const accel_value_t value = accel_arg_tensor(rows);
+  status = accel_gather(state, &value, &gathered);
+  accel_value_dispose(&gathered);
+  accel_tensor_release(rows);
+  return status;
+}
+
+/* Ranks with different numbers of batches end with the same model, and stay alike afterwards; ranks with different
+ * memory agree on a batch size. */
+void run_uneven(accel_state_t* state, const char* argument) {
+  (void)argument;
+  accel_module_t* const model = make_model(state, 3);
+  accel_module_t* prepared = NULL;
+  accel_optimizer_t *adamw = NULL, *optimizer = NULL;
+  accel_scheduler_t *linear = NULL, *scheduler = NULL;
+  accel_scope_t* scope = NULL;
+  struct search search = {state, 0};
+  int64_t batch_size = 0;
+  CHECK(accel_prepare_model(state, model, NULL, &prepared));
+  CHECK(accel_optimizer_adamw(model, NULL, &adamw));
+  CHECK(accel_prepare_optimizer(state, adamw, &optimizer));
+  CHECK(accel_scheduler_linear_warmup(adamw, 2, 50, &linear));
+  CHECK(accel_prepare_scheduler(state, linear, &scheduler));
+
+  for (int epoch = 0; epoch < 2; epoch++) {
+    CHECK(accel_join_uneven_inputs_begin(state, &prepared, 1, 0, &scope));
+    train(state, prepared, optimizer, scheduler, 0, epoch == 0 ? accel_process_index(state) : 1);
+    CHECK(accel_scope_end(scope));
+    expect_equal_models(state, model);
+  }
+  train(state, prepared, optimizer, scheduler, 7, 9); /* the states of the optimizers are alike too */
+  expect_equal_models(state, model);
+
+  CHECK(accel_find_executable_batch_size(state, try_batch_size, NULL, &search, NULL, 64, &batch_size));
+  EXPECT(batch_size == 45); /* 64, 57, 51, 45 */
+  EXPECT(search.tried == 4);
+
+  accel_scheduler_release(scheduler);
+  accel_scheduler_release(linear);
+  accel_optimizer_release(optimizer);
+  accel_optimizer_release(adamw);
+  accel_module_release(prepared);
+  accel_module_release(model);
+  CHECK(accel_free_memory(state));
+}

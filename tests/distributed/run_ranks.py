@@ -138,6 +138,7 @@ TESTS = {
     "objects": launched("objects"),
     "ddp": launched("ddp"),
     "checkpoint": with_folder("checkpoint", False),
+    "uneven": launched("uneven"),
     "mismatch": launched("mismatch"),
     "timeout": launched("timeout"),
     "kill": kill,
