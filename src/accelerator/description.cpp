@@ -86,7 +86,9 @@ std::string Accelerator::describe() const {
     out << "\n";
   }
   for (size_t i = 0; i < schedulers_.size(); i++)
-    out << "scheduler " << i << " = learning rate " << schedulers_[i]->last_lr(0) << "\n";
+    out << "scheduler " << i << " = "
+        << (state_.settings().step_scheduler_with_optimizer ? "follows the steps of the optimizers" : "steps by itself")
+        << "\n";
   for (size_t i = 0; i < loaders_.size(); i++)
     out << "loader " << i << " = " << loaders_[i]->length() << " batches on this rank, "
         << (loaders_[i]->even_batches() ? "even" : "uneven") << ", " << loaders_[i]->total_batch_size()

@@ -80,17 +80,18 @@ std::string refusal(Status status, const std::function<void()>& call) {
 
 #define EXPECT_SAYS(message, part) EXPECT_NE((message).find(part), std::string::npos) << (message)
 
-// Six micro-batches in groups of four: the weight after each group, for a gradient of 1.
-double weight_after_a_short_group(bool true_divisor, bool twice) {
-  double weight = 0;
+// Six micro-batches in groups of four: the weight in the end, for a gradient of 1.
+double weight_after_a_short_group(bool true_divisor, bool twice, int ranks = 1, bool sync_each_batch = false) {
+  std::vector<double> weights(static_cast<size_t>(ranks));
   StateOptions options = accumulating(4);
   options.true_divisor = true_divisor;
-  run_accelerators(1, options, [&](const AcceleratorPtr& accelerator) {
+  options.sync_each_batch = sync_each_batch;
+  run_accelerators(ranks, options, [&](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = one_weight();
     const auto plain = sgd(inner);
     const nn::ModulePtr model = accelerator->prepare_model(inner, {});
     const auto optimizer = accelerator->prepare_optimizer(plain);
-    const auto loader = accelerator->prepare_data_loader(*loader_of(at::ones({6, 1}), 1), {});
+    const auto loader = accelerator->prepare_data_loader(*loader_of(at::ones({6 * ranks, 1}), 1), {});
     while (const auto batch = loader->next()) {
       const MicroBatch micro_batch(accelerator, {model});
       accelerator->backward(forward(model, twice ? 0.5 : 1));
@@ -98,9 +99,10 @@ double weight_after_a_short_group(bool true_divisor, bool twice) {
       optimizer->step();
       optimizer->zero_grad();
     }
-    weight = weight_of(model);
+    weights[static_cast<size_t>(accelerator->state().process_index())] = weight_of(model);
   });
-  return weight;
+  for (const double weight : weights) EXPECT_EQ(weight, weights[0]);
+  return weights[0];
 }
 
 // Trap P7: the reference divides two micro-batches by four.
@@ -112,6 +114,8 @@ TEST(TrainingLoopDivisor, IsTheReferencesByDefault) {
 TEST(TrainingLoopDivisor, CanBeTheLengthOfTheGroup) {
   EXPECT_FLOAT_EQ(weight_after_a_short_group(true, false), -2);
   EXPECT_FLOAT_EQ(weight_after_a_short_group(true, true), -2);  // two losses in a micro-batch
+  EXPECT_FLOAT_EQ(weight_after_a_short_group(true, false, 2), -2);
+  EXPECT_FLOAT_EQ(weight_after_a_short_group(true, false, 2, true), -2);
 }
 
 // Regression with rows that are padding: weight 0. All ranks have the same model.
