@@ -2,6 +2,7 @@
 #include "capi_test.h"
 
 #include <math.h>
+#include <pthread.h>
 
 struct loop {
   accel_state_t *state;
@@ -279,6 +280,46 @@ static void test_scopes_without_other_ranks(void **unused) {
   assert_fails(accel_join_uneven_inputs_begin(loop.state, &loop.model, 1, 3, &scope), ACCEL_ERROR_INVALID_ARGUMENT,
                "even_batches is 3");
   assert_gradient(&loop, 2, 2);
+  release(&loop);
+}
+
+static void *end_elsewhere(void *scope) {
+  assert_fails(accel_scope_end(scope), ACCEL_ERROR_INVALID_STATE, "opened by another thread");
+  return NULL;
+}
+
+static void test_scopes_end_where_they_began(void **unused) {
+  struct loop loop = prepare(new_state(ACCEL_PRECISION_NO, 2));
+  accel_scope_t *accumulate = NULL, *no_sync = NULL;
+  pthread_t thread;
+  (void)unused;
+  assert_ok(accel_accumulate_begin(loop.state, &loop.model, 1, &accumulate));
+  assert_ok(accel_no_sync_begin(loop.state, loop.model, &no_sync));
+  assert_fails(accel_scope_end(accumulate), ACCEL_ERROR_INVALID_STATE, "innermost");
+  assert_int_equal(pthread_create(&thread, NULL, end_elsewhere, no_sync), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_int_equal(accel_sync_gradients(loop.state), 0);
+  assert_ok(accel_scope_end(no_sync)); /* still open, and in order */
+  assert_ok(accel_scope_end(accumulate));
+  release(&loop);
+}
+
+static void test_frozen_models(void **unused) {
+  accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
+  accel_optimizer_t *optimizer = NULL;
+  accel_tensor_t *weight = NULL, *loss = NULL;
+  struct loop loop = {state, NULL, NULL, NULL};
+  (void)unused;
+  assert_ok(accel_module_linear(2, 1, 0, &loop.inner));
+  assert_ok(accel_module_tensor(loop.inner, "weight", &weight));
+  assert_ok(accel_tensor_set_requires_grad(weight, 0));
+  assert_fails(accel_optimizer_sgd(loop.inner, NULL, &optimizer), ACCEL_ERROR_INVALID_ARGUMENT, "0 parameters");
+  assert_ok(accel_prepare_model(state, loop.inner, NULL, &loop.model));
+  loss = sum_of_output(&loop, 1, 1);
+  assert_fails(accel_backward(state, loss), ACCEL_ERROR_INVALID_STATE, "no gradient history");
+  assert_fails(accel_backward_sum(state, loss, 1), ACCEL_ERROR_INVALID_STATE, "no gradient history");
+  accel_tensor_release(loss);
+  accel_tensor_release(weight);
   release(&loop);
 }
 
@@ -562,6 +603,8 @@ int main(void) {
       capi_unit_test(test_losses_that_are_sums),
       capi_unit_test(test_loops_that_count_for_themselves),
       capi_unit_test(test_scopes_without_other_ranks),
+      capi_unit_test(test_scopes_end_where_they_began),
+      capi_unit_test(test_frozen_models),
       capi_unit_test(test_preparing_many),
       capi_unit_test(test_the_description),
       capi_unit_test(test_seeds),
