@@ -66,7 +66,7 @@ at::Tensor expected_first(int size, int more) {
 }
 
 // In a second round only the first rank has an input.
-void expect_training_with_those_that_are_left(bool find_unused, int more) {
+void expect_training_with_those_that_are_left(bool find_unused, int more, double bucket_cap_mb) {
   constexpr int kRanks = 3;
   std::vector<at::Tensor> first(kRanks), after_second(kRanks);
   std::vector<double> calls(kRanks);
@@ -76,6 +76,7 @@ void expect_training_with_those_that_are_left(bool find_unused, int more) {
     const auto plain = momentum(inner);
     parallel::DdpOptions options;
     options.find_unused_parameters = find_unused;
+    options.bucket_cap_mb = bucket_cap_mb;
     const nn::ModulePtr model = accelerator->prepare_model(inner, options);
     const auto optimizer = accelerator->prepare_optimizer(plain);
     const auto train = [&](int steps) {
@@ -104,7 +105,9 @@ void expect_training_with_those_that_are_left(bool find_unused, int more) {
 
 TEST(UnevenInputsJoin, TrainsWithThoseThatAreLeft) {
   for (const bool find_unused : {false, true})
-    for (const int more : {0, 1}) expect_training_with_those_that_are_left(find_unused, more);
+    for (const int more : {0, 1})
+      for (const double bucket_cap_mb : {25.0, 0.00001})
+        expect_training_with_those_that_are_left(find_unused, more, bucket_cap_mb);
 }
 
 TEST(UnevenInputsJoin, NeedsTheSameExchangesOnAllRanks) {
