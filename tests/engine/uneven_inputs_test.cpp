@@ -191,6 +191,29 @@ TEST(UnevenInputsBatchSize, IsAgreedOnByAllRanks) {
   });
 }
 
+// The same in the middle of a training step, with a model that each attempt makes anew.
+TEST(UnevenInputsBatchSize, RecoversFromAStepThatOneRankDidNotTake) {
+  run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
+    comm::Communicator& communicator = *accelerator->state().communicator();
+    BatchSizeSearch search;
+    search.release_memory = [&] { accelerator->release_cached_memory(); };
+    search.attempt = [&](int64_t size) -> Attempt {
+      accelerator->free_memory();
+      const nn::ModulePtr model = accelerator->prepare_model(make_model(), {});
+      if (communicator.rank() == 1 && size > 8) return {AttemptResult::kOutOfMemory, "full"};
+      try {
+        for (int step = 0; step < 3; step++)
+          accelerator->backward(model->call(nn::Inputs{at::ones({size, 2})}).toTensor().mean());
+      } catch (const comm::CollectiveError& error) {
+        EXPECT_EQ(error.failure(), comm::CollectiveFailure::kMismatch);
+        return {AttemptResult::kInterrupted, error.what()};
+      }
+      return {};
+    };
+    EXPECT_EQ(find_executable_batch_size(communicator, search, 10), 8);
+  });
+}
+
 TEST(UnevenInputsBatchSize, EndsWithTheErrorOfOneRank) {
   run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
     comm::Communicator& communicator = *accelerator->state().communicator();
