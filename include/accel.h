@@ -698,11 +698,14 @@ typedef struct accel_state_options {
   int32_t device_placement;     /* 1: prepare puts models and batches on the device. Default 1 */
   const char *rng_types;        /* generators that prepared loaders make equal on all ranks when an epoch begins:
                                  * "torch", "cuda" or "torch,cuda". Default none: orders follow from seed and epoch */
+  int32_t num_threads;          /* that compute on the CPU for this process, from now on. Default: OMP_NUM_THREADS, else
+                                 * the first state of a process shares the cores among the ranks of the host */
+  int32_t reserved;             /* 0 */
 } accel_state_options_t;
 #define ACCEL_STATE_OPTIONS_INIT                                                                                       \
   {sizeof(accel_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET,  \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET,       \
-   ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL}
+   ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, 0}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
@@ -3213,6 +3216,23 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_register_for_checkpointing(accel_state_t *state, const char *name, accel_save_state_fn save,
                                  accel_load_state_fn load,
                                  void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/* =====================================================================================================================
+ * 14. Tracking
+ * ================================================================================================================== */
+
+/** Where the time of the loop's steps went: {"steps": 12, "latest": {...}, "mean": {...}}, both of seconds: "data" (waiting for
+ * prepared loaders), "forward" (prepared models), "backward", "communication" (waiting for other ranks or for gradients,
+ * wherever in the loop), "optimizer" (prepared ones), "other" (all else), and their sum "total". A step goes from update to
+ * update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and
+ * costs some 0.1 us a step.
+ * @param state A state.
+ * @param reset 1: the next mean begins here.
+ * @param out The mean is that of the steps since the last reset; all 0 before the first one has ended.
+ * @return ACCEL_OK.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *ACCEL_OWNED out);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -1694,6 +1694,15 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // Reads it back into the prepared objects, which must be the same.
   void load_state(const std::string& folder) { detail::check(accel_load_state(get(), folder.c_str())); }
 
+  // Where the time of the loop's steps went: {"steps": 12, "latest": {...}, "mean": {...}}, both of seconds: "data"
+  // (waiting for prepared loaders), "forward" (prepared models), "backward", "communication" (waiting for other ranks
+  // or for gradients, wherever in the loop), "optimizer" (prepared ones), "other" (all else), and their sum "total".
+  Value step_report(bool reset) {
+    Value out;
+    detail::check(accel_step_report(get(), reset, out.put()));
+    return out;
+  }
+
   // Adds an object of the program to the training state.
   void register_for_checkpointing(const std::string& name, SaveStateFn save, LoadStateFn load) {
     using Functions = std::pair<SaveStateFn, LoadStateFn>;

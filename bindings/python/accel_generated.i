@@ -146,6 +146,8 @@ typedef struct accel_state_options {
   int32_t main_process_port;
   int32_t device_placement;
   const char *rng_types;
+  int32_t num_threads;
+  int32_t reserved;
 } accel_state_options_t;
 typedef struct accel_adam_options {
   size_t struct_size;
@@ -2584,3 +2586,11 @@ user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
 Returns: ACCEL_OK or ALREADY_EXISTS.";
 accel_status_t accel_register_for_checkpointing(accel_state_t *state, const char *name, accel_save_state_fn CALLBACK, accel_load_state_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_step_report "Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.1 us a step.
+
+state: A state.
+reset: 1: the next mean begins here.
+out: The mean is that of the steps since the last reset; all 0 before the first one has ended.
+Returns: ACCEL_OK.";
+accel_status_t accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *OUTPUT);

@@ -63,13 +63,14 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const parallel::D
     ddp = std::make_shared<parallel::DistributedDataParallel>(module, state_.communicator(), options);
   const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
                                    state_.settings().keep_output_dtype};
-  auto prepared = std::make_shared<PreparedModel>(module, std::move(ddp), precision);
+  auto prepared = std::make_shared<PreparedModel>(module, std::move(ddp), precision, state_.step_times());
   models_.push_back({std::move(module), prepared, prepared->accumulation()});
   return prepared;
 }
 
 std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer) {
-  auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(), grad_scaler_);
+  auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(), grad_scaler_,
+                                                      state_.step_times());
   optimizers_.push_back(prepared);
   return prepared;
 }
@@ -98,6 +99,7 @@ std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::D
   if (configuration.put_on_device.value_or(state_.settings().device_placement)) sharding.device = state_.device();
   sharding.non_blocking = configuration.non_blocking;
   sharding.gradient_state = state_.gradient_state();
+  sharding.step_times = state_.step_times();
   const std::string rng_types = state_.settings().rng_types;
   if (!rng_types.empty())
     sharding.at_epoch_begin = [communicator = state_.communicator(), device = state_.device(), rng_types] {

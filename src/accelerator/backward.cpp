@@ -20,6 +20,7 @@ void check_loss(const at::Tensor& loss) {
 }  // namespace
 
 void Accelerator::run_backward(const at::Tensor& loss, double factor) {
+  const StepTimes::Section timed(*state_.step_times(), StepPart::kBackward);
   if (grad_scaler_ != nullptr) factor *= grad_scaler_->scale_for_backward();
   // The seed of backward carries the factor, so the loss is not touched. It hardly ever changes.
   const bool same = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&

@@ -5,17 +5,19 @@
 namespace accel::accelerator {
 
 PreparedModel::PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp,
-                             const ForwardPrecision& precision)
+                             const ForwardPrecision& precision, std::shared_ptr<StepTimes> step_times)
     : Module("PreparedModel"),
       model_(std::move(model)),
       ddp_(std::move(ddp)),
       precision_(precision),
-      accumulation_(std::make_shared<state::AccumulationGroup>()) {
+      accumulation_(std::make_shared<state::AccumulationGroup>()),
+      step_times_(std::move(step_times)) {
   // The parallel wrapper is no node of the tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model_);
 }
 
 c10::IValue PreparedModel::forward(const nn::Inputs& inputs) {
+  const StepTimes::Section timed(*step_times_, StepPart::kForward);
   nn::Module& inner = ddp_ != nullptr ? static_cast<nn::Module&>(*ddp_) : *model_;
   if (precision_.precision == Precision::kNo) return inner.call(inputs);
   const c10::IValue output = [&] {
@@ -36,7 +38,7 @@ nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module) {
   const auto* prepared = dynamic_cast<const PreparedModel*>(module.get());
   const nn::ModulePtr model = unwrap_model(module);
   if (prepared == nullptr || prepared->precision().precision == Precision::kNo) return model;
-  return std::make_shared<PreparedModel>(model, nullptr, prepared->precision());
+  return std::make_shared<PreparedModel>(model, nullptr, prepared->precision(), prepared->step_times());
 }
 
 parallel::DistributedDataParallel* ddp_of(const nn::ModulePtr& module) {

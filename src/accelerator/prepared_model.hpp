@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/step_times.hpp"
 #include "nn/module.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "precision/autocast.hpp"
@@ -23,12 +24,13 @@ struct ForwardPrecision {
 class PreparedModel final : public nn::Module {
  public:
   PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp,
-                const ForwardPrecision& precision);
+                const ForwardPrecision& precision, std::shared_ptr<StepTimes> step_times);
 
   const nn::ModulePtr& model() const { return model_; }
   parallel::DistributedDataParallel* ddp() const { return ddp_.get(); }  // null with one process
   const ForwardPrecision& precision() const { return precision_; }
   const std::shared_ptr<state::AccumulationGroup>& accumulation() const { return accumulation_; }
+  const std::shared_ptr<StepTimes>& step_times() const { return step_times_; }
 
  protected:
   c10::IValue forward(const nn::Inputs& inputs) override;
@@ -38,6 +40,7 @@ class PreparedModel final : public nn::Module {
   std::shared_ptr<parallel::DistributedDataParallel> ddp_;
   ForwardPrecision precision_;
   std::shared_ptr<state::AccumulationGroup> accumulation_;
+  std::shared_ptr<StepTimes> step_times_;
 };
 
 // The model inside a prepared one, at any depth; the module itself when it is not prepared.

@@ -4,8 +4,9 @@ namespace accel::accelerator {
 
 PreparedOptimizer::PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
                                      std::shared_ptr<const state::GradientState> gradient_state,
-                                     const std::shared_ptr<precision::GradScaler>& scaler)
-    : optimizer_(std::move(optimizer)), gradient_state_(std::move(gradient_state)) {
+                                     const std::shared_ptr<precision::GradScaler>& scaler,
+                                     std::shared_ptr<StepTimes> step_times)
+    : optimizer_(std::move(optimizer)), gradient_state_(std::move(gradient_state)), step_times_(std::move(step_times)) {
   if (scaler == nullptr) return;
   scaled_ = precision::ScaledGradients::create(scaler, [inner = optimizer_] {
     std::vector<at::Tensor> parameters;
@@ -18,6 +19,8 @@ PreparedOptimizer::PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer
 bool PreparedOptimizer::step() {
   skipped_ = true;
   if (!gradient_state_->sync_gradients()) return false;
+  const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
+  step_times_->note_update();
   if (scaled_ == nullptr) {
     skipped_ = !optimizer_->step();
     return !skipped_;

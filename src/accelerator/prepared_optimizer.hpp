@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/step_times.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
 #include "precision/grad_scaler.hpp"
@@ -16,7 +17,7 @@ class PreparedOptimizer final : public optim::Optimizer {
   // `scaler` is null when losses are not scaled.
   PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
                     std::shared_ptr<const state::GradientState> gradient_state,
-                    const std::shared_ptr<precision::GradScaler>& scaler);
+                    const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times);
 
   bool step() override;
   // Takes the loss scale out of the gradients, once a step.
@@ -42,6 +43,7 @@ class PreparedOptimizer final : public optim::Optimizer {
   std::shared_ptr<optim::Optimizer> optimizer_;
   std::shared_ptr<const state::GradientState> gradient_state_;
   std::shared_ptr<precision::ScaledGradients> scaled_;
+  std::shared_ptr<StepTimes> step_times_;
   bool skipped_ = false;
 };
 

@@ -17,6 +17,7 @@ class PreparedParameters {
         buckets_(std::make_shared<parallel::GradientBuckets>(module, std::move(communicator), bucket_cap_mb)),
         gradient_state_(std::move(gradient_state)) {}
 
+  const comm::Communicator& communicator() const { return *communicator_; }
   const at::Tensor& gradient(size_t index) const { return buckets_->gradient(index); }
   void grad_ready(size_t index, const at::Tensor& given) { buckets_->ready(index, given, exchange()); }
   void synchronize() { buckets_->synchronize(exchange()); }
@@ -32,7 +33,9 @@ class PreparedParameters {
   // As backward() divides the loss.
   parallel::GradientBuckets::Exchange exchange() const {
     if (!gradient_state_->sync_gradients()) return std::nullopt;
-    return 1.0 / static_cast<double>(gradient_state_->settings().num_steps);
+    const state::AccumulationSettings& settings = gradient_state_->settings();
+    const int64_t length = gradient_state_->own().front()->length;  // 0 outside of micro-batches
+    return 1.0 / static_cast<double>(settings.true_divisor && length > 0 ? length : settings.num_steps);
   }
 
   std::shared_ptr<comm::Communicator> communicator_;

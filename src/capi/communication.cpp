@@ -70,7 +70,7 @@ accel_status_t start(const char* function, accel_state_t* state, accel_work_t** 
     const auto call = prepare();
     check_pointer(out, "out_work");
     auto work = communicator->queue()->start([communicator, call] { return result_of(call, *communicator); });
-    *out = std::make_unique<accel_work>(std::move(work), communicator->queue()).release();
+    *out = std::make_unique<accel_work>(std::move(work), *communicator).release();
     return ACCEL_OK;
   });
 }
@@ -164,7 +164,7 @@ accel_status_t start_message(const char* function, accel_state_t* state, accel_w
   return guarded(function, [&] {
     comm::Communicator& communicator = communicator_of(state);
     check_pointer(out, "out_work");
-    *out = std::make_unique<accel_work>(post(communicator), communicator.queue()).release();
+    *out = std::make_unique<accel_work>(post(communicator), communicator).release();
     return ACCEL_OK;
   });
 }

@@ -27,7 +27,9 @@ namespace accelerator {
 class Accelerator;
 class PreparedParameters;
 }  // namespace accelerator
+class StepTimes;
 namespace comm {
+class Communicator;
 class Work;
 class WorkQueue;
 }  // namespace comm
@@ -82,18 +84,16 @@ struct accel_dataloader final : accel::capi::Handle<accel::capi::ObjectKind::kDa
 };
 
 struct accel_work final : accel::capi::Handle<accel::capi::ObjectKind::kWork> {
-  accel_work(std::shared_ptr<accel::comm::Work> work, std::shared_ptr<accel::comm::WorkQueue> queue)
-      : work(std::move(work)), queue(std::move(queue)) {}
+  accel_work(std::shared_ptr<accel::comm::Work> work, const accel::comm::Communicator& communicator);
   std::shared_ptr<accel::comm::Work> work;
   std::shared_ptr<accel::comm::WorkQueue> queue;  // that runs it
+  std::shared_ptr<accel::StepTimes> step_times;
 };
 
 struct accel_parameters final : accel::capi::Handle<accel::capi::ObjectKind::kParameters> {
-  accel_parameters(std::shared_ptr<accel::accelerator::PreparedParameters> parameters,
-                   std::shared_ptr<accel::comm::WorkQueue> queue)
-      : parameters(std::move(parameters)), queue(std::move(queue)) {}
+  explicit accel_parameters(std::shared_ptr<accel::accelerator::PreparedParameters> parameters)
+      : parameters(std::move(parameters)) {}
   std::shared_ptr<accel::accelerator::PreparedParameters> parameters;
-  std::shared_ptr<accel::comm::WorkQueue> queue;  // of the works that it starts
 };
 
 struct accel_generator final : accel::capi::Handle<accel::capi::ObjectKind::kGenerator> {

@@ -33,9 +33,7 @@ accel_status_t accel_parameters_create(accel_state_t* state, accel_module_t* mod
     const auto settings = read_options(options, kUnsetParametersOptions, "options");
     check_pointer(out, "out");
     const double bucket_cap_mb = option_number(settings.bucket_cap_mb).value_or(kDefaultBucketMegabytes);
-    *out = std::make_unique<accel_parameters>(accelerator.prepare_parameters(model, bucket_cap_mb),
-                                              accelerator.state().communicator()->queue())
-               .release();
+    *out = std::make_unique<accel_parameters>(accelerator.prepare_parameters(model, bucket_cap_mb)).release();
     return ACCEL_OK;
   });
 }
@@ -69,7 +67,7 @@ accel_status_t accel_parameters_synchronize_async(accel_parameters_t* parameters
   return guarded(__func__, [&] {
     accelerator::PreparedParameters& engine = parameters_of(parameters);
     check_pointer(out_work, "out_work");
-    *out_work = std::make_unique<accel_work>(engine.start_synchronize(), parameters->queue).release();
+    *out_work = std::make_unique<accel_work>(engine.start_synchronize(), engine.communicator()).release();
     return ACCEL_OK;
   });
 }

@@ -58,6 +58,7 @@ StateOptions read_state_options(const accel_state_options_t* given) {
   if (options.rng_types != nullptr) result.rng_types = options.rng_types;
   result.debug = option_flag(options.debug, "options.debug");
   result.timeout_ms = option_integer(options.timeout_ms);
+  result.num_threads = option_integer(options.num_threads);
   result.process.process_index = option_integer(options.process_index);
   result.process.num_processes = option_integer(options.num_processes);
   result.process.local_process_index = option_integer(options.local_process_index);

@@ -29,9 +29,13 @@ accel_status_t status_of(const std::exception_ptr& error, const char* function) 
 
 }  // namespace
 
+accel_work::accel_work(std::shared_ptr<comm::Work> work, const comm::Communicator& communicator)
+    : work(std::move(work)), queue(communicator.queue()), step_times(communicator.step_times()) {}
+
 accel_status_t accel_work_wait(accel_work_t* work, int64_t timeout_ms) {
   return guarded(__func__, [&] {
     comm::Work& engine = *check(work, "work").work;
+    const StepTimes::Section waiting(*work->step_times, StepPart::kCommunication);
     require(timeout_ms >= 0, Status::kInvalidArgument, "timeout_ms is ", timeout_ms, "; expected 0 or more");
     // A steady clock's end must be a number that it can hold.
     const std::chrono::milliseconds longest = std::chrono::hours(24 * 365);

@@ -102,13 +102,15 @@ void check_reduction(const at::Tensor& tensor, Reduction reduction) {
           "; complex numbers have no order");
 }
 
-Communicator::Communicator(std::vector<c10::DeviceType> devices)
-    : flight_record_(std::make_shared<FlightRecord>(0, 1)), queue_(std::make_shared<WorkQueue>(streams_of(devices))) {
+Communicator::Communicator(std::vector<c10::DeviceType> devices, std::shared_ptr<StepTimes> step_times)
+    : flight_record_(std::make_shared<FlightRecord>(0, 1)),
+      step_times_(step_times ? std::move(step_times) : std::make_shared<StepTimes>()),
+      queue_(std::make_shared<WorkQueue>(streams_of(devices))) {
   for (const c10::DeviceType device : devices) lanes_.push_back({device, {}});
 }
 
 Communicator::Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
-                           const std::string& backend_name)
+                           const std::string& backend_name, std::shared_ptr<StepTimes> step_times)
     : rank_(rank),
       size_(size),
       timeout_(timeout),
@@ -116,12 +118,14 @@ Communicator::Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int 
       store_(std::move(store)),
       process_group_(c10::make_intrusive<c10d::ProcessGroup>(store_, rank, size)),
       flight_record_(std::make_shared<FlightRecord>(rank, size)),
+      step_times_(step_times ? std::move(step_times) : std::make_shared<StepTimes>()),
       queue_(std::make_shared<WorkQueue>(streams_of(devices_of(backend_name)))) {
   for (const auto& [device, name] : parse_backends(backend_name)) {
     lanes_.push_back(
         {device, make_backend(name, {store_.get(), rank, size, timeout.count(), "world", &CurrentCall::function})});
-    process_group_->setBackend(device, c10d::ProcessGroup::BackendType::CUSTOM,
-                               c10::make_intrusive<RecordedBackend>(lanes_.back().backend, queue_, flight_record_));
+    process_group_->setBackend(
+        device, c10d::ProcessGroup::BackendType::CUSTOM,
+        c10::make_intrusive<RecordedBackend>(lanes_.back().backend, queue_, flight_record_, step_times_));
   }
   process_group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
   process_group_->setGroupName("accel");
@@ -388,6 +392,7 @@ void Communicator::finish(c10d::Work& work, const Lane& lane) const {
 
 template <typename Start>
 void Communicator::run(const char* operation, const at::Tensor& tensor, const Start& start) {
+  const StepTimes::Section waiting(*step_times_, StepPart::kCommunication);
   queue_->wait_until_idle();
   const Lane& lane = lane_of(tensor);
   const uint64_t number = begin(operation, lane, tensor);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/step_times.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/flight_record.hpp"
 #include "comm/result_memory.hpp"
@@ -43,11 +44,12 @@ bool scales_in_one_pass(const at::Tensor& tensor, Reduction reduction);
 class Communicator {
  public:
   // One rank, for tensors on these types of devices.
-  explicit Communicator(std::vector<c10::DeviceType> devices = {c10::DeviceType::CPU});
+  explicit Communicator(std::vector<c10::DeviceType> devices = {c10::DeviceType::CPU},
+                        std::shared_ptr<StepTimes> step_times = nullptr);
   // The names of backend plugins as c10d writes them: "ucx", "cuda:nccl,cpu:ucx". A name alone is nccl for CUDA, any
   // other for the CPU.
   Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
-               const std::string& backend_name);
+               const std::string& backend_name, std::shared_ptr<StepTimes> step_times = nullptr);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -93,6 +95,8 @@ class Communicator {
   const std::shared_ptr<WorkQueue>& queue() const { return queue_; }
   const std::shared_ptr<FlightRecord>& flight_record() const { return flight_record_; }
   ResultMemory& result_memory() { return result_memory_; }
+  // Of the training loop, which waits here too. Groups share those of the group that they were made of.
+  const std::shared_ptr<StepTimes>& step_times() const { return step_times_; }
 
   // Leaves the group; later calls fail.
   void shutdown();
@@ -142,6 +146,7 @@ class Communicator {
   std::vector<Lane> lanes_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   const std::shared_ptr<FlightRecord> flight_record_;
+  const std::shared_ptr<StepTimes> step_times_;
   ResultMemory result_memory_;
   const std::shared_ptr<WorkQueue> queue_;
 };

@@ -70,10 +70,10 @@ Ranks meet(c10d::Store& store, const Ranks& ranks, int64_t own, const Deadline& 
 
 std::shared_ptr<Communicator> join_group(const Communicator& parent, c10::intrusive_ptr<c10d::Store> store,
                                          const Ranks& ranks, const std::string& name) {
-  if (ranks.size() == 1) return std::make_shared<Communicator>(parent.devices());
+  if (ranks.size() == 1) return std::make_shared<Communicator>(parent.devices(), parent.step_times());
   const auto place = std::find(ranks.begin(), ranks.end(), parent.rank()) - ranks.begin();
   auto group = std::make_shared<Communicator>(std::move(store), static_cast<int>(place), static_cast<int>(ranks.size()),
-                                              parent.timeout(), parent.backend_name());
+                                              parent.timeout(), parent.backend_name(), parent.step_times());
   if (const auto& places = parent.meeting_places())
     group->set_meeting_places(std::make_shared<MeetingPlaces>(*places, ranks, name));
   return group;
@@ -111,7 +111,7 @@ std::shared_ptr<Communicator> meet_survivors(const Communicator& parent, const D
 
 std::shared_ptr<Communicator> create_group(Communicator& parent, const std::vector<int64_t>& ranks) {
   check_ranks(parent, ranks);
-  if (ranks.size() == 1) return std::make_shared<Communicator>(parent.devices());
+  if (ranks.size() == 1) return std::make_shared<Communicator>(parent.devices(), parent.step_times());
   const std::string members = join(ranks);
   const std::string name = text("group/", members, "/", parent.count_group(members), "/");
   const auto store = c10::make_intrusive<c10d::PrefixStore>(name, parent.store());
@@ -137,7 +137,7 @@ std::shared_ptr<Communicator> split_group(Communicator& parent, int32_t color, i
 }
 
 std::shared_ptr<Communicator> shrink_group(Communicator& parent, std::chrono::milliseconds wait) {
-  if (parent.size() == 1) return std::make_shared<Communicator>(parent.devices());
+  if (parent.size() == 1) return std::make_shared<Communicator>(parent.devices(), parent.step_times());
   parent.shutdown();
   const Deadline deadline(wait);
   while (true) {

@@ -6,11 +6,12 @@
 namespace accel::comm {
 
 RecordedBackend::RecordedBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<WorkQueue> queue,
-                                 std::shared_ptr<FlightRecord> record)
+                                 std::shared_ptr<FlightRecord> record, std::shared_ptr<StepTimes> step_times)
     : Backend(backend->getRank(), backend->getSize()),
       backend_(std::move(backend)),
       queue_(std::move(queue)),
-      record_(std::move(record)) {}
+      record_(std::move(record)),
+      step_times_(std::move(step_times)) {}
 
 c10::intrusive_ptr<c10d::Work> RecordedBackend::allreduce(std::vector<at::Tensor>& tensors,
                                                           const c10d::AllreduceOptions& options) {
@@ -25,6 +26,7 @@ c10::intrusive_ptr<c10d::Work> RecordedBackend::broadcast(std::vector<at::Tensor
 template <typename Call>
 c10::intrusive_ptr<c10d::Work> RecordedBackend::record(const char* operation, const std::vector<at::Tensor>& tensors,
                                                        const Call& call) {
+  const StepTimes::Section waiting(*step_times_, StepPart::kCommunication);
   queue_->wait_until_idle();
   const uint64_t number =
       record_->begin(operation, backend_->getSequenceNumberForGroup(), tensors.empty() ? at::Tensor() : tensors[0]);

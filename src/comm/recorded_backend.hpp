@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
+#include "base/step_times.hpp"
 #include "comm/flight_record.hpp"
 #include "comm/work_queue.hpp"
 
@@ -14,7 +15,7 @@ namespace accel::comm {
 class RecordedBackend final : public c10d::Backend {
  public:
   RecordedBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<WorkQueue> queue,
-                  std::shared_ptr<FlightRecord> record);
+                  std::shared_ptr<FlightRecord> record, std::shared_ptr<StepTimes> step_times);
 
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
                                            const c10d::AllreduceOptions& options) override;
@@ -37,6 +38,7 @@ class RecordedBackend final : public c10d::Backend {
   const c10::intrusive_ptr<c10d::Backend> backend_;
   const std::shared_ptr<WorkQueue> queue_;
   const std::shared_ptr<FlightRecord> record_;
+  const std::shared_ptr<StepTimes> step_times_;
 };
 
 }  // namespace accel::comm

@@ -53,6 +53,9 @@ StateSettings resolve_state_settings(const StateOptions& options) {
   result.timeout_ms = resolve(options.timeout_ms, kDefaultTimeoutMs);
   require(result.timeout_ms > 0, Status::kInvalidArgument, "timeout_ms is ", result.timeout_ms.value,
           "; expected a positive number of milliseconds");
+  result.num_threads = resolve(options.num_threads, int64_t{0});
+  require(!options.num_threads || *options.num_threads >= 1, Status::kInvalidArgument, "num_threads is ",
+          result.num_threads.value, "; expected at least 1");
   result.process = resolve_process_environment(options.process);
   return result;
 }

@@ -17,7 +17,7 @@ struct StateOptions {
   std::optional<int64_t> gradient_accumulation_steps;
   std::optional<bool> adjust_scheduler, sync_with_dataloader, sync_each_batch, true_divisor;
   std::optional<bool> step_scheduler_with_optimizer, split_batches, debug, keep_output_dtype, device_placement;
-  std::optional<int64_t> timeout_ms;
+  std::optional<int64_t> timeout_ms, num_threads;
   std::optional<std::string> rng_types;
   ProcessOptions process;
 };
@@ -30,6 +30,7 @@ struct StateSettings {
   Setting<bool> adjust_scheduler, sync_with_dataloader, sync_each_batch, true_divisor;
   Setting<bool> step_scheduler_with_optimizer, split_batches, debug, keep_output_dtype, device_placement;
   Setting<int64_t> timeout_ms;
+  Setting<int64_t> num_threads;    // 0: not decided by the program
   Setting<std::string> rng_types;  // joined by commas
   ProcessEnvironment process;
 };

@@ -61,6 +61,8 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, std::shared_ptr<c
 DataLoader::~DataLoader() = default;
 
 std::optional<c10::IValue> DataLoader::next() {
+  std::optional<StepTimes::Section> timed;
+  if (sharding_ && sharding_->step_times) timed.emplace(*sharding_->step_times, StepPart::kData);
   if (!running_) begin_epoch();
   if (position_ >= shard_.count()) {
     go_to(epoch_ + 1, 0);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/step_times.hpp"
 #include "data/batch_sampler_shard.hpp"
 #include "data/dataset.hpp"
 #include "data/sampler.hpp"
@@ -33,7 +34,8 @@ struct ShardOptions {
   std::optional<c10::Device> device;
   bool non_blocking = false;
   std::shared_ptr<state::GradientState> gradient_state;
-  std::function<void()> at_epoch_begin;  // may be empty
+  std::shared_ptr<StepTimes> step_times;  // may be null
+  std::function<void()> at_epoch_begin;   // may be empty
 };
 
 class DataLoader {

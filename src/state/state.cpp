@@ -34,7 +34,8 @@ void check_precision(Precision precision, c10::Device device) {
 
 // Several ranks on one host must share its cores. The first state of a process decides, unless the user did; LibTorch
 // refuses to change its mind later.
-void share_cores(int64_t local_processes) {
+void share_cores(int64_t local_processes, int64_t num_threads) {
+  if (num_threads > 0) return at::set_num_threads(static_cast<int>(num_threads));
   static std::once_flag once;
   std::call_once(once, [&] {
     if (local_processes <= 1 || environment_text("OMP_NUM_THREADS")) return;
@@ -105,7 +106,7 @@ AccumulationSettings accumulation(const StateSettings& settings) {
 State::State(const StateOptions& options)
     : settings_(resolve_state_settings(options)), device_(choose_device(settings_)) {
   check_precision(settings_.mixed_precision, device_);
-  share_cores(settings_.process.local_num_processes);
+  share_cores(settings_.process.local_num_processes, settings_.num_threads);
   communicator_ = connect(settings_, device_);
   communicator_->set_debug(settings_.debug.value);
   gradient_state_ = std::make_shared<GradientState>(accumulation(settings_));

@@ -34,6 +34,7 @@ class State {
   Precision mixed_precision() const { return settings_.mixed_precision; }
 
   const std::shared_ptr<comm::Communicator>& communicator() const { return communicator_; }
+  const std::shared_ptr<StepTimes>& step_times() const { return communicator_->step_times(); }
   const std::shared_ptr<GradientState>& gradient_state() const { return gradient_state_; }
 
   // A flag that any rank may raise and all ranks look at together; looking lowers it.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs the example programs on two processes, as the README says: examples_test.py ROOT LAUNCHER HELLO TRAIN_GPT
-OWN_GRADIENTS."""
+OWN_GRADIENTS HOST_LOOP."""
 
 import os
 import re
@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-ROOT, LAUNCHER, HELLO, TRAIN_GPT, OWN_GRADIENTS = sys.argv[1:6]
+ROOT, LAUNCHER, HELLO, TRAIN_GPT, OWN_GRADIENTS, HOST_LOOP = sys.argv[1:7]
 LOSS = re.compile(r"step (\d+)/\d+  loss (\S+)")
 TINY_MODEL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "16", "--batch", "4", "--log-every", "1",
               "--eval-every", "0", "--sample-length", "8"]
@@ -59,6 +59,16 @@ class Examples(unittest.TestCase):
         for case, curve in losses.items():
             for one, other in zip(alone, curve):
                 self.assertAlmostEqual(one, other, delta=0.02 * one + 1e-5, msg=str(case))
+
+    def test_a_host_loop_keeps_its_frames_while_it_trains(self):
+        done = run([HOST_LOOP, "120"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rate, median, before, after = map(float, re.search(
+            r"rank 0: (\S+) frames a second, training took (\S+) ms of a frame \(median\), .* loss (\S+) -> (\S+)",
+            done.stdout).groups())
+        self.assertGreater(rate, 50)
+        self.assertLess(median, 2)
+        self.assertLess(after, before)
 
     def test_loss_falls_and_a_sample_is_written(self):
         output, losses = self.train("--steps", "60", "--lr", "0.01")

@@ -208,6 +208,8 @@ struct accel_state_options_t
     main_process_port::Int32
     device_placement::Int32
     rng_types::Ptr{Cchar}
+    num_threads::Int32
+    reserved::Int32
 end
 
 """Every field is unset that is not given."""
@@ -232,8 +234,10 @@ function accel_state_options_t(;
     main_process_port = ACCEL_UNSET,
     device_placement = ACCEL_UNSET,
     rng_types = C_NULL,
+    num_threads = ACCEL_UNSET,
+    reserved = 0,
 )
-    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types)
+    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, reserved)
 end
 
 """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim."""
@@ -5084,6 +5088,22 @@ Threads: object.
 accel_register_for_checkpointing(state, name, save, load, user_data, destroy) =
     check(ccall((:accel_register_for_checkpointing, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, name, save, load, user_data, destroy), "accel_register_for_checkpointing")
 
+"""
+    accel_step_report(state, reset, out)
+
+Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.1 us a step.
+
+- `state`: A state.
+- `reset`: 1: the next mean begins here.
+- `out`: The mean is that of the steps since the last reset; all 0 before the first one has ended.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_step_report(state, reset, out) =
+    check(ccall((:accel_step_report, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32, Ptr{accel_value_t}), state, reset, out), "accel_step_report")
+
 # Every function of the library, for a look whether the loaded one is new enough.
 const FUNCTIONS = (
     :accel_buffer_dispose,
@@ -5389,6 +5409,7 @@ const FUNCTIONS = (
     :accel_save_state,
     :accel_load_state,
     :accel_register_for_checkpointing,
+    :accel_step_report,
 )
 
 end # module

@@ -141,6 +141,7 @@ void GradientBuckets::start(Exchange exchange, bool async) {
 }
 
 void GradientBuckets::finish() {
+  const StepTimes::Section waiting(*communicator_->step_times(), StepPart::kCommunication);
   for (Bucket& bucket : buckets_)
     if (const auto work = std::exchange(bucket.work, nullptr)) work->wait();
 }

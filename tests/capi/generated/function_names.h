@@ -303,4 +303,5 @@ static const char *const accel_function_names[] = {
     "accel_save_state",
     "accel_load_state",
     "accel_register_for_checkpointing",
+    "accel_step_report",
 };

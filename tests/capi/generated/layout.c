@@ -14,7 +14,7 @@ SAME(size_of_accel_value_t, sizeof(accel_value_t) == 16);
 SAME(place_of_accel_value_t_kind, offsetof(accel_value_t, kind) == 0 && sizeof(((accel_value_t *)0)->kind) == 4);
 SAME(place_of_accel_value_t_reserved, offsetof(accel_value_t, reserved) == 4 && sizeof(((accel_value_t *)0)->reserved) == 4);
 SAME(place_of_accel_value_t_as, offsetof(accel_value_t, as) == 8 && sizeof(((accel_value_t *)0)->as) == 8);
-SAME(size_of_accel_state_options_t, sizeof(accel_state_options_t) == 104);
+SAME(size_of_accel_state_options_t, sizeof(accel_state_options_t) == 112);
 SAME(place_of_accel_state_options_t_struct_size, offsetof(accel_state_options_t, struct_size) == 0 && sizeof(((accel_state_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_state_options_t_cpu, offsetof(accel_state_options_t, cpu) == 8 && sizeof(((accel_state_options_t *)0)->cpu) == 4);
 SAME(place_of_accel_state_options_t_mixed_precision, offsetof(accel_state_options_t, mixed_precision) == 12 && sizeof(((accel_state_options_t *)0)->mixed_precision) == 4);
@@ -36,6 +36,8 @@ SAME(place_of_accel_state_options_t_main_process_ip, offsetof(accel_state_option
 SAME(place_of_accel_state_options_t_main_process_port, offsetof(accel_state_options_t, main_process_port) == 88 && sizeof(((accel_state_options_t *)0)->main_process_port) == 4);
 SAME(place_of_accel_state_options_t_device_placement, offsetof(accel_state_options_t, device_placement) == 92 && sizeof(((accel_state_options_t *)0)->device_placement) == 4);
 SAME(place_of_accel_state_options_t_rng_types, offsetof(accel_state_options_t, rng_types) == 96 && sizeof(((accel_state_options_t *)0)->rng_types) == 8);
+SAME(place_of_accel_state_options_t_num_threads, offsetof(accel_state_options_t, num_threads) == 104 && sizeof(((accel_state_options_t *)0)->num_threads) == 4);
+SAME(place_of_accel_state_options_t_reserved, offsetof(accel_state_options_t, reserved) == 108 && sizeof(((accel_state_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_adam_options_t, sizeof(accel_adam_options_t) == 56);
 SAME(place_of_accel_adam_options_t_struct_size, offsetof(accel_adam_options_t, struct_size) == 0 && sizeof(((accel_adam_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_adam_options_t_lr, offsetof(accel_adam_options_t, lr) == 8 && sizeof(((accel_adam_options_t *)0)->lr) == 8);

@@ -36,6 +36,8 @@ int main(void) {
   printf("field main_process_port %zu\n", offsetof(accel_state_options_t, main_process_port));
   printf("field device_placement %zu\n", offsetof(accel_state_options_t, device_placement));
   printf("field rng_types %zu\n", offsetof(accel_state_options_t, rng_types));
+  printf("field num_threads %zu\n", offsetof(accel_state_options_t, num_threads));
+  printf("field reserved %zu\n", offsetof(accel_state_options_t, reserved));
   printf("struct accel_adam_options_t %zu\n", sizeof(accel_adam_options_t));
   printf("field struct_size %zu\n", offsetof(accel_adam_options_t, struct_size));
   printf("field lr %zu\n", offsetof(accel_adam_options_t, lr));

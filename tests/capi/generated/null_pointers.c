@@ -1841,6 +1841,12 @@ static void accel_register_for_checkpointing_null_pointers(void **state) {
   refused_with_status("accel_register_for_checkpointing", "load", accel_register_for_checkpointing(samples->valid.state, "sample", (accel_save_state_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_step_report_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_step_report", "state", accel_step_report(NULL, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_step_report", "out", accel_step_report(samples->valid.state, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       sweep_test(accel_buffer_dispose_null_pointers),
@@ -2135,6 +2141,7 @@ int main(void) {
       sweep_test(accel_save_state_null_pointers),
       sweep_test(accel_load_state_null_pointers),
       sweep_test(accel_register_for_checkpointing_null_pointers),
+      sweep_test(accel_step_report_null_pointers),
   };
   return cmocka_run_group_tests(tests, make_samples, release_samples);
 }

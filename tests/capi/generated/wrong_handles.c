@@ -1615,6 +1615,12 @@ static void accel_register_for_checkpointing_wrong_handles(void **state) {
   refused_with_status("accel_register_for_checkpointing", "state", accel_register_for_checkpointing(samples->released.state, "sample", (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_step_report_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_step_report", "state", accel_step_report(samples->foreign.state, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_step_report", "state", accel_step_report(samples->released.state, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       sweep_test(accel_error_code_wrong_handles),
@@ -1851,6 +1857,7 @@ int main(void) {
       sweep_test(accel_save_state_wrong_handles),
       sweep_test(accel_load_state_wrong_handles),
       sweep_test(accel_register_for_checkpointing_wrong_handles),
+      sweep_test(accel_step_report_wrong_handles),
   };
   return cmocka_run_group_tests(tests, make_samples, release_samples);
 }

@@ -1,0 +1,68 @@
+// Where the time of training steps goes.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace accel {
+
+enum class StepPart : uint8_t { kData, kForward, kBackward, kCommunication, kOptimizer, kOther };
+constexpr size_t kStepParts = 6;
+const char* step_part_name(StepPart part);
+
+// [Note: step times] The thread of the training loop is always in one part, and each change of parts reads the
+// processor's counter once: ten changes a step are some 100 ns. A step ends where the loop fetches data or computes
+// again after an optimizer has stepped, so it does not matter how many optimizers, schedulers and calls of zero_grad it
+// has. Other threads are not looked at: what goes on beside the loop costs it no time until the loop waits for it.
+class StepTimes {
+ public:
+  using Seconds = std::array<double, kStepParts>;
+  struct Report {
+    int64_t steps = 0;  // that have ended since the last reset
+    Seconds latest{}, mean{};
+  };
+
+  // While it lives the time counts for a part: that of the innermost section.
+  class Section {
+   public:
+    Section(StepTimes& times, StepPart part) : times_(times.enter(part, former_) ? &times : nullptr) {}
+    ~Section() {
+      if (times_) times_->change_to(former_);
+    }
+    Section(const Section&) = delete;
+    Section& operator=(const Section&) = delete;
+
+   private:
+    StepPart former_ = StepPart::kOther;
+    StepTimes* const times_;
+  };
+
+  // An optimizer has changed the parameters.
+  void note_update() { updated_ = true; }
+
+  // For the loop's thread.
+  Report report();
+  void reset();
+
+ private:
+  using Ticks = std::array<uint64_t, kStepParts>;
+
+  // Whether this thread's time is counted.
+  bool enter(StepPart part, StepPart& former);
+  void change_to(StepPart part);
+  void end_step();
+
+  std::atomic<const void*> thread_{nullptr};  // of the loop
+  StepPart part_ = StepPart::kOther;
+  bool updated_ = false;
+  uint64_t begun_ = 0;  // when part_ began; 0: not yet
+  Ticks step_{}, latest_{}, total_{};
+  int64_t steps_ = 0;
+  uint64_t first_tick_ = 0;
+  std::chrono::steady_clock::time_point first_time_;
+};
+
+}  // namespace accel

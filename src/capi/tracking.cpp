@@ -1,0 +1,42 @@
+// Section 14: what training does.
+#include <numeric>
+
+#include "accel.h"
+#include "accelerator/accelerator.hpp"
+#include "base/step_times.hpp"
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/options.hpp"
+#include "capi/value.hpp"
+#include "tensor/tree.hpp"
+
+using namespace accel;
+using namespace accel::capi;
+
+namespace {
+
+c10::IValue by_name(const StepTimes::Seconds& seconds) {
+  auto map = tree::new_map();
+  for (size_t part = 0; part < kStepParts; part++)
+    map.insert(step_part_name(static_cast<StepPart>(part)), seconds[part]);
+  map.insert("total", std::accumulate(seconds.begin(), seconds.end(), 0.0));
+  return map;
+}
+
+}  // namespace
+
+accel_status_t accel_step_report(accel_state_t* state, int32_t reset, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    StepTimes& times = *check(state, "state").accelerator->state().step_times();
+    check_pointer(out, "out");
+    const bool resets = read_flag(reset, "reset");
+    const StepTimes::Report report = times.report();
+    if (resets) times.reset();
+    auto map = tree::new_map();
+    map.insert("steps", report.steps);
+    map.insert("latest", by_name(report.latest));
+    map.insert("mean", by_name(report.mean));
+    give(out, map);
+    return ACCEL_OK;
+  });
+}
