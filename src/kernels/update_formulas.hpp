@@ -1,0 +1,156 @@
+// The updates of the optimizers that treat every element alike, written once. V is one element on the CPU, and a list
+// of tensors elsewhere; C gives the numbers of the step by name, for V to be multiplied with and added to. Beside the
+// operators, V has square_root(), magnitude(), larger(), sign() and plus_product(a, b, c) = a + b c.
+//
+// p is the parameter, g its gradient, s its states.
+#pragma once
+
+#include "kernels/update_job.hpp"
+
+namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
+
+// Decoupled decay shrinks the parameter before anything else, the other kind is part of the gradient.
+template <typename V, typename C>
+inline void decay(const C& c, V& p, V& g) {
+  p = p * c[kKeep];
+  g = plus_product(g * c[kSign], p, c[kDecay]);
+}
+
+struct Sgd {
+  static constexpr int kStates = 0;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V*) {
+    decay(c, p, g);
+    p = p - g * c[kRate];
+  }
+};
+
+struct SgdMomentum {
+  static constexpr int kStates = 1;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V* s) {
+    decay(c, p, g);
+    s[0] = s[0] * c[kBeta1] + g * c[kRest1];
+    p = p - plus_product(s[0] * c[kShare2], g, c[kShare1]) * c[kRate];
+  }
+};
+
+// The first two moments of the gradient.
+template <typename V, typename C>
+inline void accumulate(const C& c, const V& g, V* s) {
+  s[0] = s[0] + (g - s[0]) * c[kRest1];
+  s[1] = s[1] * c[kBeta2] + g * g * c[kRest2];
+}
+
+// What all relatives of Adam begin with.
+template <typename V, typename C>
+inline void moments(const C& c, V& p, V& g, V* s) {
+  decay(c, p, g);
+  accumulate(c, g, s);
+}
+
+struct Adam {
+  static constexpr int kStates = 2;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V* s) {
+    moments(c, p, g, s);
+    p = p - s[0] * c[kRate] / (square_root(s[1]) * c[kScale] + c[kEps]);
+  }
+};
+
+struct AdamAmsgrad {
+  static constexpr int kStates = 3;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V* s) {
+    moments(c, p, g, s);
+    s[2] = larger(s[2], s[1]);
+    p = p - s[0] * c[kRate] / (square_root(s[2]) * c[kScale] + c[kEps]);
+  }
+};
+
+struct Nadam {
+  static constexpr int kStates = 2;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V* s) {
+    moments(c, p, g, s);
+    p = p - (g * c[kShare1] + s[0] * c[kShare2]) / (square_root(s[1]) * c[kScale] + c[kEps]);
+  }
+};
+
+// Of the two shares one is 0: rectified, or without the second moment as long as too little is known of it.
+struct Radam {
+  static constexpr int kStates = 2;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V* s) {
+    moments(c, p, g, s);
+    p = p - plus_product(s[0] * c[kShare2], s[0] / (square_root(s[1]) + c[kEps]), c[kShare1]);
+  }
+};
+
+struct Adamax {
+  static constexpr int kStates = 2;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V* s) {
+    decay(c, p, g);
+    s[0] = s[0] + (g - s[0]) * c[kRest1];
+    s[1] = larger(s[1] * c[kBeta2], magnitude(g) + c[kEps]);
+    p = p - s[0] * c[kRate] / s[1];
+  }
+};
+
+struct Adagrad {
+  static constexpr int kStates = 1;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V* s) {
+    decay(c, p, g);
+    s[0] = s[0] + g * g;
+    p = p - g * c[kRate] / (square_root(s[0]) + c[kEps]);
+  }
+};
+
+// States: the mean square, then the mean where it is subtracted, then the momentum where there is one.
+template <bool kCentered, bool kMomentum>
+struct RmsProp {
+  static constexpr int kStates = 1 + (kCentered ? 1 : 0) + (kMomentum ? 1 : 0);
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V* s) {
+    decay(c, p, g);
+    s[0] = s[0] * c[kBeta2] + g * g * c[kRest2];
+    V variance = s[0];
+    if constexpr (kCentered) {
+      s[1] = s[1] + (g - s[1]) * c[kRest2];
+      variance = variance - s[1] * s[1];
+      variance = larger(variance, variance - variance);  // rounding may bring it below 0
+    }
+    V step = g / (square_root(variance) + c[kEps]);
+    if constexpr (kMomentum) {
+      V& momentum = s[kCentered ? 2 : 1];
+      momentum = momentum * c[kBeta1] + step;
+      step = momentum;
+    }
+    p = p - step * c[kRate];
+  }
+};
+
+struct Lion {
+  static constexpr int kStates = 1;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V* s) {
+    decay(c, p, g);
+    p = p - sign(s[0] * c[kBeta1] + g * c[kRest1]) * c[kRate];
+    s[0] = s[0] * c[kBeta2] + g * c[kRest2];
+  }
+};
+
+// The first half of LAMB: the direction, as a third state. How far to go follows from its norm.
+struct LambDirection {
+  static constexpr int kStates = 3;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V* s) {
+    g = g * c[kSign];
+    accumulate(c, g, s);
+    s[2] = plus_product(s[0] * c[kShare1] / (square_root(s[1]) * c[kScale] + c[kEps]), p, c[kShare2]);
+  }
+};
+
+}  // namespace accel::kernels::ACCEL_KERNEL_NAMESPACE

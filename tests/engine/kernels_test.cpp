@@ -1,0 +1,236 @@
+// The elementwise kernels: formats, rounding, norms, every instruction set against the others, and the formulas on
+// lists.
+#include "kernels/elementwise.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/instruction_set.hpp"
+#include "kernels/list_update.hpp"
+
+namespace accel::kernels {
+namespace {
+
+constexpr int64_t kCount = 2 * kBlock + 37;  // whole blocks and a rest
+
+at::Tensor noise(int64_t count, int64_t seed) {
+  return at::randn({count}, at::make_generator<at::CPUGeneratorImpl>(seed), at::kFloat);
+}
+
+struct Bytes {
+  at::Tensor codes;
+  at::Tensor scales;
+  Stream stream;
+
+  Bytes(int64_t count, Format format)
+      : codes(at::zeros({count}, at::kByte)), scales(at::zeros({num_blocks(count)}, at::kFloat)) {
+    stream.data = codes.mutable_data_ptr();
+    stream.scales = scales.mutable_data_ptr<float>();
+    stream.format = format;
+  }
+
+  void set(const at::Tensor& numbers, bool by_chance = false, uint32_t seed = 0) {
+    stream.by_chance = by_chance;
+    copy(stream_of(numbers), stream, numbers.numel(), seed);
+  }
+  at::Tensor numbers() const {
+    at::Tensor result = at::empty({codes.numel()}, at::kFloat);
+    copy(stream, stream_of(result), codes.numel());
+    return result;
+  }
+};
+
+TEST(KernelsFormat, HalvesRoundAsLibTorch) {
+  const at::Tensor numbers = noise(kCount, 1) * at::pow(10, noise(kCount, 2) * 3);
+  for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+    at::Tensor rounded = at::empty({kCount}, dtype);
+    copy(stream_of(numbers), stream_of(rounded), kCount);
+    EXPECT_TRUE(at::equal(rounded, numbers.to(dtype)));
+    at::Tensor back = at::empty({kCount}, at::kFloat);
+    copy(stream_of(rounded), stream_of(back), kCount);
+    EXPECT_TRUE(at::equal(back, rounded.to(at::kFloat)));
+  }
+}
+
+TEST(KernelsFormat, BytesKeepThreeBitsOfMantissa) {
+  for (const Format format : {Format::kSignedByte, Format::kUnsignedByte}) {
+    const bool is_signed = format == Format::kSignedByte;
+    const at::Tensor numbers = is_signed ? noise(kCount, 3) : noise(kCount, 3).square();
+    Bytes bytes(kCount, format);
+    bytes.set(numbers);
+    const at::Tensor found = bytes.numbers();
+    // Half of the last bit where the number is not tiny; the smallest step of the format below.
+    const double tiny = numbers.abs().max().item<double>() * (is_signed ? 0x1p-16 : 0x1p-32);
+    EXPECT_TRUE(((found - numbers).abs() <= at::maximum(numbers.abs() / 16, at::full({}, tiny))).all().item<bool>());
+    EXPECT_EQ(found.sign().sub(numbers.sign()).abs().mul((numbers.abs() > tiny).to(at::kFloat)).sum().item<float>(), 0);
+    Bytes again(kCount, format);
+    again.set(found);
+    EXPECT_TRUE(at::equal(again.numbers(), found)) << "what was decoded encodes to itself";
+    again.set(at::zeros({kCount}));
+    EXPECT_TRUE(at::equal(again.numbers(), at::zeros({kCount})));
+  }
+}
+
+TEST(KernelsFormat, SecondMomentsAboveZeroStayThere) {
+  at::Tensor numbers = at::full({kBlock}, 1e-30F);
+  numbers[0] = 1;
+  Bytes bytes(kBlock, Format::kUnsignedByte);
+  for (const bool by_chance : {false, true}) {
+    bytes.set(numbers, by_chance, 7);
+    EXPECT_GT(bytes.numbers().min().item<float>(), 0);
+  }
+}
+
+TEST(KernelsFormat, NotANumberIsSeen) {
+  for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    at::Tensor numbers = at::ones({kBlock});
+    numbers[5] = wrong;
+    Bytes bytes(kBlock, Format::kSignedByte);
+    bytes.set(numbers);
+    EXPECT_TRUE(bytes.numbers().isnan().all().item<bool>());
+  }
+}
+
+TEST(KernelsFormat, ChanceRoundsRightOnAverage) {
+  const at::Tensor numbers = at::full({1 << 16}, 1 + 0x1p-9F);  // a quarter of the way between two bfloat16
+  at::Tensor rounded = at::empty({1 << 16}, at::kBFloat16);
+  Stream target = stream_of(rounded);
+  target.by_chance = true;
+  copy(stream_of(numbers), target, numbers.numel(), 3);
+  const at::Tensor found = rounded.to(at::kFloat);
+  EXPECT_NEAR((found.mean() - 1).item<double>() / 0x1p-7, 0.25, 0.01);
+  EXPECT_EQ(found.max().item<float>(), 1 + 0x1p-7F);
+  EXPECT_EQ(found.min().item<float>(), 1);
+
+  const at::Tensor fifth = at::full({1 << 16}, 1.2F);
+  Bytes bytes(1 << 16, Format::kUnsignedByte);
+  bytes.set(fifth, /*by_chance=*/true, 4);
+  EXPECT_NEAR(bytes.numbers().mean().item<double>(), 1.2, 1e-3);
+}
+
+TEST(KernelsNorm, AsLibTorch) {
+  std::vector<at::Tensor> tensors = {noise(kCount, 1), noise(5, 2).to(at::kDouble), noise(100, 3).to(at::kBFloat16),
+                                     at::empty({0})};
+  const auto squares = norms(Norm::kSquares, tensors);
+  const auto sums = norms(Norm::kSum, tensors);
+  const auto largest = norms(Norm::kLargest, tensors);
+  for (size_t i = 0; i + 1 < tensors.size(); ++i) {
+    const at::Tensor exact = tensors[i].to(at::kDouble).abs();
+    EXPECT_NEAR(squares[i], exact.square().sum().item<double>(), 1e-9 * kCount);
+    EXPECT_NEAR(sums[i], exact.sum().item<double>(), 1e-9 * kCount);
+    EXPECT_EQ(largest[i], exact.max().item<double>());
+  }
+  EXPECT_EQ(squares[3], 0);
+  tensors[0][kBlock + 3] = std::numeric_limits<float>::quiet_NaN();
+  for (const Norm norm : {Norm::kSum, Norm::kSquares, Norm::kLargest}) EXPECT_TRUE(std::isnan(norms(norm, tensors)[0]));
+}
+
+TEST(KernelsScale, MultipliesAndCuts) {
+  const at::Tensor numbers = noise(kCount, 1);
+  const at::Tensor half = noise(kCount, 2).to(at::kHalf);
+  const at::Tensor expected = (numbers * 3).clamp(-1, 1);
+  const at::Tensor expected_half = (half.to(at::kFloat) * 3).clamp(-1, 1).to(at::kHalf);
+  numbers[7] = expected[7] = std::numeric_limits<float>::quiet_NaN();
+  scale({numbers, half}, 3, 1);
+  EXPECT_TRUE(at::allclose(numbers, expected, 0, 0, /*equal_nan=*/true));
+  EXPECT_TRUE(at::equal(half, expected_half));
+}
+
+constexpr Formula kFormulas[] = {Formula::kSgd,
+                                 Formula::kSgdMomentum,
+                                 Formula::kAdam,
+                                 Formula::kAdamAmsgrad,
+                                 Formula::kNadam,
+                                 Formula::kRadam,
+                                 Formula::kAdamax,
+                                 Formula::kAdagrad,
+                                 Formula::kRmsProp,
+                                 Formula::kRmsPropMomentum,
+                                 Formula::kRmsPropCentered,
+                                 Formula::kRmsPropCenteredMomentum,
+                                 Formula::kLion,
+                                 Formula::kLambDirection};
+constexpr double kNumbers[kNumNumbers] = {0.99, 0.1, -1, 0.05, 0.9, 0.1, 0.95, 0.05, 1e-3, 1.2, 0.7, 0.3};
+
+// Parameter, gradient and states of a formula; the states are positive, as squares are.
+struct Work {
+  std::vector<at::Tensor> tensors;
+
+  explicit Work(at::ScalarType dtype) {
+    for (int64_t i = 0; i < 2 + kMostStates; ++i) {
+      const at::Tensor numbers = noise(kCount, i).to(dtype);
+      tensors.push_back(i < 2 ? numbers : numbers.square());
+    }
+  }
+  UpdateJob job() const {
+    UpdateJob job;
+    job.count = kCount;
+    job.parameter = stream_of(tensors[0]);
+    job.gradient = stream_of(tensors[1]);
+    for (size_t k = 0; k < kMostStates; ++k) job.states[k] = stream_of(tensors[2 + k]);
+    std::copy(std::begin(kNumbers), std::end(kNumbers), job.numbers);
+    return job;
+  }
+};
+
+TEST(KernelsUpdate, ListsOfTensorsGiveTheSame) {
+  for (const Formula formula : kFormulas) {
+    for (const auto dtype : {at::kFloat, at::kDouble}) {
+      const Work flat(dtype);
+      const Work listed(dtype);
+      update(formula, {flat.job()});
+      ListUpdate lists;
+      lists.parameters = {listed.tensors[0]};
+      lists.gradients = {listed.tensors[1]};
+      for (size_t k = 0; k < kMostStates; ++k) lists.states[k] = {listed.tensors[2 + k]};
+      lists.add_numbers(kNumbers);
+      update(formula, lists);
+      for (size_t i = 0; i < flat.tensors.size(); ++i)
+        EXPECT_TRUE(at::allclose(flat.tensors[i], listed.tensors[i], 2e-5, 1e-5))
+            << "formula " << static_cast<int>(formula) << ", tensor " << i;
+    }
+  }
+}
+
+TEST(KernelsUpdate, InstructionSetsGiveTheSameBits) {
+  std::vector<Kernels> sets = {baseline::kernels()};
+#ifdef __x86_64__
+  if (fastest_instruction_set() >= InstructionSet::kAvx2) sets.push_back(avx2::kernels());
+  if (fastest_instruction_set() >= InstructionSet::kAvx512) sets.push_back(avx512::kernels());
+#endif
+  for (const Formula formula : kFormulas) {
+    for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+      const Work expected(dtype);
+      const UpdateJob job = expected.job();
+      sets[0].find_update(formula, job.parameter.format)(job, 0, num_blocks(kCount));
+      for (const Kernels& kernels : sets) {
+        const Work found(dtype);
+        const UpdateJob own = found.job();
+        kernels.find_update(formula, own.parameter.format)(own, 0, num_blocks(kCount));
+        for (size_t i = 0; i < found.tensors.size(); ++i)
+          EXPECT_TRUE(at::equal(found.tensors[i], expected.tensors[i])) << "formula " << static_cast<int>(formula);
+      }
+    }
+  }
+}
+
+TEST(KernelsUpdate, ManyTensorsAsOneByOne) {
+  std::vector<Work> together, alone;
+  std::vector<UpdateJob> jobs;
+  for (int i = 0; i < 70; ++i) {  // more blocks than one thread takes
+    together.emplace_back(at::kFloat);
+    alone.emplace_back(at::kFloat);
+    jobs.push_back(together.back().job());
+  }
+  update(Formula::kAdam, jobs);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    update(Formula::kAdam, {alone[i].job()});
+    EXPECT_TRUE(at::equal(together[i].tensors[0], alone[i].tensors[0])) << i;
+  }
+}
+
+}  // namespace
+}  // namespace accel::kernels
