@@ -2198,6 +2198,203 @@ typedef struct accel_sgd_options {
  * @threads any */
 ACCEL_SINCE(0, 1) void accel_sgd_options_init(accel_sgd_options_t *options);
 
+/* Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim. */
+typedef struct accel_adagrad_options {
+  size_t struct_size;
+  double lr;                        /* default 1e-2 */
+  double lr_decay;                  /* default 0 */
+  double weight_decay;              /* default 0 */
+  double initial_accumulator_value; /* default 0 */
+  double eps;                       /* default 1e-10 */
+  int32_t maximize;                 /* default 0 */
+  int32_t reserved;                 /* 0 */
+} accel_adagrad_options_t;
+#define ACCEL_ADAGRAD_OPTIONS_INIT                                                                                     \
+  {sizeof(accel_adagrad_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,    \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_adagrad_options_init(accel_adagrad_options_t *options);
+
+/* RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim. */
+typedef struct accel_rmsprop_options {
+  size_t struct_size;
+  double lr;           /* default 1e-2 */
+  double alpha;        /* default 0.99 */
+  double eps;          /* default 1e-8 */
+  double weight_decay; /* default 0 */
+  double momentum;     /* default 0 */
+  int32_t centered;    /* default 0 */
+  int32_t maximize;    /* default 0 */
+} accel_rmsprop_options_t;
+#define ACCEL_RMSPROP_OPTIONS_INIT                                                                                     \
+  {sizeof(accel_rmsprop_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,    \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_rmsprop_options_init(accel_rmsprop_options_t *options);
+
+/* Adamax (Kingma, Ba, 2015); names and defaults of torch.optim. */
+typedef struct accel_adamax_options {
+  size_t struct_size;
+  double lr;           /* default 2e-3 */
+  double beta1;        /* default 0.9 */
+  double beta2;        /* default 0.999 */
+  double eps;          /* default 1e-8 */
+  double weight_decay; /* default 0 */
+  int32_t maximize;    /* default 0 */
+  int32_t reserved;    /* 0 */
+} accel_adamax_options_t;
+#define ACCEL_ADAMAX_OPTIONS_INIT                                                                                      \
+  {sizeof(accel_adamax_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,     \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_adamax_options_init(accel_adamax_options_t *options);
+
+/* NAdam (Dozat, 2016); names and defaults of torch.optim. */
+typedef struct accel_nadam_options {
+  size_t struct_size;
+  double lr;                      /* default 2e-3 */
+  double beta1;                   /* default 0.9 */
+  double beta2;                   /* default 0.999 */
+  double eps;                     /* default 1e-8 */
+  double weight_decay;            /* default 0 */
+  double momentum_decay;          /* default 4e-3 */
+  int32_t decoupled_weight_decay; /* 1: as in AdamW. Default 0 */
+  int32_t maximize;               /* default 0 */
+} accel_nadam_options_t;
+#define ACCEL_NADAM_OPTIONS_INIT                                                                                       \
+  {sizeof(accel_nadam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,      \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_nadam_options_init(accel_nadam_options_t *options);
+
+/* RAdam (Liu et al., 2020); names and defaults of torch.optim. */
+typedef struct accel_radam_options {
+  size_t struct_size;
+  double lr;                      /* default 1e-3 */
+  double beta1;                   /* default 0.9 */
+  double beta2;                   /* default 0.999 */
+  double eps;                     /* default 1e-8 */
+  double weight_decay;            /* default 0 */
+  int32_t decoupled_weight_decay; /* 1: as in AdamW. Default 0 */
+  int32_t maximize;               /* default 0 */
+} accel_radam_options_t;
+#define ACCEL_RADAM_OPTIONS_INIT                                                                                       \
+  {sizeof(accel_radam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,      \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_radam_options_init(accel_radam_options_t *options);
+
+/* Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay. */
+typedef struct accel_lion_options {
+  size_t struct_size;
+  double lr;           /* default 1e-4 */
+  double beta1;        /* default 0.9 */
+  double beta2;        /* default 0.99 */
+  double weight_decay; /* default 0 */
+  int32_t maximize;    /* default 0 */
+  int32_t reserved;    /* 0 */
+} accel_lion_options_t;
+#define ACCEL_LION_OPTIONS_INIT                                                                                        \
+  {sizeof(accel_lion_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,       \
+   ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_lion_options_init(accel_lion_options_t *options);
+
+/* LAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of
+ * parameter and step. */
+typedef struct accel_lamb_options {
+  size_t struct_size;
+  double lr;           /* default 1e-3 */
+  double beta1;        /* default 0.9 */
+  double beta2;        /* default 0.999 */
+  double eps;          /* default 1e-6 */
+  double weight_decay; /* default 0.01 */
+  int32_t maximize;    /* default 0 */
+  int32_t reserved;    /* 0 */
+} accel_lamb_options_t;
+#define ACCEL_LAMB_OPTIONS_INIT                                                                                        \
+  {sizeof(accel_lamb_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,       \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_lamb_options_init(accel_lamb_options_t *options);
+
+/* Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of
+ * torch.optim. */
+typedef struct accel_adafactor_options {
+  size_t struct_size;
+  double lr;           /* default 1e-2 */
+  double beta2_decay;  /* not above 0; default -0.8 */
+  double eps1;         /* default: the epsilon of the dtype */
+  double eps2;         /* default 1e-3 */
+  double d;            /* clips the root mean square of a step; from 1. Default 1 */
+  double weight_decay; /* default 0 */
+  int32_t maximize;    /* default 0 */
+  int32_t reserved;    /* 0 */
+} accel_adafactor_options_t;
+#define ACCEL_ADAFACTOR_OPTIONS_INIT                                                                                   \
+  {sizeof(accel_adafactor_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,                      \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_adafactor_options_init(accel_adafactor_options_t *options);
+
+/* How Muon scales the learning rate of an A x B matrix. The numbers are pinned. */
+#define ACCEL_MUON_ADJUST_ORIGINAL 0        /* by sqrt(max(1, A / B)) */
+#define ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW 1 /* by 0.2 sqrt(max(A, B)): rates that were found for AdamW can be kept */
+
+/* Muon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16; names and
+ * defaults of torch.optim. */
+typedef struct accel_muon_options {
+  size_t struct_size;
+  double lr;            /* default 1e-3 */
+  double weight_decay;  /* default 0.1 */
+  double momentum;      /* default 0.95 */
+  double ns_a;          /* coefficients of the polynomial; default 3.4445 */
+  double ns_b;          /* default -4.775 */
+  double ns_c;          /* default 2.0315 */
+  double eps;           /* default 1e-7 */
+  int32_t nesterov;     /* default 1 */
+  int32_t ns_steps;     /* 1 to 99; default 5 */
+  int32_t adjust_lr_fn; /* ACCEL_MUON_ADJUST_*; default ORIGINAL */
+  int32_t reserved;     /* 0 */
+} accel_muon_options_t;
+#define ACCEL_MUON_OPTIONS_INIT                                                                                        \
+  {sizeof(accel_muon_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,       \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_muon_options_init(accel_muon_options_t *options);
+
+/* LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update. */
+typedef struct accel_lomo_options {
+  size_t struct_size;
+  double lr;              /* default 1e-3 */
+  double clip_grad_norm;  /* the most that the norm of all gradients may be; costs a second backward. Default: none */
+  double clip_grad_value; /* the most that an element of a gradient may be. Default: none */
+} accel_lomo_options_t;
+#define ACCEL_LOMO_OPTIONS_INIT                                                                                        \
+  {sizeof(accel_lomo_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_lomo_options_init(accel_lomo_options_t *options);
+
 /** AdamW over the parameters of a module.
  * @param module Its trainable parameters become the first group; NULL: groups are added later.
  * @param options NULL: defaults.
@@ -2223,6 +2420,129 @@ accel_optimizer_adam(const accel_module_t *ACCEL_NULLABLE module, const accel_ad
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_sgd(const accel_module_t *ACCEL_NULLABLE module, const accel_sgd_options_t *ACCEL_NULLABLE options,
                     accel_optimizer_t *ACCEL_OWNED *out);
+
+/** Adagrad. Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_adagrad(const accel_module_t *ACCEL_NULLABLE module,
+                        const accel_adagrad_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** RMSprop. Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_rmsprop(const accel_module_t *ACCEL_NULLABLE module,
+                        const accel_rmsprop_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** Adamax. Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_adamax(const accel_module_t *ACCEL_NULLABLE module,
+                       const accel_adamax_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** NAdam. Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_nadam(const accel_module_t *ACCEL_NULLABLE module,
+                      const accel_nadam_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** RAdam. Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_radam(const accel_module_t *ACCEL_NULLABLE module,
+                      const accel_radam_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** Lion. Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_lion(const accel_module_t *ACCEL_NULLABLE module,
+                     const accel_lion_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** LAMB. Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_lamb(const accel_module_t *ACCEL_NULLABLE module,
+                     const accel_lamb_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** Adafactor. Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_adafactor(const accel_module_t *ACCEL_NULLABLE module,
+                          const accel_adafactor_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** Muon. Only for matrices: biases, norms and embeddings belong to an AdamW beside it. Everything else as
+ * accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there; INVALID_ARGUMENT names a parameter that has not two dimensions.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_muon(const accel_module_t *ACCEL_NULLABLE module,
+                     const accel_muon_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer
+ * than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can go on with it,
+ * and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_adamw_8bit(const accel_module_t *ACCEL_NULLABLE module,
+                           const accel_adam_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** LOMO. accel_lomo_backward() updates; accel_optimizer_step() and accel_optimizer_zero_grad() have nothing left to do.
+ * Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_lomo(const accel_module_t *ACCEL_NULLABLE module,
+                     const accel_lomo_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** One update of a parameter by the program, which changes the tensors in place.
+ * @param parameter The parameter.
+ * @param gradient Its gradient, of the same shape and dtype.
+ * @param states A map from each state's name to a tensor like the parameter, of zeros before its first update. Borrowed
+ *   for the call.
+ * @param step Updates of this parameter, this one included.
+ * @param lr,weight_decay Of its group.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK; an error ends the step: parameters before this one are updated, those behind it are not.
+ * @threads caller */
+typedef accel_status_t (*accel_update_fn)(accel_tensor_t *parameter, accel_tensor_t *gradient,
+                                          const accel_value_t *states, int64_t step, double lr, double weight_decay,
+                                          void *user_data);
+
+/** An optimizer whose update the program computes. Groups, schedulers, update precision and state dicts work as with
+ * the others.
+ * @param module Its trainable parameters become the first group; NULL: groups are added later.
+ * @param state_names [n_states] The keys of the states in the state dict; "step" is there anyway.
+ * @param n_states How many tensors the update keeps of each parameter.
+ * @param lr,weight_decay Of groups that have none of their own.
+ * @param update Called for each parameter with a gradient.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param out The optimizer.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_create(const accel_module_t *ACCEL_NULLABLE module, const char *const *ACCEL_NULLABLE state_names,
+                       size_t n_states, double lr, double weight_decay, accel_update_fn update,
+                       void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
+                       accel_optimizer_t *ACCEL_OWNED *out);
 
 /** Adds an owner.
  * @param optimizer An optimizer.
@@ -2272,6 +2592,12 @@ ACCEL_SINCE(0, 1) int32_t accel_optimizer_step_was_skipped(const accel_optimizer
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_optimizer_num_groups(const accel_optimizer_t *optimizer);
 
+/** What the optimizer keeps of its parameters: momenta, moments, master weights.
+ * @param optimizer An optimizer.
+ * @return Bytes; -1 for an invalid handle.
+ * @threads any */
+ACCEL_SINCE(0, 1) int64_t accel_optimizer_state_bytes(const accel_optimizer_t *optimizer);
+
 /** The learning rate of a group.
  * @param optimizer An optimizer.
  * @param group From 0.
@@ -2289,6 +2615,44 @@ accel_optimizer_lr(const accel_optimizer_t *optimizer, size_t group, double *out
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_set_lr(accel_optimizer_t *optimizer, size_t group, double lr);
+
+/** A setting of a group by its name in the options struct: "momentum", "beta1", "eps"; flags are 0 and 1.
+ * @param optimizer An optimizer.
+ * @param group From 0.
+ * @param name Its name.
+ * @param out Its value; ACCEL_UNSET_DOUBLE where it has none.
+ * @return ACCEL_OK; NOT_FOUND lists the names that there are.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_setting(const accel_optimizer_t *optimizer, size_t group, const char *name, double *out);
+
+/** Changes a setting of a group, for all further steps.
+ * @param optimizer An optimizer.
+ * @param group From 0.
+ * @param name As above; "lr" and "weight_decay" too.
+ * @param value Within the bounds of the option.
+ * @return ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_set_setting(accel_optimizer_t *optimizer, size_t group, const char *name, double value);
+
+/* What an update of float16 and bfloat16 parameters is computed in. The numbers are pinned. */
+typedef int32_t accel_update_precision_t;
+#define ACCEL_UPDATE_PRECISION_AS_STORED 0 /* states and result have the parameter's dtype, as in torch.optim */
+#define ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS 1 /* a float32 copy is updated, and rounded into the parameter */
+/* float32 states and no copy: the result is rounded up or down by chance, so that small steps count on average (Gupta
+ * et al., 2015). bfloat16 only. The noise is that of the step and the place: runs repeat bit by bit. */
+#define ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING 2
+
+/** How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned. States that
+ * are there already are converted.
+ * @param optimizer An optimizer.
+ * @param group From 0.
+ * @param precision ACCEL_UPDATE_PRECISION_*.
+ * @return ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_set_update_precision(accel_optimizer_t *optimizer, size_t group, accel_update_precision_t precision);
 
 /** The state of an optimizer.
  * @param optimizer An optimizer.
@@ -2790,6 +3154,18 @@ accel_prepare(accel_state_t *state, const accel_prepare_item_t *items, size_t n_
  * @threads collective, waits
  * @accelerate backward */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss);
+
+/** Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and
+ * drops each gradient then. Accumulation does not divide it. One process only: the other ranks' gradients are not there
+ * yet when a parameter changes.
+ * @param state A state.
+ * @param loss One element with gradient history.
+ * @param lr The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
+ * @return ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED with several processes or under fp16.
+ * @threads object, waits
+ * @accelerate lomo_backward */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
 
 /** Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the group is
  * complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly

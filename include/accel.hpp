@@ -338,6 +338,59 @@ struct SgdOptions : accel_sgd_options_t {
   SgdOptions() { accel_sgd_options_init(this); }
 };
 
+// Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim.
+struct AdagradOptions : accel_adagrad_options_t {
+  AdagradOptions() { accel_adagrad_options_init(this); }
+};
+
+// RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim.
+struct RmspropOptions : accel_rmsprop_options_t {
+  RmspropOptions() { accel_rmsprop_options_init(this); }
+};
+
+// Adamax (Kingma, Ba, 2015); names and defaults of torch.optim.
+struct AdamaxOptions : accel_adamax_options_t {
+  AdamaxOptions() { accel_adamax_options_init(this); }
+};
+
+// NAdam (Dozat, 2016); names and defaults of torch.optim.
+struct NadamOptions : accel_nadam_options_t {
+  NadamOptions() { accel_nadam_options_init(this); }
+};
+
+// RAdam (Liu et al., 2020); names and defaults of torch.optim.
+struct RadamOptions : accel_radam_options_t {
+  RadamOptions() { accel_radam_options_init(this); }
+};
+
+// Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.
+struct LionOptions : accel_lion_options_t {
+  LionOptions() { accel_lion_options_init(this); }
+};
+
+// LAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of parameter and
+// step.
+struct LambOptions : accel_lamb_options_t {
+  LambOptions() { accel_lamb_options_init(this); }
+};
+
+// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of
+// torch.optim.
+struct AdafactorOptions : accel_adafactor_options_t {
+  AdafactorOptions() { accel_adafactor_options_init(this); }
+};
+
+// Muon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16; names and
+// defaults of torch.optim.
+struct MuonOptions : accel_muon_options_t {
+  MuonOptions() { accel_muon_options_init(this); }
+};
+
+// LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update.
+struct LomoOptions : accel_lomo_options_t {
+  LomoOptions() { accel_lomo_options_init(this); }
+};
+
 // How a loader makes batches.
 struct DataloaderOptions : accel_dataloader_options_t {
   DataloaderOptions() { accel_dataloader_options_init(this); }
@@ -924,6 +977,83 @@ class Optimizer : public detail::Handle<accel_optimizer_t, accel_optimizer_retai
     return out;
   }
 
+  // Adagrad.
+  static Optimizer adagrad(const Module& module, const AdagradOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_adagrad(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // RMSprop.
+  static Optimizer rmsprop(const Module& module, const RmspropOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_rmsprop(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // Adamax.
+  static Optimizer adamax(const Module& module, const AdamaxOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_adamax(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // NAdam.
+  static Optimizer nadam(const Module& module, const NadamOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_nadam(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // RAdam.
+  static Optimizer radam(const Module& module, const RadamOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_radam(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // Lion.
+  static Optimizer lion(const Module& module, const LionOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_lion(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // LAMB.
+  static Optimizer lamb(const Module& module, const LambOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_lamb(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // Adafactor.
+  static Optimizer adafactor(const Module& module, const AdafactorOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_adafactor(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // Muon.
+  static Optimizer muon(const Module& module, const MuonOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_muon(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent.
+  static Optimizer adamw_8bit(const Module& module, const AdamOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_adamw_8bit(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // LOMO.
+  static Optimizer lomo(const Module& module, const LomoOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_lomo(module.get(), &options, out.put()));
+    return out;
+  }
+
   // Adds a group with settings of its own.
   void add_group(const std::vector<Tensor>& parameters, double lr, double weight_decay) {
     detail::check(accel_optimizer_add_group(get(), detail::borrowed(parameters).data(), parameters.size(), lr,
@@ -942,6 +1072,9 @@ class Optimizer : public detail::Handle<accel_optimizer_t, accel_optimizer_retai
   // The number of groups.
   std::int64_t num_groups() const { return accel_optimizer_num_groups(self()); }
 
+  // What the optimizer keeps of its parameters: momenta, moments, master weights.
+  std::int64_t state_bytes() const { return accel_optimizer_state_bytes(self()); }
+
   // The learning rate of a group.
   double lr(std::size_t group) const {
     double out = 0;
@@ -951,6 +1084,23 @@ class Optimizer : public detail::Handle<accel_optimizer_t, accel_optimizer_retai
 
   // Sets the learning rate of a group.
   void set_lr(std::size_t group, double lr) { detail::check(accel_optimizer_set_lr(get(), group, lr)); }
+
+  // A setting of a group by its name in the options struct: "momentum", "beta1", "eps"; flags are 0 and 1.
+  double setting(std::size_t group, const std::string& name) const {
+    double out = 0;
+    detail::check(accel_optimizer_setting(get(), group, name.c_str(), &out));
+    return out;
+  }
+
+  // Changes a setting of a group, for all further steps.
+  void set_setting(std::size_t group, const std::string& name, double value) {
+    detail::check(accel_optimizer_set_setting(get(), group, name.c_str(), value));
+  }
+
+  // How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned.
+  void set_update_precision(std::size_t group, accel_update_precision_t precision) {
+    detail::check(accel_optimizer_set_update_precision(get(), group, precision));
+  }
 
   // The state of an optimizer.
   Value state_dict() const {
@@ -1593,6 +1743,10 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged
   // over the ranks in the last micro-batch of a group.
   void backward(const Tensor& loss) { detail::check(accel_backward(get(), loss.get())); }
+
+  // Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and
+  // drops each gradient then.
+  void lomo_backward(const Tensor& loss, double lr) { detail::check(accel_lomo_backward(get(), loss.get(), lr)); }
 
   // Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch.
   void backward_sum(const Tensor& loss_sum, std::int64_t count) {

@@ -48,6 +48,15 @@ static accel_status_t module_hook_trampoline(accel_module_t *module, const accel
   return answer_status;
 }
 
+static accel_status_t update_trampoline(accel_tensor_t *parameter, accel_tensor_t *gradient, const accel_value_t *states, int64_t step, double lr, double weight_decay, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 6, handle_to_python(accel_tensor_retain(parameter), SWIGTYPE_p_accel_tensor), handle_to_python(accel_tensor_retain(gradient), SWIGTYPE_p_accel_tensor), value_to_python(states), PyLong_FromLongLong(step), PyFloat_FromDouble(lr), PyFloat_FromDouble(weight_decay));
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
 static double lr_lambda_trampoline(int64_t step, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLongLong(step));
@@ -168,6 +177,107 @@ typedef struct accel_sgd_options {
   int32_t nesterov;
   int32_t maximize;
 } accel_sgd_options_t;
+typedef struct accel_adagrad_options {
+  size_t struct_size;
+  double lr;
+  double lr_decay;
+  double weight_decay;
+  double initial_accumulator_value;
+  double eps;
+  int32_t maximize;
+  int32_t reserved;
+} accel_adagrad_options_t;
+typedef struct accel_rmsprop_options {
+  size_t struct_size;
+  double lr;
+  double alpha;
+  double eps;
+  double weight_decay;
+  double momentum;
+  int32_t centered;
+  int32_t maximize;
+} accel_rmsprop_options_t;
+typedef struct accel_adamax_options {
+  size_t struct_size;
+  double lr;
+  double beta1;
+  double beta2;
+  double eps;
+  double weight_decay;
+  int32_t maximize;
+  int32_t reserved;
+} accel_adamax_options_t;
+typedef struct accel_nadam_options {
+  size_t struct_size;
+  double lr;
+  double beta1;
+  double beta2;
+  double eps;
+  double weight_decay;
+  double momentum_decay;
+  int32_t decoupled_weight_decay;
+  int32_t maximize;
+} accel_nadam_options_t;
+typedef struct accel_radam_options {
+  size_t struct_size;
+  double lr;
+  double beta1;
+  double beta2;
+  double eps;
+  double weight_decay;
+  int32_t decoupled_weight_decay;
+  int32_t maximize;
+} accel_radam_options_t;
+typedef struct accel_lion_options {
+  size_t struct_size;
+  double lr;
+  double beta1;
+  double beta2;
+  double weight_decay;
+  int32_t maximize;
+  int32_t reserved;
+} accel_lion_options_t;
+typedef struct accel_lamb_options {
+  size_t struct_size;
+  double lr;
+  double beta1;
+  double beta2;
+  double eps;
+  double weight_decay;
+  int32_t maximize;
+  int32_t reserved;
+} accel_lamb_options_t;
+typedef struct accel_adafactor_options {
+  size_t struct_size;
+  double lr;
+  double beta2_decay;
+  double eps1;
+  double eps2;
+  double d;
+  double weight_decay;
+  int32_t maximize;
+  int32_t reserved;
+} accel_adafactor_options_t;
+typedef struct accel_muon_options {
+  size_t struct_size;
+  double lr;
+  double weight_decay;
+  double momentum;
+  double ns_a;
+  double ns_b;
+  double ns_c;
+  double eps;
+  int32_t nesterov;
+  int32_t ns_steps;
+  int32_t adjust_lr_fn;
+  int32_t reserved;
+} accel_muon_options_t;
+typedef struct accel_lomo_options {
+  size_t struct_size;
+  double lr;
+  double clip_grad_norm;
+  double clip_grad_value;
+} accel_lomo_options_t;
 typedef struct accel_dataloader_options {
   size_t struct_size;
   int64_t batch_size;
@@ -255,6 +365,86 @@ typedef struct accel_parameters_options {
   }
   ~accel_sgd_options() {  free($self); }
 }
+%extend accel_adagrad_options {
+  accel_adagrad_options() {
+    accel_adagrad_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_adagrad_options_init(options);
+    return options;
+  }
+  ~accel_adagrad_options() {  free($self); }
+}
+%extend accel_rmsprop_options {
+  accel_rmsprop_options() {
+    accel_rmsprop_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_rmsprop_options_init(options);
+    return options;
+  }
+  ~accel_rmsprop_options() {  free($self); }
+}
+%extend accel_adamax_options {
+  accel_adamax_options() {
+    accel_adamax_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_adamax_options_init(options);
+    return options;
+  }
+  ~accel_adamax_options() {  free($self); }
+}
+%extend accel_nadam_options {
+  accel_nadam_options() {
+    accel_nadam_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_nadam_options_init(options);
+    return options;
+  }
+  ~accel_nadam_options() {  free($self); }
+}
+%extend accel_radam_options {
+  accel_radam_options() {
+    accel_radam_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_radam_options_init(options);
+    return options;
+  }
+  ~accel_radam_options() {  free($self); }
+}
+%extend accel_lion_options {
+  accel_lion_options() {
+    accel_lion_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_lion_options_init(options);
+    return options;
+  }
+  ~accel_lion_options() {  free($self); }
+}
+%extend accel_lamb_options {
+  accel_lamb_options() {
+    accel_lamb_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_lamb_options_init(options);
+    return options;
+  }
+  ~accel_lamb_options() {  free($self); }
+}
+%extend accel_adafactor_options {
+  accel_adafactor_options() {
+    accel_adafactor_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_adafactor_options_init(options);
+    return options;
+  }
+  ~accel_adafactor_options() {  free($self); }
+}
+%extend accel_muon_options {
+  accel_muon_options() {
+    accel_muon_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_muon_options_init(options);
+    return options;
+  }
+  ~accel_muon_options() {  free($self); }
+}
+%extend accel_lomo_options {
+  accel_lomo_options() {
+    accel_lomo_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_lomo_options_init(options);
+    return options;
+  }
+  ~accel_lomo_options() {  free($self); }
+}
 %extend accel_dataloader_options {
   accel_dataloader_options() {
     accel_dataloader_options_t *const options = calloc(1, sizeof(*options));
@@ -317,6 +507,7 @@ typedef struct accel_parameters_options {
 %accel_callback(accel_work_fn, work_trampoline)
 %accel_callback(accel_forward_fn, forward_trampoline)
 %accel_callback(accel_module_hook_fn, module_hook_trampoline)
+%accel_callback(accel_update_fn, update_trampoline)
 %accel_callback(accel_lr_lambda_fn, lr_lambda_trampoline)
 %accel_callback(accel_seed_fn, seed_trampoline)
 %accel_callback_pair(accel_batch_size_fn, batch_size_trampoline, accel_reduce_batch_size_fn, reduce_batch_size_trampoline)
@@ -423,6 +614,7 @@ typedef struct accel_parameters_options {
 %accel_waits(accel_prepare_model)
 %accel_waits(accel_prepare_data_loader)
 %accel_waits(accel_backward)
+%accel_waits(accel_lomo_backward)
 %accel_waits(accel_backward_sum)
 %accel_waits(accel_unscale_gradients)
 %accel_waits(accel_clip_grad_norm)
@@ -528,6 +720,11 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_REDUCE_XOR = 7;
 %constant int ACCEL_HOOK_FORWARD_PRE = 0;
 %constant int ACCEL_HOOK_FORWARD = 1;
+%constant int ACCEL_MUON_ADJUST_ORIGINAL = 0;
+%constant int ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW = 1;
+%constant int ACCEL_UPDATE_PRECISION_AS_STORED = 0;
+%constant int ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS = 1;
+%constant int ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING = 2;
 
 %feature("docstring") accel_version "The version of the loaded library, which may be newer than the header.
 
@@ -1889,6 +2086,56 @@ void accel_adam_options_init(accel_adam_options_t *options);
 options: The struct.";
 void accel_sgd_options_init(accel_sgd_options_t *options);
 
+%feature("docstring") accel_adagrad_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_adagrad_options_init(accel_adagrad_options_t *options);
+
+%feature("docstring") accel_rmsprop_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_rmsprop_options_init(accel_rmsprop_options_t *options);
+
+%feature("docstring") accel_adamax_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_adamax_options_init(accel_adamax_options_t *options);
+
+%feature("docstring") accel_nadam_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_nadam_options_init(accel_nadam_options_t *options);
+
+%feature("docstring") accel_radam_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_radam_options_init(accel_radam_options_t *options);
+
+%feature("docstring") accel_lion_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_lion_options_init(accel_lion_options_t *options);
+
+%feature("docstring") accel_lamb_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_lamb_options_init(accel_lamb_options_t *options);
+
+%feature("docstring") accel_adafactor_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_adafactor_options_init(accel_adafactor_options_t *options);
+
+%feature("docstring") accel_muon_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_muon_options_init(accel_muon_options_t *options);
+
+%feature("docstring") accel_lomo_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_lomo_options_init(accel_lomo_options_t *options);
+
 %feature("docstring") accel_optimizer_adamw "AdamW over the parameters of a module.
 
 module: Its trainable parameters become the first group; NULL: groups are added later.
@@ -1912,6 +2159,108 @@ options: As there.
 out: As there.
 Returns: As there.";
 accel_status_t accel_optimizer_sgd(const accel_module_t *module, const accel_sgd_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_adagrad "Adagrad. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_adagrad(const accel_module_t *module, const accel_adagrad_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_rmsprop "RMSprop. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_rmsprop(const accel_module_t *module, const accel_rmsprop_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_adamax "Adamax. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_adamax(const accel_module_t *module, const accel_adamax_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_nadam "NAdam. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_nadam(const accel_module_t *module, const accel_nadam_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_radam "RAdam. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_radam(const accel_module_t *module, const accel_radam_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_lion "Lion. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_lion(const accel_module_t *module, const accel_lion_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_lamb "LAMB. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_lamb(const accel_module_t *module, const accel_lamb_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_adafactor "Adafactor. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_adafactor(const accel_module_t *module, const accel_adafactor_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_muon "Muon. Only for matrices: biases, norms and embeddings belong to an AdamW beside it. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there; INVALID_ARGUMENT names a parameter that has not two dimensions.";
+accel_status_t accel_optimizer_muon(const accel_module_t *module, const accel_muon_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_adamw_8bit "AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can go on with it, and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_adamw_8bit(const accel_module_t *module, const accel_adam_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_lomo "LOMO. accel_lomo_backward() updates; accel_optimizer_step() and accel_optimizer_zero_grad() have nothing left to do. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_lomo(const accel_module_t *module, const accel_lomo_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_create "An optimizer whose update the program computes. Groups, schedulers, update precision and state dicts work as with the others.
+
+module: Its trainable parameters become the first group; NULL: groups are added later.
+state_names: The keys of the states in the state dict; \"step\" is there anyway.
+n_states: How many tensors the update keeps of each parameter.
+lr: Of groups that have none of their own.
+weight_decay: Of groups that have none of their own.
+update: Called for each parameter with a gradient.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out: The optimizer.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_optimizer_create(const accel_module_t *module, const char *const *ITEMS, size_t COUNT, double lr, double weight_decay, accel_update_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_retain "Adds an owner.
 
@@ -1958,6 +2307,12 @@ optimizer: An optimizer.
 Returns: The number of its groups; -1 for an invalid handle.";
 int64_t accel_optimizer_num_groups(const accel_optimizer_t *optimizer);
 
+%feature("docstring") accel_optimizer_state_bytes "What the optimizer keeps of its parameters: momenta, moments, master weights.
+
+optimizer: An optimizer.
+Returns: Bytes; -1 for an invalid handle.";
+int64_t accel_optimizer_state_bytes(const accel_optimizer_t *optimizer);
+
 %feature("docstring") accel_optimizer_lr "The learning rate of a group.
 
 optimizer: An optimizer.
@@ -1973,6 +2328,32 @@ group: From 0.
 lr: Not negative.
 Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.";
 accel_status_t accel_optimizer_set_lr(accel_optimizer_t *optimizer, size_t group, double lr);
+
+%feature("docstring") accel_optimizer_setting "A setting of a group by its name in the options struct: \"momentum\", \"beta1\", \"eps\"; flags are 0 and 1.
+
+optimizer: An optimizer.
+group: From 0.
+name: Its name.
+out: Its value; ACCEL_UNSET_DOUBLE where it has none.
+Returns: ACCEL_OK; NOT_FOUND lists the names that there are.";
+accel_status_t accel_optimizer_setting(const accel_optimizer_t *optimizer, size_t group, const char *name, double *OUTPUT);
+
+%feature("docstring") accel_optimizer_set_setting "Changes a setting of a group, for all further steps.
+
+optimizer: An optimizer.
+group: From 0.
+name: As above; \"lr\" and \"weight_decay\" too.
+value: Within the bounds of the option.
+Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.";
+accel_status_t accel_optimizer_set_setting(accel_optimizer_t *optimizer, size_t group, const char *name, double value);
+
+%feature("docstring") accel_optimizer_set_update_precision "How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned. States that are there already are converted.
+
+optimizer: An optimizer.
+group: From 0.
+precision: ACCEL_UPDATE_PRECISION_*.
+Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.";
+accel_status_t accel_optimizer_set_update_precision(accel_optimizer_t *optimizer, size_t group, int32_t precision);
 
 %feature("docstring") accel_optimizer_state_dict "The state of an optimizer.
 
@@ -2308,6 +2689,14 @@ state: A state.
 loss: One element.
 Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss);
+
+%feature("docstring") accel_lomo_backward "Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. One process only: the other ranks' gradients are not there yet when a parameter changes.
+
+state: A state.
+loss: One element with gradient history.
+lr: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
+Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED with several processes or under fp16.";
+accel_status_t accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
 
 %feature("docstring") accel_backward_sum "Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the group is complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count travels in one more collective of a number a group.
 

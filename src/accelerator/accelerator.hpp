@@ -80,6 +80,8 @@ class Accelerator {
   void backward(const at::Tensor& loss);
   // Back-propagates a sum over `count` items so that the group ends with the gradients of the mean over all its items.
   void backward_sum(const at::Tensor& loss_sum, int64_t count);
+  // Updates the prepared LOMO optimizers meanwhile. @accelerate lomo_backward
+  void lomo_backward(const at::Tensor& loss, std::optional<double> lr);
   bool sync_gradients() const { return state_.gradient_state()->sync_gradients(); }
 
   // Takes the loss scale out of the gradients of one prepared optimizer, or of all.

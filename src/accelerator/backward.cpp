@@ -6,6 +6,7 @@
 
 #include "accelerator/accelerator.hpp"
 #include "base/error.hpp"
+#include "optim/lomo.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -75,6 +76,21 @@ void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count) {
   weigh(weight);
   for (const auto& counted : groups) counted->items = items;
   run_backward(loss_sum, weight);
+}
+
+void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr) {
+  require(!state_.use_distributed(), Status::kUnsupported,
+          "LOMO updates a parameter before the gradients of other processes are there; expected one process, found ",
+          state_.num_processes());
+  require(grad_scaler_ == nullptr, Status::kUnsupported,
+          "LOMO has no whole set of gradients to look for overflows in; expected bf16 or no mixed precision, not fp16");
+  std::vector<std::shared_ptr<optim::Optimizer>> lomo;
+  for (const auto& optimizer : optimizers_) {
+    if (optim::is_lomo(*optimizer->inner())) lomo.push_back(optimizer->inner());
+  }
+  require(!lomo.empty(), Status::kInvalidState,
+          "no LOMO optimizer is prepared; expected one of accel_optimizer_lomo()");
+  optim::lomo_backward(lomo, loss, lr);
 }
 
 std::vector<at::Tensor> Accelerator::gradients_of_current() const {

@@ -34,6 +34,9 @@ class PreparedOptimizer final : public optim::Optimizer {
                  std::optional<double> weight_decay) override {
     optimizer_->add_group(std::move(parameters), lr, weight_decay);
   }
+  c10::ArrayRef<optim::Setting> settings() const override { return optimizer_->settings(); }
+  void check_settings(const optim::ParameterGroup& group) const override { optimizer_->check_settings(group); }
+  int64_t state_bytes() const override { return optimizer_->state_bytes(); }
   c10::IValue state_dict() const override { return optimizer_->state_dict(); }
   void load_state_dict(const c10::IValue& state_dict) override { optimizer_->load_state_dict(state_dict); }
 

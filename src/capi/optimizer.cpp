@@ -1,51 +1,163 @@
 // Section 8: optimizers.
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <initializer_list>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "accel.h"
+#include "capi/callback.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
 #include "nn/module.hpp"
-#include "optim/adam.hpp"
-#include "optim/sgd.hpp"
+#include "optim/rules.hpp"
+#include "tensor/tree.hpp"
 
 using namespace accel;
 using namespace accel::capi;
 
 namespace {
 
-constexpr double kAdamWDecay = 0.01;
+struct ReleaseTensor {
+  void operator()(accel_tensor_t* tensor) const { accel_tensor_release(tensor); }
+};
+using TensorHandle = std::unique_ptr<accel_tensor_t, ReleaseTensor>;
 
-optim::AdamSettings adam_settings(const accel_adam_options_t* given, double weight_decay) {
-  const accel_adam_options_t options = read_options<accel_adam_options_t>(given, ACCEL_ADAM_OPTIONS_INIT, "options");
-  optim::AdamSettings settings;
-  settings.lr = option_number(options.lr).value_or(settings.lr);
-  settings.weight_decay = option_number(options.weight_decay).value_or(weight_decay);
-  settings.beta1 = option_number(options.beta1).value_or(settings.beta1);
-  settings.beta2 = option_number(options.beta2).value_or(settings.beta2);
-  settings.eps = option_number(options.eps).value_or(settings.eps);
-  settings.amsgrad = option_flag(options.amsgrad, "amsgrad").value_or(settings.amsgrad);
-  settings.maximize = option_flag(options.maximize, "maximize").value_or(settings.maximize);
+// Names and values of an options struct; unset ones have none. The optimizer knows which values there are.
+optim::GivenSettings given(std::initializer_list<std::pair<const char*, double>> numbers,
+                           std::initializer_list<std::pair<const char*, int32_t>> integers = {}) {
+  optim::GivenSettings settings;
+  for (const auto& [name, value] : numbers) settings.emplace_back(name, option_number(value));
+  for (const auto& [name, value] : integers) {
+    const auto integer = option_integer(value);
+    settings.emplace_back(name, integer ? std::optional<double>(static_cast<double>(*integer)) : std::nullopt);
+  }
   return settings;
 }
 
-optim::SgdSettings sgd_settings(const accel_sgd_options_t* given) {
-  const accel_sgd_options_t options = read_options<accel_sgd_options_t>(given, ACCEL_SGD_OPTIONS_INIT, "options");
-  optim::SgdSettings settings;
-  settings.lr = option_number(options.lr).value_or(settings.lr);
-  settings.weight_decay = option_number(options.weight_decay).value_or(settings.weight_decay);
-  settings.momentum = option_number(options.momentum).value_or(settings.momentum);
-  settings.dampening = option_number(options.dampening).value_or(settings.dampening);
-  settings.nesterov = option_flag(options.nesterov, "nesterov").value_or(settings.nesterov);
-  settings.maximize = option_flag(options.maximize, "maximize").value_or(settings.maximize);
-  return settings;
+optim::GivenSettings read(const accel_adam_options_t* source) {
+  const auto options = read_options<accel_adam_options_t>(source, ACCEL_ADAM_OPTIONS_INIT, "options");
+  return given({{"lr", options.lr},
+                {"beta1", options.beta1},
+                {"beta2", options.beta2},
+                {"eps", options.eps},
+                {"weight_decay", options.weight_decay}},
+               {{"amsgrad", options.amsgrad}, {"maximize", options.maximize}});
 }
 
-// `make` reads the options; the module's trainable parameters become the first group.
+optim::GivenSettings read(const accel_sgd_options_t* source) {
+  const auto options = read_options<accel_sgd_options_t>(source, ACCEL_SGD_OPTIONS_INIT, "options");
+  return given({{"lr", options.lr},
+                {"momentum", options.momentum},
+                {"dampening", options.dampening},
+                {"weight_decay", options.weight_decay}},
+               {{"nesterov", options.nesterov}, {"maximize", options.maximize}});
+}
+
+optim::GivenSettings read(const accel_adagrad_options_t* source) {
+  const auto options = read_options<accel_adagrad_options_t>(source, ACCEL_ADAGRAD_OPTIONS_INIT, "options");
+  return given({{"lr", options.lr},
+                {"lr_decay", options.lr_decay},
+                {"weight_decay", options.weight_decay},
+                {"initial_accumulator_value", options.initial_accumulator_value},
+                {"eps", options.eps}},
+               {{"maximize", options.maximize}});
+}
+
+optim::GivenSettings read(const accel_rmsprop_options_t* source) {
+  const auto options = read_options<accel_rmsprop_options_t>(source, ACCEL_RMSPROP_OPTIONS_INIT, "options");
+  return given({{"lr", options.lr},
+                {"alpha", options.alpha},
+                {"eps", options.eps},
+                {"weight_decay", options.weight_decay},
+                {"momentum", options.momentum}},
+               {{"centered", options.centered}, {"maximize", options.maximize}});
+}
+
+optim::GivenSettings read(const accel_adamax_options_t* source) {
+  const auto options = read_options<accel_adamax_options_t>(source, ACCEL_ADAMAX_OPTIONS_INIT, "options");
+  return given({{"lr", options.lr},
+                {"beta1", options.beta1},
+                {"beta2", options.beta2},
+                {"eps", options.eps},
+                {"weight_decay", options.weight_decay}},
+               {{"maximize", options.maximize}});
+}
+
+optim::GivenSettings read(const accel_nadam_options_t* source) {
+  const auto options = read_options<accel_nadam_options_t>(source, ACCEL_NADAM_OPTIONS_INIT, "options");
+  return given({{"lr", options.lr},
+                {"beta1", options.beta1},
+                {"beta2", options.beta2},
+                {"eps", options.eps},
+                {"weight_decay", options.weight_decay},
+                {"momentum_decay", options.momentum_decay}},
+               {{"decoupled_weight_decay", options.decoupled_weight_decay}, {"maximize", options.maximize}});
+}
+
+optim::GivenSettings read(const accel_radam_options_t* source) {
+  const auto options = read_options<accel_radam_options_t>(source, ACCEL_RADAM_OPTIONS_INIT, "options");
+  return given({{"lr", options.lr},
+                {"beta1", options.beta1},
+                {"beta2", options.beta2},
+                {"eps", options.eps},
+                {"weight_decay", options.weight_decay}},
+               {{"decoupled_weight_decay", options.decoupled_weight_decay}, {"maximize", options.maximize}});
+}
+
+optim::GivenSettings read(const accel_lion_options_t* source) {
+  const auto options = read_options<accel_lion_options_t>(source, ACCEL_LION_OPTIONS_INIT, "options");
+  return given(
+      {{"lr", options.lr}, {"beta1", options.beta1}, {"beta2", options.beta2}, {"weight_decay", options.weight_decay}},
+      {{"maximize", options.maximize}});
+}
+
+optim::GivenSettings read(const accel_lamb_options_t* source) {
+  const auto options = read_options<accel_lamb_options_t>(source, ACCEL_LAMB_OPTIONS_INIT, "options");
+  return given({{"lr", options.lr},
+                {"beta1", options.beta1},
+                {"beta2", options.beta2},
+                {"eps", options.eps},
+                {"weight_decay", options.weight_decay}},
+               {{"maximize", options.maximize}});
+}
+
+optim::GivenSettings read(const accel_adafactor_options_t* source) {
+  const auto options = read_options<accel_adafactor_options_t>(source, ACCEL_ADAFACTOR_OPTIONS_INIT, "options");
+  return given({{"lr", options.lr},
+                {"beta2_decay", options.beta2_decay},
+                {"eps1", options.eps1},
+                {"eps2", options.eps2},
+                {"d", options.d},
+                {"weight_decay", options.weight_decay}},
+               {{"maximize", options.maximize}});
+}
+
+optim::GivenSettings read(const accel_muon_options_t* source) {
+  const auto options = read_options<accel_muon_options_t>(source, ACCEL_MUON_OPTIONS_INIT, "options");
+  return given(
+      {{"lr", options.lr},
+       {"weight_decay", options.weight_decay},
+       {"momentum", options.momentum},
+       {"ns_a", options.ns_a},
+       {"ns_b", options.ns_b},
+       {"ns_c", options.ns_c},
+       {"eps", options.eps}},
+      {{"nesterov", options.nesterov}, {"ns_steps", options.ns_steps}, {"adjust_lr_fn", options.adjust_lr_fn}});
+}
+
+optim::GivenSettings read(const accel_lomo_options_t* source) {
+  const auto options = read_options<accel_lomo_options_t>(source, ACCEL_LOMO_OPTIONS_INIT, "options");
+  return given(
+      {{"lr", options.lr}, {"clip_grad_norm", options.clip_grad_norm}, {"clip_grad_value", options.clip_grad_value}});
+}
+
+// `rule` becomes an optimizer; the module's trainable parameters become its first group.
 template <typename Make>
 accel_status_t create(const char* function, const accel_module_t* module, accel_optimizer_t** out, Make&& make) {
   return guarded(function, [&] {
@@ -73,23 +185,143 @@ void accel_sgd_options_init(accel_sgd_options_t* options) {
   if (options != nullptr) *options = ACCEL_SGD_OPTIONS_INIT;
 }
 
+void accel_adagrad_options_init(accel_adagrad_options_t* options) {
+  if (options != nullptr) *options = ACCEL_ADAGRAD_OPTIONS_INIT;
+}
+
+void accel_rmsprop_options_init(accel_rmsprop_options_t* options) {
+  if (options != nullptr) *options = ACCEL_RMSPROP_OPTIONS_INIT;
+}
+
+void accel_adamax_options_init(accel_adamax_options_t* options) {
+  if (options != nullptr) *options = ACCEL_ADAMAX_OPTIONS_INIT;
+}
+
+void accel_nadam_options_init(accel_nadam_options_t* options) {
+  if (options != nullptr) *options = ACCEL_NADAM_OPTIONS_INIT;
+}
+
+void accel_radam_options_init(accel_radam_options_t* options) {
+  if (options != nullptr) *options = ACCEL_RADAM_OPTIONS_INIT;
+}
+
+void accel_lion_options_init(accel_lion_options_t* options) {
+  if (options != nullptr) *options = ACCEL_LION_OPTIONS_INIT;
+}
+
+void accel_lamb_options_init(accel_lamb_options_t* options) {
+  if (options != nullptr) *options = ACCEL_LAMB_OPTIONS_INIT;
+}
+
+void accel_adafactor_options_init(accel_adafactor_options_t* options) {
+  if (options != nullptr) *options = ACCEL_ADAFACTOR_OPTIONS_INIT;
+}
+
+void accel_muon_options_init(accel_muon_options_t* options) {
+  if (options != nullptr) *options = ACCEL_MUON_OPTIONS_INIT;
+}
+
+void accel_lomo_options_init(accel_lomo_options_t* options) {
+  if (options != nullptr) *options = ACCEL_LOMO_OPTIONS_INIT;
+}
+
 accel_status_t accel_optimizer_adamw(const accel_module_t* module, const accel_adam_options_t* options,
                                      accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] {
-    return std::make_shared<optim::Adam>(optim::WeightDecay::kDecoupled, adam_settings(options, kAdamWDecay));
-  });
+  return create(__func__, module, out,
+                [&] { return optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), read(options)); });
 }
 
 accel_status_t accel_optimizer_adam(const accel_module_t* module, const accel_adam_options_t* options,
                                     accel_optimizer_t** out) {
   return create(__func__, module, out, [&] {
-    return std::make_shared<optim::Adam>(optim::WeightDecay::kInGradient, adam_settings(options, 0));
+    return optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kInGradient), read(options));
   });
 }
 
 accel_status_t accel_optimizer_sgd(const accel_module_t* module, const accel_sgd_options_t* options,
                                    accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return std::make_shared<optim::Sgd>(sgd_settings(options)); });
+  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::sgd_rule(), read(options)); });
+}
+
+accel_status_t accel_optimizer_adagrad(const accel_module_t* module, const accel_adagrad_options_t* options,
+                                       accel_optimizer_t** out) {
+  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::adagrad_rule(), read(options)); });
+}
+
+accel_status_t accel_optimizer_rmsprop(const accel_module_t* module, const accel_rmsprop_options_t* options,
+                                       accel_optimizer_t** out) {
+  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::rmsprop_rule(), read(options)); });
+}
+
+accel_status_t accel_optimizer_adamax(const accel_module_t* module, const accel_adamax_options_t* options,
+                                      accel_optimizer_t** out) {
+  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::adamax_rule(), read(options)); });
+}
+
+accel_status_t accel_optimizer_nadam(const accel_module_t* module, const accel_nadam_options_t* options,
+                                     accel_optimizer_t** out) {
+  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::nadam_rule(), read(options)); });
+}
+
+accel_status_t accel_optimizer_radam(const accel_module_t* module, const accel_radam_options_t* options,
+                                     accel_optimizer_t** out) {
+  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::radam_rule(), read(options)); });
+}
+
+accel_status_t accel_optimizer_lion(const accel_module_t* module, const accel_lion_options_t* options,
+                                    accel_optimizer_t** out) {
+  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::lion_rule(), read(options)); });
+}
+
+accel_status_t accel_optimizer_lamb(const accel_module_t* module, const accel_lamb_options_t* options,
+                                    accel_optimizer_t** out) {
+  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::lamb_rule(), read(options)); });
+}
+
+accel_status_t accel_optimizer_adafactor(const accel_module_t* module, const accel_adafactor_options_t* options,
+                                         accel_optimizer_t** out) {
+  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::adafactor_rule(), read(options)); });
+}
+
+accel_status_t accel_optimizer_muon(const accel_module_t* module, const accel_muon_options_t* options,
+                                    accel_optimizer_t** out) {
+  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::muon_rule(), read(options)); });
+}
+
+accel_status_t accel_optimizer_adamw_8bit(const accel_module_t* module, const accel_adam_options_t* options,
+                                          accel_optimizer_t** out) {
+  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::adamw_8bit_rule(), read(options)); });
+}
+
+accel_status_t accel_optimizer_lomo(const accel_module_t* module, const accel_lomo_options_t* options,
+                                    accel_optimizer_t** out) {
+  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::lomo_rule(), read(options)); });
+}
+
+accel_status_t accel_optimizer_create(const accel_module_t* module, const char* const* state_names, size_t n_states,
+                                      double lr, double weight_decay, accel_update_fn update, void* user_data,
+                                      accel_destroy_fn destroy, accel_optimizer_t** out) {
+  // Outside of create(): user_data is taken over whatever fails.
+  return guarded(__func__, [&] {
+    const Callback<accel_update_fn> callback(update, user_data, destroy);
+    check_pointer(update, "update");
+    std::vector<std::string> names;
+    if (n_states > 0) check_pointer(state_names, "state_names");
+    for (size_t i = 0; i < n_states; ++i) names.emplace_back(check_pointer(state_names[i], "state_names[i]"));
+    const auto run = [callback, names](const optim::HostUpdate& given) {
+      const TensorHandle parameter(new_tensor(given.parameter));
+      const TensorHandle gradient(new_tensor(given.gradient));
+      auto map = tree::new_map();
+      for (size_t i = 0; i < names.size(); ++i) map.insert(names[i], given.states[i]);
+      accel_value_t states = from_ivalue(map);
+      const DisposeValue dispose(states);
+      check_callback(callback(parameter.get(), gradient.get(), &states, given.step, given.lr, given.weight_decay),
+                     "update");
+    };
+    return create("accel_optimizer_create", module, out, [&] {
+      return optim::make_optimizer(optim::host_rule(names, run), {{"lr", lr}, {"weight_decay", weight_decay}});
+    });
+  });
 }
 
 accel_optimizer_t* accel_optimizer_retain(accel_optimizer_t* optimizer) {
@@ -132,6 +364,10 @@ int64_t accel_optimizer_num_groups(const accel_optimizer_t* optimizer) {
       __func__, -1, [&] { return static_cast<int64_t>(check(optimizer, "optimizer").optimizer->groups().size()); });
 }
 
+int64_t accel_optimizer_state_bytes(const accel_optimizer_t* optimizer) {
+  return guarded_value<int64_t>(__func__, -1, [&] { return check(optimizer, "optimizer").optimizer->state_bytes(); });
+}
+
 accel_status_t accel_optimizer_lr(const accel_optimizer_t* optimizer, size_t group, double* out) {
   return guarded(__func__, [&] {
     const optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
@@ -144,6 +380,37 @@ accel_status_t accel_optimizer_lr(const accel_optimizer_t* optimizer, size_t gro
 accel_status_t accel_optimizer_set_lr(accel_optimizer_t* optimizer, size_t group, double lr) {
   return guarded(__func__, [&] {
     check(optimizer, "optimizer").optimizer->set_lr(group, lr);
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_optimizer_setting(const accel_optimizer_t* optimizer, size_t group, const char* name,
+                                       double* out) {
+  return guarded(__func__, [&] {
+    const optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
+    check_pointer(name, "name");
+    check_pointer(out, "out");
+    const double value = engine.setting(group, name);
+    *out = std::isnan(value) ? ACCEL_UNSET_DOUBLE : value;
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_optimizer_set_setting(accel_optimizer_t* optimizer, size_t group, const char* name, double value) {
+  return guarded(__func__, [&] {
+    optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
+    engine.set_setting(group, check_pointer(name, "name"), option_number(value).value_or(std::nan("")));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_optimizer_set_update_precision(accel_optimizer_t* optimizer, size_t group,
+                                                    accel_update_precision_t precision) {
+  return guarded(__func__, [&] {
+    optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
+    require(precision >= ACCEL_UPDATE_PRECISION_AS_STORED && precision <= ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING,
+            Status::kInvalidArgument, "precision is ", precision, "; expected ACCEL_UPDATE_PRECISION_*, 0 to 2");
+    engine.set_update_precision(group, static_cast<optim::UpdatePrecision>(precision));
     return ACCEL_OK;
   });
 }

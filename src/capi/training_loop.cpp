@@ -65,6 +65,14 @@ accel_status_t accel_backward(accel_state_t* state, accel_tensor_t* loss) {
   });
 }
 
+accel_status_t accel_lomo_backward(accel_state_t* state, accel_tensor_t* loss, double lr) {
+  return guarded(__func__, [&] {
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
+    accelerator.lomo_backward(check(loss, "loss").tensor, option_number(lr));
+    return ACCEL_OK;
+  });
+}
+
 accel_status_t accel_backward_sum(accel_state_t* state, accel_tensor_t* loss_sum, int64_t count) {
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);

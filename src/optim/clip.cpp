@@ -2,13 +2,19 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
 #include "base/error.hpp"
-#include "optim/settings.hpp"
+#include "kernels/elementwise.hpp"
 
 namespace accel::optim {
 namespace {
 
 constexpr double kNormEpsilon = 1e-6;  // torch.nn.utils.clip_grad_norm_
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::vector<at::Tensor> dense_gradients(const std::vector<at::Tensor>& parameters) {
   std::vector<at::Tensor> gradients;
@@ -34,18 +40,57 @@ std::vector<std::vector<at::Tensor>> by_device(const std::vector<at::Tensor>& te
   return lists;
 }
 
+// Whether the kernels of this library can walk them: a call of LibTorch for each of a thousand gradients would cost
+// more than the work.
+bool have_kernels(const std::vector<at::Tensor>& gradients) {
+  return std::all_of(gradients.begin(), gradients.end(), [](const at::Tensor& gradient) {
+    return gradient.is_cpu() && gradient.is_non_overlapping_and_dense() && kernels::has_format(gradient.scalar_type());
+  });
+}
+
+std::optional<kernels::Norm> kernel_norm(double norm_type) {
+  if (norm_type == 1) return kernels::Norm::kSum;
+  if (norm_type == 2) return kernels::Norm::kSquares;
+  if (norm_type == kInfinity) return kernels::Norm::kLargest;
+  return std::nullopt;
+}
+
+double joint_norm(kernels::Norm kind, const std::vector<at::Tensor>& gradients) {
+  double total = 0;
+  for (const double norm : kernels::norms(kind, gradients)) {
+    if (kind == kernels::Norm::kLargest) {
+      total = norm > total || std::isnan(norm) ? norm : total;
+    } else {
+      total += norm;
+    }
+  }
+  return kind == kernels::Norm::kSquares ? std::sqrt(total) : total;
+}
+
 }  // namespace
+
+double clip_factor(double norm, double max_norm) {
+  const double factor = max_norm / (norm + kNormEpsilon);
+  return factor > 1 ? 1 : factor;  // NaN stays
+}
 
 at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type) {
   require(max_norm >= 0, Status::kInvalidArgument, "max_norm is ", max_norm, "; expected at least 0");
   require(norm_type > 0, Status::kInvalidArgument, "norm_type is ", norm_type,
           "; expected a number above 0, or infinity");
   const at::NoGradGuard no_grad;
-  const auto lists = by_device(dense_gradients(parameters));
-  if (lists.empty()) return at::zeros({}, at::kFloat);
+  const std::vector<at::Tensor> gradients = dense_gradients(parameters);
+  if (gradients.empty()) return at::zeros({}, at::kFloat);
+  if (const auto kind = kernel_norm(norm_type); kind && have_kernels(gradients)) {
+    const double norm = joint_norm(*kind, gradients);
+    const double factor = clip_factor(norm, max_norm);
+    if (factor != 1) kernels::scale(gradients, factor, kInfinity);
+    return at::full({}, norm, gradients[0].scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  }
 
   std::vector<at::Tensor> norms;
-  const c10::Device device = lists[0][0].device();
+  const c10::Device device = gradients[0].device();
+  const auto lists = by_device(gradients);
   for (const auto& list : lists)
     for (const auto& norm : at::_foreach_norm(list, norm_type)) norms.push_back(norm.to(device));
   const at::Tensor total = at::linalg_vector_norm(at::stack(norms), norm_type);
@@ -60,7 +105,9 @@ at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, dou
 void clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double clip_value) {
   require(clip_value >= 0, Status::kInvalidArgument, "clip_value is ", clip_value, "; expected at least 0");
   const at::NoGradGuard no_grad;
-  for (const auto& list : by_device(dense_gradients(parameters))) {
+  const std::vector<at::Tensor> gradients = dense_gradients(parameters);
+  if (have_kernels(gradients)) return kernels::scale(gradients, 1, clip_value);
+  for (const auto& list : by_device(gradients)) {
     at::_foreach_clamp_min_(list, -clip_value);
     at::_foreach_clamp_max_(list, clip_value);
   }

@@ -1,22 +1,57 @@
 #include "optim/optimizer.hpp"
 
-#include <cmath>
-
 #include "base/error.hpp"
 
 namespace accel::optim {
 
-double Optimizer::lr(size_t index) const {
-  require(index < groups().size(), Status::kNotFound, "parameter group ", index, " is not there; the optimizer has ",
-          groups().size());
-  return groups()[index].lr;
+double& Optimizer::setting_of(ParameterGroup& group, std::string_view name) const {
+  if (name == "lr") return group.lr;
+  if (name == "weight_decay") return group.weight_decay;
+  std::string names = "lr, weight_decay";
+  size_t i = 0;
+  for (const Setting& setting : settings()) {
+    if (name == setting.name) return group.values[i];
+    names += std::string(", ") + setting.name;
+    ++i;
+  }
+  fail(Status::kNotFound, "the optimizer has no setting \"", name, "\"; it has ", names);
 }
 
-void Optimizer::set_lr(size_t index, double lr) {
+double Optimizer::setting(size_t index, std::string_view name) const {
+  require(index < groups().size(), Status::kNotFound, "parameter group ", index, " is not there; the optimizer has ",
+          groups().size());
+  return setting_of(const_cast<ParameterGroup&>(groups()[index]), name);  // only read
+}
+
+void Optimizer::set_setting(size_t index, std::string_view name, double new_value) {
   ParameterGroup& changed = group(index);
-  require(std::isfinite(lr) && lr >= 0, Status::kInvalidArgument, "lr is ", lr,
-          "; expected a finite number of at least 0");
-  changed.lr = lr;
+  double& place = setting_of(changed, name);
+  check_setting(name, settings(), new_value);
+  const double old_value = place;
+  place = new_value;
+  try {
+    check_settings(changed);
+  } catch (...) {
+    place = old_value;
+    throw;
+  }
+}
+
+bool Optimizer::has_setting(std::string_view name) const {
+  if (name == "lr" || name == "weight_decay") return true;
+  for (const Setting& setting : settings())
+    if (name == setting.name) return true;
+  return false;
+}
+
+void Optimizer::set_update_precision(size_t index, UpdatePrecision precision) {
+  ParameterGroup& changed = group(index);
+  if (precision == UpdatePrecision::kStochasticRounding) {
+    for (size_t i = 0; i < changed.parameters.size(); ++i)
+      require(changed.parameters[i].scalar_type() != at::kHalf, Status::kInvalidArgument, "parameter ", i,
+              " of the group is float16; stochastic rounding is for bfloat16: take master weights");
+  }
+  changed.precision = precision;
 }
 
 }  // namespace accel::optim

@@ -4,18 +4,31 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <c10/util/ArrayRef.h>
 
 #include <cstddef>
 #include <optional>
+#include <string_view>
 #include <vector>
 
+#include "optim/settings.hpp"
+
 namespace accel::optim {
+
+// What an update of float16 and bfloat16 parameters is computed in; other dtypes always are updated as they are stored.
+enum class UpdatePrecision : uint8_t {
+  kAsStored,            // as torch.optim: states have the parameter's dtype
+  kMasterWeights,       // a float32 copy is updated, and rounded into the parameter
+  kStochasticRounding,  // float32 states; the result is rounded by chance
+};
 
 // Parameters that share their settings.
 struct ParameterGroup {
   std::vector<at::Tensor> parameters;
   double lr = 0;
   double weight_decay = 0;
+  std::vector<double> values;  // of Optimizer::settings(), in their order
+  UpdatePrecision precision = UpdatePrecision::kAsStored;
   std::optional<double> initial_lr;  // what a scheduler multiplies; set when the
                                      // first scheduler is made
 };
@@ -37,16 +50,33 @@ class Optimizer {
   // Unset settings are those that the optimizer was made with.
   virtual void add_group(std::vector<at::Tensor> parameters, std::optional<double> lr,
                          std::optional<double> weight_decay) = 0;
+  // What groups have beside lr and weight_decay.
+  virtual c10::ArrayRef<Setting> settings() const = 0;
 
   // {"state": {"0": {...}}, "param_groups": [{...}]} with the keys of
   // torch.optim; the index counts parameters through all groups. Tensors are
-  // shared, not copied. Loading copies, and checks everything before it changes
-  // anything.
+  // shared, not copied, unless they are kept in another form. Loading copies,
+  // and checks everything before it changes anything.
   virtual c10::IValue state_dict() const = 0;
   virtual void load_state_dict(const c10::IValue& state_dict) = 0;
 
-  double lr(size_t index) const;
-  void set_lr(size_t index, double lr);
+  // What is kept of all parameters.
+  virtual int64_t state_bytes() const = 0;
+  // Throws for settings that contradict each other.
+  virtual void check_settings(const ParameterGroup& group) const = 0;
+
+  double lr(size_t index) const { return setting(index, "lr"); }
+  void set_lr(size_t index, double lr) { set_setting(index, "lr", lr); }
+  // By name: "lr", "weight_decay" and those of settings(). Flags are 0 and 1; NaN is a number that has no value.
+  double setting(size_t index, std::string_view name) const;
+  void set_setting(size_t index, std::string_view name, double value);
+  bool has_setting(std::string_view name) const;
+  // Refuses what the dtypes of the group do not allow.
+  void set_update_precision(size_t index, UpdatePrecision precision);
+
+ protected:
+  // The place of a setting, by its name; an error lists the names.
+  double& setting_of(ParameterGroup& group, std::string_view name) const;
 };
 
 }  // namespace accel::optim

@@ -3,12 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <charconv>
+#include <cmath>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.hpp"
-#include "tensor/tree.hpp"
+#include "optim/parameter_state.hpp"
+#include "optim/rounding.hpp"
 
 namespace accel::optim {
 namespace {
@@ -37,16 +38,21 @@ at::Tensor matching_gradient(const at::Tensor& parameter, const at::Tensor& grad
   return copy;
 }
 
-bool same_kernel(const GradientEntry& a, const GradientEntry& b) {
-  return a.parameter.device() == b.parameter.device() && a.parameter.scalar_type() == b.parameter.scalar_type();
-}
-
 }  // namespace
 
-ParameterOptimizer::ParameterOptimizer(double lr, double weight_decay)
-    : default_lr_(lr), default_weight_decay_(weight_decay) {
-  require_not_negative(lr, "lr");
-  require_not_negative(weight_decay, "weight_decay");
+double Update::step() const { return *state->step.const_data_ptr<float>(); }
+
+ParameterOptimizer::ParameterOptimizer(std::unique_ptr<const UpdateRule> rule, const GivenSettings& settings)
+    : rule_(std::move(rule)) {
+  defaults_.lr = rule_->default_lr();
+  defaults_.weight_decay = rule_->default_weight_decay();
+  for (const Setting& setting : rule_->settings()) defaults_.values.push_back(setting.initial);
+  for (const auto& [name, value] : settings) {
+    if (!value) continue;
+    check_setting(name, rule_->settings(), *value);
+    setting_of(defaults_, name) = *value;
+  }
+  rule_->check(defaults_);
 }
 
 ParameterGroup& ParameterOptimizer::group(size_t index) {
@@ -57,30 +63,31 @@ ParameterGroup& ParameterOptimizer::group(size_t index) {
 
 void ParameterOptimizer::add_group(std::vector<at::Tensor> parameters, std::optional<double> lr,
                                    std::optional<double> weight_decay) {
-  ParameterGroup group;
-  group.lr = lr.value_or(default_lr_);
-  group.weight_decay = weight_decay.value_or(default_weight_decay_);
-  require_not_negative(group.lr, "lr");
-  require_not_negative(group.weight_decay, "weight_decay");
+  ParameterGroup group = defaults_;
+  group.lr = lr.value_or(group.lr);
+  group.weight_decay = weight_decay.value_or(group.weight_decay);
+  check_setting("lr", {}, group.lr);
+  check_setting("weight_decay", {}, group.weight_decay);
   require(!parameters.empty(), Status::kInvalidArgument,
           "a parameter group of 0 parameters was given; expected at least one");
   std::unordered_set<const c10::TensorImpl*> known;
   for (const auto& parameter : parameters_) known.insert(parameter.unsafeGetTensorImpl());
   for (size_t i = 0; i < parameters.size(); ++i) {
     check_parameter(parameters[i], i);
+    rule_->check_parameter(parameters[i], i);
     require(known.insert(parameters[i].unsafeGetTensorImpl()).second, Status::kInvalidArgument, "parameter ", i,
             " of the group is in the optimizer already; expected each one once");
   }
   parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
+  states_.resize(parameters_.size());
   group.parameters = std::move(parameters);
   groups_.push_back(std::move(group));
-  group_added();
 }
 
-std::vector<GradientEntry> ParameterOptimizer::entries_with_gradient(const ParameterGroup& group,
-                                                                     size_t first_index) const {
+std::vector<ParameterOptimizer::Entry> ParameterOptimizer::entries_with_gradient(const ParameterGroup& group,
+                                                                                 size_t first_index) const {
   size_t index = first_index;
-  std::vector<GradientEntry> entries;
+  std::vector<Entry> entries;
   entries.reserve(group.parameters.size());
   for (const auto& parameter : group.parameters) {
     const at::Tensor& gradient = parameter.grad();
@@ -91,8 +98,9 @@ std::vector<GradientEntry> ParameterOptimizer::entries_with_gradient(const Param
 }
 
 bool ParameterOptimizer::step() {
+  if (rule_->updates_in_backward()) return true;
   const at::NoGradGuard no_grad;
-  std::vector<std::vector<GradientEntry>> groups;  // all are looked at before any is changed
+  std::vector<std::vector<Entry>> groups;  // all are looked at before any is changed
   groups.reserve(groups_.size());
   size_t first_index = 0;
   for (const auto& group : groups_) {
@@ -102,17 +110,106 @@ bool ParameterOptimizer::step() {
   for (size_t group = 0; group < groups.size(); ++group) {
     auto& entries = groups[group];
     for (size_t begin = 0; begin < entries.size();) {
-      const GradientEntry first = entries[begin];
-      const auto end = std::stable_partition(entries.begin() + static_cast<std::ptrdiff_t>(begin), entries.end(),
-                                             [&](const GradientEntry& entry) { return same_kernel(entry, first); });
+      const at::Tensor first = entries[begin].parameter;
+      const auto is_alike = [&](const Entry& entry) {
+        return entry.parameter.device() == first.device() && entry.parameter.scalar_type() == first.scalar_type();
+      };
+      const auto end =
+          std::stable_partition(entries.begin() + static_cast<std::ptrdiff_t>(begin), entries.end(), is_alike);
       const size_t count = static_cast<size_t>(end - entries.begin()) - begin;
-      update(group, {entries.data() + begin, count});
-      // The fused kernels do not tell autograd that what it may have saved has changed.
-      for (size_t i = begin; i < begin + count; ++i) entries[i].parameter.unsafeGetTensorImpl()->bump_version();
+      update(groups_[group], {entries.data() + begin, count});
       begin += count;
     }
   }
   return true;
+}
+
+void ParameterOptimizer::update_one(size_t group, size_t parameter) {
+  const at::NoGradGuard no_grad;
+  size_t index = parameter;
+  for (size_t i = 0; i < group; ++i) index += groups_[i].parameters.size();
+  const at::Tensor& tensor = groups_[group].parameters[parameter];
+  const Entry entry{index, tensor, matching_gradient(tensor, tensor.grad(), index)};
+  update(groups_[group], entry);
+}
+
+bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const Entry& entry) {
+  ParameterState& state = states_[entry.index];
+  const at::Tensor& parameter = entry.parameter;
+  const bool in_float32 = computes_in_float32(group, parameter);
+  if ((rule_->counts_steps() || in_float32) && !state.step.defined()) state.step = new_step(*rule_, parameter, 0);
+  if (in_float32 && group.precision == UpdatePrecision::kMasterWeights) {
+    if (!state.master.defined()) state.master = parameter.detach().to(at::kFloat);
+  } else {
+    state.master.reset();
+  }
+  bool is_first = false;
+  state.slots.resize(rule_->slots().size());
+  for (size_t slot = 0; slot < state.slots.size(); ++slot) {
+    if (!rule_->needs(slot, group, parameter)) continue;
+    SlotValue& value = state.slots[slot];
+    if (!value.tensor.defined()) {
+      value = new_slot(*rule_, slot, group, parameter);
+      is_first = true;
+    } else if (rule_->kind(slot, parameter) == Slot::Kind::kLike) {
+      const auto dtype = in_float32 ? at::kFloat : parameter.scalar_type();
+      if (value.tensor.scalar_type() != dtype) value.tensor = value.tensor.to(dtype);
+    }
+  }
+  return is_first;
+}
+
+void ParameterOptimizer::count_step(c10::ArrayRef<Update> updates) const {
+  std::vector<at::Tensor> on_device;
+  for (const Update& update : updates) {
+    const at::Tensor& step = update.state->step;
+    if (!step.defined()) continue;
+    if (step.is_cpu()) {
+      *step.mutable_data_ptr<float>() += 1;  // an operator call each would cost more than small updates
+    } else {
+      on_device.push_back(step);
+    }
+  }
+  if (!on_device.empty()) at::_foreach_add_(on_device, 1);
+}
+
+void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Entry> entries) {
+  std::vector<Update> updates;
+  updates.reserve(entries.size());
+  const bool in_float32 = computes_in_float32(group, entries[0].parameter);
+  const bool by_chance = in_float32 && group.precision == UpdatePrecision::kStochasticRounding;
+  const bool rule_rounds = rule_->rounds() && entries[0].parameter.is_cpu();
+  for (const Entry& entry : entries) {
+    Update update{entry.index, entry.parameter, entry.gradient, &states_[entry.index]};
+    update.is_first = prepare_state(group, entry);
+    if (in_float32) {
+      const at::Tensor& master = update.state->master;
+      if (master.defined()) update.parameter = master;
+      if (rule_rounds) {
+        if (master.defined()) update.rounded = entry.parameter;
+        update.rounds_by_chance = by_chance;
+      } else {
+        if (!master.defined()) update.parameter = entry.parameter.to(at::kFloat);
+        update.gradient = entry.gradient.to(at::kFloat);
+      }
+    }
+    updates.push_back(std::move(update));
+  }
+  count_step(updates);
+  rule_->update(group, updates);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const at::Tensor& parameter = entries[i].parameter;
+    if (in_float32 && !rule_rounds) {
+      if (by_chance) {
+        round_by_chance(updates[i].parameter, parameter,
+                        parameter.is_cpu() ? static_cast<uint32_t>(updates[i].step()) : 0);
+      } else {
+        parameter.copy_(updates[i].parameter);
+      }
+    }
+    // The kernels do not tell autograd that what it may have saved has changed.
+    parameter.unsafeGetTensorImpl()->bump_version();
+  }
 }
 
 void ParameterOptimizer::zero_grad() {
@@ -130,79 +227,26 @@ void ParameterOptimizer::zero_grad() {
   if (!kept.empty()) at::_foreach_zero_(kept);
 }
 
-c10::IValue ParameterOptimizer::state_dict() const {
-  Map states = tree::new_map();
-  for (size_t index = 0; index < parameters_.size(); ++index)
-    if (auto state = write_state(index)) states.insert(std::to_string(index), *state);
-  auto groups = tree::new_list();
-  int64_t next_index = 0;
-  for (size_t i = 0; i < groups_.size(); ++i) {
-    const ParameterGroup& group = groups_[i];
-    Map settings = tree::new_map();
-    settings.insert("lr", group.lr);
-    settings.insert("weight_decay", group.weight_decay);
-    write_settings(i, settings);
-    if (group.initial_lr) settings.insert("initial_lr", *group.initial_lr);
-    auto indices = tree::new_list();
-    for (size_t k = 0; k < group.parameters.size(); ++k) indices.push_back(next_index++);
-    settings.insert("params", indices);
-    groups.push_back(settings);
-  }
-  Map result = tree::new_map();
-  result.insert("state", states);
-  result.insert("param_groups", groups);
-  return result;
-}
+c10::IValue ParameterOptimizer::state_dict() const { return write_state_dict(*rule_, groups_, states_); }
 
-std::vector<Map> ParameterOptimizer::read_groups(const Map& state_dict) const {
-  const c10::IValue* const value = find(state_dict, "param_groups");
-  require(value != nullptr && value->isList(), Status::kInvalidArgument,
-          "the state dict of an optimizer has no list \"param_groups\"");
-  const auto list = value->toListRef();
-  require(list.size() == groups_.size(), Status::kInvalidArgument, "the state dict has ", list.size(),
-          " parameter groups; expected ", groups_.size(), " as the optimizer");
-  std::vector<Map> settings;
-  for (size_t i = 0; i < list.size(); ++i) {
-    settings.push_back(as_map(list[i], text("parameter group ", i)));
-    const c10::IValue* const indices = find(settings.back(), "params");
-    const size_t count = indices != nullptr && indices->isList() ? indices->toListRef().size() : 0;
-    require(count == groups_[i].parameters.size(), Status::kInvalidArgument, "parameter group ", i,
-            " of the state dict has ", count, " parameters; expected ", groups_[i].parameters.size());
-    require_not_negative(read_number(settings.back(), "lr", groups_[i].lr), "lr");
-    require_not_negative(read_number(settings.back(), "weight_decay", groups_[i].weight_decay), "weight_decay");
-    read_number(settings.back(), "initial_lr", 0);
+int64_t ParameterOptimizer::state_bytes() const {
+  size_t bytes = 0;
+  const auto count = [&bytes](const at::Tensor& tensor) { bytes += tensor.defined() ? tensor.nbytes() : 0; };
+  for (const ParameterState& state : states_) {
+    count(state.step);
+    count(state.master);
+    for (const SlotValue& value : state.slots) {
+      count(value.tensor);
+      count(value.scales);
+    }
   }
-  return settings;
-}
-
-std::vector<std::optional<Map>> ParameterOptimizer::read_states(const Map& state_dict) const {
-  const c10::IValue* const value = find(state_dict, "state");
-  require(value != nullptr, Status::kInvalidArgument, "the state dict of an optimizer has no map \"state\"");
-  std::vector<std::optional<Map>> states(parameters_.size());
-  for (const auto& entry : as_map(*value, "\"state\" of an optimizer")) {
-    const std::string& key = entry.key().toStringRef();
-    size_t index = 0;
-    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), index);
-    require(parsed.ec == std::errc() && parsed.ptr == key.data() + key.size() && index < states.size(),
-            Status::kInvalidArgument, "the state dict has state of parameter \"", key, "\"; expected 0 to ",
-            static_cast<int64_t>(states.size()) - 1);
-    states[index] = as_map(entry.value(), "state of parameter " + key);
-  }
-  return states;
+  return static_cast<int64_t>(bytes);
 }
 
 void ParameterOptimizer::load_state_dict(const c10::IValue& state_dict) {
-  const Map map = as_map(state_dict, "the state dict of an optimizer");
-  const std::vector<Map> settings = read_groups(map);
-  auto loaded = read(settings, read_states(map));
-  for (size_t i = 0; i < groups_.size(); ++i) {
-    ParameterGroup& group = groups_[i];
-    group.lr = read_number(settings[i], "lr", group.lr);
-    group.weight_decay = read_number(settings[i], "weight_decay", group.weight_decay);
-    group.initial_lr.reset();
-    if (find(settings[i], "initial_lr") != nullptr) group.initial_lr = read_number(settings[i], "initial_lr", group.lr);
-  }
-  adopt(std::move(loaded));
+  LoadedState loaded = read_state_dict(*rule_, groups_, state_dict);
+  groups_ = std::move(loaded.groups);
+  states_ = std::move(loaded.states);
 }
 
 }  // namespace accel::optim

@@ -6,10 +6,9 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "optim/adam.hpp"
 #include "optim/clip.hpp"
+#include "optim/rules.hpp"
 #include "optim/scheduler.hpp"
-#include "optim/sgd.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::optim {
@@ -57,68 +56,41 @@ at::Tensor after_four_steps(ParameterOptimizer& optimizer) {
   return parameter;
 }
 
-AdamSettings decayed() {
-  AdamSettings settings;
-  settings.lr = 0.01;
-  settings.weight_decay = 0.1;
+GivenSettings with(GivenSettings settings, const GivenSettings& more) {
+  settings.insert(settings.end(), more.begin(), more.end());
   return settings;
 }
 
+GivenSettings decayed() { return {{"lr", 0.01}, {"weight_decay", 0.1}}; }
+
+void expect_four_steps(RulePtr rule, const GivenSettings& settings, const std::vector<float>& expected) {
+  ParameterOptimizer optimizer(std::move(rule), settings);
+  expect_near(after_four_steps(optimizer), expected);
+}
+
 TEST(OptimAdam, StepsAsTorch) {
-  Adam adamw(WeightDecay::kDecoupled, decayed());
-  expect_near(after_four_steps(adamw), {0.466763437F, -1.25711012F, 1.98452151F});
-
-  AdamSettings settings = decayed();
-  settings.maximize = true;
-  Adam maximizing(WeightDecay::kDecoupled, settings);
-  expect_near(after_four_steps(maximizing), {0.529242694F, -1.23290491F, 1.99950278F});
-
-  settings = decayed();
-  settings.amsgrad = true;
-  settings.beta2 = 0.5;
-  Adam amsgrad(WeightDecay::kDecoupled, settings);
-  expect_near(after_four_steps(amsgrad), {0.468163222F, -1.25706565F, 1.98427939F});
-
-  Adam adam(WeightDecay::kInGradient, decayed());
-  expect_near(after_four_steps(adam), {0.467977166F, -1.25735676F, 1.97485948F});
-
-  settings = AdamSettings();
-  settings.lr = 0.02;
-  settings.beta1 = 0.5;
-  settings.beta2 = 0.7;
-  settings.eps = 1e-3;
-  Adam other(WeightDecay::kInGradient, settings);
-  expect_near(after_four_steps(other), {0.451337814F, -1.26774168F, 1.99098253F});
+  const auto adamw = [] { return adam_rule(WeightDecay::kDecoupled); };
+  const auto adam = [] { return adam_rule(WeightDecay::kInGradient); };
+  expect_four_steps(adamw(), decayed(), {0.466763437F, -1.25711012F, 1.98452151F});
+  expect_four_steps(adamw(), with(decayed(), {{"maximize", 1}}), {0.529242694F, -1.23290491F, 1.99950278F});
+  expect_four_steps(adamw(), with(decayed(), {{"amsgrad", 1}, {"beta2", 0.5}}),
+                    {0.468163222F, -1.25706565F, 1.98427939F});
+  expect_four_steps(adam(), decayed(), {0.467977166F, -1.25735676F, 1.97485948F});
+  expect_four_steps(adam(), {{"lr", 0.02}, {"beta1", 0.5}, {"beta2", 0.7}, {"eps", 1e-3}},
+                    {0.451337814F, -1.26774168F, 1.99098253F});
 }
 
 TEST(OptimSgd, StepsAsTorch) {
-  SgdSettings settings;
-  settings.lr = 0.1;
-  Sgd plain(settings);
-  expect_near(after_four_steps(plain), {0.386491418F, -1.33624375F, 2.02627492F});
-
-  settings.momentum = 0.9;
-  settings.weight_decay = 0.01;
-  Sgd momentum(settings);
-  expect_near(after_four_steps(momentum), {0.00966734439F, -1.39166164F, 1.98453724F});
-
-  settings.weight_decay = 0;
-  settings.nesterov = true;
-  Sgd nesterov(settings);
-  expect_near(after_four_steps(nesterov), {-0.05174914F, -1.47435856F, 2.02856565F});
-
-  settings.nesterov = false;
-  settings.dampening = 0.5;
-  settings.maximize = true;
-  Sgd damped(settings);
-  expect_near(after_four_steps(damped), {0.888157904F, -1.01691592F, 2.02299309F});
+  const GivenSettings momentum = {{"lr", 0.1}, {"momentum", 0.9}};
+  expect_four_steps(sgd_rule(), {{"lr", 0.1}}, {0.386491418F, -1.33624375F, 2.02627492F});
+  expect_four_steps(sgd_rule(), with(momentum, {{"weight_decay", 0.01}}), {0.00966734439F, -1.39166164F, 1.98453724F});
+  expect_four_steps(sgd_rule(), with(momentum, {{"nesterov", 1}}), {-0.05174914F, -1.47435856F, 2.02856565F});
+  expect_four_steps(sgd_rule(), with(momentum, {{"dampening", 0.5}, {"maximize", 1}}),
+                    {0.888157904F, -1.01691592F, 2.02299309F});
 }
 
 TEST(OptimSgd, ParameterThatJoinsLaterStartsItsOwnMomentum) {
-  SgdSettings settings;
-  settings.lr = 0.1;
-  settings.momentum = 0.9;
-  Sgd optimizer(settings);
+  ParameterOptimizer optimizer(sgd_rule(), {{"lr", 0.1}, {"momentum", 0.9}});
   const auto early = new_parameter({0});
   const auto late = new_parameter({0});
   optimizer.add_group({early, late}, std::nullopt, std::nullopt);
@@ -131,7 +103,7 @@ TEST(OptimSgd, ParameterThatJoinsLaterStartsItsOwnMomentum) {
 }
 
 TEST(OptimOptimizer, ParametersWithoutGradientStay) {
-  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  ParameterOptimizer optimizer(adam_rule(WeightDecay::kDecoupled), decayed());
   const auto used = new_parameter({1});
   const auto unused = new_parameter({1});
   optimizer.add_group({unused, used}, std::nullopt, std::nullopt);
@@ -145,8 +117,8 @@ TEST(OptimOptimizer, ParametersWithoutGradientStay) {
 }
 
 TEST(OptimOptimizer, GradientOfAnotherLayoutIsReadByPosition) {
-  Adam straight(WeightDecay::kDecoupled, decayed());
-  Adam transposed(WeightDecay::kDecoupled, decayed());
+  ParameterOptimizer straight(adam_rule(WeightDecay::kDecoupled), decayed());
+  ParameterOptimizer transposed(adam_rule(WeightDecay::kDecoupled), decayed());
   const auto a = at::ones({2, 3}).set_requires_grad(true);
   const auto b = at::ones({2, 3}).set_requires_grad(true);
   straight.add_group({a}, std::nullopt, std::nullopt);
@@ -160,7 +132,7 @@ TEST(OptimOptimizer, GradientOfAnotherLayoutIsReadByPosition) {
 }
 
 TEST(OptimOptimizer, MixedDtypesInOneGroup) {
-  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  ParameterOptimizer optimizer(adam_rule(WeightDecay::kDecoupled), decayed());
   const auto single = at::ones({3}).set_requires_grad(true);
   const auto twofold = at::ones({3}, at::kDouble).set_requires_grad(true);
   const auto last = at::ones({3}).set_requires_grad(true);
@@ -172,7 +144,7 @@ TEST(OptimOptimizer, MixedDtypesInOneGroup) {
 }
 
 TEST(OptimOptimizer, StepChangesTheVersionThatAutogradChecks) {
-  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  ParameterOptimizer optimizer(adam_rule(WeightDecay::kDecoupled), decayed());
   const auto parameter = new_parameter({1, 2});
   optimizer.add_group({parameter}, std::nullopt, std::nullopt);
   const auto before = parameter._version();
@@ -182,7 +154,7 @@ TEST(OptimOptimizer, StepChangesTheVersionThatAutogradChecks) {
 }
 
 TEST(OptimOptimizer, ZeroGradKeepsOrDropsTheMemory) {
-  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  ParameterOptimizer optimizer(adam_rule(WeightDecay::kDecoupled), decayed());
   const auto bucket = at::ones({4});
   const auto parameter = new_parameter({1, 1});
   optimizer.add_group({parameter}, std::nullopt, std::nullopt);
@@ -196,9 +168,7 @@ TEST(OptimOptimizer, ZeroGradKeepsOrDropsTheMemory) {
 }
 
 TEST(OptimOptimizer, GroupsHaveSettingsOfTheirOwn) {
-  SgdSettings settings;
-  settings.lr = 0.5;
-  Sgd optimizer(settings);
+  ParameterOptimizer optimizer(sgd_rule(), {{"lr", 0.5}});
   const auto first = new_parameter({1});
   const auto second = new_parameter({1});
   optimizer.add_group({first}, std::nullopt, std::nullopt);
@@ -213,7 +183,7 @@ TEST(OptimOptimizer, GroupsHaveSettingsOfTheirOwn) {
 }
 
 TEST(OptimOptimizer, RefusesWhatItCannotUpdate) {
-  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  ParameterOptimizer optimizer(adam_rule(WeightDecay::kDecoupled), decayed());
   const auto parameter = new_parameter({1, 2});
   optimizer.add_group({parameter}, std::nullopt, std::nullopt);
   const auto add = [&](std::vector<at::Tensor> parameters, std::optional<double> lr = std::nullopt) {
@@ -231,17 +201,17 @@ TEST(OptimOptimizer, RefusesWhatItCannotUpdate) {
   expect_error(Status::kInvalidArgument, "lr is nan", [&] { optimizer.set_lr(0, std::nan("")); });
   EXPECT_EQ(optimizer.groups().size(), 1);
 
-  AdamSettings settings;
-  settings.beta1 = 1;
-  expect_error(Status::kInvalidArgument, "beta1 is 1", [&] { Adam(WeightDecay::kInGradient, settings); });
-  SgdSettings nesterov;
-  nesterov.nesterov = true;
-  expect_error(Status::kInvalidArgument, "nesterov", [&] { Sgd{nesterov}; });
+  expect_error(Status::kInvalidArgument, "beta1 is 1", [&] {
+    make_optimizer(adam_rule(WeightDecay::kInGradient), {{"beta1", 1}});
+  });
+  expect_error(Status::kInvalidArgument, "nesterov", [&] { make_optimizer(sgd_rule(), {{"nesterov", 1}}); });
+  expect_error(Status::kNotFound, "no setting \"beta3\"", [&] { optimizer.set_setting(0, "beta3", 1); });
+  expect_error(Status::kInvalidArgument, "beta2 is 1", [&] { optimizer.set_setting(0, "beta2", 1); });
+  EXPECT_EQ(optimizer.setting(0, "beta2"), 0.999);
 }
 
 TEST(OptimOptimizer, SparseGradientChangesNothing) {
-  SgdSettings settings;
-  Sgd optimizer(settings);
+  ParameterOptimizer optimizer(sgd_rule(), {});
   const auto dense = new_parameter({1, 1});
   const auto sparse = at::ones({2, 2}).set_requires_grad(true);
   optimizer.add_group({dense, sparse}, std::nullopt, std::nullopt);
@@ -252,7 +222,7 @@ TEST(OptimOptimizer, SparseGradientChangesNothing) {
 }
 
 TEST(OptimStateDict, HasTheKeysOfTorch) {
-  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  ParameterOptimizer optimizer(adam_rule(WeightDecay::kDecoupled), decayed());
   const auto parameter = after_four_steps(optimizer);
   const auto dict = optimizer.state_dict().toGenericDict();
   const auto state = dict.at("state").toGenericDict().at("0").toGenericDict();
@@ -298,20 +268,16 @@ void check_resume(Make&& make) {
 }
 
 TEST(OptimStateDict, ResumesBitExactly) {
-  check_resume([] {
-    AdamSettings settings = decayed();
-    settings.amsgrad = true;
-    return std::make_unique<Adam>(WeightDecay::kDecoupled, settings);
-  });
-  check_resume([] {
-    SgdSettings settings;
-    settings.momentum = 0.9;
-    return std::make_unique<Sgd>(settings);
-  });
+  check_resume([] { return make_optimizer(adam_rule(WeightDecay::kDecoupled), with(decayed(), {{"amsgrad", 1}})); });
+  check_resume([] { return make_optimizer(sgd_rule(), {{"momentum", 0.9}}); });
+  check_resume([] { return make_optimizer(nadam_rule(), decayed()); });
+  check_resume([] { return make_optimizer(rmsprop_rule(), {{"momentum", 0.9}, {"centered", 1}}); });
+  check_resume([] { return make_optimizer(adafactor_rule()); });
+  check_resume([] { return make_optimizer(lamb_rule()); });
 }
 
 TEST(OptimStateDict, WrongOnesChangeNothing) {
-  Adam optimizer(WeightDecay::kDecoupled, decayed());
+  ParameterOptimizer optimizer(adam_rule(WeightDecay::kDecoupled), decayed());
   after_four_steps(optimizer);
   const auto before =
       tree::map_tensors(optimizer.state_dict(), [](const at::Tensor& tensor) { return tensor.clone(); });
@@ -392,10 +358,8 @@ TEST(OptimClip, ValueCutsElements) {
   expect_error(Status::kInvalidArgument, "norm_type is 0", [&] { clip_gradients_by_norm(parameters, 1, 0); });
 }
 
-std::shared_ptr<Sgd> rate_of_one() {
-  SgdSettings settings;
-  settings.lr = 1;
-  auto optimizer = std::make_shared<Sgd>(settings);
+std::shared_ptr<ParameterOptimizer> rate_of_one() {
+  auto optimizer = make_optimizer(sgd_rule(), {{"lr", 1}});
   optimizer->add_group({new_parameter({0})}, std::nullopt, std::nullopt);
   return optimizer;
 }

@@ -126,7 +126,7 @@ def documentation(function):
 
 # How a callback's arguments become Python objects, and its results C values: {C type: (code, format)}.
 TO_PYTHON = {
-    "int32_t": "PyLong_FromLong({name})", "int64_t": "PyLong_FromLongLong({name})",
+    "int32_t": "PyLong_FromLong({name})", "int64_t": "PyLong_FromLongLong({name})", "double": "PyFloat_FromDouble({name})",
     "const char *": "PyUnicode_FromString({name})", "const accel_value_t *": "value_to_python({name})",
 }
 BORROWED_HANDLE = "handle_to_python({struct}_retain({name}), SWIGTYPE_p_{struct})"

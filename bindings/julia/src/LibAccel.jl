@@ -59,6 +59,7 @@ const accel_dtype_t = Int32
 const accel_precision_t = Int32
 const accel_distributed_type_t = Int32
 const accel_reduction_t = Int32
+const accel_update_precision_t = Int32
 
 const ACCEL_VERSION_MAJOR = Int32(0)
 const ACCEL_VERSION_MINOR = Int32(1)
@@ -146,6 +147,11 @@ const ACCEL_REDUCE_OR = Int32(6)
 const ACCEL_REDUCE_XOR = Int32(7)
 const ACCEL_HOOK_FORWARD_PRE = Int32(0)
 const ACCEL_HOOK_FORWARD = Int32(1)
+const ACCEL_MUON_ADJUST_ORIGINAL = Int32(0)
+const ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW = Int32(1)
+const ACCEL_UPDATE_PRECISION_AS_STORED = Int32(0)
+const ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS = Int32(1)
+const ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING = Int32(2)
 
 # Opaque: only pointers to them exist.
 mutable struct DLManagedTensor end
@@ -286,6 +292,258 @@ function accel_sgd_options_t(;
     maximize = ACCEL_UNSET,
 )
     return accel_sgd_options_t(sizeof(accel_sgd_options_t), lr, momentum, dampening, weight_decay, nesterov, maximize)
+end
+
+"""Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim."""
+struct accel_adagrad_options_t
+    struct_size::Csize_t
+    lr::Float64
+    lr_decay::Float64
+    weight_decay::Float64
+    initial_accumulator_value::Float64
+    eps::Float64
+    maximize::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_adagrad_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    lr_decay = ACCEL_UNSET_DOUBLE,
+    weight_decay = ACCEL_UNSET_DOUBLE,
+    initial_accumulator_value = ACCEL_UNSET_DOUBLE,
+    eps = ACCEL_UNSET_DOUBLE,
+    maximize = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_adagrad_options_t(sizeof(accel_adagrad_options_t), lr, lr_decay, weight_decay, initial_accumulator_value, eps, maximize, reserved)
+end
+
+"""RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim."""
+struct accel_rmsprop_options_t
+    struct_size::Csize_t
+    lr::Float64
+    alpha::Float64
+    eps::Float64
+    weight_decay::Float64
+    momentum::Float64
+    centered::Int32
+    maximize::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_rmsprop_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    alpha = ACCEL_UNSET_DOUBLE,
+    eps = ACCEL_UNSET_DOUBLE,
+    weight_decay = ACCEL_UNSET_DOUBLE,
+    momentum = ACCEL_UNSET_DOUBLE,
+    centered = ACCEL_UNSET,
+    maximize = ACCEL_UNSET,
+)
+    return accel_rmsprop_options_t(sizeof(accel_rmsprop_options_t), lr, alpha, eps, weight_decay, momentum, centered, maximize)
+end
+
+"""Adamax (Kingma, Ba, 2015); names and defaults of torch.optim."""
+struct accel_adamax_options_t
+    struct_size::Csize_t
+    lr::Float64
+    beta1::Float64
+    beta2::Float64
+    eps::Float64
+    weight_decay::Float64
+    maximize::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_adamax_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    beta1 = ACCEL_UNSET_DOUBLE,
+    beta2 = ACCEL_UNSET_DOUBLE,
+    eps = ACCEL_UNSET_DOUBLE,
+    weight_decay = ACCEL_UNSET_DOUBLE,
+    maximize = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_adamax_options_t(sizeof(accel_adamax_options_t), lr, beta1, beta2, eps, weight_decay, maximize, reserved)
+end
+
+"""NAdam (Dozat, 2016); names and defaults of torch.optim."""
+struct accel_nadam_options_t
+    struct_size::Csize_t
+    lr::Float64
+    beta1::Float64
+    beta2::Float64
+    eps::Float64
+    weight_decay::Float64
+    momentum_decay::Float64
+    decoupled_weight_decay::Int32
+    maximize::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_nadam_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    beta1 = ACCEL_UNSET_DOUBLE,
+    beta2 = ACCEL_UNSET_DOUBLE,
+    eps = ACCEL_UNSET_DOUBLE,
+    weight_decay = ACCEL_UNSET_DOUBLE,
+    momentum_decay = ACCEL_UNSET_DOUBLE,
+    decoupled_weight_decay = ACCEL_UNSET,
+    maximize = ACCEL_UNSET,
+)
+    return accel_nadam_options_t(sizeof(accel_nadam_options_t), lr, beta1, beta2, eps, weight_decay, momentum_decay, decoupled_weight_decay, maximize)
+end
+
+"""RAdam (Liu et al., 2020); names and defaults of torch.optim."""
+struct accel_radam_options_t
+    struct_size::Csize_t
+    lr::Float64
+    beta1::Float64
+    beta2::Float64
+    eps::Float64
+    weight_decay::Float64
+    decoupled_weight_decay::Int32
+    maximize::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_radam_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    beta1 = ACCEL_UNSET_DOUBLE,
+    beta2 = ACCEL_UNSET_DOUBLE,
+    eps = ACCEL_UNSET_DOUBLE,
+    weight_decay = ACCEL_UNSET_DOUBLE,
+    decoupled_weight_decay = ACCEL_UNSET,
+    maximize = ACCEL_UNSET,
+)
+    return accel_radam_options_t(sizeof(accel_radam_options_t), lr, beta1, beta2, eps, weight_decay, decoupled_weight_decay, maximize)
+end
+
+"""Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay."""
+struct accel_lion_options_t
+    struct_size::Csize_t
+    lr::Float64
+    beta1::Float64
+    beta2::Float64
+    weight_decay::Float64
+    maximize::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_lion_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    beta1 = ACCEL_UNSET_DOUBLE,
+    beta2 = ACCEL_UNSET_DOUBLE,
+    weight_decay = ACCEL_UNSET_DOUBLE,
+    maximize = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_lion_options_t(sizeof(accel_lion_options_t), lr, beta1, beta2, weight_decay, maximize, reserved)
+end
+
+"""LAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of parameter and step."""
+struct accel_lamb_options_t
+    struct_size::Csize_t
+    lr::Float64
+    beta1::Float64
+    beta2::Float64
+    eps::Float64
+    weight_decay::Float64
+    maximize::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_lamb_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    beta1 = ACCEL_UNSET_DOUBLE,
+    beta2 = ACCEL_UNSET_DOUBLE,
+    eps = ACCEL_UNSET_DOUBLE,
+    weight_decay = ACCEL_UNSET_DOUBLE,
+    maximize = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_lamb_options_t(sizeof(accel_lamb_options_t), lr, beta1, beta2, eps, weight_decay, maximize, reserved)
+end
+
+"""Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of torch.optim."""
+struct accel_adafactor_options_t
+    struct_size::Csize_t
+    lr::Float64
+    beta2_decay::Float64
+    eps1::Float64
+    eps2::Float64
+    d::Float64
+    weight_decay::Float64
+    maximize::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_adafactor_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    beta2_decay = ACCEL_UNSET_DOUBLE,
+    eps1 = ACCEL_UNSET_DOUBLE,
+    eps2 = ACCEL_UNSET_DOUBLE,
+    d = ACCEL_UNSET_DOUBLE,
+    weight_decay = ACCEL_UNSET_DOUBLE,
+    maximize = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_adafactor_options_t(sizeof(accel_adafactor_options_t), lr, beta2_decay, eps1, eps2, d, weight_decay, maximize, reserved)
+end
+
+"""Muon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16; names and defaults of torch.optim."""
+struct accel_muon_options_t
+    struct_size::Csize_t
+    lr::Float64
+    weight_decay::Float64
+    momentum::Float64
+    ns_a::Float64
+    ns_b::Float64
+    ns_c::Float64
+    eps::Float64
+    nesterov::Int32
+    ns_steps::Int32
+    adjust_lr_fn::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_muon_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    weight_decay = ACCEL_UNSET_DOUBLE,
+    momentum = ACCEL_UNSET_DOUBLE,
+    ns_a = ACCEL_UNSET_DOUBLE,
+    ns_b = ACCEL_UNSET_DOUBLE,
+    ns_c = ACCEL_UNSET_DOUBLE,
+    eps = ACCEL_UNSET_DOUBLE,
+    nesterov = ACCEL_UNSET,
+    ns_steps = ACCEL_UNSET,
+    adjust_lr_fn = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_muon_options_t(sizeof(accel_muon_options_t), lr, weight_decay, momentum, ns_a, ns_b, ns_c, eps, nesterov, ns_steps, adjust_lr_fn, reserved)
+end
+
+"""LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update."""
+struct accel_lomo_options_t
+    struct_size::Csize_t
+    lr::Float64
+    clip_grad_norm::Float64
+    clip_grad_value::Float64
+end
+
+"""Every field is unset that is not given."""
+function accel_lomo_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    clip_grad_norm = ACCEL_UNSET_DOUBLE,
+    clip_grad_value = ACCEL_UNSET_DOUBLE,
+)
+    return accel_lomo_options_t(sizeof(accel_lomo_options_t), lr, clip_grad_norm, clip_grad_value)
 end
 
 """How a loader makes batches."""
@@ -3620,6 +3878,126 @@ accel_sgd_options_init(options) =
     ccall((:accel_sgd_options_init, libaccel), Cvoid, (Ptr{accel_sgd_options_t},), options)
 
 """
+    accel_adagrad_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_adagrad_options_init(options) =
+    ccall((:accel_adagrad_options_init, libaccel), Cvoid, (Ptr{accel_adagrad_options_t},), options)
+
+"""
+    accel_rmsprop_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_rmsprop_options_init(options) =
+    ccall((:accel_rmsprop_options_init, libaccel), Cvoid, (Ptr{accel_rmsprop_options_t},), options)
+
+"""
+    accel_adamax_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_adamax_options_init(options) =
+    ccall((:accel_adamax_options_init, libaccel), Cvoid, (Ptr{accel_adamax_options_t},), options)
+
+"""
+    accel_nadam_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_nadam_options_init(options) =
+    ccall((:accel_nadam_options_init, libaccel), Cvoid, (Ptr{accel_nadam_options_t},), options)
+
+"""
+    accel_radam_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_radam_options_init(options) =
+    ccall((:accel_radam_options_init, libaccel), Cvoid, (Ptr{accel_radam_options_t},), options)
+
+"""
+    accel_lion_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_lion_options_init(options) =
+    ccall((:accel_lion_options_init, libaccel), Cvoid, (Ptr{accel_lion_options_t},), options)
+
+"""
+    accel_lamb_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_lamb_options_init(options) =
+    ccall((:accel_lamb_options_init, libaccel), Cvoid, (Ptr{accel_lamb_options_t},), options)
+
+"""
+    accel_adafactor_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_adafactor_options_init(options) =
+    ccall((:accel_adafactor_options_init, libaccel), Cvoid, (Ptr{accel_adafactor_options_t},), options)
+
+"""
+    accel_muon_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_muon_options_init(options) =
+    ccall((:accel_muon_options_init, libaccel), Cvoid, (Ptr{accel_muon_options_t},), options)
+
+"""
+    accel_lomo_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_lomo_options_init(options) =
+    ccall((:accel_lomo_options_init, libaccel), Cvoid, (Ptr{accel_lomo_options_t},), options)
+
+"""
     accel_optimizer_adamw(module, options, out)
 
 AdamW over the parameters of a module.
@@ -3666,6 +4044,204 @@ Threads: any.
 """
 accel_optimizer_sgd(var"module", options, out) =
     check(ccall((:accel_optimizer_sgd, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_sgd_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_sgd")
+
+"""
+    accel_optimizer_adagrad(module, options, out)
+
+Adagrad. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_adagrad(var"module", options, out) =
+    check(ccall((:accel_optimizer_adagrad, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adagrad_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adagrad")
+
+"""
+    accel_optimizer_rmsprop(module, options, out)
+
+RMSprop. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_rmsprop(var"module", options, out) =
+    check(ccall((:accel_optimizer_rmsprop, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_rmsprop_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_rmsprop")
+
+"""
+    accel_optimizer_adamax(module, options, out)
+
+Adamax. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_adamax(var"module", options, out) =
+    check(ccall((:accel_optimizer_adamax, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adamax_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adamax")
+
+"""
+    accel_optimizer_nadam(module, options, out)
+
+NAdam. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_nadam(var"module", options, out) =
+    check(ccall((:accel_optimizer_nadam, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_nadam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_nadam")
+
+"""
+    accel_optimizer_radam(module, options, out)
+
+RAdam. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_radam(var"module", options, out) =
+    check(ccall((:accel_optimizer_radam, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_radam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_radam")
+
+"""
+    accel_optimizer_lion(module, options, out)
+
+Lion. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_lion(var"module", options, out) =
+    check(ccall((:accel_optimizer_lion, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_lion_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_lion")
+
+"""
+    accel_optimizer_lamb(module, options, out)
+
+LAMB. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_lamb(var"module", options, out) =
+    check(ccall((:accel_optimizer_lamb, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_lamb_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_lamb")
+
+"""
+    accel_optimizer_adafactor(module, options, out)
+
+Adafactor. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_adafactor(var"module", options, out) =
+    check(ccall((:accel_optimizer_adafactor, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adafactor_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adafactor")
+
+"""
+    accel_optimizer_muon(module, options, out)
+
+Muon. Only for matrices: biases, norms and embeddings belong to an AdamW beside it. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there; INVALID_ARGUMENT names a parameter that has not two dimensions.
+
+Threads: any.
+"""
+accel_optimizer_muon(var"module", options, out) =
+    check(ccall((:accel_optimizer_muon, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_muon_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_muon")
+
+"""
+    accel_optimizer_adamw_8bit(module, options, out)
+
+AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can go on with it, and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_adamw_8bit(var"module", options, out) =
+    check(ccall((:accel_optimizer_adamw_8bit, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adamw_8bit")
+
+"""
+    accel_optimizer_lomo(module, options, out)
+
+LOMO. accel_lomo_backward() updates; accel_optimizer_step() and accel_optimizer_zero_grad() have nothing left to do. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_lomo(var"module", options, out) =
+    check(ccall((:accel_optimizer_lomo, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_lomo_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_lomo")
+
+"""
+    accel_optimizer_create(module, state_names, n_states, lr, weight_decay, update, user_data, destroy, out)
+
+An optimizer whose update the program computes. Groups, schedulers, update precision and state dicts work as with the others.
+
+- `module`: `nothing`/`C_NULL` is allowed. Its trainable parameters become the first group; NULL: groups are added later.
+- `state_names`: `nothing`/`C_NULL` is allowed. The keys of the states in the state dict; \"step\" is there anyway.
+- `n_states`: How many tensors the update keeps of each parameter.
+- `lr`: Of groups that have none of their own.
+- `weight_decay`: Of groups that have none of their own.
+- `update`: Called for each parameter with a gradient.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out`: The optimizer.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_optimizer_create(var"module", state_names, n_states, lr, weight_decay, update, user_data, destroy, out) =
+    check(ccall((:accel_optimizer_create, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Ptr{Cchar}}, Csize_t, Float64, Float64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_optimizer_t}}), var"module", state_names, n_states, lr, weight_decay, update, user_data, destroy, out), "accel_optimizer_create")
 
 """
     accel_optimizer_retain(optimizer)
@@ -3768,6 +4344,20 @@ accel_optimizer_num_groups(optimizer) =
     ccall((:accel_optimizer_num_groups, libaccel), Int64, (Ptr{accel_optimizer_t},), optimizer)
 
 """
+    accel_optimizer_state_bytes(optimizer)
+
+What the optimizer keeps of its parameters: momenta, moments, master weights.
+
+- `optimizer`: An optimizer.
+
+Returns: Bytes; -1 for an invalid handle.
+
+Threads: any.
+"""
+accel_optimizer_state_bytes(optimizer) =
+    ccall((:accel_optimizer_state_bytes, libaccel), Int64, (Ptr{accel_optimizer_t},), optimizer)
+
+"""
     accel_optimizer_lr(optimizer, group, out)
 
 The learning rate of a group.
@@ -3798,6 +4388,56 @@ Threads: object.
 """
 accel_optimizer_set_lr(optimizer, group, lr) =
     check(ccall((:accel_optimizer_set_lr, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, Float64), optimizer, group, lr), "accel_optimizer_set_lr")
+
+"""
+    accel_optimizer_setting(optimizer, group, name, out)
+
+A setting of a group by its name in the options struct: \"momentum\", \"beta1\", \"eps\"; flags are 0 and 1.
+
+- `optimizer`: An optimizer.
+- `group`: From 0.
+- `name`: Its name.
+- `out`: Its value; ACCEL_UNSET_DOUBLE where it has none.
+
+Returns: ACCEL_OK; NOT_FOUND lists the names that there are.
+
+Threads: any.
+"""
+accel_optimizer_setting(optimizer, group, name, out) =
+    check(ccall((:accel_optimizer_setting, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, Ptr{Cchar}, Ptr{Float64}), optimizer, group, name, out), "accel_optimizer_setting")
+
+"""
+    accel_optimizer_set_setting(optimizer, group, name, value)
+
+Changes a setting of a group, for all further steps.
+
+- `optimizer`: An optimizer.
+- `group`: From 0.
+- `name`: As above; \"lr\" and \"weight_decay\" too.
+- `value`: Within the bounds of the option.
+
+Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_optimizer_set_setting(optimizer, group, name, value) =
+    check(ccall((:accel_optimizer_set_setting, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, Ptr{Cchar}, Float64), optimizer, group, name, value), "accel_optimizer_set_setting")
+
+"""
+    accel_optimizer_set_update_precision(optimizer, group, precision)
+
+How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned. States that are there already are converted.
+
+- `optimizer`: An optimizer.
+- `group`: From 0.
+- `precision`: ACCEL_UPDATE_PRECISION_*.
+
+Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_optimizer_set_update_precision(optimizer, group, precision) =
+    check(ccall((:accel_optimizer_set_update_precision, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, accel_update_precision_t), optimizer, group, precision), "accel_optimizer_set_update_precision")
 
 """
     accel_optimizer_state_dict(optimizer, out)
@@ -4524,6 +5164,22 @@ Threads: collective, waits.
 """
 accel_backward(state, loss) =
     check(ccall((:accel_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}), state, loss), "accel_backward")
+
+"""
+    accel_lomo_backward(state, loss, lr)
+
+Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. One process only: the other ranks' gradients are not there yet when a parameter changes.
+
+- `state`: A state.
+- `loss`: One element with gradient history.
+- `lr`: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
+
+Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED with several processes or under fp16.
+
+Threads: object, waits.
+"""
+accel_lomo_backward(state, loss, lr) =
+    check(ccall((:accel_lomo_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Float64), state, loss, lr), "accel_lomo_backward")
 
 """
     accel_backward_sum(state, loss_sum, count)
@@ -5312,9 +5968,31 @@ const FUNCTIONS = (
     :accel_module_tie,
     :accel_adam_options_init,
     :accel_sgd_options_init,
+    :accel_adagrad_options_init,
+    :accel_rmsprop_options_init,
+    :accel_adamax_options_init,
+    :accel_nadam_options_init,
+    :accel_radam_options_init,
+    :accel_lion_options_init,
+    :accel_lamb_options_init,
+    :accel_adafactor_options_init,
+    :accel_muon_options_init,
+    :accel_lomo_options_init,
     :accel_optimizer_adamw,
     :accel_optimizer_adam,
     :accel_optimizer_sgd,
+    :accel_optimizer_adagrad,
+    :accel_optimizer_rmsprop,
+    :accel_optimizer_adamax,
+    :accel_optimizer_nadam,
+    :accel_optimizer_radam,
+    :accel_optimizer_lion,
+    :accel_optimizer_lamb,
+    :accel_optimizer_adafactor,
+    :accel_optimizer_muon,
+    :accel_optimizer_adamw_8bit,
+    :accel_optimizer_lomo,
+    :accel_optimizer_create,
     :accel_optimizer_retain,
     :accel_optimizer_release,
     :accel_optimizer_add_group,
@@ -5322,8 +6000,12 @@ const FUNCTIONS = (
     :accel_optimizer_zero_grad,
     :accel_optimizer_step_was_skipped,
     :accel_optimizer_num_groups,
+    :accel_optimizer_state_bytes,
     :accel_optimizer_lr,
     :accel_optimizer_set_lr,
+    :accel_optimizer_setting,
+    :accel_optimizer_set_setting,
+    :accel_optimizer_set_update_precision,
     :accel_optimizer_state_dict,
     :accel_optimizer_load_state_dict,
     :accel_scheduler_lambda,
@@ -5373,6 +6055,7 @@ const FUNCTIONS = (
     :accel_prepare_data_loader,
     :accel_prepare,
     :accel_backward,
+    :accel_lomo_backward,
     :accel_backward_sum,
     :accel_accumulate_begin,
     :accel_no_sync_begin,

@@ -55,6 +55,97 @@ SAME(place_of_accel_sgd_options_t_dampening, offsetof(accel_sgd_options_t, dampe
 SAME(place_of_accel_sgd_options_t_weight_decay, offsetof(accel_sgd_options_t, weight_decay) == 32 && sizeof(((accel_sgd_options_t *)0)->weight_decay) == 8);
 SAME(place_of_accel_sgd_options_t_nesterov, offsetof(accel_sgd_options_t, nesterov) == 40 && sizeof(((accel_sgd_options_t *)0)->nesterov) == 4);
 SAME(place_of_accel_sgd_options_t_maximize, offsetof(accel_sgd_options_t, maximize) == 44 && sizeof(((accel_sgd_options_t *)0)->maximize) == 4);
+SAME(size_of_accel_adagrad_options_t, sizeof(accel_adagrad_options_t) == 56);
+SAME(place_of_accel_adagrad_options_t_struct_size, offsetof(accel_adagrad_options_t, struct_size) == 0 && sizeof(((accel_adagrad_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_adagrad_options_t_lr, offsetof(accel_adagrad_options_t, lr) == 8 && sizeof(((accel_adagrad_options_t *)0)->lr) == 8);
+SAME(place_of_accel_adagrad_options_t_lr_decay, offsetof(accel_adagrad_options_t, lr_decay) == 16 && sizeof(((accel_adagrad_options_t *)0)->lr_decay) == 8);
+SAME(place_of_accel_adagrad_options_t_weight_decay, offsetof(accel_adagrad_options_t, weight_decay) == 24 && sizeof(((accel_adagrad_options_t *)0)->weight_decay) == 8);
+SAME(place_of_accel_adagrad_options_t_initial_accumulator_value, offsetof(accel_adagrad_options_t, initial_accumulator_value) == 32 && sizeof(((accel_adagrad_options_t *)0)->initial_accumulator_value) == 8);
+SAME(place_of_accel_adagrad_options_t_eps, offsetof(accel_adagrad_options_t, eps) == 40 && sizeof(((accel_adagrad_options_t *)0)->eps) == 8);
+SAME(place_of_accel_adagrad_options_t_maximize, offsetof(accel_adagrad_options_t, maximize) == 48 && sizeof(((accel_adagrad_options_t *)0)->maximize) == 4);
+SAME(place_of_accel_adagrad_options_t_reserved, offsetof(accel_adagrad_options_t, reserved) == 52 && sizeof(((accel_adagrad_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_rmsprop_options_t, sizeof(accel_rmsprop_options_t) == 56);
+SAME(place_of_accel_rmsprop_options_t_struct_size, offsetof(accel_rmsprop_options_t, struct_size) == 0 && sizeof(((accel_rmsprop_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_rmsprop_options_t_lr, offsetof(accel_rmsprop_options_t, lr) == 8 && sizeof(((accel_rmsprop_options_t *)0)->lr) == 8);
+SAME(place_of_accel_rmsprop_options_t_alpha, offsetof(accel_rmsprop_options_t, alpha) == 16 && sizeof(((accel_rmsprop_options_t *)0)->alpha) == 8);
+SAME(place_of_accel_rmsprop_options_t_eps, offsetof(accel_rmsprop_options_t, eps) == 24 && sizeof(((accel_rmsprop_options_t *)0)->eps) == 8);
+SAME(place_of_accel_rmsprop_options_t_weight_decay, offsetof(accel_rmsprop_options_t, weight_decay) == 32 && sizeof(((accel_rmsprop_options_t *)0)->weight_decay) == 8);
+SAME(place_of_accel_rmsprop_options_t_momentum, offsetof(accel_rmsprop_options_t, momentum) == 40 && sizeof(((accel_rmsprop_options_t *)0)->momentum) == 8);
+SAME(place_of_accel_rmsprop_options_t_centered, offsetof(accel_rmsprop_options_t, centered) == 48 && sizeof(((accel_rmsprop_options_t *)0)->centered) == 4);
+SAME(place_of_accel_rmsprop_options_t_maximize, offsetof(accel_rmsprop_options_t, maximize) == 52 && sizeof(((accel_rmsprop_options_t *)0)->maximize) == 4);
+SAME(size_of_accel_adamax_options_t, sizeof(accel_adamax_options_t) == 56);
+SAME(place_of_accel_adamax_options_t_struct_size, offsetof(accel_adamax_options_t, struct_size) == 0 && sizeof(((accel_adamax_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_adamax_options_t_lr, offsetof(accel_adamax_options_t, lr) == 8 && sizeof(((accel_adamax_options_t *)0)->lr) == 8);
+SAME(place_of_accel_adamax_options_t_beta1, offsetof(accel_adamax_options_t, beta1) == 16 && sizeof(((accel_adamax_options_t *)0)->beta1) == 8);
+SAME(place_of_accel_adamax_options_t_beta2, offsetof(accel_adamax_options_t, beta2) == 24 && sizeof(((accel_adamax_options_t *)0)->beta2) == 8);
+SAME(place_of_accel_adamax_options_t_eps, offsetof(accel_adamax_options_t, eps) == 32 && sizeof(((accel_adamax_options_t *)0)->eps) == 8);
+SAME(place_of_accel_adamax_options_t_weight_decay, offsetof(accel_adamax_options_t, weight_decay) == 40 && sizeof(((accel_adamax_options_t *)0)->weight_decay) == 8);
+SAME(place_of_accel_adamax_options_t_maximize, offsetof(accel_adamax_options_t, maximize) == 48 && sizeof(((accel_adamax_options_t *)0)->maximize) == 4);
+SAME(place_of_accel_adamax_options_t_reserved, offsetof(accel_adamax_options_t, reserved) == 52 && sizeof(((accel_adamax_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_nadam_options_t, sizeof(accel_nadam_options_t) == 64);
+SAME(place_of_accel_nadam_options_t_struct_size, offsetof(accel_nadam_options_t, struct_size) == 0 && sizeof(((accel_nadam_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_nadam_options_t_lr, offsetof(accel_nadam_options_t, lr) == 8 && sizeof(((accel_nadam_options_t *)0)->lr) == 8);
+SAME(place_of_accel_nadam_options_t_beta1, offsetof(accel_nadam_options_t, beta1) == 16 && sizeof(((accel_nadam_options_t *)0)->beta1) == 8);
+SAME(place_of_accel_nadam_options_t_beta2, offsetof(accel_nadam_options_t, beta2) == 24 && sizeof(((accel_nadam_options_t *)0)->beta2) == 8);
+SAME(place_of_accel_nadam_options_t_eps, offsetof(accel_nadam_options_t, eps) == 32 && sizeof(((accel_nadam_options_t *)0)->eps) == 8);
+SAME(place_of_accel_nadam_options_t_weight_decay, offsetof(accel_nadam_options_t, weight_decay) == 40 && sizeof(((accel_nadam_options_t *)0)->weight_decay) == 8);
+SAME(place_of_accel_nadam_options_t_momentum_decay, offsetof(accel_nadam_options_t, momentum_decay) == 48 && sizeof(((accel_nadam_options_t *)0)->momentum_decay) == 8);
+SAME(place_of_accel_nadam_options_t_decoupled_weight_decay, offsetof(accel_nadam_options_t, decoupled_weight_decay) == 56 && sizeof(((accel_nadam_options_t *)0)->decoupled_weight_decay) == 4);
+SAME(place_of_accel_nadam_options_t_maximize, offsetof(accel_nadam_options_t, maximize) == 60 && sizeof(((accel_nadam_options_t *)0)->maximize) == 4);
+SAME(size_of_accel_radam_options_t, sizeof(accel_radam_options_t) == 56);
+SAME(place_of_accel_radam_options_t_struct_size, offsetof(accel_radam_options_t, struct_size) == 0 && sizeof(((accel_radam_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_radam_options_t_lr, offsetof(accel_radam_options_t, lr) == 8 && sizeof(((accel_radam_options_t *)0)->lr) == 8);
+SAME(place_of_accel_radam_options_t_beta1, offsetof(accel_radam_options_t, beta1) == 16 && sizeof(((accel_radam_options_t *)0)->beta1) == 8);
+SAME(place_of_accel_radam_options_t_beta2, offsetof(accel_radam_options_t, beta2) == 24 && sizeof(((accel_radam_options_t *)0)->beta2) == 8);
+SAME(place_of_accel_radam_options_t_eps, offsetof(accel_radam_options_t, eps) == 32 && sizeof(((accel_radam_options_t *)0)->eps) == 8);
+SAME(place_of_accel_radam_options_t_weight_decay, offsetof(accel_radam_options_t, weight_decay) == 40 && sizeof(((accel_radam_options_t *)0)->weight_decay) == 8);
+SAME(place_of_accel_radam_options_t_decoupled_weight_decay, offsetof(accel_radam_options_t, decoupled_weight_decay) == 48 && sizeof(((accel_radam_options_t *)0)->decoupled_weight_decay) == 4);
+SAME(place_of_accel_radam_options_t_maximize, offsetof(accel_radam_options_t, maximize) == 52 && sizeof(((accel_radam_options_t *)0)->maximize) == 4);
+SAME(size_of_accel_lion_options_t, sizeof(accel_lion_options_t) == 48);
+SAME(place_of_accel_lion_options_t_struct_size, offsetof(accel_lion_options_t, struct_size) == 0 && sizeof(((accel_lion_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_lion_options_t_lr, offsetof(accel_lion_options_t, lr) == 8 && sizeof(((accel_lion_options_t *)0)->lr) == 8);
+SAME(place_of_accel_lion_options_t_beta1, offsetof(accel_lion_options_t, beta1) == 16 && sizeof(((accel_lion_options_t *)0)->beta1) == 8);
+SAME(place_of_accel_lion_options_t_beta2, offsetof(accel_lion_options_t, beta2) == 24 && sizeof(((accel_lion_options_t *)0)->beta2) == 8);
+SAME(place_of_accel_lion_options_t_weight_decay, offsetof(accel_lion_options_t, weight_decay) == 32 && sizeof(((accel_lion_options_t *)0)->weight_decay) == 8);
+SAME(place_of_accel_lion_options_t_maximize, offsetof(accel_lion_options_t, maximize) == 40 && sizeof(((accel_lion_options_t *)0)->maximize) == 4);
+SAME(place_of_accel_lion_options_t_reserved, offsetof(accel_lion_options_t, reserved) == 44 && sizeof(((accel_lion_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_lamb_options_t, sizeof(accel_lamb_options_t) == 56);
+SAME(place_of_accel_lamb_options_t_struct_size, offsetof(accel_lamb_options_t, struct_size) == 0 && sizeof(((accel_lamb_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_lamb_options_t_lr, offsetof(accel_lamb_options_t, lr) == 8 && sizeof(((accel_lamb_options_t *)0)->lr) == 8);
+SAME(place_of_accel_lamb_options_t_beta1, offsetof(accel_lamb_options_t, beta1) == 16 && sizeof(((accel_lamb_options_t *)0)->beta1) == 8);
+SAME(place_of_accel_lamb_options_t_beta2, offsetof(accel_lamb_options_t, beta2) == 24 && sizeof(((accel_lamb_options_t *)0)->beta2) == 8);
+SAME(place_of_accel_lamb_options_t_eps, offsetof(accel_lamb_options_t, eps) == 32 && sizeof(((accel_lamb_options_t *)0)->eps) == 8);
+SAME(place_of_accel_lamb_options_t_weight_decay, offsetof(accel_lamb_options_t, weight_decay) == 40 && sizeof(((accel_lamb_options_t *)0)->weight_decay) == 8);
+SAME(place_of_accel_lamb_options_t_maximize, offsetof(accel_lamb_options_t, maximize) == 48 && sizeof(((accel_lamb_options_t *)0)->maximize) == 4);
+SAME(place_of_accel_lamb_options_t_reserved, offsetof(accel_lamb_options_t, reserved) == 52 && sizeof(((accel_lamb_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_adafactor_options_t, sizeof(accel_adafactor_options_t) == 64);
+SAME(place_of_accel_adafactor_options_t_struct_size, offsetof(accel_adafactor_options_t, struct_size) == 0 && sizeof(((accel_adafactor_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_adafactor_options_t_lr, offsetof(accel_adafactor_options_t, lr) == 8 && sizeof(((accel_adafactor_options_t *)0)->lr) == 8);
+SAME(place_of_accel_adafactor_options_t_beta2_decay, offsetof(accel_adafactor_options_t, beta2_decay) == 16 && sizeof(((accel_adafactor_options_t *)0)->beta2_decay) == 8);
+SAME(place_of_accel_adafactor_options_t_eps1, offsetof(accel_adafactor_options_t, eps1) == 24 && sizeof(((accel_adafactor_options_t *)0)->eps1) == 8);
+SAME(place_of_accel_adafactor_options_t_eps2, offsetof(accel_adafactor_options_t, eps2) == 32 && sizeof(((accel_adafactor_options_t *)0)->eps2) == 8);
+SAME(place_of_accel_adafactor_options_t_d, offsetof(accel_adafactor_options_t, d) == 40 && sizeof(((accel_adafactor_options_t *)0)->d) == 8);
+SAME(place_of_accel_adafactor_options_t_weight_decay, offsetof(accel_adafactor_options_t, weight_decay) == 48 && sizeof(((accel_adafactor_options_t *)0)->weight_decay) == 8);
+SAME(place_of_accel_adafactor_options_t_maximize, offsetof(accel_adafactor_options_t, maximize) == 56 && sizeof(((accel_adafactor_options_t *)0)->maximize) == 4);
+SAME(place_of_accel_adafactor_options_t_reserved, offsetof(accel_adafactor_options_t, reserved) == 60 && sizeof(((accel_adafactor_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_muon_options_t, sizeof(accel_muon_options_t) == 80);
+SAME(place_of_accel_muon_options_t_struct_size, offsetof(accel_muon_options_t, struct_size) == 0 && sizeof(((accel_muon_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_muon_options_t_lr, offsetof(accel_muon_options_t, lr) == 8 && sizeof(((accel_muon_options_t *)0)->lr) == 8);
+SAME(place_of_accel_muon_options_t_weight_decay, offsetof(accel_muon_options_t, weight_decay) == 16 && sizeof(((accel_muon_options_t *)0)->weight_decay) == 8);
+SAME(place_of_accel_muon_options_t_momentum, offsetof(accel_muon_options_t, momentum) == 24 && sizeof(((accel_muon_options_t *)0)->momentum) == 8);
+SAME(place_of_accel_muon_options_t_ns_a, offsetof(accel_muon_options_t, ns_a) == 32 && sizeof(((accel_muon_options_t *)0)->ns_a) == 8);
+SAME(place_of_accel_muon_options_t_ns_b, offsetof(accel_muon_options_t, ns_b) == 40 && sizeof(((accel_muon_options_t *)0)->ns_b) == 8);
+SAME(place_of_accel_muon_options_t_ns_c, offsetof(accel_muon_options_t, ns_c) == 48 && sizeof(((accel_muon_options_t *)0)->ns_c) == 8);
+SAME(place_of_accel_muon_options_t_eps, offsetof(accel_muon_options_t, eps) == 56 && sizeof(((accel_muon_options_t *)0)->eps) == 8);
+SAME(place_of_accel_muon_options_t_nesterov, offsetof(accel_muon_options_t, nesterov) == 64 && sizeof(((accel_muon_options_t *)0)->nesterov) == 4);
+SAME(place_of_accel_muon_options_t_ns_steps, offsetof(accel_muon_options_t, ns_steps) == 68 && sizeof(((accel_muon_options_t *)0)->ns_steps) == 4);
+SAME(place_of_accel_muon_options_t_adjust_lr_fn, offsetof(accel_muon_options_t, adjust_lr_fn) == 72 && sizeof(((accel_muon_options_t *)0)->adjust_lr_fn) == 4);
+SAME(place_of_accel_muon_options_t_reserved, offsetof(accel_muon_options_t, reserved) == 76 && sizeof(((accel_muon_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_lomo_options_t, sizeof(accel_lomo_options_t) == 32);
+SAME(place_of_accel_lomo_options_t_struct_size, offsetof(accel_lomo_options_t, struct_size) == 0 && sizeof(((accel_lomo_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_lomo_options_t_lr, offsetof(accel_lomo_options_t, lr) == 8 && sizeof(((accel_lomo_options_t *)0)->lr) == 8);
+SAME(place_of_accel_lomo_options_t_clip_grad_norm, offsetof(accel_lomo_options_t, clip_grad_norm) == 16 && sizeof(((accel_lomo_options_t *)0)->clip_grad_norm) == 8);
+SAME(place_of_accel_lomo_options_t_clip_grad_value, offsetof(accel_lomo_options_t, clip_grad_value) == 24 && sizeof(((accel_lomo_options_t *)0)->clip_grad_value) == 8);
 SAME(size_of_accel_dataloader_options_t, sizeof(accel_dataloader_options_t) == 48);
 SAME(place_of_accel_dataloader_options_t_struct_size, offsetof(accel_dataloader_options_t, struct_size) == 0 && sizeof(((accel_dataloader_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_options_t_batch_size, offsetof(accel_dataloader_options_t, batch_size) == 8 && sizeof(((accel_dataloader_options_t *)0)->batch_size) == 8);
@@ -200,6 +291,11 @@ SAME(value_of_ACCEL_REDUCE_OR, ACCEL_REDUCE_OR == 6);
 SAME(value_of_ACCEL_REDUCE_XOR, ACCEL_REDUCE_XOR == 7);
 SAME(value_of_ACCEL_HOOK_FORWARD_PRE, ACCEL_HOOK_FORWARD_PRE == 0);
 SAME(value_of_ACCEL_HOOK_FORWARD, ACCEL_HOOK_FORWARD == 1);
+SAME(value_of_ACCEL_MUON_ADJUST_ORIGINAL, ACCEL_MUON_ADJUST_ORIGINAL == 0);
+SAME(value_of_ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW, ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW == 1);
+SAME(value_of_ACCEL_UPDATE_PRECISION_AS_STORED, ACCEL_UPDATE_PRECISION_AS_STORED == 0);
+SAME(value_of_ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS, ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS == 1);
+SAME(value_of_ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING, ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING == 2);
 
 static void test_accel_state_options_t(void **state) {
   static const accel_state_options_t expected = ACCEL_STATE_OPTIONS_INIT;
@@ -225,6 +321,96 @@ static void test_accel_sgd_options_t(void **state) {
   (void)state;
   memset(&given, 0x5a, sizeof(given));
   accel_sgd_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_adagrad_options_t(void **state) {
+  static const accel_adagrad_options_t expected = ACCEL_ADAGRAD_OPTIONS_INIT;
+  accel_adagrad_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_adagrad_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_rmsprop_options_t(void **state) {
+  static const accel_rmsprop_options_t expected = ACCEL_RMSPROP_OPTIONS_INIT;
+  accel_rmsprop_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_rmsprop_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_adamax_options_t(void **state) {
+  static const accel_adamax_options_t expected = ACCEL_ADAMAX_OPTIONS_INIT;
+  accel_adamax_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_adamax_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_nadam_options_t(void **state) {
+  static const accel_nadam_options_t expected = ACCEL_NADAM_OPTIONS_INIT;
+  accel_nadam_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_nadam_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_radam_options_t(void **state) {
+  static const accel_radam_options_t expected = ACCEL_RADAM_OPTIONS_INIT;
+  accel_radam_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_radam_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_lion_options_t(void **state) {
+  static const accel_lion_options_t expected = ACCEL_LION_OPTIONS_INIT;
+  accel_lion_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_lion_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_lamb_options_t(void **state) {
+  static const accel_lamb_options_t expected = ACCEL_LAMB_OPTIONS_INIT;
+  accel_lamb_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_lamb_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_adafactor_options_t(void **state) {
+  static const accel_adafactor_options_t expected = ACCEL_ADAFACTOR_OPTIONS_INIT;
+  accel_adafactor_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_adafactor_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_muon_options_t(void **state) {
+  static const accel_muon_options_t expected = ACCEL_MUON_OPTIONS_INIT;
+  accel_muon_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_muon_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_lomo_options_t(void **state) {
+  static const accel_lomo_options_t expected = ACCEL_LOMO_OPTIONS_INIT;
+  accel_lomo_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_lomo_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -296,6 +482,16 @@ int main(void) {
       cmocka_unit_test(test_accel_state_options_t),
       cmocka_unit_test(test_accel_adam_options_t),
       cmocka_unit_test(test_accel_sgd_options_t),
+      cmocka_unit_test(test_accel_adagrad_options_t),
+      cmocka_unit_test(test_accel_rmsprop_options_t),
+      cmocka_unit_test(test_accel_adamax_options_t),
+      cmocka_unit_test(test_accel_nadam_options_t),
+      cmocka_unit_test(test_accel_radam_options_t),
+      cmocka_unit_test(test_accel_lion_options_t),
+      cmocka_unit_test(test_accel_lamb_options_t),
+      cmocka_unit_test(test_accel_adafactor_options_t),
+      cmocka_unit_test(test_accel_muon_options_t),
+      cmocka_unit_test(test_accel_lomo_options_t),
       cmocka_unit_test(test_accel_dataloader_options_t),
       cmocka_unit_test(test_accel_ddp_options_t),
       cmocka_unit_test(test_accel_grad_scaler_options_t),

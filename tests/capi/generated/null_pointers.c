@@ -1243,6 +1243,66 @@ static void accel_sgd_options_init_null_pointers(void **state) {
   accel_sgd_options_init(NULL);
 }
 
+static void accel_adagrad_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_adagrad_options_init(NULL);
+}
+
+static void accel_rmsprop_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_rmsprop_options_init(NULL);
+}
+
+static void accel_adamax_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_adamax_options_init(NULL);
+}
+
+static void accel_nadam_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_nadam_options_init(NULL);
+}
+
+static void accel_radam_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_radam_options_init(NULL);
+}
+
+static void accel_lion_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_lion_options_init(NULL);
+}
+
+static void accel_lamb_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_lamb_options_init(NULL);
+}
+
+static void accel_adafactor_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_adafactor_options_init(NULL);
+}
+
+static void accel_muon_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_muon_options_init(NULL);
+}
+
+static void accel_lomo_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_lomo_options_init(NULL);
+}
+
 static void accel_optimizer_adamw_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_optimizer_adamw", "out", accel_optimizer_adamw(samples->valid.module, &samples->adam_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1256,6 +1316,67 @@ static void accel_optimizer_adam_null_pointers(void **state) {
 static void accel_optimizer_sgd_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_optimizer_sgd", "out", accel_optimizer_sgd(samples->valid.module, &samples->sgd_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_adagrad_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_adagrad", "out", accel_optimizer_adagrad(samples->valid.module, &samples->adagrad_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_rmsprop_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_rmsprop", "out", accel_optimizer_rmsprop(samples->valid.module, &samples->rmsprop_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_adamax_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_adamax", "out", accel_optimizer_adamax(samples->valid.module, &samples->adamax_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_nadam_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_nadam", "out", accel_optimizer_nadam(samples->valid.module, &samples->nadam_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_radam_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_radam", "out", accel_optimizer_radam(samples->valid.module, &samples->radam_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_lion_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_lion", "out", accel_optimizer_lion(samples->valid.module, &samples->lion_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_lamb_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_lamb", "out", accel_optimizer_lamb(samples->valid.module, &samples->lamb_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_adafactor_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_adafactor", "out", accel_optimizer_adafactor(samples->valid.module, &samples->adafactor_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_muon_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_muon", "out", accel_optimizer_muon(samples->valid.module, &samples->muon_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_adamw_8bit_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_adamw_8bit", "out", accel_optimizer_adamw_8bit(samples->valid.module, &samples->adam_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_lomo_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_lomo", "out", accel_optimizer_lomo(samples->valid.module, &samples->lomo_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_create_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_create", "update", accel_optimizer_create(samples->valid.module, samples->names, 1, 1, 1, NULL, NULL, NULL, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_optimizer_create", "out", accel_optimizer_create(samples->valid.module, samples->names, 1, 1, 1, (accel_update_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_optimizer_retain_null_pointers(void **state) {
@@ -1303,6 +1424,13 @@ static void accel_optimizer_num_groups_null_pointers(void **state) {
   refused_with_value("accel_optimizer_num_groups", "optimizer", (int64_t)accel_optimizer_num_groups(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_optimizer_state_bytes_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_optimizer_state_bytes", "optimizer", (int64_t)accel_optimizer_state_bytes(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_optimizer_lr_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_optimizer_lr", "optimizer", accel_optimizer_lr(NULL, 1, (double *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1313,6 +1441,25 @@ static void accel_optimizer_set_lr_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
   refused_with_status("accel_optimizer_set_lr", "optimizer", accel_optimizer_set_lr(NULL, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_setting_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_setting", "optimizer", accel_optimizer_setting(NULL, 1, "sample", (double *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_optimizer_setting", "name", accel_optimizer_setting(samples->valid.optimizer, 1, NULL, (double *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_optimizer_setting", "out", accel_optimizer_setting(samples->valid.optimizer, 1, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_set_setting_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_set_setting", "optimizer", accel_optimizer_set_setting(NULL, 1, "sample", 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_optimizer_set_setting", "name", accel_optimizer_set_setting(samples->valid.optimizer, 1, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_set_update_precision_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_optimizer_set_update_precision", "optimizer", accel_optimizer_set_update_precision(NULL, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_optimizer_state_dict_null_pointers(void **state) {
@@ -1617,6 +1764,12 @@ static void accel_backward_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_backward", "state", accel_backward(NULL, samples->valid.tensor), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_backward", "loss", accel_backward(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_lomo_backward_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_lomo_backward", "state", accel_lomo_backward(NULL, samples->valid.tensor, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_lomo_backward", "loss", accel_lomo_backward(samples->valid.state, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_backward_sum_null_pointers(void **state) {
@@ -2044,9 +2197,31 @@ int main(void) {
       sweep_test(accel_module_tie_null_pointers),
       sweep_test(accel_adam_options_init_null_pointers),
       sweep_test(accel_sgd_options_init_null_pointers),
+      sweep_test(accel_adagrad_options_init_null_pointers),
+      sweep_test(accel_rmsprop_options_init_null_pointers),
+      sweep_test(accel_adamax_options_init_null_pointers),
+      sweep_test(accel_nadam_options_init_null_pointers),
+      sweep_test(accel_radam_options_init_null_pointers),
+      sweep_test(accel_lion_options_init_null_pointers),
+      sweep_test(accel_lamb_options_init_null_pointers),
+      sweep_test(accel_adafactor_options_init_null_pointers),
+      sweep_test(accel_muon_options_init_null_pointers),
+      sweep_test(accel_lomo_options_init_null_pointers),
       sweep_test(accel_optimizer_adamw_null_pointers),
       sweep_test(accel_optimizer_adam_null_pointers),
       sweep_test(accel_optimizer_sgd_null_pointers),
+      sweep_test(accel_optimizer_adagrad_null_pointers),
+      sweep_test(accel_optimizer_rmsprop_null_pointers),
+      sweep_test(accel_optimizer_adamax_null_pointers),
+      sweep_test(accel_optimizer_nadam_null_pointers),
+      sweep_test(accel_optimizer_radam_null_pointers),
+      sweep_test(accel_optimizer_lion_null_pointers),
+      sweep_test(accel_optimizer_lamb_null_pointers),
+      sweep_test(accel_optimizer_adafactor_null_pointers),
+      sweep_test(accel_optimizer_muon_null_pointers),
+      sweep_test(accel_optimizer_adamw_8bit_null_pointers),
+      sweep_test(accel_optimizer_lomo_null_pointers),
+      sweep_test(accel_optimizer_create_null_pointers),
       sweep_test(accel_optimizer_retain_null_pointers),
       sweep_test(accel_optimizer_release_null_pointers),
       sweep_test(accel_optimizer_add_group_null_pointers),
@@ -2054,8 +2229,12 @@ int main(void) {
       sweep_test(accel_optimizer_zero_grad_null_pointers),
       sweep_test(accel_optimizer_step_was_skipped_null_pointers),
       sweep_test(accel_optimizer_num_groups_null_pointers),
+      sweep_test(accel_optimizer_state_bytes_null_pointers),
       sweep_test(accel_optimizer_lr_null_pointers),
       sweep_test(accel_optimizer_set_lr_null_pointers),
+      sweep_test(accel_optimizer_setting_null_pointers),
+      sweep_test(accel_optimizer_set_setting_null_pointers),
+      sweep_test(accel_optimizer_set_update_precision_null_pointers),
       sweep_test(accel_optimizer_state_dict_null_pointers),
       sweep_test(accel_optimizer_load_state_dict_null_pointers),
       sweep_test(accel_scheduler_lambda_null_pointers),
@@ -2105,6 +2284,7 @@ int main(void) {
       sweep_test(accel_prepare_data_loader_null_pointers),
       sweep_test(accel_prepare_null_pointers),
       sweep_test(accel_backward_null_pointers),
+      sweep_test(accel_lomo_backward_null_pointers),
       sweep_test(accel_backward_sum_null_pointers),
       sweep_test(accel_accumulate_begin_null_pointers),
       sweep_test(accel_no_sync_begin_null_pointers),

@@ -1057,6 +1057,78 @@ static void accel_optimizer_sgd_wrong_handles(void **state) {
   refused_with_status("accel_optimizer_sgd", "module", accel_optimizer_sgd(samples->released.module, &samples->sgd_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_optimizer_adagrad_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_adagrad", "module", accel_optimizer_adagrad(samples->foreign.module, &samples->adagrad_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_adagrad", "module", accel_optimizer_adagrad(samples->released.module, &samples->adagrad_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_rmsprop_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_rmsprop", "module", accel_optimizer_rmsprop(samples->foreign.module, &samples->rmsprop_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_rmsprop", "module", accel_optimizer_rmsprop(samples->released.module, &samples->rmsprop_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_adamax_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_adamax", "module", accel_optimizer_adamax(samples->foreign.module, &samples->adamax_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_adamax", "module", accel_optimizer_adamax(samples->released.module, &samples->adamax_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_nadam_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_nadam", "module", accel_optimizer_nadam(samples->foreign.module, &samples->nadam_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_nadam", "module", accel_optimizer_nadam(samples->released.module, &samples->nadam_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_radam_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_radam", "module", accel_optimizer_radam(samples->foreign.module, &samples->radam_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_radam", "module", accel_optimizer_radam(samples->released.module, &samples->radam_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_lion_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_lion", "module", accel_optimizer_lion(samples->foreign.module, &samples->lion_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_lion", "module", accel_optimizer_lion(samples->released.module, &samples->lion_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_lamb_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_lamb", "module", accel_optimizer_lamb(samples->foreign.module, &samples->lamb_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_lamb", "module", accel_optimizer_lamb(samples->released.module, &samples->lamb_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_adafactor_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_adafactor", "module", accel_optimizer_adafactor(samples->foreign.module, &samples->adafactor_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_adafactor", "module", accel_optimizer_adafactor(samples->released.module, &samples->adafactor_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_muon_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_muon", "module", accel_optimizer_muon(samples->foreign.module, &samples->muon_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_muon", "module", accel_optimizer_muon(samples->released.module, &samples->muon_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_adamw_8bit_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_adamw_8bit", "module", accel_optimizer_adamw_8bit(samples->foreign.module, &samples->adam_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_adamw_8bit", "module", accel_optimizer_adamw_8bit(samples->released.module, &samples->adam_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_lomo_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_lomo", "module", accel_optimizer_lomo(samples->foreign.module, &samples->lomo_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_lomo", "module", accel_optimizer_lomo(samples->released.module, &samples->lomo_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_create_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_create", "module", accel_optimizer_create(samples->foreign.module, samples->names, 1, 1, 1, (accel_update_fn)sample_callback, NULL, NULL, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_create", "module", accel_optimizer_create(samples->released.module, samples->names, 1, 1, 1, (accel_update_fn)sample_callback, NULL, NULL, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_optimizer_retain_wrong_handles(void **state) {
   struct samples *samples = *state;
   accel_error_set(ACCEL_ERROR_USER, "none");
@@ -1107,6 +1179,14 @@ static void accel_optimizer_num_groups_wrong_handles(void **state) {
   refused_with_value("accel_optimizer_num_groups", "optimizer", (int64_t)accel_optimizer_num_groups(samples->released.optimizer), -1, ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_optimizer_state_bytes_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_optimizer_state_bytes", "optimizer", (int64_t)accel_optimizer_state_bytes(samples->foreign.optimizer), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_optimizer_state_bytes", "optimizer", (int64_t)accel_optimizer_state_bytes(samples->released.optimizer), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_optimizer_lr_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_optimizer_lr", "optimizer", accel_optimizer_lr(samples->foreign.optimizer, 1, (double *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1117,6 +1197,24 @@ static void accel_optimizer_set_lr_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_optimizer_set_lr", "optimizer", accel_optimizer_set_lr(samples->foreign.optimizer, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_optimizer_set_lr", "optimizer", accel_optimizer_set_lr(samples->released.optimizer, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_setting_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_setting", "optimizer", accel_optimizer_setting(samples->foreign.optimizer, 1, "sample", (double *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_setting", "optimizer", accel_optimizer_setting(samples->released.optimizer, 1, "sample", (double *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_set_setting_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_set_setting", "optimizer", accel_optimizer_set_setting(samples->foreign.optimizer, 1, "sample", 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_set_setting", "optimizer", accel_optimizer_set_setting(samples->released.optimizer, 1, "sample", 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_set_update_precision_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_set_update_precision", "optimizer", accel_optimizer_set_update_precision(samples->foreign.optimizer, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_set_update_precision", "optimizer", accel_optimizer_set_update_precision(samples->released.optimizer, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_optimizer_state_dict_wrong_handles(void **state) {
@@ -1381,6 +1479,14 @@ static void accel_backward_wrong_handles(void **state) {
   refused_with_status("accel_backward", "state", accel_backward(samples->released.state, samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_backward", "loss", accel_backward(samples->valid.state, samples->foreign.tensor), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_backward", "loss", accel_backward(samples->valid.state, samples->released.tensor), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_lomo_backward_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_lomo_backward", "state", accel_lomo_backward(samples->foreign.state, samples->valid.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_lomo_backward", "state", accel_lomo_backward(samples->released.state, samples->valid.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_lomo_backward", "loss", accel_lomo_backward(samples->valid.state, samples->foreign.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_lomo_backward", "loss", accel_lomo_backward(samples->valid.state, samples->released.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_backward_sum_wrong_handles(void **state) {
@@ -1776,6 +1882,18 @@ int main(void) {
       sweep_test(accel_optimizer_adamw_wrong_handles),
       sweep_test(accel_optimizer_adam_wrong_handles),
       sweep_test(accel_optimizer_sgd_wrong_handles),
+      sweep_test(accel_optimizer_adagrad_wrong_handles),
+      sweep_test(accel_optimizer_rmsprop_wrong_handles),
+      sweep_test(accel_optimizer_adamax_wrong_handles),
+      sweep_test(accel_optimizer_nadam_wrong_handles),
+      sweep_test(accel_optimizer_radam_wrong_handles),
+      sweep_test(accel_optimizer_lion_wrong_handles),
+      sweep_test(accel_optimizer_lamb_wrong_handles),
+      sweep_test(accel_optimizer_adafactor_wrong_handles),
+      sweep_test(accel_optimizer_muon_wrong_handles),
+      sweep_test(accel_optimizer_adamw_8bit_wrong_handles),
+      sweep_test(accel_optimizer_lomo_wrong_handles),
+      sweep_test(accel_optimizer_create_wrong_handles),
       sweep_test(accel_optimizer_retain_wrong_handles),
       sweep_test(accel_optimizer_release_wrong_handles),
       sweep_test(accel_optimizer_add_group_wrong_handles),
@@ -1783,8 +1901,12 @@ int main(void) {
       sweep_test(accel_optimizer_zero_grad_wrong_handles),
       sweep_test(accel_optimizer_step_was_skipped_wrong_handles),
       sweep_test(accel_optimizer_num_groups_wrong_handles),
+      sweep_test(accel_optimizer_state_bytes_wrong_handles),
       sweep_test(accel_optimizer_lr_wrong_handles),
       sweep_test(accel_optimizer_set_lr_wrong_handles),
+      sweep_test(accel_optimizer_setting_wrong_handles),
+      sweep_test(accel_optimizer_set_setting_wrong_handles),
+      sweep_test(accel_optimizer_set_update_precision_wrong_handles),
       sweep_test(accel_optimizer_state_dict_wrong_handles),
       sweep_test(accel_optimizer_load_state_dict_wrong_handles),
       sweep_test(accel_scheduler_lambda_wrong_handles),
@@ -1824,6 +1946,7 @@ int main(void) {
       sweep_test(accel_prepare_data_loader_wrong_handles),
       sweep_test(accel_prepare_wrong_handles),
       sweep_test(accel_backward_wrong_handles),
+      sweep_test(accel_lomo_backward_wrong_handles),
       sweep_test(accel_backward_sum_wrong_handles),
       sweep_test(accel_accumulate_begin_wrong_handles),
       sweep_test(accel_no_sync_begin_wrong_handles),

@@ -18,6 +18,9 @@ pub type accel_distributed_type_t = i32;
 /// What a reduction makes of the ranks' elements. The numbers are pinned.
 pub type accel_reduction_t = i32;
 
+/// What an update of float16 and bfloat16 parameters is computed in. The numbers are pinned.
+pub type accel_update_precision_t = i32;
+
 pub const ACCEL_VERSION_MAJOR: i32 = 0;
 
 pub const ACCEL_VERSION_MINOR: i32 = 1;
@@ -227,6 +230,20 @@ pub const ACCEL_HOOK_FORWARD_PRE: i32 = 0;
 
 pub const ACCEL_HOOK_FORWARD: i32 = 1;
 
+/// by sqrt(max(1, A / B))
+pub const ACCEL_MUON_ADJUST_ORIGINAL: i32 = 0;
+
+/// by 0.2 sqrt(max(A, B)): rates that were found for AdamW can be kept
+pub const ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW: i32 = 1;
+
+/// states and result have the parameter's dtype, as in torch.optim
+pub const ACCEL_UPDATE_PRECISION_AS_STORED: i32 = 0;
+
+/// a float32 copy is updated, and rounded into the parameter
+pub const ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS: i32 = 1;
+
+pub const ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING: i32 = 2;
+
 /// an error that was taken from its thread
 #[repr(C)]
 pub struct accel_error_t {
@@ -411,6 +428,21 @@ pub type accel_forward_fn = unsafe extern "C" fn(module: *mut accel_module_t, in
 ///
 /// Threads: caller.
 pub type accel_module_hook_fn = unsafe extern "C" fn(module: *mut accel_module_t, values: *const accel_value_t, out_values: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// One update of a parameter by the program, which changes the tensors in place.
+///
+/// * `parameter`: The parameter.
+/// * `gradient`: Its gradient, of the same shape and dtype.
+/// * `states`: A map from each state's name to a tensor like the parameter, of zeros before its first update. Borrowed for the call.
+/// * `step`: Updates of this parameter, this one included.
+/// * `lr`: Of its group.
+/// * `weight_decay`: Of its group.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK; an error ends the step: parameters before this one are updated, those behind it are not.
+///
+/// Threads: caller.
+pub type accel_update_fn = unsafe extern "C" fn(parameter: *mut accel_tensor_t, gradient: *mut accel_tensor_t, states: *const accel_value_t, step: i64, lr: f64, weight_decay: f64, user_data: *mut c_void) -> accel_status_t;
 
 /// The factor of the initial learning rate at a step.
 ///
@@ -661,6 +693,389 @@ pub const ACCEL_SGD_OPTIONS_INIT: accel_sgd_options_t = accel_sgd_options_t {
 impl Default for accel_sgd_options_t {
     fn default() -> Self {
         ACCEL_SGD_OPTIONS_INIT
+    }
+}
+
+/// Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_adagrad_options_t {
+    pub struct_size: usize,
+    /// default 1e-2
+    pub lr: f64,
+    /// default 0
+    pub lr_decay: f64,
+    /// default 0
+    pub weight_decay: f64,
+    /// default 0
+    pub initial_accumulator_value: f64,
+    /// default 1e-10
+    pub eps: f64,
+    /// default 0
+    pub maximize: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_adagrad_options_t`] unset.
+pub const ACCEL_ADAGRAD_OPTIONS_INIT: accel_adagrad_options_t = accel_adagrad_options_t {
+    struct_size: core::mem::size_of::<accel_adagrad_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    lr_decay: ACCEL_UNSET_DOUBLE,
+    weight_decay: ACCEL_UNSET_DOUBLE,
+    initial_accumulator_value: ACCEL_UNSET_DOUBLE,
+    eps: ACCEL_UNSET_DOUBLE,
+    maximize: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_adagrad_options_t {
+    fn default() -> Self {
+        ACCEL_ADAGRAD_OPTIONS_INIT
+    }
+}
+
+/// RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_rmsprop_options_t {
+    pub struct_size: usize,
+    /// default 1e-2
+    pub lr: f64,
+    /// default 0.99
+    pub alpha: f64,
+    /// default 1e-8
+    pub eps: f64,
+    /// default 0
+    pub weight_decay: f64,
+    /// default 0
+    pub momentum: f64,
+    /// default 0
+    pub centered: i32,
+    /// default 0
+    pub maximize: i32,
+}
+
+/// Every field of [`accel_rmsprop_options_t`] unset.
+pub const ACCEL_RMSPROP_OPTIONS_INIT: accel_rmsprop_options_t = accel_rmsprop_options_t {
+    struct_size: core::mem::size_of::<accel_rmsprop_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    alpha: ACCEL_UNSET_DOUBLE,
+    eps: ACCEL_UNSET_DOUBLE,
+    weight_decay: ACCEL_UNSET_DOUBLE,
+    momentum: ACCEL_UNSET_DOUBLE,
+    centered: ACCEL_UNSET,
+    maximize: ACCEL_UNSET,
+};
+impl Default for accel_rmsprop_options_t {
+    fn default() -> Self {
+        ACCEL_RMSPROP_OPTIONS_INIT
+    }
+}
+
+/// Adamax (Kingma, Ba, 2015); names and defaults of torch.optim.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_adamax_options_t {
+    pub struct_size: usize,
+    /// default 2e-3
+    pub lr: f64,
+    /// default 0.9
+    pub beta1: f64,
+    /// default 0.999
+    pub beta2: f64,
+    /// default 1e-8
+    pub eps: f64,
+    /// default 0
+    pub weight_decay: f64,
+    /// default 0
+    pub maximize: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_adamax_options_t`] unset.
+pub const ACCEL_ADAMAX_OPTIONS_INIT: accel_adamax_options_t = accel_adamax_options_t {
+    struct_size: core::mem::size_of::<accel_adamax_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    beta1: ACCEL_UNSET_DOUBLE,
+    beta2: ACCEL_UNSET_DOUBLE,
+    eps: ACCEL_UNSET_DOUBLE,
+    weight_decay: ACCEL_UNSET_DOUBLE,
+    maximize: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_adamax_options_t {
+    fn default() -> Self {
+        ACCEL_ADAMAX_OPTIONS_INIT
+    }
+}
+
+/// NAdam (Dozat, 2016); names and defaults of torch.optim.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_nadam_options_t {
+    pub struct_size: usize,
+    /// default 2e-3
+    pub lr: f64,
+    /// default 0.9
+    pub beta1: f64,
+    /// default 0.999
+    pub beta2: f64,
+    /// default 1e-8
+    pub eps: f64,
+    /// default 0
+    pub weight_decay: f64,
+    /// default 4e-3
+    pub momentum_decay: f64,
+    /// 1: as in AdamW. Default 0
+    pub decoupled_weight_decay: i32,
+    /// default 0
+    pub maximize: i32,
+}
+
+/// Every field of [`accel_nadam_options_t`] unset.
+pub const ACCEL_NADAM_OPTIONS_INIT: accel_nadam_options_t = accel_nadam_options_t {
+    struct_size: core::mem::size_of::<accel_nadam_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    beta1: ACCEL_UNSET_DOUBLE,
+    beta2: ACCEL_UNSET_DOUBLE,
+    eps: ACCEL_UNSET_DOUBLE,
+    weight_decay: ACCEL_UNSET_DOUBLE,
+    momentum_decay: ACCEL_UNSET_DOUBLE,
+    decoupled_weight_decay: ACCEL_UNSET,
+    maximize: ACCEL_UNSET,
+};
+impl Default for accel_nadam_options_t {
+    fn default() -> Self {
+        ACCEL_NADAM_OPTIONS_INIT
+    }
+}
+
+/// RAdam (Liu et al., 2020); names and defaults of torch.optim.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_radam_options_t {
+    pub struct_size: usize,
+    /// default 1e-3
+    pub lr: f64,
+    /// default 0.9
+    pub beta1: f64,
+    /// default 0.999
+    pub beta2: f64,
+    /// default 1e-8
+    pub eps: f64,
+    /// default 0
+    pub weight_decay: f64,
+    /// 1: as in AdamW. Default 0
+    pub decoupled_weight_decay: i32,
+    /// default 0
+    pub maximize: i32,
+}
+
+/// Every field of [`accel_radam_options_t`] unset.
+pub const ACCEL_RADAM_OPTIONS_INIT: accel_radam_options_t = accel_radam_options_t {
+    struct_size: core::mem::size_of::<accel_radam_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    beta1: ACCEL_UNSET_DOUBLE,
+    beta2: ACCEL_UNSET_DOUBLE,
+    eps: ACCEL_UNSET_DOUBLE,
+    weight_decay: ACCEL_UNSET_DOUBLE,
+    decoupled_weight_decay: ACCEL_UNSET,
+    maximize: ACCEL_UNSET,
+};
+impl Default for accel_radam_options_t {
+    fn default() -> Self {
+        ACCEL_RADAM_OPTIONS_INIT
+    }
+}
+
+/// Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_lion_options_t {
+    pub struct_size: usize,
+    /// default 1e-4
+    pub lr: f64,
+    /// default 0.9
+    pub beta1: f64,
+    /// default 0.99
+    pub beta2: f64,
+    /// default 0
+    pub weight_decay: f64,
+    /// default 0
+    pub maximize: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_lion_options_t`] unset.
+pub const ACCEL_LION_OPTIONS_INIT: accel_lion_options_t = accel_lion_options_t {
+    struct_size: core::mem::size_of::<accel_lion_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    beta1: ACCEL_UNSET_DOUBLE,
+    beta2: ACCEL_UNSET_DOUBLE,
+    weight_decay: ACCEL_UNSET_DOUBLE,
+    maximize: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_lion_options_t {
+    fn default() -> Self {
+        ACCEL_LION_OPTIONS_INIT
+    }
+}
+
+/// LAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of parameter and step.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_lamb_options_t {
+    pub struct_size: usize,
+    /// default 1e-3
+    pub lr: f64,
+    /// default 0.9
+    pub beta1: f64,
+    /// default 0.999
+    pub beta2: f64,
+    /// default 1e-6
+    pub eps: f64,
+    /// default 0.01
+    pub weight_decay: f64,
+    /// default 0
+    pub maximize: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_lamb_options_t`] unset.
+pub const ACCEL_LAMB_OPTIONS_INIT: accel_lamb_options_t = accel_lamb_options_t {
+    struct_size: core::mem::size_of::<accel_lamb_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    beta1: ACCEL_UNSET_DOUBLE,
+    beta2: ACCEL_UNSET_DOUBLE,
+    eps: ACCEL_UNSET_DOUBLE,
+    weight_decay: ACCEL_UNSET_DOUBLE,
+    maximize: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_lamb_options_t {
+    fn default() -> Self {
+        ACCEL_LAMB_OPTIONS_INIT
+    }
+}
+
+/// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of torch.optim.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_adafactor_options_t {
+    pub struct_size: usize,
+    /// default 1e-2
+    pub lr: f64,
+    /// not above 0; default -0.8
+    pub beta2_decay: f64,
+    /// default: the epsilon of the dtype
+    pub eps1: f64,
+    /// default 1e-3
+    pub eps2: f64,
+    /// clips the root mean square of a step; from 1. Default 1
+    pub d: f64,
+    /// default 0
+    pub weight_decay: f64,
+    /// default 0
+    pub maximize: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_adafactor_options_t`] unset.
+pub const ACCEL_ADAFACTOR_OPTIONS_INIT: accel_adafactor_options_t = accel_adafactor_options_t {
+    struct_size: core::mem::size_of::<accel_adafactor_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    beta2_decay: ACCEL_UNSET_DOUBLE,
+    eps1: ACCEL_UNSET_DOUBLE,
+    eps2: ACCEL_UNSET_DOUBLE,
+    d: ACCEL_UNSET_DOUBLE,
+    weight_decay: ACCEL_UNSET_DOUBLE,
+    maximize: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_adafactor_options_t {
+    fn default() -> Self {
+        ACCEL_ADAFACTOR_OPTIONS_INIT
+    }
+}
+
+/// Muon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16; names and defaults of torch.optim.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_muon_options_t {
+    pub struct_size: usize,
+    /// default 1e-3
+    pub lr: f64,
+    /// default 0.1
+    pub weight_decay: f64,
+    /// default 0.95
+    pub momentum: f64,
+    /// coefficients of the polynomial; default 3.4445
+    pub ns_a: f64,
+    /// default -4.775
+    pub ns_b: f64,
+    /// default 2.0315
+    pub ns_c: f64,
+    /// default 1e-7
+    pub eps: f64,
+    /// default 1
+    pub nesterov: i32,
+    /// 1 to 99; default 5
+    pub ns_steps: i32,
+    /// ACCEL_MUON_ADJUST_*; default ORIGINAL
+    pub adjust_lr_fn: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_muon_options_t`] unset.
+pub const ACCEL_MUON_OPTIONS_INIT: accel_muon_options_t = accel_muon_options_t {
+    struct_size: core::mem::size_of::<accel_muon_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    weight_decay: ACCEL_UNSET_DOUBLE,
+    momentum: ACCEL_UNSET_DOUBLE,
+    ns_a: ACCEL_UNSET_DOUBLE,
+    ns_b: ACCEL_UNSET_DOUBLE,
+    ns_c: ACCEL_UNSET_DOUBLE,
+    eps: ACCEL_UNSET_DOUBLE,
+    nesterov: ACCEL_UNSET,
+    ns_steps: ACCEL_UNSET,
+    adjust_lr_fn: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_muon_options_t {
+    fn default() -> Self {
+        ACCEL_MUON_OPTIONS_INIT
+    }
+}
+
+/// LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_lomo_options_t {
+    pub struct_size: usize,
+    /// default 1e-3
+    pub lr: f64,
+    /// the most that the norm of all gradients may be; costs a second backward. Default: none
+    pub clip_grad_norm: f64,
+    /// the most that an element of a gradient may be. Default: none
+    pub clip_grad_value: f64,
+}
+
+/// Every field of [`accel_lomo_options_t`] unset.
+pub const ACCEL_LOMO_OPTIONS_INIT: accel_lomo_options_t = accel_lomo_options_t {
+    struct_size: core::mem::size_of::<accel_lomo_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    clip_grad_norm: ACCEL_UNSET_DOUBLE,
+    clip_grad_value: ACCEL_UNSET_DOUBLE,
+};
+impl Default for accel_lomo_options_t {
+    fn default() -> Self {
+        ACCEL_LOMO_OPTIONS_INIT
     }
 }
 
@@ -3091,6 +3506,76 @@ extern "C" {
     /// Threads: any. Since 0.1.
     pub fn accel_sgd_options_init(options: *mut accel_sgd_options_t);
 
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_adagrad_options_init(options: *mut accel_adagrad_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_rmsprop_options_init(options: *mut accel_rmsprop_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_adamax_options_init(options: *mut accel_adamax_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_nadam_options_init(options: *mut accel_nadam_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_radam_options_init(options: *mut accel_radam_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_lion_options_init(options: *mut accel_lion_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_lamb_options_init(options: *mut accel_lamb_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_adafactor_options_init(options: *mut accel_adafactor_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_muon_options_init(options: *mut accel_muon_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_lomo_options_init(options: *mut accel_lomo_options_t);
+
     /// AdamW over the parameters of a module.
     ///
     /// * `module`: NULL is allowed. Its trainable parameters become the first group; NULL: groups are added later.
@@ -3123,6 +3608,168 @@ extern "C" {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_sgd(module: *const accel_module_t, options: *const accel_sgd_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// Adagrad.
+    ///
+    /// Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_adagrad(module: *const accel_module_t, options: *const accel_adagrad_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// RMSprop.
+    ///
+    /// Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_rmsprop(module: *const accel_module_t, options: *const accel_rmsprop_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// Adamax.
+    ///
+    /// Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_adamax(module: *const accel_module_t, options: *const accel_adamax_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// NAdam.
+    ///
+    /// Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_nadam(module: *const accel_module_t, options: *const accel_nadam_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// RAdam.
+    ///
+    /// Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_radam(module: *const accel_module_t, options: *const accel_radam_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// Lion.
+    ///
+    /// Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_lion(module: *const accel_module_t, options: *const accel_lion_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// LAMB.
+    ///
+    /// Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_lamb(module: *const accel_module_t, options: *const accel_lamb_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// Adafactor.
+    ///
+    /// Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_adafactor(module: *const accel_module_t, options: *const accel_adafactor_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// Muon.
+    ///
+    /// Only for matrices: biases, norms and embeddings belong to an AdamW beside it. Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there; INVALID_ARGUMENT names a parameter that has not two dimensions.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_muon(module: *const accel_module_t, options: *const accel_muon_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent.
+    ///
+    /// Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can go on with it, and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_adamw_8bit(module: *const accel_module_t, options: *const accel_adam_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// LOMO.
+    ///
+    /// accel_lomo_backward() updates; accel_optimizer_step() and accel_optimizer_zero_grad() have nothing left to do. Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_lomo(module: *const accel_module_t, options: *const accel_lomo_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// An optimizer whose update the program computes.
+    ///
+    /// Groups, schedulers, update precision and state dicts work as with the others.
+    ///
+    /// * `module`: NULL is allowed. Its trainable parameters become the first group; NULL: groups are added later.
+    /// * `state_names`: NULL is allowed. length `n_states`. The keys of the states in the state dict; "step" is there anyway.
+    /// * `n_states`: How many tensors the update keeps of each parameter.
+    /// * `lr`: Of groups that have none of their own.
+    /// * `weight_decay`: Of groups that have none of their own.
+    /// * `update`: Called for each parameter with a gradient.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out`: The optimizer.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_create(module: *const accel_module_t, state_names: *const *const c_char, n_states: usize, lr: f64, weight_decay: f64, update: Option<accel_update_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_optimizer_t) -> accel_status_t;
 
     /// Adds an owner.
     ///
@@ -3189,6 +3836,15 @@ extern "C" {
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_num_groups(optimizer: *const accel_optimizer_t) -> i64;
 
+    /// What the optimizer keeps of its parameters: momenta, moments, master weights.
+    ///
+    /// * `optimizer`: An optimizer.
+    ///
+    /// Returns: Bytes; -1 for an invalid handle.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_state_bytes(optimizer: *const accel_optimizer_t) -> i64;
+
     /// The learning rate of a group.
     ///
     /// * `optimizer`: An optimizer.
@@ -3210,6 +3866,43 @@ extern "C" {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_optimizer_set_lr(optimizer: *mut accel_optimizer_t, group: usize, lr: f64) -> accel_status_t;
+
+    /// A setting of a group by its name in the options struct: "momentum", "beta1", "eps"; flags are 0 and 1.
+    ///
+    /// * `optimizer`: An optimizer.
+    /// * `group`: From 0.
+    /// * `name`: Its name.
+    /// * `out`: Its value; ACCEL_UNSET_DOUBLE where it has none.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND lists the names that there are.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_setting(optimizer: *const accel_optimizer_t, group: usize, name: *const c_char, out: *mut f64) -> accel_status_t;
+
+    /// Changes a setting of a group, for all further steps.
+    ///
+    /// * `optimizer`: An optimizer.
+    /// * `group`: From 0.
+    /// * `name`: As above; "lr" and "weight_decay" too.
+    /// * `value`: Within the bounds of the option.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_optimizer_set_setting(optimizer: *mut accel_optimizer_t, group: usize, name: *const c_char, value: f64) -> accel_status_t;
+
+    /// How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned.
+    ///
+    /// States that are there already are converted.
+    ///
+    /// * `optimizer`: An optimizer.
+    /// * `group`: From 0.
+    /// * `precision`: ACCEL_UPDATE_PRECISION_*.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_optimizer_set_update_precision(optimizer: *mut accel_optimizer_t, group: usize, precision: accel_update_precision_t) -> accel_status_t;
 
     /// The state of an optimizer.
     ///
@@ -3699,6 +4392,19 @@ extern "C" {
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_backward(state: *mut accel_state_t, loss: *mut accel_tensor_t) -> accel_status_t;
+
+    /// Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then.
+    ///
+    /// Accumulation does not divide it. One process only: the other ranks' gradients are not there yet when a parameter changes.
+    ///
+    /// * `state`: A state.
+    /// * `loss`: One element with gradient history.
+    /// * `lr`: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED with several processes or under fp16.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_lomo_backward(state: *mut accel_state_t, loss: *mut accel_tensor_t, lr: f64) -> accel_status_t;
 
     /// Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch.
     ///

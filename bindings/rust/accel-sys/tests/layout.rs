@@ -93,6 +93,147 @@ fn layout_of_accel_sgd_options() {
 }
 
 #[test]
+fn layout_of_accel_adagrad_options() {
+    assert_eq!(size_of::<accel_adagrad_options_t>(), 56);
+    assert_eq!(align_of::<accel_adagrad_options_t>(), 8);
+    assert_eq!(offset_of!(accel_adagrad_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_adagrad_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_adagrad_options_t, lr_decay), 16);
+    assert_eq!(offset_of!(accel_adagrad_options_t, weight_decay), 24);
+    assert_eq!(offset_of!(accel_adagrad_options_t, initial_accumulator_value), 32);
+    assert_eq!(offset_of!(accel_adagrad_options_t, eps), 40);
+    assert_eq!(offset_of!(accel_adagrad_options_t, maximize), 48);
+    assert_eq!(offset_of!(accel_adagrad_options_t, reserved), 52);
+}
+
+#[test]
+fn layout_of_accel_rmsprop_options() {
+    assert_eq!(size_of::<accel_rmsprop_options_t>(), 56);
+    assert_eq!(align_of::<accel_rmsprop_options_t>(), 8);
+    assert_eq!(offset_of!(accel_rmsprop_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_rmsprop_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_rmsprop_options_t, alpha), 16);
+    assert_eq!(offset_of!(accel_rmsprop_options_t, eps), 24);
+    assert_eq!(offset_of!(accel_rmsprop_options_t, weight_decay), 32);
+    assert_eq!(offset_of!(accel_rmsprop_options_t, momentum), 40);
+    assert_eq!(offset_of!(accel_rmsprop_options_t, centered), 48);
+    assert_eq!(offset_of!(accel_rmsprop_options_t, maximize), 52);
+}
+
+#[test]
+fn layout_of_accel_adamax_options() {
+    assert_eq!(size_of::<accel_adamax_options_t>(), 56);
+    assert_eq!(align_of::<accel_adamax_options_t>(), 8);
+    assert_eq!(offset_of!(accel_adamax_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_adamax_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_adamax_options_t, beta1), 16);
+    assert_eq!(offset_of!(accel_adamax_options_t, beta2), 24);
+    assert_eq!(offset_of!(accel_adamax_options_t, eps), 32);
+    assert_eq!(offset_of!(accel_adamax_options_t, weight_decay), 40);
+    assert_eq!(offset_of!(accel_adamax_options_t, maximize), 48);
+    assert_eq!(offset_of!(accel_adamax_options_t, reserved), 52);
+}
+
+#[test]
+fn layout_of_accel_nadam_options() {
+    assert_eq!(size_of::<accel_nadam_options_t>(), 64);
+    assert_eq!(align_of::<accel_nadam_options_t>(), 8);
+    assert_eq!(offset_of!(accel_nadam_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_nadam_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_nadam_options_t, beta1), 16);
+    assert_eq!(offset_of!(accel_nadam_options_t, beta2), 24);
+    assert_eq!(offset_of!(accel_nadam_options_t, eps), 32);
+    assert_eq!(offset_of!(accel_nadam_options_t, weight_decay), 40);
+    assert_eq!(offset_of!(accel_nadam_options_t, momentum_decay), 48);
+    assert_eq!(offset_of!(accel_nadam_options_t, decoupled_weight_decay), 56);
+    assert_eq!(offset_of!(accel_nadam_options_t, maximize), 60);
+}
+
+#[test]
+fn layout_of_accel_radam_options() {
+    assert_eq!(size_of::<accel_radam_options_t>(), 56);
+    assert_eq!(align_of::<accel_radam_options_t>(), 8);
+    assert_eq!(offset_of!(accel_radam_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_radam_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_radam_options_t, beta1), 16);
+    assert_eq!(offset_of!(accel_radam_options_t, beta2), 24);
+    assert_eq!(offset_of!(accel_radam_options_t, eps), 32);
+    assert_eq!(offset_of!(accel_radam_options_t, weight_decay), 40);
+    assert_eq!(offset_of!(accel_radam_options_t, decoupled_weight_decay), 48);
+    assert_eq!(offset_of!(accel_radam_options_t, maximize), 52);
+}
+
+#[test]
+fn layout_of_accel_lion_options() {
+    assert_eq!(size_of::<accel_lion_options_t>(), 48);
+    assert_eq!(align_of::<accel_lion_options_t>(), 8);
+    assert_eq!(offset_of!(accel_lion_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_lion_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_lion_options_t, beta1), 16);
+    assert_eq!(offset_of!(accel_lion_options_t, beta2), 24);
+    assert_eq!(offset_of!(accel_lion_options_t, weight_decay), 32);
+    assert_eq!(offset_of!(accel_lion_options_t, maximize), 40);
+    assert_eq!(offset_of!(accel_lion_options_t, reserved), 44);
+}
+
+#[test]
+fn layout_of_accel_lamb_options() {
+    assert_eq!(size_of::<accel_lamb_options_t>(), 56);
+    assert_eq!(align_of::<accel_lamb_options_t>(), 8);
+    assert_eq!(offset_of!(accel_lamb_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_lamb_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_lamb_options_t, beta1), 16);
+    assert_eq!(offset_of!(accel_lamb_options_t, beta2), 24);
+    assert_eq!(offset_of!(accel_lamb_options_t, eps), 32);
+    assert_eq!(offset_of!(accel_lamb_options_t, weight_decay), 40);
+    assert_eq!(offset_of!(accel_lamb_options_t, maximize), 48);
+    assert_eq!(offset_of!(accel_lamb_options_t, reserved), 52);
+}
+
+#[test]
+fn layout_of_accel_adafactor_options() {
+    assert_eq!(size_of::<accel_adafactor_options_t>(), 64);
+    assert_eq!(align_of::<accel_adafactor_options_t>(), 8);
+    assert_eq!(offset_of!(accel_adafactor_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_adafactor_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_adafactor_options_t, beta2_decay), 16);
+    assert_eq!(offset_of!(accel_adafactor_options_t, eps1), 24);
+    assert_eq!(offset_of!(accel_adafactor_options_t, eps2), 32);
+    assert_eq!(offset_of!(accel_adafactor_options_t, d), 40);
+    assert_eq!(offset_of!(accel_adafactor_options_t, weight_decay), 48);
+    assert_eq!(offset_of!(accel_adafactor_options_t, maximize), 56);
+    assert_eq!(offset_of!(accel_adafactor_options_t, reserved), 60);
+}
+
+#[test]
+fn layout_of_accel_muon_options() {
+    assert_eq!(size_of::<accel_muon_options_t>(), 80);
+    assert_eq!(align_of::<accel_muon_options_t>(), 8);
+    assert_eq!(offset_of!(accel_muon_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_muon_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_muon_options_t, weight_decay), 16);
+    assert_eq!(offset_of!(accel_muon_options_t, momentum), 24);
+    assert_eq!(offset_of!(accel_muon_options_t, ns_a), 32);
+    assert_eq!(offset_of!(accel_muon_options_t, ns_b), 40);
+    assert_eq!(offset_of!(accel_muon_options_t, ns_c), 48);
+    assert_eq!(offset_of!(accel_muon_options_t, eps), 56);
+    assert_eq!(offset_of!(accel_muon_options_t, nesterov), 64);
+    assert_eq!(offset_of!(accel_muon_options_t, ns_steps), 68);
+    assert_eq!(offset_of!(accel_muon_options_t, adjust_lr_fn), 72);
+    assert_eq!(offset_of!(accel_muon_options_t, reserved), 76);
+}
+
+#[test]
+fn layout_of_accel_lomo_options() {
+    assert_eq!(size_of::<accel_lomo_options_t>(), 32);
+    assert_eq!(align_of::<accel_lomo_options_t>(), 8);
+    assert_eq!(offset_of!(accel_lomo_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_lomo_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_lomo_options_t, clip_grad_norm), 16);
+    assert_eq!(offset_of!(accel_lomo_options_t, clip_grad_value), 24);
+}
+
+#[test]
 fn layout_of_accel_dataloader_options() {
     assert_eq!(size_of::<accel_dataloader_options_t>(), 48);
     assert_eq!(align_of::<accel_dataloader_options_t>(), 8);

@@ -1,0 +1,93 @@
+// Adafactor (Shazeer, Stern, 2018) as torch.optim has it: of the squares of a matrix's gradient only the means of rows
+// and columns are kept.
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+
+#include "optim/rules.hpp"
+
+namespace accel::optim {
+namespace {
+
+double root_mean_square(const at::Tensor& tensor) {
+  return at::linalg_vector_norm(tensor).item<double>() / std::sqrt(static_cast<double>(tensor.numel()));
+}
+
+// The mean of the squares over a dimension, which stays with the size 1.
+at::Tensor mean_square(const at::Tensor& tensor, int64_t dim) {
+  return at::linalg_vector_norm(tensor, 2, dim, /*keepdim=*/true).square_().div_(tensor.size(dim));
+}
+
+double epsilon_of(c10::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble:
+      return std::numeric_limits<double>::epsilon();
+    case at::kHalf:
+      return std::numeric_limits<c10::Half>::epsilon();
+    case at::kBFloat16:
+      return std::numeric_limits<c10::BFloat16>::epsilon();
+    default:
+      return std::numeric_limits<float>::epsilon();
+  }
+}
+
+class AdafactorRule final : public UpdateRule {
+ public:
+  double default_lr() const override { return 1e-2; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {{"beta2_decay", -0.8, Range::kNotPositive},
+                                            {"eps1", std::numeric_limits<double>::quiet_NaN(), Range::kOptional, "eps"},
+                                            {"eps2", 1e-3, Range::kNotNegative, "eps"},
+                                            {"d", 1, Range::kFromOne},
+                                            {"maximize", 0, Range::kFlag}};
+    return kSettings;
+  }
+  c10::ArrayRef<Constant> constants() const override {
+    static constexpr Constant kConstants[] = {{"foreach", Constant::Value::kNone}};
+    return kConstants;
+  }
+  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  bool needs(size_t slot, const ParameterGroup&, const at::Tensor& parameter) const override {
+    return (parameter.dim() > 1) == (slot != kVariance);
+  }
+
+  void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
+    for (const Update& update : updates) update_one(group, update);
+  }
+
+ private:
+  enum : size_t { kBeta2Decay, kEps1, kEps2, kD, kMaximize };  // settings
+  enum : size_t { kRowVar, kColVar, kVariance };               // slots
+
+  void update_one(const ParameterGroup& group, const Update& update) const {
+    const auto& values = group.values;
+    const at::Tensor& parameter = update.parameter;
+    const at::Tensor gradient = values[kMaximize] != 0 ? update.gradient.neg() : update.gradient;
+    const double eps1 = std::isnan(values[kEps1]) ? epsilon_of(parameter.scalar_type()) : values[kEps1];
+    const double share = std::pow(update.step(), values[kBeta2Decay]);
+    const double rate = std::min(group.lr, 1 / std::sqrt(update.step()));
+    const double length = std::max(values[kEps2], root_mean_square(parameter)) * rate;
+    if (group.weight_decay != 0) parameter.mul_(1 - group.lr * group.weight_decay);
+
+    at::Tensor step;
+    if (gradient.dim() > 1) {
+      const at::Tensor& rows = update.slot(kRowVar).lerp_(mean_square(gradient, -1), share);
+      const at::Tensor& columns = update.slot(kColVar).lerp_(mean_square(gradient, -2), share);
+      step = at::matmul(rows, columns).div_(rows.mean(-2, /*keepdim=*/true).clamp_min_(eps1));
+    } else {
+      step = update.slot(kVariance).lerp_(gradient * gradient, share).clone();
+    }
+    step.clamp_min_(eps1 * eps1).rsqrt_().mul_(gradient);
+    parameter.add_(step, -length / std::max(1.0, root_mean_square(step) / values[kD]));
+  }
+
+  std::vector<Slot> slots_ = {
+      {"row_var", Slot::Kind::kRows}, {"col_var", Slot::Kind::kColumns}, {"variance", Slot::Kind::kLike}};
+};
+
+}  // namespace
+
+RulePtr adafactor_rule() { return std::make_unique<AdafactorRule>(); }
+
+}  // namespace accel::optim

@@ -1,0 +1,310 @@
+// Adam (Kingma, Ba, 2015) and its relatives: AdamW (Loshchilov, Hutter, 2019), AdamW with moments of a byte (Dettmers
+// et al., 2022), Adamax (Kingma, Ba, 2015), NAdam (Dozat, 2016), RAdam (Liu et al., 2020), LAMB (You et al., 2020).
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "base/error.hpp"
+#include "kernels/elementwise.hpp"
+#include "optim/elementwise_rule.hpp"
+#include "optim/rules.hpp"
+
+namespace accel::optim {
+namespace {
+
+using kernels::Formula;
+using Constant = UpdateRule::Constant;
+using Value = UpdateRule::Constant::Value;
+
+// The places of the settings that all of the family begin with.
+enum : size_t { kBeta1, kBeta2, kEps, kMaximize, kOwn };
+
+constexpr Setting beta1(double initial = 0.9) { return {"beta1", initial, Range::kDecayRate, "betas"}; }
+constexpr Setting beta2(double initial = 0.999) { return {"beta2", initial, Range::kDecayRate, "betas"}; }
+constexpr Setting eps(double initial = 1e-8) { return {"eps", initial, Range::kNotNegative}; }
+constexpr Setting maximize() { return {"maximize", 0, Range::kFlag}; }
+
+constexpr Constant kForeachConstants[] = {
+    {"foreach", Value::kNone}, {"capturable", Value::kFalse}, {"differentiable", Value::kFalse}};
+
+class AdamFamily : public ElementwiseRule {
+ public:
+  double default_lr() const override { return 1e-3; }
+  c10::ArrayRef<Constant> constants() const override { return kForeachConstants; }
+  c10::ArrayRef<Slot> slots() const override { return slots_; }
+
+ protected:
+  explicit AdamFamily(std::vector<Slot> slots = {{"exp_avg"}, {"exp_avg_sq"}}) : slots_(std::move(slots)) {}
+
+  static bool is_set(const ParameterGroup& group, size_t setting) { return group.values[setting] != 0; }
+  // What is missing of a mean of `step` values that started at 0.
+  static double correction(double beta, double step) { return 1 - std::pow(beta, step); }
+  static void set_moments(const ParameterGroup& group, bool decoupled, Numbers numbers) {
+    set_decay(group, decoupled, is_set(group, kMaximize), numbers);
+    numbers[kernels::kRest1] = 1 - group.values[kBeta1];
+    numbers[kernels::kBeta2] = group.values[kBeta2];
+    numbers[kernels::kRest2] = 1 - group.values[kBeta2];
+    numbers[kernels::kEps] = group.values[kEps];
+  }
+
+ private:
+  std::vector<Slot> slots_;
+};
+
+class AdamRule : public AdamFamily {
+ public:
+  explicit AdamRule(WeightDecay decay, std::vector<Slot> slots = {{"exp_avg"}, {"exp_avg_sq"}, largest()})
+      : AdamFamily(std::move(slots)), decoupled_(decay == WeightDecay::kDecoupled) {}
+
+  double default_weight_decay() const override { return decoupled_ ? 0.01 : 0; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {beta1(), beta2(), eps(), maximize(), {"amsgrad", 0, Range::kFlag}};
+    return kSettings;
+  }
+  c10::ArrayRef<Constant> constants() const override {
+    static constexpr Constant kInGradient[] = {{"foreach", Value::kNone},
+                                               {"capturable", Value::kFalse},
+                                               {"differentiable", Value::kFalse},
+                                               {"fused", Value::kTrue},
+                                               {"decoupled_weight_decay", Value::kFalse}};
+    static constexpr Constant kDecoupled[] = {{"foreach", Value::kNone},
+                                              {"capturable", Value::kFalse},
+                                              {"differentiable", Value::kFalse},
+                                              {"fused", Value::kTrue},
+                                              {"decoupled_weight_decay", Value::kTrue}};
+    if (decoupled_) return kDecoupled;
+    return kInGradient;
+  }
+  bool needs(size_t slot, const ParameterGroup& group, const at::Tensor&) const override {
+    return slot < 2 || is_set(group, kAmsgrad);
+  }
+  bool keeps_step_on_device() const override { return true; }
+
+ protected:
+  enum : size_t { kAmsgrad = kOwn };
+  static Slot largest() { return {"max_exp_avg_sq", Slot::Kind::kLike, 0, /*may_lack=*/true}; }
+
+  Formula formula(const ParameterGroup& group) const override {
+    return is_set(group, kAmsgrad) ? Formula::kAdamAmsgrad : Formula::kAdam;
+  }
+  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
+    set_moments(group, decoupled_, numbers);
+    numbers[kernels::kRate] = group.lr / correction(group.values[kBeta1], update.step());
+    numbers[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], update.step()));
+  }
+  void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
+    std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps;
+    for (const Update& update : updates) {
+      parameters.push_back(update.parameter);
+      gradients.push_back(update.gradient);
+      exp_avgs.push_back(update.slot(0));
+      exp_avg_sqs.push_back(update.slot(1));
+      if (is_set(group, kAmsgrad)) max_exp_avg_sqs.push_back(update.slot(2));
+      steps.push_back(update.state->step);
+    }
+    const auto with = [&](auto&& fused) {
+      fused(parameters, gradients, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, group.lr, group.values[kBeta1],
+            group.values[kBeta2], group.weight_decay, group.values[kEps], is_set(group, kAmsgrad),
+            is_set(group, kMaximize));
+    };
+    if (decoupled_) {
+      with([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
+    } else {
+      with([](const auto&... arguments) { at::_fused_adam_(arguments...); });
+    }
+  }
+
+ private:
+  bool decoupled_;
+};
+
+class AdamW8BitRule final : public AdamRule {
+ public:
+  AdamW8BitRule()
+      : AdamRule(WeightDecay::kDecoupled,
+                 {{"exp_avg", Slot::Kind::kSignedBytes}, {"exp_avg_sq", Slot::Kind::kUnsignedBytes}, largest()}) {}
+  Slot::Kind kind(size_t slot, const at::Tensor& parameter) const override {
+    return parameter.numel() < kFewest ? Slot::Kind::kLike : slots()[slot].kind;
+  }
+  void check(const ParameterGroup& group) const override {
+    require(!is_set(group, kAmsgrad), Status::kInvalidArgument, "amsgrad is 1; the 8-bit AdamW has none: expected 0");
+  }
+  void check_parameter(const at::Tensor& parameter, size_t index) const override {
+    require(parameter.is_cpu() && parameter.scalar_type() != at::kDouble, Status::kUnsupported, "parameter ", index,
+            " of the group is ", parameter.scalar_type(), " on ", parameter.device(),
+            "; the 8-bit AdamW updates float32, bfloat16 and float16 on the CPU");
+  }
+
+ private:
+  static constexpr int64_t kFewest = 4096;  // for less the bytes do not matter, but biases and norms do
+};
+
+class NadamRule final : public AdamFamily {
+ public:
+  NadamRule() : AdamFamily({{"exp_avg"}, {"exp_avg_sq"}, {"mu_product", Slot::Kind::kNumber, 1}}) {}
+  double default_lr() const override { return 2e-3; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {beta1(),
+                                            beta2(),
+                                            eps(),
+                                            maximize(),
+                                            {"momentum_decay", 4e-3, Range::kNotNegative},
+                                            {"decoupled_weight_decay", 0, Range::kFlag}};
+    return kSettings;
+  }
+
+ protected:
+  enum : size_t { kMomentumDecay = kOwn, kDecoupled };
+
+  Formula formula(const ParameterGroup&) const override { return Formula::kNadam; }
+  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
+    set_moments(group, is_set(group, kDecoupled), numbers);
+    const auto momentum = [&](double step) {
+      return group.values[kBeta1] * (1 - 0.5 * std::pow(0.96, step * group.values[kMomentumDecay]));
+    };
+    const double step = update.step();
+    const double now = momentum(step);
+    const double next = momentum(step + 1);
+    auto& product = *update.slot(2).mutable_data_ptr<float>();
+    product = static_cast<float>(product * now);
+    numbers[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], step));
+    numbers[kernels::kShare1] = group.lr * (1 - now) / (1 - product);
+    numbers[kernels::kShare2] = group.lr * next / (1 - product * next);
+  }
+};
+
+class RadamRule final : public AdamFamily {
+ public:
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {
+        beta1(), beta2(), eps(), maximize(), {"decoupled_weight_decay", 0, Range::kFlag}};
+    return kSettings;
+  }
+
+ protected:
+  enum : size_t { kDecoupled = kOwn };
+
+  Formula formula(const ParameterGroup&) const override { return Formula::kRadam; }
+  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
+    set_moments(group, is_set(group, kDecoupled), numbers);
+    const double beta2 = group.values[kBeta2];
+    const double step = update.step();
+    const double missing = correction(beta2, step);
+    const double longest = 2 / (1 - beta2) - 1;
+    const double length = longest - 2 * step * std::pow(beta2, step) / missing;
+    const double rate = group.lr / correction(group.values[kBeta1], step);
+    numbers[kernels::kShare1] = 0;
+    numbers[kernels::kShare2] = rate;
+    if (length > 5) {
+      const double rectification =
+          std::sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length));
+      numbers[kernels::kShare1] = rate * std::sqrt(missing) * rectification;
+      numbers[kernels::kShare2] = 0;
+    }
+  }
+};
+
+class AdamaxRule final : public AdamFamily {
+ public:
+  AdamaxRule() : AdamFamily({{"exp_avg"}, {"exp_inf"}}) {}
+  double default_lr() const override { return 2e-3; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {beta1(), beta2(), eps(), maximize()};
+    return kSettings;
+  }
+
+ protected:
+  Formula formula(const ParameterGroup&) const override { return Formula::kAdamax; }
+  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
+    set_moments(group, false, numbers);
+    numbers[kernels::kRate] = group.lr / correction(group.values[kBeta1], update.step());
+  }
+};
+
+// The step of AdamW in two halves: its direction, and how far, for which the norms of parameter and direction must be
+// known.
+class LambRule final : public AdamFamily {
+ public:
+  double default_weight_decay() const override { return 0.01; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {beta1(), beta2(), eps(1e-6), maximize()};
+    return kSettings;
+  }
+  void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
+    while (!updates.empty()) {  // as many at once as the directions may take memory
+      size_t count = 1;
+      int64_t elements = updates[0].parameter.numel();
+      while (count < updates.size() && elements + updates[count].parameter.numel() <= kMostElements)
+        elements += updates[count++].parameter.numel();
+      const auto now = updates.slice(0, count);
+      updates[0].parameter.is_cpu() ? update_some(group, now) : update_on_device(group, now);
+      updates = updates.slice(count);
+    }
+  }
+
+ protected:
+  Formula formula(const ParameterGroup&) const override { return Formula::kLambDirection; }
+  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
+    set_moments(group, false, numbers);
+    numbers[kernels::kDecay] = 0;
+    numbers[kernels::kShare1] = 1 / correction(group.values[kBeta1], update.step());
+    numbers[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], update.step()));
+    numbers[kernels::kShare2] = group.weight_decay;
+  }
+
+  void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
+    kernels::ListUpdate lists = make_lists(group, updates);
+    auto& directions = lists.states[2];
+    for (const at::Tensor& parameter : lists.parameters) directions.push_back(at::empty_like(parameter));
+    kernels::update(Formula::kLambDirection, lists);
+    const auto lengths = at::_foreach_norm(lists.parameters, 2);
+    const auto steps = at::_foreach_norm(directions, 2);
+    std::vector<at::Tensor> ratios;
+    for (size_t i = 0; i < updates.size(); ++i)
+      ratios.push_back(at::where((lengths[i] > 0).logical_and(steps[i] > 0), lengths[i] / steps[i], 1.0));
+    for (size_t i = 0; i < updates.size(); ++i) directions[i].mul_(ratios[i]);
+    at::_foreach_add_(lists.parameters, directions, -group.lr);
+  }
+
+ private:
+  static constexpr int64_t kMostElements = int64_t{1} << 22;
+
+  void update_some(const ParameterGroup& group, c10::ArrayRef<Update> updates) const {
+    std::vector<at::Tensor> parameters, directions;
+    std::vector<kernels::UpdateJob> jobs;
+    for (const Update& update : updates) {
+      parameters.push_back(update.parameter);
+      const bool is_double = update.parameter.scalar_type() == at::kDouble;
+      directions.push_back(at::empty_like(update.parameter, is_double ? at::kDouble : at::kFloat));
+      jobs.push_back(make_job(group, update));
+      jobs.back().states[2] = kernels::stream_of(directions.back());
+      jobs.back().rounded = {};
+    }
+    kernels::update(Formula::kLambDirection, jobs);
+    const auto lengths = kernels::norms(kernels::Norm::kSquares, parameters);
+    const auto steps = kernels::norms(kernels::Norm::kSquares, directions);
+    for (size_t i = 0; i < updates.size(); ++i) {
+      kernels::UpdateJob step;
+      step.count = jobs[i].count;
+      step.parameter = jobs[i].parameter;
+      step.gradient = jobs[i].states[2];
+      step.seed = jobs[i].seed;
+      if (updates[i].rounded.defined()) step.rounded = kernels::stream_of(updates[i].rounded);
+      const bool has_ratio = lengths[i] > 0 && steps[i] > 0;
+      step.numbers[kernels::kRate] = group.lr * (has_ratio ? std::sqrt(lengths[i] / steps[i]) : 1);
+      jobs[i] = step;
+    }
+    kernels::update(Formula::kSgd, jobs);
+  }
+};
+
+}  // namespace
+
+RulePtr adam_rule(WeightDecay decay) { return std::make_unique<AdamRule>(decay); }
+RulePtr adamw_8bit_rule() { return std::make_unique<AdamW8BitRule>(); }
+RulePtr nadam_rule() { return std::make_unique<NadamRule>(); }
+RulePtr radam_rule() { return std::make_unique<RadamRule>(); }
+RulePtr adamax_rule() { return std::make_unique<AdamaxRule>(); }
+RulePtr lamb_rule() { return std::make_unique<LambRule>(); }
+
+}  // namespace accel::optim

@@ -1,0 +1,215 @@
+// Rules without two moments: SGD with momentum (Sutskever et al., 2013), Lion (Chen et al., 2023), Adagrad (Duchi et
+// al., 2011), RMSprop (Hinton, 2012; centred: Graves, 2013).
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "base/error.hpp"
+#include "optim/elementwise_rule.hpp"
+#include "optim/rules.hpp"
+
+namespace accel::optim {
+namespace {
+
+using kernels::Formula;
+using Constant = UpdateRule::Constant;
+using Value = UpdateRule::Constant::Value;
+
+class SgdRule : public ElementwiseRule {
+ public:
+  double default_lr() const override { return 1e-3; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {{"momentum", 0, Range::kNotNegative},
+                                            {"dampening", 0, Range::kNotNegative},
+                                            {"nesterov", 0, Range::kFlag},
+                                            {"maximize", 0, Range::kFlag}};
+    return kSettings;
+  }
+  c10::ArrayRef<Constant> constants() const override {
+    static constexpr Constant kConstants[] = {
+        {"foreach", Value::kNone}, {"differentiable", Value::kFalse}, {"fused", Value::kTrue}};
+    return kConstants;
+  }
+  void check(const ParameterGroup& group) const override {
+    require(group.values[kNesterov] == 0 || (group.values[kMomentum] > 0 && group.values[kDampening] == 0),
+            Status::kInvalidArgument, "nesterov with momentum ", group.values[kMomentum], " and dampening ",
+            group.values[kDampening], "; expected a momentum above 0 and no dampening");
+  }
+  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  bool needs(size_t, const ParameterGroup& group, const at::Tensor&) const override {
+    return group.values[kMomentum] != 0;
+  }
+  bool counts_steps() const override { return false; }
+
+ protected:
+  enum : size_t { kMomentum, kDampening, kNesterov, kMaximize };
+
+  Formula formula(const ParameterGroup& group) const override {
+    return group.values[kMomentum] != 0 ? Formula::kSgdMomentum : Formula::kSgd;
+  }
+  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
+    set_decay(group, false, group.values[kMaximize] != 0, numbers);
+    numbers[kernels::kRate] = group.lr;
+    numbers[kernels::kBeta1] = group.values[kMomentum];
+    numbers[kernels::kRest1] = update.is_first ? 1 : 1 - group.values[kDampening];
+    const bool nesterov = group.values[kNesterov] != 0;
+    numbers[kernels::kShare1] = nesterov ? 1 : 0;
+    numbers[kernels::kShare2] = nesterov ? group.values[kMomentum] : 1;
+  }
+  void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
+    for (const bool first : {true, false}) {  // the kernel wants lists of one kind
+      std::vector<at::Tensor> parameters, gradients, buffers;
+      for (const Update& update : updates) {
+        if (update.is_first != first) continue;
+        parameters.push_back(update.parameter);
+        gradients.push_back(update.gradient);
+        if (group.values[kMomentum] != 0) buffers.push_back(update.slot(0));
+      }
+      if (parameters.empty()) continue;
+      at::_fused_sgd_(parameters, gradients, buffers, group.weight_decay, group.values[kMomentum], group.lr,
+                      group.values[kDampening], group.values[kNesterov] != 0, group.values[kMaximize] != 0, first);
+    }
+  }
+
+ private:
+  std::vector<Slot> slots_ = {{"momentum_buffer", Slot::Kind::kLike, 0, /*may_lack=*/true}};
+};
+
+class LionRule final : public ElementwiseRule {
+ public:
+  double default_lr() const override { return 1e-4; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {{"beta1", 0.9, Range::kDecayRate, "betas"},
+                                            {"beta2", 0.99, Range::kDecayRate, "betas"},
+                                            {"maximize", 0, Range::kFlag}};
+    return kSettings;
+  }
+  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  bool counts_steps() const override { return false; }
+
+ protected:
+  enum : size_t { kBeta1, kBeta2, kMaximize };
+
+  Formula formula(const ParameterGroup&) const override { return Formula::kLion; }
+  void set_numbers(const ParameterGroup& group, const Update&, Numbers numbers) const override {
+    set_decay(group, true, group.values[kMaximize] != 0, numbers);
+    numbers[kernels::kRate] = group.lr;
+    numbers[kernels::kBeta1] = group.values[kBeta1];
+    numbers[kernels::kRest1] = 1 - group.values[kBeta1];
+    numbers[kernels::kBeta2] = group.values[kBeta2];
+    numbers[kernels::kRest2] = 1 - group.values[kBeta2];
+  }
+
+ private:
+  std::vector<Slot> slots_ = {{"exp_avg"}};
+};
+
+class AdagradRule final : public ElementwiseRule {
+ public:
+  double default_lr() const override { return 1e-2; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {{"lr_decay", 0, Range::kNotNegative},
+                                            {"eps", 1e-10, Range::kNotNegative},
+                                            {"initial_accumulator_value", 0, Range::kNotNegative},
+                                            {"maximize", 0, Range::kFlag}};
+    return kSettings;
+  }
+  c10::ArrayRef<Constant> constants() const override {
+    static constexpr Constant kConstants[] = {
+        {"foreach", Value::kNone}, {"differentiable", Value::kFalse}, {"fused", Value::kNone}};
+    return kConstants;
+  }
+  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  double initial(size_t, const ParameterGroup& group) const override { return group.values[kInitial]; }
+
+ protected:
+  enum : size_t { kLrDecay, kEps, kInitial, kMaximize };
+
+  Formula formula(const ParameterGroup&) const override { return Formula::kAdagrad; }
+  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
+    set_decay(group, false, group.values[kMaximize] != 0, numbers);
+    numbers[kernels::kRate] = group.lr / (1 + (update.step() - 1) * group.values[kLrDecay]);
+    numbers[kernels::kEps] = group.values[kEps];
+  }
+
+ private:
+  std::vector<Slot> slots_ = {{"sum"}};
+};
+
+class RmspropRule final : public ElementwiseRule {
+ public:
+  double default_lr() const override { return 1e-2; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {{"alpha", 0.99, Range::kNotNegative},
+                                            {"eps", 1e-8, Range::kNotNegative},
+                                            {"momentum", 0, Range::kNotNegative},
+                                            {"centered", 0, Range::kFlag},
+                                            {"maximize", 0, Range::kFlag}};
+    return kSettings;
+  }
+  c10::ArrayRef<Constant> constants() const override {
+    static constexpr Constant kConstants[] = {
+        {"foreach", Value::kNone}, {"capturable", Value::kFalse}, {"differentiable", Value::kFalse}};
+    return kConstants;
+  }
+  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  bool needs(size_t slot, const ParameterGroup& group, const at::Tensor&) const override {
+    return slot == 0 || group.values[slot == 1 ? kCentered : kMomentum] != 0;
+  }
+
+ protected:
+  enum : size_t { kAlpha, kEps, kMomentum, kCentered, kMaximize };
+
+  Formula formula(const ParameterGroup& group) const override {
+    const bool momentum = group.values[kMomentum] != 0;
+    if (group.values[kCentered] != 0) return momentum ? Formula::kRmsPropCenteredMomentum : Formula::kRmsPropCentered;
+    return momentum ? Formula::kRmsPropMomentum : Formula::kRmsProp;
+  }
+  void set_numbers(const ParameterGroup& group, const Update&, Numbers numbers) const override {
+    set_decay(group, false, group.values[kMaximize] != 0, numbers);
+    numbers[kernels::kRate] = group.lr;
+    numbers[kernels::kBeta1] = group.values[kMomentum];
+    numbers[kernels::kBeta2] = group.values[kAlpha];
+    numbers[kernels::kRest2] = 1 - group.values[kAlpha];
+    numbers[kernels::kEps] = group.values[kEps];
+  }
+
+ private:
+  std::vector<Slot> slots_ = {{"square_avg"},
+                              {"grad_avg", Slot::Kind::kLike, 0, /*may_lack=*/true},
+                              {"momentum_buffer", Slot::Kind::kLike, 0, /*may_lack=*/true}};
+};
+
+// What is updated during backward has one gradient at a time, and no memory for states.
+class LomoRule final : public ElementwiseRule {
+ public:
+  double default_lr() const override { return 1e-3; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {{"clip_grad_norm", kUnlimited, Range::kOptional},
+                                            {"clip_grad_value", kUnlimited, Range::kOptional}};
+    return kSettings;
+  }
+  c10::ArrayRef<Slot> slots() const override { return {}; }
+  bool counts_steps() const override { return false; }
+  bool updates_in_backward() const override { return true; }
+
+ protected:
+  Formula formula(const ParameterGroup&) const override { return Formula::kSgd; }
+  void set_numbers(const ParameterGroup& group, const Update&, Numbers numbers) const override {
+    set_decay(group, true, false, numbers);
+    numbers[kernels::kRate] = group.lr;
+  }
+
+ private:
+  static constexpr double kUnlimited = std::numeric_limits<double>::quiet_NaN();
+};
+
+}  // namespace
+
+RulePtr sgd_rule() { return std::make_unique<SgdRule>(); }
+RulePtr lion_rule() { return std::make_unique<LionRule>(); }
+RulePtr adagrad_rule() { return std::make_unique<AdagradRule>(); }
+RulePtr rmsprop_rule() { return std::make_unique<RmspropRule>(); }
+RulePtr lomo_rule() { return std::make_unique<LomoRule>(); }
+
+}  // namespace accel::optim

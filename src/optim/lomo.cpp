@@ -1,0 +1,135 @@
+#include "optim/lomo.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "optim/clip.hpp"
+#include "optim/rules.hpp"
+
+namespace accel::optim {
+namespace {
+
+namespace autograd = torch::autograd;
+using GradientFunction = std::function<void(const at::Tensor& parameter)>;
+
+class Hook final : public autograd::PostAccumulateGradHook {
+ public:
+  explicit Hook(GradientFunction function) : function_(std::move(function)) {}
+  void operator()(const autograd::Variable& parameter) override { function_(parameter); }
+
+ private:
+  GradientFunction function_;
+};
+
+// A parameter has room for one such hook: what was there comes back at the end.
+class HookScope {
+ public:
+  HookScope(const at::Tensor& parameter, GradientFunction function) : parameter_(parameter) {
+    std::swap(before_, autograd::impl::post_acc_grad_hooks(parameter_));
+    autograd::impl::set_post_acc_grad_hooks(parameter_, std::make_unique<Hook>(std::move(function)));
+  }
+  ~HookScope() { autograd::impl::post_acc_grad_hooks(parameter_) = std::move(before_); }
+  HookScope(const HookScope&) = delete;
+  HookScope& operator=(const HookScope&) = delete;
+
+ private:
+  at::Tensor parameter_;
+  std::unique_ptr<autograd::PostAccumulateGradHook> before_;
+};
+
+// Another learning rate for a while.
+class RateScope {
+ public:
+  RateScope(ParameterOptimizer& optimizer, double lr) : optimizer_(optimizer) {
+    for (size_t group = 0; group < optimizer.groups().size(); ++group)
+      before_.push_back(std::exchange(optimizer.group(group).lr, lr));
+  }
+  ~RateScope() {
+    for (size_t group = 0; group < before_.size(); ++group) optimizer_.group(group).lr = before_[group];
+  }
+  RateScope(const RateScope&) = delete;
+  RateScope& operator=(const RateScope&) = delete;
+
+ private:
+  ParameterOptimizer& optimizer_;
+  std::vector<double> before_;
+};
+
+// Backward in which a function takes each gradient of the optimizers' parameters.
+void backward(const std::vector<ParameterOptimizer*>& optimizers, const at::Tensor& loss, bool keeps_graph,
+              const std::function<void(ParameterOptimizer&, size_t group, size_t parameter)>& take) {
+  std::vector<std::unique_ptr<HookScope>> hooks;
+  for (ParameterOptimizer* const optimizer : optimizers)
+    for (size_t group = 0; group < optimizer->groups().size(); ++group) {
+      const auto& parameters = optimizer->groups()[group].parameters;
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        if (!parameters[i].requires_grad()) continue;
+        hooks.push_back(
+            std::make_unique<HookScope>(parameters[i], [&take, optimizer, group, i](const at::Tensor& tensor) {
+              take(*optimizer, group, i);
+              tensor.mutable_grad().reset();
+            }));
+      }
+    }
+  autograd::backward({loss}, {}, keeps_graph);
+}
+
+// What brings the joint norm of an optimizer's gradients to the limit of its first group that has one.
+double factor_of_norm(ParameterOptimizer& optimizer, const at::Tensor& loss) {
+  double limit = std::nan("");
+  for (size_t group = optimizer.groups().size(); group-- > 0;)
+    if (const double own = optimizer.setting(group, "clip_grad_norm"); !std::isnan(own)) limit = own;
+  if (std::isnan(limit)) return 1;
+  double squares = 0;
+  backward({&optimizer}, loss, /*keeps_graph=*/true, [&](ParameterOptimizer& owner, size_t group, size_t i) {
+    const double norm = at::linalg_vector_norm(owner.groups()[group].parameters[i].grad()).item<double>();
+    squares += norm * norm;
+  });
+  return clip_factor(std::sqrt(squares), limit);
+}
+
+}  // namespace
+
+bool is_lomo(const Optimizer& optimizer) {
+  const auto* const own = dynamic_cast<const ParameterOptimizer*>(&optimizer);
+  return own != nullptr && own->rule().updates_in_backward();
+}
+
+void lomo_backward(const std::vector<std::shared_ptr<Optimizer>>& optimizers, const at::Tensor& loss,
+                   std::optional<double> lr) {
+  require(loss.numel() == 1, Status::kShapeMismatch, "the loss has shape ", loss.sizes(),
+          "; expected one element: take its mean or sum");
+  require(loss.requires_grad(), Status::kInvalidState,
+          "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad");
+  if (lr) check_setting("lr", {}, *lr);
+  std::vector<ParameterOptimizer*> own;
+  for (const auto& optimizer : optimizers) {
+    require(is_lomo(*optimizer), Status::kInvalidArgument, "an optimizer is not LOMO; expected LOMO alone");
+    own.push_back(static_cast<ParameterOptimizer*>(optimizer.get()));
+  }
+  std::vector<double> factors;
+  std::vector<std::unique_ptr<RateScope>> rates;
+  for (ParameterOptimizer* const optimizer : own) {
+    factors.push_back(factor_of_norm(*optimizer, loss));
+    if (lr) rates.push_back(std::make_unique<RateScope>(*optimizer, *lr));
+  }
+  backward(own, loss, /*keeps_graph=*/false, [&](ParameterOptimizer& optimizer, size_t group, size_t i) {
+    const at::NoGradGuard no_grad;
+    const auto place = static_cast<size_t>(std::find(own.begin(), own.end(), &optimizer) - own.begin());
+    const at::Tensor gradient = optimizer.groups()[group].parameters[i].grad();
+    const double limit = optimizer.setting(group, "clip_grad_value");
+    if (factors[place] != 1) gradient.mul_(factors[place]);
+    if (!std::isnan(limit)) gradient.clamp_(-limit, limit);
+    optimizer.update_one(group, i);
+  });
+}
+
+}  // namespace accel::optim

@@ -1,0 +1,22 @@
+// LOMO (Lv et al., 2023): backward and update in one, so that no two gradients live at the same time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "optim/optimizer.hpp"
+
+namespace accel::optim {
+
+// Whether accel's `optimizer` is one of lomo_rule().
+bool is_lomo(const Optimizer& optimizer);
+
+// Back-propagates from `loss`, and updates each parameter of the optimizers as soon as its gradient is complete. With a
+// limit for the norm there is a backward before that which only measures. `lr` replaces that of the groups.
+void lomo_backward(const std::vector<std::shared_ptr<Optimizer>>& optimizers, const at::Tensor& loss,
+                   std::optional<double> lr);
+
+}  // namespace accel::optim

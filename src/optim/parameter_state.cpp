@@ -1,0 +1,235 @@
+#include "optim/parameter_state.hpp"
+
+#include <ATen/ATen.h>
+
+#include <charconv>
+#include <utility>
+
+#include "base/error.hpp"
+#include "kernels/elementwise.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::optim {
+namespace {
+
+constexpr const char* kPrecisionKey = "update_precision";
+constexpr const char* kPrecisionNames[] = {"as_stored", "master_weights", "stochastic_rounding"};
+constexpr const char* kMasterKey = "master_param";
+
+bool is_bytes(Slot::Kind kind) { return kind == Slot::Kind::kSignedBytes || kind == Slot::Kind::kUnsignedBytes; }
+
+std::vector<int64_t> shape_of(Slot::Kind kind, const at::Tensor& parameter) {
+  if (kind == Slot::Kind::kNumber) return {};
+  std::vector<int64_t> shape = parameter.sizes().vec();
+  if (kind == Slot::Kind::kRows) shape[shape.size() - 1] = 1;
+  if (kind == Slot::Kind::kColumns) shape[shape.size() - 2] = 1;
+  return shape;
+}
+
+// Memory of a slot, not yet filled.
+at::Tensor empty_slot(Slot::Kind kind, const ParameterGroup& group, const at::Tensor& parameter) {
+  const at::Tensor plain = parameter.detach();
+  const auto dtype = computes_in_float32(group, parameter) ? at::kFloat : parameter.scalar_type();
+  if (kind == Slot::Kind::kNumber) return at::empty({}, at::kFloat);
+  if (kind == Slot::Kind::kLike) return at::empty_like(plain, dtype);
+  if (is_bytes(kind)) return at::empty_like(plain, at::kByte);
+  return at::empty(shape_of(kind, parameter), plain.options().dtype(dtype));
+}
+
+// A copy of what a state dict has, in the form in which a slot is kept.
+SlotValue read_slot(const UpdateRule& rule, size_t slot, const ParameterGroup& group, const at::Tensor& parameter,
+                    const c10::IValue& given, size_t index) {
+  const char* const key = rule.slots()[slot].key.c_str();
+  const Slot::Kind kind = rule.kind(slot, parameter);
+  const auto shape = shape_of(kind, parameter);
+  require(given.isTensor(), Status::kInvalidArgument, "state of parameter ", index, " has no tensor \"", key,
+          "\"; expected one of shape ", c10::IntArrayRef(shape));
+  const at::Tensor& source = given.toTensor();
+  require(source.sizes() == shape, Status::kShapeMismatch, "\"", key, "\" of parameter ", index, " has shape ",
+          source.sizes(), "; expected ", c10::IntArrayRef(shape));
+  if (!is_bytes(kind)) {
+    SlotValue value{empty_slot(kind, group, parameter), {}};
+    value.tensor.copy_(source);
+    return value;
+  }
+  SlotValue value = new_slot(rule, slot, group, parameter);
+  at::Tensor numbers = at::empty_like(parameter.detach(), at::kFloat);
+  numbers.copy_(source);
+  kernels::copy(kernels::stream_of(numbers), stream_of(value, kind), numbers.numel());
+  return value;
+}
+
+// Older files have the step as a number.
+at::Tensor read_step(const UpdateRule& rule, const Map& state, size_t index, const at::Tensor& parameter) {
+  const c10::IValue* const value = find(state, "step");
+  const bool is_tensor = value != nullptr && value->isTensor() && value->toTensor().numel() == 1;
+  require(is_tensor || (value != nullptr && (value->isInt() || value->isDouble())), Status::kInvalidArgument,
+          "state of parameter ", index, " has no \"step\"; expected a number");
+  return new_step(rule, parameter, is_tensor ? value->toTensor().item<double>() : value->toScalar().toDouble());
+}
+
+std::optional<Map> write_state(const UpdateRule& rule, const ParameterState& state, const at::Tensor& parameter) {
+  Map map = tree::new_map();
+  if (state.step.defined()) map.insert("step", state.step);
+  for (size_t slot = 0; slot < state.slots.size(); ++slot) {
+    const SlotValue& value = state.slots[slot];
+    if (!value.tensor.defined()) continue;
+    const Slot::Kind kind = rule.kind(slot, parameter);
+    at::Tensor tensor = value.tensor;
+    if (is_bytes(kind)) {
+      tensor = at::empty_like(value.tensor, at::kFloat);
+      kernels::copy(stream_of(value, kind), kernels::stream_of(tensor), tensor.numel());
+    }
+    map.insert(rule.slots()[slot].key, tensor);
+  }
+  if (state.master.defined()) map.insert(kMasterKey, state.master);
+  if (map.empty()) return std::nullopt;
+  return map;
+}
+
+ParameterState read_state(const UpdateRule& rule, const ParameterGroup& group, const at::Tensor& parameter,
+                          const Map& map, size_t index) {
+  ParameterState state;
+  if (map.empty()) return state;
+  if (rule.counts_steps() || find(map, "step") != nullptr) state.step = read_step(rule, map, index, parameter);
+  state.slots.resize(rule.slots().size());
+  for (size_t slot = 0; slot < state.slots.size(); ++slot) {
+    const c10::IValue* const given = find(map, rule.slots()[slot].key.c_str());
+    const bool is_given = given != nullptr && !given->isNone();
+    if (is_given || (rule.needs(slot, group, parameter) && !rule.slots()[slot].may_lack))
+      state.slots[slot] = read_slot(rule, slot, group, parameter, is_given ? *given : c10::IValue(), index);
+  }
+  const c10::IValue* const master = find(map, kMasterKey);
+  if (master != nullptr && group.precision == UpdatePrecision::kMasterWeights) {
+    require(master->isTensor() && master->toTensor().sizes() == parameter.sizes(), Status::kShapeMismatch, "\"",
+            kMasterKey, "\" of parameter ", index, " is not a tensor of shape ", parameter.sizes());
+    state.master = at::empty_like(parameter.detach(), at::kFloat);
+    state.master.copy_(master->toTensor());
+  }
+  return state;
+}
+
+ParameterGroup read_group(const UpdateRule& rule, const ParameterGroup& group, const Map& map, size_t index) {
+  const c10::IValue* const indices = find(map, "params");
+  const size_t count = indices != nullptr && indices->isList() ? indices->toListRef().size() : 0;
+  require(count == group.parameters.size(), Status::kInvalidArgument, "parameter group ", index,
+          " of the state dict has ", count, " parameters; expected ", group.parameters.size());
+  ParameterGroup read = group;
+  read.lr = read_number(map, "lr", group.lr);
+  read.weight_decay = read_number(map, "weight_decay", group.weight_decay);
+  check_setting("lr", {}, read.lr);
+  check_setting("weight_decay", {}, read.weight_decay);
+  read.values = read_settings(rule.settings(), map, group.values);
+  constexpr Setting kPrecision = {kPrecisionKey, 0, Range::kChoice, nullptr, kPrecisionNames};
+  read.precision = static_cast<UpdatePrecision>(
+      static_cast<int>(read_settings(kPrecision, map, {static_cast<double>(group.precision)})[0]));
+  read.initial_lr.reset();
+  if (find(map, "initial_lr") != nullptr) read.initial_lr = read_number(map, "initial_lr", read.lr);
+  rule.check(read);
+  return read;
+}
+
+// The place of each parameter: its group.
+std::vector<size_t> groups_of_parameters(const std::vector<ParameterGroup>& groups) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < groups.size(); ++i) places.insert(places.end(), groups[i].parameters.size(), i);
+  return places;
+}
+
+}  // namespace
+
+bool computes_in_float32(const ParameterGroup& group, const at::Tensor& parameter) {
+  return group.precision != UpdatePrecision::kAsStored && at::isReducedFloatingType(parameter.scalar_type());
+}
+
+at::Tensor new_step(const UpdateRule& rule, const at::Tensor& parameter, double value) {
+  const auto device = rule.keeps_step_on_device() ? parameter.device() : at::Device(at::kCPU);
+  return at::full({}, value, at::TensorOptions().dtype(at::kFloat).device(device));
+}
+
+kernels::Stream stream_of(const SlotValue& value, Slot::Kind kind) {
+  if (!is_bytes(kind)) return kernels::stream_of(value.tensor);
+  kernels::Stream stream;
+  stream.data = value.tensor.mutable_data_ptr();
+  stream.scales = value.scales.mutable_data_ptr<float>();
+  stream.format = kind == Slot::Kind::kSignedBytes ? kernels::Format::kSignedByte : kernels::Format::kUnsignedByte;
+  return stream;
+}
+
+SlotValue new_slot(const UpdateRule& rule, size_t slot, const ParameterGroup& group, const at::Tensor& parameter) {
+  const Slot::Kind kind = rule.kind(slot, parameter);
+  SlotValue value{empty_slot(kind, group, parameter), {}};
+  if (is_bytes(kind)) {
+    value.tensor.zero_();
+    value.scales = at::zeros({kernels::num_blocks(parameter.numel())}, at::kFloat);
+  } else {
+    value.tensor.fill_(rule.initial(slot, group));
+  }
+  return value;
+}
+
+c10::IValue write_state_dict(const UpdateRule& rule, const std::vector<ParameterGroup>& groups,
+                             const std::vector<ParameterState>& states) {
+  Map written = tree::new_map();
+  auto written_groups = tree::new_list();
+  size_t index = 0;
+  for (const ParameterGroup& group : groups) {
+    Map map = tree::new_map();
+    map.insert("lr", group.lr);
+    map.insert("weight_decay", group.weight_decay);
+    write_settings(rule.settings(), group.values, map);
+    for (const auto& constant : rule.constants())
+      map.insert(constant.key, constant.value == UpdateRule::Constant::Value::kNone
+                                   ? c10::IValue()
+                                   : c10::IValue(constant.value == UpdateRule::Constant::Value::kTrue));
+    if (group.precision != UpdatePrecision::kAsStored)
+      map.insert(kPrecisionKey, std::string(kPrecisionNames[static_cast<size_t>(group.precision)]));
+    if (group.initial_lr) map.insert("initial_lr", *group.initial_lr);
+    auto indices = tree::new_list();
+    for (const at::Tensor& parameter : group.parameters) {
+      if (const auto state = write_state(rule, states[index], parameter)) written.insert(std::to_string(index), *state);
+      indices.push_back(static_cast<int64_t>(index++));
+    }
+    map.insert("params", indices);
+    written_groups.push_back(map);
+  }
+  Map result = tree::new_map();
+  result.insert("state", written);
+  result.insert("param_groups", written_groups);
+  return result;
+}
+
+LoadedState read_state_dict(const UpdateRule& rule, const std::vector<ParameterGroup>& groups,
+                            const c10::IValue& state_dict) {
+  const at::NoGradGuard no_grad;
+  const Map map = as_map(state_dict, "the state dict of an optimizer");
+  const c10::IValue* const list = find(map, "param_groups");
+  require(list != nullptr && list->isList(), Status::kInvalidArgument,
+          "the state dict of an optimizer has no list \"param_groups\"");
+  require(list->toListRef().size() == groups.size(), Status::kInvalidArgument, "the state dict has ",
+          list->toListRef().size(), " parameter groups; expected ", groups.size(), " as the optimizer");
+  LoadedState loaded;
+  for (size_t i = 0; i < groups.size(); ++i)
+    loaded.groups.push_back(read_group(rule, groups[i], as_map(list->toListRef()[i], text("parameter group ", i)), i));
+
+  const c10::IValue* const states = find(map, "state");
+  require(states != nullptr, Status::kInvalidArgument, "the state dict of an optimizer has no map \"state\"");
+  const std::vector<size_t> places = groups_of_parameters(loaded.groups);
+  std::vector<at::Tensor> parameters;
+  for (const ParameterGroup& group : loaded.groups)
+    parameters.insert(parameters.end(), group.parameters.begin(), group.parameters.end());
+  loaded.states.resize(parameters.size());
+  for (const auto& entry : as_map(*states, "\"state\" of an optimizer")) {
+    const std::string& key = entry.key().toStringRef();
+    size_t index = 0;
+    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), index);
+    require(parsed.ec == std::errc() && parsed.ptr == key.data() + key.size() && index < parameters.size(),
+            Status::kInvalidArgument, "the state dict has state of parameter \"", key, "\"; expected 0 to ",
+            static_cast<int64_t>(parameters.size()) - 1);
+    loaded.states[index] = read_state(rule, loaded.groups[places[index]], parameters[index],
+                                      as_map(entry.value(), "state of parameter " + key), index);
+  }
+  return loaded;
+}
+
+}  // namespace accel::optim

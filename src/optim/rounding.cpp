@@ -1,0 +1,23 @@
+#include "optim/rounding.hpp"
+
+#include <ATen/ATen.h>
+
+#include "kernels/elementwise.hpp"
+
+namespace accel::optim {
+
+void round_by_chance(const at::Tensor& from, const at::Tensor& to, uint32_t seed) {
+  if (from.is_cpu()) {
+    kernels::Stream target = kernels::stream_of(to);
+    target.by_chance = true;
+    kernels::copy(kernels::stream_of(from), target, from.numel(), seed);
+    return;
+  }
+  constexpr int64_t kCut = 1 << 16;  // what bfloat16 lacks of float32's last bits
+  const at::Tensor bits = from.view(at::kInt);
+  const at::Tensor up = bits + at::randint(kCut, bits.sizes(), bits.options());
+  const at::Tensor rounded = up.bitwise_and(-kCut).view(at::kFloat);
+  to.copy_(at::where(from.isfinite(), rounded, from));
+}
+
+}  // namespace accel::optim

@@ -1,0 +1,86 @@
+// What one kind of optimizer is: its settings, what it keeps of each parameter, and how it updates. Everything else is
+// ParameterOptimizer's.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "optim/optimizer.hpp"
+
+namespace accel::optim {
+
+// Something that is kept of each parameter.
+struct Slot {
+  enum class Kind : uint8_t {
+    kLike,           // as the parameter, or float32 where updates are computed so
+    kNumber,         // a float32 number on the CPU
+    kRows,           // as the parameter with a last dimension of 1
+    kColumns,        // as the parameter with a last dimension but one of 1
+    kSignedBytes,    // as the parameter, a byte an element; see kernels/byte_block.hpp
+    kUnsignedBytes,  // the same without sign
+  };
+  std::string key;  // of the state dict
+  Kind kind = Kind::kLike;
+  double initial = 0;
+  bool may_lack = false;  // a state dict that lacks it is good: it starts anew
+};
+
+struct SlotValue {
+  at::Tensor tensor;
+  at::Tensor scales;  // of bytes, one a block
+};
+
+// What is kept of one parameter. Everything is undefined before it is needed.
+struct ParameterState {
+  at::Tensor step;    // the number of updates: a float32 number, as in torch.optim
+  at::Tensor master;  // the float32 parameter
+  std::vector<SlotValue> slots;
+};
+
+// One parameter in one step.
+struct Update {
+  size_t index;          // of the parameter, counted through all groups
+  at::Tensor parameter;  // what is to be updated: the parameter or its float32 copy
+  at::Tensor gradient;   // like the parameter in shape and memory order
+  ParameterState* state;
+  bool is_first = false;          // a slot was made for this step
+  at::Tensor rounded = {};        // receives the parameter after the update
+  bool rounds_by_chance = false;  // the parameter, into bfloat16
+  double step() const;            // this one included; of rules that count
+  at::Tensor& slot(size_t i) const { return state->slots[i].tensor; }
+};
+
+class UpdateRule {
+ public:
+  virtual ~UpdateRule() = default;
+
+  virtual double default_lr() const = 0;
+  virtual double default_weight_decay() const { return 0; }
+  virtual c10::ArrayRef<Setting> settings() const = 0;
+  // What torch.optim has in its groups beside that: whether a key is false, true or nothing.
+  struct Constant {
+    const char* key;
+    enum class Value : uint8_t { kNone, kFalse, kTrue } value;
+  };
+  virtual c10::ArrayRef<Constant> constants() const { return {}; }
+  virtual void check(const ParameterGroup&) const {}
+  virtual void check_parameter(const at::Tensor&, size_t) const {}
+
+  virtual c10::ArrayRef<Slot> slots() const = 0;
+  virtual bool needs(size_t, const ParameterGroup&, const at::Tensor&) const { return true; }
+  virtual Slot::Kind kind(size_t slot, const at::Tensor&) const { return slots()[slot].kind; }
+  virtual double initial(size_t slot, const ParameterGroup&) const { return slots()[slot].initial; }
+  virtual bool counts_steps() const { return true; }
+  // Where the number of steps lies; LibTorch's fused kernels want it beside the parameter.
+  virtual bool keeps_step_on_device() const { return false; }
+  // Whether it reads float16 and bfloat16 parameters on the CPU itself and rounds into them. Other rules are given
+  // float32.
+  virtual bool rounds() const { return false; }
+  // Whether parameters are updated during backward, so that nothing is left for step().
+  virtual bool updates_in_backward() const { return false; }
+
+  // Updates of one group that share a device and a dtype; never empty. Runs without autograd.
+  virtual void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const = 0;
+};
+
+}  // namespace accel::optim
