@@ -7,13 +7,15 @@
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 
-// Even over 32 bits for numbers in a row (a finalizer of multiplications and shifts).
-inline uint32_t noise_of(uint32_t number) {
-  number ^= number >> 16;
-  number *= 0x7feb352du;
-  number ^= number >> 15;
-  number *= 0x846ca68bu;
-  return number ^ (number >> 16);
+// Numbers that are even over 32 bits, for numbers in a row.
+inline void make_noise(uint32_t first, int64_t count, uint32_t* noise) {
+  ACCEL_VECTORISE
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t number = (first + static_cast<uint32_t>(i)) * 0x9e3779b1u;
+    number ^= number >> 15;
+    number *= 0x85ebca77u;
+    noise[i] = number ^ (number >> 13);
+  }
 }
 
 template <bool kSigned>
@@ -29,24 +31,24 @@ struct ByteBlock {
   static float decode(uint8_t code, float scale) {
     const uint32_t magnitude = code & kLargest;
     const float normal = bits_as<float>((magnitude + kOffset) << kShift);
-    const float value =
-        (magnitude < 8 ? static_cast<float>(static_cast<int32_t>(magnitude)) * kSpacing : normal) * scale;
-    return kSigned && (code & 0x80) != 0 ? -value : value;
+    const float below = bits_as<float>((magnitude + 8 + kOffset) << kShift) - kSmallestNormal;
+    const float value = (magnitude < 8 ? below : normal) * scale;
+    const uint32_t sign = kSigned ? (code & 0x80u) << 24 : 0;
+    return bits_as<float>(bits_as<uint32_t>(value) | sign);
   }
 
   // `chance` has 20 bits; half of that rounds to nearest. A second moment above 0 stays above 0: it divides.
   static uint8_t encode(float value, float inverse_scale, uint32_t chance) {
     const float scaled = value * inverse_scale;
-    const uint32_t bits = bits_as<uint32_t>(scaled);
-    const float magnitude = bits_as<float>(bits & 0x7fffffffu);
-    const uint32_t normal = (((bits & 0x7fffffffu) + chance) >> kShift) - kOffset;
-    const float small = magnitude < kSmallestNormal ? magnitude : kSmallestNormal;
-    const auto below = static_cast<uint32_t>(
-        static_cast<int32_t>(small * (1 / kSpacing) + static_cast<float>(static_cast<int32_t>(chance)) * 0x1p-20f));
-    uint32_t code = magnitude < kSmallestNormal ? below : normal;
+    const uint32_t magnitude = bits_as<uint32_t>(scaled) & 0x7fffffffu;
+    // Numbers below the smallest normal one are lifted by it, so that the last bits of the code are theirs.
+    const uint32_t lifted = bits_as<uint32_t>(bits_as<float>(magnitude) + kSmallestNormal) - (8u << kShift);
+    const uint32_t bits = bits_as<float>(magnitude) < kSmallestNormal ? lifted : magnitude;
+    uint32_t code = ((bits + chance) >> kShift) - kOffset;
     code = code > kLargest ? kLargest : code;
-    if (kSigned) return static_cast<uint8_t>(code | (bits >> 24 & 0x80u));
-    return static_cast<uint8_t>(code == 0 && magnitude > 0 ? 1 : code);
+    if (kSigned) return static_cast<uint8_t>(code | (bits_as<uint32_t>(scaled) >> 24 & 0x80u));
+    const uint32_t least = magnitude != 0 ? 1 : 0;
+    return static_cast<uint8_t>(code < least ? least : code);
   }
 
   // The smallest power of two that brings the largest magnitude to at most 1.875. Infinity and NaN make the block NaN.
@@ -65,16 +67,18 @@ struct ByteBlock {
     for (int64_t i = 0; i < count; i++) values[i] = decode(codes[i], scale);
   }
 
-  // Returns the scale. `number` is that of the first element's noise.
-  static float store(const float* values, int64_t count, bool by_chance, uint32_t number, uint8_t* codes) {
+  // Returns the scale. Without noise to nearest.
+  static float store(const float* values, int64_t count, const uint32_t* noise, uint8_t* codes) {
     const float scale = scale_of(values, count);
     const float inverse = bits_as<float>(0x7f000000u - bits_as<uint32_t>(scale));
-    const uint32_t mask = by_chance ? 0xfffffu : 0;
-    const uint32_t constant = by_chance ? 0 : 0x80000u;
-    ACCEL_VECTORISE
-    for (int64_t i = 0; i < count; i++) {
-      const uint32_t chance = (noise_of(number + static_cast<uint32_t>(i)) & mask) + constant;
-      codes[i] = encode(values[i], inverse, chance);
+    if (noise == nullptr) {
+      ACCEL_VECTORISE
+      for (int64_t i = 0; i < count; i++) codes[i] = encode(values[i], inverse, 1u << (kShift - 1));
+    } else {
+      // The upper bits for the one and the lower ones for the other moment.
+      ACCEL_VECTORISE
+      for (int64_t i = 0; i < count; i++)
+        codes[i] = encode(values[i], inverse, kSigned ? noise[i] >> (32 - kShift) : noise[i] & ((1u << kShift) - 1));
     }
     return scale;
   }

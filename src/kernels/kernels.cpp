@@ -33,9 +33,6 @@ inline T plus_product(T a, T b, T c) {
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
-// Streams of one job round with different noise.
-constexpr uint32_t kStreamNoise = 0x9e3779b9u;
-
 template <typename Number>
 void decode(const void* data, int64_t begin, int64_t count, float* values) {
   const auto* const stored = static_cast<const typename Number::Stored*>(data) + begin;
@@ -50,11 +47,10 @@ void encode(const float* values, int64_t begin, int64_t count, void* data) {
   for (int64_t i = 0; i < count; i++) stored[i] = Number::store(values[i]);
 }
 
-void encode_by_chance(const float* values, int64_t begin, int64_t count, void* data, uint32_t number) {
+void encode_by_chance(const float* values, int64_t begin, int64_t count, const uint32_t* noise, void* data) {
   auto* const stored = static_cast<uint16_t*>(data) + begin;
   ACCEL_VECTORISE
-  for (int64_t i = 0; i < count; i++)
-    stored[i] = BFloat16::store_by_chance(values[i], noise_of(number + static_cast<uint32_t>(i)));
+  for (int64_t i = 0; i < count; i++) stored[i] = BFloat16::store_by_chance(values[i], noise[i]);
 }
 
 // The numbers of a block: where they are, or decoded into `room`.
@@ -81,64 +77,94 @@ double* open(const Stream& stream, int64_t block, int64_t, double*) {
   return static_cast<double*>(stream.data) + block * kBlock;
 }
 
-// Puts the numbers of a block back to where they are kept.
-void close(const Stream& stream, int64_t block, int64_t count, const float* values, uint32_t seed) {
+// Puts the numbers of a block back to where they are kept. `noise` is for streams that round by chance.
+void close(const Stream& stream, int64_t block, int64_t count, const float* values, const uint32_t* noise) {
   const int64_t begin = block * kBlock;
-  const uint32_t number = seed + static_cast<uint32_t>(begin);
+  const uint32_t* const chance = stream.by_chance ? noise : nullptr;
   switch (stream.format) {
     case Format::kBFloat16:
-      if (stream.by_chance) return encode_by_chance(values, begin, count, stream.data, number);
+      if (chance != nullptr) return encode_by_chance(values, begin, count, chance, stream.data);
       return encode<BFloat16>(values, begin, count, stream.data);
     case Format::kHalf:
       return encode<Half>(values, begin, count, stream.data);
     case Format::kSignedByte:
-      stream.scales[block] =
-          ByteBlock<true>::store(values, count, stream.by_chance, number, static_cast<uint8_t*>(stream.data) + begin);
+      stream.scales[block] = ByteBlock<true>::store(values, count, chance, static_cast<uint8_t*>(stream.data) + begin);
       return;
     case Format::kUnsignedByte:
-      stream.scales[block] =
-          ByteBlock<false>::store(values, count, stream.by_chance, number, static_cast<uint8_t*>(stream.data) + begin);
+      stream.scales[block] = ByteBlock<false>::store(values, count, chance, static_cast<uint8_t*>(stream.data) + begin);
       return;
     default:
       if (values != static_cast<float*>(stream.data) + begin) encode<Plain<float>>(values, begin, count, stream.data);
   }
 }
-void close(const Stream&, int64_t, int64_t, const double*, uint32_t) {}
+void close(const Stream&, int64_t, int64_t, const double*, const uint32_t*) {}
+
+// Sums go into lanes that a vector register holds, in the same order on every processor.
+constexpr int kLanes = 16;
+
+template <Norm kNorm, typename T>
+double norm_of_block(const T* values, int64_t count) {
+  const auto term = [](T value) {
+    const auto size = static_cast<double>(magnitude(value));
+    return kNorm == Norm::kSquares ? size * size : size;
+  };
+  const auto join = [](double a, double b) { return kNorm == Norm::kLargest ? larger(a, b) : a + b; };
+  double lanes[kLanes] = {};
+  const int64_t whole = count / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes)
+    for (int lane = 0; lane < kLanes; lane++) lanes[lane] = join(lanes[lane], term(values[i + lane]));
+  for (int64_t i = whole; i < count; i++) lanes[i - whole] = join(lanes[i - whole], term(values[i]));
+  double result = lanes[0];
+  for (int lane = 1; lane < kLanes; lane++) result = join(result, lanes[lane]);
+  return result;
+}
 
 template <typename T, typename F>
 void update(const UpdateJob& job, int64_t first, int64_t last) {
   T numbers[kNumNumbers];
   for (int i = 0; i < kNumNumbers; i++) numbers[i] = static_cast<T>(job.numbers[i]);
   constexpr bool kOpens = sizeof(T) == sizeof(float);
-  alignas(64) T room[2 + kMostStates][kOpens ? kBlock : 1];
+  alignas(64) T room[2 + kMostStates][kBlock];
+  alignas(64) uint32_t noise[kOpens ? kBlock : 1];
+  bool by_chance = job.parameter.by_chance;
+  for (const Stream& state : job.states) by_chance = by_chance || state.by_chance;
   for (int64_t block = first; block < last; block++) {
     const int64_t rest = job.count - block * kBlock;
     const int64_t count = rest < kBlock ? rest : kBlock;
     T* const p = open(job.parameter, block, count, room[0]);
     const T* const g = open(job.gradient, block, count, room[1]);
     T* s[kMostStates] = {};
-    for (int k = 0; k < F::kStates; k++) s[k] = open(job.states[k], block, count, room[2 + k]);
+    const auto is_kept = [&](int k) { return k < kReadStates<F> || job.states[k].data != nullptr; };
+    for (int k = 0; k < F::kStates; k++)
+      s[k] = is_kept(k) ? open(job.states[k], block, count, room[2 + k]) : room[2 + k];
     T* const s0 = s[0];
     T* const s1 = s[1];
     T* const s2 = s[2];
     ACCEL_VECTORISE
     for (int64_t i = 0; i < count; i++) {
       T values[kMostStates] = {};
-      if constexpr (F::kStates > 0) values[0] = s0[i];
-      if constexpr (F::kStates > 1) values[1] = s1[i];
-      if constexpr (F::kStates > 2) values[2] = s2[i];
+      if constexpr (kReadStates < F >> 0) values[0] = s0[i];
+      if constexpr (kReadStates < F >> 1) values[1] = s1[i];
+      if constexpr (kReadStates < F >> 2) values[2] = s2[i];
       T parameter = p[i];
       F::apply(numbers, parameter, g[i], values);
       p[i] = parameter;
-      if constexpr (F::kStates > 0) s0[i] = values[0];
-      if constexpr (F::kStates > 1) s1[i] = values[1];
-      if constexpr (F::kStates > 2) s2[i] = values[2];
+      if constexpr (kChangedStates < F >> 0) s0[i] = values[0];
+      if constexpr (kChangedStates < F >> 1) s1[i] = values[1];
+      if constexpr (kChangedStates < F >> 2) s2[i] = values[2];
     }
-    close(job.parameter, block, count, p, job.seed);
-    for (int k = 0; k < F::kStates; k++)
-      close(job.states[k], block, count, s[k], job.seed + (static_cast<uint32_t>(k) + 1) * kStreamNoise);
+    if (kOpens && by_chance) make_noise(job.seed + static_cast<uint32_t>(block * kBlock), count, noise);
+    close(job.parameter, block, count, p, noise);
+    for (int k = 0; k < kChangedStates<F>; k++)
+      if (is_kept(k)) close(job.states[k], block, count, s[k], noise);
+    if constexpr (F::kStates == kMostStates) {
+      if (job.squares != nullptr) {
+        job.squares[2 * block] = norm_of_block<Norm::kSquares>(p, count);
+        job.squares[2 * block + 1] = norm_of_block<Norm::kSquares>(s2, count);
+      }
+    }
     if constexpr (kOpens) {
-      if (job.rounded.data != nullptr) close(job.rounded, block, count, p, job.seed);
+      if (job.rounded.data != nullptr) close(job.rounded, block, count, p, nullptr);
     }
   }
 }
@@ -174,6 +200,8 @@ UpdateKernel update_of(Formula formula) {
       return update<T, Lion>;
     case Formula::kLambDirection:
       return update<T, LambDirection>;
+    case Formula::kLambStep:
+      return update<T, LambStep>;
   }
   return nullptr;
 }
@@ -182,29 +210,13 @@ UpdateKernel find_update(Formula formula, Format parameter) {
   return parameter == Format::kDouble ? update_of<double>(formula) : update_of<float>(formula);
 }
 
-// Sums go into lanes that a vector register holds, in the same order on every processor.
-constexpr int kLanes = 16;
-
 template <typename T, Norm kNorm>
 void norm(const Stream& stream, int64_t count, int64_t first, int64_t last, double* results) {
   alignas(64) T room[sizeof(T) == sizeof(float) ? kBlock : 1];
-  const auto term = [](T value) {
-    const auto size = static_cast<double>(magnitude(value));
-    return kNorm == Norm::kSquares ? size * size : size;
-  };
-  const auto join = [](double a, double b) { return kNorm == Norm::kLargest ? larger(a, b) : a + b; };
   for (int64_t block = first; block < last; block++) {
     const int64_t rest = count - block * kBlock;
     const int64_t here = rest < kBlock ? rest : kBlock;
-    const T* const values = open(stream, block, here, room);
-    double lanes[kLanes] = {};
-    const int64_t whole = here / kLanes * kLanes;
-    for (int64_t i = 0; i < whole; i += kLanes)
-      for (int lane = 0; lane < kLanes; lane++) lanes[lane] = join(lanes[lane], term(values[i + lane]));
-    for (int64_t i = whole; i < here; i++) lanes[i - whole] = join(lanes[i - whole], term(values[i]));
-    double result = lanes[0];
-    for (int lane = 1; lane < kLanes; lane++) result = join(result, lanes[lane]);
-    results[block - first] = result;
+    results[block - first] = norm_of_block<kNorm>(open(stream, block, here, room), here);
   }
 }
 
@@ -240,7 +252,7 @@ void scale(const Stream& stream, int64_t count, int64_t first, int64_t last, dou
       const T below = value > own_limit ? own_limit : value;  // NaN stays
       values[i] = below < -own_limit ? -own_limit : below;
     }
-    close(stream, block, here, values, 0);
+    close(stream, block, here, values, nullptr);
   }
 }
 
@@ -248,10 +260,12 @@ ScaleKernel find_scale(Format format) { return format == Format::kDouble ? scale
 
 void copy(const Stream& from, const Stream& to, int64_t count, int64_t first, int64_t last, uint32_t seed) {
   alignas(64) float room[kBlock];
+  alignas(64) uint32_t noise[kBlock];
   for (int64_t block = first; block < last; block++) {
     const int64_t rest = count - block * kBlock;
     const int64_t here = rest < kBlock ? rest : kBlock;
-    close(to, block, here, open(from, block, here, room), seed);
+    if (to.by_chance) make_noise(seed + static_cast<uint32_t>(block * kBlock), here, noise);
+    close(to, block, here, open(from, block, here, room), noise);
   }
 }
 

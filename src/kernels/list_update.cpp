@@ -45,7 +45,7 @@ void run(const ListUpdate& lists) {
   on_lists::List parameters{lists.parameters};
   F::apply(lists.numbers, parameters, on_lists::List{lists.gradients}, states);
   at::_foreach_copy_(lists.parameters, parameters.tensors);
-  for (int k = 0; k < F::kStates; ++k) at::_foreach_copy_(lists.states[k], states[k].tensors);
+  for (int k = 0; k < on_lists::kChangedStates<F>; ++k) at::_foreach_copy_(lists.states[k], states[k].tensors);
 }
 
 }  // namespace
@@ -80,6 +80,8 @@ void update(Formula formula, const ListUpdate& lists) {
       return run<on_lists::Lion>(lists);
     case Formula::kLambDirection:
       return run<on_lists::LambDirection>(lists);
+    case Formula::kLambStep:
+      return run<on_lists::LambStep>(lists);
   }
 }
 

@@ -142,15 +142,39 @@ struct Lion {
   }
 };
 
-// The first half of LAMB: the direction, as a third state. How far to go follows from its norm.
+template <typename V, typename C>
+inline V lamb_direction(const C& c, const V& p, const V* s) {
+  return plus_product(s[0] * c[kShare1] / (square_root(s[1]) * c[kScale] + c[kEps]), p, c[kShare2]);
+}
+
+// The first half of LAMB: the moments, and the direction as a third state. How far to go follows from its norm.
 struct LambDirection {
   static constexpr int kStates = 3;
   template <typename V, typename C>
   static void apply(const C& c, V& p, V g, V* s) {
     g = g * c[kSign];
     accumulate(c, g, s);
-    s[2] = plus_product(s[0] * c[kShare1] / (square_root(s[1]) * c[kScale] + c[kEps]), p, c[kShare2]);
+    s[2] = lamb_direction(c, p, s);
   }
 };
+
+// The second half, which finds the direction again rather than keeping it.
+struct LambStep {
+  static constexpr int kStates = 2;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V, V* s) {
+    p = p - lamb_direction(c, p, s) * c[kRate];
+  }
+};
+
+// How many of its states a formula begins with, and how many it changes.
+template <typename F>
+constexpr int kReadStates = F::kStates;
+template <>
+constexpr int kReadStates<LambDirection> = 2;
+template <typename F>
+constexpr int kChangedStates = F::kStates;
+template <>
+constexpr int kChangedStates<LambStep> = 0;
 
 }  // namespace accel::kernels::ACCEL_KERNEL_NAMESPACE

@@ -23,6 +23,7 @@ enum class Formula : uint8_t {
   kRmsPropCenteredMomentum,
   kLion,
   kLambDirection,
+  kLambStep,
 };
 
 // The numbers of a step, which are the same for all elements of a parameter. No formula has all of them.
@@ -48,10 +49,12 @@ struct UpdateJob {
   int64_t count = 0;
   Stream parameter;
   Stream gradient;
-  Stream states[kMostStates];
-  Stream rounded;  // with data: receives the parameter too, in its own format
+  Stream states[kMostStates];  // one without data is dropped after it was measured
+  Stream rounded;              // with data: receives the parameter too, in its own format
   double numbers[kNumNumbers] = {1, 0, 1};
   uint32_t seed = 0;  // of the noise by which numbers are rounded
+  // With memory, two numbers a block: the sums of the squares of the parameter and of the third state.
+  double* squares = nullptr;
 };
 
 }  // namespace accel::kernels

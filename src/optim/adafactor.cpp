@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/factored.hpp"
 #include "optim/rules.hpp"
 
 namespace accel::optim {
@@ -63,10 +64,11 @@ class AdafactorRule final : public UpdateRule {
   void update_one(const ParameterGroup& group, const Update& update) const {
     const auto& values = group.values;
     const at::Tensor& parameter = update.parameter;
-    const at::Tensor gradient = values[kMaximize] != 0 ? update.gradient.neg() : update.gradient;
     const double eps1 = std::isnan(values[kEps1]) ? epsilon_of(parameter.scalar_type()) : values[kEps1];
     const double share = std::pow(update.step(), values[kBeta2Decay]);
     const double rate = std::min(group.lr, 1 / std::sqrt(update.step()));
+    if (has_kernels(parameter)) return update_matrix(group, update, eps1, share, rate);
+    const at::Tensor gradient = values[kMaximize] != 0 ? update.gradient.neg() : update.gradient;
     const double length = std::max(values[kEps2], root_mean_square(parameter)) * rate;
     if (group.weight_decay != 0) parameter.mul_(1 - group.lr * group.weight_decay);
 
@@ -80,6 +82,38 @@ class AdafactorRule final : public UpdateRule {
     }
     step.clamp_min_(eps1 * eps1).rsqrt_().mul_(gradient);
     parameter.add_(step, -length / std::max(1.0, root_mean_square(step) / values[kD]));
+  }
+
+  // Matrices that are worth it. All others are left to LibTorch.
+  static bool has_kernels(const at::Tensor& parameter) {
+    return parameter.dim() == 2 && parameter.numel() >= 4096 && parameter.is_cpu() &&
+           parameter.scalar_type() == at::kFloat && parameter.is_contiguous();
+  }
+
+  // The same in three passes over memory: means, the length of the step, the step.
+  static void update_matrix(const ParameterGroup& group, const Update& update, double eps1, double share, double rate) {
+    kernels::FactoredMatrix matrix;
+    matrix.gradient = update.gradient.const_data_ptr<float>();
+    matrix.parameter = update.parameter.mutable_data_ptr<float>();
+    matrix.height = update.parameter.size(0);
+    matrix.width = update.parameter.size(1);
+    const auto count = static_cast<double>(update.parameter.numel());
+    at::Tensor row_means = at::empty({matrix.height, 1}, at::kFloat);
+    at::Tensor column_means = at::empty({1, matrix.width}, at::kFloat);
+    const double squares =
+        kernels::mean_squares(matrix, row_means.mutable_data_ptr<float>(), column_means.mutable_data_ptr<float>());
+    const double length = std::max(group.values[kEps2], std::sqrt(squares / count)) * rate;
+
+    const at::Tensor& rows = update.slot(kRowVar).lerp_(row_means, share);
+    const at::Tensor& columns = update.slot(kColVar).lerp_(column_means, share);
+    const at::Tensor scaled = rows / rows.mean().clamp_min_(eps1);
+    matrix.rows = scaled.const_data_ptr<float>();
+    matrix.columns = columns.const_data_ptr<float>();
+    matrix.least = static_cast<float>(eps1 * eps1);
+    const double step = std::sqrt(kernels::step_squares(matrix) / count);
+    const double sign = group.values[kMaximize] != 0 ? -1 : 1;
+    kernels::take_step(matrix, static_cast<float>(1 - group.lr * group.weight_decay),
+                       static_cast<float>(sign * length / std::max(1.0, step / group.values[kD])));
   }
 
   std::vector<Slot> slots_ = {

@@ -231,15 +231,27 @@ class LambRule final : public AdamFamily {
     return kSettings;
   }
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
-    while (!updates.empty()) {  // as many at once as the directions may take memory
-      size_t count = 1;
-      int64_t elements = updates[0].parameter.numel();
-      while (count < updates.size() && elements + updates[count].parameter.numel() <= kMostElements)
-        elements += updates[count++].parameter.numel();
-      const auto now = updates.slice(0, count);
-      updates[0].parameter.is_cpu() ? update_some(group, now) : update_on_device(group, now);
-      updates = updates.slice(count);
+    if (!updates[0].parameter.is_cpu()) return update_on_device(group, updates);
+    std::vector<kernels::UpdateJob> jobs;
+    std::vector<std::vector<double>> squares;
+    for (const Update& update : updates) {
+      jobs.push_back(make_job(group, update));
+      squares.emplace_back(2 * static_cast<size_t>(kernels::num_blocks(jobs.back().count)));
+      jobs.back().squares = squares.back().data();
+      jobs.back().rounded = {};
     }
+    kernels::update(Formula::kLambDirection, jobs);
+    for (size_t i = 0; i < updates.size(); ++i) {
+      double length = 0;
+      double step = 0;
+      for (size_t block = 0; block < squares[i].size(); block += 2) {
+        length += squares[i][block];
+        step += squares[i][block + 1];
+      }
+      jobs[i].numbers[kernels::kRate] = group.lr * (length > 0 && step > 0 ? std::sqrt(length / step) : 1);
+      if (updates[i].rounded.defined()) jobs[i].rounded = kernels::stream_of(updates[i].rounded);
+    }
+    kernels::update(Formula::kLambStep, jobs);
   }
 
  protected:
@@ -259,42 +271,9 @@ class LambRule final : public AdamFamily {
     kernels::update(Formula::kLambDirection, lists);
     const auto lengths = at::_foreach_norm(lists.parameters, 2);
     const auto steps = at::_foreach_norm(directions, 2);
-    std::vector<at::Tensor> ratios;
     for (size_t i = 0; i < updates.size(); ++i)
-      ratios.push_back(at::where((lengths[i] > 0).logical_and(steps[i] > 0), lengths[i] / steps[i], 1.0));
-    for (size_t i = 0; i < updates.size(); ++i) directions[i].mul_(ratios[i]);
+      directions[i].mul_(at::where((lengths[i] > 0).logical_and(steps[i] > 0), lengths[i] / steps[i], 1.0));
     at::_foreach_add_(lists.parameters, directions, -group.lr);
-  }
-
- private:
-  static constexpr int64_t kMostElements = int64_t{1} << 22;
-
-  void update_some(const ParameterGroup& group, c10::ArrayRef<Update> updates) const {
-    std::vector<at::Tensor> parameters, directions;
-    std::vector<kernels::UpdateJob> jobs;
-    for (const Update& update : updates) {
-      parameters.push_back(update.parameter);
-      const bool is_double = update.parameter.scalar_type() == at::kDouble;
-      directions.push_back(at::empty_like(update.parameter, is_double ? at::kDouble : at::kFloat));
-      jobs.push_back(make_job(group, update));
-      jobs.back().states[2] = kernels::stream_of(directions.back());
-      jobs.back().rounded = {};
-    }
-    kernels::update(Formula::kLambDirection, jobs);
-    const auto lengths = kernels::norms(kernels::Norm::kSquares, parameters);
-    const auto steps = kernels::norms(kernels::Norm::kSquares, directions);
-    for (size_t i = 0; i < updates.size(); ++i) {
-      kernels::UpdateJob step;
-      step.count = jobs[i].count;
-      step.parameter = jobs[i].parameter;
-      step.gradient = jobs[i].states[2];
-      step.seed = jobs[i].seed;
-      if (updates[i].rounded.defined()) step.rounded = kernels::stream_of(updates[i].rounded);
-      const bool has_ratio = lengths[i] > 0 && steps[i] > 0;
-      step.numbers[kernels::kRate] = group.lr * (has_ratio ? std::sqrt(lengths[i] / steps[i]) : 1);
-      jobs[i] = step;
-    }
-    kernels::update(Formula::kSgd, jobs);
   }
 };
 

@@ -38,6 +38,11 @@ at::Tensor matching_gradient(const at::Tensor& parameter, const at::Tensor& grad
   return copy;
 }
 
+// A call of an operator only where something changes.
+void bring(at::Tensor& tensor, c10::Device device, c10::ScalarType dtype) {
+  if (tensor.device() != device || tensor.scalar_type() != dtype) tensor = tensor.to(device, dtype);
+}
+
 }  // namespace
 
 double Update::step() const { return *state->step.const_data_ptr<float>(); }
@@ -139,7 +144,8 @@ bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const Entry&
   const bool in_float32 = computes_in_float32(group, parameter);
   if ((rule_->counts_steps() || in_float32) && !state.step.defined()) state.step = new_step(*rule_, parameter, 0);
   if (in_float32 && group.precision == UpdatePrecision::kMasterWeights) {
-    if (!state.master.defined()) state.master = parameter.detach().to(at::kFloat);
+    if (!state.master.defined()) state.master = parameter.detach();
+    bring(state.master, parameter.device(), at::kFloat);
   } else {
     state.master.reset();
   }
@@ -151,9 +157,10 @@ bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const Entry&
     if (!value.tensor.defined()) {
       value = new_slot(*rule_, slot, group, parameter);
       is_first = true;
-    } else if (rule_->kind(slot, parameter) == Slot::Kind::kLike) {
-      const auto dtype = in_float32 ? at::kFloat : parameter.scalar_type();
-      if (value.tensor.scalar_type() != dtype) value.tensor = value.tensor.to(dtype);
+    } else if (rule_->kind(slot, parameter) != Slot::Kind::kNumber) {  // the parameter may have moved
+      const bool is_like = rule_->kind(slot, parameter) == Slot::Kind::kLike;
+      const auto dtype = !is_like ? value.tensor.scalar_type() : in_float32 ? at::kFloat : parameter.scalar_type();
+      bring(value.tensor, parameter.device(), dtype);
     }
   }
   return is_first;

@@ -190,6 +190,29 @@ TEST(UpdateRule8Bit, RefusesWhatItCannotDo) {
                [&] { make_optimizer(adamw_8bit_rule())->add_group({twofold}, std::nullopt, std::nullopt); });
 }
 
+TEST(UpdateRuleAdafactor, KernelsStepAsOperators) {
+  for (const GivenSettings& settings :
+       {GivenSettings{}, GivenSettings{{"maximize", 1}, {"weight_decay", 0.1}, {"d", 1.5}, {"eps1", 0.5}}}) {
+    const auto matrix = random({130, 70}, 1).set_requires_grad(true);
+    const auto block = matrix.detach().clone().unsqueeze(0).set_requires_grad(true);  // of three dimensions: no kernels
+    Optimizer by_kernels(adafactor_rule(), settings);
+    Optimizer by_operators(adafactor_rule(), settings);
+    by_kernels.add_group({matrix}, std::nullopt, std::nullopt);
+    by_operators.add_group({block}, std::nullopt, std::nullopt);
+    for (int64_t i = 0; i < 4; ++i) {
+      matrix.mutable_grad() = random({130, 70}, 10 + i) * at::logspace(-3, 1, 70);
+      block.mutable_grad() = matrix.grad().unsqueeze(0);
+      by_kernels.step();
+      by_operators.step();
+    }
+    EXPECT_TRUE(at::allclose(matrix, block.squeeze(0), 2e-6, 1e-6));
+    for (const char* key : {"row_var", "col_var"})
+      EXPECT_TRUE(at::allclose(first_state(by_kernels).at(key).toTensor(),
+                               first_state(by_operators).at(key).toTensor().squeeze(0), 1e-5, 1e-12))
+          << key;
+  }
+}
+
 TEST(UpdateRuleMuon, TakesMatricesOnly) {
   const auto optimizer = make_optimizer(muon_rule());
   const auto matrix = at::ones({2, 2}).set_requires_grad(true);

@@ -8,17 +8,22 @@
 
 #include <optional>
 
+#include "kernels/instruction_set.hpp"
+
 namespace accel::comm::ucx {
 namespace {
 
 ReduceFunction find_fastest(Element element, Reduction reduction) {
+  switch (kernels::fastest_instruction_set()) {
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
-    return avx512::find_kernel(element, reduction);
-  if (__builtin_cpu_supports("avx2")) return avx2::find_kernel(element, reduction);
+    case kernels::InstructionSet::kAvx512:
+      return avx512::find_kernel(element, reduction);
+    case kernels::InstructionSet::kAvx2:
+      return avx2::find_kernel(element, reduction);
 #endif
-  return baseline::find_kernel(element, reduction);
+    default:
+      return baseline::find_kernel(element, reduction);
+  }
 }
 
 std::optional<Element> plain_element(c10::ScalarType dtype) {

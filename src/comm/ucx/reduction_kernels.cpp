@@ -1,66 +1,19 @@
-// Compiled several times with different instruction sets (see meson.build). It includes nothing that holds inline
-// functions: the linker would merge those between the copies and could pick one that the processor at hand does not
-// have.
+// Compiled several times with different instruction sets (see meson.build and kernels/stored_number.hpp).
 #include "comm/ucx/reduction_kernels.hpp"
 
 #ifdef __F16C__
 #include <immintrin.h>  // its functions are always inlined
 #endif
 
-#ifdef __clang__
-#define ACCEL_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define ACCEL_VECTORISE _Pragma("GCC ivdep")
-#endif
+#include "kernels/stored_number.hpp"
 
 namespace accel::comm::ucx {
 namespace ACCEL_KERNEL_NAMESPACE {
 namespace {
 
-template <typename To, typename From>
-inline To bits_as(From from) {
-  static_assert(sizeof(To) == sizeof(From), "a change of type, not of size");
-  To to;
-  __builtin_memcpy(&to, &from, sizeof(to));
-  return to;
-}
-
-// How an element is stored (Stored), and the type in which it is combined (Value).
-template <typename T, typename V = T>
-struct Plain {
-  using Stored = T;
-  using Value = V;
-  static Value load(Stored stored) { return static_cast<Value>(stored); }
-  static Stored store(Value value) { return static_cast<Stored>(value); }
-};
-
-#ifndef __F16C__
-// IEEE half precision with floating-point arithmetic alone, which every instruction set vectorises.
-struct Half {
-  using Stored = uint16_t;
-  using Value = float;
-  static Value load(Stored stored) {
-    const uint32_t magnitude = stored & 0x7fffu;
-    // Normal numbers: move the exponent up by 224 and scale it back by 2^-112, which also keeps infinity and NaN.
-    const float normal = bits_as<float>((magnitude << 13) + (224u << 23)) * 0x1p-112f;
-    // Subnormal ones: put the mantissa below 0.5 and subtract the 0.5.
-    const float subnormal = bits_as<float>(magnitude | (126u << 23)) - 0.5f;
-    const auto value = bits_as<uint32_t>(magnitude < 0x400 ? subnormal : normal);
-    return bits_as<float>(value | (static_cast<uint32_t>(stored & 0x8000u) << 16));
-  }
-  static Stored store(Value value) {
-    const auto bits = bits_as<uint32_t>(value);
-    const uint32_t magnitude = bits & 0x7fffffffu;
-    // What is too large becomes infinity here; the addition below rounds at the last bit of the half.
-    const float scaled = (bits_as<float>(magnitude) * 0x1p112f) * 0x1p-110f;
-    const uint32_t exponent = magnitude & 0x7f800000u;
-    const uint32_t bias = exponent < 0x38800000u ? 0x38800000u : exponent;
-    const auto rounded = bits_as<uint32_t>(bits_as<float>(bias + 0x07800000u) + scaled);
-    const uint32_t half = ((rounded >> 13) & 0x7c00u) + (rounded & 0xfffu);
-    return static_cast<Stored>((bits >> 16 & 0x8000u) | (magnitude > 0x7f800000u ? 0x7e00u : half));
-  }
-};
-#endif
+using kernels::ACCEL_KERNEL_NAMESPACE::bits_as;
+using kernels::ACCEL_KERNEL_NAMESPACE::Half;
+using kernels::ACCEL_KERNEL_NAMESPACE::Plain;
 
 #if defined(__AVX512F__)
 constexpr int kVectorBytes = 64;

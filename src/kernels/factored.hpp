@@ -1,0 +1,33 @@
+// A matrix whose squares are known by the means of its rows and columns alone, as Adafactor keeps them (Shazeer, Stern,
+// 2018). The matrix of their products is never made.
+#pragma once
+
+#include <cstdint>
+
+namespace accel::kernels {
+
+// Rows that are worked on together. Sums are made for each such group and joined in order, so that they do not depend
+// on the number of threads.
+constexpr int64_t kRowGroup = 64;
+
+// Row-major, on the CPU.
+struct FactoredMatrix {
+  const float* gradient = nullptr;
+  float* parameter = nullptr;
+  int64_t height = 0;
+  int64_t width = 0;
+  const float* rows = nullptr;     // their products estimate the squares of the gradient:
+  const float* columns = nullptr;  // max(rows[i] * columns[j], least)
+  float least = 0;
+
+  int64_t groups() const { return (height + kRowGroup - 1) / kRowGroup; }
+};
+
+// The mean squares of the gradient's rows and columns; the sum of the parameter's squares is returned.
+double mean_squares(const FactoredMatrix& matrix, float* rows, float* columns);
+// The sum of the squares of gradient / sqrt(estimate).
+double step_squares(const FactoredMatrix& matrix);
+// parameter = parameter * keep - gradient / sqrt(estimate) * rate
+void take_step(const FactoredMatrix& matrix, float keep, float rate);
+
+}  // namespace accel::kernels

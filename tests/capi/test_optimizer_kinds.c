@@ -1,0 +1,313 @@
+/* Section 8: the kinds of optimizers, their settings and precisions, the program's own update, and LOMO. */
+#include "capi_test.h"
+
+#include <math.h>
+
+#define N_ELEMENTS 6
+
+/* A module of one 2 x 3 parameter "weight" of ones. */
+static accel_module_t *new_model(accel_dtype_t dtype, accel_tensor_t **weight) {
+  const int64_t shape[] = {2, 3};
+  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
+  accel_module_t *module = NULL;
+  assert_ok(accel_tensor_full(shape, 2, 1.0, dtype, cpu, weight));
+  assert_ok(accel_module_create("Weights", &module));
+  assert_ok(accel_module_add_parameter(module, "weight", *weight, 1));
+  return module;
+}
+
+/* The sum of all elements: each has the gradient 1. */
+static accel_tensor_t *loss_of(accel_tensor_t *weight) {
+  const accel_op_t *sum = NULL;
+  const accel_value_t argument = accel_arg_tensor(weight);
+  accel_value_t loss = ACCEL_VALUE_INIT;
+  size_t n_results = 0;
+  assert_ok(accel_op_find("aten::sum", "", &sum));
+  assert_ok(accel_op_call(sum, &argument, 1, &loss, 1, &n_results));
+  return loss.as.tensor;
+}
+
+static void back_propagate(accel_tensor_t *weight) {
+  accel_tensor_t *loss = loss_of(weight);
+  assert_ok(accel_tensor_backward(loss));
+  accel_tensor_release(loss);
+}
+
+static float first_element(const accel_tensor_t *tensor) {
+  void *data = NULL;
+  assert_ok(accel_tensor_data(tensor, &data));
+  return *(const float *)data;
+}
+
+static void assert_near(double number, double expected) {
+  if (fabs(number - expected) <= 1e-6) return;
+  fail_msg("%.9g is not %.9g", number, expected);
+}
+
+#define check_unset(kind, macro)                        \
+  do {                                                  \
+    const accel_##kind##_options_t expected = macro;    \
+    accel_##kind##_options_t made;                      \
+    memset(&made, 0, sizeof made);                      \
+    accel_##kind##_options_init(&made);                 \
+    assert_memory_equal(&expected, &made, sizeof made); \
+    accel_##kind##_options_init(NULL);                  \
+  } while (0)
+
+static void options_are_unset(void **state) {
+  (void)state;
+  check_unset(adagrad, ACCEL_ADAGRAD_OPTIONS_INIT);
+  check_unset(rmsprop, ACCEL_RMSPROP_OPTIONS_INIT);
+  check_unset(adamax, ACCEL_ADAMAX_OPTIONS_INIT);
+  check_unset(nadam, ACCEL_NADAM_OPTIONS_INIT);
+  check_unset(radam, ACCEL_RADAM_OPTIONS_INIT);
+  check_unset(lion, ACCEL_LION_OPTIONS_INIT);
+  check_unset(lamb, ACCEL_LAMB_OPTIONS_INIT);
+  check_unset(adafactor, ACCEL_ADAFACTOR_OPTIONS_INIT);
+  check_unset(muon, ACCEL_MUON_OPTIONS_INIT);
+  check_unset(lomo, ACCEL_LOMO_OPTIONS_INIT);
+}
+
+/* One step from 1 with the gradient 1, by the defaults and with a learning rate of 0.5. Ends `optimizer`. */
+static void check_step(accel_module_t *module, accel_tensor_t *weight, accel_optimizer_t *optimizer, double expected) {
+  accel_value_t dict = ACCEL_VALUE_INIT;
+  back_propagate(weight);
+  assert_ok(accel_optimizer_step(optimizer));
+  assert_near(first_element(weight), expected);
+  assert_ok(accel_optimizer_state_dict(optimizer, &dict));
+  assert_ok(accel_optimizer_load_state_dict(optimizer, &dict));
+  accel_value_dispose(&dict);
+  accel_optimizer_release(optimizer);
+  accel_module_release(module);
+  accel_tensor_release(weight);
+}
+
+#define check_kind(kind, options_kind, macro, expected)                                                         \
+  do {                                                                                                          \
+    accel_##options_kind##_options_t options = macro;                                                           \
+    accel_tensor_t *weight = NULL;                                                                              \
+    accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &weight);                                           \
+    accel_optimizer_t *optimizer = NULL;                                                                        \
+    options.lr = 0.5;                                                                                           \
+    assert_ok(accel_optimizer_##kind(module, &options, &optimizer));                                            \
+    check_step(module, weight, optimizer, expected);                                                            \
+    optimizer = NULL;                                                                                           \
+    options.lr = -1;                                                                                            \
+    assert_fails(accel_optimizer_##kind(NULL, &options, &optimizer), ACCEL_ERROR_INVALID_ARGUMENT, "lr is -1"); \
+    assert_null(optimizer);                                                                                     \
+  } while (0)
+
+static void each_kind_steps(void **state) {
+  (void)state;
+  check_kind(adagrad, adagrad, ACCEL_ADAGRAD_OPTIONS_INIT, 0.5);           /* the step is lr g / |g| */
+  check_kind(rmsprop, rmsprop, ACCEL_RMSPROP_OPTIONS_INIT, 1 - 0.5 / 0.1); /* a tenth is the root of 1 - alpha */
+  check_kind(adamax, adamax, ACCEL_ADAMAX_OPTIONS_INIT, 0.5);
+  check_kind(nadam, nadam, ACCEL_NADAM_OPTIONS_INIT, 0.4717741);
+  check_kind(radam, radam, ACCEL_RADAM_OPTIONS_INIT, 0.5); /* SGD as long as little is known */
+  check_kind(lion, lion, ACCEL_LION_OPTIONS_INIT, 0.5);
+  check_kind(lamb, lamb, ACCEL_LAMB_OPTIONS_INIT, 0.5); /* the direction is as long as the parameter */
+  check_kind(adafactor, adafactor, ACCEL_ADAFACTOR_OPTIONS_INIT, 0.5);
+  check_kind(adamw_8bit, adam, ACCEL_ADAM_OPTIONS_INIT, 0.495); /* after a decay by lr * 0.01 */
+}
+
+static void muon_updates_matrices(void **state) {
+  (void)state;
+  accel_muon_options_t options = ACCEL_MUON_OPTIONS_INIT;
+  accel_tensor_t *weight = NULL, *bias = NULL;
+  const int64_t shape[] = {2};
+  const float numbers[] = {1, 1};
+  accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &weight);
+  accel_optimizer_t *optimizer = NULL;
+  options.adjust_lr_fn = ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW;
+  assert_ok(accel_optimizer_muon(module, &options, &optimizer));
+  back_propagate(weight);
+  assert_ok(accel_optimizer_step(optimizer));
+  assert_true(first_element(weight) < 1);
+  bias = new_test_tensor(numbers, shape, 1, ACCEL_DTYPE_FLOAT32);
+  assert_fails(accel_optimizer_add_group(optimizer, &bias, 1, 1, 0), ACCEL_ERROR_INVALID_ARGUMENT, "matrices");
+  accel_optimizer_release(optimizer);
+  optimizer = NULL;
+  options.adjust_lr_fn = 2;
+  assert_fails(accel_optimizer_muon(NULL, &options, &optimizer), ACCEL_ERROR_INVALID_ARGUMENT, "adjust_lr_fn is 2");
+  accel_tensor_release(bias);
+  accel_tensor_release(weight);
+  accel_module_release(module);
+}
+
+static void settings_go_by_name(void **state) {
+  (void)state;
+  accel_tensor_t *weight = NULL;
+  accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &weight);
+  accel_optimizer_t *sgd = NULL, *adafactor = NULL;
+  double value = 7;
+  assert_ok(accel_optimizer_sgd(module, NULL, &sgd));
+  assert_ok(accel_optimizer_adafactor(module, NULL, &adafactor));
+  assert_ok(accel_optimizer_setting(sgd, 0, "momentum", &value));
+  assert_true(value == 0);
+  assert_ok(accel_optimizer_set_setting(sgd, 0, "momentum", 0.75));
+  assert_ok(accel_optimizer_setting(sgd, 0, "momentum", &value));
+  assert_true(value == 0.75);
+  assert_ok(accel_optimizer_set_setting(sgd, 0, "weight_decay", 0.5));
+  assert_ok(accel_optimizer_setting(adafactor, 0, "eps1", &value));
+  assert_true(value == ACCEL_UNSET_DOUBLE);
+  assert_ok(accel_optimizer_set_setting(adafactor, 0, "eps1", 1e-6));
+  assert_ok(accel_optimizer_set_setting(adafactor, 0, "eps1", ACCEL_UNSET_DOUBLE));
+
+  assert_fails(accel_optimizer_setting(sgd, 0, "beta1", &value), ACCEL_ERROR_NOT_FOUND, "momentum, dampening");
+  assert_fails(accel_optimizer_set_setting(sgd, 1, "momentum", 1), ACCEL_ERROR_NOT_FOUND, "group 1");
+  assert_fails(accel_optimizer_set_setting(sgd, 0, "nesterov", 2), ACCEL_ERROR_INVALID_ARGUMENT, "nesterov is 2");
+  assert_fails(accel_optimizer_set_setting(sgd, 0, "momentum", ACCEL_UNSET_DOUBLE), ACCEL_ERROR_INVALID_ARGUMENT,
+               "momentum is nan");
+  assert_ok(accel_optimizer_set_setting(sgd, 0, "nesterov", 1));
+  assert_fails(accel_optimizer_set_setting(sgd, 0, "momentum", 0), ACCEL_ERROR_INVALID_ARGUMENT, "nesterov");
+  assert_ok(accel_optimizer_setting(sgd, 0, "momentum", &value));
+  assert_true(value == 0.75);
+  accel_optimizer_release(sgd);
+  accel_optimizer_release(adafactor);
+  accel_module_release(module);
+  accel_tensor_release(weight);
+}
+
+static void master_weights_keep_small_steps(void **state) {
+  (void)state;
+  accel_sgd_options_t options = ACCEL_SGD_OPTIONS_INIT;
+  accel_tensor_t *weight = NULL;
+  accel_module_t *module = new_model(ACCEL_DTYPE_BFLOAT16, &weight);
+  accel_optimizer_t *optimizer = NULL;
+  accel_value_t dict = ACCEL_VALUE_INIT;
+  options.lr = 1.0 / 4096; /* bfloat16 below 1 goes in steps of 1 / 256 */
+  assert_ok(accel_optimizer_sgd(module, &options, &optimizer));
+  assert_int_equal(accel_optimizer_state_bytes(optimizer), 0);
+  assert_ok(accel_optimizer_set_update_precision(optimizer, 0, ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS));
+  back_propagate(weight);
+  for (int i = 0; i < 16; i++) assert_ok(accel_optimizer_step(optimizer));
+  assert_ok(accel_optimizer_state_dict(optimizer, &dict));
+  const accel_value_t *const own = accel_value_get(accel_value_get(&dict, "state"), "0");
+  const accel_value_t *const master = accel_value_get(own, "master_param");
+  assert_non_null(master);
+  assert_near(first_element(master->as.tensor), 1 - 16.0 / 4096);
+  uint16_t *bits = NULL;
+  assert_ok(accel_tensor_data(weight, (void **)(void *)&bits));
+  assert_int_equal(*bits, 0x3f7f);                                              /* the number before 1 */
+  assert_int_equal(accel_optimizer_state_bytes(optimizer), 4 * N_ELEMENTS + 4); /* and the count of steps */
+  assert_ok(accel_optimizer_set_update_precision(optimizer, 0, ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING));
+  assert_ok(accel_optimizer_step(optimizer));
+  assert_fails(accel_optimizer_set_update_precision(optimizer, 0, 3), ACCEL_ERROR_INVALID_ARGUMENT, "precision is 3");
+  assert_fails(accel_optimizer_set_update_precision(optimizer, 1, 0), ACCEL_ERROR_NOT_FOUND, "group 1");
+  accel_value_dispose(&dict);
+  accel_optimizer_release(optimizer);
+  accel_module_release(module);
+  accel_tensor_release(weight);
+}
+
+typedef struct {
+  int64_t latest_step;
+  int fails;
+  int destroyed;
+} own_update_t;
+
+/* weight -= lr * (velocity = velocity + gradient), by the numbers themselves. */
+static accel_status_t update(accel_tensor_t *parameter, accel_tensor_t *gradient, const accel_value_t *states,
+                             int64_t step, double lr, double weight_decay, void *user_data) {
+  own_update_t *const own = user_data;
+  void *numbers = NULL, *slopes = NULL, *velocities = NULL;
+  own->latest_step = step;
+  if (own->fails) {
+    accel_error_set(ACCEL_ERROR_USER, "out of velocity");
+    return ACCEL_ERROR_USER;
+  }
+  assert_true(weight_decay == 0.25);
+  assert_ok(accel_tensor_data(parameter, &numbers));
+  assert_ok(accel_tensor_data(gradient, &slopes));
+  assert_ok(accel_tensor_data(accel_value_get(states, "velocity")->as.tensor, &velocities));
+  for (int i = 0; i < N_ELEMENTS; i++) {
+    ((float *)velocities)[i] += ((const float *)slopes)[i];
+    ((float *)numbers)[i] -= (float)lr * ((const float *)velocities)[i];
+  }
+  return ACCEL_OK;
+}
+
+static void count_destroy(void *user_data) { ((own_update_t *)user_data)->destroyed++; }
+
+static void program_updates(void **state) {
+  (void)state;
+  own_update_t own = {0, 0, 0};
+  const char *const names[] = {"velocity"};
+  accel_tensor_t *weight = NULL;
+  accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &weight);
+  accel_optimizer_t *optimizer = NULL;
+  accel_value_t dict = ACCEL_VALUE_INIT;
+  assert_ok(accel_optimizer_create(module, names, 1, 0.5, 0.25, update, &own, count_destroy, &optimizer));
+  back_propagate(weight);
+  assert_ok(accel_optimizer_step(optimizer));
+  assert_ok(accel_optimizer_step(optimizer));
+  assert_near(first_element(weight), 1 - 0.5 - 1);
+  assert_int_equal(own.latest_step, 2);
+  assert_ok(accel_optimizer_state_dict(optimizer, &dict));
+  const accel_value_t *const kept = accel_value_get(accel_value_get(&dict, "state"), "0");
+  assert_near(first_element(accel_value_get(kept, "velocity")->as.tensor), 2);
+  accel_value_dispose(&dict);
+  own.fails = 1;
+  assert_fails(accel_optimizer_step(optimizer), ACCEL_ERROR_USER, "out of velocity");
+  assert_near(first_element(weight), -0.5);
+  assert_int_equal(own.destroyed, 0);
+  accel_optimizer_release(optimizer);
+  assert_int_equal(own.destroyed, 1);
+
+  assert_fails(accel_optimizer_create(NULL, NULL, 1, 1, 0, update, &own, count_destroy, &optimizer),
+               ACCEL_ERROR_INVALID_ARGUMENT, "state_names is NULL");
+  assert_int_equal(own.destroyed, 2);
+  assert_fails(accel_optimizer_create(NULL, NULL, 0, -2, 0, update, &own, count_destroy, &optimizer),
+               ACCEL_ERROR_INVALID_ARGUMENT, "lr is -2");
+  assert_int_equal(own.destroyed, 3);
+  accel_module_release(module);
+  accel_tensor_release(weight);
+}
+
+static void lomo_updates_in_backward(void **state) {
+  (void)state;
+  accel_lomo_options_t options = ACCEL_LOMO_OPTIONS_INIT;
+  accel_state_options_t settings = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *accelerator = NULL;
+  accel_tensor_t *weight = NULL, *gradient = NULL;
+  accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &weight);
+  accel_optimizer_t *lomo = NULL, *prepared = NULL;
+  settings.cpu = 1;
+  options.lr = 0.25;
+  options.clip_grad_value = 0.5;
+  assert_ok(accel_state_create(&settings, &accelerator));
+  assert_ok(accel_optimizer_lomo(module, &options, &lomo));
+  accel_tensor_t *loss = loss_of(weight);
+  assert_fails(accel_lomo_backward(accelerator, loss, 1), ACCEL_ERROR_INVALID_STATE, "no LOMO optimizer");
+  assert_ok(accel_prepare_optimizer(accelerator, lomo, &prepared));
+  assert_ok(accel_lomo_backward(accelerator, loss, ACCEL_UNSET_DOUBLE));
+  assert_near(first_element(weight), 1 - 0.25 * 0.5);
+  assert_ok(accel_optimizer_step(prepared));
+  assert_near(first_element(weight), 1 - 0.25 * 0.5);
+  assert_ok(accel_tensor_grad(weight, &gradient));
+  assert_null(gradient);
+  accel_tensor_release(loss);
+  loss = loss_of(weight);
+  assert_ok(accel_lomo_backward(accelerator, loss, 1));
+  assert_near(first_element(weight), 1 - 1.25 * 0.5);
+  assert_fails(accel_lomo_backward(accelerator, weight, 1), ACCEL_ERROR_SHAPE_MISMATCH, "one element");
+  accel_tensor_release(loss);
+  accel_optimizer_release(prepared);
+  accel_optimizer_release(lomo);
+  accel_module_release(module);
+  accel_tensor_release(weight);
+  accel_state_release(accelerator);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      capi_unit_test(options_are_unset),
+      capi_unit_test(each_kind_steps),
+      capi_unit_test(muon_updates_matrices),
+      capi_unit_test(settings_go_by_name),
+      capi_unit_test(master_weights_keep_small_steps),
+      capi_unit_test(program_updates),
+      capi_unit_test(lomo_updates_in_backward),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
