@@ -16,18 +16,19 @@ struct FactoredMatrix {
   float* parameter = nullptr;
   int64_t height = 0;
   int64_t width = 0;
-  const float* rows = nullptr;     // their products estimate the squares of the gradient:
-  const float* columns = nullptr;  // max(rows[i] * columns[j], least)
-  float least = 0;
+  // One over the root of the gradient's square is estimated as min(rows[i] * columns[j], most).
+  const float* rows = nullptr;
+  const float* columns = nullptr;
+  float most = 0;
 
   int64_t groups() const { return (height + kRowGroup - 1) / kRowGroup; }
 };
 
 // The mean squares of the gradient's rows and columns; the sum of the parameter's squares is returned.
 double mean_squares(const FactoredMatrix& matrix, float* rows, float* columns);
-// The sum of the squares of gradient / sqrt(estimate).
+// The sum of the squares of gradient * estimate.
 double step_squares(const FactoredMatrix& matrix);
-// parameter = parameter * keep - gradient / sqrt(estimate) * rate
+// parameter = parameter * keep - gradient * estimate * rate
 void take_step(const FactoredMatrix& matrix, float keep, float rate);
 
 }  // namespace accel::kernels

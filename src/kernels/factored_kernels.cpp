@@ -6,23 +6,48 @@
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
-constexpr int kLanes = 16;
-constexpr int64_t kRun = 1024;  // elements that are summed in float32 before the sum goes on in float64
+// Sums are made in lanes, in the same order on every processor; the compiler cuts them to its registers.
+constexpr int64_t kLanes = 16;
+typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
+constexpr int64_t kAhead = 512;  // elements by which few streams are asked for in advance: the processor alone is later
+constexpr int64_t kRun = 1024;   // elements that are summed in float32 before the sum goes on in float64
 
-// The sum over a row, in lanes that a vector register holds: the same order on every processor.
-template <typename Term>
-inline double sum_of_row(int64_t width, const Term& term) {
+// Missing ones are 0. By reference: not every instruction set passes such vectors by value.
+inline void load(const float* from, int64_t count, Lanes& lanes) {
+  if (count == kLanes) {
+    __builtin_memcpy(&lanes, from, sizeof(lanes));
+  } else {
+    lanes = Lanes{};
+    for (int64_t i = 0; i < count; i++) lanes[i] = from[i];
+  }
+}
+
+inline void store(const Lanes& lanes, int64_t count, float* to) {
+  if (count == kLanes) {
+    __builtin_memcpy(to, &lanes, sizeof(lanes));
+  } else {
+    for (int64_t i = 0; i < count; i++) to[i] = lanes[i];
+  }
+}
+
+inline double sum_of(const Lanes& lanes) {
   double sum = 0;
+  for (int64_t i = 0; i < kLanes; i++) sum += static_cast<double>(lanes[i]);
+  return sum;
+}
+
+// Calls visit(i, count, lanes) for the elements of a row, where `lanes` are kSums sums to add to. One walk makes all
+// sums: streams that are read together come faster.
+template <int kSums, typename Visit>
+inline void sums_of_row(int64_t width, double (&sums)[kSums], const Visit& visit) {
   for (int64_t start = 0; start < width; start += kRun) {
     const int64_t end = start + kRun < width ? start + kRun : width;
-    const int64_t whole = start + (end - start) / kLanes * kLanes;
-    float lanes[kLanes] = {};
-    for (int64_t i = start; i < whole; i += kLanes)
-      for (int lane = 0; lane < kLanes; lane++) lanes[lane] += term(i + lane);
-    for (int64_t i = whole; i < end; i++) lanes[i - whole] += term(i);
-    for (int lane = 0; lane < kLanes; lane++) sum += static_cast<double>(lanes[lane]);
+    Lanes lanes[kSums] = {};
+    int64_t i = start;
+    for (; i + kLanes <= end; i += kLanes) visit(i, kLanes, lanes);
+    if (i < end) visit(i, end - i, lanes);
+    for (int sum = 0; sum < kSums; sum++) sums[sum] += sum_of(lanes[sum]);
   }
-  return sum;
 }
 
 struct Rows {
@@ -32,12 +57,6 @@ struct Rows {
   int64_t last;
 };
 
-// gradient / sqrt(estimate) of an element.
-inline float step_of(float gradient, float row, float column, float least) {
-  const float product = row * column;
-  return gradient / __builtin_sqrtf(product < least ? least : product);
-}
-
 double measure(const FactoredMatrix& matrix, int64_t group, double* rows, float* columns) {
   const Rows own(matrix, group);
   const int64_t width = matrix.width;
@@ -46,25 +65,44 @@ double measure(const FactoredMatrix& matrix, int64_t group, double* rows, float*
   for (int64_t row = own.first; row < own.last; row++) {
     const float* const gradient = matrix.gradient + row * width;
     const float* const parameter = matrix.parameter + row * width;
-    rows[row - own.first] = sum_of_row(width, [&](int64_t i) { return gradient[i] * gradient[i]; });
-    ACCEL_VECTORISE
-    for (int64_t j = 0; j < width; j++) columns[j] += gradient[j] * gradient[j];
-    parameter_squares += sum_of_row(width, [&](int64_t i) { return parameter[i] * parameter[i]; });
+    double sums[2] = {};
+    sums_of_row(width, sums, [=](int64_t i, int64_t count, Lanes* lanes) {
+      __builtin_prefetch(gradient + i + kAhead);
+      __builtin_prefetch(parameter + i + kAhead);
+      Lanes slope, number, column;
+      load(gradient + i, count, slope);
+      load(parameter + i, count, number);
+      load(columns + i, count, column);
+      lanes[0] += slope * slope;
+      lanes[1] += number * number;
+      column += slope * slope;
+      store(column, count, columns + i);
+    });
+    rows[row - own.first] = sums[0];
+    parameter_squares += sums[1];
   }
   return parameter_squares;
 }
 
 double step_squares(const FactoredMatrix& matrix, int64_t group) {
   const Rows own(matrix, group);
-  double sum = 0;
+  const float* const columns = matrix.columns;
+  const float most = matrix.most;
+  double sums[1] = {};
   for (int64_t row = own.first; row < own.last; row++) {
     const float* const gradient = matrix.gradient + row * matrix.width;
-    sum += sum_of_row(matrix.width, [&](int64_t i) {
-      const float product = matrix.rows[row] * matrix.columns[i];
-      return gradient[i] * gradient[i] / (product < matrix.least ? matrix.least : product);
+    const float of_row = matrix.rows[row];
+    sums_of_row(matrix.width, sums, [=](int64_t i, int64_t count, Lanes* lanes) {
+      __builtin_prefetch(gradient + i + kAhead);
+      Lanes slope, product;
+      load(gradient + i, count, slope);
+      load(columns + i, count, product);
+      product *= of_row;
+      const Lanes step = slope * (product > most ? Lanes{} + most : product);
+      lanes[0] += step * step;
     });
   }
-  return sum;
+  return sums[0];
 }
 
 void take_step(const FactoredMatrix& matrix, int64_t group, float keep, float rate) {
@@ -74,10 +112,12 @@ void take_step(const FactoredMatrix& matrix, int64_t group, float keep, float ra
     float* const parameter = matrix.parameter + row * matrix.width;
     const float* const columns = matrix.columns;
     const float of_row = matrix.rows[row];
-    const float least = matrix.least;
+    const float most = matrix.most;
     ACCEL_VECTORISE
-    for (int64_t j = 0; j < matrix.width; j++)
-      parameter[j] = parameter[j] * keep - step_of(gradient[j], of_row, columns[j], least) * rate;
+    for (int64_t j = 0; j < matrix.width; j++) {
+      const float product = of_row * columns[j];
+      parameter[j] = parameter[j] * keep - gradient[j] * (product > most ? most : product) * rate;
+    }
   }
 }
 

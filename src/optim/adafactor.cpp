@@ -106,10 +106,11 @@ class AdafactorRule final : public UpdateRule {
 
     const at::Tensor& rows = update.slot(kRowVar).lerp_(row_means, share);
     const at::Tensor& columns = update.slot(kColVar).lerp_(column_means, share);
-    const at::Tensor scaled = rows / rows.mean().clamp_min_(eps1);
-    matrix.rows = scaled.const_data_ptr<float>();
-    matrix.columns = columns.const_data_ptr<float>();
-    matrix.least = static_cast<float>(eps1 * eps1);
+    const at::Tensor of_rows = (rows / rows.mean().clamp_min_(eps1)).rsqrt_();
+    const at::Tensor of_columns = columns.rsqrt();
+    matrix.rows = of_rows.const_data_ptr<float>();
+    matrix.columns = of_columns.const_data_ptr<float>();
+    matrix.most = static_cast<float>(1 / eps1);
     const double step = std::sqrt(kernels::step_squares(matrix) / count);
     const double sign = group.values[kMaximize] != 0 ? -1 : 1;
     kernels::take_step(matrix, static_cast<float>(1 - group.lr * group.weight_decay),
