@@ -4,13 +4,9 @@
 
 #include "kernels/elementwise.hpp"
 #include "optim/parameter_state.hpp"
+#include "optim/rounding.hpp"
 
 namespace accel::optim {
-namespace {
-
-constexpr uint32_t kParameterNoise = 0x85ebca6bu;  // parameters of one step round with different noise
-
-}  // namespace
 
 void ElementwiseRule::set_decay(const ParameterGroup& group, bool decoupled, bool maximize, Numbers numbers) {
   if (decoupled) {
@@ -38,9 +34,7 @@ kernels::UpdateJob ElementwiseRule::make_job(const ParameterGroup& group, const 
   }
   if (update.rounded.defined()) job.rounded = kernels::stream_of(update.rounded);
   set_numbers(group, update, job.numbers);
-  if (update.state->step.defined())
-    job.seed =
-        static_cast<uint32_t>(update.step()) * 0xc2b2ae35u + static_cast<uint32_t>(update.index) * kParameterNoise;
+  if (update.state->step.defined()) job.seed = noise_seed(update.step(), update.index);
   return job;
 }
 

@@ -209,7 +209,7 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Entry
     if (in_float32 && !rule_rounds) {
       if (by_chance) {
         round_by_chance(updates[i].parameter, parameter,
-                        parameter.is_cpu() ? static_cast<uint32_t>(updates[i].step()) : 0);
+                        parameter.is_cpu() ? noise_seed(updates[i].step(), entries[i].index) : 0);
       } else {
         parameter.copy_(updates[i].parameter);
       }
