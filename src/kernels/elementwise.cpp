@@ -1,7 +1,6 @@
 #include "kernels/elementwise.hpp"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <limits>
@@ -9,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "kernels/instruction_set.hpp"
+#include "kernels/parallel.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -50,7 +50,7 @@ void for_all_blocks(size_t tensors, const Count& count, const Work& work) {
   std::vector<int64_t> ends(tensors);
   int64_t total = 0;
   for (size_t i = 0; i < tensors; ++i) ends[i] = total += num_blocks(count(i));
-  at::parallel_for(0, total, kBlocksOfThread, [&](int64_t begin, int64_t end) {
+  parallel_for(total, kBlocksOfThread, [&](int64_t begin, int64_t end) {
     auto i = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin());
     for (int64_t block = begin; block < end; ++i) {
       const int64_t start = i == 0 ? 0 : ends[i - 1];

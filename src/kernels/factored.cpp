@@ -1,12 +1,11 @@
 #include "kernels/factored.hpp"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <vector>
 
 #include "kernels/factored_kernels.hpp"
 #include "kernels/instruction_set.hpp"
+#include "kernels/parallel.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -28,7 +27,7 @@ FactoredKernels fastest_kernels() {
 template <typename Work>
 void for_all_groups(const FactoredMatrix& matrix, const Work& work) {
   const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 15) / (kRowGroup * matrix.width));
-  at::parallel_for(0, matrix.groups(), grain, [&](int64_t begin, int64_t end) {
+  parallel_for(matrix.groups(), grain, [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) work(group);
   });
 }

@@ -1,0 +1,28 @@
+#include "kernels/parallel.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
+
+namespace accel::kernels {
+
+// at::parallel_for() is inline, and runs on one thread in a library that is not compiled with LibTorch's OpenMP. What
+// LibTorch compiled itself is the loop over the elements of a tensor: a byte stands for each number, and its address
+// says which.
+void parallel_for(int64_t count, int64_t grain, c10::function_ref<void(int64_t, int64_t)> work) {
+  if (count <= grain || at::get_num_threads() == 1 || at::in_parallel_region()) {
+    if (count > 0) work(0, count);
+    return;
+  }
+  const at::Tensor places = at::empty({count}, at::kByte);
+  const char* const first = static_cast<const char*>(places.const_data_ptr());
+  auto iterator = at::TensorIterator::borrowing_nullary_op(places);
+  iterator.for_each(
+      [&](char** data, const int64_t* /*strides*/, int64_t size, int64_t rows) {
+        const int64_t begin = data[0] - first;
+        work(begin, begin + size * rows);
+      },
+      grain);
+}
+
+}  // namespace accel::kernels
