@@ -1,6 +1,7 @@
 #include "parallel/ddp/distributed_data_parallel.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/torch_compat.hpp"
-#include "parallel/ddp/gradient_averaging.hpp"
 #include "parallel/ddp/reducer_sink.hpp"
 #include "parallel/same_model.hpp"
 #include "tensor/tree.hpp"
@@ -25,12 +25,43 @@ EnvironmentDefault buckets_from_the_backend() { return EnvironmentDefault("DDP_D
 
 }  // namespace
 
+// The Reducer takes one hook for its whole life; this is where it finds the one of the moment.
+struct DistributedDataParallel::HookPlace final : c10d::CommHookInterface {
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    failed = true;
+    auto future = hook->runHook(bucket);
+    failed = false;
+    return future;
+  }
+  at::Tensor parseHookResult(const c10::IValue& result) override { return hook->parseHookResult(result); }
+
+  CommHookPtr hook;
+  bool failed = false;  // the Reducer waits for a bucket that will not come
+};
+
+namespace {
+
+// The Reducer owns what it is given.
+class SharedHook final : public c10d::CommHookInterface {
+ public:
+  explicit SharedHook(CommHookPtr hook) : hook_(std::move(hook)) {}
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override { return hook_->runHook(bucket); }
+  at::Tensor parseHookResult(const c10::IValue& result) override { return hook_->parseHookResult(result); }
+
+ private:
+  CommHookPtr hook_;
+};
+
+}  // namespace
+
 DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
                                                  const DdpOptions& options)
     : Module("DistributedDataParallel"),
       module_(std::move(module)),
       communicator_(std::move(communicator)),
-      options_(options) {
+      options_(options),
+      hook_(std::make_shared<HookPlace>()) {
+  hook_->hook = make_comm_hook(options_.comm_hook, communicator_->process_group());
   require(options_.bucket_cap_mb > 0, Status::kInvalidArgument, "bucket_cap_mb is ", options_.bucket_cap_mb,
           "; expected a positive number of megabytes");
   add_child("module", module_);
@@ -72,14 +103,14 @@ void DistributedDataParallel::make_reducer() {
                                       /*lazy_bucket_allocation=*/false
 #endif
       );
-  reducer_->register_comm_hook(std::make_unique<GradientAveraging>(communicator_->process_group()));
+  reducer_->register_comm_hook(std::make_unique<SharedHook>(hook_));
   if (options_.static_graph) reducer_->set_static_graph();
 }
 
 bool DistributedDataParallel::set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
 
 void DistributedDataParallel::expect_backward() {
-  if (reducer_ != nullptr) reducer_->prepare_for_backward({});
+  if (reducer_ != nullptr && !local_) reducer_->prepare_for_backward({});
 }
 
 void DistributedDataParallel::rebuild_buckets() {
@@ -92,17 +123,25 @@ void DistributedDataParallel::synchronize_buffers(int from) {
   if (options_.broadcast_buffers && former_forward_synced_) broadcast_tensors(buffers_, from, *communicator_);
 }
 
+CommHookPtr DistributedDataParallel::set_comm_hook(CommHookPtr hook) {
+  return std::exchange(hook_->hook, std::move(hook));
+}
+
 // The sequence around a forward is that of the reference's wrapper: a bucket that is rebuilt must be so before memory
 // peaks, and buffers travel only when the former step exchanged gradients.
 c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
+  if (hook_->failed) {
+    hook_->failed = false;
+    make_reducer();
+  }
   const bool recording = reducer_ != nullptr && at::GradMode::is_enabled();
   int source = 0;
-  if (uneven_inputs_ != nullptr) source = uneven_inputs_->announce(*this, {recording, recording && sync_});
-  if (recording && sync_) reducer_->prepare_for_forward();
+  if (uneven_inputs_ != nullptr) source = uneven_inputs_->announce(*this, {recording, recording && exchanges()});
+  if (recording && exchanges()) reducer_->prepare_for_forward();
   if (recording) rebuild_buckets();
   synchronize_buffers(source);
   c10::IValue output = module_->call(inputs);
-  former_forward_synced_ = at::GradMode::is_enabled() && sync_;
+  former_forward_synced_ = at::GradMode::is_enabled() && exchanges();
   if (!recording) return output;
   return after_forward(std::move(output));
 }
@@ -113,18 +152,23 @@ void DistributedDataParallel::shadow(const ForwardNotice& others, int source) {
   synchronize_buffers(source);
   former_forward_synced_ = others.exchanges;
   if (!others.exchanges) return;
+  std::vector<c10::intrusive_ptr<c10::ivalue::Future>> exchanged;
   for (c10d::GradBucket& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/true))
-    reducer_->run_comm_hook(bucket)->waitAndThrow();
+    exchanged.push_back(reducer_->run_comm_hook(bucket));
   if (options_.find_unused_parameters && !options_.static_graph) {
     at::Tensor used = reducer_->get_local_used_map_on_device();
     communicator_->all_reduce(used, comm::Reduction::kSum);
+  }
+  for (const auto& future : exchanged) {
+    future->waitAndThrow();
+    hook_->parseHookResult(future->value());  // hooks may have collectives there too
   }
   reducer_->push_rebuilt_params_for_all_indices();
 }
 
 c10::IValue DistributedDataParallel::after_forward(c10::IValue output) {
   const bool search = options_.find_unused_parameters && !options_.static_graph;
-  if (sync_) {
+  if (exchanges()) {
     std::vector<at::Tensor> outputs;
     if (search) tree::for_each_tensor(output, [&](const at::Tensor& tensor) { outputs.push_back(tensor); });
     reducer_->prepare_for_backward(outputs);

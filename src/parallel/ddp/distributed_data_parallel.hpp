@@ -8,6 +8,7 @@
 
 #include "comm/communicator.hpp"
 #include "nn/module.hpp"
+#include "parallel/ddp/comm_hook.hpp"
 #include "parallel/ddp/uneven_inputs.hpp"
 
 namespace c10d {
@@ -23,6 +24,7 @@ struct DdpOptions {
   bool gradient_as_bucket_view = true;
   bool static_graph = false;
   double bucket_cap_mb = 25;
+  CommHookSettings comm_hook;
 };
 
 class DistributedDataParallel final : public nn::Module {
@@ -43,6 +45,10 @@ class DistributedDataParallel final : public nn::Module {
   void set_uneven_inputs(UnevenInputs* inputs) { uneven_inputs_ = inputs; }
   // A rank without inputs takes part in what the others exchange for one forward and its backward.
   void shadow(const ForwardNotice& others, int source);
+  // While it is set no backward exchanges gradients, whatever scopes begin and end.
+  void set_local(bool local) { local_ = local; }
+  // What exchanges them, from the next backward on. Returns the former one.
+  CommHookPtr set_comm_hook(CommHookPtr hook);
 
  protected:
   c10::IValue forward(const nn::Inputs& inputs) override;
@@ -58,7 +64,12 @@ class DistributedDataParallel final : public nn::Module {
   DdpOptions options_;
   std::vector<at::Tensor> buffers_;
   std::shared_ptr<c10d::Reducer> reducer_;
+  struct HookPlace;
+  std::shared_ptr<HookPlace> hook_;
+  bool exchanges() const { return sync_ && !local_; }
+
   bool sync_ = true;
+  bool local_ = false;
   bool former_forward_synced_ = true;
   bool static_graph_recorded_ = false;
   UnevenInputs* uneven_inputs_ = nullptr;

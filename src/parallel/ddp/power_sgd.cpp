@@ -1,0 +1,231 @@
+#include "parallel/ddp/power_sgd.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+
+namespace accel::parallel {
+namespace {
+
+constexpr uint32_t kLargestSeed = 999'999'999;
+constexpr uint32_t kSeedMask = (uint32_t{1} << 30) - 1;  // the bits of the largest seed
+
+// As numpy's RandomState draws randint(1e9), so that ranks that run torch find the same matrices.
+uint64_t next_seed(std::mt19937& generator) {
+  uint32_t seed = 0;
+  do {
+    seed = static_cast<uint32_t>(generator()) & kSeedMask;
+  } while (seed > kLargestSeed);
+  return seed;
+}
+
+// Column by column, for what the QR decomposition cannot do.
+void gram_schmidt(const at::Tensor& matrices, double epsilon) {
+  const int64_t columns = matrices.size(2);
+  for (int64_t i = 0; i < columns; i++) {
+    at::Tensor column = matrices.narrow(2, i, 1);
+    at::Tensor norm = at::linalg_vector_norm(column, 2, at::IntArrayRef{1}, /*keepdim=*/true);
+    if (epsilon != 0) norm = norm + epsilon;
+    column.div_(norm);
+    if (i + 1 == columns) return;
+    at::Tensor rest = matrices.narrow(2, i + 1, columns - i - 1);
+    rest.sub_((column * rest).sum(1, /*keepdim=*/true) * column);
+  }
+}
+
+}  // namespace
+
+PowerSgd::PowerSgd(const PowerSgdSettings& settings, bool whole_bucket, ProcessGroupPtr process_group)
+    : settings_(settings),
+      whole_bucket_(whole_bucket),
+      process_group_(std::move(process_group)),
+      averaging_(process_group_),
+      seeds_(static_cast<uint32_t>(settings.random_seed)) {
+  require(settings_.matrix_approximation_rank >= 1, Status::kInvalidArgument, "matrix_approximation_rank is ",
+          settings_.matrix_approximation_rank, "; expected at least 1");
+  const int64_t least = settings_.use_error_feedback || settings_.warm_start ? 2 : 0;
+  require(settings_.start_iteration >= least, Status::kInvalidArgument, "start_power_sgd_iter is ",
+          settings_.start_iteration, "; expected at least ", least,
+          ": the buckets change after the first backward, and with them what is remembered");
+  require(settings_.min_compression_rate > 0, Status::kInvalidArgument, "min_compression_rate is ",
+          settings_.min_compression_rate, "; expected a positive number");
+  require(settings_.orthogonalization_epsilon >= 0, Status::kInvalidArgument, "orthogonalization_epsilon is ",
+          settings_.orthogonalization_epsilon, "; expected at least 0");
+  require(settings_.random_seed >= 0 && settings_.random_seed <= UINT32_MAX, Status::kInvalidArgument,
+          "random_seed is ", settings_.random_seed, "; expected 0 to 4294967295");
+}
+
+c10::intrusive_ptr<c10d::Work> PowerSgd::all_reduce(const at::Tensor& tensor, c10d::ReduceOp::RedOpType reduction,
+                                                    bool async) {
+  if (tensor.numel() == 0) return {};
+  std::vector<at::Tensor> tensors{tensor};
+  c10d::AllreduceOptions options;
+  options.reduceOp = reduction;
+  options.asyncOp = async;
+  return process_group_->getBackend(tensor.device().type())->allreduce(tensors, options);
+}
+
+void PowerSgd::orthogonalize(const at::Tensor& matrices) const {
+  constexpr int64_t kFewColumns = 2;  // faster than a decomposition
+  if (matrices.size(2) > kFewColumns && !at::isReducedFloatingType(matrices.scalar_type()))
+    matrices.copy_(std::get<0>(at::linalg_qr(matrices)));
+  else
+    gram_schmidt(matrices, settings_.orthogonalization_epsilon);
+}
+
+// Those that save enough, by shape; the others stay plain.
+void PowerSgd::choose_matrices(const std::vector<at::Tensor>& gradients, Pending& pending) const {
+  std::vector<std::vector<at::Tensor>> by_shape;
+  for (const at::Tensor& gradient : gradients) {
+    const int64_t rows = gradient.dim() == 0 ? 1 : gradient.size(0);
+    if (gradient.numel() == 0) continue;
+    const at::Tensor matrix = gradient.view({rows, gradient.numel() / rows});
+    const int64_t columns = matrix.size(1);
+    const int64_t rank = std::min({rows, columns, settings_.matrix_approximation_rank});
+    const auto compressed = static_cast<double>((rows + columns) * rank);
+    if (compressed * settings_.min_compression_rate >= static_cast<double>(matrix.numel())) {
+      pending.plain.push_back(gradient);
+      continue;
+    }
+    const auto alike = std::find_if(by_shape.begin(), by_shape.end(),
+                                    [&](const auto& group) { return group[0].sizes() == matrix.sizes(); });
+    if (alike == by_shape.end())
+      by_shape.push_back({matrix});
+    else
+      alike->push_back(matrix);
+  }
+  for (auto& group : by_shape) {
+    if (settings_.batch_tensors_with_same_shape && group.size() > 1) {
+      at::Tensor stack = at::stack(group);
+      pending.matrices.push_back({std::move(stack), std::move(group), {}, {}});
+      continue;
+    }
+    for (const at::Tensor& matrix : group) pending.matrices.push_back({matrix.unsqueeze(0), {}, {}, {}});
+  }
+}
+
+bool PowerSgd::provide_thin_matrices(size_t bucket, Pending& pending) {
+  int64_t p_size = 0, q_size = 0;
+  const auto rank_of = [this](const at::Tensor& values) {
+    return std::min({values.size(1), values.size(2), settings_.matrix_approximation_rank});
+  };
+  for (const Matrices& group : pending.matrices) {
+    const int64_t columns = group.values.size(0) * rank_of(group.values);
+    p_size += group.values.size(1) * columns;
+    q_size += group.values.size(2) * columns;
+  }
+  auto found = thin_.find(bucket);
+  const bool fresh = found == thin_.end();
+  if (fresh) {
+    const auto options = pending.flat.options();
+    found = thin_.emplace(bucket, ThinMemory{at::empty({p_size}, options), at::empty({q_size}, options)}).first;
+  }
+  int64_t p_begin = 0, q_begin = 0;
+  for (Matrices& group : pending.matrices) {
+    const int64_t batch = group.values.size(0), rank = rank_of(group.values);
+    const auto take = [&](const at::Tensor& memory, int64_t& begin, int64_t rows) {
+      at::Tensor view = memory.narrow(0, begin, batch * rows * rank).view({batch, rows, rank});
+      begin += batch * rows * rank;
+      return view;
+    };
+    group.p = take(found->second.p, p_begin, group.values.size(1));
+    group.q = take(found->second.q, q_begin, group.values.size(2));
+  }
+  return fresh;
+}
+
+// The same on all ranks, another one each time.
+void PowerSgd::fill_with_random(Pending& pending) {
+  const auto generator = at::detail::createCPUGenerator(next_seed(seeds_));
+  for (Matrices& group : pending.matrices)
+    group.q.copy_(at::randn(group.q.sizes(), generator, group.q.options().device(at::kCPU)));
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> PowerSgd::runHook(c10d::GradBucket& bucket) {
+  if (iteration_ < settings_.start_iteration) {
+    if (bucket.isLast()) iteration_ += 1;
+    return averaging_.runHook(bucket);
+  }
+  const at::NoGradGuard no_grad;
+  const size_t index = bucket.getIndex();
+  Pending pending;
+  pending.is_last = bucket.isLast();
+  pending.buffer = bucket.getBuffer();
+  pending.flat = pending.buffer;
+  if (whole_bucket_) {
+    const int64_t length = pending.buffer.numel();
+    auto side = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(length))));
+    pending.flat = at::zeros({side * side}, pending.buffer.options());
+    pending.flat.narrow(0, 0, length).copy_(pending.buffer);
+    pending.matrices.push_back({pending.flat.view({1, side, side}), {}, {}, {}});
+  }
+  if (settings_.use_error_feedback) {
+    if (const auto error = errors_.find(index); error != errors_.end()) pending.flat.add_(error->second);
+    pending.before = pending.flat.clone();
+  }
+  if (!whole_bucket_) choose_matrices(bucket.getGradients(), pending);
+
+  if (provide_thin_matrices(index, pending)) fill_with_random(pending);
+  for (const Matrices& group : pending.matrices) {
+    orthogonalize(group.q);
+    at::Tensor p = group.p;
+    at::bmm_out(p, group.values, group.q);
+  }
+  if (!pending.plain.empty()) {
+    std::vector<at::Tensor> flat;
+    for (const at::Tensor& gradient : pending.plain) flat.push_back(gradient.reshape(-1));
+    pending.plain_memory = at::cat(flat);
+    pending.plain_work = all_reduce(pending.plain_memory, c10d::ReduceOp::AVG, /*async=*/true);
+  }
+  // No mean: what is orthogonalized need not be divided.
+  const auto work = all_reduce(thin_.at(index).p, c10d::ReduceOp::SUM, /*async=*/true);
+  pending_[index] = std::move(pending);
+  const auto number = c10::IValue(static_cast<int64_t>(index));
+  if (work)
+    return work->getFuture()->then(
+        [number](c10::ivalue::Future& future) {
+          future.value();  // throws what the collective failed with
+          return number;
+        },
+        c10::IntType::get());
+  auto done = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+  done->markCompleted(number);
+  return done;
+}
+
+at::Tensor PowerSgd::parseHookResult(const c10::IValue& result) {
+  if (!result.isInt()) return averaging_.parseHookResult(result);
+  const at::NoGradGuard no_grad;
+  const auto index = static_cast<size_t>(result.toInt());
+  const Pending pending = std::move(pending_.at(index));
+  pending_.erase(index);
+
+  for (const Matrices& group : pending.matrices) {
+    orthogonalize(group.p);
+    at::Tensor q = group.q;
+    at::bmm_out(q, group.values.transpose(1, 2), group.p);
+  }
+  if (const auto work = all_reduce(thin_.at(index).q, c10d::ReduceOp::AVG, /*async=*/false)) work->wait();
+  for (const Matrices& group : pending.matrices) {
+    at::Tensor values = group.values;
+    at::bmm_out(values, group.p, group.q.transpose(1, 2));
+    for (size_t i = 0; i < group.stacked.size(); i++) group.stacked[i].copy_(values.select(0, static_cast<int64_t>(i)));
+  }
+  if (pending.plain_work) pending.plain_work->wait();
+  int64_t begin = 0;
+  for (const at::Tensor& gradient : pending.plain) {
+    gradient.copy_(pending.plain_memory.narrow(0, begin, gradient.numel()).view(gradient.sizes()));
+    begin += gradient.numel();
+  }
+  if (settings_.use_error_feedback) errors_[index] = pending.before - pending.flat;
+  if (!settings_.warm_start) thin_.erase(index);
+  if (whole_bucket_) pending.buffer.copy_(pending.flat.narrow(0, 0, pending.buffer.numel()));
+  if (pending.is_last) iteration_ += 1;
+  return pending.buffer;
+}
+
+}  // namespace accel::parallel
