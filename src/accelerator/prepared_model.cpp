@@ -42,7 +42,7 @@ nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module) {
 }
 
 parallel::DistributedDataParallel* ddp_of(const nn::ModulePtr& module) {
-  if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get())) return prepared->ddp();
+  if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get())) return prepared->ddp().get();
   return dynamic_cast<parallel::DistributedDataParallel*>(module.get());
 }
 

@@ -27,7 +27,8 @@ class PreparedModel final : public nn::Module {
                 const ForwardPrecision& precision, std::shared_ptr<StepTimes> step_times);
 
   const nn::ModulePtr& model() const { return model_; }
-  parallel::DistributedDataParallel* ddp() const { return ddp_.get(); }  // null with one process
+  // Null with one process.
+  const std::shared_ptr<parallel::DistributedDataParallel>& ddp() const { return ddp_; }
   const ForwardPrecision& precision() const { return precision_; }
   const std::shared_ptr<state::AccumulationGroup>& accumulation() const { return accumulation_; }
   const std::shared_ptr<StepTimes>& step_times() const { return step_times_; }

@@ -1,0 +1,53 @@
+#include "accelerator/outer_sgd.hpp"
+
+#include <ATen/ATen.h>
+
+#include "base/error.hpp"
+#include "optim/rules.hpp"
+#include "optim/settings.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::accelerator {
+
+OuterSgd::OuterSgd(const optim::GivenSettings& settings, const std::vector<at::Tensor>& weights)
+    : optimizer_(optim::sgd_rule(), settings) {
+  for (const at::Tensor& weight : weights) met_.push_back(weight.detach().clone());
+  optimizer_.add_group(met_, std::nullopt, std::nullopt);
+}
+
+void OuterSgd::apply(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& means) {
+  const at::NoGradGuard no_grad;
+  const auto ways = at::_foreach_sub(met_, means);
+  for (size_t i = 0; i < met_.size(); i++) met_[i].mutable_grad() = ways[i];
+  optimizer_.step();
+  for (const at::Tensor& weight : met_) weight.mutable_grad().reset();
+  at::_foreach_copy_(weights, met_);
+}
+
+c10::IValue OuterSgd::state_dict() const {
+  auto state = tree::new_map();
+  auto weights = tree::new_list();
+  for (const at::Tensor& weight : met_) weights.push_back(weight);
+  state.insert("weights", weights);
+  state.insert("optimizer", optimizer_.state_dict());
+  return state;
+}
+
+void OuterSgd::load_state_dict(const c10::IValue& state_dict) {
+  const optim::Map state = optim::as_map(state_dict, "the state of an outer step");
+  const c10::IValue* const saved = optim::find(state, "weights");
+  const c10::IValue* const optimizer = optim::find(state, "optimizer");
+  const bool fits = saved != nullptr && saved->isList() && saved->toListRef().size() == met_.size();
+  require(fits && optimizer != nullptr, Status::kInvalidArgument, "the state of an outer step has no \"weights\" for ",
+          met_.size(), " parameters, or no \"optimizer\"");
+  for (size_t i = 0; i < met_.size(); i++) {
+    const c10::IValue& weight = saved->toListRef()[i];
+    require(weight.isTensor() && weight.toTensor().sizes() == met_[i].sizes(), Status::kShapeMismatch, "weight ", i,
+            " of an outer step is no tensor of shape ", met_[i].sizes());
+  }
+  optimizer_.load_state_dict(*optimizer);
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < met_.size(); i++) met_[i].copy_(saved->toListRef()[i].toTensor());
+}
+
+}  // namespace accel::accelerator

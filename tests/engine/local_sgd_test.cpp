@@ -1,0 +1,174 @@
+// Local SGD with what the reference's has not: a start, a group that exchanges gradients, an outer step.
+#include "parallel/localsgd/local_sgd.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "accelerator/outer_sgd.hpp"
+#include "accelerator/prepared_model.hpp"
+#include "comm/group.hpp"
+#include "nn/foreign_module.hpp"
+#include "nn_fixture.hpp"
+#include "rank_threads.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::parallel {
+namespace {
+
+using testing::run_ranks;
+using DdpPtr = std::shared_ptr<DistributedDataParallel>;
+
+constexpr double kRate = 0.125;
+
+// One weight whose gradient is the input.
+DdpPtr new_model(const std::shared_ptr<comm::Communicator>& communicator) {
+  auto model = std::make_shared<nn::ForeignModule>("OneWeight");
+  model->add_parameter("w", at::ones({1}), true);
+  model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+    return (module.parameter(0) * inputs[0].toTensor()).sum();
+  });
+  return std::make_shared<DistributedDataParallel>(model, communicator, DdpOptions{});
+}
+
+at::Tensor weight_of(const DdpPtr& model) { return model->parameters()[0]; }
+double value_of(const DdpPtr& model) { return weight_of(model).item<double>(); }
+
+// A step of plain SGD with this gradient on this rank.
+void train(const DdpPtr& model, double gradient) {
+  const at::Tensor weight = weight_of(model);
+  if (weight.grad().defined()) weight.mutable_grad().zero_();
+  torch::autograd::backward({model->call(nn::Inputs{at::full({1}, gradient)}).toTensor()}, {});
+  const at::NoGradGuard no_grad;
+  weight_of(model).add_(weight.grad(), -kRate);
+}
+
+LocalSgdSettings every(int64_t steps, int64_t start = 0) {
+  LocalSgdSettings settings;
+  settings.local_sgd_steps = steps;
+  settings.start_step = start;
+  return settings;
+}
+
+std::unique_ptr<OuterStep> diloco(const DdpPtr& model) {
+  const optim::GivenSettings settings = {{"lr", 0.7}, {"momentum", 0.9}, {"nesterov", 1}};
+  return std::make_unique<accelerator::OuterSgd>(settings, std::vector<at::Tensor>{weight_of(model)});
+}
+
+TEST(LocalSgdStart, GradientsAreExchangedBeforeIt) {
+  run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    const auto model = new_model(communicator);
+    LocalSgd local_sgd(model, communicator, every(2, 3), nullptr, nullptr);
+    const double mine = communicator->rank() == 0 ? 2 : 4;  // 3 on average
+    std::vector<double> weights;
+    std::vector<bool> met;
+    for (int step = 0; step < 7; step++) {
+      train(model, mine);
+      met.push_back(local_sgd.step());
+      weights.push_back(value_of(model));
+    }
+    EXPECT_EQ(met, (std::vector<bool>{false, false, false, false, true, false, true}));
+    const auto after = [](double together, double alone) { return 1 - kRate * (3 * together + alone); };
+    const std::vector<double> expected{after(1, 0), after(2, 0),    after(3, 0), after(3, mine),
+                                       after(5, 0), after(5, mine), after(7, 0)};
+    for (size_t step = 0; step < expected.size(); step++) EXPECT_NEAR(weights[step], expected[step], 1e-6) << step;
+  });
+}
+
+TEST(LocalSgdStart, ScopesThatBeginAndEndDoNotTurnTheExchangeOnAgain) {
+  run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    const auto model = new_model(communicator);
+    {
+      LocalSgd local_sgd(model, communicator, every(100, 1), nullptr, nullptr);
+      {
+        const accelerator::NoSyncGuard accumulating({model});
+        local_sgd.step();  // the local steps begin in here
+      }
+      train(model, communicator->rank());
+      EXPECT_NEAR(value_of(model), 1 - kRate * communicator->rank(), 1e-6);
+      local_sgd.step();
+      local_sgd.meet();
+      EXPECT_NEAR(value_of(model), 1 - kRate * 0.5, 1e-6);
+    }
+    train(model, communicator->rank());  // exchanged again
+    EXPECT_NEAR(value_of(model), 1 - kRate * 1.0, 1e-6);
+  });
+}
+
+TEST(LocalSgdGroup, GoesOnExchangingGradients) {
+  run_ranks(4, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    const int rank = communicator->rank();
+    const auto host = comm::split_group(*communicator, rank / 2, rank);
+    const auto model = new_model(communicator);
+    LocalSgd local_sgd(model, communicator, every(2), host, nullptr);
+    const double of_host = rank < 2 ? 0.5 : 2.5;  // the mean of its ranks
+    train(model, rank);
+    EXPECT_FALSE(local_sgd.step());
+    EXPECT_NEAR(value_of(model), 1 - kRate * of_host, 1e-6);
+    train(model, rank);
+    EXPECT_TRUE(local_sgd.step());
+    EXPECT_NEAR(value_of(model), 1 - kRate * 3, 1e-6);
+    host->barrier();
+  });
+}
+
+// w(t) = w(t-1) - 0.7 (d + 0.9 m), m = 0.9 m + d, d = w(t-1) - mean.
+TEST(LocalSgdOuter, IsNesterovOnTheWayOfTheRanks) {
+  run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    const auto model = new_model(communicator);
+    LocalSgd local_sgd(model, communicator, every(3), nullptr, diloco(model));
+    double met = 1, momentum = 0;
+    for (int round = 0; round < 4; round++) {
+      const double mine = communicator->rank() == 0 ? 1 + round : -2;
+      for (int step = 0; step < 3; step++) {
+        train(model, mine);
+        EXPECT_EQ(local_sgd.step(), step == 2);
+      }
+      const double way = kRate * 3 * (1 + round - 2) / 2;
+      momentum = round == 0 ? way : 0.9 * momentum + way;
+      met -= 0.7 * (way + 0.9 * momentum);
+      EXPECT_NEAR(value_of(model), met, 1e-5) << "round " << round;
+    }
+    const double before = value_of(model);
+    local_sgd.meet();  // nothing was learnt since: the momentum must not move the weights
+    EXPECT_EQ(value_of(model), before);
+  });
+}
+
+TEST(LocalSgdOuter, AResumedRunGoesOnAsTheWholeOne) {
+  run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    const auto gradient = [&](int step) { return communicator->rank() == 0 ? 0.5 * step : 1.0 - step; };
+    const auto whole = new_model(communicator), resumed = new_model(communicator);
+    LocalSgd local_sgd(whole, communicator, every(2), nullptr, diloco(whole));
+    for (int step = 0; step < 5; step++) {
+      train(whole, gradient(step));
+      local_sgd.step();
+    }
+    const c10::IValue saved = tree::map_tensors(local_sgd.state_dict(), [](const at::Tensor& t) { return t.clone(); });
+    LocalSgd other(resumed, communicator, every(2), nullptr, diloco(resumed));
+    other.load_state_dict(saved);
+    {
+      const at::NoGradGuard no_grad;
+      weight_of(resumed).copy_(weight_of(whole));
+    }
+    for (int step = 5; step < 10; step++) {
+      for (const auto& [model, steps] : {std::pair(whole, &local_sgd), std::pair(resumed, &other)}) {
+        train(model, gradient(step));
+        steps->step();
+      }
+      EXPECT_EQ(value_of(resumed), value_of(whole)) << "step " << step;
+    }
+    LocalSgd plain(resumed, communicator, every(2), nullptr, nullptr);
+    testing::expect_error(Status::kInvalidArgument, "expected none", [&] { plain.load_state_dict(saved); });
+    testing::expect_error(Status::kInvalidArgument, "num_steps", [&] { other.load_state_dict(tree::new_map()); });
+    testing::expect_error(Status::kInvalidArgument, "expected a map", [&] { other.load_state_dict(c10::IValue(3)); });
+  });
+}
+
+TEST(LocalSgd, BadSettingsAreRefused) {
+  testing::expect_error(Status::kInvalidArgument, "local_sgd_steps is 0", [] { every(0).check(); });
+  testing::expect_error(Status::kInvalidArgument, "start_step is -1", [] { every(1, -1).check(); });
+}
+
+}  // namespace
+}  // namespace accel::parallel
