@@ -671,6 +671,11 @@ typedef int32_t accel_distributed_type_t;
 #define ACCEL_DISTRIBUTED_MULTI_CPU 1 /* over UCX */
 #define ACCEL_DISTRIBUTED_MULTI_GPU 2 /* over NCCL */
 
+/* How far an update of the parameters moves a prepared scheduler on. The numbers are pinned. */
+typedef int32_t accel_scheduler_steps_t;
+#define ACCEL_SCHEDULER_STEPS_PER_BATCH 0 /* one step for each rank's batch; with split_batches one for all of them */
+#define ACCEL_SCHEDULER_STEPS_PER_UPDATE 1 /* one step, whatever the number of ranks: schedules count updates */
+
 /* What a state is made from. Everything may stay unset. @accelerate Accelerator, PartialState, AcceleratorState */
 typedef struct accel_state_options {
   size_t struct_size;
@@ -700,12 +705,13 @@ typedef struct accel_state_options {
                                  * "torch", "cuda" or "torch,cuda". Default none: orders follow from seed and epoch */
   int32_t num_threads;          /* that compute on the CPU for this process, from now on. Default: OMP_NUM_THREADS, else
                                  * the first state of a process shares the cores among the ranks of the host */
-  int32_t reserved;             /* 0 */
+  accel_scheduler_steps_t scheduler_steps; /* of prepared schedulers. Default PER_BATCH, as the reference */
 } accel_state_options_t;
 #define ACCEL_STATE_OPTIONS_INIT                                                                                       \
   {sizeof(accel_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET,  \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET,       \
-   ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, 0}
+   ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET,            \
+   ACCEL_UNSET}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
@@ -2716,6 +2722,248 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_linear_warmup(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t total_steps,
                               accel_scheduler_t *ACCEL_OWNED *out);
 
+/** Rises linearly for warmup_steps, then falls num_cycles times along half a cosine to 0, each time from the full rate.
+ * @param optimizer,out As above.
+ * @param warmup_steps,total_steps Steps.
+ * @param num_cycles At least 1.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_cosine_hard_restarts(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t total_steps,
+                                     int64_t num_cycles, accel_scheduler_t *ACCEL_OWNED *out);
+
+/** Rises linearly for warmup_steps, and stays.
+ * @param optimizer,out As above.
+ * @param warmup_steps Steps.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_constant_with_warmup(accel_optimizer_t *optimizer, int64_t warmup_steps,
+                                     accel_scheduler_t *ACCEL_OWNED *out);
+
+/** Rises linearly for warmup_steps, then falls as 1 / sqrt((step + timescale - warmup_steps) / timescale).
+ * @param optimizer,out As above.
+ * @param warmup_steps Steps.
+ * @param timescale ACCEL_UNSET_INT64: warmup_steps, or 10000 without a warm-up.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_inverse_sqrt(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t timescale,
+                             accel_scheduler_t *ACCEL_OWNED *out);
+
+/* The schedules from here on are those of torch.optim.lr_scheduler, with its names, numbers and state dicts: one that
+ * torch wrote can be loaded here, and one from here there. Each step but a closed form's starts from the present rate,
+ * so that chained schedules multiply. */
+
+/** Multiplies by gamma at each milestone.
+ * @param optimizer,out As above.
+ * @param milestones [n_milestones] Steps, in any order; one that stands there twice counts twice.
+ * @param n_milestones Their number.
+ * @param gamma The factor.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_multi_step(accel_optimizer_t *optimizer, const int64_t *milestones, size_t n_milestones, double gamma,
+                           accel_scheduler_t *ACCEL_OWNED *out);
+
+/** The initial rate times factor for total_iters steps, then the initial rate.
+ * @param optimizer,out As above.
+ * @param factor Above 0, at most 1.
+ * @param total_iters At least 1.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_constant(accel_optimizer_t *optimizer, double factor, int64_t total_iters,
+                         accel_scheduler_t *ACCEL_OWNED *out);
+
+/** From start_factor to end_factor of the initial rate in total_iters steps, along a line.
+ * @param optimizer,out As above.
+ * @param start_factor Above 0, at most 1.
+ * @param end_factor 0 to 1.
+ * @param total_iters At least 1.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_linear(accel_optimizer_t *optimizer, double start_factor, double end_factor, int64_t total_iters,
+                       accel_scheduler_t *ACCEL_OWNED *out);
+
+/** Multiplies by gamma in each step.
+ * @param optimizer,out As above.
+ * @param gamma The factor.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_exponential(accel_optimizer_t *optimizer, double gamma, accel_scheduler_t *ACCEL_OWNED *out);
+
+/** The initial rate times (1 - step / total_iters) to the power, and 0 from total_iters on.
+ * @param optimizer,out As above.
+ * @param total_iters At least 1.
+ * @param power Not negative.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_polynomial(accel_optimizer_t *optimizer, int64_t total_iters, double power,
+                           accel_scheduler_t *ACCEL_OWNED *out);
+
+/** From the initial rate to eta_min in t_max steps along half a cosine, and back in the next t_max (Loshchilov, Hutter,
+ * 2017, without the restarts).
+ * @param optimizer,out As above.
+ * @param t_max At least 1.
+ * @param eta_min The lowest rate.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_cosine_annealing(accel_optimizer_t *optimizer, int64_t t_max, double eta_min,
+                                 accel_scheduler_t *ACCEL_OWNED *out);
+
+/** From the initial rate to eta_min along half a cosine, again and again: in t_0 steps, then in t_0 * t_mult, ...
+ * (Loshchilov, Hutter, "SGDR", 2017).
+ * @param optimizer,out As above.
+ * @param t_0,t_mult At least 1.
+ * @param eta_min The lowest rate.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_cosine_warm_restarts(accel_optimizer_t *optimizer, int64_t t_0, int64_t t_mult, double eta_min,
+                                     accel_scheduler_t *ACCEL_OWNED *out);
+
+/* The shape of a way from one rate to another. The numbers are pinned. */
+typedef int32_t accel_anneal_strategy_t;
+#define ACCEL_ANNEAL_COS 0 /* half a cosine */
+#define ACCEL_ANNEAL_LINEAR 1
+
+/* What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR. */
+typedef struct accel_one_cycle_options {
+  size_t struct_size;
+  double pct_start;        /* share of the steps in which the rate rises. Default 0.3 */
+  double base_momentum;    /* at the highest rate. Default 0.85 */
+  double max_momentum;     /* at the lowest rates. Default 0.95 */
+  double div_factor;       /* max_lr / first rate. Default 25 */
+  double final_div_factor; /* first rate / last rate. Default 1e4 */
+  accel_anneal_strategy_t anneal_strategy; /* default COS */
+  int32_t cycle_momentum;  /* 1: momentum, or beta1, goes against the rate. Default 1 */
+  int32_t three_phase;     /* 1: up, down to the first rate, then to the last one. Default 0: up, and down to the last */
+  int32_t reserved;        /* 0 */
+} accel_one_cycle_options_t;
+#define ACCEL_ONE_CYCLE_OPTIONS_INIT                                                                                   \
+  {sizeof(accel_one_cycle_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,  \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_one_cycle_options_init(accel_one_cycle_options_t *options);
+
+/** One rise to max_lr and one fall far below the first rate (Smith, Topin, "Super-Convergence", 2018). The schedule has
+ * an end: a step beyond total_steps is an error, except that a prepared scheduler stays there while it follows its
+ * optimizer.
+ * @param optimizer Its groups' initial rates become max_lr / div_factor. It must have a momentum, or beta1, when that is
+ *   cycled.
+ * @param max_lr The highest rate.
+ * @param total_steps At least 1.
+ * @param options NULL: defaults.
+ * @param out The scheduler.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_one_cycle(accel_optimizer_t *optimizer, double max_lr, int64_t total_steps,
+                          const accel_one_cycle_options_t *ACCEL_NULLABLE options, accel_scheduler_t *ACCEL_OWNED *out);
+
+/* How the peaks of a cyclic schedule follow each other. The numbers are pinned. */
+typedef int32_t accel_cycle_mode_t;
+#define ACCEL_CYCLE_TRIANGULAR 0  /* all alike */
+#define ACCEL_CYCLE_TRIANGULAR2 1 /* each half as high as the one before */
+#define ACCEL_CYCLE_EXP_RANGE 2   /* scaled by gamma to the power of the step */
+
+/* What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR. */
+typedef struct accel_cyclic_options {
+  size_t struct_size;
+  int64_t step_size_up;    /* steps from base_lr to max_lr. Default 2000 */
+  int64_t step_size_down;  /* and back. Default step_size_up */
+  double gamma;            /* of EXP_RANGE. Default 1 */
+  double base_momentum;    /* at max_lr. Default 0.8 */
+  double max_momentum;     /* at base_lr. Default 0.9 */
+  accel_cycle_mode_t mode; /* default TRIANGULAR */
+  int32_t cycle_momentum;  /* 1: momentum, or beta1, goes against the rate. Default 1 */
+} accel_cyclic_options_t;
+#define ACCEL_CYCLIC_OPTIONS_INIT                                                                                      \
+  {sizeof(accel_cyclic_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,       \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_cyclic_options_init(accel_cyclic_options_t *options);
+
+/** Between two rates, up and down again and again (Smith, "Cyclical learning rates", 2017).
+ * @param optimizer It must have a momentum, or beta1, when that is cycled.
+ * @param base_lr,max_lr The lowest and the highest rate.
+ * @param options NULL: defaults.
+ * @param out The scheduler.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_cyclic(accel_optimizer_t *optimizer, double base_lr, double max_lr,
+                       const accel_cyclic_options_t *ACCEL_NULLABLE options, accel_scheduler_t *ACCEL_OWNED *out);
+
+/* What is better in a metric, and what the threshold is a part of. The numbers are pinned. */
+typedef int32_t accel_metric_mode_t;
+#define ACCEL_METRIC_MIN 0 /* smaller is better */
+#define ACCEL_METRIC_MAX 1
+typedef int32_t accel_threshold_mode_t;
+#define ACCEL_THRESHOLD_REL 0 /* of the best value */
+#define ACCEL_THRESHOLD_ABS 1
+
+/* What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau. */
+typedef struct accel_plateau_options {
+  size_t struct_size;
+  double factor;             /* of the rate, below 1. Default 0.1 */
+  int64_t patience;          /* metrics without improvement that are endured. Default 10 */
+  int64_t cooldown;          /* metrics after a reduction that do not count. Default 0 */
+  double threshold;          /* by how much a metric must be better. Default 1e-4 */
+  double min_lr;             /* default 0 */
+  double eps;                /* smaller reductions are left out. Default 1e-8 */
+  accel_metric_mode_t mode;  /* default MIN */
+  accel_threshold_mode_t threshold_mode; /* default REL */
+} accel_plateau_options_t;
+#define ACCEL_PLATEAU_OPTIONS_INIT                                                                                     \
+  {sizeof(accel_plateau_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE,      \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_plateau_options_init(accel_plateau_options_t *options);
+
+/** Reduces the rates when a metric does not get better any more. It steps with accel_scheduler_step_metric() only.
+ * @param optimizer As above.
+ * @param options NULL: defaults.
+ * @param out The scheduler.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_plateau(accel_optimizer_t *optimizer, const accel_plateau_options_t *ACCEL_NULLABLE options,
+                        accel_scheduler_t *ACCEL_OWNED *out);
+
+/** Steps several schedulers together: their factors multiply.
+ * @param schedulers [n_schedulers] All of one optimizer, none of them prepared, and no plateau. They must not be stepped
+ *   any more.
+ * @param n_schedulers At least 1.
+ * @param out The scheduler.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_chained(accel_scheduler_t *const *schedulers, size_t n_schedulers, accel_scheduler_t *ACCEL_OWNED *out);
+
+/** One scheduler after the other; each begins from the initial rate at its milestone.
+ * @param schedulers [n_schedulers] As of accel_scheduler_chained(); the first one begins at once.
+ * @param n_schedulers At least 1.
+ * @param milestones [n_milestones] Steps, in ascending order, at which the next scheduler takes over.
+ * @param n_milestones n_schedulers - 1.
+ * @param out The scheduler.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_sequential(accel_scheduler_t *const *schedulers, size_t n_schedulers, const int64_t *milestones,
+                           size_t n_milestones, accel_scheduler_t *ACCEL_OWNED *out);
+
 /** Adds an owner.
  * @param scheduler A scheduler.
  * @return The same scheduler, with one owner more.
@@ -2729,9 +2977,18 @@ ACCEL_SINCE(0, 1) void accel_scheduler_release(accel_scheduler_t *ACCEL_NULLABLE
 
 /** One step on; a prepared scheduler follows the accumulation and the skipped steps of its optimizer.
  * @param scheduler A scheduler.
- * @return ACCEL_OK; what the callback of accel_scheduler_lambda() makes of it.
+ * @return ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when the
+ *   callback of accel_scheduler_lambda() gives no factor. Nothing changes then.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scheduler_step(accel_scheduler_t *scheduler);
+
+/** One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
+ * @param scheduler One made by accel_scheduler_plateau(), or the prepared one of it.
+ * @param metric The same on all ranks. NaN is no improvement.
+ * @return ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_step_metric(accel_scheduler_t *scheduler, double metric);
 
 /** The learning rate as it stands.
  * @param scheduler A scheduler.
@@ -2742,18 +2999,27 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scheduler_step(accel_sche
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_last_lr(const accel_scheduler_t *scheduler, size_t group, double *out);
 
+/** The rates of the coming updates, found out without training: neither the scheduler nor its optimizer changes.
+ * @param scheduler A scheduler; a prepared one counts as it will with these ranks.
+ * @param n_steps How many updates, from the present rates on; none of them skipped.
+ * @param out A float64 tensor [n_steps, groups]; row 0 holds the present rates.
+ * @return ACCEL_OK; INVALID_STATE for one that needs a metric, or that ends before; INVALID_ARGUMENT.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_curve(accel_scheduler_t *scheduler, int64_t n_steps, accel_tensor_t *ACCEL_OWNED *out);
+
 /** The state of a scheduler.
  * @param scheduler A scheduler.
- * @param out A map.
+ * @param out A map with the keys of torch.optim.lr_scheduler.
  * @return ACCEL_OK.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_state_dict(const accel_scheduler_t *scheduler, accel_value_t *ACCEL_OWNED out);
 
-/** Takes back the state of a scheduler.
- * @param scheduler A scheduler.
- * @param state_dict As above.
- * @return ACCEL_OK or INVALID_ARGUMENT.
+/** Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a warning.
+ * @param scheduler A scheduler of the same kind.
+ * @param state_dict As above, or as torch made it.
+ * @return ACCEL_OK or INVALID_ARGUMENT; nothing changes then.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_load_state_dict(accel_scheduler_t *scheduler, const accel_value_t *state_dict);
@@ -2947,6 +3213,36 @@ accel_skip_first_batches(accel_dataloader_t *loader, int64_t num_batches, accel_
  * 10. Accelerator: the training loop
  * ================================================================================================================== */
 
+/* How the gradients of a bucket travel between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType */
+typedef int32_t accel_ddp_comm_hook_t;
+#define ACCEL_DDP_COMM_HOOK_NO 0 /* as they are */
+#define ACCEL_DDP_COMM_HOOK_FP16 1 /* rounded to float16 */
+#define ACCEL_DDP_COMM_HOOK_BF16 2 /* rounded to bfloat16 */
+#define ACCEL_DDP_COMM_HOOK_POWER_SGD 3 /* each matrix as a product of two thin ones */
+#define ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD 4 /* the whole bucket as one square matrix: faster, less exact */
+
+/* PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState. */
+typedef struct accel_power_sgd_options {
+  size_t struct_size;
+  int64_t matrix_approximation_rank; /* columns of the thin matrices. Default 1 */
+  int64_t start_power_sgd_iter;      /* backwards that are averaged exactly before. Default 1000; at least 2 with
+                                        error feedback or warm start */
+  double min_compression_rate;       /* what saves less than this factor travels as it is. Default 2 */
+  double orthogonalization_epsilon;  /* added to norms, against columns of zeros. Default 0 */
+  int64_t random_seed;               /* of the first thin matrices; the same on all ranks. Default 0 */
+  int32_t use_error_feedback;        /* 1: what was lost is added to the next gradients. Default 1 */
+  int32_t warm_start;                /* 1: begins with the former thin matrices. Default 1 */
+  int32_t batch_tensors_with_same_shape; /* 1: equal shapes are multiplied together. Default 0 */
+  int32_t reserved;                  /* 0 */
+} accel_power_sgd_options_t;
+#define ACCEL_POWER_SGD_OPTIONS_INIT                                                                                   \
+  {sizeof(accel_power_sgd_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,    \
+   ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_power_sgd_options_init(accel_power_sgd_options_t *options);
+
 /* How gradients are averaged. @accelerate DistributedDataParallelKwargs */
 typedef struct accel_ddp_options {
   size_t struct_size;
@@ -2956,10 +3252,14 @@ typedef struct accel_ddp_options {
   int32_t static_graph;            /* the same parameters are used in every step. Default 0 */
   double bucket_cap_mb;            /* size of a bucket. Default 25 */
   int32_t check_reduction;         /* kept for the reference's sake; no effect. Default 0 */
+  accel_ddp_comm_hook_t comm_hook; /* default NO */
+  accel_ddp_comm_hook_t comm_wrapper; /* FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO */
   int32_t reserved;                /* 0 */
+  const accel_power_sgd_options_t *comm_state_option; /* of both PowerSGDs; NULL: defaults */
 } accel_ddp_options_t;
 #define ACCEL_DDP_OPTIONS_INIT                                                                                         \
-  {sizeof(accel_ddp_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+  {sizeof(accel_ddp_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_DOUBLE, ACCEL_UNSET,   \
+   ACCEL_UNSET, ACCEL_UNSET, 0, NULL}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
@@ -3071,6 +3371,29 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_ddp_options_t *ACCEL_NULLABLE options,
                     accel_module_t *ACCEL_OWNED *out);
 
+/** Turns the gradients of a bucket, in place, into what the optimizer shall see, usually their mean over the ranks. It may
+ * call collectives of the state, the same on all ranks.
+ * @param buffer The gradients of several parameters, flat. Released by the library.
+ * @param bucket Which bucket, from 0.
+ * @param is_last 1 for the last one of a backward.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK; what is negative comes back from accel_backward().
+ * @threads any */
+typedef accel_status_t (*accel_comm_hook_fn)(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, void *user_data);
+
+/** Puts the exchange of a model's gradients into the program's hands, in place of comm_hook. The callback runs on the
+ * thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
+ * @param state A state.
+ * @param module A prepared model, outside of its backward.
+ * @param hook The callback.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
+ * @threads object
+ * @accelerate DistributedDataParallelKwargs.register_comm_hook */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_register_comm_hook(accel_state_t *state, accel_module_t *module, accel_comm_hook_fn hook,
+                         void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy);
+
 /** An optimizer that steps only when gradients are complete.
  * @param state A state.
  * @param optimizer Made from the model's parameters.
@@ -3081,8 +3404,9 @@ accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_dd
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_prepare_optimizer(accel_state_t *state, accel_optimizer_t *optimizer, accel_optimizer_t *ACCEL_OWNED *out);
 
-/** A scheduler that steps with its optimizer. A schedule is written for the batches of one process: with n of them each
- * step counts n times, unless the ranks share each batch (split_batches).
+/** A scheduler that steps with its optimizer: with that one of the prepared optimizers that it drives, or else with all
+ * of them. A schedule is written for the batches of one process: with n of them each step counts n times, unless the
+ * ranks share each batch (split_batches) or the state's scheduler_steps is PER_UPDATE.
  * @param state A state.
  * @param scheduler The scheduler.
  * @param out The prepared one.
@@ -3200,6 +3524,66 @@ accel_accumulate_begin(accel_state_t *state, accel_module_t *const *modules, siz
  * @accelerate no_sync */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_no_sync_begin(accel_state_t *state, accel_module_t *module, accel_scope_t *ACCEL_OWNED *out);
+
+/* Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with
+ * start_step post-local SGD (Lin et al., 2018). */
+typedef struct accel_local_sgd_options {
+  size_t struct_size;
+  int64_t start_step;     /* steps with exchanged gradients before the first local one. Default 0 */
+  double outer_lr;        /* of an SGD step on (weights of the last exchange - mean of the weights). Unset: the mean
+                             itself is taken */
+  double outer_momentum;  /* default 0.9 with outer_lr */
+  int32_t outer_nesterov; /* default 1 with outer_lr */
+  int32_t enabled;        /* 0: gradients are exchanged in each step. Default 1 */
+  accel_state_t *gradient_group; /* a group of ranks that go on exchanging gradients in local steps (of one host, say);
+                                    NULL: none */
+} accel_local_sgd_options_t;
+#define ACCEL_LOCAL_SGD_OPTIONS_INIT                                                                                   \
+  {sizeof(accel_local_sgd_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET,          \
+   ACCEL_UNSET, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_local_sgd_options_init(accel_local_sgd_options_t *options);
+
+/** Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the
+ * scope (Stich, 2019). With one process nothing is averaged.
+ * @param state A state.
+ * @param module A prepared model.
+ * @param local_sgd_steps At least 1.
+ * @param options NULL: defaults.
+ * @param out The scope.
+ * @return ACCEL_OK; INVALID_ARGUMENT.
+ * @threads thread
+ * @accelerate LocalSGD */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_local_sgd_begin(accel_state_t *state, accel_module_t *module, int64_t local_sgd_steps,
+                      const accel_local_sgd_options_t *ACCEL_NULLABLE options, accel_scope_t *ACCEL_OWNED *out);
+
+/** Counts a step of the optimizer, and averages the weights when it is time to.
+ * @param scope Of accel_local_sgd_begin().
+ * @param out_averaged 1 when the weights were averaged; may be NULL.
+ * @return ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits
+ * @accelerate LocalSGD.step */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_local_sgd_step(accel_scope_t *scope, int32_t *ACCEL_NULLABLE out_averaged);
+
+/** What a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
+ * @param scope Of accel_local_sgd_begin().
+ * @param out A map; its tensors are shared.
+ * @return ACCEL_OK; INVALID_ARGUMENT for another scope.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_local_sgd_state_dict(accel_scope_t *scope, accel_value_t *ACCEL_OWNED out);
+
+/** Takes that state back.
+ * @param scope Of accel_local_sgd_begin(), with the same options.
+ * @param state_dict As above; copied.
+ * @return ACCEL_OK; INVALID_ARGUMENT, SHAPE_MISMATCH; nothing changes then.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_local_sgd_load_state_dict(accel_scope_t *scope, const accel_value_t *state_dict);
 
 /** Gradients of this model are exchanged by a backward inside, although the forward was made where they are not.
  * @param state A state.

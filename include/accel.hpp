@@ -175,6 +175,7 @@ class [[nodiscard]] Scope {
     if (status != ACCEL_ERROR_INVALID_STATE) scope_ = nullptr;
     detail::check(status);
   }
+  accel_scope_t* get() const noexcept { return scope_; }
   accel_scope_t** put() noexcept { return &scope_; }
 
  private:
@@ -391,9 +392,29 @@ struct LomoOptions : accel_lomo_options_t {
   LomoOptions() { accel_lomo_options_init(this); }
 };
 
+// What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.
+struct OneCycleOptions : accel_one_cycle_options_t {
+  OneCycleOptions() { accel_one_cycle_options_init(this); }
+};
+
+// What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.
+struct CyclicOptions : accel_cyclic_options_t {
+  CyclicOptions() { accel_cyclic_options_init(this); }
+};
+
+// What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.
+struct PlateauOptions : accel_plateau_options_t {
+  PlateauOptions() { accel_plateau_options_init(this); }
+};
+
 // How a loader makes batches.
 struct DataloaderOptions : accel_dataloader_options_t {
   DataloaderOptions() { accel_dataloader_options_init(this); }
+};
+
+// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
+struct PowerSgdOptions : accel_power_sgd_options_t {
+  PowerSgdOptions() { accel_power_sgd_options_init(this); }
 };
 
 // How gradients are averaged.
@@ -422,6 +443,12 @@ struct DataloaderConfig : accel_dataloader_config_t {
   DataloaderConfig() { accel_dataloader_config_init(this); }
 };
 
+// Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9),
+// with start_step post-local SGD (Lin et al., 2018).
+struct LocalSgdOptions : accel_local_sgd_options_t {
+  LocalSgdOptions() { accel_local_sgd_options_init(this); }
+};
+
 // Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors
 // into a module with accel_module_add_parameter(), and say of each gradient when it is ready; gradients are averaged
 // over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other.
@@ -440,6 +467,7 @@ using TensorFn = std::function<Tensor(const Tensor& tensor)>;
 using ForwardFn = std::function<Value(const Module& module, const std::vector<Value>& inputs)>;
 using ModuleHookFn = std::function<Value(const Module& module, const Value& values)>;
 using LrLambdaFn = std::function<double(std::int64_t step)>;
+using CommHookFn = std::function<void(const Tensor& buffer, std::int64_t bucket, bool is_last)>;
 using SaveStateFn = std::function<Value()>;
 using LoadStateFn = std::function<void(const Value& state)>;
 
@@ -453,6 +481,7 @@ inline accel_status_t run(accel_module_t* module, const accel_value_t* inputs, s
 inline accel_status_t run(accel_module_t* module, const accel_value_t* values, accel_value_t* out_values,
                           void* user_data);
 inline double run(std::int64_t step, void* user_data);
+inline accel_status_t run(accel_tensor_t* buffer, std::int64_t bucket, std::int32_t is_last, void* user_data);
 inline accel_status_t run(accel_value_t* out_state, void* user_data);
 inline accel_status_t run(const accel_value_t* state, void* user_data);
 
@@ -1150,13 +1179,137 @@ class Scheduler : public detail::Handle<accel_scheduler_t, accel_scheduler_retai
     return out;
   }
 
+  // Rises linearly for warmup_steps, then falls num_cycles times along half a cosine to 0, each time from the full
+  // rate.
+  static Scheduler cosine_hard_restarts(const Optimizer& optimizer, std::int64_t warmup_steps, std::int64_t total_steps,
+                                        std::int64_t num_cycles) {
+    Scheduler out;
+    detail::check(accel_scheduler_cosine_hard_restarts(optimizer.get(), warmup_steps, total_steps, num_cycles,
+                                                       out.put()));
+    return out;
+  }
+
+  // Rises linearly for warmup_steps, and stays.
+  static Scheduler constant_with_warmup(const Optimizer& optimizer, std::int64_t warmup_steps) {
+    Scheduler out;
+    detail::check(accel_scheduler_constant_with_warmup(optimizer.get(), warmup_steps, out.put()));
+    return out;
+  }
+
+  // Rises linearly for warmup_steps, then falls as 1 / sqrt((step + timescale - warmup_steps) / timescale).
+  static Scheduler inverse_sqrt(const Optimizer& optimizer, std::int64_t warmup_steps, std::int64_t timescale) {
+    Scheduler out;
+    detail::check(accel_scheduler_inverse_sqrt(optimizer.get(), warmup_steps, timescale, out.put()));
+    return out;
+  }
+
+  // Multiplies by gamma at each milestone.
+  static Scheduler multi_step(const Optimizer& optimizer, const std::vector<std::int64_t>& milestones, double gamma) {
+    Scheduler out;
+    detail::check(accel_scheduler_multi_step(optimizer.get(), milestones.data(), milestones.size(), gamma, out.put()));
+    return out;
+  }
+
+  // The initial rate times factor for total_iters steps, then the initial rate.
+  static Scheduler constant(const Optimizer& optimizer, double factor, std::int64_t total_iters) {
+    Scheduler out;
+    detail::check(accel_scheduler_constant(optimizer.get(), factor, total_iters, out.put()));
+    return out;
+  }
+
+  // From start_factor to end_factor of the initial rate in total_iters steps, along a line.
+  static Scheduler linear(const Optimizer& optimizer, double start_factor, double end_factor,
+                          std::int64_t total_iters) {
+    Scheduler out;
+    detail::check(accel_scheduler_linear(optimizer.get(), start_factor, end_factor, total_iters, out.put()));
+    return out;
+  }
+
+  // Multiplies by gamma in each step.
+  static Scheduler exponential(const Optimizer& optimizer, double gamma) {
+    Scheduler out;
+    detail::check(accel_scheduler_exponential(optimizer.get(), gamma, out.put()));
+    return out;
+  }
+
+  // The initial rate times (1 - step / total_iters) to the power, and 0 from total_iters on.
+  static Scheduler polynomial(const Optimizer& optimizer, std::int64_t total_iters, double power) {
+    Scheduler out;
+    detail::check(accel_scheduler_polynomial(optimizer.get(), total_iters, power, out.put()));
+    return out;
+  }
+
+  // From the initial rate to eta_min in t_max steps along half a cosine, and back in the next t_max (Loshchilov,
+  // Hutter, 2017, without the restarts).
+  static Scheduler cosine_annealing(const Optimizer& optimizer, std::int64_t t_max, double eta_min) {
+    Scheduler out;
+    detail::check(accel_scheduler_cosine_annealing(optimizer.get(), t_max, eta_min, out.put()));
+    return out;
+  }
+
+  // From the initial rate to eta_min along half a cosine, again and again: in t_0 steps, then in t_0 * t_mult, ...
+  static Scheduler cosine_warm_restarts(const Optimizer& optimizer, std::int64_t t_0, std::int64_t t_mult,
+                                        double eta_min) {
+    Scheduler out;
+    detail::check(accel_scheduler_cosine_warm_restarts(optimizer.get(), t_0, t_mult, eta_min, out.put()));
+    return out;
+  }
+
+  // One rise to max_lr and one fall far below the first rate (Smith, Topin, "Super-Convergence", 2018).
+  static Scheduler one_cycle(const Optimizer& optimizer, double max_lr, std::int64_t total_steps,
+                             const OneCycleOptions& options = {}) {
+    Scheduler out;
+    detail::check(accel_scheduler_one_cycle(optimizer.get(), max_lr, total_steps, &options, out.put()));
+    return out;
+  }
+
+  // Between two rates, up and down again and again (Smith, "Cyclical learning rates", 2017).
+  static Scheduler cyclic(const Optimizer& optimizer, double base_lr, double max_lr,
+                          const CyclicOptions& options = {}) {
+    Scheduler out;
+    detail::check(accel_scheduler_cyclic(optimizer.get(), base_lr, max_lr, &options, out.put()));
+    return out;
+  }
+
+  // Reduces the rates when a metric does not get better any more.
+  static Scheduler plateau(const Optimizer& optimizer, const PlateauOptions& options = {}) {
+    Scheduler out;
+    detail::check(accel_scheduler_plateau(optimizer.get(), &options, out.put()));
+    return out;
+  }
+
+  // Steps several schedulers together: their factors multiply.
+  static Scheduler chained(const std::vector<Scheduler>& schedulers) {
+    Scheduler out;
+    detail::check(accel_scheduler_chained(detail::borrowed(schedulers).data(), schedulers.size(), out.put()));
+    return out;
+  }
+
+  // One scheduler after the other; each begins from the initial rate at its milestone.
+  static Scheduler sequential(const std::vector<Scheduler>& schedulers, const std::vector<std::int64_t>& milestones) {
+    Scheduler out;
+    detail::check(accel_scheduler_sequential(detail::borrowed(schedulers).data(), schedulers.size(), milestones.data(),
+                                             milestones.size(), out.put()));
+    return out;
+  }
+
   // One step on; a prepared scheduler follows the accumulation and the skipped steps of its optimizer.
   void step() { detail::check(accel_scheduler_step(get())); }
+
+  // One step on with what was measured.
+  void step_metric(double metric) { detail::check(accel_scheduler_step_metric(get(), metric)); }
 
   // The learning rate as it stands.
   double last_lr(std::size_t group) const {
     double out = 0;
     detail::check(accel_scheduler_last_lr(get(), group, &out));
+    return out;
+  }
+
+  // The rates of the coming updates, found out without training: neither the scheduler nor its optimizer changes.
+  Tensor curve(std::int64_t n_steps) {
+    Tensor out;
+    detail::check(accel_scheduler_curve(get(), n_steps, out.put()));
     return out;
   }
 
@@ -1167,7 +1320,7 @@ class Scheduler : public detail::Handle<accel_scheduler_t, accel_scheduler_retai
     return out;
   }
 
-  // Takes back the state of a scheduler.
+  // Takes back where a scheduler stood.
   void load_state_dict(const Value& state_dict) {
     detail::check(accel_scheduler_load_state_dict(get(), state_dict.get()));
   }
@@ -1719,6 +1872,12 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
+  // Puts the exchange of a model's gradients into the program's hands, in place of comm_hook.
+  void register_comm_hook(const Module& module, CommHookFn hook) {
+    detail::check(accel_register_comm_hook(get(), module.get(), detail::run, detail::keep(std::move(hook)),
+                                           detail::drop<CommHookFn>));
+  }
+
   // An optimizer that steps only when gradients are complete.
   Optimizer prepare_optimizer(const Optimizer& optimizer) {
     Optimizer out;
@@ -1726,7 +1885,8 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // A scheduler that steps with its optimizer.
+  // A scheduler that steps with its optimizer: with that one of the prepared optimizers that it drives, or else with
+  // all of them.
   Scheduler prepare_scheduler(const Scheduler& scheduler) {
     Scheduler out;
     detail::check(accel_prepare_scheduler(get(), scheduler.get(), out.put()));
@@ -1764,6 +1924,14 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   Scope no_sync(const Module& module) {
     Scope out;
     detail::check(accel_no_sync_begin(get(), module.get(), out.put()));
+    return out;
+  }
+
+  // Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the
+  // scope (Stich, 2019).
+  Scope local_sgd(const Module& module, std::int64_t local_sgd_steps, const LocalSgdOptions& options = {}) {
+    Scope out;
+    detail::check(accel_local_sgd_begin(get(), module.get(), local_sgd_steps, &options, out.put()));
     return out;
   }
 
@@ -2058,6 +2226,25 @@ inline std::string fp8_recipe_describe(const Fp8RecipeOptions& options = {}) {
   return out.string();
 }
 
+// Counts a step of the optimizer, and averages the weights when it is time to.
+inline bool local_sgd_step(const Scope& scope) {
+  std::int32_t out_averaged = 0;
+  detail::check(accel_local_sgd_step(scope.get(), &out_averaged));
+  return out_averaged != 0;
+}
+
+// What a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
+inline Value local_sgd_state_dict(const Scope& scope) {
+  Value out;
+  detail::check(accel_local_sgd_state_dict(scope.get(), out.put()));
+  return out;
+}
+
+// Takes that state back.
+inline void local_sgd_load_state_dict(const Scope& scope, const Value& state_dict) {
+  detail::check(accel_local_sgd_load_state_dict(scope.get(), state_dict.get()));
+}
+
 // Writes tensors to a safetensors file: complete under its name, or not at all.
 inline void save(const Value& tensors, const Value& metadata, const std::string& path) {
   detail::check(accel_save(tensors.get(), detail::unless_none(metadata), path.c_str()));
@@ -2147,6 +2334,12 @@ inline double run(std::int64_t step, void* user_data) {
     carry();
     return std::nan("");  // no rate: the call fails
   }
+}
+
+inline accel_status_t run(accel_tensor_t* buffer, std::int64_t bucket, std::int32_t is_last, void* user_data) {
+  return guarded([&] {
+    (*static_cast<CommHookFn*>(user_data))(Tensor(Tensor::retained(buffer)), bucket, is_last != 0);
+  });
 }
 
 inline accel_status_t run(accel_value_t* out_state, void* user_data) {

@@ -67,6 +67,15 @@ static double lr_lambda_trampoline(int64_t step, void *user_data) {
   return number;
 }
 
+static accel_status_t comm_hook_trampoline(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 3, handle_to_python(accel_tensor_retain(buffer), SWIGTYPE_p_accel_tensor), PyLong_FromLongLong(bucket), PyLong_FromLong(is_last));
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
 static accel_status_t seed_trampoline(int64_t seed, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLongLong(seed));
@@ -156,7 +165,7 @@ typedef struct accel_state_options {
   int32_t device_placement;
   const char *rng_types;
   int32_t num_threads;
-  int32_t reserved;
+  accel_scheduler_steps_t scheduler_steps;
 } accel_state_options_t;
 typedef struct accel_adam_options {
   size_t struct_size;
@@ -278,6 +287,39 @@ typedef struct accel_lomo_options {
   double clip_grad_norm;
   double clip_grad_value;
 } accel_lomo_options_t;
+typedef struct accel_one_cycle_options {
+  size_t struct_size;
+  double pct_start;
+  double base_momentum;
+  double max_momentum;
+  double div_factor;
+  double final_div_factor;
+  accel_anneal_strategy_t anneal_strategy;
+  int32_t cycle_momentum;
+  int32_t three_phase;
+  int32_t reserved;
+} accel_one_cycle_options_t;
+typedef struct accel_cyclic_options {
+  size_t struct_size;
+  int64_t step_size_up;
+  int64_t step_size_down;
+  double gamma;
+  double base_momentum;
+  double max_momentum;
+  accel_cycle_mode_t mode;
+  int32_t cycle_momentum;
+} accel_cyclic_options_t;
+typedef struct accel_plateau_options {
+  size_t struct_size;
+  double factor;
+  int64_t patience;
+  int64_t cooldown;
+  double threshold;
+  double min_lr;
+  double eps;
+  accel_metric_mode_t mode;
+  accel_threshold_mode_t threshold_mode;
+} accel_plateau_options_t;
 typedef struct accel_dataloader_options {
   size_t struct_size;
   int64_t batch_size;
@@ -287,6 +329,18 @@ typedef struct accel_dataloader_options {
   int64_t prefetch;
   accel_sampler_t *sampler;
 } accel_dataloader_options_t;
+typedef struct accel_power_sgd_options {
+  size_t struct_size;
+  int64_t matrix_approximation_rank;
+  int64_t start_power_sgd_iter;
+  double min_compression_rate;
+  double orthogonalization_epsilon;
+  int64_t random_seed;
+  int32_t use_error_feedback;
+  int32_t warm_start;
+  int32_t batch_tensors_with_same_shape;
+  int32_t reserved;
+} accel_power_sgd_options_t;
 typedef struct accel_ddp_options {
   size_t struct_size;
   int32_t broadcast_buffers;
@@ -295,7 +349,10 @@ typedef struct accel_ddp_options {
   int32_t static_graph;
   double bucket_cap_mb;
   int32_t check_reduction;
+  accel_ddp_comm_hook_t comm_hook;
+  accel_ddp_comm_hook_t comm_wrapper;
   int32_t reserved;
+  const accel_power_sgd_options_t *comm_state_option;
 } accel_ddp_options_t;
 typedef struct accel_grad_scaler_options {
   size_t struct_size;
@@ -336,6 +393,15 @@ typedef struct accel_dataloader_config {
   int32_t put_on_device;
   int32_t non_blocking;
 } accel_dataloader_config_t;
+typedef struct accel_local_sgd_options {
+  size_t struct_size;
+  int64_t start_step;
+  double outer_lr;
+  double outer_momentum;
+  int32_t outer_nesterov;
+  int32_t enabled;
+  accel_state_t *gradient_group;
+} accel_local_sgd_options_t;
 typedef struct accel_parameters_options {
   size_t struct_size;
   double bucket_cap_mb;
@@ -445,6 +511,30 @@ typedef struct accel_parameters_options {
   }
   ~accel_lomo_options() {  free($self); }
 }
+%extend accel_one_cycle_options {
+  accel_one_cycle_options() {
+    accel_one_cycle_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_one_cycle_options_init(options);
+    return options;
+  }
+  ~accel_one_cycle_options() {  free($self); }
+}
+%extend accel_cyclic_options {
+  accel_cyclic_options() {
+    accel_cyclic_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_cyclic_options_init(options);
+    return options;
+  }
+  ~accel_cyclic_options() {  free($self); }
+}
+%extend accel_plateau_options {
+  accel_plateau_options() {
+    accel_plateau_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_plateau_options_init(options);
+    return options;
+  }
+  ~accel_plateau_options() {  free($self); }
+}
 %extend accel_dataloader_options {
   accel_dataloader_options() {
     accel_dataloader_options_t *const options = calloc(1, sizeof(*options));
@@ -452,6 +542,14 @@ typedef struct accel_parameters_options {
     return options;
   }
   ~accel_dataloader_options() {  free($self); }
+}
+%extend accel_power_sgd_options {
+  accel_power_sgd_options() {
+    accel_power_sgd_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_power_sgd_options_init(options);
+    return options;
+  }
+  ~accel_power_sgd_options() {  free($self); }
 }
 %extend accel_ddp_options {
   accel_ddp_options() {
@@ -493,6 +591,14 @@ typedef struct accel_parameters_options {
   }
   ~accel_dataloader_config() {  free($self); }
 }
+%extend accel_local_sgd_options {
+  accel_local_sgd_options() {
+    accel_local_sgd_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_local_sgd_options_init(options);
+    return options;
+  }
+  ~accel_local_sgd_options() {  free($self); }
+}
 %extend accel_parameters_options {
   accel_parameters_options() {
     accel_parameters_options_t *const options = calloc(1, sizeof(*options));
@@ -509,6 +615,7 @@ typedef struct accel_parameters_options {
 %accel_callback(accel_module_hook_fn, module_hook_trampoline)
 %accel_callback(accel_update_fn, update_trampoline)
 %accel_callback(accel_lr_lambda_fn, lr_lambda_trampoline)
+%accel_callback(accel_comm_hook_fn, comm_hook_trampoline)
 %accel_callback(accel_seed_fn, seed_trampoline)
 %accel_callback_pair(accel_batch_size_fn, batch_size_trampoline, accel_reduce_batch_size_fn, reduce_batch_size_trampoline)
 %accel_callback_pair(accel_save_state_fn, save_state_trampoline, accel_load_state_fn, load_state_trampoline)
@@ -597,6 +704,7 @@ typedef struct accel_parameters_options {
 %newobject accel_scheduler_retain;
 %delobject accel_scheduler_release;
 %accel_waits(accel_scheduler_step)
+%accel_waits(accel_scheduler_curve)
 %accel_waits(accel_dataset_text)
 %newobject accel_dataset_retain;
 %delobject accel_dataset_release;
@@ -616,6 +724,7 @@ typedef struct accel_parameters_options {
 %accel_waits(accel_backward)
 %accel_waits(accel_lomo_backward)
 %accel_waits(accel_backward_sum)
+%accel_waits(accel_local_sgd_step)
 %accel_waits(accel_unscale_gradients)
 %accel_waits(accel_clip_grad_norm)
 %accel_waits(accel_clip_grad_value)
@@ -710,6 +819,8 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_DISTRIBUTED_NO = 0;
 %constant int ACCEL_DISTRIBUTED_MULTI_CPU = 1;
 %constant int ACCEL_DISTRIBUTED_MULTI_GPU = 2;
+%constant int ACCEL_SCHEDULER_STEPS_PER_BATCH = 0;
+%constant int ACCEL_SCHEDULER_STEPS_PER_UPDATE = 1;
 %constant int ACCEL_REDUCE_SUM = 0;
 %constant int ACCEL_REDUCE_MEAN = 1;
 %constant int ACCEL_REDUCE_MIN = 2;
@@ -725,6 +836,20 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_UPDATE_PRECISION_AS_STORED = 0;
 %constant int ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS = 1;
 %constant int ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING = 2;
+%constant int ACCEL_ANNEAL_COS = 0;
+%constant int ACCEL_ANNEAL_LINEAR = 1;
+%constant int ACCEL_CYCLE_TRIANGULAR = 0;
+%constant int ACCEL_CYCLE_TRIANGULAR2 = 1;
+%constant int ACCEL_CYCLE_EXP_RANGE = 2;
+%constant int ACCEL_METRIC_MIN = 0;
+%constant int ACCEL_METRIC_MAX = 1;
+%constant int ACCEL_THRESHOLD_REL = 0;
+%constant int ACCEL_THRESHOLD_ABS = 1;
+%constant int ACCEL_DDP_COMM_HOOK_NO = 0;
+%constant int ACCEL_DDP_COMM_HOOK_FP16 = 1;
+%constant int ACCEL_DDP_COMM_HOOK_BF16 = 2;
+%constant int ACCEL_DDP_COMM_HOOK_POWER_SGD = 3;
+%constant int ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD = 4;
 
 %feature("docstring") accel_version "The version of the loaded library, which may be newer than the header.
 
@@ -2407,6 +2532,159 @@ out: As above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_linear_warmup(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t total_steps, accel_scheduler_t **OUTPUT);
 
+%feature("docstring") accel_scheduler_cosine_hard_restarts "Rises linearly for warmup_steps, then falls num_cycles times along half a cosine to 0, each time from the full rate.
+
+optimizer: As above.
+warmup_steps: Steps.
+total_steps: Steps.
+num_cycles: At least 1.
+out: As above.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_cosine_hard_restarts(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t total_steps, int64_t num_cycles, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_constant_with_warmup "Rises linearly for warmup_steps, and stays.
+
+optimizer: As above.
+warmup_steps: Steps.
+out: As above.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_constant_with_warmup(accel_optimizer_t *optimizer, int64_t warmup_steps, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_inverse_sqrt "Rises linearly for warmup_steps, then falls as 1 / sqrt((step + timescale - warmup_steps) / timescale).
+
+optimizer: As above.
+warmup_steps: Steps.
+timescale: ACCEL_UNSET_INT64: warmup_steps, or 10000 without a warm-up.
+out: As above.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_inverse_sqrt(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t timescale, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_multi_step "Multiplies by gamma at each milestone.
+
+optimizer: As above.
+milestones: Steps, in any order; one that stands there twice counts twice.
+n_milestones: Their number.
+gamma: The factor.
+out: As above.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_multi_step(accel_optimizer_t *optimizer, const int64_t *ITEMS, size_t COUNT, double gamma, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_constant "The initial rate times factor for total_iters steps, then the initial rate.
+
+optimizer: As above.
+factor: Above 0, at most 1.
+total_iters: At least 1.
+out: As above.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_constant(accel_optimizer_t *optimizer, double factor, int64_t total_iters, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_linear "From start_factor to end_factor of the initial rate in total_iters steps, along a line.
+
+optimizer: As above.
+start_factor: Above 0, at most 1.
+end_factor: 0 to 1.
+total_iters: At least 1.
+out: As above.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_linear(accel_optimizer_t *optimizer, double start_factor, double end_factor, int64_t total_iters, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_exponential "Multiplies by gamma in each step.
+
+optimizer: As above.
+gamma: The factor.
+out: As above.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_exponential(accel_optimizer_t *optimizer, double gamma, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_polynomial "The initial rate times (1 - step / total_iters) to the power, and 0 from total_iters on.
+
+optimizer: As above.
+total_iters: At least 1.
+power: Not negative.
+out: As above.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_polynomial(accel_optimizer_t *optimizer, int64_t total_iters, double power, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_cosine_annealing "From the initial rate to eta_min in t_max steps along half a cosine, and back in the next t_max (Loshchilov, Hutter, 2017, without the restarts).
+
+optimizer: As above.
+t_max: At least 1.
+eta_min: The lowest rate.
+out: As above.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_cosine_annealing(accel_optimizer_t *optimizer, int64_t t_max, double eta_min, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_cosine_warm_restarts "From the initial rate to eta_min along half a cosine, again and again: in t_0 steps, then in t_0 * t_mult, ... (Loshchilov, Hutter, \"SGDR\", 2017).
+
+optimizer: As above.
+t_0: At least 1.
+t_mult: At least 1.
+eta_min: The lowest rate.
+out: As above.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_cosine_warm_restarts(accel_optimizer_t *optimizer, int64_t t_0, int64_t t_mult, double eta_min, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_one_cycle_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_one_cycle_options_init(accel_one_cycle_options_t *options);
+
+%feature("docstring") accel_scheduler_one_cycle "One rise to max_lr and one fall far below the first rate (Smith, Topin, \"Super-Convergence\", 2018). The schedule has an end: a step beyond total_steps is an error, except that a prepared scheduler stays there while it follows its optimizer.
+
+optimizer: Its groups' initial rates become max_lr / div_factor. It must have a momentum, or beta1, when that is cycled.
+max_lr: The highest rate.
+total_steps: At least 1.
+options: NULL: defaults.
+out: The scheduler.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_one_cycle(accel_optimizer_t *optimizer, double max_lr, int64_t total_steps, const accel_one_cycle_options_t *options, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_cyclic_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_cyclic_options_init(accel_cyclic_options_t *options);
+
+%feature("docstring") accel_scheduler_cyclic "Between two rates, up and down again and again (Smith, \"Cyclical learning rates\", 2017).
+
+optimizer: It must have a momentum, or beta1, when that is cycled.
+base_lr: The lowest and the highest rate.
+max_lr: The lowest and the highest rate.
+options: NULL: defaults.
+out: The scheduler.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_cyclic(accel_optimizer_t *optimizer, double base_lr, double max_lr, const accel_cyclic_options_t *options, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_plateau_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_plateau_options_init(accel_plateau_options_t *options);
+
+%feature("docstring") accel_scheduler_plateau "Reduces the rates when a metric does not get better any more. It steps with accel_scheduler_step_metric() only.
+
+optimizer: As above.
+options: NULL: defaults.
+out: The scheduler.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_plateau(accel_optimizer_t *optimizer, const accel_plateau_options_t *options, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_chained "Steps several schedulers together: their factors multiply.
+
+schedulers: All of one optimizer, none of them prepared, and no plateau. They must not be stepped any more.
+n_schedulers: At least 1.
+out: The scheduler.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_chained(accel_scheduler_t *const *ITEMS, size_t COUNT, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_sequential "One scheduler after the other; each begins from the initial rate at its milestone.
+
+schedulers: As of accel_scheduler_chained(); the first one begins at once.
+n_schedulers: At least 1.
+milestones: Steps, in ascending order, at which the next scheduler takes over.
+n_milestones: n_schedulers - 1.
+out: The scheduler.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_sequential(accel_scheduler_t *const *ITEMS, size_t COUNT, const int64_t *ITEMS, size_t COUNT, accel_scheduler_t **OUTPUT);
+
 %feature("docstring") accel_scheduler_retain "Adds an owner.
 
 scheduler: A scheduler.
@@ -2421,8 +2699,15 @@ void accel_scheduler_release(accel_scheduler_t *scheduler);
 %feature("docstring") accel_scheduler_step "One step on; a prepared scheduler follows the accumulation and the skipped steps of its optimizer.
 
 scheduler: A scheduler.
-Returns: ACCEL_OK; what the callback of accel_scheduler_lambda() makes of it.";
+Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when the callback of accel_scheduler_lambda() gives no factor. Nothing changes then.";
 accel_status_t accel_scheduler_step(accel_scheduler_t *scheduler);
+
+%feature("docstring") accel_scheduler_step_metric "One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
+
+scheduler: One made by accel_scheduler_plateau(), or the prepared one of it.
+metric: The same on all ranks. NaN is no improvement.
+Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.";
+accel_status_t accel_scheduler_step_metric(accel_scheduler_t *scheduler, double metric);
 
 %feature("docstring") accel_scheduler_last_lr "The learning rate as it stands.
 
@@ -2432,18 +2717,26 @@ out: The learning rate that the latest step set.
 Returns: ACCEL_OK or NOT_FOUND.";
 accel_status_t accel_scheduler_last_lr(const accel_scheduler_t *scheduler, size_t group, double *OUTPUT);
 
+%feature("docstring") accel_scheduler_curve "The rates of the coming updates, found out without training: neither the scheduler nor its optimizer changes.
+
+scheduler: A scheduler; a prepared one counts as it will with these ranks.
+n_steps: How many updates, from the present rates on; none of them skipped.
+out: A float64 tensor [n_steps, groups]; row 0 holds the present rates.
+Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that ends before; INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_curve(accel_scheduler_t *scheduler, int64_t n_steps, accel_tensor_t **OUTPUT);
+
 %feature("docstring") accel_scheduler_state_dict "The state of a scheduler.
 
 scheduler: A scheduler.
-out: A map.
+out: A map with the keys of torch.optim.lr_scheduler.
 Returns: ACCEL_OK.";
 accel_status_t accel_scheduler_state_dict(const accel_scheduler_t *scheduler, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_scheduler_load_state_dict "Takes back the state of a scheduler.
+%feature("docstring") accel_scheduler_load_state_dict "Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a warning.
 
-scheduler: A scheduler.
-state_dict: As above.
-Returns: ACCEL_OK or INVALID_ARGUMENT.";
+scheduler: A scheduler of the same kind.
+state_dict: As above, or as torch made it.
+Returns: ACCEL_OK or INVALID_ARGUMENT; nothing changes then.";
 accel_status_t accel_scheduler_load_state_dict(accel_scheduler_t *scheduler, const accel_value_t *state_dict);
 
 %feature("docstring") accel_dataset_tensors "Rows of tensors; an item is a list with one row of each.
@@ -2597,6 +2890,11 @@ out: The new loader.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_skip_first_batches(accel_dataloader_t *loader, int64_t num_batches, accel_dataloader_t **OUTPUT);
 
+%feature("docstring") accel_power_sgd_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_power_sgd_options_init(accel_power_sgd_options_t *options);
+
 %feature("docstring") accel_ddp_options_init "Marks every field as unset.
 
 options: The struct.";
@@ -2653,6 +2951,16 @@ out: The model to call.
 Returns: ACCEL_OK; COLLECTIVE_MISMATCH when the ranks' models differ.";
 accel_status_t accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_ddp_options_t *options, accel_module_t **OUTPUT);
 
+%feature("docstring") accel_register_comm_hook "Puts the exchange of a model's gradients into the program's hands, in place of comm_hook. The callback runs on the thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
+
+state: A state.
+module: A prepared model, outside of its backward.
+hook: The callback.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.";
+accel_status_t accel_register_comm_hook(accel_state_t *state, accel_module_t *module, accel_comm_hook_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
 %feature("docstring") accel_prepare_optimizer "An optimizer that steps only when gradients are complete.
 
 state: A state.
@@ -2661,7 +2969,7 @@ out: The prepared one.
 Returns: ACCEL_OK; INVALID_STATE for one that is prepared already.";
 accel_status_t accel_prepare_optimizer(accel_state_t *state, accel_optimizer_t *optimizer, accel_optimizer_t **OUTPUT);
 
-%feature("docstring") accel_prepare_scheduler "A scheduler that steps with its optimizer. A schedule is written for the batches of one process: with n of them each step counts n times, unless the ranks share each batch (split_batches).
+%feature("docstring") accel_prepare_scheduler "A scheduler that steps with its optimizer: with that one of the prepared optimizers that it drives, or else with all of them. A schedule is written for the batches of one process: with n of them each step counts n times, unless the ranks share each batch (split_batches) or the state's scheduler_steps is PER_UPDATE.
 
 state: A state.
 scheduler: The scheduler.
@@ -2722,6 +3030,42 @@ module: A prepared model.
 out: The scope.
 Returns: ACCEL_OK.";
 accel_status_t accel_no_sync_begin(accel_state_t *state, accel_module_t *module, accel_scope_t **OUTPUT);
+
+%feature("docstring") accel_local_sgd_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_local_sgd_options_init(accel_local_sgd_options_t *options);
+
+%feature("docstring") accel_local_sgd_begin "Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the scope (Stich, 2019). With one process nothing is averaged.
+
+state: A state.
+module: A prepared model.
+local_sgd_steps: At least 1.
+options: NULL: defaults.
+out: The scope.
+Returns: ACCEL_OK; INVALID_ARGUMENT.";
+accel_status_t accel_local_sgd_begin(accel_state_t *state, accel_module_t *module, int64_t local_sgd_steps, const accel_local_sgd_options_t *options, accel_scope_t **OUTPUT);
+
+%feature("docstring") accel_local_sgd_step "Counts a step of the optimizer, and averages the weights when it is time to.
+
+scope: Of accel_local_sgd_begin().
+out_averaged: 1 when the weights were averaged; may be NULL.
+Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
+accel_status_t accel_local_sgd_step(accel_scope_t *scope, int32_t *OUTPUT);
+
+%feature("docstring") accel_local_sgd_state_dict "What a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
+
+scope: Of accel_local_sgd_begin().
+out: A map; its tensors are shared.
+Returns: ACCEL_OK; INVALID_ARGUMENT for another scope.";
+accel_status_t accel_local_sgd_state_dict(accel_scope_t *scope, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_local_sgd_load_state_dict "Takes that state back.
+
+scope: Of accel_local_sgd_begin(), with the same options.
+state_dict: As above; copied.
+Returns: ACCEL_OK; INVALID_ARGUMENT, SHAPE_MISMATCH; nothing changes then.";
+accel_status_t accel_local_sgd_load_state_dict(accel_scope_t *scope, const accel_value_t *state_dict);
 
 %feature("docstring") accel_trigger_sync_in_backward_begin "Gradients of this model are exchanged by a backward inside, although the forward was made where they are not.
 

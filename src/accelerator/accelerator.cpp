@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "accelerator/prepared_scheduler.hpp"
 #include "base/error.hpp"
 #include "checkpoint/training_state.hpp"
 #include "state/random.hpp"
@@ -76,13 +77,20 @@ std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr
 }
 
 std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler) {
+  require(std::dynamic_pointer_cast<PreparedScheduler>(scheduler) == nullptr, Status::kInvalidState,
+          "the scheduler is prepared already; prepare the scheduler inside it");
   SchedulerStepping stepping;
-  stepping.step_with_optimizer = state_.settings().step_scheduler_with_optimizer;
-  stepping.split_batches = state_.settings().split_batches;
-  stepping.num_processes = state_.num_processes();
-  const std::vector<std::shared_ptr<optim::Optimizer>> optimizers(optimizers_.begin(), optimizers_.end());
-  auto prepared =
-      std::make_shared<PreparedScheduler>(std::move(scheduler), optimizers, state_.gradient_state(), stepping);
+  const auto& settings = state_.settings();
+  stepping.step_with_optimizer = settings.step_scheduler_with_optimizer;
+  const bool per_batch = settings.scheduler_steps == SchedulerSteps::kPerBatch;
+  if (per_batch && !settings.split_batches) stepping.steps_per_update = state_.num_processes();
+  stepping.stop_at_end = !per_batch || !settings.split_batches;  // the reference lets shared batches run into the end
+  // Its own optimizer, when that is prepared; otherwise all of them.
+  std::vector<std::shared_ptr<optim::Optimizer>> waited_for(optimizers_.begin(), optimizers_.end());
+  for (const auto& optimizer : optimizers_)
+    if (scheduler->optimizer() == optimizer || scheduler->optimizer() == optimizer->inner()) waited_for = {optimizer};
+  auto prepared = std::make_shared<PreparedScheduler>(std::move(scheduler), std::move(waited_for),
+                                                      state_.gradient_state(), stepping);
   schedulers_.push_back(prepared);
   return prepared;
 }

@@ -1,4 +1,4 @@
-// The prepared optimizer and scheduler: they move only when gradients are complete.
+// The prepared optimizer: it moves only when gradients are complete.
 #pragma once
 
 #include <memory>
@@ -6,7 +6,6 @@
 
 #include "base/step_times.hpp"
 #include "optim/optimizer.hpp"
-#include "optim/scheduler.hpp"
 #include "precision/grad_scaler.hpp"
 #include "state/gradient_state.hpp"
 
@@ -48,37 +47,6 @@ class PreparedOptimizer final : public optim::Optimizer {
   std::shared_ptr<precision::ScaledGradients> scaled_;
   std::shared_ptr<StepTimes> step_times_;
   bool skipped_ = false;
-};
-
-struct SchedulerStepping {
-  bool step_with_optimizer = true;
-  bool split_batches = false;
-  int64_t num_processes = 1;
-};
-
-class PreparedScheduler final : public optim::Scheduler {
- public:
-  PreparedScheduler(std::shared_ptr<optim::Scheduler> scheduler,
-                    std::vector<std::shared_ptr<optim::Optimizer>> optimizers,
-                    std::shared_ptr<const state::GradientState> gradient_state, const SchedulerStepping& stepping)
-      : scheduler_(std::move(scheduler)),
-        optimizers_(std::move(optimizers)),
-        gradient_state_(std::move(gradient_state)),
-        stepping_(stepping) {}
-
-  // Linked to the optimizers: follows accumulation and skipped steps. A schedule is written for one process's batches,
-  // so it goes num_processes steps on unless the ranks share each batch. @accelerate AcceleratedScheduler.step
-  void step() override;
-  void count_step() override { scheduler_->count_step(); }
-  double last_lr(size_t group) const override { return scheduler_->last_lr(group); }
-  c10::IValue state_dict() const override { return scheduler_->state_dict(); }
-  void load_state_dict(const c10::IValue& state_dict) override { scheduler_->load_state_dict(state_dict); }
-
- private:
-  std::shared_ptr<optim::Scheduler> scheduler_;
-  std::vector<std::shared_ptr<optim::Optimizer>> optimizers_;
-  std::shared_ptr<const state::GradientState> gradient_state_;
-  SchedulerStepping stepping_;
 };
 
 }  // namespace accel::accelerator

@@ -18,9 +18,44 @@ using namespace accel::capi;
 namespace {
 
 constexpr accel_ddp_options_t kUnsetDdpOptions = ACCEL_DDP_OPTIONS_INIT;
+constexpr accel_power_sgd_options_t kUnsetPowerSgd = ACCEL_POWER_SGD_OPTIONS_INIT;
 constexpr accel_dataloader_config_t kUnsetDataloaderConfig = ACCEL_DATALOADER_CONFIG_INIT;
 
+struct ReleaseTensor {
+  void operator()(accel_tensor_t* tensor) const { accel_tensor_release(tensor); }
+};
+using TensorHandle = std::unique_ptr<accel_tensor_t, ReleaseTensor>;
+
 accelerator::Accelerator& accelerator_of(const accel_state_t* state) { return *check(state, "state").accelerator; }
+
+parallel::PowerSgdSettings read_power_sgd_options(const accel_power_sgd_options_t* given) {
+  const accel_power_sgd_options_t options = read_options(given, kUnsetPowerSgd, "options.comm_state_option");
+  parallel::PowerSgdSettings result;
+  result.matrix_approximation_rank =
+      option_integer(options.matrix_approximation_rank).value_or(result.matrix_approximation_rank);
+  result.start_iteration = option_integer(options.start_power_sgd_iter).value_or(result.start_iteration);
+  result.min_compression_rate = option_number(options.min_compression_rate).value_or(result.min_compression_rate);
+  result.orthogonalization_epsilon =
+      option_number(options.orthogonalization_epsilon).value_or(result.orthogonalization_epsilon);
+  result.random_seed = option_integer(options.random_seed).value_or(result.random_seed);
+  result.use_error_feedback =
+      option_flag(options.use_error_feedback, "use_error_feedback").value_or(result.use_error_feedback);
+  result.warm_start = option_flag(options.warm_start, "warm_start").value_or(result.warm_start);
+  result.batch_tensors_with_same_shape =
+      option_flag(options.batch_tensors_with_same_shape, "batch_tensors_with_same_shape")
+          .value_or(result.batch_tensors_with_same_shape);
+  return result;
+}
+
+parallel::CommHookSettings read_comm_hook(const accel_ddp_options_t& options) {
+  parallel::CommHookSettings result;
+  result.hook =
+      option_choice(options.comm_hook, parallel::CommHook::kBatchedPowerSgd, "options.comm_hook").value_or(result.hook);
+  result.wrapper =
+      option_choice(options.comm_wrapper, parallel::CommHook::kBf16, "options.comm_wrapper").value_or(result.wrapper);
+  result.power_sgd = read_power_sgd_options(options.comm_state_option);
+  return result;
+}
 
 parallel::DdpOptions read_ddp_options(const accel_ddp_options_t* given) {
   const accel_ddp_options_t options = read_options(given, kUnsetDdpOptions, "options");
@@ -34,6 +69,7 @@ parallel::DdpOptions read_ddp_options(const accel_ddp_options_t* given) {
   result.static_graph = option_flag(options.static_graph, "options.static_graph").value_or(result.static_graph);
   result.bucket_cap_mb = option_number(options.bucket_cap_mb).value_or(result.bucket_cap_mb);
   option_flag(options.check_reduction, "options.check_reduction");
+  result.comm_hook = read_comm_hook(options);
   return result;
 }
 
@@ -92,6 +128,10 @@ void accel_ddp_options_init(accel_ddp_options_t* options) {
   if (options != nullptr) *options = kUnsetDdpOptions;
 }
 
+void accel_power_sgd_options_init(accel_power_sgd_options_t* options) {
+  if (options != nullptr) *options = kUnsetPowerSgd;
+}
+
 void accel_dataloader_config_init(accel_dataloader_config_t* config) {
   if (config != nullptr) *config = kUnsetDataloaderConfig;
 }
@@ -104,6 +144,26 @@ accel_status_t accel_prepare_model(accel_state_t* state, accel_module_t* module,
     const parallel::DdpOptions ddp = read_ddp_options(options);
     check_pointer(out, "out");
     *out = std::make_unique<accel_module>(accelerator.prepare_model(model, ddp)).release();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_register_comm_hook(accel_state_t* state, accel_module_t* module, accel_comm_hook_fn hook,
+                                        void* user_data, accel_destroy_fn destroy) {
+  return guarded(__func__, [&] {
+    const Callback<accel_comm_hook_fn> callback(hook, user_data, destroy);
+    accelerator_of(state);
+    const nn::ModulePtr& model = check(module, "module").module;
+    check_pointer(hook, "hook");
+    const auto* const prepared = dynamic_cast<const accelerator::PreparedModel*>(model.get());
+    require(prepared != nullptr, Status::kInvalidArgument,
+            "module is not prepared; expected what accel_prepare_model() gave");
+    if (prepared->ddp() == nullptr) return ACCEL_OK;  // one process: nothing is exchanged
+    prepared->ddp()->set_comm_hook(
+        parallel::make_comm_hook([callback](const at::Tensor& buffer, int64_t bucket, bool is_last) {
+          const TensorHandle handle(new_tensor(buffer));
+          check_callback(callback(handle.get(), bucket, is_last ? 1 : 0), "hook");
+        }));
     return ACCEL_OK;
   });
 }

@@ -37,6 +37,15 @@ inline bool read_flag(int32_t value, const char* name) {
   return value == 1;
 }
 
+// One of the constants 0 to `last`, which the engine's enumeration has in the same order.
+template <typename Enumeration>
+std::optional<Enumeration> option_choice(int32_t value, Enumeration last, const char* name) {
+  if (value == ACCEL_UNSET) return std::nullopt;
+  require(value >= 0 && value <= static_cast<int32_t>(last), Status::kInvalidArgument, name, " is ", value,
+          "; expected one of its constants, 0 to ", static_cast<int32_t>(last));
+  return static_cast<Enumeration>(value);
+}
+
 inline std::optional<int64_t> option_integer(int64_t value) {
   if (value == ACCEL_UNSET_INT64) return std::nullopt;
   return value;

@@ -2,53 +2,238 @@
 #include "optim/scheduler.hpp"
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "accel.h"
 #include "capi/callback.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "capi/options.hpp"
 #include "capi/value.hpp"
+#include "optim/composed_scheduler.hpp"
+#include "optim/lr_scheduler.hpp"
+#include "optim/plateau_scheduler.hpp"
 
 using namespace accel;
 using namespace accel::capi;
 
 namespace {
 
-template <typename MakeFactor>
+constexpr accel_one_cycle_options_t kUnsetOneCycle = ACCEL_ONE_CYCLE_OPTIONS_INIT;
+constexpr accel_cyclic_options_t kUnsetCyclic = ACCEL_CYCLIC_OPTIONS_INIT;
+constexpr accel_plateau_options_t kUnsetPlateau = ACCEL_PLATEAU_OPTIONS_INIT;
+
+void give_scheduler(accel_scheduler_t** out, std::shared_ptr<optim::Scheduler> scheduler) {
+  *out = std::make_unique<accel_scheduler>(std::move(scheduler)).release();
+}
+
+template <typename MakeSchedule>
 accel_status_t create(const char* function, accel_optimizer_t* optimizer, accel_scheduler_t** out,
-                      MakeFactor&& make_factor) {
+                      MakeSchedule&& make_schedule) {
   return guarded(function, [&] {
     const auto& engine = check(optimizer, "optimizer").optimizer;
     check_pointer(out, "out");
-    *out = std::make_unique<accel_scheduler>(std::make_shared<optim::LambdaScheduler>(engine, make_factor())).release();
+    give_scheduler(out, std::make_shared<optim::LrScheduler>(engine, make_schedule()));
     return ACCEL_OK;
   });
 }
 
+optim::OneCycleSettings one_cycle_settings(const accel_one_cycle_options_t* given) {
+  const accel_one_cycle_options_t options = read_options(given, kUnsetOneCycle, "options");
+  optim::OneCycleSettings settings;
+  settings.pct_start = option_number(options.pct_start).value_or(settings.pct_start);
+  settings.base_momentum = option_number(options.base_momentum).value_or(settings.base_momentum);
+  settings.max_momentum = option_number(options.max_momentum).value_or(settings.max_momentum);
+  settings.div_factor = option_number(options.div_factor).value_or(settings.div_factor);
+  settings.final_div_factor = option_number(options.final_div_factor).value_or(settings.final_div_factor);
+  settings.anneal = option_choice(options.anneal_strategy, optim::Anneal::kLinear, "options.anneal_strategy")
+                        .value_or(settings.anneal);
+  settings.cycle_momentum =
+      option_flag(options.cycle_momentum, "options.cycle_momentum").value_or(settings.cycle_momentum);
+  settings.three_phase = option_flag(options.three_phase, "options.three_phase").value_or(settings.three_phase);
+  return settings;
+}
+
+optim::CyclicSettings cyclic_settings(const accel_cyclic_options_t* given) {
+  const accel_cyclic_options_t options = read_options(given, kUnsetCyclic, "options");
+  optim::CyclicSettings settings;
+  settings.step_size_up = option_integer(options.step_size_up).value_or(settings.step_size_up);
+  settings.step_size_down = option_integer(options.step_size_down);
+  settings.gamma = option_number(options.gamma).value_or(settings.gamma);
+  settings.base_momentum = option_number(options.base_momentum).value_or(settings.base_momentum);
+  settings.max_momentum = option_number(options.max_momentum).value_or(settings.max_momentum);
+  settings.mode = option_choice(options.mode, optim::CycleMode::kExpRange, "options.mode").value_or(settings.mode);
+  settings.cycle_momentum =
+      option_flag(options.cycle_momentum, "options.cycle_momentum").value_or(settings.cycle_momentum);
+  return settings;
+}
+
+optim::PlateauSettings plateau_settings(const accel_plateau_options_t* given) {
+  const accel_plateau_options_t options = read_options(given, kUnsetPlateau, "options");
+  optim::PlateauSettings settings;
+  settings.factor = option_number(options.factor).value_or(settings.factor);
+  settings.patience = option_integer(options.patience).value_or(settings.patience);
+  settings.cooldown = option_integer(options.cooldown).value_or(settings.cooldown);
+  settings.threshold = option_number(options.threshold).value_or(settings.threshold);
+  settings.min_lr = option_number(options.min_lr).value_or(settings.min_lr);
+  settings.eps = option_number(options.eps).value_or(settings.eps);
+  settings.mode = option_choice(options.mode, optim::MetricMode::kMax, "options.mode").value_or(settings.mode);
+  settings.threshold_mode =
+      option_choice(options.threshold_mode, optim::ThresholdMode::kAbsolute, "options.threshold_mode")
+          .value_or(settings.threshold_mode);
+  return settings;
+}
+
+optim::SchedulerParts read_parts(accel_scheduler_t* const* schedulers, size_t count) {
+  check_pointer(schedulers, "schedulers");
+  std::vector<std::shared_ptr<optim::Scheduler>> parts;
+  for (size_t i = 0; i < count; i++) parts.push_back(check(schedulers[i], "schedulers[i]").scheduler);
+  return optim::scheduler_parts(parts);
+}
+
+std::vector<int64_t> read_milestones(const int64_t* milestones, size_t count) {
+  check_pointer(milestones, "milestones");
+  return {milestones, milestones + count};
+}
+
 }  // namespace
+
+void accel_one_cycle_options_init(accel_one_cycle_options_t* options) {
+  if (options != nullptr) *options = kUnsetOneCycle;
+}
+
+void accel_cyclic_options_init(accel_cyclic_options_t* options) {
+  if (options != nullptr) *options = kUnsetCyclic;
+}
+
+void accel_plateau_options_init(accel_plateau_options_t* options) {
+  if (options != nullptr) *options = kUnsetPlateau;
+}
 
 accel_status_t accel_scheduler_lambda(accel_optimizer_t* optimizer, accel_lr_lambda_fn lambda, void* user_data,
                                       accel_destroy_fn destroy, accel_scheduler_t** out) {
   return guarded(__func__, [&] {
     const Callback<accel_lr_lambda_fn> factor(lambda, user_data, destroy);
     check_pointer(lambda, "lambda");
-    return create("accel_scheduler_lambda", optimizer, out, [&] { return optim::LearningRateFactor(factor); });
+    return create("accel_scheduler_lambda", optimizer, out, [&] { return optim::factor_schedule(factor); });
   });
 }
 
 accel_status_t accel_scheduler_step_lr(accel_optimizer_t* optimizer, int64_t step_size, double gamma,
                                        accel_scheduler_t** out) {
-  return create(__func__, optimizer, out, [&] { return optim::step_factor(step_size, gamma); });
+  return create(__func__, optimizer, out, [&] { return optim::step_schedule(step_size, gamma); });
 }
 
 accel_status_t accel_scheduler_cosine(accel_optimizer_t* optimizer, int64_t warmup_steps, int64_t total_steps,
                                       double min_factor, accel_scheduler_t** out) {
-  return create(__func__, optimizer, out, [&] { return optim::cosine_factor(warmup_steps, total_steps, min_factor); });
+  return create(__func__, optimizer, out,
+                [&] { return optim::factor_schedule(optim::cosine_factor(warmup_steps, total_steps, min_factor)); });
 }
 
 accel_status_t accel_scheduler_linear_warmup(accel_optimizer_t* optimizer, int64_t warmup_steps, int64_t total_steps,
                                              accel_scheduler_t** out) {
-  return create(__func__, optimizer, out, [&] { return optim::linear_warmup_factor(warmup_steps, total_steps); });
+  return create(__func__, optimizer, out,
+                [&] { return optim::factor_schedule(optim::linear_warmup_factor(warmup_steps, total_steps)); });
+}
+
+accel_status_t accel_scheduler_cosine_hard_restarts(accel_optimizer_t* optimizer, int64_t warmup_steps,
+                                                    int64_t total_steps, int64_t num_cycles, accel_scheduler_t** out) {
+  return create(__func__, optimizer, out, [&] {
+    return optim::factor_schedule(optim::hard_restarts_factor(warmup_steps, total_steps, num_cycles));
+  });
+}
+
+accel_status_t accel_scheduler_constant_with_warmup(accel_optimizer_t* optimizer, int64_t warmup_steps,
+                                                    accel_scheduler_t** out) {
+  return create(__func__, optimizer, out, [&] { return optim::factor_schedule(optim::constant_factor(warmup_steps)); });
+}
+
+accel_status_t accel_scheduler_inverse_sqrt(accel_optimizer_t* optimizer, int64_t warmup_steps, int64_t timescale,
+                                            accel_scheduler_t** out) {
+  return create(__func__, optimizer, out, [&] {
+    return optim::factor_schedule(optim::inverse_sqrt_factor(warmup_steps, option_integer(timescale)));
+  });
+}
+
+accel_status_t accel_scheduler_multi_step(accel_optimizer_t* optimizer, const int64_t* milestones, size_t n_milestones,
+                                          double gamma, accel_scheduler_t** out) {
+  return create(__func__, optimizer, out,
+                [&] { return optim::multi_step_schedule(read_milestones(milestones, n_milestones), gamma); });
+}
+
+accel_status_t accel_scheduler_constant(accel_optimizer_t* optimizer, double factor, int64_t total_iters,
+                                        accel_scheduler_t** out) {
+  return create(__func__, optimizer, out, [&] { return optim::constant_schedule(factor, total_iters); });
+}
+
+accel_status_t accel_scheduler_linear(accel_optimizer_t* optimizer, double start_factor, double end_factor,
+                                      int64_t total_iters, accel_scheduler_t** out) {
+  return create(__func__, optimizer, out,
+                [&] { return optim::linear_schedule(start_factor, end_factor, total_iters); });
+}
+
+accel_status_t accel_scheduler_exponential(accel_optimizer_t* optimizer, double gamma, accel_scheduler_t** out) {
+  return create(__func__, optimizer, out, [&] { return optim::exponential_schedule(gamma); });
+}
+
+accel_status_t accel_scheduler_polynomial(accel_optimizer_t* optimizer, int64_t total_iters, double power,
+                                          accel_scheduler_t** out) {
+  return create(__func__, optimizer, out, [&] { return optim::polynomial_schedule(total_iters, power); });
+}
+
+accel_status_t accel_scheduler_cosine_annealing(accel_optimizer_t* optimizer, int64_t t_max, double eta_min,
+                                                accel_scheduler_t** out) {
+  return create(__func__, optimizer, out, [&] { return optim::cosine_annealing_schedule(t_max, eta_min); });
+}
+
+accel_status_t accel_scheduler_cosine_warm_restarts(accel_optimizer_t* optimizer, int64_t t_0, int64_t t_mult,
+                                                    double eta_min, accel_scheduler_t** out) {
+  return create(__func__, optimizer, out, [&] { return optim::cosine_warm_restarts_schedule(t_0, t_mult, eta_min); });
+}
+
+accel_status_t accel_scheduler_one_cycle(accel_optimizer_t* optimizer, double max_lr, int64_t total_steps,
+                                         const accel_one_cycle_options_t* options, accel_scheduler_t** out) {
+  return create(__func__, optimizer, out,
+                [&] { return optim::one_cycle_schedule(max_lr, total_steps, one_cycle_settings(options)); });
+}
+
+accel_status_t accel_scheduler_cyclic(accel_optimizer_t* optimizer, double base_lr, double max_lr,
+                                      const accel_cyclic_options_t* options, accel_scheduler_t** out) {
+  return create(__func__, optimizer, out,
+                [&] { return optim::cyclic_schedule(base_lr, max_lr, cyclic_settings(options)); });
+}
+
+accel_status_t accel_scheduler_plateau(accel_optimizer_t* optimizer, const accel_plateau_options_t* options,
+                                       accel_scheduler_t** out) {
+  return guarded(__func__, [&] {
+    const auto& engine = check(optimizer, "optimizer").optimizer;
+    const optim::PlateauSettings settings = plateau_settings(options);
+    check_pointer(out, "out");
+    give_scheduler(out, std::make_shared<optim::PlateauScheduler>(engine, settings));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_scheduler_chained(accel_scheduler_t* const* schedulers, size_t n_schedulers,
+                                       accel_scheduler_t** out) {
+  return guarded(__func__, [&] {
+    optim::SchedulerParts parts = read_parts(schedulers, n_schedulers);
+    check_pointer(out, "out");
+    give_scheduler(out, std::make_shared<optim::ChainedScheduler>(std::move(parts)));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_scheduler_sequential(accel_scheduler_t* const* schedulers, size_t n_schedulers,
+                                          const int64_t* milestones, size_t n_milestones, accel_scheduler_t** out) {
+  return guarded(__func__, [&] {
+    optim::SchedulerParts parts = read_parts(schedulers, n_schedulers);
+    std::vector<int64_t> steps = read_milestones(milestones, n_milestones);
+    check_pointer(out, "out");
+    give_scheduler(out, std::make_shared<optim::SequentialScheduler>(std::move(parts), std::move(steps)));
+    return ACCEL_OK;
+  });
 }
 
 accel_scheduler_t* accel_scheduler_retain(accel_scheduler_t* scheduler) {
@@ -64,11 +249,27 @@ accel_status_t accel_scheduler_step(accel_scheduler_t* scheduler) {
   });
 }
 
+accel_status_t accel_scheduler_step_metric(accel_scheduler_t* scheduler, double metric) {
+  return guarded(__func__, [&] {
+    check(scheduler, "scheduler").scheduler->step_metric(metric);
+    return ACCEL_OK;
+  });
+}
+
 accel_status_t accel_scheduler_last_lr(const accel_scheduler_t* scheduler, size_t group, double* out) {
   return guarded(__func__, [&] {
     const optim::Scheduler& engine = *check(scheduler, "scheduler").scheduler;
     check_pointer(out, "out");
     *out = engine.last_lr(group);
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_scheduler_curve(accel_scheduler_t* scheduler, int64_t n_steps, accel_tensor_t** out) {
+  return guarded(__func__, [&] {
+    const optim::Scheduler& engine = *check(scheduler, "scheduler").scheduler;
+    check_pointer(out, "out");
+    *out = new_tensor(optim::learning_rate_curve(engine, n_steps));
     return ACCEL_OK;
   });
 }

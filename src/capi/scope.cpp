@@ -30,6 +30,13 @@ accel_scope_t* open_scope(std::unique_ptr<ScopeBody> body) {
   return scope.release();
 }
 
+ScopeBody& body_of(accel_scope_t* scope) {
+  check(scope, "scope");
+  require(scope->thread == std::this_thread::get_id(), Status::kInvalidState,
+          "scope was opened by another thread; use it there");
+  return *scope->body;
+}
+
 }  // namespace accel::capi
 
 using namespace accel::capi;

@@ -18,6 +18,9 @@ class ScopeBody {
 // Opens a scope on this thread around a body that has already begun.
 accel_scope_t* open_scope(std::unique_ptr<ScopeBody> body);
 
+// What an open scope of this thread does.
+ScopeBody& body_of(accel_scope_t* scope);
+
 // A body that is a guard object: built in place, destroyed at the end.
 template <typename Guard>
 class GuardScope final : public ScopeBody {

@@ -56,6 +56,8 @@ StateOptions read_state_options(const accel_state_options_t* given) {
   result.keep_output_dtype = option_flag(options.keep_output_dtype, "options.keep_output_dtype");
   result.device_placement = option_flag(options.device_placement, "options.device_placement");
   if (options.rng_types != nullptr) result.rng_types = options.rng_types;
+  result.scheduler_steps =
+      option_choice(options.scheduler_steps, SchedulerSteps::kPerUpdate, "options.scheduler_steps");
   result.debug = option_flag(options.debug, "options.debug");
   result.timeout_ms = option_integer(options.timeout_ms);
   result.num_threads = option_integer(options.num_threads);

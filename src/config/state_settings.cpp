@@ -45,6 +45,7 @@ StateSettings resolve_state_settings(const StateOptions& options) {
   result.sync_each_batch = resolve(options.sync_each_batch, false);
   result.true_divisor = resolve(options.true_divisor, false);
   result.step_scheduler_with_optimizer = resolve(options.step_scheduler_with_optimizer, true);
+  result.scheduler_steps = resolve(options.scheduler_steps, SchedulerSteps::kPerBatch);
   result.split_batches = resolve(options.split_batches, false);
   result.keep_output_dtype = resolve(options.keep_output_dtype, false);
   result.device_placement = resolve(options.device_placement, true);
@@ -77,6 +78,8 @@ std::string describe(const StateSettings& settings) {
   line(out, "sync_each_batch", settings.sync_each_batch);
   line(out, "true_divisor", settings.true_divisor);
   line(out, "step_scheduler_with_optimizer", settings.step_scheduler_with_optimizer);
+  out << "scheduler_steps = " << (settings.scheduler_steps == SchedulerSteps::kPerBatch ? "per_batch" : "per_update")
+      << " (" << settings.scheduler_steps.source << ")\n";
   line(out, "split_batches", settings.split_batches);
   line(out, "keep_output_dtype", settings.keep_output_dtype);
   line(out, "device_placement", settings.device_placement);

@@ -11,6 +11,9 @@
 
 namespace accel {
 
+// How far an update of the parameters moves a prepared scheduler on.
+enum class SchedulerSteps : int32_t { kPerBatch, kPerUpdate };
+
 struct StateOptions {
   std::optional<bool> cpu;
   std::optional<Precision> mixed_precision;
@@ -18,6 +21,7 @@ struct StateOptions {
   std::optional<bool> adjust_scheduler, sync_with_dataloader, sync_each_batch, true_divisor;
   std::optional<bool> step_scheduler_with_optimizer, split_batches, debug, keep_output_dtype, device_placement;
   std::optional<int64_t> timeout_ms, num_threads;
+  std::optional<SchedulerSteps> scheduler_steps;
   std::optional<std::string> rng_types;
   ProcessOptions process;
 };
@@ -29,6 +33,7 @@ struct StateSettings {
   Setting<int64_t> gradient_accumulation_steps;
   Setting<bool> adjust_scheduler, sync_with_dataloader, sync_each_batch, true_divisor;
   Setting<bool> step_scheduler_with_optimizer, split_batches, debug, keep_output_dtype, device_placement;
+  Setting<SchedulerSteps> scheduler_steps;
   Setting<int64_t> timeout_ms;
   Setting<int64_t> num_threads;    // 0: not decided by the program
   Setting<std::string> rng_types;  // joined by commas

@@ -1,64 +1,58 @@
-// Learning-rate schedulers: a factor of the initial rate at each step, in
-// closed form.
+// Learning-rate schedulers: what they are to a training loop.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "optim/optimizer.hpp"
 
 namespace accel::optim {
 
-// The interface; the accelerator's scheduler wraps another one.
+// The accelerator's scheduler wraps another one.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
+
   virtual void step() = 0;
+  // One step on with what was measured; an error for those that go by the steps alone.
+  virtual void step_metric(double metric);
   // Counts a step in which the learning rates stay: gradients still accumulate.
   virtual void count_step() = 0;
-  // The rate that the latest step set. A group that is not there is an error.
-  virtual double last_lr(size_t group) const = 0;
-  // {last_epoch, _step_count, base_lrs, _last_lr}, as
-  // torch.optim.lr_scheduler.LambdaLR.
+  // Whether a schedule with an end has come to it; others never do.
+  virtual bool has_ended() const { return false; }
+
+  virtual const std::shared_ptr<Optimizer>& optimizer() const = 0;
+  // The rates that the latest step set, of each group.
+  virtual const std::vector<double>& last_lrs() const = 0;
+  // A group that is not there is an error.
+  double last_lr(size_t group) const;
+
+  // With the keys of torch.optim.lr_scheduler, so that either can go on from the other's. Loading checks everything
+  // before it changes anything, and gives the optimizer its rates.
   virtual c10::IValue state_dict() const = 0;
   virtual void load_state_dict(const c10::IValue& state_dict) = 0;
+
+  // The same scheduler, at the same place, for an optimizer whose groups have the same rates.
+  virtual std::shared_ptr<Scheduler> copy_for(std::shared_ptr<Optimizer> optimizer) const = 0;
 };
 
-using LearningRateFactor = std::function<double(int64_t step)>;
-
-// Rises linearly for warmup_steps, then falls linearly to 0 at total_steps.
-LearningRateFactor linear_warmup_factor(int64_t warmup_steps, int64_t total_steps);
-// Rises linearly for warmup_steps, then falls along half a cosine to min_factor
-// at total_steps, and stays there.
-LearningRateFactor cosine_factor(int64_t warmup_steps, int64_t total_steps, double min_factor);
-// Multiplies by gamma every step_size steps.
-LearningRateFactor step_factor(int64_t step_size, double gamma);
-
-// Sets the rate of every group to its initial one times the factor. Making it
-// is step 0: it sets the rates at once.
-class LambdaScheduler final : public Scheduler {
+// A scheduler that can be a part of another one.
+class SchedulerPart : public Scheduler {
  public:
-  LambdaScheduler(std::shared_ptr<Optimizer> optimizer, LearningRateFactor factor);
-  void step() override;
-  void count_step() override { step_count_ += 1; }
-  double last_lr(size_t group) const override;
-  c10::IValue state_dict() const override;
-  void load_state_dict(const c10::IValue& state_dict) override;
-
- private:
-  void set_rates(int64_t step);
-
-  std::shared_ptr<Optimizer> optimizer_;
-  LearningRateFactor factor_;
-  int64_t last_epoch_ = 0;  // torch's word for the step
-  int64_t step_count_ = 1;
-  std::vector<double> base_lrs_;
-  std::vector<double> last_lrs_;
+  // Step 0, from the rates that the optimizer has.
+  virtual void begin() = 0;
+  // Step 0, from the initial rates.
+  virtual void restart() = 0;
+  // Step 0 has not been: its turn comes later.
+  virtual void take_back() = 0;
 };
+
+// The rates of the next `steps` steps, a float64 tensor [steps, groups] whose first row are the present rates. Neither
+// the scheduler nor its optimizer changes.
+at::Tensor learning_rate_curve(const Scheduler& scheduler, int64_t steps);
 
 }  // namespace accel::optim

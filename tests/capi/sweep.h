@@ -45,6 +45,10 @@ struct samples {
   accel_adafactor_options_t adafactor_options;
   accel_muon_options_t muon_options;
   accel_lomo_options_t lomo_options;
+  accel_one_cycle_options_t one_cycle_options;
+  accel_cyclic_options_t cyclic_options;
+  accel_plateau_options_t plateau_options;
+  accel_local_sgd_options_t local_sgd_options;
   accel_dataloader_options_t dataloader_options;
   accel_ddp_options_t ddp_options;
   accel_dataloader_config_t dataloader_config;
@@ -128,6 +132,10 @@ static inline int make_samples(void **state) {
   accel_adafactor_options_init(&samples->adafactor_options);
   accel_muon_options_init(&samples->muon_options);
   accel_lomo_options_init(&samples->lomo_options);
+  accel_one_cycle_options_init(&samples->one_cycle_options);
+  accel_cyclic_options_init(&samples->cyclic_options);
+  accel_plateau_options_init(&samples->plateau_options);
+  accel_local_sgd_options_init(&samples->local_sgd_options);
   accel_dataloader_options_init(&samples->dataloader_options);
   accel_ddp_options_init(&samples->ddp_options);
   accel_dataloader_config_init(&samples->dataloader_config);

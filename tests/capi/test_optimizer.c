@@ -1,4 +1,4 @@
-/* Section 8: optimizers and schedulers. */
+/* Section 8: optimizers. */
 #include "capi_test.h"
 
 #include <math.h>
@@ -243,133 +243,6 @@ static void state_dict_resumes(void **state) {
   accel_tensor_release(other_weight);
 }
 
-typedef struct {
-  int calls;
-  int destroyed;
-} lambda_record_t;
-
-static double halve(int64_t step, void *user_data) {
-  double factor = 1;
-  ((lambda_record_t *)user_data)->calls++;
-  while (step-- > 0) factor /= 2;
-  return factor;
-}
-
-static void count_destroy(void *user_data) { ((lambda_record_t *)user_data)->destroyed++; }
-
-static accel_optimizer_t *new_optimizer(accel_tensor_t **leaf) {
-  accel_optimizer_t *optimizer = NULL;
-  *leaf = new_leaf(1);
-  assert_ok(accel_optimizer_sgd(NULL, NULL, &optimizer));
-  assert_ok(accel_optimizer_add_group(optimizer, leaf, 1, 1.0, 0));
-  return optimizer;
-}
-
-static void lambda_drives_the_rate(void **state) {
-  (void)state;
-  lambda_record_t record = {0, 0};
-  accel_tensor_t *leaf = NULL;
-  accel_optimizer_t *optimizer = new_optimizer(&leaf);
-  accel_scheduler_t *scheduler = NULL;
-  double lr = 0;
-  assert_ok(accel_scheduler_lambda(optimizer, halve, &record, count_destroy, &scheduler));
-  assert_ok(accel_scheduler_step(scheduler));
-  assert_ok(accel_scheduler_step(scheduler));
-  assert_ok(accel_optimizer_lr(optimizer, 0, &lr));
-  assert_true(lr == 0.25);
-  assert_ok(accel_scheduler_last_lr(scheduler, 0, &lr));
-  assert_true(lr == 0.25);
-  assert_int_equal(record.calls, 3);
-  assert_int_equal(record.destroyed, 0);
-  accel_scheduler_release(accel_scheduler_retain(scheduler));
-  accel_scheduler_release(scheduler);
-  accel_scheduler_release(NULL);
-  assert_int_equal(record.destroyed, 1);
-
-  assert_fails(accel_scheduler_lambda(optimizer, NULL, &record, count_destroy, &scheduler),
-               ACCEL_ERROR_INVALID_ARGUMENT, "lambda is NULL");
-  assert_int_equal(record.destroyed, 2);
-  assert_fails(accel_scheduler_lambda(NULL, halve, &record, count_destroy, &scheduler), ACCEL_ERROR_INVALID_ARGUMENT,
-               "optimizer is NULL");
-  assert_int_equal(record.destroyed, 3);
-  accel_optimizer_release(optimizer);
-  accel_tensor_release(leaf);
-}
-
-static void schedules(void **state) {
-  (void)state;
-  accel_tensor_t *leaf = NULL;
-  accel_optimizer_t *optimizer = new_optimizer(&leaf);
-  accel_scheduler_t *scheduler = NULL;
-  double lr = -1;
-  assert_ok(accel_scheduler_linear_warmup(optimizer, 2, 4, &scheduler));
-  const double warmup[] = {0, 0.5, 1, 0.5, 0, 0};
-  for (size_t i = 0; i < sizeof warmup / sizeof *warmup; i++) {
-    assert_ok(accel_optimizer_lr(optimizer, 0, &lr));
-    assert_near(lr, warmup[i]);
-    assert_ok(accel_scheduler_step(scheduler));
-  }
-  accel_scheduler_release(scheduler);
-
-  assert_ok(accel_scheduler_cosine(optimizer, 0, 2, 0.1, &scheduler));
-  const double cosine[] = {1, 0.55, 0.1, 0.1};
-  for (size_t i = 0; i < sizeof cosine / sizeof *cosine; i++) {
-    assert_ok(accel_scheduler_last_lr(scheduler, 0, &lr));
-    assert_near(lr, cosine[i]);
-    assert_ok(accel_scheduler_step(scheduler));
-  }
-  accel_scheduler_release(scheduler);
-
-  assert_ok(accel_scheduler_step_lr(optimizer, 2, 0.1, &scheduler));
-  for (int i = 0; i < 3; i++) assert_ok(accel_scheduler_step(scheduler));
-  assert_ok(accel_optimizer_lr(optimizer, 0, &lr));
-  assert_near(lr, 0.1);
-  assert_fails(accel_scheduler_last_lr(scheduler, 1, &lr), ACCEL_ERROR_NOT_FOUND, "group 1");
-  assert_fails(accel_scheduler_last_lr(scheduler, 0, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
-  accel_scheduler_release(scheduler);
-
-  scheduler = NULL;
-  assert_fails(accel_scheduler_step_lr(optimizer, 0, 0.1, &scheduler), ACCEL_ERROR_INVALID_ARGUMENT, "step_size is 0");
-  assert_fails(accel_scheduler_cosine(optimizer, 5, 4, 0, &scheduler), ACCEL_ERROR_INVALID_ARGUMENT,
-               "warmup_steps is 5");
-  assert_fails(accel_scheduler_linear_warmup(optimizer, -1, 4, &scheduler), ACCEL_ERROR_INVALID_ARGUMENT,
-               "warmup_steps is -1");
-  assert_fails(accel_scheduler_linear_warmup(optimizer, 1, 4, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
-  assert_null(scheduler);
-  accel_optimizer_release(optimizer);
-  accel_tensor_release(leaf);
-}
-
-static void scheduler_state_resumes(void **state) {
-  (void)state;
-  accel_tensor_t *leaf = NULL, *other_leaf = NULL;
-  accel_optimizer_t *optimizer = new_optimizer(&leaf), *other = new_optimizer(&other_leaf);
-  accel_scheduler_t *scheduler = NULL, *resumed = NULL;
-  accel_value_t dict = ACCEL_VALUE_INIT;
-  double lr = 0;
-  assert_ok(accel_scheduler_step_lr(optimizer, 1, 0.5, &scheduler));
-  assert_ok(accel_scheduler_step(scheduler));
-  assert_ok(accel_scheduler_step(scheduler));
-  assert_ok(accel_scheduler_state_dict(scheduler, &dict));
-  assert_int_equal(accel_value_get(&dict, "last_epoch")->as.integer, 2);
-  assert_ok(accel_scheduler_step_lr(other, 1, 0.5, &resumed));
-  assert_ok(accel_scheduler_load_state_dict(resumed, &dict));
-  assert_ok(accel_scheduler_step(resumed));
-  assert_ok(accel_optimizer_lr(other, 0, &lr));
-  assert_true(lr == 0.125);
-  const accel_value_t number = accel_arg_int(3);
-  assert_fails(accel_scheduler_load_state_dict(resumed, &number), ACCEL_ERROR_INVALID_ARGUMENT, "expected a map");
-  assert_fails(accel_scheduler_load_state_dict(resumed, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "state_dict is NULL");
-  assert_fails(accel_scheduler_state_dict(resumed, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
-  accel_value_dispose(&dict);
-  accel_scheduler_release(scheduler);
-  accel_scheduler_release(resumed);
-  accel_optimizer_release(optimizer);
-  accel_optimizer_release(other);
-  accel_tensor_release(leaf);
-  accel_tensor_release(other_leaf);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(options_are_unset),
@@ -380,9 +253,6 @@ int main(void) {
       capi_unit_test(bad_options_are_refused),
       capi_unit_test(wrong_handles_are_refused),
       capi_unit_test(state_dict_resumes),
-      capi_unit_test(lambda_drives_the_rate),
-      capi_unit_test(schedules),
-      capi_unit_test(scheduler_state_resumes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@ static const sub_command_t kCommands[] = {
     {"collectives", run_collectives, 60000, 1},
     {"objects", run_objects, 60000, 1},
     {"ddp", run_ddp, 60000, 1},
+    {"hooks", run_hooks, 60000, 1},
     {"checkpoint", run_checkpoint, 60000, 1},
     {"uneven", run_uneven, 60000, 1},
     {"mismatch", run_mismatch, 20000, 1},

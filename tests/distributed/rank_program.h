@@ -33,6 +33,7 @@ static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, 0};
 void run_collectives(accel_state_t* state, const char* argument);
 void run_objects(accel_state_t* state, const char* argument);
 void run_ddp(accel_state_t* state, const char* argument);
+void run_hooks(accel_state_t* state, const char* argument);
 void run_checkpoint(accel_state_t* state, const char* argument);
 void run_uneven(accel_state_t* state, const char* argument);
 void run_mismatch(accel_state_t* state, const char* argument);

@@ -137,6 +137,7 @@ TESTS = {
     "collectives": launched("collectives"),
     "objects": launched("objects"),
     "ddp": launched("ddp"),
+    "hooks": launched("hooks"),
     "checkpoint": with_folder("checkpoint", False),
     "uneven": launched("uneven"),
     "mismatch": launched("mismatch"),

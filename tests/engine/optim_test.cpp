@@ -1,4 +1,4 @@
-// Optimizers, clipping and schedulers. Expected numbers are torch.optim's for the same gradients.
+// Optimizers and clipping. Expected numbers are torch.optim's for the same gradients.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 #include "base/error.hpp"
 #include "optim/clip.hpp"
 #include "optim/rules.hpp"
-#include "optim/scheduler.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::optim {
@@ -356,90 +355,6 @@ TEST(OptimClip, ValueCutsElements) {
   expect_error(Status::kInvalidArgument, "clip_value is -1", [&] { clip_gradients_by_value(parameters, -1); });
   expect_error(Status::kInvalidArgument, "max_norm is -1", [&] { clip_gradients_by_norm(parameters, -1); });
   expect_error(Status::kInvalidArgument, "norm_type is 0", [&] { clip_gradients_by_norm(parameters, 1, 0); });
-}
-
-std::shared_ptr<ParameterOptimizer> rate_of_one() {
-  auto optimizer = make_optimizer(sgd_rule(), {{"lr", 1}});
-  optimizer->add_group({new_parameter({0})}, std::nullopt, std::nullopt);
-  return optimizer;
-}
-
-void expect_rates(LearningRateFactor factor, const std::vector<double>& expected) {
-  const auto optimizer = rate_of_one();
-  LambdaScheduler scheduler(optimizer, std::move(factor));
-  for (size_t step = 0; step < expected.size(); ++step) {
-    EXPECT_NEAR(optimizer->lr(0), expected[step], 1e-9) << "step " << step;
-    EXPECT_EQ(scheduler.last_lr(0), optimizer->lr(0));
-    scheduler.step();
-  }
-}
-
-TEST(OptimScheduler, RatesOfEachKind) {
-  expect_rates(linear_warmup_factor(3, 10),
-               {0, 1.0 / 3, 2.0 / 3, 1, 6.0 / 7, 5.0 / 7, 4.0 / 7, 3.0 / 7, 2.0 / 7, 1.0 / 7, 0, 0});
-  expect_rates(cosine_factor(3, 10, 0), {0, 1.0 / 3, 2.0 / 3, 1, 0.950484434, 0.811744901, 0.611260467, 0.388739533,
-                                         0.188255099, 0.049515566, 0, 0});
-  expect_rates(cosine_factor(0, 2, 0.5), {1, 0.75, 0.5, 0.5});
-  expect_rates(step_factor(2, 0.1), {1, 1, 0.1, 0.1, 0.01});
-  expect_rates(linear_warmup_factor(2, 2), {0, 0.5, 0, 0});
-}
-
-TEST(OptimScheduler, DrivesEveryGroupFromItsOwnRate) {
-  const auto optimizer = rate_of_one();
-  optimizer->add_group({new_parameter({0})}, 0.5, std::nullopt);
-  LambdaScheduler scheduler(optimizer, step_factor(1, 0.5));
-  optimizer->add_group({new_parameter({0})}, 4.0, std::nullopt);
-  scheduler.step();
-  EXPECT_EQ(optimizer->lr(0), 0.5);
-  EXPECT_EQ(optimizer->lr(1), 0.25);
-  EXPECT_EQ(optimizer->lr(2), 2);
-  expect_error(Status::kNotFound, "group 3", [&] { scheduler.last_lr(3); });
-}
-
-TEST(OptimScheduler, StateContinuesTheSchedule) {
-  const auto optimizer = rate_of_one();
-  LambdaScheduler scheduler(optimizer, linear_warmup_factor(3, 10));
-  for (int step = 0; step < 4; ++step) scheduler.step();
-  scheduler.count_step();
-  const auto state = scheduler.state_dict();
-  EXPECT_EQ(state.toGenericDict().at("last_epoch").toInt(), 4);
-  EXPECT_EQ(state.toGenericDict().at("_step_count").toInt(), 6);
-
-  const auto other = rate_of_one();
-  LambdaScheduler resumed(other, linear_warmup_factor(3, 10));
-  resumed.load_state_dict(state);
-  EXPECT_EQ(other->lr(0), optimizer->lr(0));
-  scheduler.step();
-  resumed.step();
-  EXPECT_EQ(other->lr(0), optimizer->lr(0));
-
-  for (const char* key : {"last_epoch", "_step_count", "base_lrs", "_last_lr"}) {
-    auto broken = tree::new_map();
-    for (const auto& entry : state.toGenericDict())
-      if (entry.key().toStringRef() != key) broken.insert(entry.key(), entry.value());
-    expect_error(Status::kInvalidArgument, key, [&] { resumed.load_state_dict(broken); });
-  }
-  EXPECT_TRUE(tree::equal(resumed.state_dict(), scheduler.state_dict()));
-}
-
-TEST(OptimScheduler, SecondSchedulerStartsFromTheInitialRate) {
-  const auto optimizer = rate_of_one();
-  LambdaScheduler first(optimizer, step_factor(1, 0.5));
-  first.step();
-  LambdaScheduler second(optimizer, step_factor(1, 0.25));
-  EXPECT_EQ(optimizer->lr(0), 1);
-  const auto group = optimizer->state_dict().toGenericDict().at("param_groups").toListRef()[0].toGenericDict();
-  EXPECT_EQ(group.at("initial_lr").toDouble(), 1);
-}
-
-TEST(OptimScheduler, RefusesBadSettings) {
-  const auto optimizer = rate_of_one();
-  expect_error(Status::kInvalidArgument, "step_size is 0", [] { step_factor(0, 0.5); });
-  expect_error(Status::kInvalidArgument, "warmup_steps is 3", [] { linear_warmup_factor(3, 2); });
-  expect_error(Status::kInvalidArgument, "min_factor is -1", [] { cosine_factor(0, 2, -1); });
-  expect_error(Status::kInvalidArgument, "at step 0 is -2",
-               [&] { LambdaScheduler(optimizer, [](int64_t) { return -2.0; }); });
-  EXPECT_EQ(optimizer->lr(0), 1);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "data/sampler.hpp"
 #include "data/tensor_dataset.hpp"
 #include "nn/foreign_module.hpp"
+#include "optim/lr_scheduler.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -325,8 +326,8 @@ void run_scaled(const std::function<void(const Scaled&)>& body) {
     const nn::ModulePtr inner = one_weight();
     const auto plain = sgd(inner);
     Scaled loop{accelerator, accelerator->prepare_model(inner, {}), accelerator->prepare_optimizer(plain), nullptr};
-    loop.scheduler = accelerator->prepare_scheduler(std::make_shared<optim::LambdaScheduler>(
-        plain, [](int64_t step) { return 1.0 / static_cast<double>(step + 1); }));
+    loop.scheduler = accelerator->prepare_scheduler(std::make_shared<optim::LrScheduler>(
+        plain, optim::factor_schedule([](int64_t step) { return 1.0 / static_cast<double>(step + 1); })));
     body(loop);
   });
 }

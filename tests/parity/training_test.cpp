@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.hpp"
 #include "fixture.hpp"
 #include "optim/clip.hpp"
+#include "optim/lr_scheduler.hpp"
 #include "training_objects.hpp"
 
 namespace accel::parity {
@@ -113,8 +114,9 @@ void check_parameters(const nn::Module& model, const c10::IValue& expected, cons
 }
 
 std::shared_ptr<optim::Scheduler> falling(const std::shared_ptr<optim::Optimizer>& optimizer, double total) {
-  return std::make_shared<optim::LambdaScheduler>(
-      optimizer, [total](int64_t step) { return std::max(0.0, 1 - static_cast<double>(step) / total); });
+  return std::make_shared<optim::LrScheduler>(optimizer, optim::factor_schedule([total](int64_t step) {
+                                                return std::max(0.0, 1 - static_cast<double>(step) / total);
+                                              }));
 }
 
 void check_case(const testing::AcceleratorPtr& accelerator, const c10::IValue& input, const c10::IValue& expected,

@@ -58,8 +58,14 @@ const accel_status_t = Int32
 const accel_dtype_t = Int32
 const accel_precision_t = Int32
 const accel_distributed_type_t = Int32
+const accel_scheduler_steps_t = Int32
 const accel_reduction_t = Int32
 const accel_update_precision_t = Int32
+const accel_anneal_strategy_t = Int32
+const accel_cycle_mode_t = Int32
+const accel_metric_mode_t = Int32
+const accel_threshold_mode_t = Int32
+const accel_ddp_comm_hook_t = Int32
 
 const ACCEL_VERSION_MAJOR = Int32(0)
 const ACCEL_VERSION_MINOR = Int32(1)
@@ -137,6 +143,8 @@ const ACCEL_PRECISION_FP8 = Int32(3)
 const ACCEL_DISTRIBUTED_NO = Int32(0)
 const ACCEL_DISTRIBUTED_MULTI_CPU = Int32(1)
 const ACCEL_DISTRIBUTED_MULTI_GPU = Int32(2)
+const ACCEL_SCHEDULER_STEPS_PER_BATCH = Int32(0)
+const ACCEL_SCHEDULER_STEPS_PER_UPDATE = Int32(1)
 const ACCEL_REDUCE_SUM = Int32(0)
 const ACCEL_REDUCE_MEAN = Int32(1)
 const ACCEL_REDUCE_MIN = Int32(2)
@@ -152,6 +160,20 @@ const ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW = Int32(1)
 const ACCEL_UPDATE_PRECISION_AS_STORED = Int32(0)
 const ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS = Int32(1)
 const ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING = Int32(2)
+const ACCEL_ANNEAL_COS = Int32(0)
+const ACCEL_ANNEAL_LINEAR = Int32(1)
+const ACCEL_CYCLE_TRIANGULAR = Int32(0)
+const ACCEL_CYCLE_TRIANGULAR2 = Int32(1)
+const ACCEL_CYCLE_EXP_RANGE = Int32(2)
+const ACCEL_METRIC_MIN = Int32(0)
+const ACCEL_METRIC_MAX = Int32(1)
+const ACCEL_THRESHOLD_REL = Int32(0)
+const ACCEL_THRESHOLD_ABS = Int32(1)
+const ACCEL_DDP_COMM_HOOK_NO = Int32(0)
+const ACCEL_DDP_COMM_HOOK_FP16 = Int32(1)
+const ACCEL_DDP_COMM_HOOK_BF16 = Int32(2)
+const ACCEL_DDP_COMM_HOOK_POWER_SGD = Int32(3)
+const ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD = Int32(4)
 
 # Opaque: only pointers to them exist.
 mutable struct DLManagedTensor end
@@ -215,7 +237,7 @@ struct accel_state_options_t
     device_placement::Int32
     rng_types::Ptr{Cchar}
     num_threads::Int32
-    reserved::Int32
+    scheduler_steps::accel_scheduler_steps_t
 end
 
 """Every field is unset that is not given."""
@@ -241,9 +263,9 @@ function accel_state_options_t(;
     device_placement = ACCEL_UNSET,
     rng_types = C_NULL,
     num_threads = ACCEL_UNSET,
-    reserved = 0,
+    scheduler_steps = ACCEL_UNSET,
 )
-    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, reserved)
+    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps)
 end
 
 """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim."""
@@ -546,6 +568,87 @@ function accel_lomo_options_t(;
     return accel_lomo_options_t(sizeof(accel_lomo_options_t), lr, clip_grad_norm, clip_grad_value)
 end
 
+"""What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR."""
+struct accel_one_cycle_options_t
+    struct_size::Csize_t
+    pct_start::Float64
+    base_momentum::Float64
+    max_momentum::Float64
+    div_factor::Float64
+    final_div_factor::Float64
+    anneal_strategy::accel_anneal_strategy_t
+    cycle_momentum::Int32
+    three_phase::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_one_cycle_options_t(;
+    pct_start = ACCEL_UNSET_DOUBLE,
+    base_momentum = ACCEL_UNSET_DOUBLE,
+    max_momentum = ACCEL_UNSET_DOUBLE,
+    div_factor = ACCEL_UNSET_DOUBLE,
+    final_div_factor = ACCEL_UNSET_DOUBLE,
+    anneal_strategy = ACCEL_UNSET,
+    cycle_momentum = ACCEL_UNSET,
+    three_phase = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_one_cycle_options_t(sizeof(accel_one_cycle_options_t), pct_start, base_momentum, max_momentum, div_factor, final_div_factor, anneal_strategy, cycle_momentum, three_phase, reserved)
+end
+
+"""What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR."""
+struct accel_cyclic_options_t
+    struct_size::Csize_t
+    step_size_up::Int64
+    step_size_down::Int64
+    gamma::Float64
+    base_momentum::Float64
+    max_momentum::Float64
+    mode::accel_cycle_mode_t
+    cycle_momentum::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_cyclic_options_t(;
+    step_size_up = ACCEL_UNSET_INT64,
+    step_size_down = ACCEL_UNSET_INT64,
+    gamma = ACCEL_UNSET_DOUBLE,
+    base_momentum = ACCEL_UNSET_DOUBLE,
+    max_momentum = ACCEL_UNSET_DOUBLE,
+    mode = ACCEL_UNSET,
+    cycle_momentum = ACCEL_UNSET,
+)
+    return accel_cyclic_options_t(sizeof(accel_cyclic_options_t), step_size_up, step_size_down, gamma, base_momentum, max_momentum, mode, cycle_momentum)
+end
+
+"""What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau."""
+struct accel_plateau_options_t
+    struct_size::Csize_t
+    factor::Float64
+    patience::Int64
+    cooldown::Int64
+    threshold::Float64
+    min_lr::Float64
+    eps::Float64
+    mode::accel_metric_mode_t
+    threshold_mode::accel_threshold_mode_t
+end
+
+"""Every field is unset that is not given."""
+function accel_plateau_options_t(;
+    factor = ACCEL_UNSET_DOUBLE,
+    patience = ACCEL_UNSET_INT64,
+    cooldown = ACCEL_UNSET_INT64,
+    threshold = ACCEL_UNSET_DOUBLE,
+    min_lr = ACCEL_UNSET_DOUBLE,
+    eps = ACCEL_UNSET_DOUBLE,
+    mode = ACCEL_UNSET,
+    threshold_mode = ACCEL_UNSET,
+)
+    return accel_plateau_options_t(sizeof(accel_plateau_options_t), factor, patience, cooldown, threshold, min_lr, eps, mode, threshold_mode)
+end
+
 """How a loader makes batches."""
 struct accel_dataloader_options_t
     struct_size::Csize_t
@@ -569,6 +672,35 @@ function accel_dataloader_options_t(;
     return accel_dataloader_options_t(sizeof(accel_dataloader_options_t), batch_size, shuffle, drop_last, seed, prefetch, sampler)
 end
 
+"""PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState."""
+struct accel_power_sgd_options_t
+    struct_size::Csize_t
+    matrix_approximation_rank::Int64
+    start_power_sgd_iter::Int64
+    min_compression_rate::Float64
+    orthogonalization_epsilon::Float64
+    random_seed::Int64
+    use_error_feedback::Int32
+    warm_start::Int32
+    batch_tensors_with_same_shape::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_power_sgd_options_t(;
+    matrix_approximation_rank = ACCEL_UNSET_INT64,
+    start_power_sgd_iter = ACCEL_UNSET_INT64,
+    min_compression_rate = ACCEL_UNSET_DOUBLE,
+    orthogonalization_epsilon = ACCEL_UNSET_DOUBLE,
+    random_seed = ACCEL_UNSET_INT64,
+    use_error_feedback = ACCEL_UNSET,
+    warm_start = ACCEL_UNSET,
+    batch_tensors_with_same_shape = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_power_sgd_options_t(sizeof(accel_power_sgd_options_t), matrix_approximation_rank, start_power_sgd_iter, min_compression_rate, orthogonalization_epsilon, random_seed, use_error_feedback, warm_start, batch_tensors_with_same_shape, reserved)
+end
+
 """How gradients are averaged."""
 struct accel_ddp_options_t
     struct_size::Csize_t
@@ -578,7 +710,10 @@ struct accel_ddp_options_t
     static_graph::Int32
     bucket_cap_mb::Float64
     check_reduction::Int32
+    comm_hook::accel_ddp_comm_hook_t
+    comm_wrapper::accel_ddp_comm_hook_t
     reserved::Int32
+    comm_state_option::Ptr{accel_power_sgd_options_t}
 end
 
 """Every field is unset that is not given."""
@@ -589,9 +724,12 @@ function accel_ddp_options_t(;
     static_graph = ACCEL_UNSET,
     bucket_cap_mb = ACCEL_UNSET_DOUBLE,
     check_reduction = ACCEL_UNSET,
+    comm_hook = ACCEL_UNSET,
+    comm_wrapper = ACCEL_UNSET,
     reserved = 0,
+    comm_state_option = C_NULL,
 )
-    return accel_ddp_options_t(sizeof(accel_ddp_options_t), broadcast_buffers, find_unused_parameters, gradient_as_bucket_view, static_graph, bucket_cap_mb, check_reduction, reserved)
+    return accel_ddp_options_t(sizeof(accel_ddp_options_t), broadcast_buffers, find_unused_parameters, gradient_as_bucket_view, static_graph, bucket_cap_mb, check_reduction, comm_hook, comm_wrapper, reserved, comm_state_option)
 end
 
 """How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., \"Mixed Precision Training\", 2018)."""
@@ -700,6 +838,29 @@ struct accel_prepare_item_t
     scheduler::Ptr{accel_scheduler_t}
     device_placement::Int32
     reserved::Int32
+end
+
+"""Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018)."""
+struct accel_local_sgd_options_t
+    struct_size::Csize_t
+    start_step::Int64
+    outer_lr::Float64
+    outer_momentum::Float64
+    outer_nesterov::Int32
+    enabled::Int32
+    gradient_group::Ptr{accel_state_t}
+end
+
+"""Every field is unset that is not given."""
+function accel_local_sgd_options_t(;
+    start_step = ACCEL_UNSET_INT64,
+    outer_lr = ACCEL_UNSET_DOUBLE,
+    outer_momentum = ACCEL_UNSET_DOUBLE,
+    outer_nesterov = ACCEL_UNSET,
+    enabled = ACCEL_UNSET,
+    gradient_group = C_NULL,
+)
+    return accel_local_sgd_options_t(sizeof(accel_local_sgd_options_t), start_step, outer_lr, outer_momentum, outer_nesterov, enabled, gradient_group)
 end
 
 """Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and say of each gradient when it is ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters()."""
@@ -4540,6 +4701,300 @@ accel_scheduler_linear_warmup(optimizer, warmup_steps, total_steps, out) =
     check(ccall((:accel_scheduler_linear_warmup, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, total_steps, out), "accel_scheduler_linear_warmup")
 
 """
+    accel_scheduler_cosine_hard_restarts(optimizer, warmup_steps, total_steps, num_cycles, out)
+
+Rises linearly for warmup_steps, then falls num_cycles times along half a cosine to 0, each time from the full rate.
+
+- `optimizer`: As above.
+- `warmup_steps`: Steps.
+- `total_steps`: Steps.
+- `num_cycles`: At least 1.
+- `out`: As above.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_cosine_hard_restarts(optimizer, warmup_steps, total_steps, num_cycles, out) =
+    check(ccall((:accel_scheduler_cosine_hard_restarts, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, total_steps, num_cycles, out), "accel_scheduler_cosine_hard_restarts")
+
+"""
+    accel_scheduler_constant_with_warmup(optimizer, warmup_steps, out)
+
+Rises linearly for warmup_steps, and stays.
+
+- `optimizer`: As above.
+- `warmup_steps`: Steps.
+- `out`: As above.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_constant_with_warmup(optimizer, warmup_steps, out) =
+    check(ccall((:accel_scheduler_constant_with_warmup, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, out), "accel_scheduler_constant_with_warmup")
+
+"""
+    accel_scheduler_inverse_sqrt(optimizer, warmup_steps, timescale, out)
+
+Rises linearly for warmup_steps, then falls as 1 / sqrt((step + timescale - warmup_steps) / timescale).
+
+- `optimizer`: As above.
+- `warmup_steps`: Steps.
+- `timescale`: ACCEL_UNSET_INT64: warmup_steps, or 10000 without a warm-up.
+- `out`: As above.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_inverse_sqrt(optimizer, warmup_steps, timescale, out) =
+    check(ccall((:accel_scheduler_inverse_sqrt, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, timescale, out), "accel_scheduler_inverse_sqrt")
+
+"""
+    accel_scheduler_multi_step(optimizer, milestones, n_milestones, gamma, out)
+
+Multiplies by gamma at each milestone.
+
+- `optimizer`: As above.
+- `milestones`: Steps, in any order; one that stands there twice counts twice.
+- `n_milestones`: Their number.
+- `gamma`: The factor.
+- `out`: As above.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_multi_step(optimizer, milestones, n_milestones, gamma, out) =
+    check(ccall((:accel_scheduler_multi_step, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Int64}, Csize_t, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, milestones, n_milestones, gamma, out), "accel_scheduler_multi_step")
+
+"""
+    accel_scheduler_constant(optimizer, factor, total_iters, out)
+
+The initial rate times factor for total_iters steps, then the initial rate.
+
+- `optimizer`: As above.
+- `factor`: Above 0, at most 1.
+- `total_iters`: At least 1.
+- `out`: As above.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_constant(optimizer, factor, total_iters, out) =
+    check(ccall((:accel_scheduler_constant, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, factor, total_iters, out), "accel_scheduler_constant")
+
+"""
+    accel_scheduler_linear(optimizer, start_factor, end_factor, total_iters, out)
+
+From start_factor to end_factor of the initial rate in total_iters steps, along a line.
+
+- `optimizer`: As above.
+- `start_factor`: Above 0, at most 1.
+- `end_factor`: 0 to 1.
+- `total_iters`: At least 1.
+- `out`: As above.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_linear(optimizer, start_factor, end_factor, total_iters, out) =
+    check(ccall((:accel_scheduler_linear, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Float64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, start_factor, end_factor, total_iters, out), "accel_scheduler_linear")
+
+"""
+    accel_scheduler_exponential(optimizer, gamma, out)
+
+Multiplies by gamma in each step.
+
+- `optimizer`: As above.
+- `gamma`: The factor.
+- `out`: As above.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_exponential(optimizer, gamma, out) =
+    check(ccall((:accel_scheduler_exponential, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, gamma, out), "accel_scheduler_exponential")
+
+"""
+    accel_scheduler_polynomial(optimizer, total_iters, power, out)
+
+The initial rate times (1 - step / total_iters) to the power, and 0 from total_iters on.
+
+- `optimizer`: As above.
+- `total_iters`: At least 1.
+- `power`: Not negative.
+- `out`: As above.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_polynomial(optimizer, total_iters, power, out) =
+    check(ccall((:accel_scheduler_polynomial, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, total_iters, power, out), "accel_scheduler_polynomial")
+
+"""
+    accel_scheduler_cosine_annealing(optimizer, t_max, eta_min, out)
+
+From the initial rate to eta_min in t_max steps along half a cosine, and back in the next t_max (Loshchilov, Hutter, 2017, without the restarts).
+
+- `optimizer`: As above.
+- `t_max`: At least 1.
+- `eta_min`: The lowest rate.
+- `out`: As above.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_cosine_annealing(optimizer, t_max, eta_min, out) =
+    check(ccall((:accel_scheduler_cosine_annealing, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, t_max, eta_min, out), "accel_scheduler_cosine_annealing")
+
+"""
+    accel_scheduler_cosine_warm_restarts(optimizer, t_0, t_mult, eta_min, out)
+
+From the initial rate to eta_min along half a cosine, again and again: in t_0 steps, then in t_0 * t_mult, ... (Loshchilov, Hutter, \"SGDR\", 2017).
+
+- `optimizer`: As above.
+- `t_0`: At least 1.
+- `t_mult`: At least 1.
+- `eta_min`: The lowest rate.
+- `out`: As above.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_cosine_warm_restarts(optimizer, t_0, t_mult, eta_min, out) =
+    check(ccall((:accel_scheduler_cosine_warm_restarts, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, t_0, t_mult, eta_min, out), "accel_scheduler_cosine_warm_restarts")
+
+"""
+    accel_one_cycle_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_one_cycle_options_init(options) =
+    ccall((:accel_one_cycle_options_init, libaccel), Cvoid, (Ptr{accel_one_cycle_options_t},), options)
+
+"""
+    accel_scheduler_one_cycle(optimizer, max_lr, total_steps, options, out)
+
+One rise to max_lr and one fall far below the first rate (Smith, Topin, \"Super-Convergence\", 2018). The schedule has an end: a step beyond total_steps is an error, except that a prepared scheduler stays there while it follows its optimizer.
+
+- `optimizer`: Its groups' initial rates become max_lr / div_factor. It must have a momentum, or beta1, when that is cycled.
+- `max_lr`: The highest rate.
+- `total_steps`: At least 1.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The scheduler.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_one_cycle(optimizer, max_lr, total_steps, options, out) =
+    check(ccall((:accel_scheduler_one_cycle, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Int64, Ptr{accel_one_cycle_options_t}, Ptr{Ptr{accel_scheduler_t}}), optimizer, max_lr, total_steps, options, out), "accel_scheduler_one_cycle")
+
+"""
+    accel_cyclic_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_cyclic_options_init(options) =
+    ccall((:accel_cyclic_options_init, libaccel), Cvoid, (Ptr{accel_cyclic_options_t},), options)
+
+"""
+    accel_scheduler_cyclic(optimizer, base_lr, max_lr, options, out)
+
+Between two rates, up and down again and again (Smith, \"Cyclical learning rates\", 2017).
+
+- `optimizer`: It must have a momentum, or beta1, when that is cycled.
+- `base_lr`: The lowest and the highest rate.
+- `max_lr`: The lowest and the highest rate.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The scheduler.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_cyclic(optimizer, base_lr, max_lr, options, out) =
+    check(ccall((:accel_scheduler_cyclic, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Float64, Ptr{accel_cyclic_options_t}, Ptr{Ptr{accel_scheduler_t}}), optimizer, base_lr, max_lr, options, out), "accel_scheduler_cyclic")
+
+"""
+    accel_plateau_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_plateau_options_init(options) =
+    ccall((:accel_plateau_options_init, libaccel), Cvoid, (Ptr{accel_plateau_options_t},), options)
+
+"""
+    accel_scheduler_plateau(optimizer, options, out)
+
+Reduces the rates when a metric does not get better any more. It steps with accel_scheduler_step_metric() only.
+
+- `optimizer`: As above.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The scheduler.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_plateau(optimizer, options, out) =
+    check(ccall((:accel_scheduler_plateau, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_plateau_options_t}, Ptr{Ptr{accel_scheduler_t}}), optimizer, options, out), "accel_scheduler_plateau")
+
+"""
+    accel_scheduler_chained(schedulers, n_schedulers, out)
+
+Steps several schedulers together: their factors multiply.
+
+- `schedulers`: All of one optimizer, none of them prepared, and no plateau. They must not be stepped any more.
+- `n_schedulers`: At least 1.
+- `out`: The scheduler.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_chained(schedulers, n_schedulers, out) =
+    check(ccall((:accel_scheduler_chained, libaccel), accel_status_t, (Ptr{Ptr{accel_scheduler_t}}, Csize_t, Ptr{Ptr{accel_scheduler_t}}), schedulers, n_schedulers, out), "accel_scheduler_chained")
+
+"""
+    accel_scheduler_sequential(schedulers, n_schedulers, milestones, n_milestones, out)
+
+One scheduler after the other; each begins from the initial rate at its milestone.
+
+- `schedulers`: As of accel_scheduler_chained(); the first one begins at once.
+- `n_schedulers`: At least 1.
+- `milestones`: Steps, in ascending order, at which the next scheduler takes over.
+- `n_milestones`: n_schedulers - 1.
+- `out`: The scheduler.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_scheduler_sequential(schedulers, n_schedulers, milestones, n_milestones, out) =
+    check(ccall((:accel_scheduler_sequential, libaccel), accel_status_t, (Ptr{Ptr{accel_scheduler_t}}, Csize_t, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_scheduler_t}}), schedulers, n_schedulers, milestones, n_milestones, out), "accel_scheduler_sequential")
+
+"""
     accel_scheduler_retain(scheduler)
 
 Adds an owner.
@@ -4572,12 +5027,27 @@ One step on; a prepared scheduler follows the accumulation and the skipped steps
 
 - `scheduler`: A scheduler.
 
-Returns: ACCEL_OK; what the callback of accel_scheduler_lambda() makes of it.
+Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when the callback of accel_scheduler_lambda() gives no factor. Nothing changes then.
 
 Threads: object, waits.
 """
 accel_scheduler_step(scheduler) =
     check(ccall((:accel_scheduler_step, libaccel), accel_status_t, (Ptr{accel_scheduler_t},), scheduler), "accel_scheduler_step")
+
+"""
+    accel_scheduler_step_metric(scheduler, metric)
+
+One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
+
+- `scheduler`: One made by accel_scheduler_plateau(), or the prepared one of it.
+- `metric`: The same on all ranks. NaN is no improvement.
+
+Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
+
+Threads: object.
+"""
+accel_scheduler_step_metric(scheduler, metric) =
+    check(ccall((:accel_scheduler_step_metric, libaccel), accel_status_t, (Ptr{accel_scheduler_t}, Float64), scheduler, metric), "accel_scheduler_step_metric")
 
 """
     accel_scheduler_last_lr(scheduler, group, out)
@@ -4596,12 +5066,28 @@ accel_scheduler_last_lr(scheduler, group, out) =
     check(ccall((:accel_scheduler_last_lr, libaccel), accel_status_t, (Ptr{accel_scheduler_t}, Csize_t, Ptr{Float64}), scheduler, group, out), "accel_scheduler_last_lr")
 
 """
+    accel_scheduler_curve(scheduler, n_steps, out)
+
+The rates of the coming updates, found out without training: neither the scheduler nor its optimizer changes.
+
+- `scheduler`: A scheduler; a prepared one counts as it will with these ranks.
+- `n_steps`: How many updates, from the present rates on; none of them skipped.
+- `out`: A float64 tensor [n_steps, groups]; row 0 holds the present rates.
+
+Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that ends before; INVALID_ARGUMENT.
+
+Threads: object, waits.
+"""
+accel_scheduler_curve(scheduler, n_steps, out) =
+    check(ccall((:accel_scheduler_curve, libaccel), accel_status_t, (Ptr{accel_scheduler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), scheduler, n_steps, out), "accel_scheduler_curve")
+
+"""
     accel_scheduler_state_dict(scheduler, out)
 
 The state of a scheduler.
 
 - `scheduler`: A scheduler.
-- `out`: A map.
+- `out`: A map with the keys of torch.optim.lr_scheduler.
 
 Returns: ACCEL_OK.
 
@@ -4613,12 +5099,12 @@ accel_scheduler_state_dict(scheduler, out) =
 """
     accel_scheduler_load_state_dict(scheduler, state_dict)
 
-Takes back the state of a scheduler.
+Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a warning.
 
-- `scheduler`: A scheduler.
-- `state_dict`: As above.
+- `scheduler`: A scheduler of the same kind.
+- `state_dict`: As above, or as torch made it.
 
-Returns: ACCEL_OK or INVALID_ARGUMENT.
+Returns: ACCEL_OK or INVALID_ARGUMENT; nothing changes then.
 
 Threads: object.
 """
@@ -4949,6 +5435,18 @@ accel_skip_first_batches(loader, num_batches, out) =
     check(ccall((:accel_skip_first_batches, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), loader, num_batches, out), "accel_skip_first_batches")
 
 """
+    accel_power_sgd_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_power_sgd_options_init(options) =
+    ccall((:accel_power_sgd_options_init, libaccel), Cvoid, (Ptr{accel_power_sgd_options_t},), options)
+
+"""
     accel_ddp_options_init(options)
 
 Marks every field as unset.
@@ -5073,6 +5571,24 @@ accel_prepare_model(state, var"module", options, out) =
     check(ccall((:accel_prepare_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_ddp_options_t}, Ptr{Ptr{accel_module_t}}), state, var"module", options, out), "accel_prepare_model")
 
 """
+    accel_register_comm_hook(state, module, hook, user_data, destroy)
+
+Puts the exchange of a model's gradients into the program's hands, in place of comm_hook. The callback runs on the thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
+
+- `state`: A state.
+- `module`: A prepared model, outside of its backward.
+- `hook`: The callback.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
+
+Threads: object.
+"""
+accel_register_comm_hook(state, var"module", hook, user_data, destroy) =
+    check(ccall((:accel_register_comm_hook, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, var"module", hook, user_data, destroy), "accel_register_comm_hook")
+
+"""
     accel_prepare_optimizer(state, optimizer, out)
 
 An optimizer that steps only when gradients are complete.
@@ -5091,7 +5607,7 @@ accel_prepare_optimizer(state, optimizer, out) =
 """
     accel_prepare_scheduler(state, scheduler, out)
 
-A scheduler that steps with its optimizer. A schedule is written for the batches of one process: with n of them each step counts n times, unless the ranks share each batch (split_batches).
+A scheduler that steps with its optimizer: with that one of the prepared optimizers that it drives, or else with all of them. A schedule is written for the batches of one process: with n of them each step counts n times, unless the ranks share each batch (split_batches) or the state's scheduler_steps is PER_UPDATE.
 
 - `state`: A state.
 - `scheduler`: The scheduler.
@@ -5229,6 +5745,81 @@ Threads: thread.
 """
 accel_no_sync_begin(state, var"module", out) =
     check(ccall((:accel_no_sync_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Ptr{accel_scope_t}}), state, var"module", out), "accel_no_sync_begin")
+
+"""
+    accel_local_sgd_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_local_sgd_options_init(options) =
+    ccall((:accel_local_sgd_options_init, libaccel), Cvoid, (Ptr{accel_local_sgd_options_t},), options)
+
+"""
+    accel_local_sgd_begin(state, module, local_sgd_steps, options, out)
+
+Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the scope (Stich, 2019). With one process nothing is averaged.
+
+- `state`: A state.
+- `module`: A prepared model.
+- `local_sgd_steps`: At least 1.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The scope.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT.
+
+Threads: thread.
+"""
+accel_local_sgd_begin(state, var"module", local_sgd_steps, options, out) =
+    check(ccall((:accel_local_sgd_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Int64, Ptr{accel_local_sgd_options_t}, Ptr{Ptr{accel_scope_t}}), state, var"module", local_sgd_steps, options, out), "accel_local_sgd_begin")
+
+"""
+    accel_local_sgd_step(scope, out_averaged)
+
+Counts a step of the optimizer, and averages the weights when it is time to.
+
+- `scope`: Of accel_local_sgd_begin().
+- `out_averaged`: `nothing`/`C_NULL` is allowed. 1 when the weights were averaged; may be NULL.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+
+Threads: collective, waits.
+"""
+accel_local_sgd_step(scope, out_averaged) =
+    check(ccall((:accel_local_sgd_step, libaccel), accel_status_t, (Ptr{accel_scope_t}, Ptr{Int32}), scope, out_averaged), "accel_local_sgd_step")
+
+"""
+    accel_local_sgd_state_dict(scope, out)
+
+What a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
+
+- `scope`: Of accel_local_sgd_begin().
+- `out`: A map; its tensors are shared.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for another scope.
+
+Threads: object.
+"""
+accel_local_sgd_state_dict(scope, out) =
+    check(ccall((:accel_local_sgd_state_dict, libaccel), accel_status_t, (Ptr{accel_scope_t}, Ptr{accel_value_t}), scope, out), "accel_local_sgd_state_dict")
+
+"""
+    accel_local_sgd_load_state_dict(scope, state_dict)
+
+Takes that state back.
+
+- `scope`: Of accel_local_sgd_begin(), with the same options.
+- `state_dict`: As above; copied.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT, SHAPE_MISMATCH; nothing changes then.
+
+Threads: object.
+"""
+accel_local_sgd_load_state_dict(scope, state_dict) =
+    check(ccall((:accel_local_sgd_load_state_dict, libaccel), accel_status_t, (Ptr{accel_scope_t}, Ptr{accel_value_t}), scope, state_dict), "accel_local_sgd_load_state_dict")
 
 """
     accel_trigger_sync_in_backward_begin(state, module, out)
@@ -6012,10 +6603,30 @@ const FUNCTIONS = (
     :accel_scheduler_step_lr,
     :accel_scheduler_cosine,
     :accel_scheduler_linear_warmup,
+    :accel_scheduler_cosine_hard_restarts,
+    :accel_scheduler_constant_with_warmup,
+    :accel_scheduler_inverse_sqrt,
+    :accel_scheduler_multi_step,
+    :accel_scheduler_constant,
+    :accel_scheduler_linear,
+    :accel_scheduler_exponential,
+    :accel_scheduler_polynomial,
+    :accel_scheduler_cosine_annealing,
+    :accel_scheduler_cosine_warm_restarts,
+    :accel_one_cycle_options_init,
+    :accel_scheduler_one_cycle,
+    :accel_cyclic_options_init,
+    :accel_scheduler_cyclic,
+    :accel_plateau_options_init,
+    :accel_scheduler_plateau,
+    :accel_scheduler_chained,
+    :accel_scheduler_sequential,
     :accel_scheduler_retain,
     :accel_scheduler_release,
     :accel_scheduler_step,
+    :accel_scheduler_step_metric,
     :accel_scheduler_last_lr,
+    :accel_scheduler_curve,
     :accel_scheduler_state_dict,
     :accel_scheduler_load_state_dict,
     :accel_dataset_tensors,
@@ -6040,6 +6651,7 @@ const FUNCTIONS = (
     :accel_dataloader_state_dict,
     :accel_dataloader_load_state_dict,
     :accel_skip_first_batches,
+    :accel_power_sgd_options_init,
     :accel_ddp_options_init,
     :accel_grad_scaler_options_init,
     :accel_set_grad_scaler,
@@ -6049,6 +6661,7 @@ const FUNCTIONS = (
     :accel_fp8_recipe_options_init,
     :accel_fp8_recipe_describe,
     :accel_prepare_model,
+    :accel_register_comm_hook,
     :accel_prepare_optimizer,
     :accel_prepare_scheduler,
     :accel_dataloader_config_init,
@@ -6059,6 +6672,11 @@ const FUNCTIONS = (
     :accel_backward_sum,
     :accel_accumulate_begin,
     :accel_no_sync_begin,
+    :accel_local_sgd_options_init,
+    :accel_local_sgd_begin,
+    :accel_local_sgd_step,
+    :accel_local_sgd_state_dict,
+    :accel_local_sgd_load_state_dict,
     :accel_trigger_sync_in_backward_begin,
     :accel_join_uneven_inputs_begin,
     :accel_autocast_begin,

@@ -37,7 +37,7 @@ SAME(place_of_accel_state_options_t_main_process_port, offsetof(accel_state_opti
 SAME(place_of_accel_state_options_t_device_placement, offsetof(accel_state_options_t, device_placement) == 92 && sizeof(((accel_state_options_t *)0)->device_placement) == 4);
 SAME(place_of_accel_state_options_t_rng_types, offsetof(accel_state_options_t, rng_types) == 96 && sizeof(((accel_state_options_t *)0)->rng_types) == 8);
 SAME(place_of_accel_state_options_t_num_threads, offsetof(accel_state_options_t, num_threads) == 104 && sizeof(((accel_state_options_t *)0)->num_threads) == 4);
-SAME(place_of_accel_state_options_t_reserved, offsetof(accel_state_options_t, reserved) == 108 && sizeof(((accel_state_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_state_options_t_scheduler_steps, offsetof(accel_state_options_t, scheduler_steps) == 108 && sizeof(((accel_state_options_t *)0)->scheduler_steps) == 4);
 SAME(size_of_accel_adam_options_t, sizeof(accel_adam_options_t) == 56);
 SAME(place_of_accel_adam_options_t_struct_size, offsetof(accel_adam_options_t, struct_size) == 0 && sizeof(((accel_adam_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_adam_options_t_lr, offsetof(accel_adam_options_t, lr) == 8 && sizeof(((accel_adam_options_t *)0)->lr) == 8);
@@ -146,6 +146,36 @@ SAME(place_of_accel_lomo_options_t_struct_size, offsetof(accel_lomo_options_t, s
 SAME(place_of_accel_lomo_options_t_lr, offsetof(accel_lomo_options_t, lr) == 8 && sizeof(((accel_lomo_options_t *)0)->lr) == 8);
 SAME(place_of_accel_lomo_options_t_clip_grad_norm, offsetof(accel_lomo_options_t, clip_grad_norm) == 16 && sizeof(((accel_lomo_options_t *)0)->clip_grad_norm) == 8);
 SAME(place_of_accel_lomo_options_t_clip_grad_value, offsetof(accel_lomo_options_t, clip_grad_value) == 24 && sizeof(((accel_lomo_options_t *)0)->clip_grad_value) == 8);
+SAME(size_of_accel_one_cycle_options_t, sizeof(accel_one_cycle_options_t) == 64);
+SAME(place_of_accel_one_cycle_options_t_struct_size, offsetof(accel_one_cycle_options_t, struct_size) == 0 && sizeof(((accel_one_cycle_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_one_cycle_options_t_pct_start, offsetof(accel_one_cycle_options_t, pct_start) == 8 && sizeof(((accel_one_cycle_options_t *)0)->pct_start) == 8);
+SAME(place_of_accel_one_cycle_options_t_base_momentum, offsetof(accel_one_cycle_options_t, base_momentum) == 16 && sizeof(((accel_one_cycle_options_t *)0)->base_momentum) == 8);
+SAME(place_of_accel_one_cycle_options_t_max_momentum, offsetof(accel_one_cycle_options_t, max_momentum) == 24 && sizeof(((accel_one_cycle_options_t *)0)->max_momentum) == 8);
+SAME(place_of_accel_one_cycle_options_t_div_factor, offsetof(accel_one_cycle_options_t, div_factor) == 32 && sizeof(((accel_one_cycle_options_t *)0)->div_factor) == 8);
+SAME(place_of_accel_one_cycle_options_t_final_div_factor, offsetof(accel_one_cycle_options_t, final_div_factor) == 40 && sizeof(((accel_one_cycle_options_t *)0)->final_div_factor) == 8);
+SAME(place_of_accel_one_cycle_options_t_anneal_strategy, offsetof(accel_one_cycle_options_t, anneal_strategy) == 48 && sizeof(((accel_one_cycle_options_t *)0)->anneal_strategy) == 4);
+SAME(place_of_accel_one_cycle_options_t_cycle_momentum, offsetof(accel_one_cycle_options_t, cycle_momentum) == 52 && sizeof(((accel_one_cycle_options_t *)0)->cycle_momentum) == 4);
+SAME(place_of_accel_one_cycle_options_t_three_phase, offsetof(accel_one_cycle_options_t, three_phase) == 56 && sizeof(((accel_one_cycle_options_t *)0)->three_phase) == 4);
+SAME(place_of_accel_one_cycle_options_t_reserved, offsetof(accel_one_cycle_options_t, reserved) == 60 && sizeof(((accel_one_cycle_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_cyclic_options_t, sizeof(accel_cyclic_options_t) == 56);
+SAME(place_of_accel_cyclic_options_t_struct_size, offsetof(accel_cyclic_options_t, struct_size) == 0 && sizeof(((accel_cyclic_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_cyclic_options_t_step_size_up, offsetof(accel_cyclic_options_t, step_size_up) == 8 && sizeof(((accel_cyclic_options_t *)0)->step_size_up) == 8);
+SAME(place_of_accel_cyclic_options_t_step_size_down, offsetof(accel_cyclic_options_t, step_size_down) == 16 && sizeof(((accel_cyclic_options_t *)0)->step_size_down) == 8);
+SAME(place_of_accel_cyclic_options_t_gamma, offsetof(accel_cyclic_options_t, gamma) == 24 && sizeof(((accel_cyclic_options_t *)0)->gamma) == 8);
+SAME(place_of_accel_cyclic_options_t_base_momentum, offsetof(accel_cyclic_options_t, base_momentum) == 32 && sizeof(((accel_cyclic_options_t *)0)->base_momentum) == 8);
+SAME(place_of_accel_cyclic_options_t_max_momentum, offsetof(accel_cyclic_options_t, max_momentum) == 40 && sizeof(((accel_cyclic_options_t *)0)->max_momentum) == 8);
+SAME(place_of_accel_cyclic_options_t_mode, offsetof(accel_cyclic_options_t, mode) == 48 && sizeof(((accel_cyclic_options_t *)0)->mode) == 4);
+SAME(place_of_accel_cyclic_options_t_cycle_momentum, offsetof(accel_cyclic_options_t, cycle_momentum) == 52 && sizeof(((accel_cyclic_options_t *)0)->cycle_momentum) == 4);
+SAME(size_of_accel_plateau_options_t, sizeof(accel_plateau_options_t) == 64);
+SAME(place_of_accel_plateau_options_t_struct_size, offsetof(accel_plateau_options_t, struct_size) == 0 && sizeof(((accel_plateau_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_plateau_options_t_factor, offsetof(accel_plateau_options_t, factor) == 8 && sizeof(((accel_plateau_options_t *)0)->factor) == 8);
+SAME(place_of_accel_plateau_options_t_patience, offsetof(accel_plateau_options_t, patience) == 16 && sizeof(((accel_plateau_options_t *)0)->patience) == 8);
+SAME(place_of_accel_plateau_options_t_cooldown, offsetof(accel_plateau_options_t, cooldown) == 24 && sizeof(((accel_plateau_options_t *)0)->cooldown) == 8);
+SAME(place_of_accel_plateau_options_t_threshold, offsetof(accel_plateau_options_t, threshold) == 32 && sizeof(((accel_plateau_options_t *)0)->threshold) == 8);
+SAME(place_of_accel_plateau_options_t_min_lr, offsetof(accel_plateau_options_t, min_lr) == 40 && sizeof(((accel_plateau_options_t *)0)->min_lr) == 8);
+SAME(place_of_accel_plateau_options_t_eps, offsetof(accel_plateau_options_t, eps) == 48 && sizeof(((accel_plateau_options_t *)0)->eps) == 8);
+SAME(place_of_accel_plateau_options_t_mode, offsetof(accel_plateau_options_t, mode) == 56 && sizeof(((accel_plateau_options_t *)0)->mode) == 4);
+SAME(place_of_accel_plateau_options_t_threshold_mode, offsetof(accel_plateau_options_t, threshold_mode) == 60 && sizeof(((accel_plateau_options_t *)0)->threshold_mode) == 4);
 SAME(size_of_accel_dataloader_options_t, sizeof(accel_dataloader_options_t) == 48);
 SAME(place_of_accel_dataloader_options_t_struct_size, offsetof(accel_dataloader_options_t, struct_size) == 0 && sizeof(((accel_dataloader_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_options_t_batch_size, offsetof(accel_dataloader_options_t, batch_size) == 8 && sizeof(((accel_dataloader_options_t *)0)->batch_size) == 8);
@@ -154,7 +184,18 @@ SAME(place_of_accel_dataloader_options_t_drop_last, offsetof(accel_dataloader_op
 SAME(place_of_accel_dataloader_options_t_seed, offsetof(accel_dataloader_options_t, seed) == 24 && sizeof(((accel_dataloader_options_t *)0)->seed) == 8);
 SAME(place_of_accel_dataloader_options_t_prefetch, offsetof(accel_dataloader_options_t, prefetch) == 32 && sizeof(((accel_dataloader_options_t *)0)->prefetch) == 8);
 SAME(place_of_accel_dataloader_options_t_sampler, offsetof(accel_dataloader_options_t, sampler) == 40 && sizeof(((accel_dataloader_options_t *)0)->sampler) == 8);
-SAME(size_of_accel_ddp_options_t, sizeof(accel_ddp_options_t) == 40);
+SAME(size_of_accel_power_sgd_options_t, sizeof(accel_power_sgd_options_t) == 64);
+SAME(place_of_accel_power_sgd_options_t_struct_size, offsetof(accel_power_sgd_options_t, struct_size) == 0 && sizeof(((accel_power_sgd_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_power_sgd_options_t_matrix_approximation_rank, offsetof(accel_power_sgd_options_t, matrix_approximation_rank) == 8 && sizeof(((accel_power_sgd_options_t *)0)->matrix_approximation_rank) == 8);
+SAME(place_of_accel_power_sgd_options_t_start_power_sgd_iter, offsetof(accel_power_sgd_options_t, start_power_sgd_iter) == 16 && sizeof(((accel_power_sgd_options_t *)0)->start_power_sgd_iter) == 8);
+SAME(place_of_accel_power_sgd_options_t_min_compression_rate, offsetof(accel_power_sgd_options_t, min_compression_rate) == 24 && sizeof(((accel_power_sgd_options_t *)0)->min_compression_rate) == 8);
+SAME(place_of_accel_power_sgd_options_t_orthogonalization_epsilon, offsetof(accel_power_sgd_options_t, orthogonalization_epsilon) == 32 && sizeof(((accel_power_sgd_options_t *)0)->orthogonalization_epsilon) == 8);
+SAME(place_of_accel_power_sgd_options_t_random_seed, offsetof(accel_power_sgd_options_t, random_seed) == 40 && sizeof(((accel_power_sgd_options_t *)0)->random_seed) == 8);
+SAME(place_of_accel_power_sgd_options_t_use_error_feedback, offsetof(accel_power_sgd_options_t, use_error_feedback) == 48 && sizeof(((accel_power_sgd_options_t *)0)->use_error_feedback) == 4);
+SAME(place_of_accel_power_sgd_options_t_warm_start, offsetof(accel_power_sgd_options_t, warm_start) == 52 && sizeof(((accel_power_sgd_options_t *)0)->warm_start) == 4);
+SAME(place_of_accel_power_sgd_options_t_batch_tensors_with_same_shape, offsetof(accel_power_sgd_options_t, batch_tensors_with_same_shape) == 56 && sizeof(((accel_power_sgd_options_t *)0)->batch_tensors_with_same_shape) == 4);
+SAME(place_of_accel_power_sgd_options_t_reserved, offsetof(accel_power_sgd_options_t, reserved) == 60 && sizeof(((accel_power_sgd_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_ddp_options_t, sizeof(accel_ddp_options_t) == 56);
 SAME(place_of_accel_ddp_options_t_struct_size, offsetof(accel_ddp_options_t, struct_size) == 0 && sizeof(((accel_ddp_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_ddp_options_t_broadcast_buffers, offsetof(accel_ddp_options_t, broadcast_buffers) == 8 && sizeof(((accel_ddp_options_t *)0)->broadcast_buffers) == 4);
 SAME(place_of_accel_ddp_options_t_find_unused_parameters, offsetof(accel_ddp_options_t, find_unused_parameters) == 12 && sizeof(((accel_ddp_options_t *)0)->find_unused_parameters) == 4);
@@ -162,7 +203,10 @@ SAME(place_of_accel_ddp_options_t_gradient_as_bucket_view, offsetof(accel_ddp_op
 SAME(place_of_accel_ddp_options_t_static_graph, offsetof(accel_ddp_options_t, static_graph) == 20 && sizeof(((accel_ddp_options_t *)0)->static_graph) == 4);
 SAME(place_of_accel_ddp_options_t_bucket_cap_mb, offsetof(accel_ddp_options_t, bucket_cap_mb) == 24 && sizeof(((accel_ddp_options_t *)0)->bucket_cap_mb) == 8);
 SAME(place_of_accel_ddp_options_t_check_reduction, offsetof(accel_ddp_options_t, check_reduction) == 32 && sizeof(((accel_ddp_options_t *)0)->check_reduction) == 4);
-SAME(place_of_accel_ddp_options_t_reserved, offsetof(accel_ddp_options_t, reserved) == 36 && sizeof(((accel_ddp_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_ddp_options_t_comm_hook, offsetof(accel_ddp_options_t, comm_hook) == 36 && sizeof(((accel_ddp_options_t *)0)->comm_hook) == 4);
+SAME(place_of_accel_ddp_options_t_comm_wrapper, offsetof(accel_ddp_options_t, comm_wrapper) == 40 && sizeof(((accel_ddp_options_t *)0)->comm_wrapper) == 4);
+SAME(place_of_accel_ddp_options_t_reserved, offsetof(accel_ddp_options_t, reserved) == 44 && sizeof(((accel_ddp_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_ddp_options_t_comm_state_option, offsetof(accel_ddp_options_t, comm_state_option) == 48 && sizeof(((accel_ddp_options_t *)0)->comm_state_option) == 8);
 SAME(size_of_accel_grad_scaler_options_t, sizeof(accel_grad_scaler_options_t) == 48);
 SAME(place_of_accel_grad_scaler_options_t_struct_size, offsetof(accel_grad_scaler_options_t, struct_size) == 0 && sizeof(((accel_grad_scaler_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_grad_scaler_options_t_init_scale, offsetof(accel_grad_scaler_options_t, init_scale) == 8 && sizeof(((accel_grad_scaler_options_t *)0)->init_scale) == 8);
@@ -205,6 +249,14 @@ SAME(place_of_accel_prepare_item_t_loader, offsetof(accel_prepare_item_t, loader
 SAME(place_of_accel_prepare_item_t_scheduler, offsetof(accel_prepare_item_t, scheduler) == 24 && sizeof(((accel_prepare_item_t *)0)->scheduler) == 8);
 SAME(place_of_accel_prepare_item_t_device_placement, offsetof(accel_prepare_item_t, device_placement) == 32 && sizeof(((accel_prepare_item_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_item_t_reserved, offsetof(accel_prepare_item_t, reserved) == 36 && sizeof(((accel_prepare_item_t *)0)->reserved) == 4);
+SAME(size_of_accel_local_sgd_options_t, sizeof(accel_local_sgd_options_t) == 48);
+SAME(place_of_accel_local_sgd_options_t_struct_size, offsetof(accel_local_sgd_options_t, struct_size) == 0 && sizeof(((accel_local_sgd_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_local_sgd_options_t_start_step, offsetof(accel_local_sgd_options_t, start_step) == 8 && sizeof(((accel_local_sgd_options_t *)0)->start_step) == 8);
+SAME(place_of_accel_local_sgd_options_t_outer_lr, offsetof(accel_local_sgd_options_t, outer_lr) == 16 && sizeof(((accel_local_sgd_options_t *)0)->outer_lr) == 8);
+SAME(place_of_accel_local_sgd_options_t_outer_momentum, offsetof(accel_local_sgd_options_t, outer_momentum) == 24 && sizeof(((accel_local_sgd_options_t *)0)->outer_momentum) == 8);
+SAME(place_of_accel_local_sgd_options_t_outer_nesterov, offsetof(accel_local_sgd_options_t, outer_nesterov) == 32 && sizeof(((accel_local_sgd_options_t *)0)->outer_nesterov) == 4);
+SAME(place_of_accel_local_sgd_options_t_enabled, offsetof(accel_local_sgd_options_t, enabled) == 36 && sizeof(((accel_local_sgd_options_t *)0)->enabled) == 4);
+SAME(place_of_accel_local_sgd_options_t_gradient_group, offsetof(accel_local_sgd_options_t, gradient_group) == 40 && sizeof(((accel_local_sgd_options_t *)0)->gradient_group) == 8);
 SAME(size_of_accel_parameters_options_t, sizeof(accel_parameters_options_t) == 16);
 SAME(place_of_accel_parameters_options_t_struct_size, offsetof(accel_parameters_options_t, struct_size) == 0 && sizeof(((accel_parameters_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_parameters_options_t_bucket_cap_mb, offsetof(accel_parameters_options_t, bucket_cap_mb) == 8 && sizeof(((accel_parameters_options_t *)0)->bucket_cap_mb) == 8);
@@ -281,6 +333,8 @@ SAME(value_of_ACCEL_PRECISION_FP8, ACCEL_PRECISION_FP8 == 3);
 SAME(value_of_ACCEL_DISTRIBUTED_NO, ACCEL_DISTRIBUTED_NO == 0);
 SAME(value_of_ACCEL_DISTRIBUTED_MULTI_CPU, ACCEL_DISTRIBUTED_MULTI_CPU == 1);
 SAME(value_of_ACCEL_DISTRIBUTED_MULTI_GPU, ACCEL_DISTRIBUTED_MULTI_GPU == 2);
+SAME(value_of_ACCEL_SCHEDULER_STEPS_PER_BATCH, ACCEL_SCHEDULER_STEPS_PER_BATCH == 0);
+SAME(value_of_ACCEL_SCHEDULER_STEPS_PER_UPDATE, ACCEL_SCHEDULER_STEPS_PER_UPDATE == 1);
 SAME(value_of_ACCEL_REDUCE_SUM, ACCEL_REDUCE_SUM == 0);
 SAME(value_of_ACCEL_REDUCE_MEAN, ACCEL_REDUCE_MEAN == 1);
 SAME(value_of_ACCEL_REDUCE_MIN, ACCEL_REDUCE_MIN == 2);
@@ -296,6 +350,20 @@ SAME(value_of_ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW, ACCEL_MUON_ADJUST_MATCH_RMS_ADA
 SAME(value_of_ACCEL_UPDATE_PRECISION_AS_STORED, ACCEL_UPDATE_PRECISION_AS_STORED == 0);
 SAME(value_of_ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS, ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS == 1);
 SAME(value_of_ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING, ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING == 2);
+SAME(value_of_ACCEL_ANNEAL_COS, ACCEL_ANNEAL_COS == 0);
+SAME(value_of_ACCEL_ANNEAL_LINEAR, ACCEL_ANNEAL_LINEAR == 1);
+SAME(value_of_ACCEL_CYCLE_TRIANGULAR, ACCEL_CYCLE_TRIANGULAR == 0);
+SAME(value_of_ACCEL_CYCLE_TRIANGULAR2, ACCEL_CYCLE_TRIANGULAR2 == 1);
+SAME(value_of_ACCEL_CYCLE_EXP_RANGE, ACCEL_CYCLE_EXP_RANGE == 2);
+SAME(value_of_ACCEL_METRIC_MIN, ACCEL_METRIC_MIN == 0);
+SAME(value_of_ACCEL_METRIC_MAX, ACCEL_METRIC_MAX == 1);
+SAME(value_of_ACCEL_THRESHOLD_REL, ACCEL_THRESHOLD_REL == 0);
+SAME(value_of_ACCEL_THRESHOLD_ABS, ACCEL_THRESHOLD_ABS == 1);
+SAME(value_of_ACCEL_DDP_COMM_HOOK_NO, ACCEL_DDP_COMM_HOOK_NO == 0);
+SAME(value_of_ACCEL_DDP_COMM_HOOK_FP16, ACCEL_DDP_COMM_HOOK_FP16 == 1);
+SAME(value_of_ACCEL_DDP_COMM_HOOK_BF16, ACCEL_DDP_COMM_HOOK_BF16 == 2);
+SAME(value_of_ACCEL_DDP_COMM_HOOK_POWER_SGD, ACCEL_DDP_COMM_HOOK_POWER_SGD == 3);
+SAME(value_of_ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD, ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD == 4);
 
 static void test_accel_state_options_t(void **state) {
   static const accel_state_options_t expected = ACCEL_STATE_OPTIONS_INIT;
@@ -414,12 +482,48 @@ static void test_accel_lomo_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_one_cycle_options_t(void **state) {
+  static const accel_one_cycle_options_t expected = ACCEL_ONE_CYCLE_OPTIONS_INIT;
+  accel_one_cycle_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_one_cycle_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_cyclic_options_t(void **state) {
+  static const accel_cyclic_options_t expected = ACCEL_CYCLIC_OPTIONS_INIT;
+  accel_cyclic_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_cyclic_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_plateau_options_t(void **state) {
+  static const accel_plateau_options_t expected = ACCEL_PLATEAU_OPTIONS_INIT;
+  accel_plateau_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_plateau_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_dataloader_options_t(void **state) {
   static const accel_dataloader_options_t expected = ACCEL_DATALOADER_OPTIONS_INIT;
   accel_dataloader_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
   accel_dataloader_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_power_sgd_options_t(void **state) {
+  static const accel_power_sgd_options_t expected = ACCEL_POWER_SGD_OPTIONS_INIT;
+  accel_power_sgd_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_power_sgd_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -468,6 +572,15 @@ static void test_accel_dataloader_config_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_local_sgd_options_t(void **state) {
+  static const accel_local_sgd_options_t expected = ACCEL_LOCAL_SGD_OPTIONS_INIT;
+  accel_local_sgd_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_local_sgd_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_parameters_options_t(void **state) {
   static const accel_parameters_options_t expected = ACCEL_PARAMETERS_OPTIONS_INIT;
   accel_parameters_options_t given;
@@ -492,12 +605,17 @@ int main(void) {
       cmocka_unit_test(test_accel_adafactor_options_t),
       cmocka_unit_test(test_accel_muon_options_t),
       cmocka_unit_test(test_accel_lomo_options_t),
+      cmocka_unit_test(test_accel_one_cycle_options_t),
+      cmocka_unit_test(test_accel_cyclic_options_t),
+      cmocka_unit_test(test_accel_plateau_options_t),
       cmocka_unit_test(test_accel_dataloader_options_t),
+      cmocka_unit_test(test_accel_power_sgd_options_t),
       cmocka_unit_test(test_accel_ddp_options_t),
       cmocka_unit_test(test_accel_grad_scaler_options_t),
       cmocka_unit_test(test_accel_autocast_options_t),
       cmocka_unit_test(test_accel_fp8_recipe_options_t),
       cmocka_unit_test(test_accel_dataloader_config_t),
+      cmocka_unit_test(test_accel_local_sgd_options_t),
       cmocka_unit_test(test_accel_parameters_options_t),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1499,6 +1499,116 @@ static void accel_scheduler_linear_warmup_null_pointers(void **state) {
   refused_with_status("accel_scheduler_linear_warmup", "out", accel_scheduler_linear_warmup(samples->valid.optimizer, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_scheduler_cosine_hard_restarts_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_cosine_hard_restarts", "optimizer", accel_scheduler_cosine_hard_restarts(NULL, 1, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_cosine_hard_restarts", "out", accel_scheduler_cosine_hard_restarts(samples->valid.optimizer, 1, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_constant_with_warmup_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_constant_with_warmup", "optimizer", accel_scheduler_constant_with_warmup(NULL, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_constant_with_warmup", "out", accel_scheduler_constant_with_warmup(samples->valid.optimizer, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_inverse_sqrt_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_inverse_sqrt", "optimizer", accel_scheduler_inverse_sqrt(NULL, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_inverse_sqrt", "out", accel_scheduler_inverse_sqrt(samples->valid.optimizer, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_multi_step_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_multi_step", "optimizer", accel_scheduler_multi_step(NULL, (const int64_t *)samples->numbers, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_multi_step", "milestones", accel_scheduler_multi_step(samples->valid.optimizer, NULL, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_multi_step", "out", accel_scheduler_multi_step(samples->valid.optimizer, (const int64_t *)samples->numbers, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_constant_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_constant", "optimizer", accel_scheduler_constant(NULL, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_constant", "out", accel_scheduler_constant(samples->valid.optimizer, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_linear_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_linear", "optimizer", accel_scheduler_linear(NULL, 1, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_linear", "out", accel_scheduler_linear(samples->valid.optimizer, 1, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_exponential_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_exponential", "optimizer", accel_scheduler_exponential(NULL, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_exponential", "out", accel_scheduler_exponential(samples->valid.optimizer, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_polynomial_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_polynomial", "optimizer", accel_scheduler_polynomial(NULL, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_polynomial", "out", accel_scheduler_polynomial(samples->valid.optimizer, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_cosine_annealing_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_cosine_annealing", "optimizer", accel_scheduler_cosine_annealing(NULL, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_cosine_annealing", "out", accel_scheduler_cosine_annealing(samples->valid.optimizer, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_cosine_warm_restarts_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_cosine_warm_restarts", "optimizer", accel_scheduler_cosine_warm_restarts(NULL, 1, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_cosine_warm_restarts", "out", accel_scheduler_cosine_warm_restarts(samples->valid.optimizer, 1, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_one_cycle_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_one_cycle_options_init(NULL);
+}
+
+static void accel_scheduler_one_cycle_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_one_cycle", "optimizer", accel_scheduler_one_cycle(NULL, 1, 1, &samples->one_cycle_options, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_one_cycle", "out", accel_scheduler_one_cycle(samples->valid.optimizer, 1, 1, &samples->one_cycle_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_cyclic_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_cyclic_options_init(NULL);
+}
+
+static void accel_scheduler_cyclic_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_cyclic", "optimizer", accel_scheduler_cyclic(NULL, 1, 1, &samples->cyclic_options, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_cyclic", "out", accel_scheduler_cyclic(samples->valid.optimizer, 1, 1, &samples->cyclic_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_plateau_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_plateau_options_init(NULL);
+}
+
+static void accel_scheduler_plateau_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_plateau", "optimizer", accel_scheduler_plateau(NULL, &samples->plateau_options, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_plateau", "out", accel_scheduler_plateau(samples->valid.optimizer, &samples->plateau_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_chained_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_chained", "schedulers", accel_scheduler_chained(NULL, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_chained", "out", accel_scheduler_chained(&samples->valid.scheduler, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_sequential_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_sequential", "schedulers", accel_scheduler_sequential(NULL, 1, (const int64_t *)samples->numbers, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_sequential", "milestones", accel_scheduler_sequential(&samples->valid.scheduler, 1, NULL, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_sequential", "out", accel_scheduler_sequential(&samples->valid.scheduler, 1, (const int64_t *)samples->numbers, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_scheduler_retain_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -1518,10 +1628,22 @@ static void accel_scheduler_step_null_pointers(void **state) {
   refused_with_status("accel_scheduler_step", "scheduler", accel_scheduler_step(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_scheduler_step_metric_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_scheduler_step_metric", "scheduler", accel_scheduler_step_metric(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_scheduler_last_lr_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_scheduler_last_lr", "scheduler", accel_scheduler_last_lr(NULL, 1, (double *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_scheduler_last_lr", "out", accel_scheduler_last_lr(samples->valid.scheduler, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_curve_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_curve", "scheduler", accel_scheduler_curve(NULL, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_curve", "out", accel_scheduler_curve(samples->valid.scheduler, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_scheduler_state_dict_null_pointers(void **state) {
@@ -1673,6 +1795,12 @@ static void accel_skip_first_batches_null_pointers(void **state) {
   refused_with_status("accel_skip_first_batches", "out", accel_skip_first_batches(samples->valid.dataloader, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_power_sgd_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_power_sgd_options_init(NULL);
+}
+
 static void accel_ddp_options_init_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -1724,6 +1852,13 @@ static void accel_prepare_model_null_pointers(void **state) {
   refused_with_status("accel_prepare_model", "state", accel_prepare_model(NULL, samples->valid.module, &samples->ddp_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_prepare_model", "module", accel_prepare_model(samples->valid.state, NULL, &samples->ddp_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_prepare_model", "out", accel_prepare_model(samples->valid.state, samples->valid.module, &samples->ddp_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_register_comm_hook_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_register_comm_hook", "state", accel_register_comm_hook(NULL, samples->valid.module, (accel_comm_hook_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_register_comm_hook", "module", accel_register_comm_hook(samples->valid.state, NULL, (accel_comm_hook_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_register_comm_hook", "hook", accel_register_comm_hook(samples->valid.state, samples->valid.module, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_prepare_optimizer_null_pointers(void **state) {
@@ -1790,6 +1925,36 @@ static void accel_no_sync_begin_null_pointers(void **state) {
   refused_with_status("accel_no_sync_begin", "state", accel_no_sync_begin(NULL, samples->valid.module, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_no_sync_begin", "module", accel_no_sync_begin(samples->valid.state, NULL, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_no_sync_begin", "out", accel_no_sync_begin(samples->valid.state, samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_local_sgd_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_local_sgd_options_init(NULL);
+}
+
+static void accel_local_sgd_begin_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_local_sgd_begin", "state", accel_local_sgd_begin(NULL, samples->valid.module, 1, &samples->local_sgd_options, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_local_sgd_begin", "module", accel_local_sgd_begin(samples->valid.state, NULL, 1, &samples->local_sgd_options, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_local_sgd_begin", "out", accel_local_sgd_begin(samples->valid.state, samples->valid.module, 1, &samples->local_sgd_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_local_sgd_step_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_local_sgd_step", "scope", accel_local_sgd_step(NULL, (int32_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_local_sgd_state_dict_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_local_sgd_state_dict", "scope", accel_local_sgd_state_dict(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_local_sgd_state_dict", "out", accel_local_sgd_state_dict(samples->valid.scope, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_local_sgd_load_state_dict_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_local_sgd_load_state_dict", "scope", accel_local_sgd_load_state_dict(NULL, &samples->value), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_local_sgd_load_state_dict", "state_dict", accel_local_sgd_load_state_dict(samples->valid.scope, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_trigger_sync_in_backward_begin_null_pointers(void **state) {
@@ -2241,10 +2406,30 @@ int main(void) {
       sweep_test(accel_scheduler_step_lr_null_pointers),
       sweep_test(accel_scheduler_cosine_null_pointers),
       sweep_test(accel_scheduler_linear_warmup_null_pointers),
+      sweep_test(accel_scheduler_cosine_hard_restarts_null_pointers),
+      sweep_test(accel_scheduler_constant_with_warmup_null_pointers),
+      sweep_test(accel_scheduler_inverse_sqrt_null_pointers),
+      sweep_test(accel_scheduler_multi_step_null_pointers),
+      sweep_test(accel_scheduler_constant_null_pointers),
+      sweep_test(accel_scheduler_linear_null_pointers),
+      sweep_test(accel_scheduler_exponential_null_pointers),
+      sweep_test(accel_scheduler_polynomial_null_pointers),
+      sweep_test(accel_scheduler_cosine_annealing_null_pointers),
+      sweep_test(accel_scheduler_cosine_warm_restarts_null_pointers),
+      sweep_test(accel_one_cycle_options_init_null_pointers),
+      sweep_test(accel_scheduler_one_cycle_null_pointers),
+      sweep_test(accel_cyclic_options_init_null_pointers),
+      sweep_test(accel_scheduler_cyclic_null_pointers),
+      sweep_test(accel_plateau_options_init_null_pointers),
+      sweep_test(accel_scheduler_plateau_null_pointers),
+      sweep_test(accel_scheduler_chained_null_pointers),
+      sweep_test(accel_scheduler_sequential_null_pointers),
       sweep_test(accel_scheduler_retain_null_pointers),
       sweep_test(accel_scheduler_release_null_pointers),
       sweep_test(accel_scheduler_step_null_pointers),
+      sweep_test(accel_scheduler_step_metric_null_pointers),
       sweep_test(accel_scheduler_last_lr_null_pointers),
+      sweep_test(accel_scheduler_curve_null_pointers),
       sweep_test(accel_scheduler_state_dict_null_pointers),
       sweep_test(accel_scheduler_load_state_dict_null_pointers),
       sweep_test(accel_dataset_tensors_null_pointers),
@@ -2269,6 +2454,7 @@ int main(void) {
       sweep_test(accel_dataloader_state_dict_null_pointers),
       sweep_test(accel_dataloader_load_state_dict_null_pointers),
       sweep_test(accel_skip_first_batches_null_pointers),
+      sweep_test(accel_power_sgd_options_init_null_pointers),
       sweep_test(accel_ddp_options_init_null_pointers),
       sweep_test(accel_grad_scaler_options_init_null_pointers),
       sweep_test(accel_set_grad_scaler_null_pointers),
@@ -2278,6 +2464,7 @@ int main(void) {
       sweep_test(accel_fp8_recipe_options_init_null_pointers),
       sweep_test(accel_fp8_recipe_describe_null_pointers),
       sweep_test(accel_prepare_model_null_pointers),
+      sweep_test(accel_register_comm_hook_null_pointers),
       sweep_test(accel_prepare_optimizer_null_pointers),
       sweep_test(accel_prepare_scheduler_null_pointers),
       sweep_test(accel_dataloader_config_init_null_pointers),
@@ -2288,6 +2475,11 @@ int main(void) {
       sweep_test(accel_backward_sum_null_pointers),
       sweep_test(accel_accumulate_begin_null_pointers),
       sweep_test(accel_no_sync_begin_null_pointers),
+      sweep_test(accel_local_sgd_options_init_null_pointers),
+      sweep_test(accel_local_sgd_begin_null_pointers),
+      sweep_test(accel_local_sgd_step_null_pointers),
+      sweep_test(accel_local_sgd_state_dict_null_pointers),
+      sweep_test(accel_local_sgd_load_state_dict_null_pointers),
       sweep_test(accel_trigger_sync_in_backward_begin_null_pointers),
       sweep_test(accel_join_uneven_inputs_begin_null_pointers),
       sweep_test(accel_autocast_begin_null_pointers),

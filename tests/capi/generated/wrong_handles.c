@@ -1255,6 +1255,96 @@ static void accel_scheduler_linear_warmup_wrong_handles(void **state) {
   refused_with_status("accel_scheduler_linear_warmup", "optimizer", accel_scheduler_linear_warmup(samples->released.optimizer, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_scheduler_cosine_hard_restarts_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_cosine_hard_restarts", "optimizer", accel_scheduler_cosine_hard_restarts(samples->foreign.optimizer, 1, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_cosine_hard_restarts", "optimizer", accel_scheduler_cosine_hard_restarts(samples->released.optimizer, 1, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_constant_with_warmup_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_constant_with_warmup", "optimizer", accel_scheduler_constant_with_warmup(samples->foreign.optimizer, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_constant_with_warmup", "optimizer", accel_scheduler_constant_with_warmup(samples->released.optimizer, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_inverse_sqrt_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_inverse_sqrt", "optimizer", accel_scheduler_inverse_sqrt(samples->foreign.optimizer, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_inverse_sqrt", "optimizer", accel_scheduler_inverse_sqrt(samples->released.optimizer, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_multi_step_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_multi_step", "optimizer", accel_scheduler_multi_step(samples->foreign.optimizer, (const int64_t *)samples->numbers, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_multi_step", "optimizer", accel_scheduler_multi_step(samples->released.optimizer, (const int64_t *)samples->numbers, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_constant_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_constant", "optimizer", accel_scheduler_constant(samples->foreign.optimizer, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_constant", "optimizer", accel_scheduler_constant(samples->released.optimizer, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_linear_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_linear", "optimizer", accel_scheduler_linear(samples->foreign.optimizer, 1, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_linear", "optimizer", accel_scheduler_linear(samples->released.optimizer, 1, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_exponential_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_exponential", "optimizer", accel_scheduler_exponential(samples->foreign.optimizer, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_exponential", "optimizer", accel_scheduler_exponential(samples->released.optimizer, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_polynomial_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_polynomial", "optimizer", accel_scheduler_polynomial(samples->foreign.optimizer, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_polynomial", "optimizer", accel_scheduler_polynomial(samples->released.optimizer, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_cosine_annealing_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_cosine_annealing", "optimizer", accel_scheduler_cosine_annealing(samples->foreign.optimizer, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_cosine_annealing", "optimizer", accel_scheduler_cosine_annealing(samples->released.optimizer, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_cosine_warm_restarts_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_cosine_warm_restarts", "optimizer", accel_scheduler_cosine_warm_restarts(samples->foreign.optimizer, 1, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_cosine_warm_restarts", "optimizer", accel_scheduler_cosine_warm_restarts(samples->released.optimizer, 1, 1, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_one_cycle_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_one_cycle", "optimizer", accel_scheduler_one_cycle(samples->foreign.optimizer, 1, 1, &samples->one_cycle_options, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_one_cycle", "optimizer", accel_scheduler_one_cycle(samples->released.optimizer, 1, 1, &samples->one_cycle_options, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_cyclic_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_cyclic", "optimizer", accel_scheduler_cyclic(samples->foreign.optimizer, 1, 1, &samples->cyclic_options, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_cyclic", "optimizer", accel_scheduler_cyclic(samples->released.optimizer, 1, 1, &samples->cyclic_options, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_plateau_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_plateau", "optimizer", accel_scheduler_plateau(samples->foreign.optimizer, &samples->plateau_options, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_plateau", "optimizer", accel_scheduler_plateau(samples->released.optimizer, &samples->plateau_options, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_chained_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_chained", "schedulers", accel_scheduler_chained(&samples->foreign.scheduler, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_chained", "schedulers", accel_scheduler_chained(&samples->released.scheduler, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_sequential_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_sequential", "schedulers", accel_scheduler_sequential(&samples->foreign.scheduler, 1, (const int64_t *)samples->numbers, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_sequential", "schedulers", accel_scheduler_sequential(&samples->released.scheduler, 1, (const int64_t *)samples->numbers, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_scheduler_retain_wrong_handles(void **state) {
   struct samples *samples = *state;
   accel_error_set(ACCEL_ERROR_USER, "none");
@@ -1275,10 +1365,22 @@ static void accel_scheduler_step_wrong_handles(void **state) {
   refused_with_status("accel_scheduler_step", "scheduler", accel_scheduler_step(samples->released.scheduler), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_scheduler_step_metric_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_step_metric", "scheduler", accel_scheduler_step_metric(samples->foreign.scheduler, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_step_metric", "scheduler", accel_scheduler_step_metric(samples->released.scheduler, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_scheduler_last_lr_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_scheduler_last_lr", "scheduler", accel_scheduler_last_lr(samples->foreign.scheduler, 1, (double *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_scheduler_last_lr", "scheduler", accel_scheduler_last_lr(samples->released.scheduler, 1, (double *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_curve_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_curve", "scheduler", accel_scheduler_curve(samples->foreign.scheduler, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_curve", "scheduler", accel_scheduler_curve(samples->released.scheduler, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_scheduler_state_dict_wrong_handles(void **state) {
@@ -1443,6 +1545,14 @@ static void accel_prepare_model_wrong_handles(void **state) {
   refused_with_status("accel_prepare_model", "module", accel_prepare_model(samples->valid.state, samples->released.module, &samples->ddp_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_register_comm_hook_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_register_comm_hook", "state", accel_register_comm_hook(samples->foreign.state, samples->valid.module, (accel_comm_hook_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_register_comm_hook", "state", accel_register_comm_hook(samples->released.state, samples->valid.module, (accel_comm_hook_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_register_comm_hook", "module", accel_register_comm_hook(samples->valid.state, samples->foreign.module, (accel_comm_hook_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_register_comm_hook", "module", accel_register_comm_hook(samples->valid.state, samples->released.module, (accel_comm_hook_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_prepare_optimizer_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_prepare_optimizer", "state", accel_prepare_optimizer(samples->foreign.state, samples->valid.optimizer, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1511,6 +1621,34 @@ static void accel_no_sync_begin_wrong_handles(void **state) {
   refused_with_status("accel_no_sync_begin", "state", accel_no_sync_begin(samples->released.state, samples->valid.module, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_no_sync_begin", "module", accel_no_sync_begin(samples->valid.state, samples->foreign.module, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_no_sync_begin", "module", accel_no_sync_begin(samples->valid.state, samples->released.module, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_local_sgd_begin_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_local_sgd_begin", "state", accel_local_sgd_begin(samples->foreign.state, samples->valid.module, 1, &samples->local_sgd_options, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_local_sgd_begin", "state", accel_local_sgd_begin(samples->released.state, samples->valid.module, 1, &samples->local_sgd_options, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_local_sgd_begin", "module", accel_local_sgd_begin(samples->valid.state, samples->foreign.module, 1, &samples->local_sgd_options, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_local_sgd_begin", "module", accel_local_sgd_begin(samples->valid.state, samples->released.module, 1, &samples->local_sgd_options, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_local_sgd_step_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_local_sgd_step", "scope", accel_local_sgd_step(samples->foreign.scope, (int32_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_local_sgd_step", "scope", accel_local_sgd_step(samples->released.scope, (int32_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_local_sgd_state_dict_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_local_sgd_state_dict", "scope", accel_local_sgd_state_dict(samples->foreign.scope, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_local_sgd_state_dict", "scope", accel_local_sgd_state_dict(samples->released.scope, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_local_sgd_load_state_dict_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_local_sgd_load_state_dict", "scope", accel_local_sgd_load_state_dict(samples->foreign.scope, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_local_sgd_load_state_dict", "scope", accel_local_sgd_load_state_dict(samples->released.scope, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_local_sgd_load_state_dict", "state_dict", accel_local_sgd_load_state_dict(samples->valid.scope, &samples->foreign_value));
+  refused_value("accel_local_sgd_load_state_dict", "state_dict", accel_local_sgd_load_state_dict(samples->valid.scope, &samples->released_value));
 }
 
 static void accel_trigger_sync_in_backward_begin_wrong_handles(void **state) {
@@ -1913,10 +2051,27 @@ int main(void) {
       sweep_test(accel_scheduler_step_lr_wrong_handles),
       sweep_test(accel_scheduler_cosine_wrong_handles),
       sweep_test(accel_scheduler_linear_warmup_wrong_handles),
+      sweep_test(accel_scheduler_cosine_hard_restarts_wrong_handles),
+      sweep_test(accel_scheduler_constant_with_warmup_wrong_handles),
+      sweep_test(accel_scheduler_inverse_sqrt_wrong_handles),
+      sweep_test(accel_scheduler_multi_step_wrong_handles),
+      sweep_test(accel_scheduler_constant_wrong_handles),
+      sweep_test(accel_scheduler_linear_wrong_handles),
+      sweep_test(accel_scheduler_exponential_wrong_handles),
+      sweep_test(accel_scheduler_polynomial_wrong_handles),
+      sweep_test(accel_scheduler_cosine_annealing_wrong_handles),
+      sweep_test(accel_scheduler_cosine_warm_restarts_wrong_handles),
+      sweep_test(accel_scheduler_one_cycle_wrong_handles),
+      sweep_test(accel_scheduler_cyclic_wrong_handles),
+      sweep_test(accel_scheduler_plateau_wrong_handles),
+      sweep_test(accel_scheduler_chained_wrong_handles),
+      sweep_test(accel_scheduler_sequential_wrong_handles),
       sweep_test(accel_scheduler_retain_wrong_handles),
       sweep_test(accel_scheduler_release_wrong_handles),
       sweep_test(accel_scheduler_step_wrong_handles),
+      sweep_test(accel_scheduler_step_metric_wrong_handles),
       sweep_test(accel_scheduler_last_lr_wrong_handles),
+      sweep_test(accel_scheduler_curve_wrong_handles),
       sweep_test(accel_scheduler_state_dict_wrong_handles),
       sweep_test(accel_scheduler_load_state_dict_wrong_handles),
       sweep_test(accel_dataset_tensors_wrong_handles),
@@ -1941,6 +2096,7 @@ int main(void) {
       sweep_test(accel_loss_scale_wrong_handles),
       sweep_test(accel_set_autocast_wrong_handles),
       sweep_test(accel_prepare_model_wrong_handles),
+      sweep_test(accel_register_comm_hook_wrong_handles),
       sweep_test(accel_prepare_optimizer_wrong_handles),
       sweep_test(accel_prepare_scheduler_wrong_handles),
       sweep_test(accel_prepare_data_loader_wrong_handles),
@@ -1950,6 +2106,10 @@ int main(void) {
       sweep_test(accel_backward_sum_wrong_handles),
       sweep_test(accel_accumulate_begin_wrong_handles),
       sweep_test(accel_no_sync_begin_wrong_handles),
+      sweep_test(accel_local_sgd_begin_wrong_handles),
+      sweep_test(accel_local_sgd_step_wrong_handles),
+      sweep_test(accel_local_sgd_state_dict_wrong_handles),
+      sweep_test(accel_local_sgd_load_state_dict_wrong_handles),
       sweep_test(accel_trigger_sync_in_backward_begin_wrong_handles),
       sweep_test(accel_join_uneven_inputs_begin_wrong_handles),
       sweep_test(accel_autocast_begin_wrong_handles),

@@ -15,11 +15,29 @@ pub type accel_precision_t = i32;
 /// How ranks work together. The numbers are pinned.
 pub type accel_distributed_type_t = i32;
 
+/// How far an update of the parameters moves a prepared scheduler on. The numbers are pinned.
+pub type accel_scheduler_steps_t = i32;
+
 /// What a reduction makes of the ranks' elements. The numbers are pinned.
 pub type accel_reduction_t = i32;
 
 /// What an update of float16 and bfloat16 parameters is computed in. The numbers are pinned.
 pub type accel_update_precision_t = i32;
+
+/// The shape of a way from one rate to another. The numbers are pinned.
+pub type accel_anneal_strategy_t = i32;
+
+/// How the peaks of a cyclic schedule follow each other. The numbers are pinned.
+pub type accel_cycle_mode_t = i32;
+
+/// What is better in a metric, and what the threshold is a part of. The numbers are pinned.
+pub type accel_metric_mode_t = i32;
+
+///
+pub type accel_threshold_mode_t = i32;
+
+/// How the gradients of a bucket travel between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType
+pub type accel_ddp_comm_hook_t = i32;
 
 pub const ACCEL_VERSION_MAJOR: i32 = 0;
 
@@ -207,6 +225,12 @@ pub const ACCEL_DISTRIBUTED_MULTI_CPU: i32 = 1;
 /// over NCCL
 pub const ACCEL_DISTRIBUTED_MULTI_GPU: i32 = 2;
 
+/// one step for each rank's batch; with split_batches one for all of them
+pub const ACCEL_SCHEDULER_STEPS_PER_BATCH: i32 = 0;
+
+/// one step, whatever the number of ranks: schedules count updates
+pub const ACCEL_SCHEDULER_STEPS_PER_UPDATE: i32 = 1;
+
 /// also what Accelerate calls "none"
 pub const ACCEL_REDUCE_SUM: i32 = 0;
 
@@ -243,6 +267,45 @@ pub const ACCEL_UPDATE_PRECISION_AS_STORED: i32 = 0;
 pub const ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS: i32 = 1;
 
 pub const ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING: i32 = 2;
+
+/// half a cosine
+pub const ACCEL_ANNEAL_COS: i32 = 0;
+
+pub const ACCEL_ANNEAL_LINEAR: i32 = 1;
+
+/// all alike
+pub const ACCEL_CYCLE_TRIANGULAR: i32 = 0;
+
+/// each half as high as the one before
+pub const ACCEL_CYCLE_TRIANGULAR2: i32 = 1;
+
+/// scaled by gamma to the power of the step
+pub const ACCEL_CYCLE_EXP_RANGE: i32 = 2;
+
+/// smaller is better
+pub const ACCEL_METRIC_MIN: i32 = 0;
+
+pub const ACCEL_METRIC_MAX: i32 = 1;
+
+/// of the best value
+pub const ACCEL_THRESHOLD_REL: i32 = 0;
+
+pub const ACCEL_THRESHOLD_ABS: i32 = 1;
+
+/// as they are
+pub const ACCEL_DDP_COMM_HOOK_NO: i32 = 0;
+
+/// rounded to float16
+pub const ACCEL_DDP_COMM_HOOK_FP16: i32 = 1;
+
+/// rounded to bfloat16
+pub const ACCEL_DDP_COMM_HOOK_BF16: i32 = 2;
+
+/// each matrix as a product of two thin ones
+pub const ACCEL_DDP_COMM_HOOK_POWER_SGD: i32 = 3;
+
+/// the whole bucket as one square matrix: faster, less exact
+pub const ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD: i32 = 4;
 
 /// an error that was taken from its thread
 #[repr(C)]
@@ -452,6 +515,20 @@ pub type accel_update_fn = unsafe extern "C" fn(parameter: *mut accel_tensor_t, 
 /// Threads: caller.
 pub type accel_lr_lambda_fn = unsafe extern "C" fn(step: i64, user_data: *mut c_void) -> f64;
 
+/// Turns the gradients of a bucket, in place, into what the optimizer shall see, usually their mean over the ranks.
+///
+/// It may call collectives of the state, the same on all ranks.
+///
+/// * `buffer`: The gradients of several parameters, flat. Released by the library.
+/// * `bucket`: Which bucket, from 0.
+/// * `is_last`: 1 for the last one of a backward.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK; what is negative comes back from accel_backward().
+///
+/// Threads: any.
+pub type accel_comm_hook_fn = unsafe extern "C" fn(buffer: *mut accel_tensor_t, bucket: i64, is_last: i32, user_data: *mut c_void) -> accel_status_t;
+
 /// Seeds a generator of the program's own language.
 ///
 /// * `seed`: The seed, with the rank where that was asked for.
@@ -587,8 +664,8 @@ pub struct accel_state_options_t {
     pub rng_types: *const c_char,
     /// that compute on the CPU for this process, from now on. Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
     pub num_threads: i32,
-    /// 0
-    pub reserved: i32,
+    /// of prepared schedulers. Default PER_BATCH, as the reference
+    pub scheduler_steps: accel_scheduler_steps_t,
 }
 
 /// Every field of [`accel_state_options_t`] unset.
@@ -615,7 +692,7 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
     device_placement: ACCEL_UNSET,
     rng_types: core::ptr::null(),
     num_threads: ACCEL_UNSET,
-    reserved: 0,
+    scheduler_steps: ACCEL_UNSET,
 };
 impl Default for accel_state_options_t {
     fn default() -> Self {
@@ -1079,6 +1156,129 @@ impl Default for accel_lomo_options_t {
     }
 }
 
+/// What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_one_cycle_options_t {
+    pub struct_size: usize,
+    /// share of the steps in which the rate rises. Default 0.3
+    pub pct_start: f64,
+    /// at the highest rate. Default 0.85
+    pub base_momentum: f64,
+    /// at the lowest rates. Default 0.95
+    pub max_momentum: f64,
+    /// max_lr / first rate. Default 25
+    pub div_factor: f64,
+    /// first rate / last rate. Default 1e4
+    pub final_div_factor: f64,
+    /// default COS
+    pub anneal_strategy: accel_anneal_strategy_t,
+    /// 1: momentum, or beta1, goes against the rate. Default 1
+    pub cycle_momentum: i32,
+    /// 1: up, down to the first rate, then to the last one. Default 0: up, and down to the last
+    pub three_phase: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_one_cycle_options_t`] unset.
+pub const ACCEL_ONE_CYCLE_OPTIONS_INIT: accel_one_cycle_options_t = accel_one_cycle_options_t {
+    struct_size: core::mem::size_of::<accel_one_cycle_options_t>(),
+    pct_start: ACCEL_UNSET_DOUBLE,
+    base_momentum: ACCEL_UNSET_DOUBLE,
+    max_momentum: ACCEL_UNSET_DOUBLE,
+    div_factor: ACCEL_UNSET_DOUBLE,
+    final_div_factor: ACCEL_UNSET_DOUBLE,
+    anneal_strategy: ACCEL_UNSET,
+    cycle_momentum: ACCEL_UNSET,
+    three_phase: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_one_cycle_options_t {
+    fn default() -> Self {
+        ACCEL_ONE_CYCLE_OPTIONS_INIT
+    }
+}
+
+/// What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_cyclic_options_t {
+    pub struct_size: usize,
+    /// steps from base_lr to max_lr. Default 2000
+    pub step_size_up: i64,
+    /// and back. Default step_size_up
+    pub step_size_down: i64,
+    /// of EXP_RANGE. Default 1
+    pub gamma: f64,
+    /// at max_lr. Default 0.8
+    pub base_momentum: f64,
+    /// at base_lr. Default 0.9
+    pub max_momentum: f64,
+    /// default TRIANGULAR
+    pub mode: accel_cycle_mode_t,
+    /// 1: momentum, or beta1, goes against the rate. Default 1
+    pub cycle_momentum: i32,
+}
+
+/// Every field of [`accel_cyclic_options_t`] unset.
+pub const ACCEL_CYCLIC_OPTIONS_INIT: accel_cyclic_options_t = accel_cyclic_options_t {
+    struct_size: core::mem::size_of::<accel_cyclic_options_t>(),
+    step_size_up: ACCEL_UNSET_INT64,
+    step_size_down: ACCEL_UNSET_INT64,
+    gamma: ACCEL_UNSET_DOUBLE,
+    base_momentum: ACCEL_UNSET_DOUBLE,
+    max_momentum: ACCEL_UNSET_DOUBLE,
+    mode: ACCEL_UNSET,
+    cycle_momentum: ACCEL_UNSET,
+};
+impl Default for accel_cyclic_options_t {
+    fn default() -> Self {
+        ACCEL_CYCLIC_OPTIONS_INIT
+    }
+}
+
+/// What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_plateau_options_t {
+    pub struct_size: usize,
+    /// of the rate, below 1. Default 0.1
+    pub factor: f64,
+    /// metrics without improvement that are endured. Default 10
+    pub patience: i64,
+    /// metrics after a reduction that do not count. Default 0
+    pub cooldown: i64,
+    /// by how much a metric must be better. Default 1e-4
+    pub threshold: f64,
+    /// default 0
+    pub min_lr: f64,
+    /// smaller reductions are left out. Default 1e-8
+    pub eps: f64,
+    /// default MIN
+    pub mode: accel_metric_mode_t,
+    /// default REL
+    pub threshold_mode: accel_threshold_mode_t,
+}
+
+/// Every field of [`accel_plateau_options_t`] unset.
+pub const ACCEL_PLATEAU_OPTIONS_INIT: accel_plateau_options_t = accel_plateau_options_t {
+    struct_size: core::mem::size_of::<accel_plateau_options_t>(),
+    factor: ACCEL_UNSET_DOUBLE,
+    patience: ACCEL_UNSET_INT64,
+    cooldown: ACCEL_UNSET_INT64,
+    threshold: ACCEL_UNSET_DOUBLE,
+    min_lr: ACCEL_UNSET_DOUBLE,
+    eps: ACCEL_UNSET_DOUBLE,
+    mode: ACCEL_UNSET,
+    threshold_mode: ACCEL_UNSET,
+};
+impl Default for accel_plateau_options_t {
+    fn default() -> Self {
+        ACCEL_PLATEAU_OPTIONS_INIT
+    }
+}
+
 /// How a loader makes batches.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1114,6 +1314,50 @@ impl Default for accel_dataloader_options_t {
     }
 }
 
+/// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_power_sgd_options_t {
+    pub struct_size: usize,
+    /// columns of the thin matrices. Default 1
+    pub matrix_approximation_rank: i64,
+    /// backwards that are averaged exactly before. Default 1000; at least 2 with error feedback or warm start
+    pub start_power_sgd_iter: i64,
+    /// what saves less than this factor travels as it is. Default 2
+    pub min_compression_rate: f64,
+    /// added to norms, against columns of zeros. Default 0
+    pub orthogonalization_epsilon: f64,
+    /// of the first thin matrices; the same on all ranks. Default 0
+    pub random_seed: i64,
+    /// 1: what was lost is added to the next gradients. Default 1
+    pub use_error_feedback: i32,
+    /// 1: begins with the former thin matrices. Default 1
+    pub warm_start: i32,
+    /// 1: equal shapes are multiplied together. Default 0
+    pub batch_tensors_with_same_shape: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_power_sgd_options_t`] unset.
+pub const ACCEL_POWER_SGD_OPTIONS_INIT: accel_power_sgd_options_t = accel_power_sgd_options_t {
+    struct_size: core::mem::size_of::<accel_power_sgd_options_t>(),
+    matrix_approximation_rank: ACCEL_UNSET_INT64,
+    start_power_sgd_iter: ACCEL_UNSET_INT64,
+    min_compression_rate: ACCEL_UNSET_DOUBLE,
+    orthogonalization_epsilon: ACCEL_UNSET_DOUBLE,
+    random_seed: ACCEL_UNSET_INT64,
+    use_error_feedback: ACCEL_UNSET,
+    warm_start: ACCEL_UNSET,
+    batch_tensors_with_same_shape: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_power_sgd_options_t {
+    fn default() -> Self {
+        ACCEL_POWER_SGD_OPTIONS_INIT
+    }
+}
+
 /// How gradients are averaged.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1131,8 +1375,14 @@ pub struct accel_ddp_options_t {
     pub bucket_cap_mb: f64,
     /// kept for the reference's sake; no effect. Default 0
     pub check_reduction: i32,
+    /// default NO
+    pub comm_hook: accel_ddp_comm_hook_t,
+    /// FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO
+    pub comm_wrapper: accel_ddp_comm_hook_t,
     /// 0
     pub reserved: i32,
+    /// of both PowerSGDs; NULL: defaults
+    pub comm_state_option: *const accel_power_sgd_options_t,
 }
 
 /// Every field of [`accel_ddp_options_t`] unset.
@@ -1144,7 +1394,10 @@ pub const ACCEL_DDP_OPTIONS_INIT: accel_ddp_options_t = accel_ddp_options_t {
     static_graph: ACCEL_UNSET,
     bucket_cap_mb: ACCEL_UNSET_DOUBLE,
     check_reduction: ACCEL_UNSET,
+    comm_hook: ACCEL_UNSET,
+    comm_wrapper: ACCEL_UNSET,
     reserved: 0,
+    comm_state_option: core::ptr::null(),
 };
 impl Default for accel_ddp_options_t {
     fn default() -> Self {
@@ -1313,6 +1566,41 @@ pub struct accel_prepare_item_t {
     pub device_placement: i32,
     /// 0
     pub reserved: i32,
+}
+
+/// Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_local_sgd_options_t {
+    pub struct_size: usize,
+    /// steps with exchanged gradients before the first local one. Default 0
+    pub start_step: i64,
+    /// of an SGD step on (weights of the last exchange - mean of the weights). Unset: the mean itself is taken
+    pub outer_lr: f64,
+    /// default 0.9 with outer_lr
+    pub outer_momentum: f64,
+    /// default 1 with outer_lr
+    pub outer_nesterov: i32,
+    /// 0: gradients are exchanged in each step. Default 1
+    pub enabled: i32,
+    /// a group of ranks that go on exchanging gradients in local steps (of one host, say); NULL: none
+    pub gradient_group: *mut accel_state_t,
+}
+
+/// Every field of [`accel_local_sgd_options_t`] unset.
+pub const ACCEL_LOCAL_SGD_OPTIONS_INIT: accel_local_sgd_options_t = accel_local_sgd_options_t {
+    struct_size: core::mem::size_of::<accel_local_sgd_options_t>(),
+    start_step: ACCEL_UNSET_INT64,
+    outer_lr: ACCEL_UNSET_DOUBLE,
+    outer_momentum: ACCEL_UNSET_DOUBLE,
+    outer_nesterov: ACCEL_UNSET,
+    enabled: ACCEL_UNSET,
+    gradient_group: core::ptr::null_mut(),
+};
+impl Default for accel_local_sgd_options_t {
+    fn default() -> Self {
+        ACCEL_LOCAL_SGD_OPTIONS_INIT
+    }
 }
 
 /// Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and say of each gradient when it is ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters().
@@ -3974,6 +4262,216 @@ extern "C" {
     /// Threads: object. Since 0.1.
     pub fn accel_scheduler_linear_warmup(optimizer: *mut accel_optimizer_t, warmup_steps: i64, total_steps: i64, out: *mut *mut accel_scheduler_t) -> accel_status_t;
 
+    /// Rises linearly for warmup_steps, then falls num_cycles times along half a cosine to 0, each time from the full rate.
+    ///
+    /// * `optimizer`: As above.
+    /// * `warmup_steps`: Steps.
+    /// * `total_steps`: Steps.
+    /// * `num_cycles`: At least 1.
+    /// * `out`: As above.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_cosine_hard_restarts(optimizer: *mut accel_optimizer_t, warmup_steps: i64, total_steps: i64, num_cycles: i64, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// Rises linearly for warmup_steps, and stays.
+    ///
+    /// * `optimizer`: As above.
+    /// * `warmup_steps`: Steps.
+    /// * `out`: As above.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_constant_with_warmup(optimizer: *mut accel_optimizer_t, warmup_steps: i64, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// Rises linearly for warmup_steps, then falls as 1 / sqrt((step + timescale - warmup_steps) / timescale).
+    ///
+    /// * `optimizer`: As above.
+    /// * `warmup_steps`: Steps.
+    /// * `timescale`: ACCEL_UNSET_INT64: warmup_steps, or 10000 without a warm-up.
+    /// * `out`: As above.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_inverse_sqrt(optimizer: *mut accel_optimizer_t, warmup_steps: i64, timescale: i64, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// Multiplies by gamma at each milestone.
+    ///
+    /// * `optimizer`: As above.
+    /// * `milestones`: length `n_milestones`. Steps, in any order; one that stands there twice counts twice.
+    /// * `n_milestones`: Their number.
+    /// * `gamma`: The factor.
+    /// * `out`: As above.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_multi_step(optimizer: *mut accel_optimizer_t, milestones: *const i64, n_milestones: usize, gamma: f64, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// The initial rate times factor for total_iters steps, then the initial rate.
+    ///
+    /// * `optimizer`: As above.
+    /// * `factor`: Above 0, at most 1.
+    /// * `total_iters`: At least 1.
+    /// * `out`: As above.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_constant(optimizer: *mut accel_optimizer_t, factor: f64, total_iters: i64, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// From start_factor to end_factor of the initial rate in total_iters steps, along a line.
+    ///
+    /// * `optimizer`: As above.
+    /// * `start_factor`: Above 0, at most 1.
+    /// * `end_factor`: 0 to 1.
+    /// * `total_iters`: At least 1.
+    /// * `out`: As above.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_linear(optimizer: *mut accel_optimizer_t, start_factor: f64, end_factor: f64, total_iters: i64, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// Multiplies by gamma in each step.
+    ///
+    /// * `optimizer`: As above.
+    /// * `gamma`: The factor.
+    /// * `out`: As above.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_exponential(optimizer: *mut accel_optimizer_t, gamma: f64, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// The initial rate times (1 - step / total_iters) to the power, and 0 from total_iters on.
+    ///
+    /// * `optimizer`: As above.
+    /// * `total_iters`: At least 1.
+    /// * `power`: Not negative.
+    /// * `out`: As above.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_polynomial(optimizer: *mut accel_optimizer_t, total_iters: i64, power: f64, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// From the initial rate to eta_min in t_max steps along half a cosine, and back in the next t_max (Loshchilov, Hutter, 2017, without the restarts).
+    ///
+    /// * `optimizer`: As above.
+    /// * `t_max`: At least 1.
+    /// * `eta_min`: The lowest rate.
+    /// * `out`: As above.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_cosine_annealing(optimizer: *mut accel_optimizer_t, t_max: i64, eta_min: f64, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// From the initial rate to eta_min along half a cosine, again and again: in t_0 steps, then in t_0 * t_mult, ...
+    ///
+    /// (Loshchilov, Hutter, "SGDR", 2017).
+    ///
+    /// * `optimizer`: As above.
+    /// * `t_0`: At least 1.
+    /// * `t_mult`: At least 1.
+    /// * `eta_min`: The lowest rate.
+    /// * `out`: As above.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_cosine_warm_restarts(optimizer: *mut accel_optimizer_t, t_0: i64, t_mult: i64, eta_min: f64, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_one_cycle_options_init(options: *mut accel_one_cycle_options_t);
+
+    /// One rise to max_lr and one fall far below the first rate (Smith, Topin, "Super-Convergence", 2018).
+    ///
+    /// The schedule has an end: a step beyond total_steps is an error, except that a prepared scheduler stays there while it follows its optimizer.
+    ///
+    /// * `optimizer`: Its groups' initial rates become max_lr / div_factor. It must have a momentum, or beta1, when that is cycled.
+    /// * `max_lr`: The highest rate.
+    /// * `total_steps`: At least 1.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The scheduler.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_one_cycle(optimizer: *mut accel_optimizer_t, max_lr: f64, total_steps: i64, options: *const accel_one_cycle_options_t, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_cyclic_options_init(options: *mut accel_cyclic_options_t);
+
+    /// Between two rates, up and down again and again (Smith, "Cyclical learning rates", 2017).
+    ///
+    /// * `optimizer`: It must have a momentum, or beta1, when that is cycled.
+    /// * `base_lr`: The lowest and the highest rate.
+    /// * `max_lr`: The lowest and the highest rate.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The scheduler.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_cyclic(optimizer: *mut accel_optimizer_t, base_lr: f64, max_lr: f64, options: *const accel_cyclic_options_t, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_plateau_options_init(options: *mut accel_plateau_options_t);
+
+    /// Reduces the rates when a metric does not get better any more.
+    ///
+    /// It steps with accel_scheduler_step_metric() only.
+    ///
+    /// * `optimizer`: As above.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The scheduler.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_plateau(optimizer: *mut accel_optimizer_t, options: *const accel_plateau_options_t, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// Steps several schedulers together: their factors multiply.
+    ///
+    /// * `schedulers`: length `n_schedulers`. All of one optimizer, none of them prepared, and no plateau. They must not be stepped any more.
+    /// * `n_schedulers`: At least 1.
+    /// * `out`: The scheduler.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_chained(schedulers: *const *mut accel_scheduler_t, n_schedulers: usize, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// One scheduler after the other; each begins from the initial rate at its milestone.
+    ///
+    /// * `schedulers`: length `n_schedulers`. As of accel_scheduler_chained(); the first one begins at once.
+    /// * `n_schedulers`: At least 1.
+    /// * `milestones`: length `n_milestones`. Steps, in ascending order, at which the next scheduler takes over.
+    /// * `n_milestones`: n_schedulers - 1.
+    /// * `out`: The scheduler.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_sequential(schedulers: *const *mut accel_scheduler_t, n_schedulers: usize, milestones: *const i64, n_milestones: usize, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
     /// Adds an owner.
     ///
     /// * `scheduler`: A scheduler.
@@ -3994,10 +4492,22 @@ extern "C" {
     ///
     /// * `scheduler`: A scheduler.
     ///
-    /// Returns: ACCEL_OK; what the callback of accel_scheduler_lambda() makes of it.
+    /// Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when the callback of accel_scheduler_lambda() gives no factor. Nothing changes then.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_scheduler_step(scheduler: *mut accel_scheduler_t) -> accel_status_t;
+
+    /// One step on with what was measured.
+    ///
+    /// A prepared scheduler steps once, however many ranks there are.
+    ///
+    /// * `scheduler`: One made by accel_scheduler_plateau(), or the prepared one of it.
+    /// * `metric`: The same on all ranks. NaN is no improvement.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_scheduler_step_metric(scheduler: *mut accel_scheduler_t, metric: f64) -> accel_status_t;
 
     /// The learning rate as it stands.
     ///
@@ -4010,22 +4520,35 @@ extern "C" {
     /// Threads: any. Since 0.1.
     pub fn accel_scheduler_last_lr(scheduler: *const accel_scheduler_t, group: usize, out: *mut f64) -> accel_status_t;
 
+    /// The rates of the coming updates, found out without training: neither the scheduler nor its optimizer changes.
+    ///
+    /// * `scheduler`: A scheduler; a prepared one counts as it will with these ranks.
+    /// * `n_steps`: How many updates, from the present rates on; none of them skipped.
+    /// * `out`: A float64 tensor \[n_steps, groups\]; row 0 holds the present rates.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that ends before; INVALID_ARGUMENT.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_scheduler_curve(scheduler: *mut accel_scheduler_t, n_steps: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
     /// The state of a scheduler.
     ///
     /// * `scheduler`: A scheduler.
-    /// * `out`: A map.
+    /// * `out`: A map with the keys of torch.optim.lr_scheduler.
     ///
     /// Returns: ACCEL_OK.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_scheduler_state_dict(scheduler: *const accel_scheduler_t, out: *mut accel_value_t) -> accel_status_t;
 
-    /// Takes back the state of a scheduler.
+    /// Takes back where a scheduler stood.
     ///
-    /// * `scheduler`: A scheduler.
-    /// * `state_dict`: As above.
+    /// What it is stays as it was made: a setting that differs is reported as a warning.
     ///
-    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    /// * `scheduler`: A scheduler of the same kind.
+    /// * `state_dict`: As above, or as torch made it.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT; nothing changes then.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_scheduler_load_state_dict(scheduler: *mut accel_scheduler_t, state_dict: *const accel_value_t) -> accel_status_t;
@@ -4250,6 +4773,13 @@ extern "C" {
     /// * `options`: The struct.
     ///
     /// Threads: any. Since 0.1.
+    pub fn accel_power_sgd_options_init(options: *mut accel_power_sgd_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
     pub fn accel_ddp_options_init(options: *mut accel_ddp_options_t);
 
     /// Marks every field as unset.
@@ -4328,6 +4858,21 @@ extern "C" {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_ddp_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
 
+    /// Puts the exchange of a model's gradients into the program's hands, in place of comm_hook.
+    ///
+    /// The callback runs on the thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
+    ///
+    /// * `state`: A state.
+    /// * `module`: A prepared model, outside of its backward.
+    /// * `hook`: The callback.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_register_comm_hook(state: *mut accel_state_t, module: *mut accel_module_t, hook: Option<accel_comm_hook_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
     /// An optimizer that steps only when gradients are complete.
     ///
     /// * `state`: A state.
@@ -4339,9 +4884,9 @@ extern "C" {
     /// Threads: object. Since 0.1.
     pub fn accel_prepare_optimizer(state: *mut accel_state_t, optimizer: *mut accel_optimizer_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
 
-    /// A scheduler that steps with its optimizer.
+    /// A scheduler that steps with its optimizer: with that one of the prepared optimizers that it drives, or else with all of them.
     ///
-    /// A schedule is written for the batches of one process: with n of them each step counts n times, unless the ranks share each batch (split_batches).
+    /// A schedule is written for the batches of one process: with n of them each step counts n times, unless the ranks share each batch (split_batches) or the state's scheduler_steps is PER_UPDATE.
     ///
     /// * `state`: A state.
     /// * `scheduler`: The scheduler.
@@ -4443,6 +4988,58 @@ extern "C" {
     ///
     /// Threads: thread. Since 0.1.
     pub fn accel_no_sync_begin(state: *mut accel_state_t, module: *mut accel_module_t, out: *mut *mut accel_scope_t) -> accel_status_t;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_local_sgd_options_init(options: *mut accel_local_sgd_options_t);
+
+    /// Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the scope (Stich, 2019).
+    ///
+    /// With one process nothing is averaged.
+    ///
+    /// * `state`: A state.
+    /// * `module`: A prepared model.
+    /// * `local_sgd_steps`: At least 1.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The scope.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT.
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_local_sgd_begin(state: *mut accel_state_t, module: *mut accel_module_t, local_sgd_steps: i64, options: *const accel_local_sgd_options_t, out: *mut *mut accel_scope_t) -> accel_status_t;
+
+    /// Counts a step of the optimizer, and averages the weights when it is time to.
+    ///
+    /// * `scope`: Of accel_local_sgd_begin().
+    /// * `out_averaged`: NULL is allowed. 1 when the weights were averaged; may be NULL.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_local_sgd_step(scope: *mut accel_scope_t, out_averaged: *mut i32) -> accel_status_t;
+
+    /// What a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
+    ///
+    /// * `scope`: Of accel_local_sgd_begin().
+    /// * `out`: A map; its tensors are shared.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for another scope.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_local_sgd_state_dict(scope: *mut accel_scope_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Takes that state back.
+    ///
+    /// * `scope`: Of accel_local_sgd_begin(), with the same options.
+    /// * `state_dict`: As above; copied.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT, SHAPE_MISMATCH; nothing changes then.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_local_sgd_load_state_dict(scope: *mut accel_scope_t, state_dict: *const accel_value_t) -> accel_status_t;
 
     /// Gradients of this model are exchanged by a backward inside, although the forward was made where they are not.
     ///

@@ -62,7 +62,7 @@ fn layout_of_accel_state_options() {
     assert_eq!(offset_of!(accel_state_options_t, device_placement), 92);
     assert_eq!(offset_of!(accel_state_options_t, rng_types), 96);
     assert_eq!(offset_of!(accel_state_options_t, num_threads), 104);
-    assert_eq!(offset_of!(accel_state_options_t, reserved), 108);
+    assert_eq!(offset_of!(accel_state_options_t, scheduler_steps), 108);
 }
 
 #[test]
@@ -234,6 +234,51 @@ fn layout_of_accel_lomo_options() {
 }
 
 #[test]
+fn layout_of_accel_one_cycle_options() {
+    assert_eq!(size_of::<accel_one_cycle_options_t>(), 64);
+    assert_eq!(align_of::<accel_one_cycle_options_t>(), 8);
+    assert_eq!(offset_of!(accel_one_cycle_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_one_cycle_options_t, pct_start), 8);
+    assert_eq!(offset_of!(accel_one_cycle_options_t, base_momentum), 16);
+    assert_eq!(offset_of!(accel_one_cycle_options_t, max_momentum), 24);
+    assert_eq!(offset_of!(accel_one_cycle_options_t, div_factor), 32);
+    assert_eq!(offset_of!(accel_one_cycle_options_t, final_div_factor), 40);
+    assert_eq!(offset_of!(accel_one_cycle_options_t, anneal_strategy), 48);
+    assert_eq!(offset_of!(accel_one_cycle_options_t, cycle_momentum), 52);
+    assert_eq!(offset_of!(accel_one_cycle_options_t, three_phase), 56);
+    assert_eq!(offset_of!(accel_one_cycle_options_t, reserved), 60);
+}
+
+#[test]
+fn layout_of_accel_cyclic_options() {
+    assert_eq!(size_of::<accel_cyclic_options_t>(), 56);
+    assert_eq!(align_of::<accel_cyclic_options_t>(), 8);
+    assert_eq!(offset_of!(accel_cyclic_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_cyclic_options_t, step_size_up), 8);
+    assert_eq!(offset_of!(accel_cyclic_options_t, step_size_down), 16);
+    assert_eq!(offset_of!(accel_cyclic_options_t, gamma), 24);
+    assert_eq!(offset_of!(accel_cyclic_options_t, base_momentum), 32);
+    assert_eq!(offset_of!(accel_cyclic_options_t, max_momentum), 40);
+    assert_eq!(offset_of!(accel_cyclic_options_t, mode), 48);
+    assert_eq!(offset_of!(accel_cyclic_options_t, cycle_momentum), 52);
+}
+
+#[test]
+fn layout_of_accel_plateau_options() {
+    assert_eq!(size_of::<accel_plateau_options_t>(), 64);
+    assert_eq!(align_of::<accel_plateau_options_t>(), 8);
+    assert_eq!(offset_of!(accel_plateau_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_plateau_options_t, factor), 8);
+    assert_eq!(offset_of!(accel_plateau_options_t, patience), 16);
+    assert_eq!(offset_of!(accel_plateau_options_t, cooldown), 24);
+    assert_eq!(offset_of!(accel_plateau_options_t, threshold), 32);
+    assert_eq!(offset_of!(accel_plateau_options_t, min_lr), 40);
+    assert_eq!(offset_of!(accel_plateau_options_t, eps), 48);
+    assert_eq!(offset_of!(accel_plateau_options_t, mode), 56);
+    assert_eq!(offset_of!(accel_plateau_options_t, threshold_mode), 60);
+}
+
+#[test]
 fn layout_of_accel_dataloader_options() {
     assert_eq!(size_of::<accel_dataloader_options_t>(), 48);
     assert_eq!(align_of::<accel_dataloader_options_t>(), 8);
@@ -247,8 +292,24 @@ fn layout_of_accel_dataloader_options() {
 }
 
 #[test]
+fn layout_of_accel_power_sgd_options() {
+    assert_eq!(size_of::<accel_power_sgd_options_t>(), 64);
+    assert_eq!(align_of::<accel_power_sgd_options_t>(), 8);
+    assert_eq!(offset_of!(accel_power_sgd_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_power_sgd_options_t, matrix_approximation_rank), 8);
+    assert_eq!(offset_of!(accel_power_sgd_options_t, start_power_sgd_iter), 16);
+    assert_eq!(offset_of!(accel_power_sgd_options_t, min_compression_rate), 24);
+    assert_eq!(offset_of!(accel_power_sgd_options_t, orthogonalization_epsilon), 32);
+    assert_eq!(offset_of!(accel_power_sgd_options_t, random_seed), 40);
+    assert_eq!(offset_of!(accel_power_sgd_options_t, use_error_feedback), 48);
+    assert_eq!(offset_of!(accel_power_sgd_options_t, warm_start), 52);
+    assert_eq!(offset_of!(accel_power_sgd_options_t, batch_tensors_with_same_shape), 56);
+    assert_eq!(offset_of!(accel_power_sgd_options_t, reserved), 60);
+}
+
+#[test]
 fn layout_of_accel_ddp_options() {
-    assert_eq!(size_of::<accel_ddp_options_t>(), 40);
+    assert_eq!(size_of::<accel_ddp_options_t>(), 56);
     assert_eq!(align_of::<accel_ddp_options_t>(), 8);
     assert_eq!(offset_of!(accel_ddp_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_ddp_options_t, broadcast_buffers), 8);
@@ -257,7 +318,10 @@ fn layout_of_accel_ddp_options() {
     assert_eq!(offset_of!(accel_ddp_options_t, static_graph), 20);
     assert_eq!(offset_of!(accel_ddp_options_t, bucket_cap_mb), 24);
     assert_eq!(offset_of!(accel_ddp_options_t, check_reduction), 32);
-    assert_eq!(offset_of!(accel_ddp_options_t, reserved), 36);
+    assert_eq!(offset_of!(accel_ddp_options_t, comm_hook), 36);
+    assert_eq!(offset_of!(accel_ddp_options_t, comm_wrapper), 40);
+    assert_eq!(offset_of!(accel_ddp_options_t, reserved), 44);
+    assert_eq!(offset_of!(accel_ddp_options_t, comm_state_option), 48);
 }
 
 #[test]
@@ -325,6 +389,19 @@ fn layout_of_accel_prepare_item() {
     assert_eq!(offset_of!(accel_prepare_item_t, scheduler), 24);
     assert_eq!(offset_of!(accel_prepare_item_t, device_placement), 32);
     assert_eq!(offset_of!(accel_prepare_item_t, reserved), 36);
+}
+
+#[test]
+fn layout_of_accel_local_sgd_options() {
+    assert_eq!(size_of::<accel_local_sgd_options_t>(), 48);
+    assert_eq!(align_of::<accel_local_sgd_options_t>(), 8);
+    assert_eq!(offset_of!(accel_local_sgd_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_local_sgd_options_t, start_step), 8);
+    assert_eq!(offset_of!(accel_local_sgd_options_t, outer_lr), 16);
+    assert_eq!(offset_of!(accel_local_sgd_options_t, outer_momentum), 24);
+    assert_eq!(offset_of!(accel_local_sgd_options_t, outer_nesterov), 32);
+    assert_eq!(offset_of!(accel_local_sgd_options_t, enabled), 36);
+    assert_eq!(offset_of!(accel_local_sgd_options_t, gradient_group), 40);
 }
 
 #[test]

@@ -1,0 +1,52 @@
+// The prepared scheduler: how far it moves with each update of the parameters.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "optim/scheduler.hpp"
+#include "state/gradient_state.hpp"
+
+namespace accel::accelerator {
+
+struct SchedulerStepping {
+  bool step_with_optimizer = true;
+  int64_t steps_per_update = 1;
+  // Several steps stop at the end of a schedule. @accelerate "special case when using OneCycle"
+  bool stop_at_end = true;
+};
+
+class PreparedScheduler final : public optim::Scheduler {
+ public:
+  // It waits for these optimizers.
+  PreparedScheduler(std::shared_ptr<optim::Scheduler> scheduler,
+                    std::vector<std::shared_ptr<optim::Optimizer>> optimizers,
+                    std::shared_ptr<const state::GradientState> gradient_state, const SchedulerStepping& stepping)
+      : scheduler_(std::move(scheduler)),
+        optimizers_(std::move(optimizers)),
+        gradient_state_(std::move(gradient_state)),
+        stepping_(stepping) {}
+
+  // Linked to the optimizers: follows accumulation and skipped steps. @accelerate AcceleratedScheduler.step
+  void step() override;
+  // A metric was measured once, however many ranks there are.
+  void step_metric(double metric) override;
+  void count_step() override { scheduler_->count_step(); }
+  bool has_ended() const override { return scheduler_->has_ended(); }
+  const std::shared_ptr<optim::Optimizer>& optimizer() const override { return scheduler_->optimizer(); }
+  const std::vector<double>& last_lrs() const override { return scheduler_->last_lrs(); }
+  c10::IValue state_dict() const override { return scheduler_->state_dict(); }
+  void load_state_dict(const c10::IValue& state_dict) override { scheduler_->load_state_dict(state_dict); }
+  // It does not wait: each of its steps is an update.
+  std::shared_ptr<optim::Scheduler> copy_for(std::shared_ptr<optim::Optimizer> optimizer) const override;
+
+ private:
+  bool may_step();
+
+  std::shared_ptr<optim::Scheduler> scheduler_;
+  std::vector<std::shared_ptr<optim::Optimizer>> optimizers_;
+  std::shared_ptr<const state::GradientState> gradient_state_;
+  SchedulerStepping stepping_;
+};
+
+}  // namespace accel::accelerator
