@@ -138,12 +138,12 @@ def emit(api, root):
 
 def record(struct, callbacks):
     name = struct["name"]
-    fields = "".join(f"    {field['name']}::{julia_type(field['type']['c'], callbacks)}\n" for field in struct["fields"])
+    fields = "".join(f"    {julia_name(field['name'])}::{julia_type(field['type']['c'], callbacks)}\n" for field in struct["fields"])
     text = f'"""{quoted(struct["doc"])}"""\nstruct {name}\n{fields}end\n'
     if not struct["init_function"]:
         return text
     initial = {"NULL": "C_NULL", "0": "0"}
-    values = "".join(f"    {field['name']} = {initial.get(field['initial'], field['initial'])},\n" for field in struct["fields"][1:])
-    names = ", ".join(field["name"] for field in struct["fields"][1:])
+    values = "".join(f"    {julia_name(field['name'])} = {initial.get(field['initial'], field['initial'])},\n" for field in struct["fields"][1:])
+    names = ", ".join(julia_name(field["name"]) for field in struct["fields"][1:])
     return (text + f'\n"""Every field is unset that is not given."""\nfunction {name}(;\n{values})\n'
             f"    return {name}(sizeof({name}), {names})\nend\n")

@@ -202,7 +202,7 @@ end
 
 """A device."""
 struct accel_device_t
-    type::Int32
+    var"type"::Int32
     index::Int32
 end
 
@@ -832,7 +832,7 @@ end
 
 """One object for accel_prepare(): exactly one of the handles is set."""
 struct accel_prepare_item_t
-    module::Ptr{accel_module_t}
+    var"module"::Ptr{accel_module_t}
     optimizer::Ptr{accel_optimizer_t}
     loader::Ptr{accel_dataloader_t}
     scheduler::Ptr{accel_scheduler_t}
