@@ -2575,7 +2575,7 @@ accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_tensor_t *const *p
 
 /** One update of all parameters that have a gradient; a prepared optimizer does nothing while gradients accumulate.
  * @param optimizer An optimizer.
- * @return ACCEL_OK; ACCEL_STEP_SKIPPED; TORCH.
+ * @return ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before; TORCH.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_step(accel_optimizer_t *optimizer);
 

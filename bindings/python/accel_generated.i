@@ -2411,7 +2411,7 @@ accel_status_t accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_ten
 %feature("docstring") accel_optimizer_step "One update of all parameters that have a gradient; a prepared optimizer does nothing while gradients accumulate.
 
 optimizer: An optimizer.
-Returns: ACCEL_OK; ACCEL_STEP_SKIPPED; TORCH.";
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before; TORCH.";
 information_t accel_optimizer_step(accel_optimizer_t *optimizer);
 
 %feature("docstring") accel_optimizer_zero_grad "Clears the gradients; a prepared optimizer does nothing while gradients accumulate.

@@ -4455,7 +4455,7 @@ One update of all parameters that have a gradient; a prepared optimizer does not
 
 - `optimizer`: An optimizer.
 
-Returns: ACCEL_OK; ACCEL_STEP_SKIPPED; TORCH.
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before; TORCH.
 
 Threads: object, waits.
 """

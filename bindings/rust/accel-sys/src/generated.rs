@@ -4092,7 +4092,7 @@ extern "C" {
     ///
     /// * `optimizer`: An optimizer.
     ///
-    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED; TORCH.
+    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before; TORCH.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_optimizer_step(optimizer: *mut accel_optimizer_t) -> accel_status_t;
