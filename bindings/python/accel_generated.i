@@ -3320,7 +3320,7 @@ destroy: Handed to the callback; destroy ends its life.
 Returns: ACCEL_OK or ALREADY_EXISTS.";
 accel_status_t accel_register_for_checkpointing(accel_state_t *state, const char *name, accel_save_state_fn CALLBACK, accel_load_state_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
 
-%feature("docstring") accel_step_report "Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.1 us a step.
+%feature("docstring") accel_step_report "Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step.
 
 state: A state.
 reset: 1: the next mean begins here.

@@ -14,7 +14,7 @@ constexpr size_t kStepParts = 6;
 const char* step_part_name(StepPart part);
 
 // [Note: step times] The thread of the training loop is always in one part, and each change of parts reads the
-// processor's counter once: ten changes a step are some 100 ns. A step ends where the loop fetches data or computes
+// processor's counter once: ten changes a step are some 200 ns. A step ends where the loop fetches data or computes
 // again after an optimizer has stepped, so it does not matter how many optimizers, schedulers and calls of zero_grad it
 // has. Other threads are not looked at: what goes on beside the loop costs it no time until the loop waits for it.
 class StepTimes {

@@ -1,10 +1,11 @@
 #include "checkpoint/checksum.hpp"
 
-#include <ATen/Parallel.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <vector>
+
+#include "kernels/parallel.hpp"
 
 namespace accel::checkpoint {
 namespace {
@@ -26,7 +27,7 @@ void Checksum::add(const void* data, size_t size) {
   const size_t count = (size + kBlock - 1) / kBlock;
   const auto length = [&](size_t block) { return std::min(kBlock, size - block * kBlock); };
   std::vector<uint32_t> parts(count);
-  at::parallel_for(0, static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t end) {
+  kernels::parallel_for(static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t end) {
     for (auto block = static_cast<size_t>(begin); block < static_cast<size_t>(end); block++)
       parts[block] = extend(0, bytes + block * kBlock, length(block));
   });

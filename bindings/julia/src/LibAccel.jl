@@ -6338,7 +6338,7 @@ accel_register_for_checkpointing(state, name, save, load, user_data, destroy) =
 """
     accel_step_report(state, reset, out)
 
-Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.1 us a step.
+Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step.
 
 - `state`: A state.
 - `reset`: 1: the next mean begins here.

@@ -5422,7 +5422,7 @@ extern "C" {
 
     /// Where the time of the loop's steps went: {"steps": 12, "latest": {...}, "mean": {...}}, both of seconds: "data" (waiting for prepared loaders), "forward" (prepared models), "backward", "communication" (waiting for other ranks or for gradients, wherever in the loop), "optimizer" (prepared ones), "other" (all else), and their sum "total".
     ///
-    /// A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.1 us a step.
+    /// A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step.
     ///
     /// * `state`: A state.
     /// * `reset`: 1: the next mean begins here.
