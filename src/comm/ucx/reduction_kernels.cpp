@@ -122,8 +122,8 @@ struct Xor {
 
 enum class Finish { kNone, kDivide, kMultiply };
 
-template <typename Type, typename Operator, Finish finish = Finish::kNone>
-void reduce(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
+template <typename Type, typename Operator, Finish finish>
+void reduce_elements(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
   using Stored = typename Type::Stored;
   using Value = typename Type::Value;
   const auto operand = finish == Finish::kNone ? Value{} : static_cast<Value>(number);
@@ -155,7 +155,7 @@ void reduce(void* output, const void* const* inputs, int ranks, int64_t count, d
 }
 
 // The same for the types whose elements are loaded as vectors.
-template <typename Type, typename Operator, Finish finish = Finish::kNone>
+template <typename Type, typename Operator, Finish finish>
 void reduce_vectors(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
   using Stored = typename Type::Stored;
   constexpr int64_t kElements = Type::kVectors * kVectorBytes / static_cast<int64_t>(sizeof(float));
@@ -192,6 +192,18 @@ void reduce_vectors(void* output, const void* const* inputs, int ranks, int64_t 
   if (whole < count) step(whole, count - whole, ranks);
 }
 
+// The loop for the type: over vectors where it has them.
+template <typename Type, typename Operator, Finish finish, int = Type::kVectors>
+constexpr ReduceFunction loop_for(int) {
+  return reduce_vectors<Type, Operator, finish>;
+}
+template <typename Type, typename Operator, Finish finish>
+constexpr ReduceFunction loop_for(...) {
+  return reduce_elements<Type, Operator, finish>;
+}
+template <typename Type, typename Operator, Finish finish = Finish::kNone>
+constexpr ReduceFunction reduce = loop_for<Type, Operator, finish>(0);
+
 // `Type` for operations that may wrap (unsigned, for the wrap is defined there), `Ordered` to compare, `Wide` for the
 // mean.
 template <typename Type, typename Ordered, typename Wide>
@@ -216,26 +228,6 @@ template <typename Type>
 ReduceFunction floating(Reduction reduction) {
   if (reduction == Reduction::kScaledSum) return reduce<Type, Sum, Finish::kMultiply>;
   return arithmetic<Type, Type, Type>(reduction);
-}
-
-template <typename Type>
-ReduceFunction floating_vectors(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::kSum:
-      return reduce_vectors<Type, Sum>;
-    case Reduction::kMean:
-      return reduce_vectors<Type, Sum, Finish::kDivide>;
-    case Reduction::kScaledSum:
-      return reduce_vectors<Type, Sum, Finish::kMultiply>;
-    case Reduction::kProduct:
-      return reduce_vectors<Type, Product>;
-    case Reduction::kMin:
-      return reduce_vectors<Type, Min>;
-    case Reduction::kMax:
-      return reduce_vectors<Type, Max>;
-    default:
-      return nullptr;
-  }
 }
 
 template <typename Unsigned, typename Ordered, typename Wide>
@@ -279,12 +271,12 @@ ReduceFunction find_kernel(Element element, Reduction reduction) {
       return integer<uint64_t, uint64_t, uint64_t>(reduction);
     case Element::kHalf:
 #ifdef __F16C__
-      return floating_vectors<HalfVector>(reduction);
+      return floating<HalfVector>(reduction);
 #else
       return floating<Half>(reduction);
 #endif
     case Element::kBFloat16:
-      return floating_vectors<BFloat16Pairs>(reduction);
+      return floating<BFloat16Pairs>(reduction);
     case Element::kFloat:
       return floating<Plain<float>>(reduction);
     case Element::kDouble:
