@@ -8,9 +8,9 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/value.hpp"
-#include "data/subset_dataset.hpp"
-#include "data/tensor_dataset.hpp"
-#include "data/text_dataset.hpp"
+#include "data/datasets/subset_dataset.hpp"
+#include "data/datasets/tensor_dataset.hpp"
+#include "data/datasets/text_dataset.hpp"
 
 using namespace accel;
 using namespace accel::capi;

@@ -1,11 +1,13 @@
-// Where items come from. Datasets are read from several threads at once:
-// reading changes nothing.
+// Items by number. Datasets are read from several threads at once: reading changes nothing.
 #pragma once
 
 #include <ATen/core/ivalue.h>
 #include <c10/util/ArrayRef.h>
 
 #include <cstdint>
+#include <vector>
+
+#include "data/collate.hpp"
 
 namespace accel::data {
 
@@ -16,12 +18,18 @@ class Dataset {
 
   // Indices are checked here, so that implementations need not.
   c10::IValue item(int64_t index) const;
-  // The items stacked leaf by leaf.
-  c10::IValue batch(c10::IntArrayRef indices) const;
+  // The items as one value.
+  c10::IValue batch(c10::IntArrayRef indices, const Collation& collation = {}) const;
+
+  // Whether reading runs the caller's code. Threads of ours do that only where he asked for workers.
+  virtual bool calls_back() const { return false; }
 
  protected:
   virtual c10::IValue read_item(int64_t index) const = 0;
-  virtual c10::IValue read_batch(c10::IntArrayRef indices) const = 0;
+  // For items that are cheaper to read together.
+  virtual std::vector<c10::IValue> read_items(c10::IntArrayRef indices) const;
+  // For rows that can be written where the batch will lie.
+  virtual c10::IValue read_batch(c10::IntArrayRef indices, const Collation& collation) const;
 };
 
 }  // namespace accel::data

@@ -10,9 +10,9 @@
 
 #include "base/error.hpp"
 #include "data/dataloader.hpp"
-#include "data/subset_dataset.hpp"
-#include "data/tensor_dataset.hpp"
-#include "data/text_dataset.hpp"
+#include "data/datasets/subset_dataset.hpp"
+#include "data/datasets/tensor_dataset.hpp"
+#include "data/datasets/text_dataset.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::data {
@@ -65,8 +65,8 @@ class SlowDataset final : public Dataset {
   bool was_read_by_another_thread() const { return other_thread_; }
 
  protected:
-  c10::IValue read_item(int64_t index) const override { return read_batch({&index, 1}); }
-  c10::IValue read_batch(c10::IntArrayRef indices) const override {
+  c10::IValue read_item(int64_t index) const override { return read_batch({&index, 1}, {}); }
+  c10::IValue read_batch(c10::IntArrayRef indices, const Collation&) const override {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (std::this_thread::get_id() != creator_) other_thread_ = true;
     for (const int64_t index : indices) require(index != broken_, Status::kIo, "item ", index, " is broken");

@@ -12,8 +12,8 @@
 #include "base/error.hpp"
 #include "capi/handles.hpp"
 #include "comm/collective_error.hpp"
+#include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
-#include "data/tensor_dataset.hpp"
 #include "nn/foreign_module.hpp"
 #include "tensor/tree.hpp"
 

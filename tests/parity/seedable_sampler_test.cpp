@@ -7,8 +7,8 @@
 
 #include "base/error.hpp"
 #include "data/dataloader.hpp"
+#include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
-#include "data/tensor_dataset.hpp"
 #include "fixture.hpp"
 
 namespace accel::parity {

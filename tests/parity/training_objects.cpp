@@ -5,8 +5,8 @@
 
 #include "accel.h"
 #include "capi/handles.hpp"
+#include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
-#include "data/tensor_dataset.hpp"
 #include "fixture.hpp"
 
 namespace accel::parity {

@@ -17,7 +17,7 @@ class TensorDataset final : public Dataset {
 
  protected:
   c10::IValue read_item(int64_t index) const override;
-  c10::IValue read_batch(c10::IntArrayRef indices) const override;
+  c10::IValue read_batch(c10::IntArrayRef indices, const Collation& collation) const override;
 
  private:
   std::vector<at::Tensor> tensors_;

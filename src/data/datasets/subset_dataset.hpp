@@ -11,10 +11,11 @@ class SubsetDataset final : public Dataset {
  public:
   SubsetDataset(std::shared_ptr<const Dataset> dataset, int64_t begin, int64_t end);
   int64_t length() const override { return end_ - begin_; }
+  bool calls_back() const override { return dataset_->calls_back(); }
 
  protected:
   c10::IValue read_item(int64_t index) const override { return dataset_->item(begin_ + index); }
-  c10::IValue read_batch(c10::IntArrayRef indices) const override;
+  c10::IValue read_batch(c10::IntArrayRef indices, const Collation& collation) const override;
 
  private:
   std::shared_ptr<const Dataset> dataset_;

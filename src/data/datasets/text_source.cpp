@@ -1,4 +1,4 @@
-#include "data/text_source.hpp"
+#include "data/datasets/text_source.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -23,7 +23,7 @@ class TextDataset final : public Dataset {
 
  protected:
   c10::IValue read_item(int64_t index) const override;
-  c10::IValue read_batch(c10::IntArrayRef indices) const override;
+  c10::IValue read_batch(c10::IntArrayRef indices, const Collation& collation) const override;
 
  private:
   std::unique_ptr<const TextSource> source_;

@@ -1,4 +1,4 @@
-#include "data/subset_dataset.hpp"
+#include "data/datasets/subset_dataset.hpp"
 
 #include <vector>
 
@@ -12,10 +12,10 @@ SubsetDataset::SubsetDataset(std::shared_ptr<const Dataset> dataset, int64_t beg
           end, ") are no part of the dataset; expected a range inside [0, ", dataset_->length(), ")");
 }
 
-c10::IValue SubsetDataset::read_batch(c10::IntArrayRef indices) const {
+c10::IValue SubsetDataset::read_batch(c10::IntArrayRef indices, const Collation& collation) const {
   std::vector<int64_t> shifted(indices.begin(), indices.end());
   for (int64_t& index : shifted) index += begin_;
-  return dataset_->batch(shifted);
+  return dataset_->batch(shifted, collation);
 }
 
 }  // namespace accel::data

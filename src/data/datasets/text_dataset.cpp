@@ -1,9 +1,9 @@
-#include "data/text_dataset.hpp"
+#include "data/datasets/text_dataset.hpp"
 
 #include <ATen/ATen.h>
 
 #include "base/error.hpp"
-#include "data/text_source.hpp"
+#include "data/datasets/text_source.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::data {
@@ -39,7 +39,8 @@ c10::IValue TextDataset::read_item(int64_t index) const {
   return pair_of(input, target);
 }
 
-c10::IValue TextDataset::read_batch(c10::IntArrayRef indices) const {
+c10::IValue TextDataset::read_batch(c10::IntArrayRef indices, const Collation& collation) const {
+  if (collation.kind != Collation::Kind::kStack) return Dataset::read_batch(indices, collation);
   const auto rows = static_cast<int64_t>(indices.size());
   const at::Tensor input = at::empty({rows, sequence_length_}, at::kLong);
   const at::Tensor target = at::empty({rows, sequence_length_}, at::kLong);

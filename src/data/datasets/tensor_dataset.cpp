@@ -1,4 +1,4 @@
-#include "data/tensor_dataset.hpp"
+#include "data/datasets/tensor_dataset.hpp"
 
 #include <ATen/ATen.h>
 
@@ -65,7 +65,8 @@ c10::IValue TensorDataset::read_item(int64_t index) const {
   return item;
 }
 
-c10::IValue TensorDataset::read_batch(c10::IntArrayRef indices) const {
+c10::IValue TensorDataset::read_batch(c10::IntArrayRef indices, const Collation& collation) const {
+  if (collation.kind != Collation::Kind::kStack) return Dataset::read_batch(indices, collation);
   auto batch = tree::new_list();
   batch.reserve(tensors_.size());
   for (const auto& tensor : tensors_) batch.push_back(gather_rows(tensor, indices));
