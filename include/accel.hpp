@@ -1383,6 +1383,51 @@ class Sampler : public detail::Handle<accel_sampler_t, accel_sampler_retain, acc
     return out;
   }
 
+  // Draws of another number than there are items, as torch's RandomSampler: permutation after permutation, or with
+  // replacement.
+  static Sampler random_draws(std::int64_t length, std::int64_t num_samples, bool replacement, std::int64_t seed) {
+    Sampler out;
+    detail::check(accel_sampler_random_draws(length, num_samples, replacement, seed, out.put()));
+    return out;
+  }
+
+  // Draws by weight, as torch's WeightedRandomSampler.
+  static Sampler weighted(const std::vector<double>& weights, std::int64_t num_samples, bool replacement,
+                          std::int64_t seed) {
+    Sampler out;
+    detail::check(accel_sampler_weighted(weights.data(), weights.size(), num_samples, replacement, seed, out.put()));
+    return out;
+  }
+
+  // Some of the items, as torch's SubsetRandomSampler when they are shuffled.
+  static Sampler subset(const std::vector<std::int64_t>& indices, bool shuffle, std::int64_t seed) {
+    Sampler out;
+    detail::check(accel_sampler_subset(indices.data(), indices.size(), shuffle, seed, out.put()));
+    return out;
+  }
+
+  // Random batches of items of about one length, which need little padding, as transformers' LengthGroupedSampler: a
+  // permutation is cut into groups, each sorted by length; the longest item of all comes first.
+  static Sampler length_grouped(const std::vector<std::int64_t>& lengths, std::int64_t batch_size,
+                                std::int64_t group_batches, std::int64_t seed) {
+    Sampler out;
+    detail::check(accel_sampler_length_grouped(lengths.data(), lengths.size(), batch_size, group_batches, seed,
+                                               out.put()));
+    return out;
+  }
+
+  // One rank's share of an order, as torch's DistributedSampler, for programs that share the items out themselves: a
+  // prepared loader does so by itself.
+  static Sampler distributed(std::int64_t length, std::int64_t num_replicas, std::int64_t rank, bool shuffle,
+                             std::int64_t seed, bool drop_last) {
+    Sampler out;
+    detail::check(accel_sampler_distributed(length, num_replicas, rank, shuffle, seed, drop_last, out.put()));
+    return out;
+  }
+
+  // The number of draws.
+  std::int64_t length() const { return accel_sampler_length(self()); }
+
   // The order of an epoch.
   Tensor indices(std::int64_t epoch) const {
     Tensor out;

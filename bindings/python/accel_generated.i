@@ -67,6 +67,15 @@ static double lr_lambda_trampoline(int64_t step, void *user_data) {
   return number;
 }
 
+static accel_status_t order_trampoline(int64_t epoch, int64_t *indices, size_t n_indices, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 2, PyLong_FromLongLong(epoch), values_to_python(indices, n_indices));
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
 static accel_status_t comm_hook_trampoline(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 0, 3, handle_to_python(accel_tensor_retain(buffer), SWIGTYPE_p_accel_tensor), PyLong_FromLongLong(bucket), PyLong_FromLong(is_last));
@@ -615,6 +624,7 @@ typedef struct accel_parameters_options {
 %accel_callback(accel_module_hook_fn, module_hook_trampoline)
 %accel_callback(accel_update_fn, update_trampoline)
 %accel_callback(accel_lr_lambda_fn, lr_lambda_trampoline)
+%accel_callback(accel_order_fn, order_trampoline)
 %accel_callback(accel_comm_hook_fn, comm_hook_trampoline)
 %accel_callback(accel_seed_fn, seed_trampoline)
 %accel_callback_pair(accel_batch_size_fn, batch_size_trampoline, accel_reduce_batch_size_fn, reduce_batch_size_trampoline)
@@ -2805,6 +2815,70 @@ out: The sampler.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_sampler_seedable_random(int64_t length, int64_t seed, accel_sampler_t **OUTPUT);
 
+%feature("docstring") accel_sampler_random_draws "Draws of another number than there are items, as torch's RandomSampler: permutation after permutation, or with replacement.
+
+length: Items.
+num_samples: Draws of an epoch.
+replacement: 1: an item may come again at once.
+seed: Of generator(seed + epoch).
+out: The sampler.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_sampler_random_draws(int64_t length, int64_t num_samples, int32_t replacement, int64_t seed, accel_sampler_t **OUTPUT);
+
+%feature("docstring") accel_sampler_weighted "Draws by weight, as torch's WeightedRandomSampler.
+
+weights: Of each item, of any sum; an item of weight 0 is never drawn.
+n_weights: Items.
+num_samples: Draws of an epoch.
+replacement: 1: an item may be drawn again. 0: num_samples is at most the number of weights above 0.
+seed: Of generator(seed + epoch).
+out: The sampler.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_sampler_weighted(const double *ITEMS, size_t COUNT, int64_t num_samples, int32_t replacement, int64_t seed, accel_sampler_t **OUTPUT);
+
+%feature("docstring") accel_sampler_subset "Some of the items, as torch's SubsetRandomSampler when they are shuffled.
+
+indices: From 0; they may repeat.
+n_indices: Their number.
+shuffle: 1: a new order in every epoch. 0: as given.
+seed: Of generator(seed + epoch).
+out: The sampler.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_sampler_subset(const int64_t *ITEMS, size_t COUNT, int32_t shuffle, int64_t seed, accel_sampler_t **OUTPUT);
+
+%feature("docstring") accel_sampler_length_grouped "Random batches of items of about one length, which need little padding, as transformers' LengthGroupedSampler: a permutation is cut into groups, each sorted by length; the longest item of all comes first.
+
+lengths: Of each item.
+n_lengths: Items.
+batch_size: The loader's, of all ranks together.
+group_batches: Batches that are sorted together; ACCEL_UNSET_INT64: a quarter of all, from 1 to 50.
+seed: Of generator(seed + epoch).
+out: The sampler.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_sampler_length_grouped(const int64_t *ITEMS, size_t COUNT, int64_t batch_size, int64_t group_batches, int64_t seed, accel_sampler_t **OUTPUT);
+
+%feature("docstring") accel_sampler_distributed "One rank's share of an order, as torch's DistributedSampler, for programs that share the items out themselves: a prepared loader does so by itself.
+
+length: Items.
+num_replicas: Ranks.
+rank: This one.
+shuffle: 1: of the permutation of generator(seed + epoch). 0: of the sequence.
+seed: The same on all ranks.
+drop_last: 1: a tail that does not reach all ranks is left out; 0: it is filled up with items from the start.
+out: The sampler.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_sampler_distributed(int64_t length, int64_t num_replicas, int64_t rank, int32_t shuffle, int64_t seed, int32_t drop_last, accel_sampler_t **OUTPUT);
+
+%feature("docstring") accel_sampler_create "An order that the program makes.
+
+length: How many.
+order: Called at the start of each epoch.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out: The sampler.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_sampler_create(int64_t length, accel_order_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_sampler_t **OUTPUT);
+
 %feature("docstring") accel_sampler_retain "Adds an owner.
 
 sampler: A sampler.
@@ -2815,6 +2889,12 @@ accel_sampler_t *accel_sampler_retain(accel_sampler_t *sampler);
 
 sampler: A sampler, or NULL.";
 void accel_sampler_release(accel_sampler_t *sampler);
+
+%feature("docstring") accel_sampler_length "The number of draws.
+
+sampler: A sampler.
+Returns: Draws of an epoch; -1 for an invalid handle.";
+int64_t accel_sampler_length(const accel_sampler_t *sampler);
 
 %feature("docstring") accel_sampler_indices "The order of an epoch.
 

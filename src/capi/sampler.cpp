@@ -1,28 +1,116 @@
 // Section 9: samplers.
 #include "data/sampler.hpp"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "accel.h"
+#include "capi/callback.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "capi/options.hpp"
 #include "capi/value.hpp"
+#include "data/samplers/callback_sampler.hpp"
+#include "data/samplers/distributed_sampler.hpp"
+#include "data/samplers/length_grouped_sampler.hpp"
+#include "data/samplers/subset_sampler.hpp"
+#include "data/samplers/weighted_sampler.hpp"
 
 using namespace accel;
 using namespace accel::capi;
 
+namespace {
+
+template <typename Sampler, typename... Arguments>
+void give_sampler(accel_sampler_t** out, Arguments&&... arguments) {
+  check_pointer(out, "out");
+  auto sampler = std::make_shared<Sampler>(std::forward<Arguments>(arguments)...);
+  *out = std::make_unique<accel_sampler>(std::move(sampler)).release();
+}
+
+template <typename Number>
+std::vector<Number> read_numbers(const Number* numbers, size_t count, const char* name) {
+  if (count > 0) check_pointer(numbers, name);
+  return {numbers, numbers + count};
+}
+
+std::optional<int64_t> seed_of(int32_t shuffle, int64_t seed) {
+  if (!read_flag(shuffle, "shuffle")) return std::nullopt;
+  return seed;
+}
+
+}  // namespace
+
 accel_status_t accel_sampler_sequential(int64_t length, accel_sampler_t** out) {
   return guarded(__func__, [&] {
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_sampler>(std::make_shared<data::SequentialSampler>(length)).release();
+    give_sampler<data::SequentialSampler>(out, length);
     return ACCEL_OK;
   });
 }
 
 accel_status_t accel_sampler_seedable_random(int64_t length, int64_t seed, accel_sampler_t** out) {
   return guarded(__func__, [&] {
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_sampler>(std::make_shared<data::SeedableRandomSampler>(length, seed)).release();
+    give_sampler<data::SeedableRandomSampler>(out, length, seed);
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_sampler_random_draws(int64_t length, int64_t num_samples, int32_t replacement, int64_t seed,
+                                          accel_sampler_t** out) {
+  return guarded(__func__, [&] {
+    const data::RandomDraw draw{read_flag(replacement, "replacement"), num_samples};
+    give_sampler<data::SeedableRandomSampler>(out, length, seed, draw);
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_sampler_weighted(const double* weights, size_t n_weights, int64_t num_samples, int32_t replacement,
+                                      int64_t seed, accel_sampler_t** out) {
+  return guarded(__func__, [&] {
+    give_sampler<data::WeightedSampler>(out, read_numbers(weights, n_weights, "weights"), num_samples,
+                                        read_flag(replacement, "replacement"), seed);
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_sampler_subset(const int64_t* indices, size_t n_indices, int32_t shuffle, int64_t seed,
+                                    accel_sampler_t** out) {
+  return guarded(__func__, [&] {
+    give_sampler<data::SubsetSampler>(out, read_numbers(indices, n_indices, "indices"), seed_of(shuffle, seed));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_sampler_length_grouped(const int64_t* lengths, size_t n_lengths, int64_t batch_size,
+                                            int64_t group_batches, int64_t seed, accel_sampler_t** out) {
+  return guarded(__func__, [&] {
+    give_sampler<data::LengthGroupedSampler>(out, read_numbers(lengths, n_lengths, "lengths"), batch_size,
+                                             option_integer(group_batches), seed);
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_sampler_distributed(int64_t length, int64_t num_replicas, int64_t rank, int32_t shuffle,
+                                         int64_t seed, int32_t drop_last, accel_sampler_t** out) {
+  return guarded(__func__, [&] {
+    give_sampler<data::DistributedSampler>(out, length, num_replicas, rank, seed_of(shuffle, seed),
+                                           read_flag(drop_last, "drop_last"));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_sampler_create(int64_t length, accel_order_fn order, void* user_data, accel_destroy_fn destroy,
+                                    accel_sampler_t** out) {
+  return guarded(__func__, [&] {
+    const Callback<accel_order_fn> callback(order, user_data, destroy);
+    check_pointer(order, "order");
+    const auto count = static_cast<size_t>(std::max<int64_t>(length, 0));
+    give_sampler<data::CallbackSampler>(out, length, [callback, count](int64_t epoch, int64_t* indices) {
+      check_callback(callback(epoch, indices, count), "order");
+    });
     return ACCEL_OK;
   });
 }
@@ -30,6 +118,10 @@ accel_status_t accel_sampler_seedable_random(int64_t length, int64_t seed, accel
 accel_sampler_t* accel_sampler_retain(accel_sampler_t* sampler) { return retain_handle(__func__, sampler, "sampler"); }
 
 void accel_sampler_release(accel_sampler_t* sampler) { release_handle(sampler); }
+
+int64_t accel_sampler_length(const accel_sampler_t* sampler) {
+  return guarded_value<int64_t>(__func__, -1, [&] { return check(sampler, "sampler").sampler->length(); });
+}
 
 accel_status_t accel_sampler_indices(const accel_sampler_t* sampler, int64_t epoch, accel_tensor_t** out) {
   return guarded(__func__, [&] {

@@ -30,6 +30,10 @@ SequentialSampler::SequentialSampler(int64_t length) : length_(length) {
 
 at::Tensor SequentialSampler::indices(int64_t epoch) const { return at::arange(length_, at::kLong); }
 
+at::Generator epoch_generator(int64_t seed, int64_t epoch) {
+  return at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed) + static_cast<uint64_t>(epoch));
+}
+
 at::Tensor random_order(int64_t length, const RandomDraw& draw, at::Generator& generator) {
   check_draw(length, draw);
   const int64_t samples = draw.num_samples.value_or(length);
@@ -52,9 +56,7 @@ SeedableRandomSampler::SeedableRandomSampler(int64_t length, int64_t seed, const
 }
 
 at::Tensor SeedableRandomSampler::indices(int64_t epoch) const {
-  // Wraps around like torch.Generator.manual_seed for negative seeds.
-  at::Generator generator =
-      at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed_) + static_cast<uint64_t>(epoch));
+  at::Generator generator = epoch_generator(seed_, epoch);
   if (!draw_.replacement && !draw_.num_samples) return at::randperm(items_, generator, at::kLong);
   return random_order(items_, draw_, generator);
 }

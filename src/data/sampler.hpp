@@ -27,6 +27,9 @@ class SequentialSampler final : public Sampler {
   int64_t length_;
 };
 
+// A fresh generator of an epoch. Wraps around like torch.Generator.manual_seed for negative seeds.
+at::Generator epoch_generator(int64_t seed, int64_t epoch);
+
 struct RandomDraw {
   bool replacement = false;
   std::optional<int64_t> num_samples;  // unset: as many as there are items

@@ -1,4 +1,4 @@
-/* Section 9: datasets, samplers, loaders. */
+/* Section 9: datasets and loaders. */
 #define _POSIX_C_SOURCE 200809L /* mkstemp */
 #include "capi_test.h"
 
@@ -124,39 +124,6 @@ static void subset_is_a_range(void **state) {
   assert_fails(accel_dataset_subset(NULL, 0, 1, &refused), ACCEL_ERROR_INVALID_ARGUMENT, "dataset is NULL");
   assert_fails(accel_dataset_subset(part, 0, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
   accel_dataset_release(part);
-}
-
-static void samplers_give_orders(void **state) {
-  (void)state;
-  accel_sampler_t *sequential = NULL, *random = NULL, *refused = NULL;
-  accel_tensor_t *order = NULL;
-  assert_ok(accel_sampler_sequential(3, &sequential));
-  assert_ok(accel_sampler_indices(sequential, 5, &order));
-  assert_int_equal(elements(order, 3)[2], 2);
-  accel_tensor_release(order);
-  assert_ok(accel_sampler_seedable_random(32, 7, &random));
-  assert_ok(accel_sampler_indices(random, 0, &order));
-  assert_int_equal(elements(order, 32)[0], 15); /* torch.randperm(32, generator=seed 7) */
-  assert_int_equal(elements(order, 32)[1], 11);
-  accel_tensor_release(order);
-  assert_ok(accel_sampler_indices(random, 1, &order));
-  assert_int_equal(elements(order, 32)[0], 3); /* seed 8 */
-  accel_tensor_release(order);
-
-  order = NULL;
-  assert_fails(accel_sampler_indices(random, -1, &order), ACCEL_ERROR_INVALID_ARGUMENT, "epoch is -1");
-  assert_fails(accel_sampler_indices(random, 0, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
-  assert_fails(accel_sampler_indices(NULL, 0, &order), ACCEL_ERROR_INVALID_ARGUMENT, "sampler is NULL");
-  assert_fails(accel_sampler_sequential(-1, &refused), ACCEL_ERROR_INVALID_ARGUMENT, "length is -1");
-  assert_fails(accel_sampler_seedable_random(0, 1, &refused), ACCEL_ERROR_INVALID_ARGUMENT, "0 items");
-  assert_fails(accel_sampler_sequential(3, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
-  assert_fails(accel_sampler_seedable_random(3, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
-  assert_null(order);
-  assert_null(refused);
-  accel_sampler_release(accel_sampler_retain(random));
-  accel_sampler_release(random);
-  accel_sampler_release(sequential);
-  accel_sampler_release(NULL);
 }
 
 static void loader_gives_epochs(void **state) {
@@ -299,10 +266,13 @@ static void wrong_handles_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(rows_of_tensors),           capi_unit_test(windows_of_text),
-      capi_unit_test(subset_is_a_range),         capi_unit_test(samplers_give_orders),
-      capi_unit_test(loader_gives_epochs),       capi_unit_test(loader_options),
-      capi_unit_test(loader_state_resumes),      capi_unit_test(first_batches_can_be_skipped),
+      capi_unit_test(rows_of_tensors),
+      capi_unit_test(windows_of_text),
+      capi_unit_test(subset_is_a_range),
+      capi_unit_test(loader_gives_epochs),
+      capi_unit_test(loader_options),
+      capi_unit_test(loader_state_resumes),
+      capi_unit_test(first_batches_can_be_skipped),
       capi_unit_test(wrong_handles_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

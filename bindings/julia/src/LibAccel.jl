@@ -5249,6 +5249,118 @@ accel_sampler_seedable_random(length, seed, out) =
     check(ccall((:accel_sampler_seedable_random, libaccel), accel_status_t, (Int64, Int64, Ptr{Ptr{accel_sampler_t}}), length, seed, out), "accel_sampler_seedable_random")
 
 """
+    accel_sampler_random_draws(length, num_samples, replacement, seed, out)
+
+Draws of another number than there are items, as torch's RandomSampler: permutation after permutation, or with replacement.
+
+- `length`: Items.
+- `num_samples`: Draws of an epoch.
+- `replacement`: 1: an item may come again at once.
+- `seed`: Of generator(seed + epoch).
+- `out`: The sampler.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_sampler_random_draws(length, num_samples, replacement, seed, out) =
+    check(ccall((:accel_sampler_random_draws, libaccel), accel_status_t, (Int64, Int64, Int32, Int64, Ptr{Ptr{accel_sampler_t}}), length, num_samples, replacement, seed, out), "accel_sampler_random_draws")
+
+"""
+    accel_sampler_weighted(weights, n_weights, num_samples, replacement, seed, out)
+
+Draws by weight, as torch's WeightedRandomSampler.
+
+- `weights`: Of each item, of any sum; an item of weight 0 is never drawn.
+- `n_weights`: Items.
+- `num_samples`: Draws of an epoch.
+- `replacement`: 1: an item may be drawn again. 0: num_samples is at most the number of weights above 0.
+- `seed`: Of generator(seed + epoch).
+- `out`: The sampler.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_sampler_weighted(weights, n_weights, num_samples, replacement, seed, out) =
+    check(ccall((:accel_sampler_weighted, libaccel), accel_status_t, (Ptr{Float64}, Csize_t, Int64, Int32, Int64, Ptr{Ptr{accel_sampler_t}}), weights, n_weights, num_samples, replacement, seed, out), "accel_sampler_weighted")
+
+"""
+    accel_sampler_subset(indices, n_indices, shuffle, seed, out)
+
+Some of the items, as torch's SubsetRandomSampler when they are shuffled.
+
+- `indices`: `nothing`/`C_NULL` is allowed. From 0; they may repeat.
+- `n_indices`: Their number.
+- `shuffle`: 1: a new order in every epoch. 0: as given.
+- `seed`: Of generator(seed + epoch).
+- `out`: The sampler.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_sampler_subset(indices, n_indices, shuffle, seed, out) =
+    check(ccall((:accel_sampler_subset, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, Int32, Int64, Ptr{Ptr{accel_sampler_t}}), indices, n_indices, shuffle, seed, out), "accel_sampler_subset")
+
+"""
+    accel_sampler_length_grouped(lengths, n_lengths, batch_size, group_batches, seed, out)
+
+Random batches of items of about one length, which need little padding, as transformers' LengthGroupedSampler: a permutation is cut into groups, each sorted by length; the longest item of all comes first.
+
+- `lengths`: Of each item.
+- `n_lengths`: Items.
+- `batch_size`: The loader's, of all ranks together.
+- `group_batches`: Batches that are sorted together; ACCEL_UNSET_INT64: a quarter of all, from 1 to 50.
+- `seed`: Of generator(seed + epoch).
+- `out`: The sampler.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_sampler_length_grouped(lengths, n_lengths, batch_size, group_batches, seed, out) =
+    check(ccall((:accel_sampler_length_grouped, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, Int64, Int64, Int64, Ptr{Ptr{accel_sampler_t}}), lengths, n_lengths, batch_size, group_batches, seed, out), "accel_sampler_length_grouped")
+
+"""
+    accel_sampler_distributed(length, num_replicas, rank, shuffle, seed, drop_last, out)
+
+One rank's share of an order, as torch's DistributedSampler, for programs that share the items out themselves: a prepared loader does so by itself.
+
+- `length`: Items.
+- `num_replicas`: Ranks.
+- `rank`: This one.
+- `shuffle`: 1: of the permutation of generator(seed + epoch). 0: of the sequence.
+- `seed`: The same on all ranks.
+- `drop_last`: 1: a tail that does not reach all ranks is left out; 0: it is filled up with items from the start.
+- `out`: The sampler.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_sampler_distributed(length, num_replicas, rank, shuffle, seed, drop_last, out) =
+    check(ccall((:accel_sampler_distributed, libaccel), accel_status_t, (Int64, Int64, Int64, Int32, Int64, Int32, Ptr{Ptr{accel_sampler_t}}), length, num_replicas, rank, shuffle, seed, drop_last, out), "accel_sampler_distributed")
+
+"""
+    accel_sampler_create(length, order, user_data, destroy, out)
+
+An order that the program makes.
+
+- `length`: How many.
+- `order`: Called at the start of each epoch.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out`: The sampler.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_sampler_create(length, order, user_data, destroy, out) =
+    check(ccall((:accel_sampler_create, libaccel), accel_status_t, (Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_sampler_t}}), length, order, user_data, destroy, out), "accel_sampler_create")
+
+"""
     accel_sampler_retain(sampler)
 
 Adds an owner.
@@ -5273,6 +5385,20 @@ Threads: any.
 """
 accel_sampler_release(sampler) =
     ccall((:accel_sampler_release, libaccel), Cvoid, (Ptr{accel_sampler_t},), sampler)
+
+"""
+    accel_sampler_length(sampler)
+
+The number of draws.
+
+- `sampler`: A sampler.
+
+Returns: Draws of an epoch; -1 for an invalid handle.
+
+Threads: any.
+"""
+accel_sampler_length(sampler) =
+    ccall((:accel_sampler_length, libaccel), Int64, (Ptr{accel_sampler_t},), sampler)
 
 """
     accel_sampler_indices(sampler, epoch, out)
@@ -6638,8 +6764,15 @@ const FUNCTIONS = (
     :accel_dataset_item,
     :accel_sampler_sequential,
     :accel_sampler_seedable_random,
+    :accel_sampler_random_draws,
+    :accel_sampler_weighted,
+    :accel_sampler_subset,
+    :accel_sampler_length_grouped,
+    :accel_sampler_distributed,
+    :accel_sampler_create,
     :accel_sampler_retain,
     :accel_sampler_release,
+    :accel_sampler_length,
     :accel_sampler_indices,
     :accel_dataloader_options_init,
     :accel_dataloader_create,

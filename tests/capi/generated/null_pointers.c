@@ -1714,6 +1714,41 @@ static void accel_sampler_seedable_random_null_pointers(void **state) {
   refused_with_status("accel_sampler_seedable_random", "out", accel_sampler_seedable_random(1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_sampler_random_draws_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_sampler_random_draws", "out", accel_sampler_random_draws(1, 1, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_sampler_weighted_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_sampler_weighted", "weights", accel_sampler_weighted(NULL, 1, 1, 1, 1, (accel_sampler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_sampler_weighted", "out", accel_sampler_weighted((const double *)samples->numbers, 1, 1, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_sampler_subset_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_sampler_subset", "out", accel_sampler_subset((const int64_t *)samples->numbers, 1, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_sampler_length_grouped_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_sampler_length_grouped", "lengths", accel_sampler_length_grouped(NULL, 1, 1, 1, 1, (accel_sampler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_sampler_length_grouped", "out", accel_sampler_length_grouped((const int64_t *)samples->numbers, 1, 1, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_sampler_distributed_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_sampler_distributed", "out", accel_sampler_distributed(1, 1, 1, 1, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_sampler_create_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_sampler_create", "order", accel_sampler_create(1, NULL, NULL, NULL, (accel_sampler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_sampler_create", "out", accel_sampler_create(1, (accel_order_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_sampler_retain_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -1725,6 +1760,13 @@ static void accel_sampler_release_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
   accel_sampler_release(NULL);
+}
+
+static void accel_sampler_length_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_sampler_length", "sampler", (int64_t)accel_sampler_length(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_sampler_indices_null_pointers(void **state) {
@@ -2441,8 +2483,15 @@ int main(void) {
       sweep_test(accel_dataset_item_null_pointers),
       sweep_test(accel_sampler_sequential_null_pointers),
       sweep_test(accel_sampler_seedable_random_null_pointers),
+      sweep_test(accel_sampler_random_draws_null_pointers),
+      sweep_test(accel_sampler_weighted_null_pointers),
+      sweep_test(accel_sampler_subset_null_pointers),
+      sweep_test(accel_sampler_length_grouped_null_pointers),
+      sweep_test(accel_sampler_distributed_null_pointers),
+      sweep_test(accel_sampler_create_null_pointers),
       sweep_test(accel_sampler_retain_null_pointers),
       sweep_test(accel_sampler_release_null_pointers),
+      sweep_test(accel_sampler_length_null_pointers),
       sweep_test(accel_sampler_indices_null_pointers),
       sweep_test(accel_dataloader_options_init_null_pointers),
       sweep_test(accel_dataloader_create_null_pointers),

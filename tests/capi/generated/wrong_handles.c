@@ -1451,6 +1451,14 @@ static void accel_sampler_release_wrong_handles(void **state) {
   accel_sampler_release(samples->released.sampler);
 }
 
+static void accel_sampler_length_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_sampler_length", "sampler", (int64_t)accel_sampler_length(samples->foreign.sampler), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_sampler_length", "sampler", (int64_t)accel_sampler_length(samples->released.sampler), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_sampler_indices_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_sampler_indices", "sampler", accel_sampler_indices(samples->foreign.sampler, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -2082,6 +2090,7 @@ int main(void) {
       sweep_test(accel_dataset_item_wrong_handles),
       sweep_test(accel_sampler_retain_wrong_handles),
       sweep_test(accel_sampler_release_wrong_handles),
+      sweep_test(accel_sampler_length_wrong_handles),
       sweep_test(accel_sampler_indices_wrong_handles),
       sweep_test(accel_dataloader_create_wrong_handles),
       sweep_test(accel_dataloader_retain_wrong_handles),

@@ -515,6 +515,20 @@ pub type accel_update_fn = unsafe extern "C" fn(parameter: *mut accel_tensor_t, 
 /// Threads: caller.
 pub type accel_lr_lambda_fn = unsafe extern "C" fn(step: i64, user_data: *mut c_void) -> f64;
 
+/// Makes the order of an epoch.
+///
+/// Resuming asks for the same epoch again: the answer must be the same.
+///
+/// * `epoch`: From 0.
+/// * `indices`: length `n_indices`. Room for the order; zeros before.
+/// * `n_indices`: The sampler's length.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error.
+///
+/// Threads: caller.
+pub type accel_order_fn = unsafe extern "C" fn(epoch: i64, indices: *mut i64, n_indices: usize, user_data: *mut c_void) -> accel_status_t;
+
 /// Turns the gradients of a bucket, in place, into what the optimizer shall see, usually their mean over the ranks.
 ///
 /// It may call collectives of the state, the same on all ranks.
@@ -4647,6 +4661,88 @@ extern "C" {
     /// Threads: any. Since 0.1.
     pub fn accel_sampler_seedable_random(length: i64, seed: i64, out: *mut *mut accel_sampler_t) -> accel_status_t;
 
+    /// Draws of another number than there are items, as torch's RandomSampler: permutation after permutation, or with replacement.
+    ///
+    /// * `length`: Items.
+    /// * `num_samples`: Draws of an epoch.
+    /// * `replacement`: 1: an item may come again at once.
+    /// * `seed`: Of generator(seed + epoch).
+    /// * `out`: The sampler.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_sampler_random_draws(length: i64, num_samples: i64, replacement: i32, seed: i64, out: *mut *mut accel_sampler_t) -> accel_status_t;
+
+    /// Draws by weight, as torch's WeightedRandomSampler.
+    ///
+    /// * `weights`: length `n_weights`. Of each item, of any sum; an item of weight 0 is never drawn.
+    /// * `n_weights`: Items.
+    /// * `num_samples`: Draws of an epoch.
+    /// * `replacement`: 1: an item may be drawn again. 0: num_samples is at most the number of weights above 0.
+    /// * `seed`: Of generator(seed + epoch).
+    /// * `out`: The sampler.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_sampler_weighted(weights: *const f64, n_weights: usize, num_samples: i64, replacement: i32, seed: i64, out: *mut *mut accel_sampler_t) -> accel_status_t;
+
+    /// Some of the items, as torch's SubsetRandomSampler when they are shuffled.
+    ///
+    /// * `indices`: NULL is allowed. length `n_indices`. From 0; they may repeat.
+    /// * `n_indices`: Their number.
+    /// * `shuffle`: 1: a new order in every epoch. 0: as given.
+    /// * `seed`: Of generator(seed + epoch).
+    /// * `out`: The sampler.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_sampler_subset(indices: *const i64, n_indices: usize, shuffle: i32, seed: i64, out: *mut *mut accel_sampler_t) -> accel_status_t;
+
+    /// Random batches of items of about one length, which need little padding, as transformers' LengthGroupedSampler: a permutation is cut into groups, each sorted by length; the longest item of all comes first.
+    ///
+    /// * `lengths`: length `n_lengths`. Of each item.
+    /// * `n_lengths`: Items.
+    /// * `batch_size`: The loader's, of all ranks together.
+    /// * `group_batches`: Batches that are sorted together; ACCEL_UNSET_INT64: a quarter of all, from 1 to 50.
+    /// * `seed`: Of generator(seed + epoch).
+    /// * `out`: The sampler.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_sampler_length_grouped(lengths: *const i64, n_lengths: usize, batch_size: i64, group_batches: i64, seed: i64, out: *mut *mut accel_sampler_t) -> accel_status_t;
+
+    /// One rank's share of an order, as torch's DistributedSampler, for programs that share the items out themselves: a prepared loader does so by itself.
+    ///
+    /// * `length`: Items.
+    /// * `num_replicas`: Ranks.
+    /// * `rank`: This one.
+    /// * `shuffle`: 1: of the permutation of generator(seed + epoch). 0: of the sequence.
+    /// * `seed`: The same on all ranks.
+    /// * `drop_last`: 1: a tail that does not reach all ranks is left out; 0: it is filled up with items from the start.
+    /// * `out`: The sampler.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_sampler_distributed(length: i64, num_replicas: i64, rank: i64, shuffle: i32, seed: i64, drop_last: i32, out: *mut *mut accel_sampler_t) -> accel_status_t;
+
+    /// An order that the program makes.
+    ///
+    /// * `length`: How many.
+    /// * `order`: Called at the start of each epoch.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out`: The sampler.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_sampler_create(length: i64, order: Option<accel_order_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_sampler_t) -> accel_status_t;
+
     /// Adds an owner.
     ///
     /// * `sampler`: A sampler.
@@ -4662,6 +4758,15 @@ extern "C" {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_sampler_release(sampler: *mut accel_sampler_t);
+
+    /// The number of draws.
+    ///
+    /// * `sampler`: A sampler.
+    ///
+    /// Returns: Draws of an epoch; -1 for an invalid handle.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_sampler_length(sampler: *const accel_sampler_t) -> i64;
 
     /// The order of an epoch.
     ///
