@@ -69,7 +69,7 @@ static double lr_lambda_trampoline(int64_t step, void *user_data) {
 
 static accel_status_t order_trampoline(int64_t epoch, int64_t *indices, size_t n_indices, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
-  PyObject *const answer = call_python(user_data, 0, 2, PyLong_FromLongLong(epoch), values_to_python(indices, n_indices));
+  PyObject *const answer = call_python(user_data, 0, 2, PyLong_FromLongLong(epoch), numbers_to_python(indices, n_indices));
   const accel_status_t answer_status = status_of_python();
   Py_XDECREF(answer);
   PyGILState_Release(lock);
@@ -146,6 +146,18 @@ static accel_status_t load_state_trampoline(const accel_value_t *state, void *us
 %accel_handle(accel_work, accel_work_release)
 %accel_handle(accel_parameters, accel_parameters_release)
 %accel_handle(accel_generator, accel_generator_release)
+
+typedef int32_t accel_dtype_t;
+typedef int32_t accel_precision_t;
+typedef int32_t accel_distributed_type_t;
+typedef int32_t accel_scheduler_steps_t;
+typedef int32_t accel_reduction_t;
+typedef int32_t accel_update_precision_t;
+typedef int32_t accel_anneal_strategy_t;
+typedef int32_t accel_cycle_mode_t;
+typedef int32_t accel_metric_mode_t;
+typedef int32_t accel_threshold_mode_t;
+typedef int32_t accel_ddp_comm_hook_t;
 
 typedef struct accel_device {
   int32_t type;

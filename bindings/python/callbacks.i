@@ -25,6 +25,16 @@ static PyObject *call_python(void *user_data, int place, int count, ...) {
   return answer;
 }
 
+// What an exception means to the library: one of its own errors keeps its status, lack of memory is told as such.
+static accel_status_t status_of_exception(PyObject *value) {
+  if (PyErr_GivenExceptionMatches(value, PyExc_MemoryError)) return ACCEL_ERROR_OUT_OF_MEMORY;
+  PyObject *const status = PyObject_IsInstance(value, error_type) == 1 ? PyObject_GetAttrString(value, "status") : NULL;
+  const long number = status == NULL ? 0 : PyLong_AsLong(status);
+  Py_XDECREF(status);
+  PyErr_Clear();
+  return number < 0 ? (accel_status_t)number : ACCEL_ERROR_USER;
+}
+
 // After a callback: its exception is kept for the outer call, and its text becomes the message of the status.
 static accel_status_t status_of_python(void) {
   PyObject *type, *value, *traceback;
@@ -32,15 +42,28 @@ static accel_status_t status_of_python(void) {
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   if (traceback != NULL) PyException_SetTraceback(value, traceback);
+  const accel_status_t status = status_of_exception(value);
   PyObject *const text = PyObject_Str(value);
   const char *const message = text == NULL ? NULL : PyUnicode_AsUTF8(text);
-  accel_error_set(ACCEL_ERROR_USER, message == NULL ? "a Python callback failed" : message);
+  accel_error_set(status, message == NULL ? "a Python callback failed" : message);
   PyErr_Clear();
   Py_XDECREF(text);
   Py_XDECREF(type);
   Py_XDECREF(traceback);
   Py_XSETREF(raised, value);
-  return ACCEL_ERROR_USER;
+  return status;
+}
+
+// Whether the thread's error is what its latest callback raised.
+static int is_raised(accel_status_t status) {
+  if (raised == NULL || status == ACCEL_ERROR_USER) return raised != NULL;
+  if (status_of_exception(raised) != status) return 0;
+  PyObject *const text = PyObject_Str(raised);
+  const char *const message = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+  const int same = message != NULL && strcmp(message, accel_last_error()) == 0;
+  Py_XDECREF(text);
+  PyErr_Clear();
+  return same;
 }
 
 static void release_python(void *user_data) {
@@ -52,6 +75,14 @@ static void release_python(void *user_data) {
 
 // A handle that a callback is lent: Python gets an owner of its own, since it may keep it.
 static PyObject *handle_to_python(void *handle, swig_type_info *type) { return SWIG_Python_NewPointerObj(NULL, handle, type, SWIG_POINTER_OWN); }
+
+// The numbers that a callback fills in: a memoryview of int64, gone when the callback returns.
+static PyObject *numbers_to_python(int64_t *numbers, size_t count) {
+  PyObject *const bytes = PyMemoryView_FromMemory((char *)numbers, (Py_ssize_t)(count * sizeof(*numbers)), PyBUF_WRITE);
+  PyObject *const view = bytes == NULL ? NULL : PyObject_CallMethod(bytes, "cast", "s", "q");
+  Py_XDECREF(bytes);
+  return view;
+}
 
 static void python_to_new_tensor(PyObject *object, accel_tensor_t **out) {
   void *handle = NULL;

@@ -2,9 +2,25 @@
 // Here stand the typemaps; accel_generated.i has the functions, whose parameters bear the names of these typemaps.
 %module(package="accel") capi
 
+%pythonbegin %{
+from . import libtorch as _libtorch
+_libtorch.load()
+%}
+
+// Handles may be made as instances of Python's own subclasses (classes.i), which the garbage collector knows.
+%begin %{
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+static PyObject *new_object(PyTypeObject *type) { return PyType_IS_GC(type) ? _PyObject_GC_New(type) : _PyObject_New(type); }
+#undef PyObject_New
+#define PyObject_New(TYPE, TYPE_OBJECT) ((TYPE *)new_object(TYPE_OBJECT))
+%}
+
 %{
 #include "accel.h"
 typedef accel_status_t information_t; /* a status that a loop acts on, for example ACCEL_ITER_END */
+static PyObject *error_type;
+static PyObject *error_classes; /* {status: class}, from Python */
 %}
 %include <stdint.i>
 %include <typemaps.i>
@@ -15,35 +31,52 @@ typedef accel_status_t information_t; /* a status that a loop acts on, for examp
 // ---- Statuses -------------------------------------------------------------------------------------------------------
 
 %{
-static PyObject *error_type;
+
+static int set_attribute(PyObject *error, const char *name, PyObject *value) {
+  const int failed = value == NULL || PyObject_SetAttrString(error, name, value) != 0;
+  Py_XDECREF(value);
+  return !failed;
+}
 
 // The exception of the callback that failed, or the thread's error as one.
 static void raise_error(accel_status_t status) {
   if (PyErr_Occurred()) return;
-  if (status == ACCEL_ERROR_USER && raised != NULL) {
+  if (is_raised(status)) {
     PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
     Py_CLEAR(raised);
     return;
   }
-  PyObject *const arguments = Py_BuildValue("(ss)", accel_last_error(), accel_status_name(status));
-  PyObject *const error = arguments == NULL ? NULL : PyObject_Call(error_type, arguments, NULL);
-  Py_XDECREF(arguments);
-  if (error == NULL) return;
+  accel_error_t *taken = NULL;
+  const int known = accel_error_take(&taken) == ACCEL_OK;
   PyObject *const number = PyLong_FromLong(status);
-  if (number != NULL && PyObject_SetAttrString(error, "status", number) == 0) PyErr_SetObject(error_type, error);
+  PyObject *class = number == NULL || error_classes == NULL ? NULL : PyDict_GetItem(error_classes, number);
+  if (class == NULL) class = error_type;
+  PyObject *const error = PyObject_CallFunction(class, "s", known ? accel_error_message(taken) : "");
+  if (error != NULL && set_attribute(error, "code", PyUnicode_FromString(accel_status_name(status))) &&
+      set_attribute(error, "function", PyUnicode_FromString(known ? accel_error_function(taken) : "")) &&
+      set_attribute(error, "rank", PyLong_FromLong(known ? accel_error_rank(taken) : -1)) &&
+      PyObject_SetAttrString(error, "status", number) == 0)
+    PyErr_SetObject(class, error);
   Py_XDECREF(number);
-  Py_DECREF(error);
+  Py_XDECREF(error);
+  accel_error_release(taken);
 }
 %}
 %init %{
-  error_type = PyErr_NewExceptionWithDoc("accel.Error", "An error of libaccel: its message and the name of its status; "
-                                         "`status` is the number.", NULL, NULL);
+  error_type = PyErr_NewExceptionWithDoc("accel.Error", "An error of libaccel. `status` is its number, `code` the name of that, "
+                                         "`function` what failed, `rank` who reported it (-1: no process group).", NULL, NULL);
   if (error_type == NULL || PyModule_AddObject(m, "Error", error_type) != 0) return NULL;
   Py_INCREF(error_type);
 #if defined(SWIGPYTHON_BUILTIN)
   SwigPyBuiltin_AddPublicSymbol(public_interface, "Error");
+  SwigPyBuiltin_AddPublicSymbol(public_interface, "use_class");
+  SwigPyBuiltin_AddPublicSymbol(public_interface, "use_errors");
+  SwigPyBuiltin_AddPublicSymbol(public_interface, "accel_tensor_from_blob");
 #endif
 %}
+
+%include "classes.i"
+%include "memory.i"
 
 %typemap(out) accel_status_t {
   if ($1 < 0) {

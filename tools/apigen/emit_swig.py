@@ -17,7 +17,7 @@ SKIPPED = {
     "accel_prepare": "each kind of object has a function of its own",
     "accel_tensor_from_torch": "a C++ program's own; Python exchanges tensors by DLPack",
     "accel_tensor_to_torch": "a C++ program's own; Python exchanges tensors by DLPack",
-    "accel_tensor_from_blob": "the memory's owner must stay alive; Python exchanges tensors by DLPack",
+    "accel_tensor_from_blob": "written by hand: (buffer, dtype) -> tensor",
 }
 # capi.i says itself what happens around these.
 OWN_EXCEPTION = ("accel_tensor_from_data",)
@@ -157,7 +157,8 @@ def trampoline(callback, handles, functions):
         if parameter["direction"] == "out":
             outputs.append(parameter)
         elif parameter["length"]:
-            arguments.append(f"values_to_python({parameter['name']}, {parameter['length']})")
+            convert = "values_to_python" if kind["base"] == "accel_value_t" else "numbers_to_python"
+            arguments.append(f"{convert}({parameter['name']}, {parameter['length']})")
         elif kind["base"] in handles and kind["pointers"] == 1:
             arguments.append(BORROWED_HANDLE.format(name=parameter["name"], struct=kind["base"].removesuffix("_t")))
         elif parameter["name"] not in counts:
@@ -208,6 +209,7 @@ def emit(api, root):
     parts.append("%{\n" + "\n".join(trampoline(callback, handles, api["functions"]) for callback in api["callbacks"]
                                     if callback["name"] != "accel_destroy_fn") + "%}\n")
     parts.append("".join(handle_classes(api)))
+    parts.append("".join(f"typedef {kind} {name};\n" for name, kind in aliases.items() if name != "accel_status_t"))
     parts.append("".join(structs(api)))
     parts.append("".join(options_classes(api)))
     parts.append("".join(callback_typemaps(api)))

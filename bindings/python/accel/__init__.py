@@ -1,17 +1,49 @@
 """Distributed training through libaccel.
 
-`accel.capi` is the low layer: the functions of accel.h under their names, with Python's own values and strings. A function
-that fails raises `Error`; where its status says more than success, for example at the end of a loader, the status is the
-first result. Handles are released when Python no longer uses them.
+The names are those of Hugging Face Accelerate and, for models, optimizers and data, of torch. `import accel` is light: the
+engine is loaded with the first name that needs it. `accel.capi` is the low layer, the functions of accel.h under their names.
 """
 
-try:
-    from . import capi
-    from .capi import Error
-except ImportError as error:
-    if "undefined symbol" not in str(error):
-        raise
-    raise ImportError(f"another version of LibTorch is loaded than the one libaccel was built for, probably by "
-                      f"`import torch`; docs/libtorch.md says what to do ({error})") from error
+import importlib
 
-__all__ = ["Error", "capi"]
+_NAMES = {
+    "accelerator": ("Accelerator",),
+    "autograd": ("enable_grad", "inference_mode", "no_grad"),
+    "checkpoint": ("load", "save"),
+    "data": ("DataLoader", "Dataset", "Subset", "TensorDataset", "TextDataset", "skip_first_batches"),
+    "device": ("Device",),
+    "dtypes": ("DType", "bfloat16", "bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint8"),
+    "enums": ("DDPCommunicationHookType", "DistributedType", "LoggerType", "PrecisionType", "RNGType"),
+    "errors": ("Error",),
+    "handlers": ("AutocastKwargs", "DataLoaderConfiguration", "DistributedDataParallelKwargs", "GradScalerKwargs",
+                 "GradientAccumulationPlugin", "InitProcessGroupKwargs", "PowerSGDKwargs", "ProjectConfiguration"),
+    "launchers": ("debug_launcher", "notebook_launcher"),
+    "local_sgd": ("LocalSGD",),
+    "memory": ("find_executable_batch_size", "release_memory"),
+    "progress": ("tqdm",),
+    "random": ("Generator", "set_seed", "synchronize_rng_states"),
+    "state": ("AcceleratorState", "GradientState", "PartialState"),
+    "tensor": ("Tensor", "arange", "as_tensor", "empty", "from_dlpack", "full", "ones", "rand", "randint", "randn", "tensor", "zeros"),
+    "tracking": ("GeneralTracker",),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES = ("capi", "collectives", "data", "device", "dtypes", "enums", "errors", "functional", "handlers", "launchers", "logging",
+            "lr_scheduler", "nn", "ops", "optim", "random", "state", "tracking", "utils")
+
+__version__ = "0.1.0"
+__all__ = sorted(_HOMES) + ["capi", "nn", "ops", "optim", "utils"]
+
+
+def __getattr__(name):
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *_HOMES, *_MODULES})

@@ -82,7 +82,7 @@ def raised(kind, function, *arguments):
 
 def wrong_calls_raise():
     error = raised(Error, capi.accel_op_find, "aten::no_such_operator", "")
-    assert error.status == capi.ACCEL_ERROR_NOT_FOUND and error.args[1] == "ACCEL_ERROR_NOT_FOUND"
+    assert error.status == capi.ACCEL_ERROR_NOT_FOUND and error.code == "ACCEL_ERROR_NOT_FOUND" and error.rank == -1
     assert "tensor is NULL" in raised(Error, capi.accel_tensor_numel, None).args[0]
     raised(TypeError, capi.accel_tensor_numel, capi.accel_module_create("Other"))
     raised(TypeError, capi.accel_listify, object())

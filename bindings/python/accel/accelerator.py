@@ -1,0 +1,403 @@
+"""The training loop: prepares models, optimizers, loaders and schedulers, and does what several ranks must do together."""
+
+import contextlib
+import functools
+import os
+
+from . import capi, checkpoint, collectives, data, lr_scheduler, memory, optim, state, tracking
+from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin, GradScalerKwargs,
+                       InitProcessGroupKwargs, ProjectConfiguration)
+from .module import Module, Parameters, PreparedModule
+from .scopes import scope
+from .state import AcceleratorState, GradientState, current
+
+_HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs)
+
+
+class Accelerator:
+    """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
+
+    Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads.
+    """
+
+    def __init__(self, device_placement=True, split_batches=None, mixed_precision=None, gradient_accumulation_steps=1, cpu=False,
+                 dataloader_config=None, rng_types=None, log_with=None, project_dir=None, project_config=None,
+                 gradient_accumulation_plugin=None, step_scheduler_with_optimizer=True, kwargs_handlers=None, true_divisor=None,
+                 keep_output_dtype=None, scheduler_steps_per_update=None, num_threads=None):
+        self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
+        if project_dir is not None and self.project_dir is None:
+            self.project_configuration.set_directories(project_dir)
+        self.dataloader_config = dataloader_config or DataLoaderConfiguration()
+        if split_batches is not None:
+            self.dataloader_config.split_batches = split_batches
+        self._handlers = self._check_handlers(kwargs_handlers or [])
+        accumulation = self._accumulation(gradient_accumulation_steps, gradient_accumulation_plugin)
+        group = self._handlers.get(InitProcessGroupKwargs, InitProcessGroupKwargs())
+        self.state = AcceleratorState(
+            mixed_precision, cpu, _from_accelerator=True, device_placement=None if device_placement else False,
+            split_batches=self.dataloader_config.split_batches or None, rng_types=",".join(map(str, rng_types)) if rng_types else None,
+            step_scheduler_with_optimizer=None if step_scheduler_with_optimizer else False, true_divisor=true_divisor,
+            keep_output_dtype=keep_output_dtype, num_threads=num_threads,
+            scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
+            timeout_ms=None if group.timeout is None else int(group.timeout.total_seconds() * 1000), **accumulation)
+        if group.backend not in (None, self.state.backend) and self.state.use_distributed:
+            raise ValueError(f"backend={group.backend!r}: the collectives of this job are carried by {self.state.backend!r}")
+        self.gradient_state = GradientState()
+        self.device_placement, self.step_scheduler_with_optimizer = device_placement, step_scheduler_with_optimizer
+        self._set_precision()
+        self._models, self._optimizers, self._schedulers, self._dataloaders, self._custom_objects = [], [], [], [], []
+        self.log_with = tracking.filter_trackers(log_with, self.logging_dir)
+        self.trackers = []
+
+    @staticmethod
+    def _check_handlers(handlers):
+        known = {}
+        for handler in handlers:
+            if not isinstance(handler, _HANDLERS):
+                raise TypeError(f"kwargs_handlers has a {type(handler).__name__}; expected "
+                                f"{', '.join(kind.__name__ for kind in _HANDLERS)}")
+            if type(handler) in known:
+                raise ValueError(f"kwargs_handlers has two {type(handler).__name__}")
+            known[type(handler)] = handler
+        return known
+
+    @staticmethod
+    def _accumulation(steps, plugin):
+        if plugin is None:
+            plugin = GradientAccumulationPlugin(num_steps=steps, adjust_scheduler=None, sync_with_dataloader=None, sync_each_batch=None)
+        elif steps != 1:
+            raise ValueError("give gradient_accumulation_steps or gradient_accumulation_plugin, not both")
+        elif not isinstance(plugin, GradientAccumulationPlugin):
+            raise TypeError(f"gradient_accumulation_plugin is a {type(plugin).__name__}")
+        from_environment = "ACCELERATE_GRADIENT_ACCUMULATION_STEPS" in os.environ  # it goes first, as in the reference
+        return {"gradient_accumulation_steps": None if from_environment or plugin.num_steps in (None, 1) else int(plugin.num_steps),
+                "adjust_scheduler": plugin.adjust_scheduler, "sync_with_dataloader": plugin.sync_with_dataloader,
+                "sync_each_batch": plugin.sync_each_batch or None}
+
+    def _set_precision(self):
+        if GradScalerKwargs in self._handlers:
+            capi.accel_set_grad_scaler(current(), self._handlers[GradScalerKwargs].to_engine())
+        if AutocastKwargs in self._handlers:
+            capi.accel_set_autocast(current(), self._handlers[AutocastKwargs].to_engine())
+
+    # The state
+
+    for _name in ("backend", "device", "distributed_type", "is_last_process", "is_local_main_process", "is_main_process",
+                  "local_process_index", "mixed_precision", "num_processes", "process_index", "use_distributed"):
+        locals()[_name] = property(lambda self, _name=_name: getattr(self.state, _name))
+
+    for _name in ("local_main_process_first", "main_process_first", "on_last_process", "on_local_main_process", "on_local_process",
+                  "on_main_process", "on_process", "print", "split_between_processes", "wait_for_everyone"):
+        locals()[_name] = (lambda name: functools.wraps(getattr(state._View, name))(
+            lambda self, *args, **kwargs: getattr(self.state, name)(*args, **kwargs)))(_name)
+    del _name
+
+    @property
+    def multi_device(self):
+        return self.use_distributed and self.distributed_type == "MULTI_GPU"
+
+    @property
+    def sync_gradients(self):
+        return self.gradient_state.sync_gradients
+
+    @sync_gradients.setter
+    def sync_gradients(self, sync):
+        capi.accel_set_sync_gradients(current(), int(sync))
+
+    @property
+    def gradient_accumulation_steps(self):
+        return self.gradient_state.num_steps
+
+    @gradient_accumulation_steps.setter
+    def gradient_accumulation_steps(self, steps):
+        capi.accel_set_gradient_accumulation_steps(current(), steps)
+
+    @property
+    def optimizer_step_was_skipped(self):
+        return any(optimizer.step_was_skipped for optimizer in self._optimizers)
+
+    @property
+    def split_batches(self):
+        return self.dataloader_config.split_batches
+
+    @property
+    def even_batches(self):
+        return self.dataloader_config.even_batches
+
+    @even_batches.setter
+    def even_batches(self, value):
+        self.dataloader_config.even_batches = value
+
+    @property
+    def non_blocking(self):
+        return self.dataloader_config.non_blocking
+
+    @property
+    def project_dir(self):
+        return self.project_configuration.project_dir
+
+    @property
+    def logging_dir(self):
+        return self.project_configuration.logging_dir
+
+    @property
+    def save_iteration(self):
+        return self.project_configuration.iteration
+
+    @property
+    def should_save_model(self):
+        return self.is_local_main_process
+
+    @property
+    def loss_scale(self):
+        """The factor of the next backward; 1 when losses are not scaled."""
+        return capi.accel_loss_scale(current())
+
+    def describe(self):
+        """What is really active: ranks, precision, loss scale, accumulation, and each prepared object."""
+        return capi.accel_describe(current())
+
+    def __repr__(self):
+        return f"Accelerator(\n{self.describe().rstrip()}\n)"
+
+    # Preparing
+
+    def prepare(self, *args, device_placement=None):
+        """The same objects, ready for all ranks, in the same order. What is no model, optimizer, loader or scheduler stays as it is."""
+        if device_placement is None:
+            device_placement = [None] * len(args)
+        elif len(device_placement) != len(args):
+            raise ValueError(f"device_placement has {len(device_placement)} entries for {len(args)} objects")
+        result = list(args)
+        for kinds in ((Module, optim.Optimizer, data.DataLoader), (lr_scheduler.LRScheduler,)):  # schedulers follow their optimizers
+            for place, thing in enumerate(args):
+                if isinstance(thing, kinds):
+                    result[place] = self._prepare_one(thing, device_placement[place])
+        return result[0] if len(result) == 1 else tuple(result)
+
+    def _prepare_one(self, thing, device_placement):
+        if isinstance(thing, Module):
+            return self.prepare_model(thing, device_placement)
+        if isinstance(thing, data.DataLoader):
+            return self.prepare_data_loader(thing, device_placement)
+        return self.prepare_optimizer(thing) if isinstance(thing, optim.Optimizer) else self.prepare_scheduler(thing)
+
+    def prepare_model(self, model, device_placement=None, evaluation_mode=False):
+        """On the device, under the precision, and data-parallel when there are several ranks."""
+        if isinstance(model, PreparedModule):
+            return model
+        if device_placement is False and self.device_placement:
+            raise NotImplementedError("device_placement of a single model: use Accelerator(device_placement=False)")
+        options = power = None
+        if DistributedDataParallelKwargs in self._handlers:
+            options, power = self._handlers[DistributedDataParallelKwargs].to_engine()
+        prepared = PreparedModule(capi.accel_prepare_model(current(), model.handle, options), model)
+        del power
+        self._models.append(prepared)
+        return prepared
+
+    def prepare_optimizer(self, optimizer, device_placement=None):
+        """An optimizer that steps only when gradients are complete."""
+        if isinstance(optimizer, optim.Prepared):
+            return optimizer
+        prepared = optim.Optimizer.of_handle(capi.accel_prepare_optimizer(current(), optimizer.handle), optimizer)
+        self._optimizers.append(prepared)
+        return prepared
+
+    def prepare_scheduler(self, scheduler):
+        """A scheduler that steps with its optimizer."""
+        if isinstance(scheduler, lr_scheduler.Prepared):
+            return scheduler
+        prepared = lr_scheduler.Prepared(capi.accel_prepare_scheduler(current(), scheduler.handle), scheduler.optimizer)
+        self._schedulers.append(prepared)
+        return prepared
+
+    def prepare_data_loader(self, data_loader, device_placement=None):
+        """A loader that hands each rank its own batches."""
+        if isinstance(data_loader, data.Prepared):
+            return data_loader
+        config = self.dataloader_config.to_engine()
+        config.put_on_device = int(self.device_placement if device_placement is None else device_placement)
+        prepared = data.prepare(data_loader, config)
+        self._dataloaders.append(prepared)
+        return prepared
+
+    def unwrap_model(self, model, keep_fp32_wrapper=True, keep_torch_compile=True):
+        """The model inside a prepared one; with keep_fp32_wrapper it still runs under the precision, on its own rank only."""
+        if not isinstance(model, PreparedModule):
+            return model
+        if not keep_fp32_wrapper:
+            return model.module
+        return PreparedModule(capi.accel_unwrap_model(current(), model.handle, 1), model.module)
+
+    # The loop
+
+    def backward(self, loss):
+        """Gradients of the loss, divided by gradient_accumulation_steps and averaged over the ranks."""
+        capi.accel_backward(current(), loss)
+
+    def backward_sum(self, loss_sum, count):
+        """Gradients of the mean over all items of a step, from the sum of this micro-batch and its number of items."""
+        capi.accel_backward_sum(current(), loss_sum, count)
+
+    def lomo_backward(self, loss, learning_rate=None):
+        """Backward that updates the parameters of the prepared LOMO optimizers."""
+        capi.accel_lomo_backward(current(), loss, capi.ACCEL_UNSET_DOUBLE if learning_rate is None else learning_rate)
+
+    def accumulate(self, *models):
+        """One micro-batch of these models: gradients are exchanged, and optimizers step, when the group is complete."""
+        return scope(capi.accel_accumulate_begin, current(), [model.handle for model in models])
+
+    def no_sync(self, model):
+        """Gradients of this model are not exchanged inside."""
+        return scope(capi.accel_no_sync_begin, current(), model.handle)
+
+    def trigger_sync_in_backward(self, model):
+        """Gradients are exchanged by a backward inside, although the forward was made where they are not."""
+        return scope(capi.accel_trigger_sync_in_backward_begin, current(), model.handle)
+
+    def join_uneven_inputs(self, joinables, even_batches=None):
+        """The ranks may have different numbers of batches inside."""
+        models = [model.handle for model in joinables if isinstance(model, Module)]
+        return scope(capi.accel_join_uneven_inputs_begin, current(), models, capi.ACCEL_UNSET if even_batches is None else int(even_batches))
+
+    def autocast(self, autocast_handler=None):
+        """Operators inside run in the precision of the state."""
+        return scope(capi.accel_autocast_begin, current(), None if autocast_handler is None else autocast_handler.to_engine())
+
+    def unscale_gradients(self, optimizer=None):
+        """Takes the loss scale out of gradients, so that they can be looked at before the step."""
+        for entry in [optimizer] if not isinstance(optimizer, (list, tuple)) else optimizer:
+            capi.accel_unscale_gradients(current(), None if entry is None else entry.handle)
+
+    def clip_grad_norm_(self, parameters, max_norm, norm_type=2):
+        """Scales gradients so that their joint norm is at most max_norm. The norm before, None while gradients accumulate."""
+        status, norm = capi.accel_clip_grad_norm(current(), _module_of(parameters).handle, float(max_norm), float(norm_type))
+        return norm if status == capi.ACCEL_OK else None
+
+    def clip_grad_value_(self, parameters, clip_value):
+        """Cuts each element of the gradients to [-clip_value, clip_value]."""
+        capi.accel_clip_grad_value(current(), _module_of(parameters).handle, float(clip_value))
+
+    def set_trigger(self):
+        """Raises a flag that check_trigger() will see on all ranks."""
+        capi.accel_set_trigger(current())
+
+    def check_trigger(self):
+        """Whether any rank raised the flag; all ranks must call."""
+        return bool(capi.accel_check_trigger(current()))
+
+    # The ranks together
+
+    gather = staticmethod(collectives.gather)
+    gather_for_metrics = staticmethod(collectives.gather_for_metrics)
+    reduce = staticmethod(collectives.reduce)
+    pad_across_processes = staticmethod(collectives.pad_across_processes)
+
+    # Checkpoints
+
+    def save(self, obj, f, safe_serialization=True):
+        """Writes a dict of tensors as safetensors, on the main process."""
+        checkpoint.save(obj, f, self.project_configuration.save_on_each_node, safe_serialization)
+
+    def save_model(self, model, save_directory, max_shard_size=None, safe_serialization=True):
+        """Writes a model's weights as `model.safetensors` on the main process."""
+        capi.accel_save_model(current(), model.handle, str(save_directory))
+
+    def get_state_dict(self, model, unwrap=True):
+        return (self.unwrap_model(model, keep_fp32_wrapper=False) if unwrap else model).state_dict()
+
+    def save_state(self, output_dir=None):
+        """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder."""
+        project = self.project_configuration
+        if project.automatic_checkpoint_naming:
+            output_dir = checkpoint.next_folder(project)
+        elif output_dir is None:
+            raise ValueError("save_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
+        elif self.is_main_process:
+            os.makedirs(os.path.dirname(os.path.abspath(output_dir)), exist_ok=True)
+        self.wait_for_everyone()
+        capi.accel_save_state(current(), str(output_dir))
+        project.iteration += 1
+        return output_dir
+
+    def load_state(self, input_dir=None):
+        """Reads it back; without a folder the newest of automatic naming."""
+        if input_dir is None:
+            if not self.project_configuration.automatic_checkpoint_naming:
+                raise ValueError("load_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
+            folders = checkpoint.list_folders(self.project_configuration.checkpoint_dir())
+            if not folders:
+                raise ValueError(f"there is no checkpoint in {self.project_configuration.checkpoint_dir()}")
+            input_dir = folders[-1]
+        capi.accel_load_state(current(), str(input_dir))
+        for loader in self._dataloaders:
+            loader.resume()
+
+    def register_for_checkpointing(self, *objects):
+        """Adds objects with state_dict() and load_state_dict() to what save_state() writes."""
+        checkpoint.register(objects, len(self._custom_objects))
+        self._custom_objects += objects
+
+    def skip_first_batches(self, dataloader, num_batches=0):
+        """A new loader whose first epoch leaves out its first batches."""
+        return data.skip_first_batches(dataloader, num_batches)
+
+    def free_memory(self, *objects):
+        """Lets go of all prepared objects; as many None as objects."""
+        for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
+            held.clear()
+        return memory.release_memory(*objects)
+
+    clear = free_memory
+
+    # Trackers
+
+    def init_trackers(self, project_name, config=None, init_kwargs=None):
+        """Starts the trackers of log_with for a project."""
+        self.trackers = tracking.start(self.log_with, project_name, self.logging_dir, config, init_kwargs)
+
+    def get_tracker(self, name, unwrap=False):
+        """The running tracker of a name, or with `unwrap` what it writes to."""
+        for tracker in self.trackers:
+            if tracker.name == name:
+                return tracker.tracker if unwrap else tracker
+        if self.trackers:
+            raise ValueError(f"no tracker {name!r}; there are {', '.join(tracker.name for tracker in self.trackers)}")
+        return tracking.GeneralTracker(_blank=True)
+
+    def log(self, values, step=None, log_kwargs=None):
+        """Numbers of a step, to every tracker."""
+        for tracker in self.trackers:
+            tracker.log(values, step=step, **(log_kwargs or {}).get(tracker.name, {}))
+
+    def end_training(self):
+        """Finishes the trackers, waits for all ranks, and leaves the group."""
+        for tracker in self.trackers:
+            tracker.finish()
+        capi.accel_end_training(current())
+
+    def step_report(self, reset=False):
+        """Where the time of the loop's steps went."""
+        return capi.accel_step_report(current(), int(reset))
+
+    @contextlib.contextmanager
+    def profile(self, profile_handler=None):
+        """Not there yet."""
+        raise NotImplementedError("profiles are not there yet; step_report() says where the time goes")
+        yield
+
+
+def _module_of(parameters):
+    """The module whose parameters these are; for a list of tensors one that holds just them."""
+    if isinstance(parameters, Parameters):
+        return parameters.module
+    if isinstance(parameters, Module):
+        return parameters
+    holder = Module.of_handle(capi.accel_module_create("Parameters"))
+    tensors = [parameters] if isinstance(parameters, capi.accel_tensor) else list(parameters)
+    for place, tensor in enumerate(tensors):
+        capi.accel_module_add_parameter(holder.handle, str(place), tensor, 1)
+    return holder
+
+

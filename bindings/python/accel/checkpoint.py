@@ -1,0 +1,57 @@
+"""Files of tensors (safetensors), and the objects of a program that belong to its training state."""
+
+import os
+import re
+import shutil
+
+from . import capi
+from .state import current
+from .values import to_engine
+
+
+def save(obj, f, save_on_each_node=False, safe_serialization=True, metadata=None):
+    """Writes a dict of tensors to a safetensors file, complete or not at all, on the main process (or on that of each host)."""
+    here = capi.accel_is_local_main_process if save_on_each_node else capi.accel_is_main_process
+    try:
+        writes = here(current())
+    except RuntimeError:  # no state: one process
+        writes = True
+    if writes:
+        capi.accel_save(to_engine(obj), metadata, str(f))
+
+
+def load(f):
+    """The tensors of a safetensors file."""
+    return capi.accel_load(str(f))
+
+
+def register(objects, first):
+    """Adds objects with state_dict() and load_state_dict() to the training state, as custom_checkpoint_{number}."""
+    wrong = [type(thing).__name__ for thing in objects
+             if not callable(getattr(thing, "state_dict", None)) or not callable(getattr(thing, "load_state_dict", None))]
+    if wrong:
+        raise ValueError(f"these have no state_dict() and load_state_dict(): {', '.join(wrong)}")
+    for number, thing in enumerate(objects, first):
+        capi.accel_register_for_checkpointing(current(), f"custom_checkpoint_{number}",
+                                              (lambda thing=thing: to_engine(thing.state_dict()), thing.load_state_dict))
+
+
+def next_folder(project):
+    """Where the next checkpoint of automatic naming goes; the oldest ones beyond total_limit are removed on the main process."""
+    base = project.checkpoint_dir()
+    folder = os.path.join(base, f"checkpoint_{project.iteration}")
+    if capi.accel_is_main_process(current()):
+        os.makedirs(base, exist_ok=True)
+        kept = list_folders(base)
+        if os.path.exists(folder):
+            raise ValueError(f"{folder} is there already; set ProjectConfiguration(iteration=...) above {project.iteration}")
+        for old in kept[:max(0, len(kept) + 1 - project.total_limit)] if project.total_limit is not None else ():
+            shutil.rmtree(old)
+    return folder
+
+
+def list_folders(base):
+    """The checkpoints of a folder, the oldest first."""
+    numbered = [(int(found.group(1)), entry.path) for entry in os.scandir(base)
+                if (found := re.fullmatch(r"checkpoint_(\d+)", entry.name))]
+    return [path for _, path in sorted(numbered)]

@@ -1,0 +1,43 @@
+"""Devices: "cpu", "cuda:1", "meta"."""
+
+from . import capi
+
+_TYPES = {capi.ACCEL_DEVICE_CPU: "cpu", capi.ACCEL_DEVICE_CUDA: "cuda", capi.ACCEL_DEVICE_META: "meta"}
+
+_number_of = capi.accel_device_t.type.__get__
+
+
+class Device(capi.accel_device_t):
+    """A device; the engine's own ones are of this class too."""
+
+    __slots__ = ()
+
+    def __new__(cls, text):
+        return text if isinstance(text, Device) else capi.accel_device_parse(str(text))
+
+    def __init__(self, *_):  # the engine has filled it in already
+        pass
+
+    @property
+    def type(self):
+        """ "cpu", "cuda" or "meta"."""
+        return _TYPES.get(_number_of(self), "unknown")
+
+    def __str__(self):
+        return self.type if self.index < 0 else f"{self.type}:{self.index}"
+
+    def __repr__(self):
+        return f"Device('{self}')"
+
+    def __eq__(self, other):
+        return str(self) == str(other) if isinstance(other, (Device, str)) else NotImplemented
+
+    def __hash__(self):
+        return hash(str(self))
+
+    def __reduce__(self):
+        return Device, (str(self),)
+
+
+capi.use_class(Device)
+CPU = Device("cpu")

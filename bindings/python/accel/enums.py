@@ -1,0 +1,74 @@
+"""Names that settings take; each is also the text itself: `DistributedType.MULTI_CPU == "MULTI_CPU"`."""
+
+import enum
+
+
+class _Contains(enum.EnumMeta):
+    def __contains__(cls, value):
+        return value in (member.value for member in cls)
+
+
+class BaseEnum(str, enum.Enum, metaclass=_Contains):
+    def __str__(self):
+        return self.value
+
+    @classmethod
+    def list(cls):
+        return [member.value for member in cls]
+
+
+class DistributedType(BaseEnum):
+    NO = "NO"
+    MULTI_CPU = "MULTI_CPU"
+    MULTI_GPU = "MULTI_GPU"
+    MULTI_NPU = "MULTI_NPU"
+    MULTI_MLU = "MULTI_MLU"
+    MULTI_SDAA = "MULTI_SDAA"
+    MULTI_MUSA = "MULTI_MUSA"
+    MULTI_XPU = "MULTI_XPU"
+    MULTI_HPU = "MULTI_HPU"
+    MULTI_NEURON = "MULTI_NEURON"
+    DEEPSPEED = "DEEPSPEED"
+    FSDP = "FSDP"
+    XLA = "XLA"
+    MEGATRON_LM = "MEGATRON_LM"
+
+
+class PrecisionType(BaseEnum):
+    NO = "no"
+    FP8 = "fp8"
+    FP16 = "fp16"
+    BF16 = "bf16"
+
+
+class RNGType(BaseEnum):
+    TORCH = "torch"
+    CUDA = "cuda"
+    GENERATOR = "generator"
+
+
+class LoggerType(BaseEnum):
+    ALL = "all"
+    AIM = "aim"
+    TENSORBOARD = "tensorboard"
+    WANDB = "wandb"
+    TRACKIO = "trackio"
+    COMETML = "comet_ml"
+    MLFLOW = "mlflow"
+    CLEARML = "clearml"
+    DVCLIVE = "dvclive"
+    SWANLAB = "swanlab"
+
+
+class DDPCommunicationHookType(BaseEnum):
+    NO = "no"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    POWER_SGD = "power_sgd"
+    BATCHED_POWER_SGD = "batched_power_sgd"
+
+
+class DynamoBackend(BaseEnum):
+    NO = "NO"
+    EAGER = "EAGER"
+    INDUCTOR = "INDUCTOR"

@@ -1,0 +1,170 @@
+"""Settings as dataclasses, with the names of the reference. None: not given, so that the environment or the default decides."""
+
+import copy
+import dataclasses
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Optional, Union
+
+from .enums import DDPCommunicationHookType
+
+
+class KwargsHandler:
+    """A group of settings."""
+
+    def to_dict(self):
+        return copy.deepcopy(self.__dict__)
+
+    def to_kwargs(self):
+        """Only what differs from the defaults."""
+        default = type(self)().to_dict()
+        return {name: value for name, value in self.to_dict().items() if default[name] != value}
+
+
+def fill(options, settings, **renamed):
+    """An options struct of the engine with the fields that are given; the others stay unset."""
+    for name, value in settings.items():
+        name = renamed.get(name, name)
+        if value is not None and name is not None:
+            if not hasattr(type(options), name):
+                raise TypeError(f"there is no setting {name!r}")
+            setattr(options, name, int(value) if isinstance(value, bool) else value)
+    return options
+
+
+@dataclass
+class AutocastKwargs(KwargsHandler):
+    """In which regions operators choose their precision."""
+
+    enabled: bool = True
+    cache_enabled: Optional[bool] = None
+
+    def to_engine(self):
+        from . import capi
+
+        return fill(capi.accel_autocast_options_t(), self.to_dict())
+
+
+@dataclass
+class GradScalerKwargs(KwargsHandler):
+    """How losses are scaled under fp16."""
+
+    init_scale: float = 65536.0
+    growth_factor: float = 2.0
+    backoff_factor: float = 0.5
+    growth_interval: int = 2000
+    enabled: Optional[bool] = None
+
+    def to_engine(self):
+        from . import capi
+
+        return fill(capi.accel_grad_scaler_options_t(), self.to_dict())
+
+
+@dataclass
+class PowerSGDKwargs(KwargsHandler):
+    """`comm_state_option` of the PowerSGD hooks; None: torch's default."""
+
+    matrix_approximation_rank: Optional[int] = None
+    start_power_sgd_iter: Optional[int] = None
+    min_compression_rate: Optional[float] = None
+    orthogonalization_epsilon: Optional[float] = None
+    random_seed: Optional[int] = None
+    use_error_feedback: Optional[bool] = None
+    warm_start: Optional[bool] = None
+    batch_tensors_with_same_shape: Optional[bool] = None
+
+
+@dataclass
+class DistributedDataParallelKwargs(KwargsHandler):
+    """How gradients are averaged. None: the engine's default, which is torch's but for gradient_as_bucket_view (on)."""
+
+    dim: int = 0
+    broadcast_buffers: bool = True
+    bucket_cap_mb: float = 25
+    find_unused_parameters: bool = False
+    check_reduction: bool = False
+    gradient_as_bucket_view: Optional[bool] = None
+    static_graph: bool = False
+    comm_hook: DDPCommunicationHookType = DDPCommunicationHookType.NO
+    comm_wrapper: DDPCommunicationHookType = DDPCommunicationHookType.NO
+    comm_state_option: Union[dict, PowerSGDKwargs] = field(default_factory=dict)
+
+    def to_engine(self):
+        from . import capi
+
+        settings = self.to_dict()
+        for name in ("comm_hook", "comm_wrapper"):
+            chosen = DDPCommunicationHookType(settings[name])
+            settings[name] = getattr(capi, f"ACCEL_DDP_COMM_HOOK_{chosen.name}")
+        given = settings.pop("comm_state_option")
+        options = fill(capi.accel_ddp_options_t(), {**settings, "bucket_cap_mb": float(self.bucket_cap_mb)}, dim=None)
+        power = fill(capi.accel_power_sgd_options_t(), given if isinstance(given, dict) else given.to_dict())
+        options.comm_state_option = power
+        return options, power  # the second lives as long as the first is used
+
+
+@dataclass
+class InitProcessGroupKwargs(KwargsHandler):
+    """How ranks meet. The backend follows from the devices: `backend` is checked, not chosen."""
+
+    backend: Optional[str] = None
+    init_method: Optional[str] = None
+    timeout: Optional[timedelta] = None
+
+
+@dataclass
+class GradientAccumulationPlugin(KwargsHandler):
+    """How micro-batches are grouped into steps."""
+
+    num_steps: Optional[int] = None
+    adjust_scheduler: bool = True
+    sync_with_dataloader: bool = True
+    sync_each_batch: bool = False
+
+
+@dataclass
+class DataLoaderConfiguration(KwargsHandler):
+    """How the ranks share the batches of a loader."""
+
+    split_batches: bool = False
+    dispatch_batches: Optional[bool] = None
+    even_batches: bool = True
+    use_seedable_sampler: bool = False
+    data_seed: Optional[int] = None
+    non_blocking: bool = False
+    use_stateful_dataloader: bool = False
+
+    def to_engine(self):
+        from . import capi
+
+        settings = {name: getattr(self, name) for name in ("split_batches", "even_batches", "non_blocking")}
+        return fill(capi.accel_dataloader_config_t(), settings)
+
+
+@dataclass
+class ProjectConfiguration(KwargsHandler):
+    """Where checkpoints and logs go."""
+
+    project_dir: Optional[str] = None
+    logging_dir: Optional[str] = None
+    automatic_checkpoint_naming: bool = False
+    total_limit: Optional[int] = None
+    iteration: int = 0
+    save_on_each_node: bool = False
+
+    def set_directories(self, project_dir=None):
+        self.project_dir = project_dir
+        if self.logging_dir is None:
+            self.logging_dir = project_dir
+
+    def __post_init__(self):
+        self.set_directories(self.project_dir)
+
+    def checkpoint_dir(self):
+        return os.path.join(self.project_dir, "checkpoints")
+
+
+def settings_of(handler: Any) -> dict:
+    return {entry.name: getattr(handler, entry.name) for entry in dataclasses.fields(handler)}

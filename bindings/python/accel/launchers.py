@@ -1,0 +1,76 @@
+"""Starts a function in several processes, from a script or a notebook. From a shell: `accel launch --num-processes 2 -- python ...`."""
+
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+
+from . import libtorch
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _run(function, args, environment, failures):
+    os.environ.update(environment)
+    try:
+        function(*args)
+    except BaseException as error:
+        failures.put((int(environment["RANK"]), f"{type(error).__name__}: {error}", traceback.format_exc()))
+        sys.exit(1)
+
+
+def _end(ranks, patience):
+    """Waits for the processes, for ever without a patience, and ends those that go on."""
+    for rank in ranks:
+        rank.join(patience)
+        if rank.is_alive():
+            os.kill(rank.pid, signal.SIGTERM)
+            rank.join()
+
+
+def notebook_launcher(function, args=(), num_processes=None, mixed_precision="no", use_port=None, master_addr="127.0.0.1", node_rank=0,
+                      num_nodes=1, **environment):
+    """Calls function(*args) in `num_processes` processes of this host, each a rank, and waits. The function may be one of the
+    notebook. The engine must not be in use before: all of it belongs inside the function."""
+    num_processes = num_processes or os.cpu_count() or 1
+    if libtorch.is_loaded() and num_processes > 1:
+        raise RuntimeError("the engine is loaded in this process already, and its children could not use it: restart the notebook, and "
+                           "make states, tensors and models inside the function only")
+    port = str(use_port or _free_port())
+    if num_processes * num_nodes == 1:
+        return function(*args)
+    context = multiprocessing.get_context("fork")
+    failures, ranks = context.SimpleQueue(), []
+    for local in range(num_processes):
+        settings = {"RANK": node_rank * num_processes + local, "LOCAL_RANK": local, "WORLD_SIZE": num_processes * num_nodes,
+                    "LOCAL_WORLD_SIZE": num_processes, "MASTER_ADDR": master_addr, "MASTER_PORT": port,
+                    "ACCELERATE_MIXED_PRECISION": mixed_precision, "FORK_LAUNCHED": 1, **environment}
+        settings = {name: str(value) for name, value in settings.items()}
+        ranks.append(context.Process(target=_run, args=(function, args, settings, failures), daemon=True))
+    for rank in ranks:
+        rank.start()
+    try:
+        while any(rank.is_alive() for rank in ranks) and failures.empty():
+            time.sleep(0.02)
+    except BaseException:  # Ctrl-C, or the notebook's stop
+        _end(ranks, 0)
+        raise
+    told = [] if failures.empty() else [failures.get()]
+    _end(ranks, 0.5 if told else None)
+    if told or any(rank.exitcode for rank in ranks):
+        number, what, trace = told[0] if told else next((place, f"ended with {rank.exitcode}", "") for place, rank in enumerate(ranks)
+                                                        if rank.exitcode)
+        raise RuntimeError(f"rank {number}: {what}\n{trace}")
+    return None
+
+
+def debug_launcher(function, args=(), num_processes=2):
+    """notebook_launcher() on the CPU, for tests."""
+    notebook_launcher(function, args, num_processes, ACCELERATE_USE_CPU="1")

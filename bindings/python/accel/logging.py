@@ -1,0 +1,44 @@
+"""Loggers that know the ranks."""
+
+import functools
+import logging
+import os
+
+from .state import PartialState
+
+
+class MultiProcessAdapter(logging.LoggerAdapter):
+    """`main_process_only=False` logs on all ranks, `in_order=True` on one after the other, which is a collective."""
+
+    def log(self, level, msg, *args, **kwargs):
+        if not PartialState.is_made():
+            raise RuntimeError("make an Accelerator() or a PartialState() before logging: the logger asks for the rank")
+        main_process_only, in_order = kwargs.pop("main_process_only", True), kwargs.pop("in_order", False)
+        kwargs.setdefault("stacklevel", 2)
+        if not self.isEnabledFor(level):
+            return
+        state = PartialState()
+        if not main_process_only:
+            msg = f"[RANK {state.process_index}] {msg}"
+        if in_order and not main_process_only:
+            for rank in range(state.num_processes):
+                if rank == state.process_index:
+                    self.logger.log(level, msg, *args, **kwargs)
+                state.wait_for_everyone()
+        elif not main_process_only or state.is_main_process:
+            self.logger.log(level, msg, *args, **kwargs)
+
+    @functools.lru_cache(None)  # noqa: B019  (adapters live as long as the program)
+    def warning_once(self, *args, **kwargs):
+        """Each text only once."""
+        self.warning(*args, **kwargs)
+
+
+def get_logger(name, log_level=None):
+    """A logger; the level is `log_level`, else ACCELERATE_LOG_LEVEL."""
+    logger = logging.getLogger(name)
+    log_level = log_level or os.environ.get("ACCELERATE_LOG_LEVEL")
+    if log_level is not None:
+        logger.setLevel(log_level.upper())
+        logger.root.setLevel(log_level.upper())
+    return MultiProcessAdapter(logger, {})

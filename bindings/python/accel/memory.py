@@ -1,0 +1,42 @@
+"""What fits into memory."""
+
+import functools
+import inspect
+
+from . import capi
+from .state import PartialState, current
+
+
+def find_executable_batch_size(function=None, starting_batch_size=128, reduce_batch_size_fn=None):
+    """Calls a function with smaller and smaller batch sizes until one fits into memory; a decorator. The function's first
+    argument is the size, and its result is the decorated function's. All ranks go on to the next size together."""
+    if function is None:
+        return functools.partial(find_executable_batch_size, starting_batch_size=starting_batch_size,
+                                 reduce_batch_size_fn=reduce_batch_size_fn)
+    start = [starting_batch_size]
+
+    @functools.wraps(function)
+    def search(*args, **kwargs):
+        names = list(inspect.signature(function).parameters)
+        if len(args) >= len(names):
+            raise TypeError(f"batch size is given by the search: call {function.__name__}({', '.join(names[1:])})")
+        result = []
+
+        def attempt(batch_size):
+            result[:] = [function(batch_size, *args, **kwargs)]
+
+        def reduce(batch_size, next_batch_size, reason):
+            return reduce_batch_size_fn() if reduce_batch_size_fn is not None else next_batch_size
+
+        PartialState()
+        start[0] = capi.accel_find_executable_batch_size(current(), (attempt, reduce), start[0])
+        return result[0]
+
+    return search
+
+
+def release_memory(*objects):
+    """As many None as objects, for `a, b = release_memory(a, b)`; cached memory goes back."""
+    if PartialState.is_made():
+        capi.accel_free_memory(current())
+    return [None] * len(objects)

@@ -1,0 +1,248 @@
+"""Models: subclasses of Module with a forward in Python, which the engine prepares, saves and runs as its own layers."""
+
+import inspect
+import weakref
+
+from . import capi, dtypes, ops
+from .device import Device
+from .values import to_engine
+
+
+class Parameter:
+    """Marks a tensor as trained: `self.weight = Parameter(accel.randn(3, 4))`. The attribute is then the tensor."""
+
+    def __init__(self, data, requires_grad=True):
+        self.data, self.requires_grad = to_engine(data), requires_grad
+
+
+class Parameters:
+    """The parameters of a module; optimizers and clipping also ask which module it is."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def __iter__(self):
+        return iter(capi.accel_module_named_parameters(self.module.handle).values())
+
+    def __len__(self):
+        return len(capi.accel_module_named_parameters(self.module.handle))
+
+
+class Module:
+    """A model or a part of one. Subclasses call `super().__init__()`, set parameters and modules as attributes, and have
+    `forward()`, which gets and gives tensors, numbers, texts, lists and dicts."""
+
+    def __init__(self):
+        self._adopt(capi.accel_module_create(type(self).__name__))
+        if type(self).forward is not Module.forward:
+            owner = weakref.ref(self)  # the engine holds the callback: no circle
+            capi.accel_module_set_forward(self.handle, lambda _, inputs: to_engine(owner().forward(*inputs)))
+
+    def _adopt(self, handle):
+        self.__dict__.update(handle=handle, _modules={})
+        return self
+
+    @classmethod
+    def of_handle(cls, handle):
+        """The module that the engine made."""
+        return cls.__new__(cls)._adopt(handle)
+
+    def forward(self, *inputs):
+        raise NotImplementedError(f"{type(self).__name__} has no forward()")
+
+    def __call__(self, *inputs, **named):
+        if named:
+            inputs = self._bind(inputs, named)
+        return capi.accel_module_call(self.handle, [to_engine(value) for value in inputs])
+
+    def _bind(self, inputs, named):
+        bound = inspect.signature(self.forward).bind(*inputs, **named)
+        bound.apply_defaults()
+        if bound.kwargs:
+            raise TypeError(f"{type(self).__name__}.forward() has arguments that go by name only: {', '.join(bound.kwargs)}")
+        return bound.args
+
+    # Attributes
+
+    def __setattr__(self, name, value):
+        if isinstance(value, (Parameter, Module)) and "handle" not in self.__dict__:
+            raise AttributeError(f"call super().__init__() in {type(self).__name__}.__init__() before setting {name}")
+        if isinstance(value, Parameter):
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            self.add_module(name, value)
+        else:
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name):  # of what the engine made
+        handle = self.__dict__.get("handle")
+        if handle is not None and not name.startswith("_"):
+            for find in (capi.accel_module_tensor, capi.accel_module_child):
+                try:
+                    found = find(handle, name)
+                    return Module.of_handle(found) if find is capi.accel_module_child else found
+                except capi.Error as error:
+                    if error.status != capi.ACCEL_ERROR_NOT_FOUND:
+                        raise
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def register_parameter(self, name, parameter):
+        capi.accel_module_add_parameter(self.handle, name, parameter.data, int(parameter.requires_grad))
+        object.__setattr__(self, name, capi.accel_module_tensor(self.handle, name))
+
+    def register_buffer(self, name, tensor, persistent=True):
+        """State that is not trained."""
+        capi.accel_module_add_buffer(self.handle, name, to_engine(tensor), int(persistent))
+        object.__setattr__(self, name, capi.accel_module_tensor(self.handle, name))
+
+    def add_module(self, name, module):
+        capi.accel_module_add_child(self.handle, name, module.handle)
+        self._modules[name] = module
+        object.__setattr__(self, name, module)
+
+    def tie(self, path, source_path):
+        """Makes two names share one parameter."""
+        capi.accel_module_tie(self.handle, path, source_path)
+
+    def get_submodule(self, path):
+        module = self
+        for name in path.split(".") if path else ():
+            module = getattr(module, name)
+        return module
+
+    # What is in it
+
+    def parameters(self):
+        return Parameters(self)
+
+    def named_parameters(self):
+        return iter(capi.accel_module_named_parameters(self.handle).items())
+
+    def buffers(self):
+        return iter(capi.accel_module_named_buffers(self.handle).values())
+
+    def named_buffers(self):
+        return iter(capi.accel_module_named_buffers(self.handle).items())
+
+    def children(self):
+        return iter(self._modules.values())
+
+    def named_children(self):
+        return iter(self._modules.items())
+
+    def named_modules(self):
+        """Paths and modules, itself first."""
+        return ((path, self.get_submodule(path)) for path in capi.accel_module_named_modules(self.handle))
+
+    def modules(self):
+        return (module for _, module in self.named_modules())
+
+    def num_parameters(self):
+        return capi.accel_module_num_parameters(self.handle)
+
+    def state_dict(self):
+        return capi.accel_module_state_dict(self.handle)
+
+    def load_state_dict(self, state_dict, strict=True):
+        capi.accel_module_load_state_dict(self.handle, to_engine(state_dict), int(strict))
+
+    # How it works
+
+    @property
+    def training(self):
+        return bool(capi.accel_module_is_training(self.handle))
+
+    def train(self, mode=True):
+        capi.accel_module_train(self.handle, int(mode))
+        return self
+
+    def eval(self):
+        return self.train(False)
+
+    def to(self, *goals):
+        """`to("cuda")`, `to(accel.bfloat16)`: moves parameters and buffers in place."""
+        for goal in goals:
+            is_device = isinstance(goal, Device) or str(goal).partition(":")[0] in ("cpu", "cuda", "meta")
+            dtype = capi.ACCEL_UNSET if is_device else dtypes.dtype(goal).number
+            device = Device(goal) if is_device else next((tensor.device for tensor in self.parameters()), Device("cpu"))
+            capi.accel_module_to(self.handle, dtype, device)
+        return self
+
+    def cuda(self):
+        return self.to("cuda")
+
+    def cpu(self):
+        return self.to("cpu")
+
+    def requires_grad_(self, requires_grad=True):
+        for parameter in self.parameters():
+            parameter.requires_grad = requires_grad
+        return self
+
+    def zero_grad(self):
+        for parameter in self.parameters():
+            if parameter.grad is not None:
+                ops.zero_(parameter.grad)
+
+    def apply(self, function):
+        """Calls a function with each module, children first."""
+        for child in self.children():
+            child.apply(function)
+        function(self)
+        return self
+
+    def register_forward_pre_hook(self, hook):
+        """hook(module, inputs) before forward; what it returns replaces the inputs."""
+        owner = weakref.ref(self)
+        capi.accel_module_add_hook(self.handle, capi.ACCEL_HOOK_FORWARD_PRE,
+                                   lambda _, inputs: _listed(hook(owner(), tuple(inputs)), several=True))
+
+    def register_forward_hook(self, hook):
+        """hook(module, output) after forward; what it returns replaces the output."""
+        owner = weakref.ref(self)
+        capi.accel_module_add_hook(self.handle, capi.ACCEL_HOOK_FORWARD, lambda _, outputs: _listed(hook(owner(), outputs[0])))
+
+    def extra_repr(self):
+        return ""
+
+    def __repr__(self):
+        kind = type(self).__name__ if type(self) is not Module else capi.accel_module_kind(self.handle)
+        lines = [f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self._modules.items()]
+        inside = "\n  " + "\n  ".join(lines) + "\n" if lines else self.extra_repr()
+        return f"{kind}({inside})"
+
+
+def _listed(value, several=False):
+    if value is None:
+        return None
+    return to_engine(list(value) if several and isinstance(value, (list, tuple)) else [value])
+
+
+class PreparedModule(Module):
+    """What Accelerator.prepare() makes of a model: on the device, under the precision, and the same on all ranks. Attributes are
+    those of the model inside, `module`."""
+
+    def __init__(self, handle, module):
+        self._adopt(handle)
+        object.__setattr__(self, "module", module)
+
+    @property
+    def forward(self):
+        return self.module.forward
+
+    def __getattr__(self, name):
+        if name in ("module", "handle"):
+            raise AttributeError(name)
+        return getattr(self.module, name)
+
+    def get_submodule(self, path):
+        return self.module.get_submodule(path)
+
+    def children(self):
+        return self.module.children()
+
+    def named_children(self):
+        return self.module.named_children()
+
+    def __repr__(self):
+        return f"Prepared({self.module!r})"

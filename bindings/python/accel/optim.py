@@ -1,0 +1,252 @@
+"""Optimizers, with the names, arguments and defaults of torch.optim; settings that are not given are the engine's defaults."""
+
+from collections.abc import Mapping, MutableMapping
+
+from . import capi, handlers, lr_scheduler
+from .module import Module, Parameters
+
+_PRECISIONS = {"as_stored": capi.ACCEL_UPDATE_PRECISION_AS_STORED, "master_weights": capi.ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS,
+               "stochastic_rounding": capi.ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING}
+
+
+class ParamGroup(MutableMapping):
+    """The settings of a group: `optimizer.param_groups[0]["lr"] = 0.1`."""
+
+    def __init__(self, optimizer, place):
+        self._optimizer, self._place = optimizer, place
+
+    def __getitem__(self, name):
+        if name == "betas":
+            return self["beta1"], self["beta2"]
+        try:
+            value = capi.accel_optimizer_setting(self._optimizer.handle, self._place, name)
+        except capi.Error as error:
+            raise KeyError(name) from error
+        return None if value == capi.ACCEL_UNSET_DOUBLE else value
+
+    def __setitem__(self, name, value):
+        for part, number in zip(("beta1", "beta2"), value) if name == "betas" else ((name, value),):
+            capi.accel_optimizer_set_setting(self._optimizer.handle, self._place, part, float(number))
+
+    def __delitem__(self, name):
+        raise TypeError("settings of a group cannot be deleted")
+
+    def _names(self):
+        group = capi.accel_optimizer_state_dict(self._optimizer.handle)["param_groups"][self._place]
+        return [name for name in group if name != "params"]
+
+    def __iter__(self):
+        return iter(self._names())
+
+    def __len__(self):
+        return len(self._names())
+
+    def __repr__(self):
+        group = capi.accel_optimizer_state_dict(self._optimizer.handle)["param_groups"][self._place]
+        return repr({name: value for name, value in group.items() if name != "params"})
+
+
+class Optimizer:
+    """An optimizer. `params` is a module, its parameters(), tensors, or dicts of groups {"params": ..., "lr": ...}.
+
+    A subclass with `update()` computes its own: it changes `parameter` in place, and keeps what `state_names` lists.
+    """
+
+    state_names = ()
+    _make = _options = None
+
+    def __init__(self, params, lr=None, **settings):
+        groups = _groups(params)
+        module = groups if isinstance(groups, Module) else None
+        handle = module.handle if module is not None else None
+        settings = {"lr": lr, **settings}
+        if "betas" in settings:
+            settings["beta1"], settings["beta2"] = settings.pop("betas")
+        self.defaults = {name: value for name, value in settings.items() if value is not None}
+        if type(self)._make is not None:
+            self.handle = type(self)._make(handle, self._fill(self.defaults))
+        else:
+            unknown = self.defaults.keys() - {"lr", "weight_decay"}
+            if unknown:
+                raise TypeError(f"{type(self).__name__} has no setting {unknown.pop()!r}")
+            self.handle = capi.accel_optimizer_create(handle, list(self.state_names), float(self.defaults.get("lr", 1e-3)),
+                                                      float(self.defaults.get("weight_decay", 0)), self.update)
+        for group in () if module is not None else groups:
+            self.add_param_group(group)
+
+    def _fill(self, settings):
+        options = self._options()
+        for name in settings:
+            if not hasattr(options, name):
+                known = ", ".join(entry for entry in dir(options) if not entry.startswith("_") and entry not in _SWIG)
+                raise TypeError(f"{type(self).__name__} has no setting {name!r}; it has {known}")
+        integers = {name: int(value) if isinstance(getattr(options, name), int) else float(value) for name, value in settings.items()}
+        return handlers.fill(options, integers)
+
+    @classmethod
+    def of_handle(cls, handle, like):
+        """The prepared optimizer of another one."""
+        made = Prepared.__new__(Prepared)
+        made.handle, made.optimizer, made.defaults = handle, like, like.defaults
+        return made
+
+    def update(self, parameter, gradient, states, step, lr, weight_decay):
+        raise NotImplementedError(f"{type(self).__name__} has no update()")
+
+    def add_param_group(self, group):
+        """{"params": tensors, "lr": ...}: a group with settings of its own."""
+        settings = {name: value for name, value in group.items() if name != "params"}
+        unset = capi.ACCEL_UNSET_DOUBLE
+        tensors = [group["params"]] if isinstance(group["params"], capi.accel_tensor) else list(group["params"])
+        capi.accel_optimizer_add_group(self.handle, tensors, float(settings.pop("lr", unset)), float(settings.pop("weight_decay", unset)))
+        for name, value in settings.items():
+            self.param_groups[-1][name] = value
+
+    @property
+    def param_groups(self):
+        return [ParamGroup(self, place) for place in range(capi.accel_optimizer_num_groups(self.handle))]
+
+    def step(self):
+        """One update of all parameters that have a gradient; False when nothing was updated."""
+        return capi.accel_optimizer_step(self.handle) == capi.ACCEL_OK
+
+    def zero_grad(self, set_to_none=True):
+        """Clears the gradients. How they are cleared is the engine's affair: `set_to_none` is not used."""
+        capi.accel_optimizer_zero_grad(self.handle)
+
+    @property
+    def step_was_skipped(self):
+        return capi.accel_optimizer_step_was_skipped(self.handle) == 1
+
+    def state_dict(self):
+        return capi.accel_optimizer_state_dict(self.handle)
+
+    def load_state_dict(self, state_dict):
+        capi.accel_optimizer_load_state_dict(self.handle, state_dict)
+
+    def state_bytes(self):
+        """What the optimizer keeps of its parameters, in bytes."""
+        return capi.accel_optimizer_state_bytes(self.handle)
+
+    def set_update_precision(self, precision, group=None):
+        """What updates of half-precision parameters are computed in: "as_stored", "master_weights" or "stochastic_rounding"."""
+        for place in range(len(self.param_groups)) if group is None else (group,):
+            capi.accel_optimizer_set_update_precision(self.handle, place, _PRECISIONS[precision])
+
+    def __repr__(self):
+        groups = "".join(f"\n  {place}: {group!r}" for place, group in enumerate(self.param_groups))
+        return f"{type(self).__name__} ({groups}\n)"
+
+
+_SWIG = {"acquire", "append", "disown", "next", "own", "this", "thisown", "struct_size", "reserved"}
+
+
+def _groups(params):
+    """A module, or dicts of groups."""
+    if isinstance(params, Parameters):
+        return params.module
+    if isinstance(params, Module):
+        return params
+    if isinstance(params, Mapping):
+        return [params]
+    if isinstance(params, capi.accel_tensor) or not hasattr(params, "__iter__"):
+        raise TypeError("params: expected a module, its parameters(), a list of tensors, or dicts with \"params\"")
+    params = list(params)
+    if not params:
+        raise ValueError("params: there are no parameters")
+    return params if isinstance(params[0], Mapping) else [{"params": params}]
+
+
+class Prepared(Optimizer):
+    """An optimizer that steps only when gradients are complete; `optimizer` is the one inside."""
+
+    def __repr__(self):
+        return f"Prepared({self.optimizer!r})"
+
+
+class AdamW(Optimizer):
+    """AdamW(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, amsgrad=False, maximize=False)"""
+
+    _make, _options = staticmethod(capi.accel_optimizer_adamw), capi.accel_adam_options_t
+
+
+class Adam(Optimizer):
+    """Adam(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, maximize=False)"""
+
+    _make, _options = staticmethod(capi.accel_optimizer_adam), capi.accel_adam_options_t
+
+
+class AdamW8bit(Optimizer):
+    """AdamW whose moments take a byte each, with the arguments of AdamW."""
+
+    _make, _options = staticmethod(capi.accel_optimizer_adamw_8bit), capi.accel_adam_options_t
+
+
+class SGD(Optimizer):
+    """SGD(params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, maximize=False)"""
+
+    _make, _options = staticmethod(capi.accel_optimizer_sgd), capi.accel_sgd_options_t
+
+
+class Adagrad(Optimizer):
+    """Adagrad(params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, maximize=False)"""
+
+    _make, _options = staticmethod(capi.accel_optimizer_adagrad), capi.accel_adagrad_options_t
+
+
+class RMSprop(Optimizer):
+    """RMSprop(params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, maximize=False)"""
+
+    _make, _options = staticmethod(capi.accel_optimizer_rmsprop), capi.accel_rmsprop_options_t
+
+
+class Adamax(Optimizer):
+    """Adamax(params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, maximize=False)"""
+
+    _make, _options = staticmethod(capi.accel_optimizer_adamax), capi.accel_adamax_options_t
+
+
+class NAdam(Optimizer):
+    """NAdam(params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled_weight_decay=False)"""
+
+    _make, _options = staticmethod(capi.accel_optimizer_nadam), capi.accel_nadam_options_t
+
+
+class RAdam(Optimizer):
+    """RAdam(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False)"""
+
+    _make, _options = staticmethod(capi.accel_optimizer_radam), capi.accel_radam_options_t
+
+
+class Lion(Optimizer):
+    """Lion(params, lr=1e-4, betas=(0.9, 0.99), weight_decay=0, maximize=False)"""
+
+    _make, _options = staticmethod(capi.accel_optimizer_lion), capi.accel_lion_options_t
+
+
+class LAMB(Optimizer):
+    """LAMB(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01, maximize=False)"""
+
+    _make, _options = staticmethod(capi.accel_optimizer_lamb), capi.accel_lamb_options_t
+
+
+class Adafactor(Optimizer):
+    """Adafactor(params, lr=1e-2, beta2_decay=-0.8, eps1=..., eps2=1e-3, d=1, weight_decay=0, maximize=False)"""
+
+    _make, _options = staticmethod(capi.accel_optimizer_adafactor), capi.accel_adafactor_options_t
+
+
+class Muon(Optimizer):
+    """Muon(params, lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, ns_steps=5); only matrices."""
+
+    _make, _options = staticmethod(capi.accel_optimizer_muon), capi.accel_muon_options_t
+
+
+class LOMO(Optimizer):
+    """LOMO(params, lr=1e-3, clip_grad_norm=None, clip_grad_value=None); Accelerator.lomo_backward() updates."""
+
+    _make, _options = staticmethod(capi.accel_optimizer_lomo), capi.accel_lomo_options_t
+
+
+__all__ = ["LAMB", "LOMO", "SGD", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamW8bit", "Adamax", "Lion", "Muon", "NAdam", "Optimizer",
+           "ParamGroup", "Prepared", "RAdam", "RMSprop", "lr_scheduler"]

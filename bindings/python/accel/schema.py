@@ -1,0 +1,118 @@
+"""Schemas of LibTorch's operators, and which of an operator's overloads some arguments are for.
+
+    aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+"""
+
+import re
+from dataclasses import dataclass
+
+from . import capi
+from .device import Device
+from .tensor_type import is_tensor
+
+_ANNOTATION = re.compile(r"\([a-z*!|> -]+\)")  # aliases: Tensor(a!)
+_SIZE = re.compile(r"\[\d+\]")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    type: str
+    default: "str | None"
+    keyword_only: bool
+
+    def __str__(self):
+        return f"{self.name}: {self.type}" + ("" if self.default is None else f" = {self.default}")
+
+
+@dataclass(frozen=True)
+class Overload:
+    name: str  # "dim_IntList"
+    text: str
+    parameters: tuple
+    handle: object
+
+    @property
+    def positional(self):
+        return [parameter for parameter in self.parameters if not parameter.keyword_only]
+
+    def accepts(self, args, kwargs):
+        """Whether the arguments fit by their number, names and types."""
+        positional, named = self.positional, {parameter.name: parameter for parameter in self.parameters}
+        if len(args) > len(positional) or any(name not in named for name in kwargs):
+            return False
+        given = dict(zip((parameter.name for parameter in positional), args))
+        if given.keys() & kwargs.keys():
+            return False
+        given.update(kwargs)
+        return all(parameter.default is not None if parameter.name not in given else fits(given[parameter.name], parameter.type)
+                   for parameter in self.parameters)
+
+
+def _split(text):
+    """Cuts at the commas that stand in no bracket or quote."""
+    parts, depth, quoted, part = [], 0, False, ""
+    for letter in text:
+        quoted ^= letter == '"'
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0 and not quoted:
+            parts.append(part.strip())
+            part = ""
+        else:
+            part += letter
+    return [*parts, part.strip()] if part.strip() else parts
+
+
+def parse(text, handle):
+    """The overload that a schema describes."""
+    head, rest = text.split("(", 1)
+    inside = rest[:rest.rindex(" -> ")].rstrip()[:-1]
+    parameters, keyword_only = [], False
+    for part in _split(inside):
+        if part == "*":
+            keyword_only = True
+            continue
+        declared, _, default = part.partition("=")
+        kind, _, name = declared.rpartition(" ")
+        kind = _SIZE.sub("[]", _ANNOTATION.sub("", kind)).replace("SymInt", "int")
+        parameters.append(Parameter(name, kind, default or None, keyword_only))
+    return Overload(head.partition(".")[2], text, tuple(parameters), handle)
+
+
+_FITS = {
+    "Tensor": is_tensor,
+    "Scalar": lambda value: isinstance(value, (int, float)),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": lambda value: isinstance(value, (int, float)),
+    "bool": lambda value: isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "ScalarType": lambda value: isinstance(value, str),
+    "Device": lambda value: isinstance(value, (str, Device)),
+}
+
+
+def fits(value, kind):
+    """Whether a Python object can be an argument of a schema's type."""
+    if kind.endswith("?"):
+        return value is None or fits(value, kind[:-1])
+    if kind.endswith("[]"):
+        return isinstance(value, (list, tuple)) and all(fits(item, kind[:-2]) for item in value)
+    check = _FITS.get(kind)
+    return check is not None and check(value)
+
+
+def overloads(name):
+    """All overloads of an operator, the usual ones first: those of tensors, and those that make a new result."""
+    found = []
+    for full in capi.accel_op_list(f"aten::{name}"):
+        plain, _, overload = full.removeprefix("aten::").partition(".")
+        if plain == name:
+            handle = capi.accel_op_find(f"aten::{plain}", overload)
+            found.append(parse(capi.accel_op_schema(handle), handle))
+    return sorted(found, key=_order)
+
+
+def _order(overload):
+    types = [parameter.type for parameter in overload.parameters]
+    writes = "out" in overload.name or any("(a!)" in part and " out" in part for part in overload.text.split(","))
+    return writes, not any("Tensor" in kind for kind in types), overload.name not in ("", "Tensor"), -types.count("Tensor")

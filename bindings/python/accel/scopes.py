@@ -1,0 +1,27 @@
+"""Scopes of the engine as context managers."""
+
+import contextlib
+
+from . import capi, errors  # noqa: F401  (errors: the classes of what scopes end with)
+
+
+class scope(contextlib.ContextDecorator):
+    """Opens a scope with `begin(*arguments)`, and ends it on the way out. The exception of the body goes first."""
+
+    def __init__(self, begin, *arguments):
+        self._begin, self._arguments, self._open = begin, arguments, []
+
+    def _recreate_cm(self):
+        return scope(self._begin, *self._arguments)
+
+    def __enter__(self):
+        self._open.append(self._begin(*self._arguments))
+        return self._open[-1]
+
+    def __exit__(self, kind, error, trace):
+        opened = self._open.pop()
+        if error is None:
+            capi.accel_scope_end(opened)
+            return
+        with contextlib.suppress(capi.Error):  # what ended the body is the news
+            capi.accel_scope_end(opened)

@@ -1,0 +1,294 @@
+"""The program's place in its job: one for the whole process, behind PartialState, AcceleratorState and GradientState."""
+
+import functools
+import os
+import threading
+
+from . import capi, errors  # noqa: F401  (errors: the classes of what fails)
+from .enums import DistributedType, PrecisionType
+from .handlers import fill
+from .scopes import scope
+from .values import like, to_engine
+
+_DISTRIBUTED = {capi.ACCEL_DISTRIBUTED_NO: DistributedType.NO, capi.ACCEL_DISTRIBUTED_MULTI_CPU: DistributedType.MULTI_CPU,
+                capi.ACCEL_DISTRIBUTED_MULTI_GPU: DistributedType.MULTI_GPU}
+_PRECISIONS = {"no": capi.ACCEL_PRECISION_NO, "fp16": capi.ACCEL_PRECISION_FP16, "bf16": capi.ACCEL_PRECISION_BF16,
+               "fp8": capi.ACCEL_PRECISION_FP8}
+
+
+class _Job:
+    """The engine's state, and what it was made from."""
+
+    handle = None
+    settings: dict = {}
+    accelerator = False  # whether an Accelerator made it
+
+
+def connect(settings):
+    """Joins the job. With other settings than before the ranks meet again; all of them must do so."""
+    settings = {name: value for name, value in settings.items() if value is not None}
+    if _Job.handle is not None and settings == _Job.settings:
+        return
+    leave()
+    _Job.handle = capi.accel_state_create(fill(capi.accel_state_options_t(), settings))
+    _Job.settings = settings
+
+
+def leave():
+    """Leaves the job without waiting for the others."""
+    if _Job.handle is not None:
+        capi.accel_destroy_process_group(_Job.handle)
+    _Job.handle, _Job.settings, _Job.accelerator = None, {}, False
+
+
+def current():
+    """The engine's state; an error when there is none yet."""
+    if _Job.handle is None:
+        raise RuntimeError("there is no state yet: make an Accelerator() or a PartialState() first")
+    return _Job.handle
+
+
+def is_initialized():
+    return _Job.accelerator
+
+
+def wait(blocking, start, *arguments):
+    """A collective of the current state. Where Ctrl-C can come it is started and waited for piece by piece, so that Python sees it."""
+    state = current()
+    if capi.accel_num_processes(state) == 1 or threading.current_thread() is not threading.main_thread():
+        return blocking(state, *arguments)
+    work = start(state, *arguments)
+    while capi.accel_work_wait(work, 100) == capi.ACCEL_IN_PROGRESS:
+        pass
+    return capi.accel_work_result(work)
+
+
+class _View:
+    """What all ranks' states tell."""
+
+    @property
+    def device(self):
+        return capi.accel_device(current())
+
+    @property
+    def distributed_type(self):
+        return _DISTRIBUTED[capi.accel_distributed_type(current())]
+
+    @property
+    def num_processes(self):
+        return capi.accel_num_processes(current())
+
+    @property
+    def process_index(self):
+        return capi.accel_process_index(current())
+
+    @property
+    def local_process_index(self):
+        return capi.accel_local_process_index(current())
+
+    @property
+    def is_main_process(self):
+        return bool(capi.accel_is_main_process(current()))
+
+    @property
+    def is_local_main_process(self):
+        return bool(capi.accel_is_local_main_process(current()))
+
+    @property
+    def is_last_process(self):
+        return bool(capi.accel_is_last_process(current()))
+
+    @property
+    def use_distributed(self):
+        return bool(capi.accel_use_distributed(current()))
+
+    @property
+    def backend(self):
+        return capi.accel_backend(current()) or None
+
+    @property
+    def debug(self):
+        return bool(capi.accel_debug(current()))
+
+    @property
+    def mixed_precision(self):
+        number = capi.accel_mixed_precision(current())
+        return next(name for name, value in _PRECISIONS.items() if value == number)
+
+    def wait_for_everyone(self):
+        """A barrier."""
+        wait(capi.accel_wait_for_everyone, capi.accel_wait_for_everyone_async)
+
+    def main_process_first(self):
+        """The main process runs the body first, the others after it."""
+        return scope(capi.accel_main_process_first_begin, current())
+
+    def local_main_process_first(self):
+        return scope(capi.accel_local_main_process_first_begin, current())
+
+    def split_between_processes(self, inputs, apply_padding=False):
+        """This rank's share of a list, tuple, tensor or of each member of a dict; as a context manager too."""
+        return _Share(inputs, apply_padding)
+
+    def on_main_process(self, function=None):
+        """The function runs on the main process only."""
+        return self._where(function, lambda: self.is_main_process)
+
+    def on_local_main_process(self, function=None):
+        return self._where(function, lambda: self.is_local_main_process)
+
+    def on_last_process(self, function):
+        return self._where(function, lambda: self.is_last_process)
+
+    def on_process(self, function=None, process_index=None):
+        return self._where(function, lambda: bool(capi.accel_on_process(current(), process_index)))
+
+    def on_local_process(self, function=None, local_process_index=None):
+        return self._where(function, lambda: bool(capi.accel_on_local_process(current(), local_process_index)))
+
+    @staticmethod
+    def _where(function, here):
+        if function is None:
+            return lambda decorated: _View._where(decorated, here)
+
+        @functools.wraps(function)
+        def run(*args, **kwargs):
+            return function(*args, **kwargs) if here() else None
+
+        return run
+
+    def print(self, *args, **kwargs):
+        """print() on the first rank of each host."""
+        if self.is_local_main_process:
+            print(*args, **kwargs)
+
+    def set_device(self):
+        capi.accel_set_device(current())
+
+    def destroy_process_group(self):
+        capi.accel_destroy_process_group(current())
+
+    def describe(self):
+        """Every setting with its value and where it came from."""
+        return capi.accel_state_describe(current())
+
+    def __repr__(self):
+        return (f"Distributed environment: {self.distributed_type}{f'  Backend: {self.backend}' if self.backend else ''}\n"
+                f"Num processes: {self.num_processes}\nProcess index: {self.process_index}\n"
+                f"Local process index: {self.local_process_index}\nDevice: {self.device}\n")
+
+
+class _Share:
+    """A rank's share of something: what it holds, usable in `with` as the reference has it."""
+
+    def __init__(self, inputs, apply_padding):
+        if isinstance(inputs, (list, tuple, dict)) or hasattr(inputs, "__dlpack__"):
+            share = capi.accel_split_between_processes(current(), to_engine(inputs), int(apply_padding))
+            self.share = type(inputs)(share) if isinstance(inputs, tuple) and not hasattr(inputs, "_fields") else like(inputs, share)
+        else:
+            self.share = inputs
+
+    def __enter__(self):
+        return self.share
+
+    def __exit__(self, *_):
+        return None
+
+
+class PartialState(_View):
+    """Rank, device and process control, without a training loop. All instances are one."""
+
+    def __init__(self, cpu=False, timeout=None, **settings):
+        if _Job.handle is None:
+            connect({"cpu": True if cpu else None, "timeout_ms": None if timeout is None else int(timeout.total_seconds() * 1000),
+                     **settings})
+
+    @property
+    def initialized(self):
+        return _Job.handle is not None
+
+    @staticmethod
+    def is_made():
+        """Whether there is a state already, without making one."""
+        return _Job.handle is not None
+
+    @staticmethod
+    def _reset_state():
+        leave()
+
+
+class AcceleratorState(_View):
+    """As PartialState, once there is an Accelerator. All instances are one."""
+
+    def __init__(self, mixed_precision=None, cpu=False, _from_accelerator=False, **settings):
+        if _Job.accelerator:
+            if mixed_precision is not None and mixed_precision != self.mixed_precision:
+                raise ValueError(f"the Accelerator is there already with mixed_precision={self.mixed_precision!r}; a program has one")
+            if cpu and self.device.type != "cpu":
+                raise ValueError("the Accelerator is there already and does not use the CPU; a program has one")
+            return
+        if not _from_accelerator:
+            raise ValueError("make an Accelerator() first: it makes the AcceleratorState")
+        if mixed_precision is not None:
+            mixed_precision = str(mixed_precision).lower()
+            if mixed_precision not in PrecisionType:
+                raise ValueError(f"mixed_precision={mixed_precision!r}: expected one of {PrecisionType.list()}")
+            settings["mixed_precision"] = _PRECISIONS[mixed_precision]
+        if _Job.handle is not None and "cpu" in _Job.settings:
+            cpu = True
+        connect({"cpu": True if cpu else None, **settings})
+        _Job.accelerator = True
+
+    @property
+    def initialized(self):
+        return _Job.accelerator
+
+    def __repr__(self):
+        return super().__repr__() + f"Mixed precision: {self.mixed_precision}\n"
+
+    @staticmethod
+    def _reset_state(reset_partial_state=False):
+        _Job.accelerator = False
+        if reset_partial_state:
+            leave()
+
+
+class GradientState:
+    """Gradient accumulation as it stands now. All instances are one."""
+
+    @property
+    def sync_gradients(self):
+        return bool(capi.accel_sync_gradients(current()))
+
+    @property
+    def end_of_dataloader(self):
+        return bool(capi.accel_end_of_dataloader(current()))
+
+    @property
+    def remainder(self):
+        return capi.accel_remainder(current())
+
+    @property
+    def num_steps(self):
+        return capi.accel_gradient_accumulation_steps(current())
+
+    @property
+    def adjust_scheduler(self):
+        return bool(_Job.settings.get("adjust_scheduler", False))
+
+    @property
+    def sync_with_dataloader(self):
+        return bool(_Job.settings.get("sync_with_dataloader", True))
+
+    @property
+    def initialized(self):
+        return _Job.handle is not None
+
+    def __repr__(self):
+        return (f"Sync Gradients: {self.sync_gradients}\nAt end of current dataloader: {self.end_of_dataloader}\n"
+                f"Extra samples added: {self.remainder}\nGradient accumulation steps: {self.num_steps}\n")
+
+
+def rank_of_environment():
+    """This process's rank before a state is there, as the launcher said it."""
+    return next((int(os.environ[name]) for name in ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID") if name in os.environ), 0)

@@ -1,0 +1,492 @@
+"""Tensors of LibTorch. Memory is shared with NumPy, torch, JAX and CuPy where it can be: `as_tensor()`, `numpy()`, DLPack."""
+
+import array
+import builtins
+import math
+
+from . import capi, dtypes, indexing, ops
+from .device import CPU, Device
+from .text import format_tensor
+
+_call = capi.accel_op_call
+
+
+def _binary(name):
+    """The method of an infix operator; of two tensors it goes the short way."""
+    plain, general = capi.accel_op_find(f"aten::{name}", "Tensor"), ops.find(name)
+
+    def method(self, other):
+        if type(other) is Tensor:
+            return _call(plain, (self, other))[0]
+        return general(self, other) if _is_operand(other) else NotImplemented
+
+    return method
+
+
+def _in_place(name):
+    general = ops.find(name + "_")
+    return lambda self, other: general(self, other) if _is_operand(other) else NotImplemented
+
+
+def _is_operand(value):
+    return isinstance(value, (Tensor, int, builtins.float)) or hasattr(value, "__dlpack__")
+
+
+class Tensor(capi.accel_tensor):
+    """A tensor. Every operator of LibTorch is a method: `x.softmax(-1)`; `accel.ops` lists them."""
+
+    __slots__ = ()
+
+    def __new__(cls, data, dtype=None, device=None, requires_grad=False):
+        return tensor(data, dtype, device, requires_grad)
+
+    def __init__(self, *_, **__):  # the engine has made it already
+        pass
+
+    # What it is
+
+    @property
+    def shape(self):
+        return capi.accel_tensor_shape(self)
+
+    def size(self, dim=None):
+        return self.shape if dim is None else self.shape[dim]
+
+    def stride(self):
+        return capi.accel_tensor_strides(self)
+
+    @property
+    def ndim(self):
+        return capi.accel_tensor_ndim(self)
+
+    dim = ndim.fget
+
+    @property
+    def dtype(self):
+        return dtypes.of_number(capi.accel_tensor_dtype(self))
+
+    @property
+    def device(self):
+        return capi.accel_tensor_device(self)
+
+    @property
+    def nbytes(self):
+        return capi.accel_tensor_nbytes(self)
+
+    def numel(self):
+        return capi.accel_tensor_numel(self)
+
+    def is_contiguous(self):
+        return builtins.bool(capi.accel_tensor_is_contiguous(self))
+
+    def data_ptr(self):
+        """The address of the first element; the tensor must outlive its use."""
+        return capi.accel_tensor_data(self)
+
+    def is_floating_point(self):
+        return self.dtype.is_floating_point
+
+    # Autograd
+
+    @property
+    def requires_grad(self):
+        return builtins.bool(capi.accel_tensor_requires_grad(self))
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        capi.accel_tensor_set_requires_grad(self, int(value))
+
+    def requires_grad_(self, requires_grad=True):
+        self.requires_grad = requires_grad
+        return self
+
+    @property
+    def grad(self):
+        return capi.accel_tensor_grad(self)
+
+    def backward(self):
+        """Without loss scaling, accumulation and other ranks: prefer `Accelerator.backward()`."""
+        capi.accel_tensor_backward(self)
+
+    def detach(self):
+        return capi.accel_tensor_detach(self)
+
+    # Copies and conversions
+
+    def to(self, *goals, dtype=None, device=None, non_blocking=False):
+        """`to("cuda")`, `to(accel.float16)`, `to(device=..., dtype=...)`: the same memory when nothing changes."""
+        for goal in goals:
+            if isinstance(goal, Device) or isinstance(goal, str) and goal.partition(":")[0] in ("cpu", "cuda", "meta"):
+                device = goal
+            elif isinstance(goal, Tensor):
+                dtype, device = goal.dtype, goal.device
+            else:
+                dtype = goal
+        number = capi.ACCEL_UNSET if dtype is None else dtypes.dtype(dtype).number
+        return capi.accel_tensor_to(self, number, self.device if device is None else Device(device), int(non_blocking))
+
+    def cpu(self):
+        return self.to(CPU)
+
+    def cuda(self, index=None):
+        return self.to("cuda" if index is None else f"cuda:{index}")
+
+    def float(self):
+        return self.to(dtypes.float32)
+
+    def double(self):
+        return self.to(dtypes.float64)
+
+    def half(self):
+        return self.to(dtypes.float16)
+
+    def bfloat16(self):
+        return self.to(dtypes.bfloat16)
+
+    def long(self):
+        return self.to(dtypes.int64)
+
+    def int(self):
+        return self.to(dtypes.int32)
+
+    def bool(self):
+        return self.to(dtypes.bool)
+
+    def contiguous(self):
+        return capi.accel_tensor_contiguous(self)
+
+    def clone(self):
+        return capi.accel_tensor_clone(self)
+
+    def copy_(self, source):
+        """Copies elements, converting dtype and device, broadcasting shapes."""
+        capi.accel_tensor_copy(self, as_tensor(source))
+        return self
+
+    def item(self):
+        """The number in a tensor of one element."""
+        dtype = self.dtype
+        if dtype.is_floating_point:
+            return capi.accel_tensor_item(self)
+        number = capi.accel_tensor_item_int(self)
+        return builtins.bool(number) if dtype == "bool" else number
+
+    def tolist(self):
+        return capi.accel_listify(self)
+
+    def numpy(self):
+        """The same memory as a NumPy array."""
+        if self.requires_grad:
+            raise RuntimeError("the tensor requires a gradient; use tensor.detach().numpy()")
+        import numpy
+
+        return numpy.asarray(self)
+
+    @property
+    def __array_interface__(self):
+        if self.device.type != "cpu":
+            raise TypeError(f"the tensor is on {self.device}; use tensor.cpu()")
+        dtype = self.dtype
+        if dtype not in dtypes.TYPESTRINGS:
+            raise TypeError(f"NumPy has no {dtype}; use tensor.float()")
+        return {"version": 3, "shape": self.shape, "typestr": dtypes.TYPESTRINGS[dtype], "data": (self.data_ptr(), False),
+                "strides": tuple(step * dtype.itemsize for step in self.stride())}
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        lent = self if dl_device is None or dl_device == self.__dlpack_device__() else self.to(_device_of_dlpack(dl_device))
+        if copy is False and lent is not self:
+            raise BufferError(f"the tensor is on {self.device}: another device needs a copy")
+        if copy and lent is self:
+            lent = self.clone()
+        if max_version is not None and max_version[0] >= 1:
+            return capi.accel_tensor_to_dlpack(lent)
+        return capi.accel_tensor_to_dlpack_unversioned(lent)
+
+    def __dlpack_device__(self):
+        device = self.device
+        return (_DLPACK_TYPES[device.type], builtins.max(device.index, 0))
+
+    # Parts
+
+    def __len__(self):
+        if self.ndim == 0:
+            raise TypeError("a tensor without dimensions has no length")
+        return self.shape[0]
+
+    def __iter__(self):
+        return iter(ops.unbind(self, 0)) if len(self) else iter(())
+
+    def __getitem__(self, index):
+        return indexing.get(self, index)
+
+    def __setitem__(self, index, value):
+        indexing.put(self, index, value)
+
+    @property
+    def T(self):
+        return ops.t(self)
+
+    @property
+    def mT(self):
+        return ops.transpose(self, -2, -1)
+
+    def size_of_batch(self):
+        return capi.accel_find_batch_size(self)
+
+    # Numbers
+
+    def __bool__(self):
+        return builtins.bool(self.item())
+
+    def __float__(self):
+        return builtins.float(self.item())
+
+    def __int__(self):
+        return builtins.int(self.item())
+
+    def __index__(self):
+        if self.dtype.is_floating_point:
+            raise TypeError(f"a tensor of {self.dtype} is no index")
+        return capi.accel_tensor_item_int(self)
+
+    __add__ = __radd__ = _binary("add")
+    __sub__ = _binary("sub")
+    __mul__ = __rmul__ = _binary("mul")
+    __truediv__ = _binary("div")
+    __mod__ = _binary("remainder")
+    __eq__, __ne__ = _binary("eq"), _binary("ne")
+    __lt__, __le__, __gt__, __ge__ = _binary("lt"), _binary("le"), _binary("gt"), _binary("ge")
+    __and__ = __rand__ = _binary("bitwise_and")
+    __or__ = __ror__ = _binary("bitwise_or")
+    __xor__ = __rxor__ = _binary("bitwise_xor")
+    __iadd__, __isub__, __imul__, __itruediv__ = _in_place("add"), _in_place("sub"), _in_place("mul"), _in_place("div")
+
+    def __floordiv__(self, other):
+        return ops.floor_divide(self, other)
+
+    def __pow__(self, other):
+        return ops.pow(self, other)
+
+    def __rpow__(self, other):
+        return ops.pow(other, self)
+
+    def __rsub__(self, other):
+        return ops.rsub(self, other)
+
+    def __rtruediv__(self, other):
+        return ops.mul(ops.reciprocal(self), other)
+
+    def __neg__(self):
+        return ops.neg(self)
+
+    def __pos__(self):
+        return self
+
+    def __abs__(self):
+        return ops.abs(self)
+
+    def __invert__(self):
+        return ops.bitwise_not(self)
+
+    def __matmul__(self, other):
+        return ops.matmul(self, other)
+
+    def __rmatmul__(self, other):
+        return ops.matmul(other, self)
+
+    def __hash__(self):
+        return builtins.id(self)
+
+    # Everything else
+
+    def __getattr__(self, name):
+        operator = None if name.startswith("__") else ops.find(name)
+        if operator is None or not operator.overloads[0].parameters:
+            raise AttributeError(f"a tensor has no {name!r}; LibTorch has no operator of that name either")
+        return _Method(operator, self)
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *dir(ops)})
+
+    def __repr__(self):
+        return format_tensor(self)
+
+    def __format__(self, spec):
+        return format(self.item(), spec) if spec else str(self)
+
+    def __reduce__(self):
+        return _rebuild, (self.dtype, self.shape, bytes(_bytes_of(self)))
+
+    def __deepcopy__(self, memo):
+        return self.clone()
+
+
+class _Method:
+    """An operator whose first argument is there already."""
+
+    __slots__ = ("operator", "tensor")
+
+    def __init__(self, operator, tensor):
+        self.operator, self.tensor = operator, tensor
+
+    def __call__(self, *args, **kwargs):
+        return self.operator(self.tensor, *args, **kwargs)
+
+    @property
+    def __doc__(self):
+        return self.operator.__doc__
+
+
+capi.use_class(Tensor)
+
+_DLPACK_TYPES = {"cpu": 1, "cuda": 2}
+
+
+def _device_of_dlpack(pair):
+    names = {number: name for name, number in _DLPACK_TYPES.items()}
+    return names[pair[0]] if pair[0] == 1 else f"{names[pair[0]]}:{pair[1]}"
+
+
+def _bytes_of(tensor):
+    """The elements of a tensor, row-major."""
+    import ctypes
+
+    flat = tensor.detach().cpu().contiguous()
+    return ctypes.string_at(flat.data_ptr(), flat.nbytes) if flat.nbytes else b""
+
+
+def _rebuild(dtype, shape, data):
+    return capi.accel_tensor_from_data(data, list(shape), dtype.number)
+
+
+# Making tensors
+
+
+def tensor(data, dtype=None, device=None, requires_grad=False):
+    """A new tensor with a copy of numbers, nested lists, or what as_tensor() takes."""
+    made = _of_sequence(data, dtype) if isinstance(data, (list, tuple)) else as_tensor(data, dtype)
+    if not isinstance(data, (list, tuple, int, builtins.float)):
+        made = made.detach().clone()
+    made = made.to(dtype=dtype, device=device)
+    return made.requires_grad_() if requires_grad else made
+
+
+def as_tensor(data, dtype=None, device=None):
+    """A tensor over the memory of `data` where that is possible: what has `__dlpack__` (torch, JAX, CuPy, NumPy) or the buffer
+    protocol (NumPy, array, memoryview). Numbers and lists are copied."""
+    if isinstance(data, Tensor):
+        made = data
+    elif isinstance(data, (bool, int, builtins.float)):
+        made = full([], data, dtype or dtypes.PYTHON_TYPES[type(data)])
+    elif isinstance(data, (list, tuple)):
+        made = _of_sequence(data, dtype)
+    else:
+        made = _of_memory(data)
+    return made if dtype is None and device is None else made.to(dtype=dtype, device=device)
+
+
+def _of_memory(data):
+    view = None
+    try:
+        view = memoryview(data)
+    except (TypeError, BufferError, ValueError):
+        if not hasattr(data, "__dlpack__"):
+            raise TypeError(f"{type(data).__name__} is no tensor: expected numbers, lists, or an object with __dlpack__ or the buffer "
+                            "protocol") from None
+    if view is None:
+        return from_dlpack(data)
+    dtype = dtypes.FORMATS.get(view.format.lstrip("@=<"))
+    if dtype is None:
+        raise TypeError(f"elements of the format {view.format!r} are no dtype")
+    number = dtypes.dtype(dtype).number
+    if view.readonly or any(step < 0 for step in view.strides or ()):
+        return capi.accel_tensor_from_data(view if view.c_contiguous else view.tobytes(), list(view.shape), number)
+    return capi.accel_tensor_from_blob(data, number)
+
+
+def from_dlpack(data):
+    """The tensor of another library, without a copy."""
+    if not hasattr(data, "__dlpack__"):
+        raise TypeError(f"{type(data).__name__} has no __dlpack__")
+    try:
+        return capi.accel_tensor_from_dlpack(data.__dlpack__(max_version=(1, 0)))
+    except (TypeError, ValueError, AttributeError):  # a library from before version 1
+        return capi.accel_tensor_from_dlpack_unversioned(data.__dlpack__())
+
+
+def _of_sequence(data, dtype):
+    numbers, shape = [], []
+    _flatten(data, 0, shape, numbers)
+    if numbers and isinstance(numbers[0], Tensor):
+        return ops.stack(numbers, 0).reshape([*shape, *numbers[0].shape])
+    kinds = {type(number) for number in numbers}
+    if kinds - {bool, int, builtins.float}:
+        raise TypeError(f"{(kinds - {bool, int, builtins.float}).pop().__name__} in a list that is to become a tensor; expected numbers")
+    code, plain = ("b", "bool") if kinds == {bool} else ("q", "int64") if kinds <= {bool, int} and kinds else ("d", "float64")
+    if code == "d" and dtype is None:
+        code, plain = "f", "float32"
+    made = capi.accel_tensor_from_data(array.array(code, numbers), shape, dtypes.dtype(plain).number)
+    return made if dtype is None else made.to(dtype)
+
+
+def _flatten(data, depth, shape, numbers):
+    if not isinstance(data, (list, tuple)):
+        if depth != len(shape):
+            raise ValueError("the lists of a tensor must be equally deep")
+        numbers.append(data)
+        return
+    if depth == len(shape):
+        if numbers:
+            raise ValueError("the lists of a tensor must be equally deep")
+        shape.append(len(data))
+    elif shape[depth] != len(data):
+        raise ValueError(f"the lists of a tensor must be equally long: {len(data)} beside {shape[depth]} in dimension {depth}")
+    for item in data:
+        _flatten(item, depth + 1, shape, numbers)
+
+
+def _sizes(shape):
+    return list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else list(shape)
+
+
+def full(shape, number, dtype="float32", device="cpu"):
+    """All elements equal."""
+    return capi.accel_tensor_full(list(shape), builtins.float(number), dtypes.dtype(dtype).number, Device(device))
+
+
+def zeros(*shape, dtype="float32", device="cpu"):
+    return full(_sizes(shape), 0, dtype, device)
+
+
+def ones(*shape, dtype="float32", device="cpu"):
+    return full(_sizes(shape), 1, dtype, device)
+
+
+def empty(*shape, dtype="float32", device="cpu"):
+    """Elements that are not initialised."""
+    return capi.accel_tensor_empty(_sizes(shape), dtypes.dtype(dtype).number, Device(device))
+
+
+def randn(*shape, dtype="float32", device="cpu"):
+    """From the standard normal distribution."""
+    return capi.accel_tensor_randn(_sizes(shape), dtypes.dtype(dtype).number, Device(device))
+
+
+def rand(*shape, dtype="float32", device="cpu"):
+    """Evenly from [0, 1)."""
+    return ops.rand(_sizes(shape), dtype=dtypes.dtype(dtype), device=str(device))
+
+
+def randint(low, high, shape, device="cpu"):
+    """Integers of [low, high)."""
+    return capi.accel_tensor_randint(low, high, list(shape)).to(device)
+
+
+def arange(start, end=None, step=1, dtype=None, device="cpu"):
+    """start, start + step, ... below end."""
+    start, end = (0, start) if end is None else (start, end)
+    whole = all(isinstance(number, int) for number in (start, end, step))
+    count = builtins.max(0, math.ceil((end - start) / step))
+    made = tensor([start + step * place for place in range(count)], dtype or ("int64" if whole else "float32")) if count < 64 else \
+        ops.arange(start, end, step, dtype=dtypes.dtype(dtype or ("int64" if whole else "float32")))
+    return made.to(device)
