@@ -341,6 +341,7 @@ typedef struct accel_plateau_options {
   accel_metric_mode_t mode;
   accel_threshold_mode_t threshold_mode;
 } accel_plateau_options_t;
+%accel_borrowed(accel_sampler_t, sampler)
 typedef struct accel_dataloader_options {
   size_t struct_size;
   int64_t batch_size;
@@ -362,6 +363,7 @@ typedef struct accel_power_sgd_options {
   int32_t batch_tensors_with_same_shape;
   int32_t reserved;
 } accel_power_sgd_options_t;
+%accel_borrowed(accel_power_sgd_options_t, comm_state_option)
 typedef struct accel_ddp_options {
   size_t struct_size;
   int32_t broadcast_buffers;
@@ -414,6 +416,7 @@ typedef struct accel_dataloader_config {
   int32_t put_on_device;
   int32_t non_blocking;
 } accel_dataloader_config_t;
+%accel_borrowed(accel_state_t, gradient_group)
 typedef struct accel_local_sgd_options {
   size_t struct_size;
   int64_t start_step;

@@ -51,7 +51,7 @@ static void raise_error(accel_status_t status) {
   PyObject *const number = PyLong_FromLong(status);
   PyObject *class = number == NULL || error_classes == NULL ? NULL : PyDict_GetItem(error_classes, number);
   if (class == NULL) class = error_type;
-  PyObject *const error = PyObject_CallFunction(class, "s", known ? accel_error_message(taken) : "");
+  PyObject *const error = PyObject_CallFunction(class, "s", known ? accel_error_message(taken) : accel_last_error());
   if (error != NULL && set_attribute(error, "code", PyUnicode_FromString(accel_status_name(status))) &&
       set_attribute(error, "function", PyUnicode_FromString(known ? accel_error_function(taken) : "")) &&
       set_attribute(error, "rank", PyLong_FromLong(known ? accel_error_rank(taken) : -1)) &&
@@ -169,6 +169,11 @@ typedef struct STRUCT STRUCT##_t;
 }
 %typemap(freearg) (const int64_t *ITEMS, size_t COUNT) { PyMem_Free((void *)$1); }
 
+%typemap(in) (const double *ITEMS, size_t COUNT) {
+  if (!numbers_of_python($input, (double **)&$1, &$2)) SWIG_fail;
+}
+%typemap(freearg) (const double *ITEMS, size_t COUNT) { PyMem_Free((void *)$1); }
+
 %typemap(in) (const char *const *ITEMS, size_t COUNT) {
   if (!texts_of_python($input, (const char ***)&$1, &$2)) SWIG_fail;
 }
@@ -216,5 +221,15 @@ static int holds_elements(const Py_buffer *view, const int64_t *shape, size_t nd
   free((char *)$1);
   $1 = $input == NULL ? NULL : strdup($input);
 }
+
+// Handles and structs in options are only used: whoever sets them keeps them alive. (SWIG would take them away from Python.)
+%define %accel_borrowed(TYPE, NAME)
+%typemap(in) TYPE *NAME, const TYPE *NAME {
+  if (!SWIG_IsOK(SWIG_ConvertPtr($input, (void **)&$1, $descriptor(TYPE *), 0))) {
+    PyErr_SetString(PyExc_TypeError, #NAME ": expected a " #TYPE " or None");
+    SWIG_fail;
+  }
+}
+%enddef
 
 %include "accel_generated.i"

@@ -178,6 +178,19 @@ static int integers_of_python(PyObject *object, int64_t **integers, size_t *coun
   return made;
 }
 
+static int numbers_of_python(PyObject *object, double **numbers, size_t *count) {
+  PyObject *items;
+  *numbers = NULL;
+  if (!sequence_of_python(object, &items, count)) return 0;
+  int made = items == NULL || (*numbers = PyMem_Calloc(*count + 1, sizeof(**numbers))) != NULL;
+  for (size_t i = 0; made && i < *count; i++) {
+    (*numbers)[i] = PyFloat_AsDouble(PySequence_Fast_GET_ITEM(items, i));
+    made = !PyErr_Occurred();
+  }
+  Py_XDECREF(items);
+  return made;
+}
+
 // The texts live as long as the objects in the caller's sequence.
 static int texts_of_python(PyObject *object, const char ***texts, size_t *count) {
   PyObject *items;

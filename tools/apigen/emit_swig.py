@@ -17,8 +17,9 @@ SKIPPED = {
     "accel_prepare": "each kind of object has a function of its own",
     "accel_tensor_from_torch": "a C++ program's own; Python exchanges tensors by DLPack",
     "accel_tensor_to_torch": "a C++ program's own; Python exchanges tensors by DLPack",
-    "accel_tensor_from_blob": "written by hand: (buffer, dtype) -> tensor",
 }
+# Written by hand in memory.i: (buffer, dtype) -> tensor.
+HAND_WRITTEN = ("accel_tensor_from_blob",)
 # capi.i says itself what happens around these.
 OWN_EXCEPTION = ("accel_tensor_from_data",)
 VALUES_ARE_OBJECTS = "nested values become Python's own None, bool, int, float, str, list and dict"
@@ -84,6 +85,8 @@ def structs(api):
     for struct in api["structs"]:
         if struct["init_function"] or struct["name"] == "accel_device_t":
             fields = "".join(f"  {ctype.typed(field['type'], field['name'])};\n" for field in struct["fields"])
+            yield from (f"%accel_borrowed({field['type']['base']}, {field['name']})\n" for field in struct["fields"]
+                        if field["type"]["pointers"] and field["type"]["base"] != "char")
             yield f"typedef struct {struct['name'].removesuffix('_t')} {{\n{fields}}} {struct['name']};\n"
 
 
@@ -204,7 +207,7 @@ def emit(api, root):
     handles = {handle["name"] for handle in api["handles"]}
     aliases = {alias["name"]: alias["type"] for alias in api["aliases"]}
     callbacks = {callback["name"] for callback in api["callbacks"]}
-    functions = [function for function in api["functions"] if not skipped(function)]
+    functions = [function for function in api["functions"] if not skipped(function) and function["name"] not in HAND_WRITTEN]
     parts = [NOTE]
     parts.append("%{\n" + "\n".join(trampoline(callback, handles, api["functions"]) for callback in api["callbacks"]
                                     if callback["name"] != "accel_destroy_fn") + "%}\n")

@@ -23,7 +23,7 @@ _NAMES = {
     "progress": ("tqdm",),
     "random": ("Generator", "set_seed", "synchronize_rng_states"),
     "state": ("AcceleratorState", "GradientState", "PartialState"),
-    "tensor": ("Tensor", "arange", "as_tensor", "empty", "from_dlpack", "full", "ones", "rand", "randint", "randn", "tensor", "zeros"),
+    "tensors": ("Tensor", "arange", "as_tensor", "empty", "from_dlpack", "full", "ones", "rand", "randint", "randn", "tensor", "zeros"),
     "tracking": ("GeneralTracker",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}

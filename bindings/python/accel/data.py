@@ -8,7 +8,7 @@ from .handlers import fill
 from .samplers import (DistributedSampler, LengthGroupedSampler, RandomSampler, Sampler, SeedableRandomSampler, SequentialSampler,
                        SubsetRandomSampler, WeightedRandomSampler)
 from .state import current
-from .tensor import Tensor, arange, as_tensor, tensor
+from .tensors import Tensor, arange, as_tensor, tensor
 from .values import to_engine
 
 

@@ -1,5 +1,7 @@
 """Parts of tensors: `x[1:, None, ..., mask]`, as in NumPy and torch."""
 
+import operator
+
 from . import capi, ops
 from .tensor_type import is_tensor
 
@@ -19,7 +21,7 @@ def get(tensor, index):
 
 def put(tensor, index, value):
     """Writes into the part that an index says."""
-    from .tensor import as_tensor
+    from .tensors import as_tensor
 
     view, advanced = _view(tensor, index)
     source = as_tensor(value).to(dtype=tensor.dtype, device=tensor.device)
@@ -51,7 +53,7 @@ def _view(tensor, index):
             advanced += [None] * (dim - len(advanced)) + [_as_index(part)]
             dim += _dimensions(part) - 1
         else:
-            number = part.__index__()
+            number = operator.index(part)  # a TypeError for what is no index
             if not -tensor.shape[dim] <= number < tensor.shape[dim]:
                 raise IndexError(f"index {number} of dimension {dim}, which has {tensor.shape[dim]} elements")
             tensor = capi.accel_op_call(_select, (tensor, dim, number))[0]
@@ -65,6 +67,6 @@ def _dimensions(part):
 
 
 def _as_index(part):
-    from .tensor import as_tensor
+    from .tensors import as_tensor
 
     return as_tensor(list(part)) if isinstance(part, (list, range)) else part

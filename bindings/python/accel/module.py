@@ -39,7 +39,7 @@ class Module:
             capi.accel_module_set_forward(self.handle, lambda _, inputs: to_engine(owner().forward(*inputs)))
 
     def _adopt(self, handle):
-        self.__dict__.update(handle=handle, _modules={})
+        self.__dict__.update(handle=handle, _modules={}, _hooks=[])
         return self
 
     @classmethod
@@ -107,7 +107,7 @@ class Module:
     def get_submodule(self, path):
         module = self
         for name in path.split(".") if path else ():
-            module = getattr(module, name)
+            module = module._modules[name] if name in module._modules else getattr(module, name)
         return module
 
     # What is in it
@@ -193,14 +193,16 @@ class Module:
 
     def register_forward_pre_hook(self, hook):
         """hook(module, inputs) before forward; what it returns replaces the inputs."""
-        owner = weakref.ref(self)
-        capi.accel_module_add_hook(self.handle, capi.ACCEL_HOOK_FORWARD_PRE,
-                                   lambda _, inputs: _listed(hook(owner(), tuple(inputs)), several=True))
+        self._add_hook(capi.ACCEL_HOOK_FORWARD_PRE, lambda module, inputs: _listed(hook(module, tuple(inputs)), several=True))
 
     def register_forward_hook(self, hook):
         """hook(module, output) after forward; what it returns replaces the output."""
-        owner = weakref.ref(self)
-        capi.accel_module_add_hook(self.handle, capi.ACCEL_HOOK_FORWARD, lambda _, outputs: _listed(hook(owner(), outputs[0])))
+        self._add_hook(capi.ACCEL_HOOK_FORWARD, lambda module, outputs: _listed(hook(module, outputs[0])))
+
+    def _add_hook(self, when, hook):
+        owner, place = weakref.ref(self), len(self._hooks)  # the hook stays here, so that a circle through it can be collected
+        self._hooks.append(hook)
+        capi.accel_module_add_hook(self.handle, when, lambda _, values: owner()._hooks[place](owner(), values))
 
     def extra_repr(self):
         return ""

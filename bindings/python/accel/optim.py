@@ -1,8 +1,9 @@
 """Optimizers, with the names, arguments and defaults of torch.optim; settings that are not given are the engine's defaults."""
 
+import weakref
 from collections.abc import Mapping, MutableMapping
 
-from . import capi, handlers, lr_scheduler
+from . import capi, errors, handlers, lr_scheduler
 from .module import Module, Parameters
 
 _PRECISIONS = {"as_stored": capi.ACCEL_UPDATE_PRECISION_AS_STORED, "master_weights": capi.ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS,
@@ -20,8 +21,8 @@ class ParamGroup(MutableMapping):
             return self["beta1"], self["beta2"]
         try:
             value = capi.accel_optimizer_setting(self._optimizer.handle, self._place, name)
-        except capi.Error as error:
-            raise KeyError(name) from error
+        except errors.NotFoundError:
+            return self._group()[name]  # what torch keeps beside the settings
         return None if value == capi.ACCEL_UNSET_DOUBLE else value
 
     def __setitem__(self, name, value):
@@ -31,19 +32,19 @@ class ParamGroup(MutableMapping):
     def __delitem__(self, name):
         raise TypeError("settings of a group cannot be deleted")
 
-    def _names(self):
+    def _group(self):
+        """As the state dict has it."""
         group = capi.accel_optimizer_state_dict(self._optimizer.handle)["param_groups"][self._place]
-        return [name for name in group if name != "params"]
+        return {name: value for name, value in group.items() if name != "params"}
 
     def __iter__(self):
-        return iter(self._names())
+        return iter(self._group())
 
     def __len__(self):
-        return len(self._names())
+        return len(self._group())
 
     def __repr__(self):
-        group = capi.accel_optimizer_state_dict(self._optimizer.handle)["param_groups"][self._place]
-        return repr({name: value for name, value in group.items() if name != "params"})
+        return repr(self._group())
 
 
 class Optimizer:
@@ -69,8 +70,9 @@ class Optimizer:
             unknown = self.defaults.keys() - {"lr", "weight_decay"}
             if unknown:
                 raise TypeError(f"{type(self).__name__} has no setting {unknown.pop()!r}")
+            owner = weakref.ref(self)  # the engine holds the callback: no circle
             self.handle = capi.accel_optimizer_create(handle, list(self.state_names), float(self.defaults.get("lr", 1e-3)),
-                                                      float(self.defaults.get("weight_decay", 0)), self.update)
+                                                      float(self.defaults.get("weight_decay", 0)), lambda *given: owner().update(*given))
         for group in () if module is not None else groups:
             self.add_param_group(group)
 

@@ -1,5 +1,7 @@
 """Orders of items for each epoch, with the names of torch."""
 
+import weakref
+
 from . import capi
 
 
@@ -8,8 +10,13 @@ class Sampler:
 
     def __init__(self, handle=None):
         if handle is None:
+            owner = weakref.ref(self)  # the engine holds the callback: no circle
+
             def fill_in(epoch, indices):
-                for place, index in enumerate(self.order(epoch)):
+                order = list(owner().order(epoch))
+                if len(order) != len(indices):
+                    raise ValueError(f"{type(owner()).__name__}.order() gave {len(order)} numbers; its length is {len(indices)}")
+                for place, index in enumerate(order):
                     indices[place] = index
 
             handle = capi.accel_sampler_create(len(self), fill_in)

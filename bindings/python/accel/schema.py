@@ -4,7 +4,7 @@
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from . import capi
 from .device import Device
@@ -14,8 +14,7 @@ _ANNOTATION = re.compile(r"\([a-z*!|> -]+\)")  # aliases: Tensor(a!)
 _SIZE = re.compile(r"\[\d+\]")
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     name: str
     type: str
     default: "str | None"
@@ -25,8 +24,7 @@ class Parameter:
         return f"{self.name}: {self.type}" + ("" if self.default is None else f" = {self.default}")
 
 
-@dataclass(frozen=True)
-class Overload:
+class Overload(NamedTuple):
     name: str  # "dim_IntList"
     text: str
     parameters: tuple

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from .tensor import Tensor, as_tensor
+from .tensors import Tensor, as_tensor
 
 _PLAIN = (str, bool, int, float, type(None))
 

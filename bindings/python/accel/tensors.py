@@ -13,19 +13,18 @@ _call = capi.accel_op_call
 
 def _binary(name):
     """The method of an infix operator; of two tensors it goes the short way."""
-    plain, general = capi.accel_op_find(f"aten::{name}", "Tensor"), ops.find(name)
+    plain = capi.accel_op_find(f"aten::{name}", "Tensor")
 
     def method(self, other):
         if type(other) is Tensor:
             return _call(plain, (self, other))[0]
-        return general(self, other) if _is_operand(other) else NotImplemented
+        return ops.find(name)(self, other) if _is_operand(other) else NotImplemented
 
     return method
 
 
 def _in_place(name):
-    general = ops.find(name + "_")
-    return lambda self, other: general(self, other) if _is_operand(other) else NotImplemented
+    return lambda self, other: ops.find(name + "_")(self, other) if _is_operand(other) else NotImplemented
 
 
 def _is_operand(value):

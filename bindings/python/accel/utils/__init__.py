@@ -5,18 +5,18 @@ import gc
 import os
 import socket
 
-from .checkpoint import load, save
-from .collectives import (all_reduce, broadcast, broadcast_object_list, concatenate, convert_to_fp32, find_batch_size, gather,
+from ..checkpoint import load, save
+from ..collectives import (all_reduce, broadcast, broadcast_object_list, concatenate, convert_to_fp32, find_batch_size, gather,
                           gather_for_metrics, gather_object, gather_uneven, listify, pad_across_processes, pad_input_tensors,
                           recursively_apply, recv, reduce, send, send_to_device, slice_tensors)
-from .enums import (BaseEnum, DDPCommunicationHookType, DistributedType, DynamoBackend, LoggerType, PrecisionType, RNGType)
-from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
+from ..enums import (BaseEnum, DDPCommunicationHookType, DistributedType, DynamoBackend, LoggerType, PrecisionType, RNGType)
+from ..handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
                        GradScalerKwargs, InitProcessGroupKwargs, KwargsHandler, PowerSGDKwargs, ProjectConfiguration)
-from .memory import find_executable_batch_size, release_memory
-from .module import PreparedModule
-from .progress import tqdm
-from .random import set_seed, synchronize_rng_states
-from .state import PartialState
+from ..memory import find_executable_batch_size, release_memory
+from ..module import PreparedModule
+from ..progress import tqdm
+from ..random import set_seed, synchronize_rng_states
+from ..state import PartialState
 
 MODEL_NAME, SAFE_MODEL_NAME, OPTIMIZER_NAME, SCHEDULER_NAME, SAMPLER_NAME = "pytorch_model", "model", "optimizer", "scheduler", "sampler"
 RNG_STATE_NAME, SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME = "random_states", "model.safetensors", "model.safetensors.index.json"
@@ -118,7 +118,7 @@ def clear_device_cache(garbage_collection=False):
 
 def is_available(feature):
     """Whether the engine has a part: "ucx", "nccl", "cuda", "torchscript"."""
-    from . import capi
+    from .. import capi
 
     return capi.accel_is_available(feature) == 1
 

@@ -1,0 +1,86 @@
+"""What the tests share: a state of its own for each test, and scripts in several ranks."""
+
+import gc
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import pytest
+
+import accel
+from accel import capi
+from accel.launchers import _free_port
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind():
+    """Each test begins without a state, and ends without handles of its own."""
+    accel.PartialState._reset_state()
+    gc.collect()
+    before = capi.accel_debug_live_objects()
+    yield
+    sys.last_value = sys.last_traceback = None
+    accel.PartialState._reset_state()
+    gc.collect()
+    assert capi.accel_debug_live_objects() <= before, "handles are left"
+
+
+class Ranks:
+    """Starts scripts as the ranks of a job."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def start(self, text, num_processes=2, **environment):
+        """The processes of a script, of which nothing is read yet."""
+        script = self.folder / "script.py"
+        script.write_text(textwrap.dedent(text))
+        job = {"WORLD_SIZE": num_processes, "LOCAL_WORLD_SIZE": num_processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port(),
+               "OMP_NUM_THREADS": 1, **environment}
+        return [subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
+                                 env={**os.environ, **{name: str(value) for name, value in {**job, "RANK": rank, "LOCAL_RANK": rank}.items()}})
+                for rank in range(num_processes)]
+
+    def __call__(self, text, num_processes=2, **environment):
+        """What each rank printed."""
+        ranks = self.start(text, num_processes, **environment)
+        printed = []
+        try:
+            for number, rank in enumerate(ranks):
+                out, err = rank.communicate(timeout=120)
+                assert rank.returncode == 0, f"rank {number}: {out}\n{err}"
+                printed.append(out)
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+        return printed
+
+
+@pytest.fixture
+def ranks(tmp_path):
+    return Ranks(tmp_path)
+
+
+@pytest.fixture
+def accelerator():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = accel.Accelerator(cpu=True)
+    yield made
+    made.free_memory()
+
+
+@pytest.fixture(scope="session")
+def launcher():
+    """The program `accel`."""
+    found = os.environ.get("ACCEL_PROGRAM") or shutil.which("accel")
+    if not found:
+        pytest.skip("the program accel is neither in ACCEL_PROGRAM nor in PATH")
+    return found

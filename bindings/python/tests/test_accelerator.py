@@ -1,0 +1,292 @@
+"""The training loop on one rank, its settings, checkpoints, trackers and tools; test_ranks.py has several ranks."""
+
+import datetime
+import os
+import warnings
+
+import pytest
+
+import accel
+from accel import (Accelerator, AutocastKwargs, DataLoader, DistributedDataParallelKwargs, GradientAccumulationPlugin, GradScalerKwargs,
+                   InitProcessGroupKwargs, LocalSGD, ProjectConfiguration, TensorDataset, errors, nn, optim)
+from accel.nn import functional as F
+from accel.utils import patch_environment
+
+
+def parts(lr=0.1, rows=8, batch_size=2):
+    accel.set_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    optimizer = optim.SGD(model.parameters(), lr=lr)
+    x = accel.randn(rows, 3)
+    loader = DataLoader(TensorDataset(x, (x.sum(1) > 0).long()), batch_size=batch_size)
+    return model, optimizer, loader, optim.lr_scheduler.StepLR(optimizer, 4, 0.5)
+
+
+def train(accelerator, model, optimizer, loader, scheduler, epochs=1):
+    losses = []
+    for _ in range(epochs):
+        for x, y in loader:
+            with accelerator.accumulate(model):
+                loss = F.cross_entropy(model(x), y)
+                accelerator.backward(loss)
+                optimizer.step()
+                scheduler.step()
+                optimizer.zero_grad()
+            losses.append(loss.item())
+    return losses
+
+
+def test_training(accelerator):
+    things = accelerator.prepare(*parts())
+    losses = train(accelerator, *things, epochs=20)
+    assert sum(losses[-4:]) < sum(losses[:4]) and things[3].get_last_lr()[0] < 0.1
+    assert accelerator.prepare(*things) == things and accelerator.prepare("other") == "other"
+    assert accelerator.unwrap_model(things[0], keep_fp32_wrapper=False) is things[0].module
+    assert accelerator.unwrap_model(things[0])(accel.ones(1, 3)).shape == (1, 2)
+    assert "Accelerator(" in repr(accelerator) and "Prepared(" in repr(things[0]) and "Prepared" in repr(things[1]) + repr(things[2])
+
+
+def test_accumulation():
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=3)
+    model, optimizer, loader, scheduler = accelerator.prepare(*parts())
+    synced = []
+    for x, y in loader:
+        with accelerator.accumulate(model):
+            accelerator.backward(F.cross_entropy(model(x), y))
+            norm = accelerator.clip_grad_norm_(model.parameters(), 1.0)
+            accelerator.clip_grad_value_(list(model.parameters()), 0.5)
+            optimizer.step()
+            synced.append((accelerator.sync_gradients, norm is not None, not accelerator.optimizer_step_was_skipped))
+            optimizer.zero_grad()
+    assert synced == [(False,) * 3, (False,) * 3, (True,) * 3, (True,) * 3]  # the last: the end of the loader
+    accelerator.gradient_accumulation_steps = 2
+    assert accelerator.gradient_accumulation_steps == accelerator.gradient_state.num_steps == 2
+    accelerator.free_memory()
+
+
+def test_precision_and_scaling():
+    handlers = [GradScalerKwargs(init_scale=4.0, enabled=True), AutocastKwargs(cache_enabled=True), DistributedDataParallelKwargs()]
+    accelerator = Accelerator(cpu=True, mixed_precision="bf16", kwargs_handlers=handlers)
+    model, optimizer, loader, scheduler = accelerator.prepare(*parts())
+    assert accelerator.mixed_precision == "bf16" and accelerator.loss_scale == 4.0
+    with accelerator.autocast():
+        assert (accel.ones(2, 2) @ accel.ones(2, 2)).dtype == "bfloat16"
+    with accelerator.autocast(AutocastKwargs(enabled=False)):
+        assert (accel.ones(2, 2) @ accel.ones(2, 2)).dtype == "float32"
+    assert model(accel.ones(1, 3)).dtype == "float32"
+    accelerator.backward(F.cross_entropy(model(accel.ones(1, 3)), accel.tensor([0])))
+    accelerator.unscale_gradients(optimizer)
+    optimizer.step()
+    accelerator.free_memory()
+
+
+@pytest.mark.parametrize("settings, kind, text", [
+    ({"mixed_precision": "fp17"}, ValueError, "expected one of"),
+    ({"kwargs_handlers": [3]}, TypeError, "kwargs_handlers has a int"),
+    ({"kwargs_handlers": [AutocastKwargs(), AutocastKwargs()]}, ValueError, "two AutocastKwargs"),
+    ({"gradient_accumulation_steps": 2, "gradient_accumulation_plugin": GradientAccumulationPlugin(2)}, ValueError, "not both"),
+    ({"gradient_accumulation_steps": -1}, ValueError, "gradient_accumulation_steps"),
+    ({"log_with": "nothing"}, ValueError, "log_with='nothing'"),
+    ({"rng_types": ["unknown"]}, ValueError, "unknown")])
+def test_wrong_settings(settings, kind, text):
+    with pytest.raises(kind, match=text):
+        Accelerator(cpu=True, **settings)
+
+
+def test_settings():
+    plugin = GradientAccumulationPlugin(num_steps=4, sync_with_dataloader=False)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_plugin=plugin, split_batches=True,
+                              kwargs_handlers=[InitProcessGroupKwargs(timeout=datetime.timedelta(seconds=5))])
+    assert accelerator.gradient_accumulation_steps == 4 and accelerator.split_batches and not accelerator.gradient_state.sync_with_dataloader
+    assert "timeout_ms = 5000" in accelerator.state.describe() and accelerator.device == "cpu"
+    with pytest.raises(ValueError, match="mixed_precision"):
+        Accelerator(mixed_precision="bf16")
+    accel.PartialState._reset_state()
+    with patch_environment(accelerate_mixed_precision="bf16", accelerate_gradient_accumulation_steps=3):
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)  # the environment goes first, as in the reference
+    assert accelerator.mixed_precision == "bf16" and accelerator.gradient_accumulation_steps == 3
+    assert "ACCELERATE_MIXED_PRECISION" not in os.environ
+    assert DistributedDataParallelKwargs(static_graph=True).to_kwargs() == {"static_graph": True}
+    assert accel.DistributedType.NO == "NO" and "MULTI_CPU" in accel.DistributedType and "X" not in accel.DistributedType
+    assert accelerator.distributed_type == accel.DistributedType.NO and "Num processes: 1" in repr(accelerator.state)
+
+
+def test_process_control(accelerator, capsys):
+    with accelerator.split_between_processes((1, 2)) as share:
+        assert share == (1, 2)
+    with accelerator.main_process_first(), accelerator.local_main_process_first():
+        pass
+    assert accelerator.on_main_process(lambda: 1)() == accelerator.on_process(process_index=0)(lambda: 1)() == 1
+    accelerator.print("text", 1)
+    assert capsys.readouterr().out == "text 1\n"
+    accelerator.set_trigger()
+    assert accelerator.check_trigger() and not accelerator.check_trigger()
+    tree = {"a": (accel.ones(2), [accel.zeros(1)])}
+    assert accelerator.gather(tree)["a"][0].tolist() == [1, 1] and isinstance(accelerator.gather(tree)["a"], tuple)
+    assert accelerator.reduce(accel.ones(1), "mean", 2.0).item() == 2
+    with pytest.raises(ValueError, match="reduction"):
+        accelerator.reduce(accel.ones(1), "median")
+    with pytest.raises(errors.KindError):
+        accelerator.gather("text")
+
+
+class Counter:
+    def __init__(self):
+        self.steps, self.seen = 0, accel.zeros(2)
+
+    def state_dict(self):
+        return {"steps": self.steps, "seen": self.seen}
+
+    def load_state_dict(self, kept):
+        self.steps, self.seen = kept["steps"], kept["seen"]
+
+
+def test_checkpoints(tmp_path):
+    project = ProjectConfiguration(project_dir=str(tmp_path), automatic_checkpoint_naming=True, total_limit=2)
+    accelerator, counter = Accelerator(cpu=True, project_config=project), Counter()
+    things = accelerator.prepare(*parts())
+    accelerator.register_for_checkpointing(counter)
+    train(accelerator, *things)
+    counter.steps, counter.seen = 7, accel.ones(2)
+    for _ in range(3):
+        accelerator.save_state()
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["checkpoint_1", "checkpoint_2"] and accelerator.save_iteration == 3
+    after = train(accelerator, *things)
+    counter.steps = 0
+    accelerator.load_state()
+    assert counter.steps == 7 and counter.seen.tolist() == [1, 1] and train(accelerator, *things) == after
+    accelerator.save_model(things[0], tmp_path)
+    assert set(accel.load(tmp_path / "model.safetensors")) == set(accelerator.get_state_dict(things[0]))
+    accelerator.save({"x": accel.ones(2)}, tmp_path / "x.safetensors")
+    assert accel.load(tmp_path / "x.safetensors")["x"].tolist() == [1, 1]
+    (tmp_path / "broken.safetensors").write_text("nothing")
+    with pytest.raises(errors.FileError, match="broken.safetensors"):
+        accel.load(tmp_path / "broken.safetensors")
+    with pytest.raises(errors.NotFoundError):
+        accelerator.load_state(tmp_path / "absent")
+    with pytest.raises(ValueError, match="state_dict"):
+        accelerator.register_for_checkpointing(object())
+    accelerator.free_memory()
+
+
+class Memory(accel.GeneralTracker):
+    name, requires_logging_directory = "memory", False
+
+    def __init__(self, project=None):
+        self.lines = [project]
+        super().__init__()
+
+    @property
+    def tracker(self):
+        return self.lines
+
+    def store_init_configuration(self, values):
+        self.lines.append(values)
+
+    def log(self, values, step=None, **kwargs):
+        self.lines.append((values, step, kwargs))
+
+    def finish(self):
+        self.lines.append("finished")
+
+
+def test_trackers():
+    own = Memory("mine")
+    accelerator = Accelerator(cpu=True, log_with=[own, Memory])
+    assert accelerator.get_tracker("memory").name == "memory" if accelerator.trackers else True
+    accelerator.init_trackers("project", config={"lr": 1}, init_kwargs={})
+    accelerator.log({"loss": 0.5}, step=3, log_kwargs={"memory": {"more": 1}})
+    made = accelerator.trackers[1]
+    accelerator.end_training()
+    assert own.lines == ["mine", {"lr": 1}, ({"loss": 0.5}, 3, {"more": 1}), "finished"] and made.lines[0] == "project"
+    assert accelerator.get_tracker("memory", unwrap=True) is own.lines
+    with pytest.raises(ValueError, match="no tracker 'other'"):
+        accelerator.get_tracker("other")
+
+    class Incomplete(accel.GeneralTracker):
+        name = "incomplete"
+
+    with pytest.raises(NotImplementedError, match="requires_logging_directory, tracker"):
+        Incomplete()
+
+
+def test_batch_size_search():
+    tried = []
+
+    @accel.find_executable_batch_size(starting_batch_size=100)
+    def work(batch_size, goal):
+        tried.append(batch_size)
+        if batch_size > goal:
+            raise MemoryError("too much")
+        return batch_size
+
+    assert work(85) == 81 and tried == [100, 90, 81] and work(85) == 81
+    with pytest.raises(MemoryError):
+        work(0)
+    with pytest.raises(TypeError, match="batch size is given"):
+        work(8, 85)
+
+    @accel.find_executable_batch_size(starting_batch_size=8)
+    def broken(batch_size):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        broken()
+
+
+def test_seeds_and_generators(accelerator):
+    accel.set_seed(3)
+    first = accel.randn(4)
+    accel.set_seed(3, device_specific=True)
+    assert (accel.randn(4) == first).all()
+    generator = accel.Generator(5)
+    kept = generator.get_state()
+    generator.manual_seed(6).set_state(kept)
+    assert (generator.get_state() == kept).all()
+    accel.synchronize_rng_states(["torch", "generator"], generator)
+    with pytest.raises(ValueError, match="needs the generator"):
+        accel.synchronize_rng_states(["generator"])
+
+
+def test_local_sgd_and_scopes(accelerator):
+    model, optimizer, loader, _ = accelerator.prepare(*parts())
+    with LocalSGD(accelerator, model, 2) as local_sgd:
+        for x, y in loader:
+            with accelerator.no_sync(model), accelerator.trigger_sync_in_backward(model):
+                accelerator.backward(F.cross_entropy(model(x), y))
+            optimizer.step()
+            optimizer.zero_grad()
+            local_sgd.step()
+        assert local_sgd.state_dict() is not None
+    with accelerator.join_uneven_inputs([model]):
+        pass
+    assert accelerator.step_report()["steps"] >= 0
+
+
+def test_logging_and_progress(accelerator, caplog, capsys):
+    from accel.logging import get_logger
+
+    logger = get_logger("tests", "INFO")
+    logger.info("all", main_process_only=False, in_order=True)
+    logger.warning_once("once")
+    logger.warning_once("once")
+    assert [record.message for record in caplog.records] == ["[RANK 0] all", "once"]
+    pytest.importorskip("tqdm")
+    assert list(accel.tqdm(range(3))) == [0, 1, 2] and "3/3" in capsys.readouterr().err
+    accel.PartialState._reset_state()
+    with pytest.raises(RuntimeError, match="before logging"):
+        logger.info("too early")
+
+
+def test_environment_helpers():
+    from accel.utils import convert_bytes, get_int_from_env, merge_dicts, str_to_bool
+
+    assert str_to_bool("Yes") == 1 and str_to_bool("off") == 0 and convert_bytes(2048) == "2.0 KB"
+    assert merge_dicts({"a": {"b": 1}}, {"a": {"c": 2}}) == {"a": {"b": 1, "c": 2}}
+    with patch_environment(first=-1, second=4):
+        assert get_int_from_env(["FIRST", "SECOND"], 9) == 4
+    with pytest.raises(ValueError):
+        str_to_bool("perhaps")
+    with warnings.catch_warnings(), accel.utils.clear_environment():
+        assert not os.environ
+    assert os.environ

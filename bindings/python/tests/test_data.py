@@ -1,0 +1,104 @@
+"""Datasets, orders and loaders on one rank; test_ranks.py has several."""
+
+import pytest
+
+import accel
+from accel import DataLoader, Dataset, Subset, TensorDataset, TextDataset, data, skip_first_batches
+
+
+class Squares(Dataset):
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return {"x": accel.tensor([float(index)]), "y": index * index, "name": str(index)}
+
+
+def test_engine_datasets(tmp_path):
+    dataset = TensorDataset(accel.arange(6).reshape(3, 2), accel.arange(3))
+    assert len(dataset) == 3 and [item.tolist() for item in dataset[-1]] == [[4, 5], 2] and len(list(dataset)) == 3
+    assert len(Subset(dataset, 1, 3)) == 2
+    (tmp_path / "book.txt").write_text("hello world")
+    text = TextDataset(tmp_path / "book.txt", 5)
+    assert bytes(text[0][0].tolist()) == b"hello" and bytes(text[0][1].tolist()) == b"ello "
+    for wrong in (lambda: dataset[3], lambda: TextDataset(tmp_path / "absent", 5), lambda: TensorDataset(accel.ones(2), accel.ones(3)),
+                  lambda: Subset(dataset, 2, 9)):
+        with pytest.raises((LookupError, ValueError)):
+            wrong()
+
+
+def test_loaders():
+    loader = DataLoader(TensorDataset(accel.arange(5)), batch_size=2)
+    assert len(loader) == 3 and [batch[0].tolist() for batch in loader] == [[0, 1], [2, 3], [4]]
+    assert len(DataLoader(TensorDataset(accel.arange(5)), batch_size=2, drop_last=True)) == 2
+    first, second = ([number for batch in DataLoader(TensorDataset(accel.arange(50)), 8, shuffle=True, seed=3) for number in batch[0].tolist()]
+                     for _ in range(2))
+    assert first == second and sorted(first) == list(range(50)) and first != sorted(first)
+    loader = DataLoader(TensorDataset(accel.arange(50)), 50, shuffle=True)
+    assert next(iter(loader))[0].tolist() == next(iter(loader))[0].tolist()  # left early: the epoch begins again
+    epochs = [[batch[0].tolist() for batch in loader] for _ in range(2)]
+    assert epochs[0] != epochs[1]
+
+
+def test_items_of_python():
+    loader = DataLoader(Squares(5), batch_size=2)
+    batches = list(loader)
+    assert batches[1]["x"].tolist() == [[2], [3]] and batches[1]["y"].tolist() == [4, 9] and batches[2]["name"] == ["4"]
+    assert list(DataLoader([1, 2, 3], 3))[0].tolist() == [1, 2, 3] and list(DataLoader([(1, 2.5)], 1))[0][1].tolist() == [2.5]
+    assert list(DataLoader(Squares(3), 3, collate_fn=lambda items: [item["y"] for item in items])) == [[0, 1, 4]]
+
+    class Broken(Squares):
+        def __getitem__(self, index):
+            raise KeyError(index)
+
+    with pytest.raises(KeyError):
+        list(DataLoader(Broken(2)))
+    with pytest.raises(ValueError, match="collate_fn"):
+        list(DataLoader([[1], [1, 2]], 2))
+
+
+def test_state_and_skipping():
+    loader = DataLoader(Squares(6), batch_size=2)
+    iterator = iter(loader)
+    next(iterator)
+    kept = loader.state_dict()
+    other = DataLoader(Squares(6), batch_size=2)
+    other.load_state_dict(kept)
+    assert [batch["y"].tolist() for batch in other] == [[4, 9], [16, 25]] and len(list(other)) == 3
+    assert [batch["y"].tolist() for batch in skip_first_batches(DataLoader(Squares(6), 2), 2)] == [[16, 25]]
+
+
+class Backwards(data.Sampler):
+    def __init__(self, length):
+        self.length = length
+        super().__init__()
+
+    def __len__(self):
+        return self.length
+
+    def order(self, epoch):
+        return range(self.length - 1, -1, -1) if epoch == 0 else range(self.length)
+
+
+def test_samplers():
+    assert list(data.SequentialSampler(range(3))) == [0, 1, 2] and sorted(data.SeedableRandomSampler(range(9), 5)) == list(range(9))
+    assert len(data.RandomSampler(range(3), replacement=True, num_samples=10)) == 10
+    assert set(data.WeightedRandomSampler([0, 1, 1], 8)) <= {1, 2} and sorted(data.SubsetRandomSampler([4, 7])) == [4, 7]
+    assert list(data.DistributedSampler(range(4), 2, 1, shuffle=False)) == [1, 3]
+    assert sorted(data.LengthGroupedSampler(2, [5, 1, 4, 2])) == [0, 1, 2, 3]
+    loader = DataLoader(Squares(3), batch_size=3, sampler=Backwards(3))
+    assert [batch["y"].tolist() for _ in range(2) for batch in loader] == [[4, 1, 0], [0, 1, 4]]
+
+    class Wrong(Backwards):
+        def order(self, epoch):
+            return [0]
+
+    with pytest.raises(ValueError, match="gave 1 numbers; its length is 3"):
+        list(Wrong(3))
+    with pytest.raises(ValueError, match="not both"):
+        DataLoader([1], shuffle=True, sampler=Backwards(1))
+    with pytest.raises(TypeError, match="expected a Sampler"):
+        DataLoader([1], sampler=[0])

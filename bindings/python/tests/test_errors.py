@@ -1,0 +1,148 @@
+"""Errors come out as exceptions with their class, code and place; those of callbacks as they were raised."""
+
+import gc
+import os
+import threading
+import traceback
+
+import pytest
+
+import accel
+from accel import capi, errors, nn
+
+
+def test_classes():
+    with pytest.raises(errors.NotFoundError) as caught:
+        capi.accel_op_find("aten::no_such_operator", "")
+    error = caught.value
+    assert isinstance(error, (accel.Error, LookupError, ValueError)) and error.status == capi.ACCEL_ERROR_NOT_FOUND
+    assert error.code == "ACCEL_ERROR_NOT_FOUND" and error.rank == -1 and error.function == "accel_op_find"
+    assert "no_such_operator" in str(error) and error.args == (str(error),)
+    for status, kind in errors.CLASSES.items():
+        assert issubclass(kind, accel.Error) and capi.accel_status_name(status).startswith("ACCEL_ERROR_")
+    statuses = {getattr(capi, name) for name in dir(capi) if name.startswith("ACCEL_ERROR_")} - {capi.ACCEL_ERROR_USER}
+    assert statuses == set(errors.CLASSES)
+
+
+def test_use_after_close(accelerator):
+    x = accel.ones(2)
+    capi.accel_tensor_release(x)
+    with pytest.raises(errors.HandleError):
+        x.shape  # noqa: B018
+    assert repr(accel.ones(1)) == "tensor([1.0000])"
+    accelerator.end_training()
+    model = accelerator.prepare(nn.Linear(1, 1))
+    assert model(accel.ones(1, 1)).shape == (1, 1)
+
+
+def test_no_state_is_a_clear_error():
+    with pytest.raises(RuntimeError, match=r"make an Accelerator\(\)"):
+        accel.collectives.gather(accel.ones(1))
+    with pytest.raises(ValueError, match=r"make an Accelerator\(\)"):
+        accel.AcceleratorState()
+
+
+class Failing(nn.Module):
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def forward(self, x):
+        return self.deeper(x)
+
+    def deeper(self, x):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyError("mine"), ValueError("mine"), KeyboardInterrupt(), MemoryError("mine"), OSError(2, "mine")])
+def test_exceptions_of_callbacks_come_out(error, accelerator):
+    for model in (Failing(error), accelerator.prepare(Failing(error)), nn.Sequential(nn.Flatten(), Failing(error))):
+        with pytest.raises(type(error)) as caught:
+            model(accel.ones(1, 1))
+        assert caught.value is error
+        names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+        assert "deeper" in names and "test_exceptions_of_callbacks_come_out" in names
+    error.__traceback__ = None
+
+
+def test_errors_of_ours_keep_their_status_through_callbacks():
+    class Mismatch(nn.Module):
+        def forward(self, x):
+            return x @ accel.ones(7, 7)
+
+    with pytest.raises(errors.TorchError):
+        Mismatch()(accel.ones(1, 1))
+    with pytest.raises(errors.NotFoundError):  # and a later error of the library is its own
+        capi.accel_op_find("aten::no_such_operator", "")
+
+
+def test_wrong_values_of_callbacks():
+    class Wrong(nn.Module):
+        def forward(self, x):
+            return object()
+
+    with pytest.raises(TypeError, match="object is no value"):
+        Wrong()(accel.ones(1))
+
+
+def test_a_forked_child_gets_an_error():
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            accel.ones(2)
+            text = "no error"
+        except accel.Error as error:
+            text = f"{error.code}: {error}"
+        os.write(writer, text.encode())
+        os._exit(0)
+    os.close(writer)
+    told = os.read(reader, 1000).decode()
+    os.close(reader)
+    os.waitpid(child, 0)
+    assert told.startswith("ACCEL_ERROR_INVALID_STATE") and "fork" in told
+
+
+def test_threads():
+    """Operators, forwards in Python and errors in many threads at once."""
+    class Double(nn.Module):
+        def forward(self, x):
+            return x + x
+
+    wrong = []
+
+    def work(number):
+        model = Double()
+        for step in range(100):
+            if model(accel.full([2], number)).tolist() != [2 * number] * 2:
+                wrong.append(number)
+            try:
+                capi.accel_op_find(f"aten::none_{number}_{step}", "")
+            except accel.Error as error:
+                if f"none_{number}_{step}" not in str(error):
+                    wrong.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_nothing_is_kept():
+    class Part(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    before = capi.accel_debug_live_objects()
+    for _ in range(20):
+        Part()(accel.ones(1, 2)).sum().backward()
+        with pytest.raises(TypeError):
+            Part()(object())
+    gc.collect()
+    assert capi.accel_debug_live_objects() == before

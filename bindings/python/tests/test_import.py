@@ -1,0 +1,57 @@
+"""`import accel` is light, and finds LibTorch where it should."""
+
+import subprocess
+import sys
+
+import pytest
+
+import accel
+
+
+def run(code, **environment):
+    import os
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=60)
+    return done.returncode, done.stdout.strip(), done.stderr
+
+
+def test_the_engine_waits_for_its_first_use():
+    code = ("import sys, accel; assert 'accel._capi' not in sys.modules and not [m for m in sys.modules if m.startswith('numpy')];"
+            "accel.DistributedType.MULTI_CPU; accel.GradientAccumulationPlugin(2); accel.notebook_launcher;"
+            "assert 'accel._capi' not in sys.modules; accel.zeros(2); assert 'accel._capi' in sys.modules;"
+            "assert not [m for m in sys.modules if m.startswith('numpy')]; print('light')")
+    assert run(code)[1] == "light"
+
+
+def test_every_name_is_there():
+    for name in accel.__all__:
+        assert getattr(accel, name) is not None
+    assert set(accel.__all__) <= set(dir(accel))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        accel.no_such_name  # noqa: B018
+
+
+def test_libtorch_order(tmp_path):
+    """An installed torch goes before ACCEL_LIBTORCH; without both the linker decides."""
+    code = "from accel import libtorch; print(libtorch.find())"
+    (tmp_path / "site/torch/lib").mkdir(parents=True)
+    (tmp_path / "site/torch/__init__.py").write_text("raise SystemExit('torch must not be imported')")
+    (tmp_path / "site/torch/lib/libtorch_cpu.so").write_text("")
+    (tmp_path / "own/lib").mkdir(parents=True)
+    (tmp_path / "own/lib/libtorch_cpu.so").write_text("")
+    import os
+
+    path = os.environ.get("PYTHONPATH", "")
+    own = str(tmp_path / "own")
+    assert run(code, ACCEL_LIBTORCH=own)[1] == f"{own}/lib"
+    assert run(code, ACCEL_LIBTORCH=own, PYTHONPATH=f"{path}:{tmp_path}/site")[1] == str(tmp_path / "site/torch/lib")
+    status, _, errors = run(code, ACCEL_LIBTORCH=str(tmp_path))
+    assert status != 0 and "expected the folder of a LibTorch" in errors
+
+
+def test_a_broken_libtorch_is_an_import_error(tmp_path):
+    (tmp_path / "lib").mkdir()
+    for name in ("libc10.so", "libtorch_cpu.so"):
+        (tmp_path / "lib" / name).write_text("not a library")
+    status, _, errors = run("import accel; accel.zeros(2)", ACCEL_LIBTORCH=str(tmp_path))
+    assert status != 0 and "libc10.so" in errors

@@ -1,0 +1,132 @@
+"""Optimizers and schedules: arguments, groups, state dicts, the program's own update."""
+
+import pytest
+
+import accel
+from accel import errors, nn, optim
+from accel.optim import lr_scheduler
+
+
+def trained(optimizer_class, **settings):
+    accel.set_seed(0)
+    model = nn.Linear(4, 4)
+    optimizer = optimizer_class(model.parameters(), **settings)
+    before = model.weight.clone()
+    for _ in range(2):
+        model(accel.ones(2, 4)).square().mean().backward()
+        assert optimizer.step()
+        optimizer.zero_grad()
+    assert (model.weight != before).any()
+    return model, optimizer
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "AdamW8bit", "Adagrad", "RMSprop", "Adamax", "NAdam", "RAdam", "Lion", "LAMB",
+                                  "Adafactor"])
+def test_every_optimizer_steps_and_resumes(name):
+    kind = getattr(optim, name)
+    model, optimizer = trained(kind, lr=0.01)
+    assert optimizer.param_groups[0]["lr"] == 0.01 and name in repr(optimizer)
+    other = kind(nn.Linear(4, 4), lr=0.5)
+    other.load_state_dict(optimizer.state_dict())
+    assert other.param_groups[0]["lr"] == 0.01
+
+
+def test_muon_is_for_matrices():
+    model = nn.Linear(4, 4, bias=False)
+    optimizer = optim.Muon(model, lr=0.1, nesterov=False)
+    model(accel.ones(1, 4)).sum().backward()
+    assert optimizer.step()
+    with pytest.raises(errors.ArgumentError):
+        optim.Muon(nn.Linear(2, 2))
+
+
+def test_groups_and_settings():
+    model = nn.Linear(2, 2)
+    optimizer = optim.AdamW([{"params": [model.weight], "lr": 0.1, "betas": (0.5, 0.6)}, {"params": model.bias, "weight_decay": 0.0}], lr=0.2)
+    first, second = optimizer.param_groups
+    assert (first["lr"], second["lr"], first["betas"], second["weight_decay"]) == (0.1, 0.2, (0.5, 0.6), 0.0)
+    second["lr"] = 0.3
+    assert optimizer.param_groups[1]["lr"] == 0.3 and "lr" in dict(first)
+    optimizer.set_update_precision("master_weights")
+    with pytest.raises(KeyError):
+        first["absent"]
+    for wrong in (lambda: optim.AdamW(model, momentum=1), lambda: optim.AdamW([]), lambda: optim.AdamW(3), lambda: optim.AdamW(model.weight),
+                  lambda: optim.AdamW(model, lr=-1), lambda: optim.AdamW([model.weight, model.weight])):
+        with pytest.raises((TypeError, ValueError)):
+            wrong()
+
+
+class SignSGD(optim.Optimizer):
+    state_names = ("calls",)
+
+    def update(self, parameter, gradient, states, step, lr, weight_decay):
+        states["calls"].add_(1)
+        parameter.add_(gradient.sign() * -lr)
+
+
+def test_own_update():
+    model, optimizer = trained(SignSGD, lr=0.01)
+    entry = optimizer.state_dict()["state"]
+    assert list(entry.values())[0]["calls"].min().item() == 2
+
+    class Fails(optim.Optimizer):
+        def update(self, *_):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        trained(Fails)
+    with pytest.raises(TypeError, match="no setting 'momentum'"):
+        SignSGD(model, momentum=1)
+
+
+SCHEDULES = [
+    (lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step)), [1, 0.5, 1 / 3]),
+    (lambda optimizer: lr_scheduler.StepLR(optimizer, 2, 0.1), [1, 1, 0.1]),
+    (lambda optimizer: lr_scheduler.MultiStepLR(optimizer, [1, 2], 0.5), [1, 0.5, 0.25]),
+    (lambda optimizer: lr_scheduler.ConstantLR(optimizer, 0.5, 2), [0.5, 0.5, 1]),
+    (lambda optimizer: lr_scheduler.LinearLR(optimizer, 0.5, 1.0, 2), [0.5, 0.75, 1]),
+    (lambda optimizer: lr_scheduler.ExponentialLR(optimizer, 0.5), [1, 0.5, 0.25]),
+    (lambda optimizer: lr_scheduler.PolynomialLR(optimizer, 2, 1.0), [1, 0.5, 0]),
+    (lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, 2), [1, 0.5, 0]),
+    (lambda optimizer: lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 2), [1, 0.5, 1]),
+    (lambda optimizer: lr_scheduler.get_linear_schedule_with_warmup(optimizer, 1, 3), [0, 1, 0.5]),
+    (lambda optimizer: lr_scheduler.get_cosine_schedule_with_warmup(optimizer, 1, 3), [0, 1, 0.5]),
+    (lambda optimizer: lr_scheduler.get_constant_schedule_with_warmup(optimizer, 2), [0, 0.5, 1]),
+]
+
+
+@pytest.mark.parametrize("make, expected", SCHEDULES)
+def test_schedules(make, expected):
+    optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0)
+    scheduler = make(optimizer)
+    assert [row[0] for row in scheduler.curve(3).tolist()] == pytest.approx(expected, abs=1e-9)
+    rates = []
+    for _ in range(3):
+        rates += scheduler.get_last_lr()
+        scheduler.step()
+    assert rates == pytest.approx(expected, abs=1e-9)
+    again = make(optim.SGD(nn.Linear(1, 1), lr=1.0))
+    again.load_state_dict(scheduler.state_dict())
+    assert again.get_last_lr() == scheduler.get_last_lr()
+
+
+def test_schedules_with_settings():
+    optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0, momentum=0.9)
+    one = lr_scheduler.OneCycleLR(optimizer, 1.0, epochs=1, steps_per_epoch=10, anneal_strategy="linear", pct_start=0.5)
+    assert one.get_last_lr() == pytest.approx([1 / 25])
+    cyclic = lr_scheduler.CyclicLR(optimizer, 0.1, 1.0, step_size_up=2, mode="triangular2")
+    assert cyclic.curve(3).tolist()[2] == pytest.approx([1.0])
+    plateau = lr_scheduler.ReduceLROnPlateau(optim.SGD(nn.Linear(1, 1), lr=1.0), patience=0, factor=0.5)
+    for metric in (1.0, 1.0, 1.0):
+        plateau.step(metric)
+    assert plateau.get_last_lr() == [0.25]
+    optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0)
+    chained = lr_scheduler.ChainedScheduler([lr_scheduler.ExponentialLR(optimizer, 0.5), lr_scheduler.ConstantLR(optimizer, 0.5, 1)])
+    assert chained.get_last_lr() == [0.5]
+    optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0)
+    parts = [lr_scheduler.ConstantLR(optimizer, 0.5, 9), lr_scheduler.ExponentialLR(optimizer, 0.5)]
+    assert [row[0] for row in lr_scheduler.SequentialLR(optimizer, parts, [2]).curve(4).tolist()] == [0.5, 0.5, 1, 0.5]
+    for wrong in (lambda: lr_scheduler.OneCycleLR(optimizer, 1.0), lambda: lr_scheduler.CyclicLR(optimizer, 0.1, 1, mystery=1),
+                  lambda: lr_scheduler.StepLR(optimizer, 0)):
+        with pytest.raises((TypeError, ValueError)):
+            wrong()

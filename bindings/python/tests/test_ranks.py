@@ -1,0 +1,189 @@
+"""Several ranks: collectives, training that is the same on all of them, shares of data, Ctrl-C, losses, launchers."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+TRAINING = """
+    import sys
+    import accel
+    from accel import Accelerator, DataLoader, nn, optim
+    from accel.nn import functional as F
+
+    class Rows:
+        def __init__(self):
+            accel.set_seed(1)
+            self.x = accel.randn(22, 3)
+
+        def __len__(self):
+            return 22
+
+        def __getitem__(self, index):
+            return self.x[index], index
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    accelerator = Accelerator(cpu=True)
+    accel.set_seed(accelerator.process_index)  # the ranks begin with different weights: those of rank 0 count
+    model = Net()
+    if accelerator.num_processes == 1:
+        accel.set_seed(0)
+        model = Net()
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(Rows(), batch_size=int(sys.argv[1]) if len(sys.argv) > 1 else 4 // accelerator.num_processes, shuffle=True, seed=7)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    seen = []
+    for epoch in range(2):
+        for x, index in loader:
+            accelerator.backward(F.cross_entropy(model(x), (x.sum(1) > 0).long()))
+            optimizer.step()
+            optimizer.zero_grad()
+            seen += accelerator.gather_for_metrics(index).tolist()
+    print(len(seen), sorted(seen[:22]) == list(range(22)), sorted(seen[22:]) == list(range(22)))
+    total = model.layer.weight.abs().sum().reshape(1)
+    print(len(set(accelerator.gather(total).tolist())), accelerator.distributed_type, len(loader))
+    accelerator.end_training()
+"""
+
+
+def test_training_is_the_same_on_all_ranks(ranks):
+    for printed in ranks(TRAINING):
+        assert printed == "44 True True\n1 MULTI_CPU 6\n"
+    assert ranks(TRAINING, 1) == ["44 True True\n1 NO 6\n"]
+
+
+def test_collectives(ranks):
+    printed = ranks("""
+        import accel
+        from accel import collectives, errors
+        state = accel.PartialState()
+        rank = state.process_index
+        assert collectives.gather({"a": (accel.full([1], rank),)}) ["a"][0].tolist() == [0, 1]
+        assert collectives.gather_object({"rank": rank}) == [{"rank": 0}, {"rank": 1}]
+        assert collectives.gather_uneven(accel.ones(rank + 1)).shape == (3,)
+        assert collectives.reduce(accel.full([2], rank), "max").tolist() == [1, 1]
+        assert collectives.broadcast(accel.full([1], rank), from_process=1).item() == 1
+        texts = [f"rank {rank}"]
+        assert collectives.broadcast_object_list(texts) is texts and texts == ["rank 0"]
+        assert collectives.pad_across_processes(accel.ones(rank + 1), pad_index=9).tolist()[rank + 1:] == [9] * (1 - rank)
+        assert collectives.all_reduce(accel.ones(1)).item() == 2
+        with state.split_between_processes([1, 2, 3], apply_padding=True) as share:
+            assert share == [[1, 2], [3, 3]][rank]
+        if rank == 0:
+            collectives.send(accel.full([1], 5), 1)
+        else:
+            assert collectives.recv(accel.zeros(1), 0).item() == 5
+        try:
+            collectives.gather(accel.ones(2) if rank else {"other": accel.ones(3)})
+            print("no error")
+        except errors.CollectiveMismatchError as error:
+            print(type(error).__name__, error.rank)
+        state.wait_for_everyone()
+        state.on_last_process(lambda: print("last"))()
+        accel.AcceleratorState(mixed_precision="bf16", _from_accelerator=True)  # meets again with other settings
+        assert collectives.reduce(accel.ones(1)).item() == 2 and state.mixed_precision == "bf16"
+        """)
+    assert [text.split()[0] for text in printed] == ["CollectiveMismatchError"] * 2 and printed[1].endswith("last\n")
+
+
+WAITING = """
+    import time
+    import accel
+    state = accel.PartialState()
+    state.wait_for_everyone()
+    print("ready", flush=True)
+    if state.process_index == 1:
+        time.sleep(60)
+    begun = time.monotonic()
+    try:
+        {call}
+    except KeyboardInterrupt:
+        print("interrupted", time.monotonic() - begun < 20, flush=True)
+        raise
+"""
+
+
+@pytest.mark.parametrize("call", ["accel.collectives.gather(accel.ones(2))", "state.wait_for_everyone()"])
+def test_ctrl_c_interrupts_a_waiting_collective(ranks, call):
+    waiting, sleeping = ranks.start(WAITING.format(call=call))
+    try:
+        assert waiting.stdout.readline() == sleeping.stdout.readline() == "ready\n"
+        time.sleep(0.5)
+        waiting.send_signal(signal.SIGINT)
+        out, err = waiting.communicate(timeout=20)
+        assert out == "interrupted True\n" and "KeyboardInterrupt" in err and waiting.returncode != 0
+    finally:
+        for rank in (waiting, sleeping):
+            rank.kill()
+            rank.communicate()
+
+
+def test_a_lost_rank_is_an_error(ranks):
+    text = """
+        import os
+        import accel
+        from accel import errors
+        state = accel.PartialState()
+        state.wait_for_everyone()
+        if state.process_index == 1:
+            os._exit(0)
+        try:
+            accel.collectives.gather(accel.ones(2))
+        except errors.PeerLostError as error:
+            print(error.code)
+        """
+    assert ranks(text)[0] == "ACCEL_ERROR_PEER_LOST\n"
+
+
+def test_the_program_accel_launches_python(launcher, tmp_path):
+    script = tmp_path / "ranks.py"
+    script.write_text("import accel\nstate = accel.PartialState()\n"
+                      "print(accel.collectives.gather_object(state.process_index), state.num_processes)\n")
+    done = subprocess.run([launcher, "launch", "--num-processes", "2", "--", sys.executable, str(script)], capture_output=True, text=True,
+                          timeout=120)
+    assert done.returncode == 0 and "[0, 1] 2" in done.stdout, done.stderr
+
+
+LAUNCHING = """
+import sys
+import accel
+
+def work(greeting, fails=False):
+    from accel import collectives
+    state = accel.PartialState()
+    ranks = collectives.gather_object(state.process_index)
+    if fails and state.process_index == 1:
+        raise KeyError("mine")
+    state.print(greeting, ranks, flush=True)
+
+accel.debug_launcher(work, ("hello",))
+accel.notebook_launcher(work, ("again",), num_processes=3, mixed_precision="bf16")
+try:
+    accel.notebook_launcher(work, ("never", True), num_processes=2)
+except RuntimeError as error:
+    print(str(error).splitlines()[0], "in work" in str(error))
+accel.zeros(1)
+try:
+    accel.notebook_launcher(work, ("never",), num_processes=2)
+except RuntimeError as error:
+    print("restart the notebook" in str(error))
+"""
+
+
+def test_notebook_launcher(tmp_path):
+    script = tmp_path / "notebook.py"
+    script.write_text(LAUNCHING)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if "never" not in line] == ["hello [0, 1]", "again [0, 1, 2]", "rank 1: KeyError: 'mine' True", "True"]
