@@ -4,63 +4,85 @@ Arguments are those of the schemas. Numbers and arrays stand for tensors where o
 results gives a tuple, one without results None.
 """
 
+import keyword
 import sys
 
 from . import capi, errors, schema  # noqa: F401  (errors: failures of operators have its classes)
 from .tensor_type import is_tensor
 
 _call, _call_kw = capi.accel_op_call, capi.accel_op_call_kw
-_cache = {}
+_declared = {}
 
 
 def _unpack(results):
     return results[0] if len(results) == 1 else tuple(results) or None
 
 
-class Operator:
-    """An operator with all its overloads; the arguments choose one."""
+def names():
+    """The names of all operators."""
+    if not _declared:
+        for full in capi.accel_op_list("aten::"):
+            _declared.setdefault(full.removeprefix("aten::").partition(".")[0], None)
+    return _declared.keys()
 
-    def __init__(self, name, found):
-        self.__name__ = name
-        self.overloads = found
-        self.__doc__ = "\n".join([f"aten::{name} of LibTorch:", "", *(f"    {overload.text}" for overload in found)])
-        self._chosen = {}  # (types of the positional arguments): handle
 
-    def __repr__(self):
-        return f"<operator {self.__name__}, {len(self.overloads)} overloads>"
+def declare(name):
+    """The function of an operator. Its schemas are read when they are needed; until then it has no documentation."""
+    if _declared.get(name) is None:
+        _declared[name] = _function(name)
+    return _declared[name]
 
-    @property
-    def __signature__(self):
-        from inspect import Parameter, Signature
 
-        kinds = {False: Parameter.POSITIONAL_OR_KEYWORD, True: Parameter.KEYWORD_ONLY}
-        return Signature([Parameter(parameter.name if parameter.name.isidentifier() and parameter.name != "from" else "from_",
-                                    kinds[parameter.keyword_only], annotation=parameter.type,
-                                    default=Parameter.empty if parameter.default is None else parameter.default)
-                          for parameter in self.overloads[0].parameters])
+def _function(name):
+    chosen = {}  # (types of the positional arguments): handle
 
-    def __call__(self, *args, **kwargs):
+    def operator(*args, **kwargs):
         if not kwargs:
-            chosen = self._chosen.get(tuple(map(type, args)))
-            if chosen is not None:
-                results = _call(chosen, args)
+            handle = chosen.get(tuple(map(type, args)))
+            if handle is not None:
+                results = _call(handle, args)
                 return results[0] if len(results) == 1 else tuple(results) or None
-        return self._resolve(args, kwargs)
+        return _resolve(operator, chosen, args, kwargs)
 
-    def _resolve(self, args, kwargs):
-        for attempt in (_as_given, _one_list, _tensors_for_numbers):
-            changed = attempt(args, kwargs)
-            if changed is None:
-                continue
-            for overload in self.overloads:
-                if overload.accepts(*changed):
-                    if attempt is _as_given and not kwargs and not any(isinstance(arg, (list, tuple, type(None))) for arg in args):
-                        self._chosen[tuple(map(type, args))] = overload.handle
-                    args, kwargs = changed
-                    return _unpack(_call_kw(overload.handle, args, kwargs) if kwargs else _call(overload.handle, args))
-        given = ", ".join([*(type(arg).__name__ for arg in args), *(f"{name}={type(arg).__name__}" for name, arg in kwargs.items())])
-        known = "\n".join(f"  {overload.text}" for overload in self.overloads[:12])
-        raise TypeError(f"no overload of {self.__name__} takes ({given}); there are:\n{known}")
+    operator.__name__ = operator.__qualname__ = name
+    return operator
+
+
+def find(name):
+    """The operator of a name with its overloads and documentation, or None."""
+    if name not in names():
+        return None
+    operator = declare(name)
+    if not hasattr(operator, "overloads"):
+        operator.overloads = schema.overloads(name)
+        operator.__doc__ = "\n".join([f"aten::{name} of LibTorch:", "", *(f"    {overload.text}" for overload in operator.overloads)])
+        operator.__signature__ = _signature(operator.overloads[0])
+    return operator
+
+
+def _signature(overload):
+    from inspect import Parameter, Signature
+
+    return Signature([Parameter(f"{parameter.name}_" if keyword.iskeyword(parameter.name) else parameter.name,
+                                Parameter.KEYWORD_ONLY if parameter.keyword_only else Parameter.POSITIONAL_OR_KEYWORD,
+                                annotation=parameter.type, default=Parameter.empty if parameter.default is None else parameter.default)
+                      for parameter in sorted(overload.parameters, key=lambda parameter: parameter.keyword_only)],
+                     __validate_parameters__=False)
+
+
+def _resolve(operator, chosen, args, kwargs):
+    """Finds the overload, remembers it where the types alone decide, and calls it."""
+    for attempt in (_as_given, _one_list, _tensors_for_numbers):
+        changed = attempt(args, kwargs)
+        for overload in find(operator.__name__).overloads if changed is not None else ():
+            if overload.accepts(*changed):
+                if attempt is _as_given and not kwargs and not any(isinstance(arg, (list, tuple, type(None))) for arg in args):
+                    chosen[tuple(map(type, args))] = overload.handle
+                args, kwargs = changed
+                return _unpack(_call_kw(overload.handle, args, kwargs) if kwargs else _call(overload.handle, args))
+    given = ", ".join([*(type(arg).__name__ for arg in args), *(f"{name}={type(arg).__name__}" for name, arg in kwargs.items())])
+    known = "\n".join(f"  {overload.text}" for overload in operator.overloads[:12])
+    raise TypeError(f"no overload of {operator.__name__} takes ({given}); there are:\n{known}")
 
 
 def _as_given(args, kwargs):
@@ -89,17 +111,6 @@ def _tensors_for_numbers(args, kwargs):
     return changed, kwargs
 
 
-def find(name):
-    """The operator of a name, or None."""
-    operator = _cache.get(name)
-    if operator is None:
-        found = schema.overloads(name)
-        if not found:
-            return None
-        operator = _cache[name] = Operator(name, found)
-    return operator
-
-
 def __getattr__(name):
     operator = None if name.startswith("__") else find(name)
     if operator is None:
@@ -109,4 +120,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({full.removeprefix("aten::").partition(".")[0] for full in capi.accel_op_list("aten::")})
+    return sorted(names())

@@ -18,13 +18,13 @@ def _binary(name):
     def method(self, other):
         if type(other) is Tensor:
             return _call(plain, (self, other))[0]
-        return ops.find(name)(self, other) if _is_operand(other) else NotImplemented
+        return ops.declare(name)(self, other) if _is_operand(other) else NotImplemented
 
     return method
 
 
 def _in_place(name):
-    return lambda self, other: ops.find(name + "_")(self, other) if _is_operand(other) else NotImplemented
+    return lambda self, other: ops.declare(name + "_")(self, other) if _is_operand(other) else NotImplemented
 
 
 def _is_operand(value):
@@ -35,6 +35,7 @@ class Tensor(capi.accel_tensor):
     """A tensor. Every operator of LibTorch is a method: `x.softmax(-1)`; `accel.ops` lists them."""
 
     __slots__ = ()
+    locals().update({name: ops.declare(name) for name in ops.names() if not name.startswith("_") and name != "data"})
 
     def __new__(cls, data, dtype=None, device=None, requires_grad=False):
         return tensor(data, dtype, device, requires_grad)
@@ -298,14 +299,9 @@ class Tensor(capi.accel_tensor):
 
     # Everything else
 
-    def __getattr__(self, name):
-        operator = None if name.startswith("__") else ops.find(name)
-        if operator is None or not operator.overloads[0].parameters:
-            raise AttributeError(f"a tensor has no {name!r}; LibTorch has no operator of that name either")
-        return _Method(operator, self)
-
-    def __dir__(self):
-        return sorted({*super().__dir__(), *dir(ops)})
+    @property
+    def is_leaf(self):
+        return ops.is_leaf(self)
 
     def __repr__(self):
         return format_tensor(self)
@@ -320,24 +316,7 @@ class Tensor(capi.accel_tensor):
         return self.clone()
 
 
-class _Method:
-    """An operator whose first argument is there already."""
-
-    __slots__ = ("operator", "tensor")
-
-    def __init__(self, operator, tensor):
-        self.operator, self.tensor = operator, tensor
-
-    def __call__(self, *args, **kwargs):
-        return self.operator(self.tensor, *args, **kwargs)
-
-    @property
-    def __doc__(self):
-        return self.operator.__doc__
-
-
 capi.use_class(Tensor)
-
 _DLPACK_TYPES = {"cpu": 1, "cuda": 2}
 
 

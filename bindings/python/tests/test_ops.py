@@ -27,7 +27,7 @@ def test_calls():
 def test_documentation():
     assert "aten::softmax.int(Tensor self, int dim" in ops.softmax.__doc__
     assert list(inspect.signature(ops.add).parameters) == ["self", "other", "alpha"]
-    assert {"add", "matmul", "softmax"} <= set(dir(ops)) and "relu" in dir(accel.zeros(1)) and "overloads" in repr(ops.add)
+    assert {"add", "matmul", "softmax"} <= set(dir(ops)) and "relu" in dir(accel.zeros(1)) and len(ops.add.overloads) == 4
 
 
 @pytest.mark.parametrize("call, kind, text", [
