@@ -120,6 +120,14 @@ if [ -n "$develop" ]; then
       -r tools/apigen/libclang.txt || stop "pip cannot install libclang"
     cp tools/apigen/libclang.txt build/deps/libclang.txt
   fi
+  tests=bindings/python/tests
+  if ! cat $tests/requirements*.txt | cmp -s - build/deps/python_tests.txt; then
+    make_python_environment
+    pip="build/deps/python/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes"
+    $pip -r $tests/requirements.txt || stop "pip cannot install pytest"
+    $pip -r $tests/requirements_numpy.txt 2>/dev/null || echo "set-up: no NumPy for this Python; its tests are skipped"
+    cat $tests/requirements*.txt >build/deps/python_tests.txt
+  fi
   tools/install_julia.sh || [ $? = 77 ]
 fi
 libtorch=$(python3 tools/find_libtorch.py "" "$PWD") || exit 1

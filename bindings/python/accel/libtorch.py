@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 LIBRARIES = ("libc10.so", "libtorch_cpu.so")
+PLUGINS = pathlib.Path(__file__).parent / "plugins"  # of a wheel
 loaded_from = None  # the folder; None: what the linker found by itself
 
 
@@ -43,8 +44,10 @@ def find():
 def load():
     """Loads LibTorch and the engine, once; capi.py calls this before anything else."""
     global loaded_from
-    if f"{__package__}._capi" in sys.modules:
+    if is_loaded():
         return
+    if PLUGINS.is_dir():
+        os.environ.setdefault("ACCEL_PLUGIN_PATH", str(PLUGINS))
     if "torch" not in sys.modules:
         loaded_from = find()
         if loaded_from is not None:
