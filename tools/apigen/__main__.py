@@ -17,11 +17,12 @@ import emit_julia
 import emit_map
 import emit_reference
 import emit_rust
+import emit_stubs
 import emit_swig
 import emit_sweeps
 import lint
 
-EMITTERS = (emit_map, emit_sweeps, emit_rust, emit_julia, emit_swig, emit_cpp, emit_reference, emit_coverage)
+EMITTERS = (emit_map, emit_sweeps, emit_rust, emit_julia, emit_swig, emit_stubs, emit_cpp, emit_reference, emit_coverage)
 NOT_STORED = ("line", "documented")
 
 

@@ -1,29 +1,31 @@
 """The training loop: prepares models, optimizers, loaders and schedulers, and does what several ranks must do together."""
 
-import contextlib
-import functools
 import os
+from typing import Any
 
-from . import capi, checkpoint, collectives, data, lr_scheduler, memory, optim, state, tracking
+from . import capi, checkpoint, collectives, data, lr_scheduler, memory, optim, tracking
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin, GradScalerKwargs,
                        InitProcessGroupKwargs, ProjectConfiguration)
 from .module import Module, Parameters, PreparedModule
 from .scopes import scope
-from .state import AcceleratorState, GradientState, current
+from .state import AcceleratorState, GradientState, View, current
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs)
 
 
-class Accelerator:
+class Accelerator(View):
     """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
 
     Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads.
     """
 
-    def __init__(self, device_placement=True, split_batches=None, mixed_precision=None, gradient_accumulation_steps=1, cpu=False,
-                 dataloader_config=None, rng_types=None, log_with=None, project_dir=None, project_config=None,
-                 gradient_accumulation_plugin=None, step_scheduler_with_optimizer=True, kwargs_handlers=None, true_divisor=None,
-                 keep_output_dtype=None, scheduler_steps_per_update=None, num_threads=None):
+    def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
+                 gradient_accumulation_steps: int = 1, cpu: bool = False, dataloader_config: "DataLoaderConfiguration | None" = None,
+                 rng_types: "list | None" = None, log_with: Any = None, project_dir: "str | None" = None,
+                 project_config: "ProjectConfiguration | None" = None,
+                 gradient_accumulation_plugin: "GradientAccumulationPlugin | None" = None, step_scheduler_with_optimizer: bool = True,
+                 kwargs_handlers: "list | None" = None, true_divisor: "bool | None" = None, keep_output_dtype: "bool | None" = None,
+                 scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None):
         self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
         if project_dir is not None and self.project_dir is None:
             self.project_configuration.set_directories(project_dir)
@@ -45,9 +47,13 @@ class Accelerator:
         self.gradient_state = GradientState()
         self.device_placement, self.step_scheduler_with_optimizer = device_placement, step_scheduler_with_optimizer
         self._set_precision()
-        self._models, self._optimizers, self._schedulers, self._dataloaders, self._custom_objects = [], [], [], [], []
+        self._models: list = []
+        self._optimizers: list = []
+        self._schedulers: list = []
+        self._dataloaders: list = []
+        self._custom_objects: list = []
         self.log_with = tracking.filter_trackers(log_with, self.logging_dir)
-        self.trackers = []
+        self.trackers: list = []
 
     @staticmethod
     def _check_handlers(handlers):
@@ -82,22 +88,12 @@ class Accelerator:
 
     # The state
 
-    for _name in ("backend", "device", "distributed_type", "is_last_process", "is_local_main_process", "is_main_process",
-                  "local_process_index", "mixed_precision", "num_processes", "process_index", "use_distributed"):
-        locals()[_name] = property(lambda self, _name=_name: getattr(self.state, _name))
-
-    for _name in ("local_main_process_first", "main_process_first", "on_last_process", "on_local_main_process", "on_local_process",
-                  "on_main_process", "on_process", "print", "split_between_processes", "wait_for_everyone"):
-        locals()[_name] = (lambda name: functools.wraps(getattr(state._View, name))(
-            lambda self, *args, **kwargs: getattr(self.state, name)(*args, **kwargs)))(_name)
-    del _name
-
     @property
-    def multi_device(self):
+    def multi_device(self) -> bool:
         return self.use_distributed and self.distributed_type == "MULTI_GPU"
 
     @property
-    def sync_gradients(self):
+    def sync_gradients(self) -> bool:
         return self.gradient_state.sync_gradients
 
     @sync_gradients.setter
@@ -105,7 +101,7 @@ class Accelerator:
         capi.accel_set_sync_gradients(current(), int(sync))
 
     @property
-    def gradient_accumulation_steps(self):
+    def gradient_accumulation_steps(self) -> int:
         return self.gradient_state.num_steps
 
     @gradient_accumulation_steps.setter
@@ -113,7 +109,7 @@ class Accelerator:
         capi.accel_set_gradient_accumulation_steps(current(), steps)
 
     @property
-    def optimizer_step_was_skipped(self):
+    def optimizer_step_was_skipped(self) -> bool:
         return any(optimizer.step_was_skipped for optimizer in self._optimizers)
 
     @property
@@ -149,11 +145,11 @@ class Accelerator:
         return self.is_local_main_process
 
     @property
-    def loss_scale(self):
+    def loss_scale(self) -> float:
         """The factor of the next backward; 1 when losses are not scaled."""
         return capi.accel_loss_scale(current())
 
-    def describe(self):
+    def describe(self) -> str:
         """What is really active: ranks, precision, loss scale, accumulation, and each prepared object."""
         return capi.accel_describe(current())
 
@@ -162,7 +158,7 @@ class Accelerator:
 
     # Preparing
 
-    def prepare(self, *args, device_placement=None):
+    def prepare(self, *args: Any, device_placement: "list | None" = None) -> Any:
         """The same objects, ready for all ranks, in the same order. What is no model, optimizer, loader or scheduler stays as it is."""
         if device_placement is None:
             device_placement = [None] * len(args)
@@ -182,7 +178,7 @@ class Accelerator:
             return self.prepare_data_loader(thing, device_placement)
         return self.prepare_optimizer(thing) if isinstance(thing, optim.Optimizer) else self.prepare_scheduler(thing)
 
-    def prepare_model(self, model, device_placement=None, evaluation_mode=False):
+    def prepare_model(self, model: Module, device_placement: "bool | None" = None, evaluation_mode: bool = False) -> PreparedModule:
         """On the device, under the precision, and data-parallel when there are several ranks."""
         if isinstance(model, PreparedModule):
             return model
@@ -232,7 +228,7 @@ class Accelerator:
 
     # The loop
 
-    def backward(self, loss):
+    def backward(self, loss: Any) -> None:
         """Gradients of the loss, divided by gradient_accumulation_steps and averaged over the ranks."""
         capi.accel_backward(current(), loss)
 
@@ -244,11 +240,11 @@ class Accelerator:
         """Backward that updates the parameters of the prepared LOMO optimizers."""
         capi.accel_lomo_backward(current(), loss, capi.ACCEL_UNSET_DOUBLE if learning_rate is None else learning_rate)
 
-    def accumulate(self, *models):
+    def accumulate(self, *models: Module) -> scope:
         """One micro-batch of these models: gradients are exchanged, and optimizers step, when the group is complete."""
         return scope(capi.accel_accumulate_begin, current(), [model.handle for model in models])
 
-    def no_sync(self, model):
+    def no_sync(self, model: Module) -> scope:
         """Gradients of this model are not exchanged inside."""
         return scope(capi.accel_no_sync_begin, current(), model.handle)
 
@@ -270,20 +266,20 @@ class Accelerator:
         for entry in [optimizer] if not isinstance(optimizer, (list, tuple)) else optimizer:
             capi.accel_unscale_gradients(current(), None if entry is None else entry.handle)
 
-    def clip_grad_norm_(self, parameters, max_norm, norm_type=2):
+    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2) -> "float | None":
         """Scales gradients so that their joint norm is at most max_norm. The norm before, None while gradients accumulate."""
         status, norm = capi.accel_clip_grad_norm(current(), _module_of(parameters).handle, float(max_norm), float(norm_type))
         return norm if status == capi.ACCEL_OK else None
 
-    def clip_grad_value_(self, parameters, clip_value):
+    def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
         """Cuts each element of the gradients to [-clip_value, clip_value]."""
         capi.accel_clip_grad_value(current(), _module_of(parameters).handle, float(clip_value))
 
-    def set_trigger(self):
+    def set_trigger(self) -> None:
         """Raises a flag that check_trigger() will see on all ranks."""
         capi.accel_set_trigger(current())
 
-    def check_trigger(self):
+    def check_trigger(self) -> bool:
         """Whether any rank raised the flag; all ranks must call."""
         return bool(capi.accel_check_trigger(current()))
 
@@ -307,7 +303,7 @@ class Accelerator:
     def get_state_dict(self, model, unwrap=True):
         return (self.unwrap_model(model, keep_fp32_wrapper=False) if unwrap else model).state_dict()
 
-    def save_state(self, output_dir=None):
+    def save_state(self, output_dir: Any = None) -> Any:
         """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder."""
         project = self.project_configuration
         if project.automatic_checkpoint_naming:
@@ -321,7 +317,7 @@ class Accelerator:
         project.iteration += 1
         return output_dir
 
-    def load_state(self, input_dir=None):
+    def load_state(self, input_dir: Any = None) -> None:
         """Reads it back; without a folder the newest of automatic naming."""
         if input_dir is None:
             if not self.project_configuration.automatic_checkpoint_naming:
@@ -366,12 +362,12 @@ class Accelerator:
             raise ValueError(f"no tracker {name!r}; there are {', '.join(tracker.name for tracker in self.trackers)}")
         return tracking.GeneralTracker(_blank=True)
 
-    def log(self, values, step=None, log_kwargs=None):
+    def log(self, values: dict, step: "int | None" = None, log_kwargs: "dict | None" = None) -> None:
         """Numbers of a step, to every tracker."""
         for tracker in self.trackers:
             tracker.log(values, step=step, **(log_kwargs or {}).get(tracker.name, {}))
 
-    def end_training(self):
+    def end_training(self) -> None:
         """Finishes the trackers, waits for all ranks, and leaves the group."""
         for tracker in self.trackers:
             tracker.finish()
@@ -380,12 +376,6 @@ class Accelerator:
     def step_report(self, reset=False):
         """Where the time of the loop's steps went."""
         return capi.accel_step_report(current(), int(reset))
-
-    @contextlib.contextmanager
-    def profile(self, profile_handler=None):
-        """Not there yet."""
-        raise NotImplementedError("profiles are not there yet; step_report() says where the time goes")
-        yield
 
 
 def _module_of(parameters):

@@ -1,10 +1,12 @@
 """Devices: "cpu", "cuda:1", "meta"."""
 
+from typing import Any
+
 from . import capi
 
 _TYPES = {capi.ACCEL_DEVICE_CPU: "cpu", capi.ACCEL_DEVICE_CUDA: "cuda", capi.ACCEL_DEVICE_META: "meta"}
 
-_number_of = capi.accel_device_t.type.__get__
+_number_of: Any = vars(capi.accel_device_t)["type"].__get__
 
 
 class Device(capi.accel_device_t):

@@ -1,6 +1,7 @@
 """Element types: `accel.float32` is the text "float32" that also knows its number and size."""
 
 import builtins
+from typing import TYPE_CHECKING
 
 from . import capi
 
@@ -37,6 +38,20 @@ for _constant in dir(capi):
         _BY_NUMBER[_number] = DType(capi.accel_dtype_name(_number))
 _NUMBERS = {name: number for number, name in _BY_NUMBER.items()}
 globals().update({str(dtype): dtype for dtype in _BY_NUMBER.values()})
+
+if TYPE_CHECKING:
+    bfloat16: DType
+    bool: DType
+    complex64: DType
+    complex128: DType
+    float16: DType
+    float32: DType
+    float64: DType
+    int8: DType
+    int16: DType
+    int32: DType
+    int64: DType
+    uint8: DType
 
 # The formats of the buffer protocol and NumPy's letters for them.
 FORMATS = {"?": "bool", "b": "int8", "B": "uint8", "h": "int16", "H": "uint16", "i": "int32", "I": "uint32", "q": "int64",

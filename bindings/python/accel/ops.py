@@ -11,7 +11,7 @@ from . import capi, errors, schema  # noqa: F401  (errors: failures of operators
 from .tensor_type import is_tensor
 
 _call, _call_kw = capi.accel_op_call, capi.accel_op_call_kw
-_declared = {}
+_declared: dict = {}
 
 
 def _unpack(results):

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Mapping, MutableMapping
+from typing import Any
 
 from . import capi, errors, handlers, lr_scheduler
 from .module import Module, Parameters
@@ -53,8 +54,9 @@ class Optimizer:
     A subclass with `update()` computes its own: it changes `parameter` in place, and keeps what `state_names` lists.
     """
 
-    state_names = ()
-    _make = _options = None
+    state_names: "tuple[str, ...]" = ()
+    _make: Any = None
+    _options: Any = None
 
     def __init__(self, params, lr=None, **settings):
         groups = _groups(params)

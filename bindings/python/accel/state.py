@@ -5,6 +5,7 @@ import os
 import threading
 
 from . import capi, errors  # noqa: F401  (errors: the classes of what fails)
+from .device import Device
 from .enums import DistributedType, PrecisionType
 from .handlers import fill
 from .scopes import scope
@@ -63,59 +64,59 @@ def wait(blocking, start, *arguments):
     return capi.accel_work_result(work)
 
 
-class _View:
+class View:
     """What all ranks' states tell."""
 
     @property
-    def device(self):
+    def device(self) -> Device:
         return capi.accel_device(current())
 
     @property
-    def distributed_type(self):
+    def distributed_type(self) -> DistributedType:
         return _DISTRIBUTED[capi.accel_distributed_type(current())]
 
     @property
-    def num_processes(self):
+    def num_processes(self) -> int:
         return capi.accel_num_processes(current())
 
     @property
-    def process_index(self):
+    def process_index(self) -> int:
         return capi.accel_process_index(current())
 
     @property
-    def local_process_index(self):
+    def local_process_index(self) -> int:
         return capi.accel_local_process_index(current())
 
     @property
-    def is_main_process(self):
+    def is_main_process(self) -> bool:
         return bool(capi.accel_is_main_process(current()))
 
     @property
-    def is_local_main_process(self):
+    def is_local_main_process(self) -> bool:
         return bool(capi.accel_is_local_main_process(current()))
 
     @property
-    def is_last_process(self):
+    def is_last_process(self) -> bool:
         return bool(capi.accel_is_last_process(current()))
 
     @property
-    def use_distributed(self):
+    def use_distributed(self) -> bool:
         return bool(capi.accel_use_distributed(current()))
 
     @property
-    def backend(self):
+    def backend(self) -> "str | None":
         return capi.accel_backend(current()) or None
 
     @property
-    def debug(self):
+    def debug(self) -> bool:
         return bool(capi.accel_debug(current()))
 
     @property
-    def mixed_precision(self):
+    def mixed_precision(self) -> str:
         number = capi.accel_mixed_precision(current())
         return next(name for name, value in _PRECISIONS.items() if value == number)
 
-    def wait_for_everyone(self):
+    def wait_for_everyone(self) -> None:
         """A barrier."""
         wait(capi.accel_wait_for_everyone, capi.accel_wait_for_everyone_async)
 
@@ -149,7 +150,7 @@ class _View:
     @staticmethod
     def _where(function, here):
         if function is None:
-            return lambda decorated: _View._where(decorated, here)
+            return lambda decorated: View._where(decorated, here)
 
         @functools.wraps(function)
         def run(*args, **kwargs):
@@ -162,13 +163,13 @@ class _View:
         if self.is_local_main_process:
             print(*args, **kwargs)
 
-    def set_device(self):
+    def set_device(self) -> None:
         capi.accel_set_device(current())
 
-    def destroy_process_group(self):
+    def destroy_process_group(self) -> None:
         capi.accel_destroy_process_group(current())
 
-    def describe(self):
+    def describe(self) -> str:
         """Every setting with its value and where it came from."""
         return capi.accel_state_describe(current())
 
@@ -195,7 +196,7 @@ class _Share:
         return None
 
 
-class PartialState(_View):
+class PartialState(View):
     """Rank, device and process control, without a training loop. All instances are one."""
 
     def __init__(self, cpu=False, timeout=None, **settings):
@@ -204,7 +205,7 @@ class PartialState(_View):
                      **settings})
 
     @property
-    def initialized(self):
+    def initialized(self) -> bool:
         return _Job.handle is not None
 
     @staticmethod
@@ -217,7 +218,7 @@ class PartialState(_View):
         leave()
 
 
-class AcceleratorState(_View):
+class AcceleratorState(View):
     """As PartialState, once there is an Accelerator. All instances are one."""
 
     def __init__(self, mixed_precision=None, cpu=False, _from_accelerator=False, **settings):
@@ -240,7 +241,7 @@ class AcceleratorState(_View):
         _Job.accelerator = True
 
     @property
-    def initialized(self):
+    def initialized(self) -> bool:
         return _Job.accelerator
 
     def __repr__(self):
@@ -257,31 +258,31 @@ class GradientState:
     """Gradient accumulation as it stands now. All instances are one."""
 
     @property
-    def sync_gradients(self):
+    def sync_gradients(self) -> bool:
         return bool(capi.accel_sync_gradients(current()))
 
     @property
-    def end_of_dataloader(self):
+    def end_of_dataloader(self) -> bool:
         return bool(capi.accel_end_of_dataloader(current()))
 
     @property
-    def remainder(self):
+    def remainder(self) -> int:
         return capi.accel_remainder(current())
 
     @property
-    def num_steps(self):
+    def num_steps(self) -> int:
         return capi.accel_gradient_accumulation_steps(current())
 
     @property
-    def adjust_scheduler(self):
+    def adjust_scheduler(self) -> bool:
         return bool(_Job.settings.get("adjust_scheduler", False))
 
     @property
-    def sync_with_dataloader(self):
+    def sync_with_dataloader(self) -> bool:
         return bool(_Job.settings.get("sync_with_dataloader", True))
 
     @property
-    def initialized(self):
+    def initialized(self) -> bool:
         return _Job.handle is not None
 
     def __repr__(self):

@@ -3,6 +3,7 @@
 import array
 import builtins
 import math
+from typing import TYPE_CHECKING, Any, Callable
 
 from . import capi, dtypes, indexing, ops
 from .device import CPU, Device
@@ -37,6 +38,9 @@ class Tensor(capi.accel_tensor):
     __slots__ = ()
     locals().update({name: ops.declare(name) for name in ops.names() if not name.startswith("_") and name != "data"})
 
+    if TYPE_CHECKING:  # the operators of LibTorch
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
     def __new__(cls, data, dtype=None, device=None, requires_grad=False):
         return tensor(data, dtype, device, requires_grad)
 
@@ -46,40 +50,41 @@ class Tensor(capi.accel_tensor):
     # What it is
 
     @property
-    def shape(self):
+    def shape(self) -> "tuple[int, ...]":
         return capi.accel_tensor_shape(self)
 
     def size(self, dim=None):
         return self.shape if dim is None else self.shape[dim]
 
-    def stride(self):
+    def stride(self) -> "tuple[int, ...]":
         return capi.accel_tensor_strides(self)
 
     @property
-    def ndim(self):
+    def ndim(self) -> "builtins.int":
         return capi.accel_tensor_ndim(self)
 
-    dim = ndim.fget
+    def dim(self) -> "builtins.int":
+        return capi.accel_tensor_ndim(self)
 
     @property
-    def dtype(self):
+    def dtype(self) -> dtypes.DType:
         return dtypes.of_number(capi.accel_tensor_dtype(self))
 
     @property
-    def device(self):
+    def device(self) -> Device:
         return capi.accel_tensor_device(self)
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> "builtins.int":
         return capi.accel_tensor_nbytes(self)
 
-    def numel(self):
+    def numel(self) -> "builtins.int":
         return capi.accel_tensor_numel(self)
 
-    def is_contiguous(self):
+    def is_contiguous(self) -> "builtins.bool":
         return builtins.bool(capi.accel_tensor_is_contiguous(self))
 
-    def data_ptr(self):
+    def data_ptr(self) -> "builtins.int":
         """The address of the first element; the tensor must outlive its use."""
         return capi.accel_tensor_data(self)
 
@@ -89,31 +94,31 @@ class Tensor(capi.accel_tensor):
     # Autograd
 
     @property
-    def requires_grad(self):
+    def requires_grad(self) -> "builtins.bool":
         return builtins.bool(capi.accel_tensor_requires_grad(self))
 
     @requires_grad.setter
     def requires_grad(self, value):
         capi.accel_tensor_set_requires_grad(self, int(value))
 
-    def requires_grad_(self, requires_grad=True):
+    def requires_grad_(self, requires_grad: "builtins.bool" = True) -> "Tensor":
         self.requires_grad = requires_grad
         return self
 
     @property
-    def grad(self):
+    def grad(self) -> "Tensor | None":
         return capi.accel_tensor_grad(self)
 
-    def backward(self):
+    def backward(self) -> None:
         """Without loss scaling, accumulation and other ranks: prefer `Accelerator.backward()`."""
         capi.accel_tensor_backward(self)
 
-    def detach(self):
+    def detach(self) -> "Tensor":
         return capi.accel_tensor_detach(self)
 
     # Copies and conversions
 
-    def to(self, *goals, dtype=None, device=None, non_blocking=False):
+    def to(self, *goals: Any, dtype: Any = None, device: Any = None, non_blocking: "builtins.bool" = False) -> "Tensor":
         """`to("cuda")`, `to(accel.float16)`, `to(device=..., dtype=...)`: the same memory when nothing changes."""
         for goal in goals:
             if isinstance(goal, Device) or isinstance(goal, str) and goal.partition(":")[0] in ("cpu", "cuda", "meta"):
@@ -152,18 +157,18 @@ class Tensor(capi.accel_tensor):
     def bool(self):
         return self.to(dtypes.bool)
 
-    def contiguous(self):
+    def contiguous(self) -> "Tensor":
         return capi.accel_tensor_contiguous(self)
 
-    def clone(self):
+    def clone(self) -> "Tensor":
         return capi.accel_tensor_clone(self)
 
-    def copy_(self, source):
+    def copy_(self, source: Any) -> "Tensor":
         """Copies elements, converting dtype and device, broadcasting shapes."""
         capi.accel_tensor_copy(self, as_tensor(source))
         return self
 
-    def item(self):
+    def item(self) -> Any:
         """The number in a tensor of one element."""
         dtype = self.dtype
         if dtype.is_floating_point:
@@ -171,10 +176,10 @@ class Tensor(capi.accel_tensor):
         number = capi.accel_tensor_item_int(self)
         return builtins.bool(number) if dtype == "bool" else number
 
-    def tolist(self):
+    def tolist(self) -> Any:
         return capi.accel_listify(self)
 
-    def numpy(self):
+    def numpy(self) -> Any:
         """The same memory as a NumPy array."""
         if self.requires_grad:
             raise RuntimeError("the tensor requires a gradient; use tensor.detach().numpy()")
@@ -340,7 +345,7 @@ def _rebuild(dtype, shape, data):
 # Making tensors
 
 
-def tensor(data, dtype=None, device=None, requires_grad=False):
+def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor with a copy of numbers, nested lists, or what as_tensor() takes."""
     made = _of_sequence(data, dtype) if isinstance(data, (list, tuple)) else as_tensor(data, dtype)
     if not isinstance(data, (list, tuple, int, builtins.float)):
@@ -349,7 +354,7 @@ def tensor(data, dtype=None, device=None, requires_grad=False):
     return made.requires_grad_() if requires_grad else made
 
 
-def as_tensor(data, dtype=None, device=None):
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor over the memory of `data` where that is possible: what has `__dlpack__` (torch, JAX, CuPy, NumPy) or the buffer
     protocol (NumPy, array, memoryview). Numbers and lists are copied."""
     if isinstance(data, Tensor):
@@ -382,7 +387,7 @@ def _of_memory(data):
     return capi.accel_tensor_from_blob(data, number)
 
 
-def from_dlpack(data):
+def from_dlpack(data: Any) -> Tensor:
     """The tensor of another library, without a copy."""
     if not hasattr(data, "__dlpack__"):
         raise TypeError(f"{type(data).__name__} has no __dlpack__")
@@ -427,40 +432,40 @@ def _sizes(shape):
     return list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else list(shape)
 
 
-def full(shape, number, dtype="float32", device="cpu"):
+def full(shape: Any, number: float, dtype: Any = "float32", device: Any = "cpu") -> Tensor:
     """All elements equal."""
     return capi.accel_tensor_full(list(shape), builtins.float(number), dtypes.dtype(dtype).number, Device(device))
 
 
-def zeros(*shape, dtype="float32", device="cpu"):
+def zeros(*shape: Any, dtype: Any = "float32", device: Any = "cpu") -> Tensor:
     return full(_sizes(shape), 0, dtype, device)
 
 
-def ones(*shape, dtype="float32", device="cpu"):
+def ones(*shape: Any, dtype: Any = "float32", device: Any = "cpu") -> Tensor:
     return full(_sizes(shape), 1, dtype, device)
 
 
-def empty(*shape, dtype="float32", device="cpu"):
+def empty(*shape: Any, dtype: Any = "float32", device: Any = "cpu") -> Tensor:
     """Elements that are not initialised."""
     return capi.accel_tensor_empty(_sizes(shape), dtypes.dtype(dtype).number, Device(device))
 
 
-def randn(*shape, dtype="float32", device="cpu"):
+def randn(*shape: Any, dtype: Any = "float32", device: Any = "cpu") -> Tensor:
     """From the standard normal distribution."""
     return capi.accel_tensor_randn(_sizes(shape), dtypes.dtype(dtype).number, Device(device))
 
 
-def rand(*shape, dtype="float32", device="cpu"):
+def rand(*shape: Any, dtype: Any = "float32", device: Any = "cpu") -> Tensor:
     """Evenly from [0, 1)."""
     return ops.rand(_sizes(shape), dtype=dtypes.dtype(dtype), device=str(device))
 
 
-def randint(low, high, shape, device="cpu"):
+def randint(low: int, high: int, shape: Any, device: Any = "cpu") -> Tensor:
     """Integers of [low, high)."""
     return capi.accel_tensor_randint(low, high, list(shape)).to(device)
 
 
-def arange(start, end=None, step=1, dtype=None, device="cpu"):
+def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device: Any = "cpu") -> Tensor:
     """start, start + step, ... below end."""
     start, end = (0, start) if end is None else (start, end)
     whole = all(isinstance(number, int) for number in (start, end, step))

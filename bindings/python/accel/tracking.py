@@ -5,7 +5,7 @@ import logging
 
 from .state import PartialState
 
-_classes = {}
+_classes: dict = {}
 # Names of the reference whose trackers stand on packages that are not wrapped here.
 _KNOWN = ("aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb")
 

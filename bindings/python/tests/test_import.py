@@ -55,3 +55,11 @@ def test_a_broken_libtorch_is_an_import_error(tmp_path):
         (tmp_path / "lib" / name).write_text("not a library")
     status, _, errors = run("import accel; accel.zeros(2)", ACCEL_LIBTORCH=str(tmp_path))
     assert status != 0 and "libc10.so" in errors
+
+
+def test_the_stub_has_every_name():
+    import pathlib
+
+    text = (pathlib.Path(__file__).parents[1] / "accel/__init__.pyi").read_text()
+    for name in [*accel.__all__, *accel._MODULES]:
+        assert f"{name} as {name}" in text, name

@@ -1,0 +1,25 @@
+"""For type checkers: what __init__.py loads when it is asked for."""
+
+from typing import List
+
+from . import capi as capi, collectives as collectives, data as data, device as device, dtypes as dtypes, enums as enums, errors as errors, functional as functional, handlers as handlers, launchers as launchers, logging as logging, lr_scheduler as lr_scheduler, nn as nn, ops as ops, optim as optim, random as random, state as state, tracking as tracking, utils as utils
+from .accelerator import Accelerator as Accelerator
+from .autograd import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
+from .checkpoint import load as load, save as save
+from .data import DataLoader as DataLoader, Dataset as Dataset, Subset as Subset, TensorDataset as TensorDataset, TextDataset as TextDataset, skip_first_batches as skip_first_batches
+from .device import Device as Device
+from .dtypes import DType as DType, bfloat16 as bfloat16, bool as bool, float16 as float16, float32 as float32, float64 as float64, int16 as int16, int32 as int32, int64 as int64, int8 as int8, uint8 as uint8
+from .enums import DDPCommunicationHookType as DDPCommunicationHookType, DistributedType as DistributedType, LoggerType as LoggerType, PrecisionType as PrecisionType, RNGType as RNGType
+from .errors import Error as Error
+from .handlers import AutocastKwargs as AutocastKwargs, DataLoaderConfiguration as DataLoaderConfiguration, DistributedDataParallelKwargs as DistributedDataParallelKwargs, GradScalerKwargs as GradScalerKwargs, GradientAccumulationPlugin as GradientAccumulationPlugin, InitProcessGroupKwargs as InitProcessGroupKwargs, PowerSGDKwargs as PowerSGDKwargs, ProjectConfiguration as ProjectConfiguration
+from .launchers import debug_launcher as debug_launcher, notebook_launcher as notebook_launcher
+from .local_sgd import LocalSGD as LocalSGD
+from .memory import find_executable_batch_size as find_executable_batch_size, release_memory as release_memory
+from .progress import tqdm as tqdm
+from .random import Generator as Generator, set_seed as set_seed, synchronize_rng_states as synchronize_rng_states
+from .state import AcceleratorState as AcceleratorState, GradientState as GradientState, PartialState as PartialState
+from .tensors import Tensor as Tensor, arange as arange, as_tensor as as_tensor, empty as empty, from_dlpack as from_dlpack, full as full, ones as ones, rand as rand, randint as randint, randn as randn, tensor as tensor, zeros as zeros
+from .tracking import GeneralTracker as GeneralTracker
+
+__version__: str
+__all__: List[str]
