@@ -42,6 +42,8 @@ class Accelerator(View):
             keep_output_dtype=keep_output_dtype, num_threads=num_threads,
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             timeout_ms=None if group.timeout is None else int(group.timeout.total_seconds() * 1000), **accumulation)
+        if group.init_method not in (None, "env://"):
+            raise NotImplementedError(f"init_method={group.init_method!r}: ranks meet as MASTER_ADDR and MASTER_PORT say")
         if group.backend not in (None, self.state.backend) and self.state.use_distributed:
             raise ValueError(f"backend={group.backend!r}: the collectives of this job are carried by {self.state.backend!r}")
         self.gradient_state = GradientState()
@@ -75,8 +77,7 @@ class Accelerator(View):
             raise ValueError("give gradient_accumulation_steps or gradient_accumulation_plugin, not both")
         elif not isinstance(plugin, GradientAccumulationPlugin):
             raise TypeError(f"gradient_accumulation_plugin is a {type(plugin).__name__}")
-        from_environment = "ACCELERATE_GRADIENT_ACCUMULATION_STEPS" in os.environ  # it goes first, as in the reference
-        return {"gradient_accumulation_steps": None if from_environment or plugin.num_steps in (None, 1) else int(plugin.num_steps),
+        return {"gradient_accumulation_steps": None if plugin.num_steps in (None, 1) else int(plugin.num_steps),
                 "adjust_scheduler": plugin.adjust_scheduler, "sync_with_dataloader": plugin.sync_with_dataloader,
                 "sync_each_batch": plugin.sync_each_batch or None}
 
@@ -296,7 +297,7 @@ class Accelerator(View):
         """Writes a dict of tensors as safetensors, on the main process."""
         checkpoint.save(obj, f, self.project_configuration.save_on_each_node, safe_serialization)
 
-    def save_model(self, model, save_directory, max_shard_size=None, safe_serialization=True):
+    def save_model(self, model, save_directory, safe_serialization=True):
         """Writes a model's weights as `model.safetensors` on the main process."""
         capi.accel_save_model(current(), model.handle, str(save_directory))
 
@@ -371,6 +372,7 @@ class Accelerator(View):
         """Finishes the trackers, waits for all ranks, and leaves the group."""
         for tracker in self.trackers:
             tracker.finish()
+        self.wait_for_everyone()  # the engine waits too; here Ctrl-C can come
         capi.accel_end_training(current())
 
     def step_report(self, reset=False):

@@ -126,7 +126,7 @@ class GradientAccumulationPlugin(KwargsHandler):
 
 @dataclass
 class DataLoaderConfiguration(KwargsHandler):
-    """How the ranks share the batches of a loader."""
+    """How the ranks share the batches of a loader. Orders are always seedable, and loaders always have a state."""
 
     split_batches: bool = False
     dispatch_batches: Optional[bool] = None
@@ -139,6 +139,10 @@ class DataLoaderConfiguration(KwargsHandler):
     def to_engine(self):
         from . import capi
 
+        if self.dispatch_batches:
+            raise NotImplementedError("dispatch_batches is not there yet: each rank reads its own batches")
+        if self.data_seed is not None:
+            raise NotImplementedError("data_seed: give the seed to the DataLoader itself")
         settings = {name: getattr(self, name) for name in ("split_batches", "even_batches", "non_blocking")}
         return fill(capi.accel_dataloader_config_t(), settings)
 

@@ -11,7 +11,9 @@ import pathlib
 import sys
 
 LIBRARIES = ("libc10.so", "libtorch_cpu.so")
-PLUGINS = pathlib.Path(__file__).parent / "plugins"  # of a wheel
+# In a wheel: the plugins inside of the package, and the engine beside it, under its full version.
+PLUGINS = pathlib.Path(__file__).parent / "plugins"
+ENGINES = pathlib.Path(__file__).parent.parent / ".libaccel.mesonpy.libs"
 loaded_from = None  # the folder; None: what the linker found by itself
 
 
@@ -54,8 +56,13 @@ def load():
             for library in LIBRARIES:
                 ctypes.CDLL(str(loaded_from / library))
     try:
+        for engine in ENGINES.glob("libaccel.so*"):
+            ctypes.CDLL(str(engine))
         importlib.import_module("._capi", __package__)
-    except ImportError as error:
+    except (ImportError, OSError) as error:
+        if any(f"{library}: cannot open" in str(error) for library in LIBRARIES):
+            raise ImportError("there is no LibTorch: install the package torch of the version that libaccel was built for, or set "
+                              f"ACCEL_LIBTORCH to the folder of one ({error})") from error
         if "undefined symbol" not in str(error):
             raise
         source = "`import torch`" if "torch" in sys.modules else loaded_from

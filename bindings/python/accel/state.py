@@ -25,7 +25,7 @@ class _Job:
     accelerator = False  # whether an Accelerator made it
 
 
-def connect(settings):
+def connect(settings: dict) -> None:
     """Joins the job. With other settings than before the ranks meet again; all of them must do so."""
     settings = {name: value for name, value in settings.items() if value is not None}
     if _Job.handle is not None and settings == _Job.settings:
@@ -235,9 +235,8 @@ class AcceleratorState(View):
             if mixed_precision not in PrecisionType:
                 raise ValueError(f"mixed_precision={mixed_precision!r}: expected one of {PrecisionType.list()}")
             settings["mixed_precision"] = _PRECISIONS[mixed_precision]
-        if _Job.handle is not None and "cpu" in _Job.settings:
-            cpu = True
-        connect({"cpu": True if cpu else None, **settings})
+        given = {name: value for name, value in {"cpu": True if cpu else None, **settings}.items() if value is not None}
+        connect({**_Job.settings, **given})  # what a PartialState was made with still holds
         _Job.accelerator = True
 
     @property

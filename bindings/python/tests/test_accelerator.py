@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import warnings
 
 import pytest
 
@@ -103,12 +102,33 @@ def test_settings():
         Accelerator(mixed_precision="bf16")
     accel.PartialState._reset_state()
     with patch_environment(accelerate_mixed_precision="bf16", accelerate_gradient_accumulation_steps=3):
-        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)  # the environment goes first, as in the reference
-    assert accelerator.mixed_precision == "bf16" and accelerator.gradient_accumulation_steps == 3
+        accelerator = Accelerator(cpu=True)
+        assert accelerator.mixed_precision == "bf16" and accelerator.gradient_accumulation_steps == 3
+        accel.PartialState._reset_state()
+        assert Accelerator(cpu=True, gradient_accumulation_steps=2).gradient_accumulation_steps == 2  # what is said goes first
     assert "ACCELERATE_MIXED_PRECISION" not in os.environ
     assert DistributedDataParallelKwargs(static_graph=True).to_kwargs() == {"static_graph": True}
     assert accel.DistributedType.NO == "NO" and "MULTI_CPU" in accel.DistributedType and "X" not in accel.DistributedType
     assert accelerator.distributed_type == accel.DistributedType.NO and "Num processes: 1" in repr(accelerator.state)
+
+
+def test_what_is_not_there_is_refused(accelerator):
+    loader = DataLoader(TensorDataset(accel.ones(4)))
+    for config in (accel.DataLoaderConfiguration(dispatch_batches=True), accel.DataLoaderConfiguration(data_seed=3)):
+        accelerator.dataloader_config = config
+        with pytest.raises(NotImplementedError):
+            accelerator.prepare(loader)
+    with pytest.raises(NotImplementedError, match="init_method"):
+        accel.PartialState._reset_state()
+        Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(init_method="tcp://host:1")])
+    with pytest.raises(TypeError, match="fsdp_plugin"):
+        Accelerator(fsdp_plugin=None)
+
+
+def test_an_earlier_partial_state_still_holds():
+    accel.PartialState(cpu=True, timeout=datetime.timedelta(seconds=7))
+    accelerator = Accelerator(mixed_precision="bf16")
+    assert "timeout_ms = 7000" in accelerator.state.describe() and accelerator.device == "cpu" and accelerator.mixed_precision == "bf16"
 
 
 def test_process_control(accelerator, capsys):
@@ -287,6 +307,13 @@ def test_environment_helpers():
         assert get_int_from_env(["FIRST", "SECOND"], 9) == 4
     with pytest.raises(ValueError):
         str_to_bool("perhaps")
-    with warnings.catch_warnings(), accel.utils.clear_environment():
+    with accel.utils.clear_environment():
         assert not os.environ
     assert os.environ
+
+    @accel.utils.purge_accelerate_environment
+    def sets():
+        os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16"
+
+    sets()
+    assert "ACCELERATE_MIXED_PRECISION" not in os.environ

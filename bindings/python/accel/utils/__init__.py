@@ -1,6 +1,7 @@
 """The names of accelerate.utils."""
 
 import contextlib
+import functools
 import gc
 import os
 import socket
@@ -81,6 +82,22 @@ def clear_environment():
         yield
 
 
+def purge_accelerate_environment(function):
+    """A decorator: variables ACCELERATE_* are afterwards as they were before."""
+
+    @functools.wraps(function)
+    def run(*args, **kwargs):
+        kept = {name: value for name, value in os.environ.items() if name.startswith("ACCELERATE_")}
+        try:
+            return function(*args, **kwargs)
+        finally:
+            for name in [name for name in os.environ if name.startswith("ACCELERATE_")]:
+                del os.environ[name]
+            os.environ.update(kept)
+
+    return run
+
+
 def is_port_in_use(port=29500):
     with socket.socket() as probe:
         return probe.connect_ex(("localhost", int(port))) == 0
@@ -132,4 +149,4 @@ def is_bf16_available(ignore_tpu=False):
     return True
 
 
-__all__ = sorted(name for name in globals() if not name.startswith("_") and name not in ("contextlib", "gc", "os", "socket"))
+__all__ = sorted(name for name in globals() if not name.startswith("_") and name not in ("contextlib", "functools", "gc", "os", "socket"))
