@@ -180,7 +180,7 @@ class Accelerator(View):
         return self.prepare_optimizer(thing) if isinstance(thing, optim.Optimizer) else self.prepare_scheduler(thing)
 
     def prepare_model(self, model: Module, device_placement: "bool | None" = None, evaluation_mode: bool = False) -> PreparedModule:
-        """On the device, under the precision, and data-parallel when there are several ranks."""
+        """On the device, under the precision, and data-parallel when there are several ranks; `evaluation_mode` changes nothing."""
         if isinstance(model, PreparedModule):
             return model
         if device_placement is False and self.device_placement:
@@ -256,7 +256,8 @@ class Accelerator(View):
     def join_uneven_inputs(self, joinables, even_batches=None):
         """The ranks may have different numbers of batches inside."""
         models = [model.handle for model in joinables if isinstance(model, Module)]
-        return scope(capi.accel_join_uneven_inputs_begin, current(), models, capi.ACCEL_UNSET if even_batches is None else int(even_batches))
+        even = capi.ACCEL_UNSET if even_batches is None else int(even_batches)
+        return scope(capi.accel_join_uneven_inputs_begin, current(), models, even)
 
     def autocast(self, autocast_handler=None):
         """Operators inside run in the precision of the state."""

@@ -66,9 +66,3 @@ class DDPCommunicationHookType(BaseEnum):
     BF16 = "bf16"
     POWER_SGD = "power_sgd"
     BATCHED_POWER_SGD = "batched_power_sgd"
-
-
-class DynamoBackend(BaseEnum):
-    NO = "NO"
-    EAGER = "EAGER"
-    INDUCTOR = "INDUCTOR"

@@ -1,11 +1,10 @@
 """Settings as dataclasses, with the names of the reference. None: not given, so that the environment or the default decides."""
 
 import copy
-import dataclasses
 import os
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 from .enums import DDPCommunicationHookType
 
@@ -168,7 +167,3 @@ class ProjectConfiguration(KwargsHandler):
 
     def checkpoint_dir(self):
         return os.path.join(self.project_dir, "checkpoints")
-
-
-def settings_of(handler: Any) -> dict:
-    return {entry.name: getattr(handler, entry.name) for entry in dataclasses.fields(handler)}

@@ -54,8 +54,8 @@ class BatchNorm(_Layer):
     """Of [batch, features, ...]."""
 
     def __init__(self, num_features, eps=None, momentum=None):
-        super().__init__(capi.accel_module_batch_norm(num_features, _UNSET if eps is None else eps, _UNSET if momentum is None else momentum),
-                         num_features=num_features)
+        eps, momentum = (_UNSET if setting is None else setting for setting in (eps, momentum))
+        super().__init__(capi.accel_module_batch_norm(num_features, eps, momentum), num_features=num_features)
 
 
 BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm

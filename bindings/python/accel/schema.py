@@ -20,9 +20,6 @@ class Parameter(NamedTuple):
     default: "str | None"
     keyword_only: bool
 
-    def __str__(self):
-        return f"{self.name}: {self.type}" + ("" if self.default is None else f" = {self.default}")
-
 
 class Overload(NamedTuple):
     name: str  # "dim_IntList"

@@ -1,7 +1,6 @@
 """The program's place in its job: one for the whole process, behind PartialState, AcceleratorState and GradientState."""
 
 import functools
-import os
 import threading
 
 from . import capi, errors  # noqa: F401  (errors: the classes of what fails)
@@ -287,8 +286,3 @@ class GradientState:
     def __repr__(self):
         return (f"Sync Gradients: {self.sync_gradients}\nAt end of current dataloader: {self.end_of_dataloader}\n"
                 f"Extra samples added: {self.remainder}\nGradient accumulation steps: {self.num_steps}\n")
-
-
-def rank_of_environment():
-    """This process's rank before a state is there, as the launcher said it."""
-    return next((int(os.environ[name]) for name in ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID") if name in os.environ), 0)

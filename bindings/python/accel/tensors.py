@@ -235,9 +235,6 @@ class Tensor(capi.accel_tensor):
     def mT(self):
         return ops.transpose(self, -2, -1)
 
-    def size_of_batch(self):
-        return capi.accel_find_batch_size(self)
-
     # Numbers
 
     def __bool__(self):

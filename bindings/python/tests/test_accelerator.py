@@ -2,12 +2,13 @@
 
 import datetime
 import os
+from typing import NamedTuple
 
 import pytest
 
 import accel
 from accel import (Accelerator, AutocastKwargs, DataLoader, DistributedDataParallelKwargs, GradientAccumulationPlugin, GradScalerKwargs,
-                   InitProcessGroupKwargs, LocalSGD, ProjectConfiguration, TensorDataset, errors, nn, optim)
+                   InitProcessGroupKwargs, LocalSGD, ProjectConfiguration, TensorDataset, errors, nn, ops, optim)
 from accel.nn import functional as F
 from accel.utils import patch_environment
 
@@ -317,3 +318,60 @@ def test_environment_helpers():
 
     sets()
     assert "ACCELERATE_MIXED_PRECISION" not in os.environ
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+def test_functions_on_trees():
+    from accel import collectives, utils
+
+    tree = {"a": Pair(accel.arange(6).reshape(3, 2), [accel.ones(3, dtype="float16")]), "text": "stays"}
+    applied = collectives.recursively_apply(lambda tensor, add: tensor + add, tree, 1)
+    assert isinstance(applied["a"], Pair) and applied["a"].first[0].tolist() == [1, 2] and applied["text"] == "stays"
+    assert collectives.listify(tree)["a"].second == [[1, 1, 1]] and collectives.find_batch_size(tree) == 3
+    assert collectives.convert_to_fp32(tree)["a"].second[0].dtype == "float32"
+    assert collectives.send_to_device(tree, "cpu", skip_keys="a")["a"].first.shape == (3, 2)
+    assert collectives.slice_tensors({"x": accel.arange(4)}, slice(1, None))["x"].tolist() == [1, 2, 3]
+    assert utils.concatenate([(accel.ones(1),), (accel.zeros(2),)])[0].tolist() == [1, 0, 0]
+    assert utils.pad_input_tensors(accel.ones(3), 3, 2).shape == (4,)
+    with pytest.raises(errors.KindError):
+        collectives.recursively_apply(lambda tensor: tensor, tree, error_on_other_type=True)
+    with pytest.raises(ZeroDivisionError):
+        collectives.recursively_apply(lambda tensor: 1 / 0, tree)
+    with pytest.raises(TypeError, match="returned int"):
+        collectives.recursively_apply(lambda tensor: 1, tree)
+    with pytest.raises(ValueError, match="no step"):
+        collectives.slice_tensors(tree, slice(0, 2, 2))
+
+
+def test_other_backwards(accelerator):
+    import json
+
+    model, optimizer, loader, _ = accelerator.prepare(*parts())
+    loader.set_epoch(2)
+    x, y = next(iter(loader))
+    accelerator.backward_sum(ops.cross_entropy_loss(model(x), y, reduction=2), len(y))
+    summed = [parameter.grad.clone() for parameter in model.parameters()]
+    optimizer.zero_grad()
+    accelerator.backward(F.cross_entropy(model(x), y))
+    assert all(ops.allclose(one, parameter.grad) for one, parameter in zip(summed, model.parameters()))
+    accelerator.free_memory()
+    lomo_model = nn.Linear(3, 2)
+    lomo = accelerator.prepare(optim.LOMO(lomo_model, lr=0.1))
+    before = lomo_model.weight.clone()
+    accelerator.lomo_backward(F.cross_entropy(lomo_model(x), y), lomo.param_groups[0]["lr"])
+    assert (lomo_model.weight != before).any()
+    assert "operations" in json.loads(accel.collectives.flight_record())
+
+
+def test_versions():
+    import re
+
+    from accel import capi
+    from conftest import ROOT
+
+    assert ".".join(map(str, capi.accel_version())) == accel.__version__
+    assert re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE).group(1) == accel.__version__

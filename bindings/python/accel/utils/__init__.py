@@ -10,7 +10,7 @@ from ..checkpoint import load, save
 from ..collectives import (all_reduce, broadcast, broadcast_object_list, concatenate, convert_to_fp32, find_batch_size, gather,
                           gather_for_metrics, gather_object, gather_uneven, listify, pad_across_processes, pad_input_tensors,
                           recursively_apply, recv, reduce, send, send_to_device, slice_tensors)
-from ..enums import (BaseEnum, DDPCommunicationHookType, DistributedType, DynamoBackend, LoggerType, PrecisionType, RNGType)
+from ..enums import (BaseEnum, DDPCommunicationHookType, DistributedType, LoggerType, PrecisionType, RNGType)
 from ..handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
                        GradScalerKwargs, InitProcessGroupKwargs, KwargsHandler, PowerSGDKwargs, ProjectConfiguration)
 from ..memory import find_executable_batch_size, release_memory
