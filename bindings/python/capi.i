@@ -40,7 +40,7 @@ static int set_attribute(PyObject *error, const char *name, PyObject *value) {
 
 // The exception of the callback that failed, or the thread's error as one.
 static void raise_error(accel_status_t status) {
-  if (PyErr_Occurred()) return;
+  if (PyErr_Occurred() || PyErr_CheckSignals() != 0) return; // Ctrl-C during the call is what the program wants to hear of
   if (is_raised(status)) {
     PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
     Py_CLEAR(raised);

@@ -397,8 +397,9 @@ def from_dlpack(data: Any) -> Tensor:
 def _of_sequence(data, dtype):
     numbers, shape = [], []
     _flatten(data, 0, shape, numbers)
-    if numbers and isinstance(numbers[0], Tensor):
-        return ops.stack(numbers, 0).reshape([*shape, *numbers[0].shape])
+    if numbers and (isinstance(numbers[0], Tensor) or hasattr(numbers[0], "__dlpack__")):
+        parts = [as_tensor(part) for part in numbers]
+        return ops.stack(parts, 0).reshape([*shape, *parts[0].shape])
     kinds = {type(number) for number in numbers}
     if kinds - {bool, int, builtins.float}:
         raise TypeError(f"{(kinds - {bool, int, builtins.float}).pop().__name__} in a list that is to become a tensor; expected numbers")
@@ -413,7 +414,8 @@ def _flatten(data, depth, shape, numbers):
     if not isinstance(data, (list, tuple)):
         if depth != len(shape):
             raise ValueError("the lists of a tensor must be equally deep")
-        numbers.append(data)
+        is_scalar = type(data) not in (bool, int, builtins.float) and not isinstance(data, Tensor) and getattr(data, "shape", None) == ()
+        numbers.append(data.item() if is_scalar else data)  # of NumPy
         return
     if depth == len(shape):
         if numbers:

@@ -128,6 +128,29 @@ def test_ctrl_c_interrupts_a_waiting_collective(ranks, call):
             rank.communicate()
 
 
+def test_ctrl_c_goes_before_the_loss_of_a_rank(ranks):
+    """As when Ctrl-C reaches all ranks: one ends, and the others, in a call that cannot be interrupted, hear of that first."""
+    waiting, sleeping = ranks.start(WAITING.format(call="""model = accel.Accelerator(cpu=True).prepare(accel.nn.Linear(2, 2))
+        accel.utils.wait_for_everyone()
+        print("prepared", flush=True)
+        accel.Accelerator(cpu=True).backward(model(accel.ones(1, 2)).sum())""").replace("time.sleep(60)", """
+        accel.Accelerator(cpu=True).prepare(accel.nn.Linear(2, 2))
+        accel.utils.wait_for_everyone()
+        time.sleep(60)"""))
+    try:
+        assert [waiting.stdout.readline(), waiting.stdout.readline()] == ["ready\n", "prepared\n"]
+        time.sleep(0.5)
+        waiting.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        sleeping.kill()
+        out, err = waiting.communicate(timeout=30)
+        assert out == "interrupted True\n" and "KeyboardInterrupt" in err
+    finally:
+        for rank in (waiting, sleeping):
+            rank.kill()
+            rank.communicate()
+
+
 def test_a_lost_rank_is_an_error(ranks):
     text = """
         import os

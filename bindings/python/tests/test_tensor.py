@@ -115,6 +115,12 @@ def test_memory_is_shared_with_numpy():
     with pytest.raises(RuntimeError, match="detach"):
         accel.ones(2).requires_grad_().numpy()
     assert (numpy.ones(2, "float32") + accel.ones(2).numpy()).tolist() == [2, 2]
+    assert accel.as_tensor(numpy.float32(2)).item() == 2 and accel.tensor([numpy.float64(1), numpy.int32(2)]).tolist() == [1, 2]
+    assert accel.tensor([numpy.ones(2), numpy.zeros(2)]).tolist() == [[1, 1], [0, 0]]
+    batch = next(iter(accel.DataLoader([{"x": numpy.ones(3, "float32"), "y": numpy.int64(4)}] * 2, batch_size=2)))
+    assert batch["x"].shape == (2, 3) and batch["y"].tolist() == [4, 4]
+    assert accel.nn.Linear(3, 1)(numpy.ones((2, 3), "float32")).shape == (2, 1)
+    assert accel.PartialState(cpu=True) and accel.collectives.gather({"x": numpy.ones(2)})["x"].tolist() == [1, 1]
 
 
 class Foreign:
