@@ -299,6 +299,18 @@ def test_logging_and_progress(accelerator, caplog, capsys):
         logger.info("too early")
 
 
+def test_the_engine_logs_to_python(caplog):
+    from accel.logging import log_engine
+
+    optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0)
+    kept = optim.lr_scheduler.StepLR(optimizer, 3).state_dict()
+    log_engine("warning")
+    optim.lr_scheduler.StepLR(optimizer, 2).load_state_dict(kept)
+    log_engine(None)
+    optim.lr_scheduler.StepLR(optimizer, 2).load_state_dict(kept)
+    assert [(record.name, record.levelname) for record in caplog.records] == [("accel", "WARNING")] and "step_size" in caplog.text
+
+
 def test_environment_helpers():
     from accel.utils import convert_bytes, get_int_from_env, merge_dicts, str_to_bool
 

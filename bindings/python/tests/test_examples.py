@@ -32,7 +32,7 @@ def test_hello():
 
 @pytest.fixture
 def arguments(request, tmp_path):
-    return {"train.py": [ROOT / "include/accel.h"], "checkpoint.py": [tmp_path / "checkpoint"]}.get(request.param, [])
+    return {"train.py": [ROOT / "LICENSE"], "checkpoint.py": [tmp_path / "checkpoint"]}.get(request.param, [])
 
 
 @pytest.mark.parametrize("name, arguments, last", [
