@@ -10,6 +10,7 @@ _NAMES = {
     "accelerator": ("Accelerator",),
     "autograd": ("enable_grad", "inference_mode", "no_grad"),
     "checkpoint": ("load", "save"),
+    "creation": ("arange", "as_tensor", "empty", "from_dlpack", "full", "ones", "rand", "randint", "randn", "tensor", "zeros"),
     "data": ("DataLoader", "Dataset", "Subset", "TensorDataset", "TextDataset", "skip_first_batches"),
     "device": ("Device",),
     "dtypes": ("DType", "bfloat16", "bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint8"),
@@ -23,7 +24,7 @@ _NAMES = {
     "progress": ("tqdm",),
     "random": ("Generator", "set_seed", "synchronize_rng_states"),
     "state": ("AcceleratorState", "GradientState", "PartialState"),
-    "tensors": ("Tensor", "arange", "as_tensor", "empty", "from_dlpack", "full", "ones", "rand", "randint", "randn", "tensor", "zeros"),
+    "tensors": ("Tensor",),
     "tracking": ("GeneralTracker",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}

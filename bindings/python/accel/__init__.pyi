@@ -18,7 +18,8 @@ from .memory import find_executable_batch_size as find_executable_batch_size, re
 from .progress import tqdm as tqdm
 from .random import Generator as Generator, set_seed as set_seed, synchronize_rng_states as synchronize_rng_states
 from .state import AcceleratorState as AcceleratorState, GradientState as GradientState, PartialState as PartialState
-from .tensors import Tensor as Tensor, arange as arange, as_tensor as as_tensor, empty as empty, from_dlpack as from_dlpack, full as full, ones as ones, rand as rand, randint as randint, randn as randn, tensor as tensor, zeros as zeros
+from .tensors import Tensor as Tensor
+from .creation import arange as arange, as_tensor as as_tensor, empty as empty, from_dlpack as from_dlpack, full as full, ones as ones, rand as rand, randint as randint, randn as randn, tensor as tensor, zeros as zeros
 from .tracking import GeneralTracker as GeneralTracker
 
 __version__: str

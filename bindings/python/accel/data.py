@@ -4,11 +4,12 @@ number."""
 from collections.abc import Mapping
 
 from . import capi, ops
+from .creation import arange, as_tensor, tensor
 from .handlers import fill
 from .samplers import (DistributedSampler, LengthGroupedSampler, RandomSampler, Sampler, SeedableRandomSampler, SequentialSampler,
                        SubsetRandomSampler, WeightedRandomSampler)
 from .state import current
-from .tensors import Tensor, arange, as_tensor, tensor
+from .tensors import Tensor
 from .values import to_engine
 
 

@@ -21,7 +21,7 @@ def get(tensor, index):
 
 def put(tensor, index, value):
     """Writes into the part that an index says."""
-    from .tensors import as_tensor
+    from .creation import as_tensor
 
     view, advanced = _view(tensor, index)
     source = as_tensor(value).to(dtype=tensor.dtype, device=tensor.device)
@@ -67,6 +67,6 @@ def _dimensions(part):
 
 
 def _as_index(part):
-    from .tensors import as_tensor
+    from .creation import as_tensor
 
     return as_tensor(list(part)) if isinstance(part, (list, range)) else part

@@ -97,7 +97,7 @@ def _one_list(args, kwargs):
 
 
 def _tensors_for_numbers(args, kwargs):
-    from .tensors import as_tensor
+    from .creation import as_tensor
 
     def change(value):
         if isinstance(value, (bool, int, float)) or not is_tensor(value) and hasattr(value, "__dlpack__"):

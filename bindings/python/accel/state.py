@@ -2,6 +2,7 @@
 
 import functools
 import threading
+from typing import Any
 
 from . import capi, errors  # noqa: F401  (errors: the classes of what fails)
 from .device import Device
@@ -19,7 +20,7 @@ _PRECISIONS = {"no": capi.ACCEL_PRECISION_NO, "fp16": capi.ACCEL_PRECISION_FP16,
 class _Job:
     """The engine's state, and what it was made from."""
 
-    handle = None
+    handle: Any = None
     settings: dict = {}
     accelerator = False  # whether an Accelerator made it
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from .tensors import Tensor, as_tensor
+from .creation import as_tensor
+from .tensors import Tensor
 
 _PLAIN = (str, bool, int, float, type(None))
 
