@@ -13,23 +13,15 @@
 #include "data/datasets/subset_dataset.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/datasets/text_dataset.hpp"
+#include "expect_error.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::data {
 namespace {
 
-using Numbers = std::vector<int64_t>;
+using testing::expect_error;
 
-template <typename Body>
-void expect_error(Status status, const std::string& part, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "expected an error about " << part;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), status) << error.message();
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-  }
-}
+using Numbers = std::vector<int64_t>;
 
 Numbers numbers_of(const at::Tensor& tensor) {
   const auto flat = tensor.to(at::kLong).contiguous();

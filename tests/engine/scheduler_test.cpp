@@ -9,6 +9,7 @@
 
 #include "accelerator/prepared_scheduler.hpp"
 #include "base/log.hpp"
+#include "expect_error.hpp"
 #include "named_scheduler.hpp"
 #include "optim/rules.hpp"
 #include "tensor/tree.hpp"
@@ -16,19 +17,10 @@
 namespace accel::optim {
 namespace {
 
+using testing::expect_error;
+
 using testing::named_scheduler;
 using testing::SchedulerArguments;
-
-template <typename Body>
-void expect_error(Status status, const std::string& part, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "expected an error about " << part;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), status) << error.message();
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-  }
-}
 
 std::shared_ptr<Optimizer> new_optimizer(const std::vector<double>& lrs) {
   const std::shared_ptr<Optimizer> optimizer = make_optimizer(sgd_rule(), {{"momentum", 0.5}});
