@@ -289,6 +289,35 @@ TEST(SchedulerMomentum, IsBeta1OfAdamAndStaysWhereItIsNotCycled) {
   EXPECT_NEAR(beta1_of(*adam), 0.85, 1e-12);
 }
 
+// torch's OneCycleLR goes on from a state dict of the optimizer only when these are there.
+TEST(SchedulerOneCycle, LeavesInTheGroupsWhatTorchReadsThere) {
+  const auto value = [](const Optimizer& optimizer, const char* key) {
+    const c10::IValue groups = optimizer.state_dict().toGenericDict().at("param_groups");
+    const auto group = groups.toListRef()[0].toGenericDict();
+    return group.contains(key) ? group.at(key).toDouble() : -1.0;
+  };
+  for (const bool cycled : {true, false}) {
+    const auto optimizer = make_optimizer(sgd_rule(), {{"lr", 0.1}, {"momentum", 0.9}});
+    optimizer->add_group({at::zeros({1}).set_requires_grad(true)}, std::nullopt, std::nullopt);
+    EXPECT_EQ(value(*optimizer, "max_lr"), -1);
+    OneCycleSettings settings;
+    settings.cycle_momentum = cycled;
+    const LrScheduler scheduler(optimizer, one_cycle_schedule(0.5, 20, settings));
+    for (const bool loaded : {false, true}) {
+      if (loaded) optimizer->load_state_dict(optimizer->state_dict());
+      EXPECT_EQ(value(*optimizer, "max_lr"), 0.5);
+      EXPECT_DOUBLE_EQ(value(*optimizer, "min_lr"), 2e-6);
+      EXPECT_DOUBLE_EQ(value(*optimizer, "initial_lr"), 0.02);
+      EXPECT_EQ(value(*optimizer, "max_momentum"), cycled ? 0.95 : -1);
+      EXPECT_EQ(value(*optimizer, "base_momentum"), cycled ? 0.85 : -1);
+    }
+    CyclicSettings cyclic;
+    const LrScheduler other(optimizer, cyclic_schedule(0.1, 0.5, cyclic));
+    EXPECT_EQ(value(*optimizer, "max_momentum"), 0.9);
+    EXPECT_EQ(value(*optimizer, "max_lr"), -1);
+  }
+}
+
 TEST(SchedulerOneCycle, HasAnEnd) {
   const auto optimizer = rate_of_one();
   OneCycleSettings linear;
