@@ -3573,13 +3573,14 @@ accel_prepare(accel_state_t *state, const accel_prepare_item_t *items, size_t n_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss);
 
 /** Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and
- * drops each gradient then. Accumulation does not divide it. One process only: the other ranks' gradients are not there
- * yet when a parameter changes.
+ * drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its
+ * update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
  * @param state A state.
  * @param loss One element with gradient history.
  * @param lr The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
- * @return ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED with several processes or under fp16.
- * @threads object, waits
+ * @return ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in
+ * several processes, or inside of uneven inputs.
+ * @threads collective, waits
  * @accelerate lomo_backward */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);

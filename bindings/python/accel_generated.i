@@ -3078,12 +3078,12 @@ loss: One element.
 Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss);
 
-%feature("docstring") accel_lomo_backward "Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. One process only: the other ranks' gradients are not there yet when a parameter changes.
+%feature("docstring") accel_lomo_backward "Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
 
 state: A state.
 loss: One element with gradient history.
 lr: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
-Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED with several processes or under fp16.";
+Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in several processes, or inside of uneven inputs.";
 accel_status_t accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
 
 %feature("docstring") accel_backward_sum "Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the group is complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count travels in one more collective of a number a group.

@@ -101,7 +101,8 @@ state::AccumulationGroups Accelerator::groups() const {
   return groups;
 }
 
-// Generators, the loss scale, and where the accumulation stands: what a rank needs besides its objects.
+// Generators, the loss scale, what hooks remember, and where the accumulation stands: what a rank needs besides its
+// objects.
 c10::IValue Accelerator::random_states() const {
   auto states = tree::new_map();
   states.insert("cpu", state::generator_state(state::default_generator(c10::Device(c10::kCPU))));
@@ -115,6 +116,12 @@ c10::IValue Accelerator::random_states() const {
     open = open || !group->complete;
   }
   states.insert("accumulation", accumulation);
+  auto hooks = tree::new_list();
+  for (const ModelEntry& entry : models_) {
+    const auto* const ddp = ddp_of(entry.prepared.lock());
+    hooks.push_back(ddp == nullptr ? c10::IValue() : ddp->hook_state());
+  }
+  states.insert("comm_hooks", hooks);
   states.insert("gradients", open ? open_gradients(models()) : tree::new_list());
   return states;
 }
@@ -130,6 +137,11 @@ void Accelerator::load_random_states(const c10::IValue& saved) {
   set_default_generator(c10::Device(c10::kCPU), member(states, "cpu", value).toTensor());
   if (!state_.device().is_cpu()) set_default_generator(state_.device(), member(states, "device", value).toTensor());
   if (grad_scaler_ != nullptr) grad_scaler_->load_state_dict(member(states, "scaler", value));
+  const c10::IValue hooks = member(states, "comm_hooks", value);
+  require(hooks.isList() && hooks.toListRef().size() == models_.size(), Status::kCorrupt,
+          "the saved states of hooks are of another number of models");
+  for (size_t i = 0; i < models_.size(); i++)
+    if (auto* const ddp = ddp_of(models_[i].prepared.lock())) ddp->load_hook_state(hooks.toListRef()[i]);
   for (size_t i = 0; i < own.size(); i++) *own[i] = load_group(accumulation.toListRef()[i]);
   load_open_gradients(models(), member(states, "gradients", value));
 }

@@ -5810,15 +5810,15 @@ accel_backward(state, loss) =
 """
     accel_lomo_backward(state, loss, lr)
 
-Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. One process only: the other ranks' gradients are not there yet when a parameter changes.
+Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
 
 - `state`: A state.
 - `loss`: One element with gradient history.
 - `lr`: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
 
-Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED with several processes or under fp16.
+Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in several processes, or inside of uneven inputs.
 
-Threads: object, waits.
+Threads: collective, waits.
 """
 accel_lomo_backward(state, loss, lr) =
     check(ccall((:accel_lomo_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Float64), state, loss, lr), "accel_lomo_backward")

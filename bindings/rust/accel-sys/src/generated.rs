@@ -5045,15 +5045,15 @@ extern "C" {
 
     /// Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then.
     ///
-    /// Accumulation does not divide it. One process only: the other ranks' gradients are not there yet when a parameter changes.
+    /// Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
     ///
     /// * `state`: A state.
     /// * `loss`: One element with gradient history.
     /// * `lr`: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
     ///
-    /// Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED with several processes or under fp16.
+    /// Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in several processes, or inside of uneven inputs.
     ///
-    /// Threads: object, waits. Since 0.1.
+    /// Threads: collective, waits. Since 0.1.
     pub fn accel_lomo_backward(state: *mut accel_state_t, loss: *mut accel_tensor_t, lr: f64) -> accel_status_t;
 
     /// Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch.
