@@ -160,6 +160,7 @@ void update(const UpdateJob& job, int64_t first, int64_t last) {
   T numbers[kNumNumbers];
   for (int i = 0; i < kNumNumbers; i++) numbers[i] = static_cast<T>(job.numbers[i]);
   constexpr bool kOpens = sizeof(T) == sizeof(float);
+  constexpr int kReads = kReadStates<F>, kChanges = kChangedStates<F>;
   alignas(64) T room[2 + kMostStates][kBlock];
   alignas(64) uint32_t noise[kOpens ? kBlock : 1];
   bool by_chance = job.parameter.by_chance;
@@ -179,7 +180,7 @@ void update(const UpdateJob& job, int64_t first, int64_t last) {
       }
     }
     T* s[kMostStates] = {};
-    const auto is_kept = [&](int k) { return k < kReadStates<F> || job.states[k].data != nullptr; };
+    const auto is_kept = [&](int k) { return k < kReads || job.states[k].data != nullptr; };
     for (int k = 0; k < F::kStates; k++)
       s[k] = is_kept(k) ? open(job.states[k], block, count, room[2 + k]) : room[2 + k];
     T* const s0 = s[0];
@@ -188,19 +189,19 @@ void update(const UpdateJob& job, int64_t first, int64_t last) {
     ACCEL_VECTORISE
     for (int64_t i = 0; i < count; i++) {
       T values[kMostStates] = {};
-      if constexpr (kReadStates < F >> 0) values[0] = s0[i];
-      if constexpr (kReadStates < F >> 1) values[1] = s1[i];
-      if constexpr (kReadStates < F >> 2) values[2] = s2[i];
+      if constexpr (kReads > 0) values[0] = s0[i];
+      if constexpr (kReads > 1) values[1] = s1[i];
+      if constexpr (kReads > 2) values[2] = s2[i];
       T parameter = p[i];
       F::apply(numbers, parameter, g[i], values);
       p[i] = parameter;
-      if constexpr (kChangedStates < F >> 0) s0[i] = values[0];
-      if constexpr (kChangedStates < F >> 1) s1[i] = values[1];
-      if constexpr (kChangedStates < F >> 2) s2[i] = values[2];
+      if constexpr (kChanges > 0) s0[i] = values[0];
+      if constexpr (kChanges > 1) s1[i] = values[1];
+      if constexpr (kChanges > 2) s2[i] = values[2];
     }
     if (kOpens && by_chance) make_noise(job.seed + static_cast<uint32_t>(block * kBlock), count, noise);
     close(job.parameter, block, count, p, noise);
-    for (int k = 0; k < kChangedStates<F>; k++)
+    for (int k = 0; k < kChanges; k++)
       if (is_kept(k)) close(job.states[k], block, count, s[k], noise);
     if constexpr (F::kStates == kMostStates) {
       if (job.squares != nullptr) {
