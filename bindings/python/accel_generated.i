@@ -67,9 +67,77 @@ static double lr_lambda_trampoline(int64_t step, void *user_data) {
   return number;
 }
 
+static int64_t dataset_length_trampoline(void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 0);
+  int64_t number = answer == NULL ? 0 : PyLong_AsLongLong(answer);
+  if (PyErr_Occurred()) number = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return number;
+}
+
+static accel_status_t dataset_item_trampoline(int64_t index, accel_value_t *out_item, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 1, 1, PyLong_FromLongLong(index));
+  if (answer != NULL) python_to_new_value(answer, out_item);
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static accel_status_t dataset_items_trampoline(const int64_t *indices, size_t n_indices, accel_value_t *out_items, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 2, 1, integers_to_python(indices, n_indices));
+  if (answer != NULL) python_to_new_value(answer, out_items);
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static int64_t stream_begin_trampoline(int64_t epoch, int64_t shard, int64_t num_readers, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 3, PyLong_FromLongLong(epoch), PyLong_FromLongLong(shard), PyLong_FromLongLong(num_readers));
+  int64_t number = answer == NULL ? 0 : PyLong_AsLongLong(answer);
+  if (PyErr_Occurred()) number = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return number;
+}
+
+static accel_status_t stream_next_trampoline(int64_t reader, accel_value_t *out_item, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 1, 1, PyLong_FromLongLong(reader));
+  if (answer != NULL) python_to_new_value(answer, out_item);
+  const accel_status_t answer_status = end_or_status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static int64_t stream_skip_trampoline(int64_t reader, int64_t count, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 2, 2, PyLong_FromLongLong(reader), PyLong_FromLongLong(count));
+  int64_t number = answer == NULL ? 0 : PyLong_AsLongLong(answer);
+  if (PyErr_Occurred()) number = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return number;
+}
+
+static void stream_end_trampoline(int64_t reader, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 3, 1, PyLong_FromLongLong(reader));
+  if (answer == NULL) PyErr_WriteUnraisable(user_data);
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+}
+
 static accel_status_t order_trampoline(int64_t epoch, int64_t *indices, size_t n_indices, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
-  PyObject *const answer = call_python(user_data, 0, 2, PyLong_FromLongLong(epoch), values_to_python(indices, n_indices));
+  PyObject *const answer = call_python(user_data, 0, 2, PyLong_FromLongLong(epoch), integers_to_python(indices, n_indices));
   const accel_status_t answer_status = status_of_python();
   Py_XDECREF(answer);
   PyGILState_Release(lock);
@@ -329,6 +397,30 @@ typedef struct accel_plateau_options {
   accel_metric_mode_t mode;
   accel_threshold_mode_t threshold_mode;
 } accel_plateau_options_t;
+typedef struct accel_packing_options {
+  size_t struct_size;
+  int64_t sequence_length;
+  int64_t end_of_document;
+  accel_tensor_t *document_offsets;
+  accel_packing_t packing;
+  int32_t reserved;
+  int64_t pad_token;
+} accel_packing_options_t;
+typedef struct accel_csv_options {
+  size_t struct_size;
+  int32_t delimiter;
+  int32_t has_header;
+  int32_t skip_malformed;
+  int32_t reserved;
+  double missing;
+  const accel_value_t *types;
+} accel_csv_options_t;
+typedef struct accel_image_options {
+  size_t struct_size;
+  int64_t channels;
+  int64_t height;
+  int64_t width;
+} accel_image_options_t;
 typedef struct accel_dataloader_options {
   size_t struct_size;
   int64_t batch_size;
@@ -544,6 +636,30 @@ typedef struct accel_parameters_options {
   }
   ~accel_plateau_options() {  free($self); }
 }
+%extend accel_packing_options {
+  accel_packing_options() {
+    accel_packing_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_packing_options_init(options);
+    return options;
+  }
+  ~accel_packing_options() {  free($self); }
+}
+%extend accel_csv_options {
+  accel_csv_options() {
+    accel_csv_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_csv_options_init(options);
+    return options;
+  }
+  ~accel_csv_options() {  free($self); }
+}
+%extend accel_image_options {
+  accel_image_options() {
+    accel_image_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_image_options_init(options);
+    return options;
+  }
+  ~accel_image_options() {  free($self); }
+}
 %extend accel_dataloader_options {
   accel_dataloader_options() {
     accel_dataloader_options_t *const options = calloc(1, sizeof(*options));
@@ -624,11 +740,36 @@ typedef struct accel_parameters_options {
 %accel_callback(accel_module_hook_fn, module_hook_trampoline)
 %accel_callback(accel_update_fn, update_trampoline)
 %accel_callback(accel_lr_lambda_fn, lr_lambda_trampoline)
+%typemap(in) (accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 2, 3, &$4)) SWIG_fail;
+  $1 = dataset_length_trampoline;
+  $2 = dataset_item_trampoline;
+  $3 = !is_callable_of_python($4, 2) ? NULL : dataset_items_trampoline;
+  $5 = release_python;
+}
+%typemap(in) (accel_stream_begin_fn CALLBACK, accel_stream_next_fn CALLBACK, accel_stream_skip_fn CALLBACK, accel_stream_end_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 2, 4, &$5)) SWIG_fail;
+  $1 = stream_begin_trampoline;
+  $2 = stream_next_trampoline;
+  $3 = !is_callable_of_python($5, 2) ? NULL : stream_skip_trampoline;
+  $4 = !is_callable_of_python($5, 3) ? NULL : stream_end_trampoline;
+  $6 = release_python;
+}
 %accel_callback(accel_order_fn, order_trampoline)
 %accel_callback(accel_comm_hook_fn, comm_hook_trampoline)
 %accel_callback(accel_seed_fn, seed_trampoline)
-%accel_callback_pair(accel_batch_size_fn, batch_size_trampoline, accel_reduce_batch_size_fn, reduce_batch_size_trampoline)
-%accel_callback_pair(accel_save_state_fn, save_state_trampoline, accel_load_state_fn, load_state_trampoline)
+%typemap(in) (accel_batch_size_fn CALLBACK, accel_reduce_batch_size_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 1, 2, &$3)) SWIG_fail;
+  $1 = batch_size_trampoline;
+  $2 = !is_callable_of_python($3, 1) ? NULL : reduce_batch_size_trampoline;
+  $4 = release_python;
+}
+%typemap(in) (accel_save_state_fn CALLBACK, accel_load_state_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 2, 2, &$3)) SWIG_fail;
+  $1 = save_state_trampoline;
+  $2 = load_state_trampoline;
+  $4 = release_python;
+}
 
 %accel_waits(accel_scope_end)
 %delobject accel_scope_end;
@@ -715,7 +856,15 @@ typedef struct accel_parameters_options {
 %delobject accel_scheduler_release;
 %accel_waits(accel_scheduler_step)
 %accel_waits(accel_scheduler_curve)
+%accel_waits(accel_dataset_safetensors)
+%accel_waits(accel_tensor_map_file)
 %accel_waits(accel_dataset_text)
+%accel_waits(accel_dataset_packed)
+%accel_waits(accel_dataset_lines)
+%accel_waits(accel_dataset_json_lines)
+%accel_waits(accel_dataset_csv)
+%accel_waits(accel_dataset_images)
+%accel_waits(accel_dataset_arrow_stream)
 %newobject accel_dataset_retain;
 %delobject accel_dataset_release;
 %accel_waits(accel_dataset_item)
@@ -855,6 +1004,10 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_METRIC_MAX = 1;
 %constant int ACCEL_THRESHOLD_REL = 0;
 %constant int ACCEL_THRESHOLD_ABS = 1;
+%constant int ACCEL_PACKING_CONCATENATE = 0;
+%constant int ACCEL_PACKING_BEST_FIT = 1;
+%constant int ACCEL_MERGE_END_FIRST = 0;
+%constant int ACCEL_MERGE_END_ALL = 1;
 %constant int ACCEL_DDP_COMM_HOOK_NO = 0;
 %constant int ACCEL_DDP_COMM_HOOK_FP16 = 1;
 %constant int ACCEL_DDP_COMM_HOOK_BF16 = 2;
@@ -2757,7 +2910,38 @@ out: The dataset, which shares their memory.
 Returns: ACCEL_OK or SHAPE_MISMATCH.";
 accel_status_t accel_dataset_tensors(accel_tensor_t *const *ITEMS, size_t COUNT, accel_dataset_t **OUTPUT);
 
-%feature("docstring") accel_dataset_text "The bytes of a text file, or of all files below a folder in the order of their paths, cut into windows. Item i is a list of two int64 tensors [sequence_length]: bytes from i * sequence_length on, and the same shifted by one.
+%feature("docstring") accel_dataset_named_tensors "Rows of tensors that have names; an item is a map with one row of each.
+
+tensors: A map from names to tensors with equally many rows, as accel_load() gives it.
+out: The dataset, which shares their memory.
+Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.";
+accel_status_t accel_dataset_named_tensors(const accel_value_t *tensors, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_safetensors "Rows of the tensors of a safetensors file; an item is a map with one row of each.
+
+path: The file, which is mapped.
+out: The dataset.
+Returns: ACCEL_OK, NOT_FOUND, CORRUPT, or SHAPE_MISMATCH for tensors with different numbers of rows.";
+accel_status_t accel_dataset_safetensors(const char *path, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_ragged "Rows of different lengths. Row i of each tensor is its entries [offsets[i], offsets[i + 1]) along the first dimension; an item is a list with one row of each. A loader that pads writes them where the batch will lie.
+
+values: At least one, on the CPU.
+n_values: Their number.
+offsets: int64 [rows + 1] on the CPU; they do not fall.
+out: The dataset, which shares their memory.
+Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.";
+accel_status_t accel_dataset_ragged(accel_tensor_t *const *ITEMS, size_t COUNT, accel_tensor_t *offsets, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_tensor_map_file "A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header (.bin), as tokens are stored.
+
+path: The file. One that begins as .npy is one.
+dtype: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+out: The tensor. Writing to it does not change the file.
+Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.";
+accel_status_t accel_tensor_map_file(const char *path, int32_t dtype, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_dataset_text "The bytes of text, cut into windows. Item i is a list of two int64 tensors [sequence_length]: bytes from i * sequence_length on, and the same shifted by one.
 
 path: The file or folder.
 suffix: Only files that end so, \".py\"; NULL: all.
@@ -2766,13 +2950,149 @@ out: The dataset; files are mapped or read once.
 Returns: ACCEL_OK, NOT_FOUND, or INVALID_ARGUMENT for too little text.";
 accel_status_t accel_dataset_text(const char *path, const char *suffix, int64_t sequence_length, accel_dataset_t **OUTPUT);
 
+%feature("docstring") accel_dataset_windows "Tokens cut into windows. Item i is a list of two int64 tensors [sequence_length]: tokens from i * stride on, and the same shifted by one. Tokens at the end that fill no window are left out.
+
+tokens: Integers [n] on the CPU, for example of accel_tensor_map_file(); shared.
+sequence_length: At least 1.
+stride: At least 1; ACCEL_UNSET_INT64: sequence_length.
+out: The dataset.
+Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH, or INVALID_ARGUMENT for too few tokens.";
+accel_status_t accel_dataset_windows(accel_tensor_t *tokens, int64_t sequence_length, int64_t stride, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_packing_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_packing_options_init(accel_packing_options_t *options);
+
+%feature("docstring") accel_dataset_packed "Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+
+tokens: Integers [n] on the CPU; shared.
+options: The lengths and boundaries.
+out: The dataset.
+Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH or INVALID_ARGUMENT.";
+accel_status_t accel_dataset_packed(accel_tensor_t *tokens, const accel_packing_options_t *options, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_lines "The lines of text files; an item is a string. Malformed is what is not UTF-8, and a NUL.
+
+path: The file or folder.
+suffix: Only files that end so; NULL: all.
+skip_malformed: 1: malformed lines are left out and counted.
+out: The dataset.
+Returns: ACCEL_OK, NOT_FOUND or IO.";
+accel_status_t accel_dataset_lines(const char *path, const char *suffix, int32_t skip_malformed, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_json_lines "Files with a JSON document on each line; an item is its value. Lists of numbers or of truths, and lists of equally long ones, are tensors of int64, float64 or bool.
+
+path: The file or folder.
+suffix: Only files that end so; NULL: all.
+skip_malformed: 1: malformed lines, empty ones among them, are left out and counted.
+out: The dataset.
+Returns: ACCEL_OK, NOT_FOUND or IO.";
+accel_status_t accel_dataset_json_lines(const char *path, const char *suffix, int32_t skip_malformed, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_csv_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_csv_options_init(accel_csv_options_t *options);
+
+%feature("docstring") accel_dataset_csv "Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells. A column without a given type has the narrowest of bool, int64, float64 and text that holds its cells in the first 1000 rows. Malformed is a row with another number of cells than there are columns, or a cell that its column's type does not hold.
+
+path: The file or folder; all files have the same header.
+suffix: Only files that end so; NULL: all.
+options: NULL: defaults.
+out: The dataset.
+Returns: ACCEL_OK, NOT_FOUND, IO or CORRUPT.";
+accel_status_t accel_dataset_csv(const char *path, const char *suffix, const accel_csv_options_t *options, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_image_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_image_options_init(accel_image_options_t *options);
+
+%feature("docstring") accel_dataset_images "JPEG and PNG files in a folder. An item is a map {image: uint8 [channels, height, width], label: the number of the subfolder in the order of their names, path}; without subfolders there is no label. Other files are counted by accel_dataset_num_skipped(). An image that is cut short is CORRUPT when it is read.
+
+folder: The folder.
+options: NULL: defaults.
+out: The dataset.
+Returns: ACCEL_OK, NOT_FOUND, INVALID_ARGUMENT, or UNSUPPORTED by a build without libjpeg-turbo and libpng.";
+accel_status_t accel_dataset_images(const char *folder, const accel_image_options_t *options, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_arrow "A record batch of Arrow; an item is a map from columns to rows. Numbers, bool, text, and lists of numbers; numbers stay where they are.
+
+schema: Of the batch; consumed in any case.
+array: The batch; consumed in any case. It is released when nothing uses its memory any more.
+null_value: Stands for nulls, with \"\" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
+out: The dataset.
+Returns: ACCEL_OK; INVALID_ARGUMENT for nulls, UNSUPPORTED for columns of other kinds, CORRUPT.";
+accel_status_t accel_dataset_arrow(struct ArrowSchema *schema, struct ArrowArray *array, double null_value, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_arrow_stream "All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+
+stream: Read to its end; consumed in any case.
+null_value: As in accel_dataset_arrow().
+out: The dataset.
+Returns: As accel_dataset_arrow(); IO when the stream fails.";
+accel_status_t accel_dataset_arrow_stream(struct ArrowArrayStream *stream, double null_value, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_create "The program's own items by number. They are made on the thread of the outer call; a loader with workers calls from several threads at once.
+
+length: Says how many there are.
+item: Makes one.
+items: Makes those of a batch; NULL: one after another.
+user_data: Of all three.
+destroy: Of all three.
+out: The dataset.
+Returns: ACCEL_OK.";
+accel_status_t accel_dataset_create(accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_create_stream "The program's own stream of items.
+
+begin: Begins an epoch.
+next: Makes items.
+skip: Leaves items out; NULL: they are made and dropped.
+end: Ends what begin began; NULL: nothing has to be done.
+user_data: Of all four.
+destroy: Of all four.
+length: Items of an epoch; ACCEL_UNSET_INT64: unknown.
+num_shards: Parts that can be read without the others, so that ranks need not read each other's; at least 1.
+out: The dataset.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_dataset_create_stream(accel_stream_begin_fn CALLBACK, accel_stream_next_fn CALLBACK, accel_stream_skip_fn CALLBACK, accel_stream_end_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t length, int64_t num_shards, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_as_stream "The items of a dataset as a stream.
+
+dataset: Items by number.
+seed: Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
+out: The stream.
+Returns: ACCEL_OK, or UNSUPPORTED for what is a stream.";
+accel_status_t accel_dataset_as_stream(accel_dataset_t *dataset, int64_t seed, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_merge "Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that the order is the same in every run and on every rank.
+
+sources: Streams, or items by number in their order.
+n_sources: At least 1.
+weights: A list with a number above 0 for each; their sum may be anything. NULL: all the same.
+seed: Of the draws.
+end: ACCEL_MERGE_END_*.
+out: The stream.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_dataset_merge(accel_dataset_t *const *ITEMS, size_t COUNT, const accel_value_t *NULLABLE, int64_t seed, int32_t end, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_concatenate "Datasets one behind the other.
+
+datasets: Items by number.
+n_datasets: At least 1.
+out: All their items.
+Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.";
+accel_status_t accel_dataset_concatenate(accel_dataset_t *const *ITEMS, size_t COUNT, accel_dataset_t **OUTPUT);
+
 %feature("docstring") accel_dataset_subset "Items [begin, end) of another dataset.
 
 dataset: The other.
 begin: The range.
 end: The range.
 out: The part.
-Returns: ACCEL_OK or INVALID_ARGUMENT.";
+Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.";
 accel_status_t accel_dataset_subset(accel_dataset_t *dataset, int64_t begin, int64_t end, accel_dataset_t **OUTPUT);
 
 %feature("docstring") accel_dataset_retain "Adds an owner.
@@ -2789,15 +3109,21 @@ void accel_dataset_release(accel_dataset_t *dataset);
 %feature("docstring") accel_dataset_length "The number of items.
 
 dataset: A dataset.
-Returns: Its number of items; -1 for an invalid handle.";
+Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.";
 int64_t accel_dataset_length(const accel_dataset_t *dataset);
+
+%feature("docstring") accel_dataset_num_skipped "What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+
+dataset: A dataset.
+Returns: Their number, 0 for other datasets; -1 for an invalid handle.";
+int64_t accel_dataset_num_skipped(const accel_dataset_t *dataset);
 
 %feature("docstring") accel_dataset_item "One item.
 
 dataset: A dataset.
 index: From 0.
 out: The item.
-Returns: ACCEL_OK or NOT_FOUND.";
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is malformed; UNSUPPORTED for a stream.";
 accel_status_t accel_dataset_item(const accel_dataset_t *dataset, int64_t index, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_sampler_sequential "0, 1, 2, ...

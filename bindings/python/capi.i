@@ -10,6 +10,7 @@ typedef accel_status_t information_t; /* a status that a loop acts on, for examp
 %include <typemaps.i>
 %include "values.i"
 %include "dlpack.i"
+%include "arrow.i"
 %include "callbacks.i"
 
 // ---- Statuses -------------------------------------------------------------------------------------------------------

@@ -4,15 +4,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "base/error.hpp"
 #include "data/dataloader.hpp"
 #include "data/datasets/subset_dataset.hpp"
 #include "data/datasets/tensor_dataset.hpp"
-#include "data/datasets/text_dataset.hpp"
 #include "expect_error.hpp"
 #include "tensor/tree.hpp"
 
@@ -125,59 +122,6 @@ TEST(DataSubset, IsARange) {
   expect_error(Status::kNotFound, "index 3", [&] { subset.item(3); });
   expect_error(Status::kInvalidArgument, "[4, 11)", [] { SubsetDataset(counting(10), 4, 11); });
   expect_error(Status::kInvalidArgument, "[5, 4)", [] { SubsetDataset(counting(10), 5, 4); });
-}
-
-class DataText : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "accel-text-XXXXXX").native();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::string write(const std::string& name, const std::string& content) {
-    const auto path = folder_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << content;
-    return path.native();
-  }
-  std::filesystem::path folder_;
-};
-
-TEST_F(DataText, WindowsOfAFile) {
-  const TextDataset dataset(write("a.txt", std::string("ABCDEFG\xff\n")), std::nullopt, 4);
-  EXPECT_EQ(dataset.length(), 2);
-  EXPECT_EQ(column(dataset.item(0), 0), (Numbers{'A', 'B', 'C', 'D'}));
-  EXPECT_EQ(column(dataset.item(0), 1), (Numbers{'B', 'C', 'D', 'E'}));
-  const auto batch = dataset.batch({1, 0});
-  EXPECT_EQ(batch.toListRef()[0].toTensor().sizes(), (std::vector<int64_t>{2, 4}));
-  EXPECT_EQ(column(batch, 1), (Numbers{'F', 'G', 0xff, '\n', 'B', 'C', 'D', 'E'}));
-  EXPECT_EQ(batch.toListRef()[0].toTensor().scalar_type(), at::kLong);
-}
-
-TEST_F(DataText, FolderInTheOrderOfPathsWithLargeFilesBetween) {
-  const std::string large((1 << 20) + 3, 'x');
-  write("b/large.py", large);
-  write("a.py", "12345");
-  write("c.py", "67890");
-  write("b/empty.py", "");
-  write("ignored.txt", "no");
-  const TextDataset dataset(folder_.native(), ".py", 2);
-  EXPECT_EQ(dataset.length(), (5 + (1 << 20) + 3 + 5 - 1) / 2);
-  EXPECT_EQ(column(dataset.item(2), 0), (Numbers{'5', 'x'}));
-  EXPECT_EQ(column(dataset.item(dataset.length() - 1), 1), (Numbers{'9', '0'}));
-  const int64_t seam = (5 + (1 << 20) + 3) / 2 - 1;
-  EXPECT_EQ(column(dataset.item(seam), 1), (Numbers{'x', '6'}));
-}
-
-TEST_F(DataText, RefusesWhatHasNoText) {
-  const std::string path = write("a.txt", "1234");
-  expect_error(Status::kNotFound, "nowhere", [] { TextDataset("/nowhere", std::nullopt, 4); });
-  expect_error(Status::kInvalidArgument, "has 4 bytes; expected at least 5",
-               [&] { TextDataset(path, std::nullopt, 4); });
-  expect_error(Status::kInvalidArgument, "sequence_length is 0", [&] { TextDataset(path, std::nullopt, 0); });
-  expect_error(Status::kNotFound, "ends with .py", [&] { TextDataset(folder_.native(), ".py", 4); });
-  expect_error(Status::kInvalidArgument, "neither", [] { TextDataset("/dev/null", std::nullopt, 4); });
 }
 
 TEST(DataSampler, OrdersAreRepeatable) {

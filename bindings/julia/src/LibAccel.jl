@@ -65,6 +65,8 @@ const accel_anneal_strategy_t = Int32
 const accel_cycle_mode_t = Int32
 const accel_metric_mode_t = Int32
 const accel_threshold_mode_t = Int32
+const accel_packing_t = Int32
+const accel_merge_end_t = Int32
 const accel_ddp_comm_hook_t = Int32
 
 const ACCEL_VERSION_MAJOR = Int32(0)
@@ -169,6 +171,10 @@ const ACCEL_METRIC_MIN = Int32(0)
 const ACCEL_METRIC_MAX = Int32(1)
 const ACCEL_THRESHOLD_REL = Int32(0)
 const ACCEL_THRESHOLD_ABS = Int32(1)
+const ACCEL_PACKING_CONCATENATE = Int32(0)
+const ACCEL_PACKING_BEST_FIT = Int32(1)
+const ACCEL_MERGE_END_FIRST = Int32(0)
+const ACCEL_MERGE_END_ALL = Int32(1)
 const ACCEL_DDP_COMM_HOOK_NO = Int32(0)
 const ACCEL_DDP_COMM_HOOK_FP16 = Int32(1)
 const ACCEL_DDP_COMM_HOOK_BF16 = Int32(2)
@@ -176,6 +182,9 @@ const ACCEL_DDP_COMM_HOOK_POWER_SGD = Int32(3)
 const ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD = Int32(4)
 
 # Opaque: only pointers to them exist.
+mutable struct ArrowArray end
+mutable struct ArrowArrayStream end
+mutable struct ArrowSchema end
 mutable struct DLManagedTensor end
 mutable struct DLManagedTensorVersioned end
 mutable struct accel_dataloader_t end
@@ -647,6 +656,69 @@ function accel_plateau_options_t(;
     threshold_mode = ACCEL_UNSET,
 )
     return accel_plateau_options_t(sizeof(accel_plateau_options_t), factor, patience, cooldown, threshold, min_lr, eps, mode, threshold_mode)
+end
+
+"""How documents are packed. One of end_of_document and document_offsets is given."""
+struct accel_packing_options_t
+    struct_size::Csize_t
+    sequence_length::Int64
+    end_of_document::Int64
+    document_offsets::Ptr{accel_tensor_t}
+    packing::accel_packing_t
+    reserved::Int32
+    pad_token::Int64
+end
+
+"""Every field is unset that is not given."""
+function accel_packing_options_t(;
+    sequence_length = ACCEL_UNSET_INT64,
+    end_of_document = ACCEL_UNSET_INT64,
+    document_offsets = C_NULL,
+    packing = ACCEL_UNSET,
+    reserved = 0,
+    pad_token = ACCEL_UNSET_INT64,
+)
+    return accel_packing_options_t(sizeof(accel_packing_options_t), sequence_length, end_of_document, document_offsets, packing, reserved, pad_token)
+end
+
+"""How CSV files are read."""
+struct accel_csv_options_t
+    struct_size::Csize_t
+    delimiter::Int32
+    has_header::Int32
+    skip_malformed::Int32
+    reserved::Int32
+    missing::Float64
+    types::Ptr{accel_value_t}
+end
+
+"""Every field is unset that is not given."""
+function accel_csv_options_t(;
+    delimiter = ACCEL_UNSET,
+    has_header = ACCEL_UNSET,
+    skip_malformed = ACCEL_UNSET,
+    reserved = 0,
+    missing = ACCEL_UNSET_DOUBLE,
+    types = C_NULL,
+)
+    return accel_csv_options_t(sizeof(accel_csv_options_t), delimiter, has_header, skip_malformed, reserved, missing, types)
+end
+
+"""How images are read."""
+struct accel_image_options_t
+    struct_size::Csize_t
+    channels::Int64
+    height::Int64
+    width::Int64
+end
+
+"""Every field is unset that is not given."""
+function accel_image_options_t(;
+    channels = ACCEL_UNSET_INT64,
+    height = ACCEL_UNSET_INT64,
+    width = ACCEL_UNSET_INT64,
+)
+    return accel_image_options_t(sizeof(accel_image_options_t), channels, height, width)
 end
 
 """How a loader makes batches."""
@@ -5128,9 +5200,72 @@ accel_dataset_tensors(tensors, n_tensors, out) =
     check(ccall((:accel_dataset_tensors, libaccel), accel_status_t, (Ptr{Ptr{accel_tensor_t}}, Csize_t, Ptr{Ptr{accel_dataset_t}}), tensors, n_tensors, out), "accel_dataset_tensors")
 
 """
+    accel_dataset_named_tensors(tensors, out)
+
+Rows of tensors that have names; an item is a map with one row of each.
+
+- `tensors`: A map from names to tensors with equally many rows, as accel_load() gives it.
+- `out`: The dataset, which shares their memory.
+
+Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
+
+Threads: object.
+"""
+accel_dataset_named_tensors(tensors, out) =
+    check(ccall((:accel_dataset_named_tensors, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{accel_dataset_t}}), tensors, out), "accel_dataset_named_tensors")
+
+"""
+    accel_dataset_safetensors(path, out)
+
+Rows of the tensors of a safetensors file; an item is a map with one row of each.
+
+- `path`: The file, which is mapped.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, NOT_FOUND, CORRUPT, or SHAPE_MISMATCH for tensors with different numbers of rows.
+
+Threads: any, waits.
+"""
+accel_dataset_safetensors(path, out) =
+    check(ccall((:accel_dataset_safetensors, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_dataset_t}}), path, out), "accel_dataset_safetensors")
+
+"""
+    accel_dataset_ragged(values, n_values, offsets, out)
+
+Rows of different lengths. Row i of each tensor is its entries [offsets[i], offsets[i + 1]) along the first dimension; an item is a list with one row of each. A loader that pads writes them where the batch will lie.
+
+- `values`: At least one, on the CPU.
+- `n_values`: Their number.
+- `offsets`: int64 [rows + 1] on the CPU; they do not fall.
+- `out`: The dataset, which shares their memory.
+
+Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_dataset_ragged(values, n_values, offsets, out) =
+    check(ccall((:accel_dataset_ragged, libaccel), accel_status_t, (Ptr{Ptr{accel_tensor_t}}, Csize_t, Ptr{accel_tensor_t}, Ptr{Ptr{accel_dataset_t}}), values, n_values, offsets, out), "accel_dataset_ragged")
+
+"""
+    accel_tensor_map_file(path, dtype, out)
+
+A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header (.bin), as tokens are stored.
+
+- `path`: The file. One that begins as .npy is one.
+- `dtype`: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+- `out`: The tensor. Writing to it does not change the file.
+
+Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.
+
+Threads: any, waits.
+"""
+accel_tensor_map_file(path, dtype, out) =
+    check(ccall((:accel_tensor_map_file, libaccel), accel_status_t, (Ptr{Cchar}, accel_dtype_t, Ptr{Ptr{accel_tensor_t}}), path, dtype, out), "accel_tensor_map_file")
+
+"""
     accel_dataset_text(path, suffix, sequence_length, out)
 
-The bytes of a text file, or of all files below a folder in the order of their paths, cut into windows. Item i is a list of two int64 tensors [sequence_length]: bytes from i * sequence_length on, and the same shifted by one.
+The bytes of text, cut into windows. Item i is a list of two int64 tensors [sequence_length]: bytes from i * sequence_length on, and the same shifted by one.
 
 - `path`: The file or folder.
 - `suffix`: `nothing`/`C_NULL` is allowed. Only files that end so, \".py\"; NULL: all.
@@ -5145,6 +5280,267 @@ accel_dataset_text(path, suffix, sequence_length, out) =
     check(ccall((:accel_dataset_text, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int64, Ptr{Ptr{accel_dataset_t}}), path, suffix, sequence_length, out), "accel_dataset_text")
 
 """
+    accel_dataset_windows(tokens, sequence_length, stride, out)
+
+Tokens cut into windows. Item i is a list of two int64 tensors [sequence_length]: tokens from i * stride on, and the same shifted by one. Tokens at the end that fill no window are left out.
+
+- `tokens`: Integers [n] on the CPU, for example of accel_tensor_map_file(); shared.
+- `sequence_length`: At least 1.
+- `stride`: At least 1; ACCEL_UNSET_INT64: sequence_length.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH, or INVALID_ARGUMENT for too few tokens.
+
+Threads: object.
+"""
+accel_dataset_windows(tokens, sequence_length, stride, out) =
+    check(ccall((:accel_dataset_windows, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Int64, Int64, Ptr{Ptr{accel_dataset_t}}), tokens, sequence_length, stride, out), "accel_dataset_windows")
+
+"""
+    accel_packing_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_packing_options_init(options) =
+    ccall((:accel_packing_options_init, libaccel), Cvoid, (Ptr{accel_packing_options_t},), options)
+
+"""
+    accel_dataset_packed(tokens, options, out)
+
+Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+
+- `tokens`: Integers [n] on the CPU; shared.
+- `options`: The lengths and boundaries.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH or INVALID_ARGUMENT.
+
+Threads: object, waits.
+"""
+accel_dataset_packed(tokens, options, out) =
+    check(ccall((:accel_dataset_packed, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_packing_options_t}, Ptr{Ptr{accel_dataset_t}}), tokens, options, out), "accel_dataset_packed")
+
+"""
+    accel_dataset_lines(path, suffix, skip_malformed, out)
+
+The lines of text files; an item is a string. Malformed is what is not UTF-8, and a NUL.
+
+- `path`: The file or folder.
+- `suffix`: `nothing`/`C_NULL` is allowed. Only files that end so; NULL: all.
+- `skip_malformed`: 1: malformed lines are left out and counted.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, NOT_FOUND or IO.
+
+Threads: any, waits.
+"""
+accel_dataset_lines(path, suffix, skip_malformed, out) =
+    check(ccall((:accel_dataset_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out), "accel_dataset_lines")
+
+"""
+    accel_dataset_json_lines(path, suffix, skip_malformed, out)
+
+Files with a JSON document on each line; an item is its value. Lists of numbers or of truths, and lists of equally long ones, are tensors of int64, float64 or bool.
+
+- `path`: The file or folder.
+- `suffix`: `nothing`/`C_NULL` is allowed. Only files that end so; NULL: all.
+- `skip_malformed`: 1: malformed lines, empty ones among them, are left out and counted.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, NOT_FOUND or IO.
+
+Threads: any, waits.
+"""
+accel_dataset_json_lines(path, suffix, skip_malformed, out) =
+    check(ccall((:accel_dataset_json_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out), "accel_dataset_json_lines")
+
+"""
+    accel_csv_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_csv_options_init(options) =
+    ccall((:accel_csv_options_init, libaccel), Cvoid, (Ptr{accel_csv_options_t},), options)
+
+"""
+    accel_dataset_csv(path, suffix, options, out)
+
+Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells. A column without a given type has the narrowest of bool, int64, float64 and text that holds its cells in the first 1000 rows. Malformed is a row with another number of cells than there are columns, or a cell that its column's type does not hold.
+
+- `path`: The file or folder; all files have the same header.
+- `suffix`: `nothing`/`C_NULL` is allowed. Only files that end so; NULL: all.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, NOT_FOUND, IO or CORRUPT.
+
+Threads: any, waits.
+"""
+accel_dataset_csv(path, suffix, options, out) =
+    check(ccall((:accel_dataset_csv, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_csv_options_t}, Ptr{Ptr{accel_dataset_t}}), path, suffix, options, out), "accel_dataset_csv")
+
+"""
+    accel_image_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_image_options_init(options) =
+    ccall((:accel_image_options_init, libaccel), Cvoid, (Ptr{accel_image_options_t},), options)
+
+"""
+    accel_dataset_images(folder, options, out)
+
+JPEG and PNG files in a folder. An item is a map {image: uint8 [channels, height, width], label: the number of the subfolder in the order of their names, path}; without subfolders there is no label. Other files are counted by accel_dataset_num_skipped(). An image that is cut short is CORRUPT when it is read.
+
+- `folder`: The folder.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, NOT_FOUND, INVALID_ARGUMENT, or UNSUPPORTED by a build without libjpeg-turbo and libpng.
+
+Threads: any, waits.
+"""
+accel_dataset_images(folder, options, out) =
+    check(ccall((:accel_dataset_images, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_image_options_t}, Ptr{Ptr{accel_dataset_t}}), folder, options, out), "accel_dataset_images")
+
+"""
+    accel_dataset_arrow(schema, array, null_value, out)
+
+A record batch of Arrow; an item is a map from columns to rows. Numbers, bool, text, and lists of numbers; numbers stay where they are.
+
+- `schema`: Of the batch; consumed in any case.
+- `array`: The batch; consumed in any case. It is released when nothing uses its memory any more.
+- `null_value`: Stands for nulls, with \"\" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
+- `out`: The dataset.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for nulls, UNSUPPORTED for columns of other kinds, CORRUPT.
+
+Threads: any.
+"""
+accel_dataset_arrow(schema, array, null_value, out) =
+    check(ccall((:accel_dataset_arrow, libaccel), accel_status_t, (Ptr{ArrowSchema}, Ptr{ArrowArray}, Float64, Ptr{Ptr{accel_dataset_t}}), schema, array, null_value, out), "accel_dataset_arrow")
+
+"""
+    accel_dataset_arrow_stream(stream, null_value, out)
+
+All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+
+- `stream`: Read to its end; consumed in any case.
+- `null_value`: As in accel_dataset_arrow().
+- `out`: The dataset.
+
+Returns: As accel_dataset_arrow(); IO when the stream fails.
+
+Threads: any, waits.
+"""
+accel_dataset_arrow_stream(stream, null_value, out) =
+    check(ccall((:accel_dataset_arrow_stream, libaccel), accel_status_t, (Ptr{ArrowArrayStream}, Float64, Ptr{Ptr{accel_dataset_t}}), stream, null_value, out), "accel_dataset_arrow_stream")
+
+"""
+    accel_dataset_create(length, item, items, user_data, destroy, out)
+
+The program's own items by number. They are made on the thread of the outer call; a loader with workers calls from several threads at once.
+
+- `length`: Says how many there are.
+- `item`: Makes one.
+- `items`: `nothing`/`C_NULL` is allowed. Makes those of a batch; NULL: one after another.
+- `user_data`: `nothing`/`C_NULL` is allowed. Of all three.
+- `destroy`: `nothing`/`C_NULL` is allowed. Of all three.
+- `out`: The dataset.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_dataset_create(length, item, items, user_data, destroy, out) =
+    check(ccall((:accel_dataset_create, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_dataset_t}}), length, item, items, user_data, destroy, out), "accel_dataset_create")
+
+"""
+    accel_dataset_create_stream(begin, next, skip, end, user_data, destroy, length, num_shards, out)
+
+The program's own stream of items.
+
+- `begin`: Begins an epoch.
+- `next`: Makes items.
+- `skip`: `nothing`/`C_NULL` is allowed. Leaves items out; NULL: they are made and dropped.
+- `end`: `nothing`/`C_NULL` is allowed. Ends what begin began; NULL: nothing has to be done.
+- `user_data`: `nothing`/`C_NULL` is allowed. Of all four.
+- `destroy`: `nothing`/`C_NULL` is allowed. Of all four.
+- `length`: Items of an epoch; ACCEL_UNSET_INT64: unknown.
+- `num_shards`: Parts that can be read without the others, so that ranks need not read each other's; at least 1.
+- `out`: The dataset.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_dataset_create_stream(var"begin", next, skip, var"end", user_data, destroy, length, num_shards, out) =
+    check(ccall((:accel_dataset_create_stream, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Int64, Ptr{Ptr{accel_dataset_t}}), var"begin", next, skip, var"end", user_data, destroy, length, num_shards, out), "accel_dataset_create_stream")
+
+"""
+    accel_dataset_as_stream(dataset, seed, out)
+
+The items of a dataset as a stream.
+
+- `dataset`: Items by number.
+- `seed`: Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
+- `out`: The stream.
+
+Returns: ACCEL_OK, or UNSUPPORTED for what is a stream.
+
+Threads: object.
+"""
+accel_dataset_as_stream(dataset, seed, out) =
+    check(ccall((:accel_dataset_as_stream, libaccel), accel_status_t, (Ptr{accel_dataset_t}, Int64, Ptr{Ptr{accel_dataset_t}}), dataset, seed, out), "accel_dataset_as_stream")
+
+"""
+    accel_dataset_merge(sources, n_sources, weights, seed, end, out)
+
+Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that the order is the same in every run and on every rank.
+
+- `sources`: Streams, or items by number in their order.
+- `n_sources`: At least 1.
+- `weights`: `nothing`/`C_NULL` is allowed. A list with a number above 0 for each; their sum may be anything. NULL: all the same.
+- `seed`: Of the draws.
+- `end`: ACCEL_MERGE_END_*.
+- `out`: The stream.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_dataset_merge(sources, n_sources, weights, seed, var"end", out) =
+    check(ccall((:accel_dataset_merge, libaccel), accel_status_t, (Ptr{Ptr{accel_dataset_t}}, Csize_t, Ptr{accel_value_t}, Int64, accel_merge_end_t, Ptr{Ptr{accel_dataset_t}}), sources, n_sources, weights, seed, var"end", out), "accel_dataset_merge")
+
+"""
+    accel_dataset_concatenate(datasets, n_datasets, out)
+
+Datasets one behind the other.
+
+- `datasets`: Items by number.
+- `n_datasets`: At least 1.
+- `out`: All their items.
+
+Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
+
+Threads: object.
+"""
+accel_dataset_concatenate(datasets, n_datasets, out) =
+    check(ccall((:accel_dataset_concatenate, libaccel), accel_status_t, (Ptr{Ptr{accel_dataset_t}}, Csize_t, Ptr{Ptr{accel_dataset_t}}), datasets, n_datasets, out), "accel_dataset_concatenate")
+
+"""
     accel_dataset_subset(dataset, begin, end, out)
 
 Items [begin, end) of another dataset.
@@ -5154,7 +5550,7 @@ Items [begin, end) of another dataset.
 - `end`: The range.
 - `out`: The part.
 
-Returns: ACCEL_OK or INVALID_ARGUMENT.
+Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
 
 Threads: object.
 """
@@ -5194,12 +5590,26 @@ The number of items.
 
 - `dataset`: A dataset.
 
-Returns: Its number of items; -1 for an invalid handle.
+Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.
 
 Threads: any.
 """
 accel_dataset_length(dataset) =
     ccall((:accel_dataset_length, libaccel), Int64, (Ptr{accel_dataset_t},), dataset)
+
+"""
+    accel_dataset_num_skipped(dataset)
+
+What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+
+- `dataset`: A dataset.
+
+Returns: Their number, 0 for other datasets; -1 for an invalid handle.
+
+Threads: any.
+"""
+accel_dataset_num_skipped(dataset) =
+    ccall((:accel_dataset_num_skipped, libaccel), Int64, (Ptr{accel_dataset_t},), dataset)
 
 """
     accel_dataset_item(dataset, index, out)
@@ -5210,7 +5620,7 @@ One item.
 - `index`: From 0.
 - `out`: The item.
 
-Returns: ACCEL_OK or NOT_FOUND.
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is malformed; UNSUPPORTED for a stream.
 
 Threads: any, waits.
 """
@@ -6756,11 +7166,32 @@ const FUNCTIONS = (
     :accel_scheduler_state_dict,
     :accel_scheduler_load_state_dict,
     :accel_dataset_tensors,
+    :accel_dataset_named_tensors,
+    :accel_dataset_safetensors,
+    :accel_dataset_ragged,
+    :accel_tensor_map_file,
     :accel_dataset_text,
+    :accel_dataset_windows,
+    :accel_packing_options_init,
+    :accel_dataset_packed,
+    :accel_dataset_lines,
+    :accel_dataset_json_lines,
+    :accel_csv_options_init,
+    :accel_dataset_csv,
+    :accel_image_options_init,
+    :accel_dataset_images,
+    :accel_dataset_arrow,
+    :accel_dataset_arrow_stream,
+    :accel_dataset_create,
+    :accel_dataset_create_stream,
+    :accel_dataset_as_stream,
+    :accel_dataset_merge,
+    :accel_dataset_concatenate,
     :accel_dataset_subset,
     :accel_dataset_retain,
     :accel_dataset_release,
     :accel_dataset_length,
+    :accel_dataset_num_skipped,
     :accel_dataset_item,
     :accel_sampler_sequential,
     :accel_sampler_seedable_random,

@@ -176,6 +176,27 @@ SAME(place_of_accel_plateau_options_t_min_lr, offsetof(accel_plateau_options_t, 
 SAME(place_of_accel_plateau_options_t_eps, offsetof(accel_plateau_options_t, eps) == 48 && sizeof(((accel_plateau_options_t *)0)->eps) == 8);
 SAME(place_of_accel_plateau_options_t_mode, offsetof(accel_plateau_options_t, mode) == 56 && sizeof(((accel_plateau_options_t *)0)->mode) == 4);
 SAME(place_of_accel_plateau_options_t_threshold_mode, offsetof(accel_plateau_options_t, threshold_mode) == 60 && sizeof(((accel_plateau_options_t *)0)->threshold_mode) == 4);
+SAME(size_of_accel_packing_options_t, sizeof(accel_packing_options_t) == 48);
+SAME(place_of_accel_packing_options_t_struct_size, offsetof(accel_packing_options_t, struct_size) == 0 && sizeof(((accel_packing_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_packing_options_t_sequence_length, offsetof(accel_packing_options_t, sequence_length) == 8 && sizeof(((accel_packing_options_t *)0)->sequence_length) == 8);
+SAME(place_of_accel_packing_options_t_end_of_document, offsetof(accel_packing_options_t, end_of_document) == 16 && sizeof(((accel_packing_options_t *)0)->end_of_document) == 8);
+SAME(place_of_accel_packing_options_t_document_offsets, offsetof(accel_packing_options_t, document_offsets) == 24 && sizeof(((accel_packing_options_t *)0)->document_offsets) == 8);
+SAME(place_of_accel_packing_options_t_packing, offsetof(accel_packing_options_t, packing) == 32 && sizeof(((accel_packing_options_t *)0)->packing) == 4);
+SAME(place_of_accel_packing_options_t_reserved, offsetof(accel_packing_options_t, reserved) == 36 && sizeof(((accel_packing_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_packing_options_t_pad_token, offsetof(accel_packing_options_t, pad_token) == 40 && sizeof(((accel_packing_options_t *)0)->pad_token) == 8);
+SAME(size_of_accel_csv_options_t, sizeof(accel_csv_options_t) == 40);
+SAME(place_of_accel_csv_options_t_struct_size, offsetof(accel_csv_options_t, struct_size) == 0 && sizeof(((accel_csv_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_csv_options_t_delimiter, offsetof(accel_csv_options_t, delimiter) == 8 && sizeof(((accel_csv_options_t *)0)->delimiter) == 4);
+SAME(place_of_accel_csv_options_t_has_header, offsetof(accel_csv_options_t, has_header) == 12 && sizeof(((accel_csv_options_t *)0)->has_header) == 4);
+SAME(place_of_accel_csv_options_t_skip_malformed, offsetof(accel_csv_options_t, skip_malformed) == 16 && sizeof(((accel_csv_options_t *)0)->skip_malformed) == 4);
+SAME(place_of_accel_csv_options_t_reserved, offsetof(accel_csv_options_t, reserved) == 20 && sizeof(((accel_csv_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_csv_options_t_missing, offsetof(accel_csv_options_t, missing) == 24 && sizeof(((accel_csv_options_t *)0)->missing) == 8);
+SAME(place_of_accel_csv_options_t_types, offsetof(accel_csv_options_t, types) == 32 && sizeof(((accel_csv_options_t *)0)->types) == 8);
+SAME(size_of_accel_image_options_t, sizeof(accel_image_options_t) == 32);
+SAME(place_of_accel_image_options_t_struct_size, offsetof(accel_image_options_t, struct_size) == 0 && sizeof(((accel_image_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_image_options_t_channels, offsetof(accel_image_options_t, channels) == 8 && sizeof(((accel_image_options_t *)0)->channels) == 8);
+SAME(place_of_accel_image_options_t_height, offsetof(accel_image_options_t, height) == 16 && sizeof(((accel_image_options_t *)0)->height) == 8);
+SAME(place_of_accel_image_options_t_width, offsetof(accel_image_options_t, width) == 24 && sizeof(((accel_image_options_t *)0)->width) == 8);
 SAME(size_of_accel_dataloader_options_t, sizeof(accel_dataloader_options_t) == 48);
 SAME(place_of_accel_dataloader_options_t_struct_size, offsetof(accel_dataloader_options_t, struct_size) == 0 && sizeof(((accel_dataloader_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_options_t_batch_size, offsetof(accel_dataloader_options_t, batch_size) == 8 && sizeof(((accel_dataloader_options_t *)0)->batch_size) == 8);
@@ -359,6 +380,10 @@ SAME(value_of_ACCEL_METRIC_MIN, ACCEL_METRIC_MIN == 0);
 SAME(value_of_ACCEL_METRIC_MAX, ACCEL_METRIC_MAX == 1);
 SAME(value_of_ACCEL_THRESHOLD_REL, ACCEL_THRESHOLD_REL == 0);
 SAME(value_of_ACCEL_THRESHOLD_ABS, ACCEL_THRESHOLD_ABS == 1);
+SAME(value_of_ACCEL_PACKING_CONCATENATE, ACCEL_PACKING_CONCATENATE == 0);
+SAME(value_of_ACCEL_PACKING_BEST_FIT, ACCEL_PACKING_BEST_FIT == 1);
+SAME(value_of_ACCEL_MERGE_END_FIRST, ACCEL_MERGE_END_FIRST == 0);
+SAME(value_of_ACCEL_MERGE_END_ALL, ACCEL_MERGE_END_ALL == 1);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_NO, ACCEL_DDP_COMM_HOOK_NO == 0);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_FP16, ACCEL_DDP_COMM_HOOK_FP16 == 1);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_BF16, ACCEL_DDP_COMM_HOOK_BF16 == 2);
@@ -509,6 +534,33 @@ static void test_accel_plateau_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_packing_options_t(void **state) {
+  static const accel_packing_options_t expected = ACCEL_PACKING_OPTIONS_INIT;
+  accel_packing_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_packing_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_csv_options_t(void **state) {
+  static const accel_csv_options_t expected = ACCEL_CSV_OPTIONS_INIT;
+  accel_csv_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_csv_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_image_options_t(void **state) {
+  static const accel_image_options_t expected = ACCEL_IMAGE_OPTIONS_INIT;
+  accel_image_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_image_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_dataloader_options_t(void **state) {
   static const accel_dataloader_options_t expected = ACCEL_DATALOADER_OPTIONS_INIT;
   accel_dataloader_options_t given;
@@ -608,6 +660,9 @@ int main(void) {
       cmocka_unit_test(test_accel_one_cycle_options_t),
       cmocka_unit_test(test_accel_cyclic_options_t),
       cmocka_unit_test(test_accel_plateau_options_t),
+      cmocka_unit_test(test_accel_packing_options_t),
+      cmocka_unit_test(test_accel_csv_options_t),
+      cmocka_unit_test(test_accel_image_options_t),
       cmocka_unit_test(test_accel_dataloader_options_t),
       cmocka_unit_test(test_accel_power_sgd_options_t),
       cmocka_unit_test(test_accel_ddp_options_t),

@@ -36,6 +36,12 @@ pub type accel_metric_mode_t = i32;
 ///
 pub type accel_threshold_mode_t = i32;
 
+/// How documents come into sequences. The numbers are pinned.
+pub type accel_packing_t = i32;
+
+/// When a merged stream ends. The numbers are pinned.
+pub type accel_merge_end_t = i32;
+
 /// How the gradients of a bucket travel between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType
 pub type accel_ddp_comm_hook_t = i32;
 
@@ -292,6 +298,18 @@ pub const ACCEL_THRESHOLD_REL: i32 = 0;
 
 pub const ACCEL_THRESHOLD_ABS: i32 = 1;
 
+/// one behind the other, cut where a sequence ends
+pub const ACCEL_PACKING_CONCATENATE: i32 = 0;
+
+/// whole: from the longest to the shortest, each where the least room is left
+pub const ACCEL_PACKING_BEST_FIT: i32 = 1;
+
+/// when a source is drawn that has ended
+pub const ACCEL_MERGE_END_FIRST: i32 = 0;
+
+/// when all have ended; one that has is drawn no more
+pub const ACCEL_MERGE_END_ALL: i32 = 1;
+
 /// as they are
 pub const ACCEL_DDP_COMM_HOOK_NO: i32 = 0;
 
@@ -363,7 +381,7 @@ pub struct accel_scheduler_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
-/// items by number
+/// items by number, or one after another
 #[repr(C)]
 pub struct accel_dataset_t {
     _opaque: [u8; 0],
@@ -401,6 +419,27 @@ pub struct accel_parameters_t {
 /// draws random numbers
 #[repr(C)]
 pub struct accel_generator_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// `struct ArrowArray` of another header.
+#[repr(C)]
+pub struct ArrowArray {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// `struct ArrowArrayStream` of another header.
+#[repr(C)]
+pub struct ArrowArrayStream {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// `struct ArrowSchema` of another header.
+#[repr(C)]
+pub struct ArrowSchema {
     _opaque: [u8; 0],
     _not_send: core::marker::PhantomData<*mut u8>,
 }
@@ -514,6 +553,84 @@ pub type accel_update_fn = unsafe extern "C" fn(parameter: *mut accel_tensor_t, 
 ///
 /// Threads: caller.
 pub type accel_lr_lambda_fn = unsafe extern "C" fn(step: i64, user_data: *mut c_void) -> f64;
+
+/// The number of items of the program's own dataset.
+///
+/// It is asked again for each batch and epoch.
+///
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: The number, or a negative status.
+///
+/// Threads: any.
+pub type accel_dataset_length_fn = unsafe extern "C" fn(user_data: *mut c_void) -> i64;
+
+/// Makes one item.
+///
+/// * `index`: From 0.
+/// * `out_item`: An owned value.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error, which comes back unchanged from the call that wanted the item.
+///
+/// Threads: any.
+pub type accel_dataset_item_fn = unsafe extern "C" fn(index: i64, out_item: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Makes the items of a batch.
+///
+/// * `indices`: length `n_indices`. Their numbers.
+/// * `n_indices`: How many.
+/// * `out_items`: An owned list with one item for each, in their order.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error, which comes back unchanged.
+///
+/// Threads: any.
+pub type accel_dataset_items_fn = unsafe extern "C" fn(indices: *const i64, n_indices: usize, out_items: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Begins to read the program's own stream.
+///
+/// The same arguments must give the same items, or else resuming is not exact.
+///
+/// * `epoch`: From 0.
+/// * `shard`: Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
+/// * `num_readers`: Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: A number of the program's choice, at least 0, that comes back with each call for this reader; or a negative status.
+///
+/// Threads: any.
+pub type accel_stream_begin_fn = unsafe extern "C" fn(epoch: i64, shard: i64, num_readers: i64, user_data: *mut c_void) -> i64;
+
+/// Makes the next item.
+///
+/// * `reader`: As accel_stream_begin_fn chose it.
+/// * `out_item`: An owned value.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK; ACCEL_ITER_END when there are no more; or an error, which comes back unchanged.
+///
+/// Threads: any.
+pub type accel_stream_next_fn = unsafe extern "C" fn(reader: i64, out_item: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Leaves out items, which resuming needs.
+///
+/// * `reader`: As accel_stream_begin_fn chose it.
+/// * `count`: How many.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: How many were left out, fewer than `count` only at the end; or a negative status.
+///
+/// Threads: any.
+pub type accel_stream_skip_fn = unsafe extern "C" fn(reader: i64, count: i64, user_data: *mut c_void) -> i64;
+
+/// Ends to read: the number may be used again.
+///
+/// * `reader`: As accel_stream_begin_fn chose it.
+/// * `user_data`: Handed to the callback.
+///
+/// Threads: any.
+pub type accel_stream_end_fn = unsafe extern "C" fn(reader: i64, user_data: *mut c_void);
 
 /// Makes the order of an epoch.
 ///
@@ -1290,6 +1407,102 @@ pub const ACCEL_PLATEAU_OPTIONS_INIT: accel_plateau_options_t = accel_plateau_op
 impl Default for accel_plateau_options_t {
     fn default() -> Self {
         ACCEL_PLATEAU_OPTIONS_INIT
+    }
+}
+
+/// How documents are packed. One of end_of_document and document_offsets is given.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_packing_options_t {
+    pub struct_size: usize,
+    /// must be given
+    pub sequence_length: i64,
+    /// the token that ends each document, and belongs to it
+    pub end_of_document: i64,
+    /// int64 \[documents + 1\]: where each begins, and the end of the last; NULL: none
+    pub document_offsets: *mut accel_tensor_t,
+    /// default CONCATENATE
+    pub packing: accel_packing_t,
+    /// 0
+    pub reserved: i32,
+    /// behind the last document of a sequence. Default 0
+    pub pad_token: i64,
+}
+
+/// Every field of [`accel_packing_options_t`] unset.
+pub const ACCEL_PACKING_OPTIONS_INIT: accel_packing_options_t = accel_packing_options_t {
+    struct_size: core::mem::size_of::<accel_packing_options_t>(),
+    sequence_length: ACCEL_UNSET_INT64,
+    end_of_document: ACCEL_UNSET_INT64,
+    document_offsets: core::ptr::null_mut(),
+    packing: ACCEL_UNSET,
+    reserved: 0,
+    pad_token: ACCEL_UNSET_INT64,
+};
+impl Default for accel_packing_options_t {
+    fn default() -> Self {
+        ACCEL_PACKING_OPTIONS_INIT
+    }
+}
+
+/// How CSV files are read.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_csv_options_t {
+    pub struct_size: usize,
+    /// a character of ASCII. Default ','
+    pub delimiter: i32,
+    /// 0: the columns are named "0", "1", ... Default 1
+    pub has_header: i32,
+    /// 1: malformed rows are left out and counted. Default 0
+    pub skip_malformed: i32,
+    /// 0
+    pub reserved: i32,
+    /// what an empty cell is in a column of numbers. Default: such a cell is malformed
+    pub missing: f64,
+    /// a map from columns to "int64", "float32" and so on, or "text"; NULL: all are inferred
+    pub types: *const accel_value_t,
+}
+
+/// Every field of [`accel_csv_options_t`] unset.
+pub const ACCEL_CSV_OPTIONS_INIT: accel_csv_options_t = accel_csv_options_t {
+    struct_size: core::mem::size_of::<accel_csv_options_t>(),
+    delimiter: ACCEL_UNSET,
+    has_header: ACCEL_UNSET,
+    skip_malformed: ACCEL_UNSET,
+    reserved: 0,
+    missing: ACCEL_UNSET_DOUBLE,
+    types: core::ptr::null(),
+};
+impl Default for accel_csv_options_t {
+    fn default() -> Self {
+        ACCEL_CSV_OPTIONS_INIT
+    }
+}
+
+/// How images are read.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_image_options_t {
+    pub struct_size: usize,
+    /// 3: red, green, blue; 1: brightness. Default 3
+    pub channels: i64,
+    /// brings all images to one size, with width: bilinear, with antialiasing. Default: they keep theirs
+    pub height: i64,
+    /// How images are read. */ typedef struct accel_image_options { size_t struct_size; int64_t channels; /* 3: red, green, blue; 1: brightness. Default 3 */ int64_t height; /* brings all images to one size, with width: bilinear, with antialiasing. Default: they keep theirs
+    pub width: i64,
+}
+
+/// Every field of [`accel_image_options_t`] unset.
+pub const ACCEL_IMAGE_OPTIONS_INIT: accel_image_options_t = accel_image_options_t {
+    struct_size: core::mem::size_of::<accel_image_options_t>(),
+    channels: ACCEL_UNSET_INT64,
+    height: ACCEL_UNSET_INT64,
+    width: ACCEL_UNSET_INT64,
+};
+impl Default for accel_image_options_t {
+    fn default() -> Self {
+        ACCEL_IMAGE_OPTIONS_INIT
     }
 }
 
@@ -4578,7 +4791,52 @@ extern "C" {
     /// Threads: object. Since 0.1.
     pub fn accel_dataset_tensors(tensors: *const *mut accel_tensor_t, n_tensors: usize, out: *mut *mut accel_dataset_t) -> accel_status_t;
 
-    /// The bytes of a text file, or of all files below a folder in the order of their paths, cut into windows.
+    /// Rows of tensors that have names; an item is a map with one row of each.
+    ///
+    /// * `tensors`: A map from names to tensors with equally many rows, as accel_load() gives it.
+    /// * `out`: The dataset, which shares their memory.
+    ///
+    /// Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataset_named_tensors(tensors: *const accel_value_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Rows of the tensors of a safetensors file; an item is a map with one row of each.
+    ///
+    /// * `path`: The file, which is mapped.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND, CORRUPT, or SHAPE_MISMATCH for tensors with different numbers of rows.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_safetensors(path: *const c_char, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Rows of different lengths.
+    ///
+    /// Row i of each tensor is its entries \[offsets\[i\], offsets\[i + 1\]) along the first dimension; an item is a list with one row of each. A loader that pads writes them where the batch will lie.
+    ///
+    /// * `values`: length `n_values`. At least one, on the CPU.
+    /// * `n_values`: Their number.
+    /// * `offsets`: int64 \[rows + 1\] on the CPU; they do not fall.
+    /// * `out`: The dataset, which shares their memory.
+    ///
+    /// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataset_ragged(values: *const *mut accel_tensor_t, n_values: usize, offsets: *mut accel_tensor_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header (.bin), as tokens are stored.
+    ///
+    /// * `path`: The file. One that begins as .npy is one.
+    /// * `dtype`: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+    /// * `out`: The tensor. Writing to it does not change the file.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tensor_map_file(path: *const c_char, dtype: accel_dtype_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// The bytes of text, cut into windows.
     ///
     /// Item i is a list of two int64 tensors \[sequence_length\]: bytes from i * sequence_length on, and the same shifted by one.
     ///
@@ -4592,6 +4850,203 @@ extern "C" {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_dataset_text(path: *const c_char, suffix: *const c_char, sequence_length: i64, out: *mut *mut accel_dataset_t) -> accel_status_t;
 
+    /// Tokens cut into windows.
+    ///
+    /// Item i is a list of two int64 tensors \[sequence_length\]: tokens from i * stride on, and the same shifted by one. Tokens at the end that fill no window are left out.
+    ///
+    /// * `tokens`: Integers \[n\] on the CPU, for example of accel_tensor_map_file(); shared.
+    /// * `sequence_length`: At least 1.
+    /// * `stride`: At least 1; ACCEL_UNSET_INT64: sequence_length.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH, or INVALID_ARGUMENT for too few tokens.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataset_windows(tokens: *mut accel_tensor_t, sequence_length: i64, stride: i64, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_packing_options_init(options: *mut accel_packing_options_t);
+
+    /// Documents packed into sequences of one length.
+    ///
+    /// An item is a list of four int64 tensors \[sequence_length\]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+    ///
+    /// * `tokens`: Integers \[n\] on the CPU; shared.
+    /// * `options`: The lengths and boundaries.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH or INVALID_ARGUMENT.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_dataset_packed(tokens: *mut accel_tensor_t, options: *const accel_packing_options_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// The lines of text files; an item is a string.
+    ///
+    /// Malformed is what is not UTF-8, and a NUL.
+    ///
+    /// * `path`: The file or folder.
+    /// * `suffix`: NULL is allowed. Only files that end so; NULL: all.
+    /// * `skip_malformed`: 1: malformed lines are left out and counted.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND or IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_lines(path: *const c_char, suffix: *const c_char, skip_malformed: i32, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Files with a JSON document on each line; an item is its value.
+    ///
+    /// Lists of numbers or of truths, and lists of equally long ones, are tensors of int64, float64 or bool.
+    ///
+    /// * `path`: The file or folder.
+    /// * `suffix`: NULL is allowed. Only files that end so; NULL: all.
+    /// * `skip_malformed`: 1: malformed lines, empty ones among them, are left out and counted.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND or IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_json_lines(path: *const c_char, suffix: *const c_char, skip_malformed: i32, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_csv_options_init(options: *mut accel_csv_options_t);
+
+    /// Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells.
+    ///
+    /// A column without a given type has the narrowest of bool, int64, float64 and text that holds its cells in the first 1000 rows. Malformed is a row with another number of cells than there are columns, or a cell that its column's type does not hold.
+    ///
+    /// * `path`: The file or folder; all files have the same header.
+    /// * `suffix`: NULL is allowed. Only files that end so; NULL: all.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND, IO or CORRUPT.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_csv(path: *const c_char, suffix: *const c_char, options: *const accel_csv_options_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_image_options_init(options: *mut accel_image_options_t);
+
+    /// JPEG and PNG files in a folder.
+    ///
+    /// An item is a map {image: uint8 \[channels, height, width\], label: the number of the subfolder in the order of their names, path}; without subfolders there is no label. Other files are counted by accel_dataset_num_skipped(). An image that is cut short is CORRUPT when it is read.
+    ///
+    /// * `folder`: The folder.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND, INVALID_ARGUMENT, or UNSUPPORTED by a build without libjpeg-turbo and libpng.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_images(folder: *const c_char, options: *const accel_image_options_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// A record batch of Arrow; an item is a map from columns to rows.
+    ///
+    /// Numbers, bool, text, and lists of numbers; numbers stay where they are.
+    ///
+    /// * `schema`: Of the batch; consumed in any case.
+    /// * `array`: The batch; consumed in any case. It is released when nothing uses its memory any more.
+    /// * `null_value`: Stands for nulls, with "" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for nulls, UNSUPPORTED for columns of other kinds, CORRUPT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataset_arrow(schema: *mut ArrowSchema, array: *mut ArrowArray, null_value: f64, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+    ///
+    /// * `stream`: Read to its end; consumed in any case.
+    /// * `null_value`: As in accel_dataset_arrow().
+    /// * `out`: The dataset.
+    ///
+    /// Returns: As accel_dataset_arrow(); IO when the stream fails.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_arrow_stream(stream: *mut ArrowArrayStream, null_value: f64, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// The program's own items by number.
+    ///
+    /// They are made on the thread of the outer call; a loader with workers calls from several threads at once.
+    ///
+    /// * `length`: Says how many there are.
+    /// * `item`: Makes one.
+    /// * `items`: NULL is allowed. Makes those of a batch; NULL: one after another.
+    /// * `user_data`: NULL is allowed. Of all three.
+    /// * `destroy`: NULL is allowed. Of all three.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataset_create(length: Option<accel_dataset_length_fn>, item: Option<accel_dataset_item_fn>, items: Option<accel_dataset_items_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// The program's own stream of items.
+    ///
+    /// * `begin`: Begins an epoch.
+    /// * `next`: Makes items.
+    /// * `skip`: NULL is allowed. Leaves items out; NULL: they are made and dropped.
+    /// * `end`: NULL is allowed. Ends what begin began; NULL: nothing has to be done.
+    /// * `user_data`: NULL is allowed. Of all four.
+    /// * `destroy`: NULL is allowed. Of all four.
+    /// * `length`: Items of an epoch; ACCEL_UNSET_INT64: unknown.
+    /// * `num_shards`: Parts that can be read without the others, so that ranks need not read each other's; at least 1.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataset_create_stream(begin: Option<accel_stream_begin_fn>, next: Option<accel_stream_next_fn>, skip: Option<accel_stream_skip_fn>, end: Option<accel_stream_end_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, length: i64, num_shards: i64, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// The items of a dataset as a stream.
+    ///
+    /// * `dataset`: Items by number.
+    /// * `seed`: Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
+    /// * `out`: The stream.
+    ///
+    /// Returns: ACCEL_OK, or UNSUPPORTED for what is a stream.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataset_as_stream(dataset: *mut accel_dataset_t, seed: i64, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that the order is the same in every run and on every rank.
+    ///
+    /// * `sources`: length `n_sources`. Streams, or items by number in their order.
+    /// * `n_sources`: At least 1.
+    /// * `weights`: NULL is allowed. A list with a number above 0 for each; their sum may be anything. NULL: all the same.
+    /// * `seed`: Of the draws.
+    /// * `end`: ACCEL_MERGE_END_*.
+    /// * `out`: The stream.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataset_merge(sources: *const *mut accel_dataset_t, n_sources: usize, weights: *const accel_value_t, seed: i64, end: accel_merge_end_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Datasets one behind the other.
+    ///
+    /// * `datasets`: length `n_datasets`. Items by number.
+    /// * `n_datasets`: At least 1.
+    /// * `out`: All their items.
+    ///
+    /// Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataset_concatenate(datasets: *const *mut accel_dataset_t, n_datasets: usize, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
     /// Items \[begin, end) of another dataset.
     ///
     /// * `dataset`: The other.
@@ -4599,7 +5054,7 @@ extern "C" {
     /// * `end`: The range.
     /// * `out`: The part.
     ///
-    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    /// Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_dataset_subset(dataset: *mut accel_dataset_t, begin: i64, end: i64, out: *mut *mut accel_dataset_t) -> accel_status_t;
@@ -4624,10 +5079,19 @@ extern "C" {
     ///
     /// * `dataset`: A dataset.
     ///
-    /// Returns: Its number of items; -1 for an invalid handle.
+    /// Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dataset_length(dataset: *const accel_dataset_t) -> i64;
+
+    /// What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+    ///
+    /// * `dataset`: A dataset.
+    ///
+    /// Returns: Their number, 0 for other datasets; -1 for an invalid handle.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataset_num_skipped(dataset: *const accel_dataset_t) -> i64;
 
     /// One item.
     ///
@@ -4635,7 +5099,7 @@ extern "C" {
     /// * `index`: From 0.
     /// * `out`: The item.
     ///
-    /// Returns: ACCEL_OK or NOT_FOUND.
+    /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is malformed; UNSUPPORTED for a stream.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_dataset_item(dataset: *const accel_dataset_t, index: i64, out: *mut accel_value_t) -> accel_status_t;

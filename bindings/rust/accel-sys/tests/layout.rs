@@ -279,6 +279,42 @@ fn layout_of_accel_plateau_options() {
 }
 
 #[test]
+fn layout_of_accel_packing_options() {
+    assert_eq!(size_of::<accel_packing_options_t>(), 48);
+    assert_eq!(align_of::<accel_packing_options_t>(), 8);
+    assert_eq!(offset_of!(accel_packing_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_packing_options_t, sequence_length), 8);
+    assert_eq!(offset_of!(accel_packing_options_t, end_of_document), 16);
+    assert_eq!(offset_of!(accel_packing_options_t, document_offsets), 24);
+    assert_eq!(offset_of!(accel_packing_options_t, packing), 32);
+    assert_eq!(offset_of!(accel_packing_options_t, reserved), 36);
+    assert_eq!(offset_of!(accel_packing_options_t, pad_token), 40);
+}
+
+#[test]
+fn layout_of_accel_csv_options() {
+    assert_eq!(size_of::<accel_csv_options_t>(), 40);
+    assert_eq!(align_of::<accel_csv_options_t>(), 8);
+    assert_eq!(offset_of!(accel_csv_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_csv_options_t, delimiter), 8);
+    assert_eq!(offset_of!(accel_csv_options_t, has_header), 12);
+    assert_eq!(offset_of!(accel_csv_options_t, skip_malformed), 16);
+    assert_eq!(offset_of!(accel_csv_options_t, reserved), 20);
+    assert_eq!(offset_of!(accel_csv_options_t, missing), 24);
+    assert_eq!(offset_of!(accel_csv_options_t, types), 32);
+}
+
+#[test]
+fn layout_of_accel_image_options() {
+    assert_eq!(size_of::<accel_image_options_t>(), 32);
+    assert_eq!(align_of::<accel_image_options_t>(), 8);
+    assert_eq!(offset_of!(accel_image_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_image_options_t, channels), 8);
+    assert_eq!(offset_of!(accel_image_options_t, height), 16);
+    assert_eq!(offset_of!(accel_image_options_t, width), 24);
+}
+
+#[test]
 fn layout_of_accel_dataloader_options() {
     assert_eq!(size_of::<accel_dataloader_options_t>(), 48);
     assert_eq!(align_of::<accel_dataloader_options_t>(), 8);

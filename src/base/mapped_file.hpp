@@ -6,12 +6,16 @@
 #include <string>
 #include <string_view>
 
-namespace accel::checkpoint {
+#include "base/regular_file.hpp"
+
+namespace accel {
 
 class MappedFile {
  public:
-  // kNotFound when there is no such file. It must not be shortened while it is mapped; writers here never do that.
-  explicit MappedFile(const std::string& path);
+  // The file must not be shortened while it is mapped: reading what is gone ends the process, which is the system's
+  // rule for maps. Writers here never shorten one.
+  explicit MappedFile(const std::string& path) : MappedFile(RegularFile(path)) {}
+  explicit MappedFile(const RegularFile& file);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
@@ -27,4 +31,4 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-}  // namespace accel::checkpoint
+}  // namespace accel

@@ -1,8 +1,8 @@
-#include "checkpoint/text_check.hpp"
+#include "base/text_check.hpp"
 
 #include <cstdint>
 
-namespace accel::checkpoint {
+namespace accel {
 namespace {
 
 // Bytes of the UTF-8 sequence at the start of `text`; 0 for none, an overlong form, a surrogate, or more than U+10FFFF.
@@ -47,4 +47,4 @@ size_t first_bad_byte(std::string_view text, TextKind kind) {
   return text.size();
 }
 
-}  // namespace accel::checkpoint
+}  // namespace accel
