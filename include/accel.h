@@ -1043,11 +1043,13 @@ accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *AC
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
-/** As accel_gather(), and cuts off what the loader repeated to fill the last batch.
+/** As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different
+ * sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front
+ * part of its rows, as the reference does.
  * @param state A state.
  * @param value A tensor or a tree of tensors; other leaves are gathered as objects.
  * @param out Each sample exactly once.
- * @return As accel_gather().
+ * @return As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
  * @threads collective, waits
  * @accelerate gather_for_metrics */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -3542,6 +3544,16 @@ ACCEL_SINCE(0, 1) int64_t accel_sampler_length(const accel_sampler_t *sampler);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_sampler_indices(const accel_sampler_t *sampler, int64_t epoch, accel_tensor_t *ACCEL_OWNED *out);
 
+/* How items become a batch. The numbers are pinned. */
+typedef int32_t accel_collate_t;
+#define ACCEL_COLLATE_STACK 0 /* items of one shape, stacked */
+#define ACCEL_COLLATE_PAD 1 /* filled up in their first dimension to the longest of the batch */
+
+/* Where the filling goes. The numbers are pinned. */
+typedef int32_t accel_padding_side_t;
+#define ACCEL_PADDING_SIDE_RIGHT 0
+#define ACCEL_PADDING_SIDE_LEFT 1
+
 /* How a loader makes batches. */
 typedef struct accel_dataloader_options {
   size_t struct_size;
@@ -3549,12 +3561,23 @@ typedef struct accel_dataloader_options {
   int32_t shuffle;     /* 1: seedable random order. Default 0 */
   int32_t drop_last;   /* 1: a short last batch is left out. Default 0 */
   int64_t seed;        /* of the order; default 0 */
-  int64_t prefetch;    /* batches that a background thread keeps ready; 0: none. Default 2 */
+  int64_t prefetch;    /* batches that each background thread keeps ready; 0: no thread. Default 2 */
   accel_sampler_t *sampler; /* instead of shuffle; NULL: none */
+  int64_t num_workers; /* threads that read, in order. Default 0: one of them once batches prove slower to make than to
+                        * hand over, and the caller's thread alone where the program's callbacks read. With 1 or more
+                        * these run on threads of the library, several at once from 2 on: they must be made for it */
+  int32_t pin_memory;  /* 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0 */
+  accel_collate_t collate;   /* default STACK; accel_dataloader_set_collate() sets a function instead */
+  double padding_value;      /* of PAD; default 0 */
+  int64_t pad_to_multiple_of; /* of PAD: the longest is rounded up to it. Default 1 */
+  accel_padding_side_t padding_side; /* of PAD; default RIGHT */
+  int32_t padding_masks; /* of PAD: 1: a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind
+                          * the tensor. Default 0 */
 } accel_dataloader_options_t;
 #define ACCEL_DATALOADER_OPTIONS_INIT                                                                                  \
   {sizeof(accel_dataloader_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64,                 \
-   ACCEL_UNSET_INT64, NULL}
+   ACCEL_UNSET_INT64, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_INT64,        \
+   ACCEL_UNSET, ACCEL_UNSET}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
@@ -3563,7 +3586,8 @@ ACCEL_SINCE(0, 1) void accel_dataloader_options_init(accel_dataloader_options_t 
 /** Makes batches of the items of a dataset.
  * @param dataset The items.
  * @param options NULL: defaults.
- * @param out The loader; prepare it to share the work between ranks.
+ * @param out The loader; prepare it to share the work between ranks. Without a sampler each epoch has as many items as
+ *   the dataset when it begins.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -3581,20 +3605,99 @@ ACCEL_SINCE(0, 1) accel_dataloader_t *accel_dataloader_retain(accel_dataloader_t
  * @threads any, waits */
 ACCEL_SINCE(0, 1) void accel_dataloader_release(accel_dataloader_t *ACCEL_NULLABLE loader);
 
-/** The next batch: items stacked leaf by leaf, on the state's device.
+/** Makes a batch of items.
+ * @param items A list of the items; borrowed for the call.
+ * @param out_batch An owned value.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error, which comes back from accel_dataloader_next(); that batch can be asked for again.
+ * @threads any */
+typedef accel_status_t (*accel_collate_fn)(const accel_value_t *items, accel_value_t *ACCEL_OWNED out_batch,
+                                           void *user_data);
+
+/** Lets the program make batches of items. It runs in accel_dataloader_next(), with num_workers on threads of the library.
+ * @param loader A loader that is neither prepared nor at work.
+ * @param collate The function.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK; INVALID_STATE.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataloader_set_collate(accel_dataloader_t *loader, accel_collate_fn collate, void *ACCEL_NULLABLE user_data,
+                             accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** Says which items each batch of an epoch has, before they are shared between the ranks.
+ * @param epoch From 0.
+ * @param out_batches An owned list: for each batch a list of integers, or an int64 tensor. The same ones for an epoch on
+ *   every rank and each time.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error, which comes back from accel_dataloader_next().
+ * @threads caller */
+typedef accel_status_t (*accel_batch_sampler_fn)(int64_t epoch, accel_value_t *ACCEL_OWNED out_batches, void *user_data);
+
+/** Lets the program say what is in each batch. Ranks get whole batches by turns. Where all batches have one size, say it,
+ * and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
+ * @param loader A loader over a dataset without shuffle and sampler, neither prepared nor at work.
+ * @param batches The function.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param batch_size The size of all batches but the last, or ACCEL_UNSET_INT64: any.
+ * @return ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE.
+ * @threads object
+ * @accelerate data_loader.BatchSamplerShard */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataloader_set_batch_sampler(accel_dataloader_t *loader, accel_batch_sampler_fn batches,
+                                   void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
+                                   int64_t batch_size);
+
+/** Cuts one rank's batch out of the rows of all ranks.
+ * @param rows The rows of all ranks as one batch, borrowed for the call.
+ * @param begin,end Those of the rank.
+ * @param process_index,num_processes The rank, and how many there are.
+ * @param out_batch An owned value: what the rank gets.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error, which comes back from accel_dataloader_next() on all ranks.
+ * @threads any */
+typedef accel_status_t (*accel_slice_fn)(const accel_value_t *rows, int64_t begin, int64_t end, int32_t process_index,
+                                         int32_t num_processes, accel_value_t *ACCEL_OWNED out_batch, void *user_data);
+
+/** Lets the program cut the rows that rank 0 reads for all ranks (dispatch_batches). It runs on rank 0.
+ * @param loader A loader that is neither prepared nor at work.
+ * @param slice The function.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK; INVALID_STATE.
+ * @threads object
+ * @accelerate slice_fn_for_dispatch */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataloader_set_slice(accel_dataloader_t *loader, accel_slice_fn slice, void *ACCEL_NULLABLE user_data,
+                           accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** The next batch: items stacked leaf by leaf, on the state's device. A loader has one place: a second loop over it goes
+ * on where the first one stopped; accel_dataloader_set_epoch() goes back.
  * @param loader A loader.
  * @param out The batch.
  * @return ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what
- *   the dataset answers.
+ *   the dataset or a callback answers: the same batch can be asked for again then. With dispatch_batches, and with
+ *   streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out);
 
 /** The number of batches.
  * @param loader A loader.
- * @return Batches an epoch on this rank; -1 for an invalid handle.
+ * @return Batches an epoch on this rank; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_dataloader_length(const accel_dataloader_t *loader);
+
+/** The epoch that the loader is in.
+ * @param loader A loader.
+ * @return From 0; -1 for an invalid handle.
+ * @threads any
+ * @accelerate iteration */
+ACCEL_SINCE(0, 1) int64_t accel_dataloader_epoch(const accel_dataloader_t *loader);
+
+/** How many rows of the batch in hand count: the first ones. The others only fill it up, and are there a second time.
+ * @param loader A loader.
+ * @return The number of rows; 0 while no batch is in hand; -1 for an invalid handle.
+ * @threads any */
+ACCEL_SINCE(0, 1) int64_t accel_dataloader_valid_rows(const accel_dataloader_t *loader);
 
 /** Drops the rest of the current epoch and goes to the start of another.
  * @param loader A loader.
@@ -3603,16 +3706,18 @@ ACCEL_SINCE(0, 1) int64_t accel_dataloader_length(const accel_dataloader_t *load
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_dataloader_set_epoch(accel_dataloader_t *loader, int64_t epoch);
 
-/** Where the loader stands: epoch and batches handed out.
+/** Where the loader stands, in what was handed out, whatever was read ahead. accel_save_state() keeps it too.
  * @param loader A loader.
- * @param out A map.
+ * @param out A map: "epoch"; "batches" that this rank and "samples" that all ranks got of it; "seed" of a shuffled order;
+ *   of a stream also what each reader gave.
  * @return ACCEL_OK.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataloader_state_dict(const accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out);
 
-/** The next batch is the one that followed when the state was taken.
- * @param loader A loader over the same data.
+/** The next batch is the one that followed when the state was taken. With another number of ranks, or another batch size,
+ * it begins with the next item of all ranks' order.
+ * @param loader A loader over the same data; threads and prefetch may differ.
  * @param state_dict As above.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object, waits */
@@ -3843,9 +3948,16 @@ typedef struct accel_dataloader_config {
   int32_t split_batches; /* as in the state's options, which are the default */
   int32_t put_on_device; /* 1: batches go to the state's device. Default 1 */
   int32_t non_blocking;  /* 1: without waiting for the copy. Default 0 */
+  int32_t dispatch_batches; /* 1: rank 0 reads, and sends each rank its rows. Default 0: every rank reads its own */
+  int32_t use_seedable_sampler; /* 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's
+                                 * generator when the first epoch begins. Default 1 */
+  int64_t data_seed;     /* instead of the loader's seed */
+  int32_t use_stateful_dataloader; /* 1: accel_load_state() takes the loader to where it was. Default 1 */
+  int32_t reserved;      /* 0 */
 } accel_dataloader_config_t;
 #define ACCEL_DATALOADER_CONFIG_INIT                                                                                   \
-  {sizeof(accel_dataloader_config_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET}
+  {sizeof(accel_dataloader_config_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET,    \
+   ACCEL_UNSET_INT64, ACCEL_UNSET, 0}
 /** Marks every field as unset.
  * @param config The struct.
  * @threads any */
@@ -3856,7 +3968,8 @@ ACCEL_SINCE(0, 1) void accel_dataloader_config_init(accel_dataloader_config_t *c
  * @param loader The loader.
  * @param config NULL: defaults.
  * @param out The prepared one.
- * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @return ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for dispatch_batches without put_on_device;
+ *   INVALID_STATE for one that is prepared already.
  * @threads object, waits
  * @accelerate prepare_data_loader */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -4361,11 +4474,14 @@ accel_save_model(accel_state_t *state, const accel_module_t *module, const char 
  * @accelerate save_state */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_save_state(accel_state_t *state, const char *folder);
 
-/** Reads it back into the prepared objects, which must be the same. All ranks must call.
+/** Reads it back into the prepared objects, which must be the same. The number of ranks may be another one: loaders go on
+ * with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw
+ * random numbers of their own. All ranks must call.
  * @param state A state.
  * @param folder What accel_save_state() wrote.
- * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE when it was written by
- *   another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back
+ * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were
+ *   saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is changed
+ *   then, except when an object refuses its own part: what was taken back
  *   before it stays.
  * @threads collective, waits
  * @accelerate load_state */

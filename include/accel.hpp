@@ -1585,10 +1585,16 @@ class Dataloader : public detail::Handle<accel_dataloader_t, accel_dataloader_re
   // The number of batches.
   std::int64_t length() const { return accel_dataloader_length(self()); }
 
+  // The epoch that the loader is in.
+  std::int64_t epoch() const { return accel_dataloader_epoch(self()); }
+
+  // How many rows of the batch in hand count: the first ones.
+  std::int64_t valid_rows() const { return accel_dataloader_valid_rows(self()); }
+
   // Drops the rest of the current epoch and goes to the start of another.
   void set_epoch(std::int64_t epoch) { detail::check(accel_dataloader_set_epoch(get(), epoch)); }
 
-  // Where the loader stands: epoch and batches handed out.
+  // Where the loader stands, in what was handed out, whatever was read ahead.
   Value state_dict() const {
     Value out;
     detail::check(accel_dataloader_state_dict(get(), out.put()));
@@ -1807,7 +1813,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // As accel_gather(), and cuts off what the loader repeated to fill the last batch.
+  // As accel_gather(), and leaves out what the loader repeated to fill batches.
   Value gather_for_metrics(const Value& value) {
     Value out;
     detail::check(accel_gather_for_metrics(get(), value.get(), out.put()));

@@ -144,6 +144,36 @@ static accel_status_t order_trampoline(int64_t epoch, int64_t *indices, size_t n
   return answer_status;
 }
 
+static accel_status_t collate_trampoline(const accel_value_t *items, accel_value_t *out_batch, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 1, value_to_python(items));
+  if (answer != NULL) python_to_new_value(answer, out_batch);
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static accel_status_t batch_sampler_trampoline(int64_t epoch, accel_value_t *out_batches, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLongLong(epoch));
+  if (answer != NULL) python_to_new_value(answer, out_batches);
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static accel_status_t slice_trampoline(const accel_value_t *rows, int64_t begin, int64_t end, int32_t process_index, int32_t num_processes, accel_value_t *out_batch, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 5, value_to_python(rows), PyLong_FromLongLong(begin), PyLong_FromLongLong(end), PyLong_FromLong(process_index), PyLong_FromLong(num_processes));
+  if (answer != NULL) python_to_new_value(answer, out_batch);
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
 static accel_status_t comm_hook_trampoline(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 0, 3, handle_to_python(accel_tensor_retain(buffer), SWIGTYPE_p_accel_tensor), PyLong_FromLongLong(bucket), PyLong_FromLong(is_last));
@@ -429,6 +459,13 @@ typedef struct accel_dataloader_options {
   int64_t seed;
   int64_t prefetch;
   accel_sampler_t *sampler;
+  int64_t num_workers;
+  int32_t pin_memory;
+  accel_collate_t collate;
+  double padding_value;
+  int64_t pad_to_multiple_of;
+  accel_padding_side_t padding_side;
+  int32_t padding_masks;
 } accel_dataloader_options_t;
 typedef struct accel_power_sgd_options {
   size_t struct_size;
@@ -493,6 +530,11 @@ typedef struct accel_dataloader_config {
   int32_t split_batches;
   int32_t put_on_device;
   int32_t non_blocking;
+  int32_t dispatch_batches;
+  int32_t use_seedable_sampler;
+  int64_t data_seed;
+  int32_t use_stateful_dataloader;
+  int32_t reserved;
 } accel_dataloader_config_t;
 typedef struct accel_local_sgd_options {
   size_t struct_size;
@@ -756,6 +798,9 @@ typedef struct accel_parameters_options {
   $6 = release_python;
 }
 %accel_callback(accel_order_fn, order_trampoline)
+%accel_callback(accel_collate_fn, collate_trampoline)
+%accel_callback(accel_batch_sampler_fn, batch_sampler_trampoline)
+%accel_callback(accel_slice_fn, slice_trampoline)
 %accel_callback(accel_comm_hook_fn, comm_hook_trampoline)
 %accel_callback(accel_seed_fn, seed_trampoline)
 %typemap(in) (accel_batch_size_fn CALLBACK, accel_reduce_batch_size_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
@@ -1008,6 +1053,10 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_PACKING_BEST_FIT = 1;
 %constant int ACCEL_MERGE_END_FIRST = 0;
 %constant int ACCEL_MERGE_END_ALL = 1;
+%constant int ACCEL_COLLATE_STACK = 0;
+%constant int ACCEL_COLLATE_PAD = 1;
+%constant int ACCEL_PADDING_SIDE_RIGHT = 0;
+%constant int ACCEL_PADDING_SIDE_LEFT = 1;
 %constant int ACCEL_DDP_COMM_HOOK_NO = 0;
 %constant int ACCEL_DDP_COMM_HOOK_FP16 = 1;
 %constant int ACCEL_DDP_COMM_HOOK_BF16 = 2;
@@ -1452,12 +1501,12 @@ out: The joined tree.
 Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.";
 accel_status_t accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_gather_for_metrics "As accel_gather(), and cuts off what the loader repeated to fill the last batch.
+%feature("docstring") accel_gather_for_metrics "As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front part of its rows, as the reference does.
 
 state: A state.
 value: A tensor or a tree of tensors; other leaves are gathered as objects.
 out: Each sample exactly once.
-Returns: As accel_gather().";
+Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.";
 accel_status_t accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_gather_object "Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, dense tensors, and lists and maps of those. Bytes are a one-dimensional uint8 tensor. Nothing that is received is ever run.
@@ -3239,7 +3288,7 @@ void accel_dataloader_options_init(accel_dataloader_options_t *options);
 
 dataset: The items.
 options: NULL: defaults.
-out: The loader; prepare it to share the work between ranks.
+out: The loader; prepare it to share the work between ranks. Without a sampler each epoch has as many items as the dataset when it begins.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_dataloader_create(accel_dataset_t *dataset, const accel_dataloader_options_t *options, accel_dataloader_t **OUTPUT);
 
@@ -3254,18 +3303,58 @@ accel_dataloader_t *accel_dataloader_retain(accel_dataloader_t *loader);
 loader: A loader, or NULL.";
 void accel_dataloader_release(accel_dataloader_t *loader);
 
-%feature("docstring") accel_dataloader_next "The next batch: items stacked leaf by leaf, on the state's device.
+%feature("docstring") accel_dataloader_set_collate "Lets the program make batches of items. It runs in accel_dataloader_next(), with num_workers on threads of the library.
+
+loader: A loader that is neither prepared nor at work.
+collate: The function.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+Returns: ACCEL_OK; INVALID_STATE.";
+accel_status_t accel_dataloader_set_collate(accel_dataloader_t *loader, accel_collate_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_dataloader_set_batch_sampler "Lets the program say what is in each batch. Ranks get whole batches by turns. Where all batches have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
+
+loader: A loader over a dataset without shuffle and sampler, neither prepared nor at work.
+batches: The function.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+batch_size: The size of all batches but the last, or ACCEL_UNSET_INT64: any.
+Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE.";
+accel_status_t accel_dataloader_set_batch_sampler(accel_dataloader_t *loader, accel_batch_sampler_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t batch_size);
+
+%feature("docstring") accel_dataloader_set_slice "Lets the program cut the rows that rank 0 reads for all ranks (dispatch_batches). It runs on rank 0.
+
+loader: A loader that is neither prepared nor at work.
+slice: The function.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+Returns: ACCEL_OK; INVALID_STATE.";
+accel_status_t accel_dataloader_set_slice(accel_dataloader_t *loader, accel_slice_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_dataloader_next "The next batch: items stacked leaf by leaf, on the state's device. A loader has one place: a second loop over it goes on where the first one stopped; accel_dataloader_set_epoch() goes back.
 
 loader: A loader.
 out: The batch.
-Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset answers.";
+Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.";
 information_t accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_dataloader_length "The number of batches.
 
 loader: A loader.
-Returns: Batches an epoch on this rank; -1 for an invalid handle.";
+Returns: Batches an epoch on this rank; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.";
 int64_t accel_dataloader_length(const accel_dataloader_t *loader);
+
+%feature("docstring") accel_dataloader_epoch "The epoch that the loader is in.
+
+loader: A loader.
+Returns: From 0; -1 for an invalid handle.";
+int64_t accel_dataloader_epoch(const accel_dataloader_t *loader);
+
+%feature("docstring") accel_dataloader_valid_rows "How many rows of the batch in hand count: the first ones. The others only fill it up, and are there a second time.
+
+loader: A loader.
+Returns: The number of rows; 0 while no batch is in hand; -1 for an invalid handle.";
+int64_t accel_dataloader_valid_rows(const accel_dataloader_t *loader);
 
 %feature("docstring") accel_dataloader_set_epoch "Drops the rest of the current epoch and goes to the start of another.
 
@@ -3274,16 +3363,16 @@ epoch: From 0.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_dataloader_set_epoch(accel_dataloader_t *loader, int64_t epoch);
 
-%feature("docstring") accel_dataloader_state_dict "Where the loader stands: epoch and batches handed out.
+%feature("docstring") accel_dataloader_state_dict "Where the loader stands, in what was handed out, whatever was read ahead. accel_save_state() keeps it too.
 
 loader: A loader.
-out: A map.
+out: A map: \"epoch\"; \"batches\" that this rank and \"samples\" that all ranks got of it; \"seed\" of a shuffled order; of a stream also what each reader gave.
 Returns: ACCEL_OK.";
 accel_status_t accel_dataloader_state_dict(const accel_dataloader_t *loader, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_dataloader_load_state_dict "The next batch is the one that followed when the state was taken.
+%feature("docstring") accel_dataloader_load_state_dict "The next batch is the one that followed when the state was taken. With another number of ranks, or another batch size, it begins with the next item of all ranks' order.
 
-loader: A loader over the same data.
+loader: A loader over the same data; threads and prefetch may differ.
 state_dict: As above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_dataloader_load_state_dict(accel_dataloader_t *loader, const accel_value_t *state_dict);
@@ -3394,7 +3483,7 @@ state: A state.
 loader: The loader.
 config: NULL: defaults.
 out: The prepared one.
-Returns: ACCEL_OK or INVALID_ARGUMENT.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for dispatch_batches without put_on_device; INVALID_STATE for one that is prepared already.";
 accel_status_t accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader, const accel_dataloader_config_t *config, accel_dataloader_t **OUTPUT);
 
 %feature("docstring") accel_backward "Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of a group.
@@ -3708,11 +3797,11 @@ folder: Its parent must exist.
 Returns: ACCEL_OK or IO.";
 accel_status_t accel_save_state(accel_state_t *state, const char *folder);
 
-%feature("docstring") accel_load_state "Reads it back into the prepared objects, which must be the same. All ranks must call.
+%feature("docstring") accel_load_state "Reads it back into the prepared objects, which must be the same. The number of ranks may be another one: loaders go on with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw random numbers of their own. All ranks must call.
 
 state: A state.
 folder: What accel_save_state() wrote.
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE when it was written by another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
 accel_status_t accel_load_state(accel_state_t *state, const char *folder);
 
 %feature("docstring") accel_register_for_checkpointing "Adds an object of the program to the training state.

@@ -240,15 +240,16 @@ TEST(DataLoader, StateBetweenTheLastBatchAndTheEnd) {
 TEST(DataLoader, RefusesStatesOfOtherLoaders) {
   const auto loader = counting_loader(4, 2);
   loader->next();
-  const auto state = [](c10::IValue epoch, c10::IValue batches) {
+  const auto state = [](c10::IValue epoch, c10::IValue samples) {
     auto map = tree::new_map();
     map.insert("epoch", epoch);
-    map.insert("batches", batches);
+    map.insert("batches", 1);
+    map.insert("samples", samples);
     return map;
   };
-  expect_error(Status::kInvalidArgument, "at batch 3", [&] { loader->load_state_dict(state(0, 3)); });
+  expect_error(Status::kInvalidArgument, "at item 5", [&] { loader->load_state_dict(state(0, 5)); });
   expect_error(Status::kInvalidArgument, "\"epoch\"", [&] { loader->load_state_dict(state(-1, 0)); });
-  expect_error(Status::kInvalidArgument, "\"batches\"", [&] { loader->load_state_dict(state(0, "two")); });
+  expect_error(Status::kInvalidArgument, "\"samples\"", [&] { loader->load_state_dict(state(0, "two")); });
   expect_error(Status::kInvalidArgument, "expected a map", [&] { loader->load_state_dict(1); });
   EXPECT_EQ(column(*loader->next()), (Numbers{2, 3}));
 }

@@ -67,6 +67,8 @@ const accel_metric_mode_t = Int32
 const accel_threshold_mode_t = Int32
 const accel_packing_t = Int32
 const accel_merge_end_t = Int32
+const accel_collate_t = Int32
+const accel_padding_side_t = Int32
 const accel_ddp_comm_hook_t = Int32
 
 const ACCEL_VERSION_MAJOR = Int32(0)
@@ -175,6 +177,10 @@ const ACCEL_PACKING_CONCATENATE = Int32(0)
 const ACCEL_PACKING_BEST_FIT = Int32(1)
 const ACCEL_MERGE_END_FIRST = Int32(0)
 const ACCEL_MERGE_END_ALL = Int32(1)
+const ACCEL_COLLATE_STACK = Int32(0)
+const ACCEL_COLLATE_PAD = Int32(1)
+const ACCEL_PADDING_SIDE_RIGHT = Int32(0)
+const ACCEL_PADDING_SIDE_LEFT = Int32(1)
 const ACCEL_DDP_COMM_HOOK_NO = Int32(0)
 const ACCEL_DDP_COMM_HOOK_FP16 = Int32(1)
 const ACCEL_DDP_COMM_HOOK_BF16 = Int32(2)
@@ -730,6 +736,13 @@ struct accel_dataloader_options_t
     seed::Int64
     prefetch::Int64
     sampler::Ptr{accel_sampler_t}
+    num_workers::Int64
+    pin_memory::Int32
+    collate::accel_collate_t
+    padding_value::Float64
+    pad_to_multiple_of::Int64
+    padding_side::accel_padding_side_t
+    padding_masks::Int32
 end
 
 """Every field is unset that is not given."""
@@ -740,8 +753,15 @@ function accel_dataloader_options_t(;
     seed = ACCEL_UNSET_INT64,
     prefetch = ACCEL_UNSET_INT64,
     sampler = C_NULL,
+    num_workers = ACCEL_UNSET_INT64,
+    pin_memory = ACCEL_UNSET,
+    collate = ACCEL_UNSET,
+    padding_value = ACCEL_UNSET_DOUBLE,
+    pad_to_multiple_of = ACCEL_UNSET_INT64,
+    padding_side = ACCEL_UNSET,
+    padding_masks = ACCEL_UNSET,
 )
-    return accel_dataloader_options_t(sizeof(accel_dataloader_options_t), batch_size, shuffle, drop_last, seed, prefetch, sampler)
+    return accel_dataloader_options_t(sizeof(accel_dataloader_options_t), batch_size, shuffle, drop_last, seed, prefetch, sampler, num_workers, pin_memory, collate, padding_value, pad_to_multiple_of, padding_side, padding_masks)
 end
 
 """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState."""
@@ -890,6 +910,11 @@ struct accel_dataloader_config_t
     split_batches::Int32
     put_on_device::Int32
     non_blocking::Int32
+    dispatch_batches::Int32
+    use_seedable_sampler::Int32
+    data_seed::Int64
+    use_stateful_dataloader::Int32
+    reserved::Int32
 end
 
 """Every field is unset that is not given."""
@@ -898,8 +923,13 @@ function accel_dataloader_config_t(;
     split_batches = ACCEL_UNSET,
     put_on_device = ACCEL_UNSET,
     non_blocking = ACCEL_UNSET,
+    dispatch_batches = ACCEL_UNSET,
+    use_seedable_sampler = ACCEL_UNSET,
+    data_seed = ACCEL_UNSET_INT64,
+    use_stateful_dataloader = ACCEL_UNSET,
+    reserved = 0,
 )
-    return accel_dataloader_config_t(sizeof(accel_dataloader_config_t), even_batches, split_batches, put_on_device, non_blocking)
+    return accel_dataloader_config_t(sizeof(accel_dataloader_config_t), even_batches, split_batches, put_on_device, non_blocking, dispatch_batches, use_seedable_sampler, data_seed, use_stateful_dataloader, reserved)
 end
 
 """One object for accel_prepare(): exactly one of the handles is set."""
@@ -2214,13 +2244,13 @@ accel_gather_uneven(state, value, out) =
 """
     accel_gather_for_metrics(state, value, out)
 
-As accel_gather(), and cuts off what the loader repeated to fill the last batch.
+As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front part of its rows, as the reference does.
 
 - `state`: A state.
 - `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
 - `out`: Each sample exactly once.
 
-Returns: As accel_gather().
+Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
 
 Threads: collective, waits.
 """
@@ -5845,7 +5875,7 @@ Makes batches of the items of a dataset.
 
 - `dataset`: The items.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
-- `out`: The loader; prepare it to share the work between ranks.
+- `out`: The loader; prepare it to share the work between ranks. Without a sampler each epoch has as many items as the dataset when it begins.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -5881,14 +5911,66 @@ accel_dataloader_release(loader) =
     ccall((:accel_dataloader_release, libaccel), Cvoid, (Ptr{accel_dataloader_t},), loader)
 
 """
+    accel_dataloader_set_collate(loader, collate, user_data, destroy)
+
+Lets the program make batches of items. It runs in accel_dataloader_next(), with num_workers on threads of the library.
+
+- `loader`: A loader that is neither prepared nor at work.
+- `collate`: The function.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+
+Returns: ACCEL_OK; INVALID_STATE.
+
+Threads: object.
+"""
+accel_dataloader_set_collate(loader, collate, user_data, destroy) =
+    check(ccall((:accel_dataloader_set_collate, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), loader, collate, user_data, destroy), "accel_dataloader_set_collate")
+
+"""
+    accel_dataloader_set_batch_sampler(loader, batches, user_data, destroy, batch_size)
+
+Lets the program say what is in each batch. Ranks get whole batches by turns. Where all batches have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
+
+- `loader`: A loader over a dataset without shuffle and sampler, neither prepared nor at work.
+- `batches`: The function.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `batch_size`: The size of all batches but the last, or ACCEL_UNSET_INT64: any.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE.
+
+Threads: object.
+"""
+accel_dataloader_set_batch_sampler(loader, batches, user_data, destroy, batch_size) =
+    check(ccall((:accel_dataloader_set_batch_sampler, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64), loader, batches, user_data, destroy, batch_size), "accel_dataloader_set_batch_sampler")
+
+"""
+    accel_dataloader_set_slice(loader, slice, user_data, destroy)
+
+Lets the program cut the rows that rank 0 reads for all ranks (dispatch_batches). It runs on rank 0.
+
+- `loader`: A loader that is neither prepared nor at work.
+- `slice`: The function.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+
+Returns: ACCEL_OK; INVALID_STATE.
+
+Threads: object.
+"""
+accel_dataloader_set_slice(loader, slice, user_data, destroy) =
+    check(ccall((:accel_dataloader_set_slice, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), loader, slice, user_data, destroy), "accel_dataloader_set_slice")
+
+"""
     accel_dataloader_next(loader, out)
 
-The next batch: items stacked leaf by leaf, on the state's device.
+The next batch: items stacked leaf by leaf, on the state's device. A loader has one place: a second loop over it goes on where the first one stopped; accel_dataloader_set_epoch() goes back.
 
 - `loader`: A loader.
 - `out`: The batch.
 
-Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset answers.
+Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
 
 Threads: object, waits.
 """
@@ -5902,12 +5984,40 @@ The number of batches.
 
 - `loader`: A loader.
 
-Returns: Batches an epoch on this rank; -1 for an invalid handle.
+Returns: Batches an epoch on this rank; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
 
 Threads: any.
 """
 accel_dataloader_length(loader) =
     ccall((:accel_dataloader_length, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+
+"""
+    accel_dataloader_epoch(loader)
+
+The epoch that the loader is in.
+
+- `loader`: A loader.
+
+Returns: From 0; -1 for an invalid handle.
+
+Threads: any.
+"""
+accel_dataloader_epoch(loader) =
+    ccall((:accel_dataloader_epoch, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+
+"""
+    accel_dataloader_valid_rows(loader)
+
+How many rows of the batch in hand count: the first ones. The others only fill it up, and are there a second time.
+
+- `loader`: A loader.
+
+Returns: The number of rows; 0 while no batch is in hand; -1 for an invalid handle.
+
+Threads: any.
+"""
+accel_dataloader_valid_rows(loader) =
+    ccall((:accel_dataloader_valid_rows, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
 
 """
     accel_dataloader_set_epoch(loader, epoch)
@@ -5927,10 +6037,10 @@ accel_dataloader_set_epoch(loader, epoch) =
 """
     accel_dataloader_state_dict(loader, out)
 
-Where the loader stands: epoch and batches handed out.
+Where the loader stands, in what was handed out, whatever was read ahead. accel_save_state() keeps it too.
 
 - `loader`: A loader.
-- `out`: A map.
+- `out`: A map: \"epoch\"; \"batches\" that this rank and \"samples\" that all ranks got of it; \"seed\" of a shuffled order; of a stream also what each reader gave.
 
 Returns: ACCEL_OK.
 
@@ -5942,9 +6052,9 @@ accel_dataloader_state_dict(loader, out) =
 """
     accel_dataloader_load_state_dict(loader, state_dict)
 
-The next batch is the one that followed when the state was taken.
+The next batch is the one that followed when the state was taken. With another number of ranks, or another batch size, it begins with the next item of all ranks' order.
 
-- `loader`: A loader over the same data.
+- `loader`: A loader over the same data; threads and prefetch may differ.
 - `state_dict`: As above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -6178,7 +6288,7 @@ A loader that hands each rank its own batches.
 - `config`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The prepared one.
 
-Returns: ACCEL_OK or INVALID_ARGUMENT.
+Returns: ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for dispatch_batches without put_on_device; INVALID_STATE for one that is prepared already.
 
 Threads: object, waits.
 """
@@ -6840,12 +6950,12 @@ accel_save_state(state, folder) =
 """
     accel_load_state(state, folder)
 
-Reads it back into the prepared objects, which must be the same. All ranks must call.
+Reads it back into the prepared objects, which must be the same. The number of ranks may be another one: loaders go on with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw random numbers of their own. All ranks must call.
 
 - `state`: A state.
 - `folder`: What accel_save_state() wrote.
 
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE when it was written by another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
 
 Threads: collective, waits.
 """
@@ -7209,8 +7319,13 @@ const FUNCTIONS = (
     :accel_dataloader_create,
     :accel_dataloader_retain,
     :accel_dataloader_release,
+    :accel_dataloader_set_collate,
+    :accel_dataloader_set_batch_sampler,
+    :accel_dataloader_set_slice,
     :accel_dataloader_next,
     :accel_dataloader_length,
+    :accel_dataloader_epoch,
+    :accel_dataloader_valid_rows,
     :accel_dataloader_set_epoch,
     :accel_dataloader_state_dict,
     :accel_dataloader_load_state_dict,

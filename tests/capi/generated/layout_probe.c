@@ -205,6 +205,13 @@ int main(void) {
   printf("field seed %zu\n", offsetof(accel_dataloader_options_t, seed));
   printf("field prefetch %zu\n", offsetof(accel_dataloader_options_t, prefetch));
   printf("field sampler %zu\n", offsetof(accel_dataloader_options_t, sampler));
+  printf("field num_workers %zu\n", offsetof(accel_dataloader_options_t, num_workers));
+  printf("field pin_memory %zu\n", offsetof(accel_dataloader_options_t, pin_memory));
+  printf("field collate %zu\n", offsetof(accel_dataloader_options_t, collate));
+  printf("field padding_value %zu\n", offsetof(accel_dataloader_options_t, padding_value));
+  printf("field pad_to_multiple_of %zu\n", offsetof(accel_dataloader_options_t, pad_to_multiple_of));
+  printf("field padding_side %zu\n", offsetof(accel_dataloader_options_t, padding_side));
+  printf("field padding_masks %zu\n", offsetof(accel_dataloader_options_t, padding_masks));
   printf("struct accel_power_sgd_options_t %zu\n", sizeof(accel_power_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_power_sgd_options_t, struct_size));
   printf("field matrix_approximation_rank %zu\n", offsetof(accel_power_sgd_options_t, matrix_approximation_rank));
@@ -263,6 +270,11 @@ int main(void) {
   printf("field split_batches %zu\n", offsetof(accel_dataloader_config_t, split_batches));
   printf("field put_on_device %zu\n", offsetof(accel_dataloader_config_t, put_on_device));
   printf("field non_blocking %zu\n", offsetof(accel_dataloader_config_t, non_blocking));
+  printf("field dispatch_batches %zu\n", offsetof(accel_dataloader_config_t, dispatch_batches));
+  printf("field use_seedable_sampler %zu\n", offsetof(accel_dataloader_config_t, use_seedable_sampler));
+  printf("field data_seed %zu\n", offsetof(accel_dataloader_config_t, data_seed));
+  printf("field use_stateful_dataloader %zu\n", offsetof(accel_dataloader_config_t, use_stateful_dataloader));
+  printf("field reserved %zu\n", offsetof(accel_dataloader_config_t, reserved));
   printf("struct accel_prepare_item_t %zu\n", sizeof(accel_prepare_item_t));
   printf("field module %zu\n", offsetof(accel_prepare_item_t, module));
   printf("field optimizer %zu\n", offsetof(accel_prepare_item_t, optimizer));
@@ -387,6 +399,10 @@ int main(void) {
   printf("constant ACCEL_PACKING_BEST_FIT %.17g\n", (double)ACCEL_PACKING_BEST_FIT);
   printf("constant ACCEL_MERGE_END_FIRST %.17g\n", (double)ACCEL_MERGE_END_FIRST);
   printf("constant ACCEL_MERGE_END_ALL %.17g\n", (double)ACCEL_MERGE_END_ALL);
+  printf("constant ACCEL_COLLATE_STACK %.17g\n", (double)ACCEL_COLLATE_STACK);
+  printf("constant ACCEL_COLLATE_PAD %.17g\n", (double)ACCEL_COLLATE_PAD);
+  printf("constant ACCEL_PADDING_SIDE_RIGHT %.17g\n", (double)ACCEL_PADDING_SIDE_RIGHT);
+  printf("constant ACCEL_PADDING_SIDE_LEFT %.17g\n", (double)ACCEL_PADDING_SIDE_LEFT);
   printf("constant ACCEL_DDP_COMM_HOOK_NO %.17g\n", (double)ACCEL_DDP_COMM_HOOK_NO);
   printf("constant ACCEL_DDP_COMM_HOOK_FP16 %.17g\n", (double)ACCEL_DDP_COMM_HOOK_FP16);
   printf("constant ACCEL_DDP_COMM_HOOK_BF16 %.17g\n", (double)ACCEL_DDP_COMM_HOOK_BF16);

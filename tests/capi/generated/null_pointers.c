@@ -1932,6 +1932,24 @@ static void accel_dataloader_release_null_pointers(void **state) {
   accel_dataloader_release(NULL);
 }
 
+static void accel_dataloader_set_collate_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_collate", "loader", accel_dataloader_set_collate(NULL, (accel_collate_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataloader_set_collate", "collate", accel_dataloader_set_collate(samples->valid.dataloader, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_set_batch_sampler_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_batch_sampler", "loader", accel_dataloader_set_batch_sampler(NULL, (accel_batch_sampler_fn)sample_callback, NULL, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataloader_set_batch_sampler", "batches", accel_dataloader_set_batch_sampler(samples->valid.dataloader, NULL, NULL, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_set_slice_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_slice", "loader", accel_dataloader_set_slice(NULL, (accel_slice_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataloader_set_slice", "slice", accel_dataloader_set_slice(samples->valid.dataloader, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_dataloader_next_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dataloader_next", "loader", accel_dataloader_next(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1943,6 +1961,20 @@ static void accel_dataloader_length_null_pointers(void **state) {
   (void)samples;
   accel_error_set(ACCEL_ERROR_USER, "none");
   refused_with_value("accel_dataloader_length", "loader", (int64_t)accel_dataloader_length(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_epoch_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_epoch", "loader", (int64_t)accel_dataloader_epoch(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_valid_rows_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_valid_rows", "loader", (int64_t)accel_dataloader_valid_rows(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_dataloader_set_epoch_null_pointers(void **state) {
@@ -2650,8 +2682,13 @@ int main(void) {
       sweep_test(accel_dataloader_create_null_pointers),
       sweep_test(accel_dataloader_retain_null_pointers),
       sweep_test(accel_dataloader_release_null_pointers),
+      sweep_test(accel_dataloader_set_collate_null_pointers),
+      sweep_test(accel_dataloader_set_batch_sampler_null_pointers),
+      sweep_test(accel_dataloader_set_slice_null_pointers),
       sweep_test(accel_dataloader_next_null_pointers),
       sweep_test(accel_dataloader_length_null_pointers),
+      sweep_test(accel_dataloader_epoch_null_pointers),
+      sweep_test(accel_dataloader_valid_rows_null_pointers),
       sweep_test(accel_dataloader_set_epoch_null_pointers),
       sweep_test(accel_dataloader_state_dict_null_pointers),
       sweep_test(accel_dataloader_load_state_dict_null_pointers),

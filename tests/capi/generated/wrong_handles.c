@@ -1539,6 +1539,24 @@ static void accel_dataloader_release_wrong_handles(void **state) {
   accel_dataloader_release(samples->released.dataloader);
 }
 
+static void accel_dataloader_set_collate_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_collate", "loader", accel_dataloader_set_collate(samples->foreign.dataloader, (accel_collate_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataloader_set_collate", "loader", accel_dataloader_set_collate(samples->released.dataloader, (accel_collate_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataloader_set_batch_sampler_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_batch_sampler", "loader", accel_dataloader_set_batch_sampler(samples->foreign.dataloader, (accel_batch_sampler_fn)sample_callback, NULL, NULL, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataloader_set_batch_sampler", "loader", accel_dataloader_set_batch_sampler(samples->released.dataloader, (accel_batch_sampler_fn)sample_callback, NULL, NULL, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataloader_set_slice_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_slice", "loader", accel_dataloader_set_slice(samples->foreign.dataloader, (accel_slice_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataloader_set_slice", "loader", accel_dataloader_set_slice(samples->released.dataloader, (accel_slice_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_dataloader_next_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dataloader_next", "loader", accel_dataloader_next(samples->foreign.dataloader, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1551,6 +1569,22 @@ static void accel_dataloader_length_wrong_handles(void **state) {
   refused_with_value("accel_dataloader_length", "loader", (int64_t)accel_dataloader_length(samples->foreign.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
   accel_error_set(ACCEL_ERROR_USER, "none");
   refused_with_value("accel_dataloader_length", "loader", (int64_t)accel_dataloader_length(samples->released.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataloader_epoch_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_epoch", "loader", (int64_t)accel_dataloader_epoch(samples->foreign.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_epoch", "loader", (int64_t)accel_dataloader_epoch(samples->released.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataloader_valid_rows_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_valid_rows", "loader", (int64_t)accel_dataloader_valid_rows(samples->foreign.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_valid_rows", "loader", (int64_t)accel_dataloader_valid_rows(samples->released.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_dataloader_set_epoch_wrong_handles(void **state) {
@@ -2157,8 +2191,13 @@ int main(void) {
       sweep_test(accel_dataloader_create_wrong_handles),
       sweep_test(accel_dataloader_retain_wrong_handles),
       sweep_test(accel_dataloader_release_wrong_handles),
+      sweep_test(accel_dataloader_set_collate_wrong_handles),
+      sweep_test(accel_dataloader_set_batch_sampler_wrong_handles),
+      sweep_test(accel_dataloader_set_slice_wrong_handles),
       sweep_test(accel_dataloader_next_wrong_handles),
       sweep_test(accel_dataloader_length_wrong_handles),
+      sweep_test(accel_dataloader_epoch_wrong_handles),
+      sweep_test(accel_dataloader_valid_rows_wrong_handles),
       sweep_test(accel_dataloader_set_epoch_wrong_handles),
       sweep_test(accel_dataloader_state_dict_wrong_handles),
       sweep_test(accel_dataloader_load_state_dict_wrong_handles),

@@ -42,6 +42,12 @@ pub type accel_packing_t = i32;
 /// When a merged stream ends. The numbers are pinned.
 pub type accel_merge_end_t = i32;
 
+/// How items become a batch. The numbers are pinned.
+pub type accel_collate_t = i32;
+
+/// Where the filling goes. The numbers are pinned.
+pub type accel_padding_side_t = i32;
+
 /// How the gradients of a bucket travel between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType
 pub type accel_ddp_comm_hook_t = i32;
 
@@ -309,6 +315,16 @@ pub const ACCEL_MERGE_END_FIRST: i32 = 0;
 
 /// when all have ended; one that has is drawn no more
 pub const ACCEL_MERGE_END_ALL: i32 = 1;
+
+/// items of one shape, stacked
+pub const ACCEL_COLLATE_STACK: i32 = 0;
+
+/// filled up in their first dimension to the longest of the batch
+pub const ACCEL_COLLATE_PAD: i32 = 1;
+
+pub const ACCEL_PADDING_SIDE_RIGHT: i32 = 0;
+
+pub const ACCEL_PADDING_SIDE_LEFT: i32 = 1;
 
 /// as they are
 pub const ACCEL_DDP_COMM_HOOK_NO: i32 = 0;
@@ -645,6 +661,43 @@ pub type accel_stream_end_fn = unsafe extern "C" fn(reader: i64, user_data: *mut
 ///
 /// Threads: caller.
 pub type accel_order_fn = unsafe extern "C" fn(epoch: i64, indices: *mut i64, n_indices: usize, user_data: *mut c_void) -> accel_status_t;
+
+/// Makes a batch of items.
+///
+/// * `items`: A list of the items; borrowed for the call.
+/// * `out_batch`: An owned value.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error, which comes back from accel_dataloader_next(); that batch can be asked for again.
+///
+/// Threads: any.
+pub type accel_collate_fn = unsafe extern "C" fn(items: *const accel_value_t, out_batch: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Says which items each batch of an epoch has, before they are shared between the ranks.
+///
+/// * `epoch`: From 0.
+/// * `out_batches`: An owned list: for each batch a list of integers, or an int64 tensor. The same ones for an epoch on every rank and each time.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error, which comes back from accel_dataloader_next().
+///
+/// Threads: caller.
+pub type accel_batch_sampler_fn = unsafe extern "C" fn(epoch: i64, out_batches: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Cuts one rank's batch out of the rows of all ranks.
+///
+/// * `rows`: The rows of all ranks as one batch, borrowed for the call.
+/// * `begin`: Those of the rank.
+/// * `end`: Those of the rank.
+/// * `process_index`: The rank, and how many there are.
+/// * `num_processes`: The rank, and how many there are.
+/// * `out_batch`: An owned value: what the rank gets.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error, which comes back from accel_dataloader_next() on all ranks.
+///
+/// Threads: any.
+pub type accel_slice_fn = unsafe extern "C" fn(rows: *const accel_value_t, begin: i64, end: i64, process_index: i32, num_processes: i32, out_batch: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
 
 /// Turns the gradients of a bucket, in place, into what the optimizer shall see, usually their mean over the ranks.
 ///
@@ -1519,10 +1572,24 @@ pub struct accel_dataloader_options_t {
     pub drop_last: i32,
     /// of the order; default 0
     pub seed: i64,
-    /// batches that a background thread keeps ready; 0: none. Default 2
+    /// batches that each background thread keeps ready; 0: no thread. Default 2
     pub prefetch: i64,
     /// instead of shuffle; NULL: none
     pub sampler: *mut accel_sampler_t,
+    /// threads that read, in order. Default 0: one of them once batches prove slower to make than to hand over, and the caller's thread alone where the program's callbacks read. With 1 or more these run on threads of the library, several at once from 2 on: they must be made for it
+    pub num_workers: i64,
+    /// 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0
+    pub pin_memory: i32,
+    /// default STACK; accel_dataloader_set_collate() sets a function instead
+    pub collate: accel_collate_t,
+    /// of PAD; default 0
+    pub padding_value: f64,
+    /// of PAD: the longest is rounded up to it. Default 1
+    pub pad_to_multiple_of: i64,
+    /// of PAD; default RIGHT
+    pub padding_side: accel_padding_side_t,
+    /// of PAD: 1: a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind the tensor. Default 0
+    pub padding_masks: i32,
 }
 
 /// Every field of [`accel_dataloader_options_t`] unset.
@@ -1534,6 +1601,13 @@ pub const ACCEL_DATALOADER_OPTIONS_INIT: accel_dataloader_options_t = accel_data
     seed: ACCEL_UNSET_INT64,
     prefetch: ACCEL_UNSET_INT64,
     sampler: core::ptr::null_mut(),
+    num_workers: ACCEL_UNSET_INT64,
+    pin_memory: ACCEL_UNSET,
+    collate: ACCEL_UNSET,
+    padding_value: ACCEL_UNSET_DOUBLE,
+    pad_to_multiple_of: ACCEL_UNSET_INT64,
+    padding_side: ACCEL_UNSET,
+    padding_masks: ACCEL_UNSET,
 };
 impl Default for accel_dataloader_options_t {
     fn default() -> Self {
@@ -1765,6 +1839,16 @@ pub struct accel_dataloader_config_t {
     pub put_on_device: i32,
     /// 1: without waiting for the copy. Default 0
     pub non_blocking: i32,
+    /// 1: rank 0 reads, and sends each rank its rows. Default 0: every rank reads its own
+    pub dispatch_batches: i32,
+    /// 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1
+    pub use_seedable_sampler: i32,
+    /// instead of the loader's seed
+    pub data_seed: i64,
+    /// 1: accel_load_state() takes the loader to where it was. Default 1
+    pub use_stateful_dataloader: i32,
+    /// 0
+    pub reserved: i32,
 }
 
 /// Every field of [`accel_dataloader_config_t`] unset.
@@ -1774,6 +1858,11 @@ pub const ACCEL_DATALOADER_CONFIG_INIT: accel_dataloader_config_t = accel_datalo
     split_batches: ACCEL_UNSET,
     put_on_device: ACCEL_UNSET,
     non_blocking: ACCEL_UNSET,
+    dispatch_batches: ACCEL_UNSET,
+    use_seedable_sampler: ACCEL_UNSET,
+    data_seed: ACCEL_UNSET_INT64,
+    use_stateful_dataloader: ACCEL_UNSET,
+    reserved: 0,
 };
 impl Default for accel_dataloader_config_t {
     fn default() -> Self {
@@ -2693,13 +2782,15 @@ extern "C" {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_uneven(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
-    /// As accel_gather(), and cuts off what the loader repeated to fill the last batch.
+    /// As accel_gather(), and leaves out what the loader repeated to fill batches.
+    ///
+    /// Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front part of its rows, as the reference does.
     ///
     /// * `state`: A state.
     /// * `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
     /// * `out`: Each sample exactly once.
     ///
-    /// Returns: As accel_gather().
+    /// Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_for_metrics(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -5254,7 +5345,7 @@ extern "C" {
     ///
     /// * `dataset`: The items.
     /// * `options`: NULL is allowed. NULL: defaults.
-    /// * `out`: The loader; prepare it to share the work between ranks.
+    /// * `out`: The loader; prepare it to share the work between ranks. Without a sampler each epoch has as many items as the dataset when it begins.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -5277,12 +5368,57 @@ extern "C" {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_dataloader_release(loader: *mut accel_dataloader_t);
 
+    /// Lets the program make batches of items.
+    ///
+    /// It runs in accel_dataloader_next(), with num_workers on threads of the library.
+    ///
+    /// * `loader`: A loader that is neither prepared nor at work.
+    /// * `collate`: The function.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataloader_set_collate(loader: *mut accel_dataloader_t, collate: Option<accel_collate_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
+    /// Lets the program say what is in each batch.
+    ///
+    /// Ranks get whole batches by turns. Where all batches have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
+    ///
+    /// * `loader`: A loader over a dataset without shuffle and sampler, neither prepared nor at work.
+    /// * `batches`: The function.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `batch_size`: The size of all batches but the last, or ACCEL_UNSET_INT64: any.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataloader_set_batch_sampler(loader: *mut accel_dataloader_t, batches: Option<accel_batch_sampler_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, batch_size: i64) -> accel_status_t;
+
+    /// Lets the program cut the rows that rank 0 reads for all ranks (dispatch_batches).
+    ///
+    /// It runs on rank 0.
+    ///
+    /// * `loader`: A loader that is neither prepared nor at work.
+    /// * `slice`: The function.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataloader_set_slice(loader: *mut accel_dataloader_t, slice: Option<accel_slice_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
     /// The next batch: items stacked leaf by leaf, on the state's device.
+    ///
+    /// A loader has one place: a second loop over it goes on where the first one stopped; accel_dataloader_set_epoch() goes back.
     ///
     /// * `loader`: A loader.
     /// * `out`: The batch.
     ///
-    /// Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset answers.
+    /// Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_dataloader_next(loader: *mut accel_dataloader_t, out: *mut accel_value_t) -> accel_status_t;
@@ -5291,10 +5427,30 @@ extern "C" {
     ///
     /// * `loader`: A loader.
     ///
-    /// Returns: Batches an epoch on this rank; -1 for an invalid handle.
+    /// Returns: Batches an epoch on this rank; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dataloader_length(loader: *const accel_dataloader_t) -> i64;
+
+    /// The epoch that the loader is in.
+    ///
+    /// * `loader`: A loader.
+    ///
+    /// Returns: From 0; -1 for an invalid handle.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataloader_epoch(loader: *const accel_dataloader_t) -> i64;
+
+    /// How many rows of the batch in hand count: the first ones.
+    ///
+    /// The others only fill it up, and are there a second time.
+    ///
+    /// * `loader`: A loader.
+    ///
+    /// Returns: The number of rows; 0 while no batch is in hand; -1 for an invalid handle.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataloader_valid_rows(loader: *const accel_dataloader_t) -> i64;
 
     /// Drops the rest of the current epoch and goes to the start of another.
     ///
@@ -5306,10 +5462,12 @@ extern "C" {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_dataloader_set_epoch(loader: *mut accel_dataloader_t, epoch: i64) -> accel_status_t;
 
-    /// Where the loader stands: epoch and batches handed out.
+    /// Where the loader stands, in what was handed out, whatever was read ahead.
+    ///
+    /// accel_save_state() keeps it too.
     ///
     /// * `loader`: A loader.
-    /// * `out`: A map.
+    /// * `out`: A map: "epoch"; "batches" that this rank and "samples" that all ranks got of it; "seed" of a shuffled order; of a stream also what each reader gave.
     ///
     /// Returns: ACCEL_OK.
     ///
@@ -5318,7 +5476,9 @@ extern "C" {
 
     /// The next batch is the one that followed when the state was taken.
     ///
-    /// * `loader`: A loader over the same data.
+    /// With another number of ranks, or another batch size, it begins with the next item of all ranks' order.
+    ///
+    /// * `loader`: A loader over the same data; threads and prefetch may differ.
     /// * `state_dict`: As above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -5480,7 +5640,7 @@ extern "C" {
     /// * `config`: NULL is allowed. NULL: defaults.
     /// * `out`: The prepared one.
     ///
-    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for dispatch_batches without put_on_device; INVALID_STATE for one that is prepared already.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_prepare_data_loader(state: *mut accel_state_t, loader: *mut accel_dataloader_t, config: *const accel_dataloader_config_t, out: *mut *mut accel_dataloader_t) -> accel_status_t;
@@ -5965,12 +6125,12 @@ extern "C" {
 
     /// Reads it back into the prepared objects, which must be the same.
     ///
-    /// All ranks must call.
+    /// The number of ranks may be another one: loaders go on with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw random numbers of their own. All ranks must call.
     ///
     /// * `state`: A state.
     /// * `folder`: What accel_save_state() wrote.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE when it was written by another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_load_state(state: *mut accel_state_t, folder: *const c_char) -> accel_status_t;
