@@ -62,8 +62,8 @@ int main(int argc, char **argv) {
   CHECK(accel_prepare_data_loader(state, plain, NULL, &loader));
 
   char params[120], extra[64];
-  snprintf(params, sizeof params, "{\"dataset\": \"tensor\", \"rows\": %d, \"batch\": %d, \"workers\": %lld}", ROWS, BATCH,
-           (long long)loader_options.num_workers);
+  snprintf(params, sizeof params, "{\"dataset\": \"tensor\", \"rows\": %d, \"batch\": %d, \"workers\": %lld}", ROWS,
+           BATCH, (long long)loader_options.num_workers);
   run_epoch(loader);
   const double before_mb = measure_memory("VmRSS");
   double samples[EPOCHS], first[FIRST_BATCHES];
@@ -73,7 +73,8 @@ int main(int argc, char **argv) {
   const struct figure figure = {"dataloader", params, "samples/s", 1, samples, EPOCHS, base_rss_mb, extra};
   measure_report(state, &figure);
   for (int i = 0; i < FIRST_BATCHES; i++) first[i] = time_to_first_batch(loader, i) * 1e3;
-  const struct figure first_figure = {"dataloader_first_batch", params, "ms", 0, first, FIRST_BATCHES, base_rss_mb, NULL};
+  const struct figure first_figure = {
+      "dataloader_first_batch", params, "ms", 0, first, FIRST_BATCHES, base_rss_mb, NULL};
   measure_report(state, &first_figure);
 
   accel_dataloader_release(loader);

@@ -64,16 +64,17 @@ c10::IValue gather_for_metrics(comm::Communicator& communicator, const c10::IVal
   });
   const Rows& ranks = batch.ranks;
   for (size_t rank = 0; rank < ranks.size(); ++rank)
-    require(ranks[rank].rows >= 0, Status::kInvalidState, "rank ", rank,
-            " has no batch now, because the loader's even_batches is 0, and would not come to gather; expected a loader "
-            "with even_batches");
+    require(
+        ranks[rank].rows >= 0, Status::kInvalidState, "rank ", rank,
+        " has no batch now, because the loader's even_batches is 0, and would not come to gather; expected a loader "
+        "with even_batches");
   if (!only_tensors) {
     const c10::IValue all = comm::gather_object(communicator, value);
     if (ranks.empty() || !all.isList()) return all;  // one process's object
     const auto items = all.toListRef();
     const bool each_row = value.isList() && static_cast<int64_t>(value.toListRef().size()) == batch.rows;
-    return pick(items, each_row ? valid_ranges(ranks)
-                                : first_ranges(batch.remainder, static_cast<int64_t>(items.size())));
+    return pick(items,
+                each_row ? valid_ranges(ranks) : first_ranges(batch.remainder, static_cast<int64_t>(items.size())));
   }
   if (ranks.empty()) return comm::gather(communicator, value);
   const c10::IValue all =

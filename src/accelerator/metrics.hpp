@@ -8,8 +8,8 @@
 
 namespace accel::accelerator {
 
-// Tensors are joined; a tree with other leaves is gathered as an object. Of what has one row or item for each row of the
-// batch, only those stay that are no repetitions; of anything else the first ones, as many as the batch has.
+// Tensors are joined; a tree with other leaves is gathered as an object. Of what has one row or item for each row of
+// the batch, only those stay that are no repetitions; of anything else the first ones, as many as the batch has.
 c10::IValue gather_for_metrics(comm::Communicator& communicator, const c10::IValue& value,
                                const state::LoaderProgress& batch);
 

@@ -123,8 +123,9 @@ void check_open_groups(const c10::IValue& random_states, size_t saved_by) {
   require(groups.isList(), Status::kCorrupt, "the saved accumulation is no list");
   for (const c10::IValue& saved : groups.toListRef()) {
     const state::AccumulationGroup group = load_group(saved);
-    require(group.complete || group.items < 0, Status::kUnsupported, "the state was saved by ", saved_by,
-            " ranks in the middle of a group whose items are counted; expected as many ranks, or a state behind a step");
+    require(
+        group.complete || group.items < 0, Status::kUnsupported, "the state was saved by ", saved_by,
+        " ranks in the middle of a group whose items are counted; expected as many ranks, or a state behind a step");
   }
 }
 

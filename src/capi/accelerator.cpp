@@ -85,8 +85,8 @@ accelerator::DataLoaderConfiguration read_dataloader_config(const accel_dataload
   result.use_seedable_sampler =
       option_flag(config.use_seedable_sampler, "config.use_seedable_sampler").value_or(result.use_seedable_sampler);
   result.data_seed = option_integer(config.data_seed);
-  result.use_stateful_dataloader =
-      option_flag(config.use_stateful_dataloader, "config.use_stateful_dataloader").value_or(result.use_stateful_dataloader);
+  result.use_stateful_dataloader = option_flag(config.use_stateful_dataloader, "config.use_stateful_dataloader")
+                                       .value_or(result.use_stateful_dataloader);
   return result;
 }
 

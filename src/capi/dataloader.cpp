@@ -155,9 +155,9 @@ accel_status_t accel_dataloader_set_slice(accel_dataloader_t* loader, accel_slic
                                 int64_t num_processes) {
       accel_value_t given = from_ivalue(rows), made = ACCEL_VALUE_INIT;
       const DisposeValue dispose_given(given), dispose_made(made);
-      check_callback(callback(&given, begin, end, static_cast<int32_t>(process_index),
-                              static_cast<int32_t>(num_processes), &made),
-                     "slice");
+      check_callback(
+          callback(&given, begin, end, static_cast<int32_t>(process_index), static_cast<int32_t>(num_processes), &made),
+          "slice");
       return to_ivalue(made, "the batch of slice");
     });
     return ACCEL_OK;

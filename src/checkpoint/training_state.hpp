@@ -27,7 +27,7 @@ struct TrainingState {
   std::vector<c10::IValue> schedulers;
   std::vector<std::pair<std::string, c10::IValue>> custom;  // by name
   std::vector<c10::IValue> dataloaders;
-  c10::IValue random_states;  // generators, and whatever else a rank needs to go on
+  c10::IValue random_states;                      // generators, and whatever else a rank needs to go on
   std::vector<c10::IValue> random_states_of_all;  // only when loaded by another number of ranks: of those that saved
 };
 

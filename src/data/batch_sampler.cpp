@@ -42,7 +42,8 @@ EpochBatches CallbackBatchSampler::batches(int64_t epoch) const {
   std::vector<int64_t> indices, offsets{0};
   for (size_t i = 0; i < lists.size(); ++i) {
     const auto rows = static_cast<int64_t>(lists[i].size());
-    require(rows > 0, Status::kInvalidArgument, "batch ", i, " of the batch sampler is empty; expected at least one index");
+    require(rows > 0, Status::kInvalidArgument, "batch ", i,
+            " of the batch sampler is empty; expected at least one index");
     require(!batch_size_ || rows == *batch_size_ || (i + 1 == lists.size() && rows < *batch_size_),
             Status::kInvalidArgument, "batch ", i, " of the batch sampler has ", rows, " indices; expected ",
             batch_size_.value_or(0), ", its batch_size, of all but the last");

@@ -7,16 +7,14 @@
 namespace accel::data {
 
 BatchSamplerShard::BatchSamplerShard(const Batching& batching, const Shard& shard)
-    : num_items_(batching.num_items),
-      first_(batching.first),
-      rank_(shard.process_index),
-      even_(shard.even_batches) {
+    : num_items_(batching.num_items), first_(batching.first), rank_(shard.process_index), even_(shard.even_batches) {
   const int64_t ranks = shard.num_processes;
   require(ranks >= 1 && rank_ >= 0 && rank_ < ranks, Status::kInvalidArgument, "process ", rank_, " of ", ranks,
           " has no share of the batches; expected an index from 0 to one less "
           "than the number of processes");
   require(first_ >= 0 && first_ <= num_items_, Status::kInvalidArgument, first_,
-          " items were handed out, and the epoch has ", num_items_, "; expected a state of a loader over the same data");
+          " items were handed out, and the epoch has ", num_items_,
+          "; expected a state of a loader over the same data");
   const int64_t batch_size = batching.batch_size.value_or(1);
   require(batch_size >= 1, Status::kInvalidArgument, "batch_size is ", batch_size, "; expected at least 1");
   if (shard.split_batches) {
@@ -48,8 +46,6 @@ int64_t BatchSamplerShard::valid(const Positions& positions) const {
   return std::clamp<int64_t>(num_items_ - positions.begin, 0, positions.size);
 }
 
-int64_t BatchSamplerShard::end_of(int64_t index) const {
-  return std::min(num_items_, first_ + (index + 1) * stride_);
-}
+int64_t BatchSamplerShard::end_of(int64_t index) const { return std::min(num_items_, first_ + (index + 1) * stride_); }
 
 }  // namespace accel::data

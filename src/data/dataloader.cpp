@@ -19,8 +19,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Handing a batch from one thread to another costs two wakes. A batch that is made faster than this is better made by
-// who wants it. The first ones of a program may be slow for other reasons, so it takes two in a row, or a very slow one.
-constexpr std::chrono::microseconds kWorthAThread(50), kSurelyWorthAThread(500);
+// who wants it. One may be slow because the machine was busy elsewhere, so it takes two in a row.
+constexpr std::chrono::microseconds kWorthAThread(50);
+constexpr int64_t kSlowReads = 2;
 
 // The items in their order or shuffled, as many as the dataset has when an epoch begins.
 class DatasetOrder final : public Sampler {
@@ -45,23 +46,27 @@ void check(const LoaderData& data, const LoaderOptions& options) {
   require(data.sampler == nullptr || data.batch_sampler == nullptr, Status::kInvalidArgument,
           "a sampler and a batch sampler were given; expected one of them");
   const bool sampled = data.sampler != nullptr || data.batch_sampler != nullptr;
-  require(!options.shuffle || !sampled, Status::kInvalidArgument, "shuffle is 1 and a sampler was given; expected one of them");
+  require(!options.shuffle || !sampled, Status::kInvalidArgument,
+          "shuffle is 1 and a sampler was given; expected one of them");
   require(data.stream == nullptr || (!options.shuffle && !sampled), Status::kInvalidArgument,
           "the items of a stream come in its own order; expected neither shuffle nor a sampler");
   require(options.prefetch >= 0, Status::kInvalidArgument, "prefetch is ", options.prefetch, "; expected at least 0");
   require(options.num_workers >= 0, Status::kInvalidArgument, "num_workers is ", options.num_workers,
           "; expected at least 0");
-  require(options.num_workers == 0 || options.prefetch > 0, Status::kInvalidArgument, "prefetch is 0 and num_workers is ",
-          options.num_workers, "; expected at least 1 batch for a worker to keep ready");
-  require(options.batch_size >= 1, Status::kInvalidArgument, "batch_size is ", options.batch_size, "; expected at least 1");
+  require(options.num_workers == 0 || options.prefetch > 0, Status::kInvalidArgument,
+          "prefetch is 0 and num_workers is ", options.num_workers,
+          "; expected at least 1 batch for a worker to keep ready");
+  require(options.batch_size >= 1, Status::kInvalidArgument, "batch_size is ", options.batch_size,
+          "; expected at least 1");
 }
 
 // How many whole units, items or batches of any size, hold the first samples.
 int64_t units_of(const EpochBatches& batches, int64_t samples) {
   if (batches.offsets.empty()) return samples;
   const auto place = std::lower_bound(batches.offsets.begin(), batches.offsets.end(), samples);
-  require(place != batches.offsets.end() && *place == samples, Status::kInvalidArgument, samples,
-          " items were handed out, which is not the end of a batch; expected a state of a loader over the same batches");
+  require(
+      place != batches.offsets.end() && *place == samples, Status::kInvalidArgument, samples,
+      " items were handed out, which is not the end of a batch; expected a state of a loader over the same batches");
   return place - batches.offsets.begin();
 }
 
@@ -203,17 +208,16 @@ std::optional<Batch> DataLoader::take() {
   const auto took = Clock::now() - start;
   read_ += batch.has_value();
   slow_reads_ = took > kWorthAThread ? slow_reads_ + 1 : 0;
-  const bool slow = slow_reads_ >= 2 || took > kSurelyWorthAThread;
   const bool more = batch && !batch->progress.end_of_dataloader;
-  if (slow && more && !calls_back()) start_workers();
+  if (slow_reads_ >= kSlowReads && more && !calls_back()) start_workers();
   return batch;
 }
 
 std::optional<Batch> DataLoader::read(int64_t index) const {
   auto batch = source_->read(index);
   if (batch && options_.pin_memory && copy_ && copy_->is_asynchronous())
-    batch->value =
-        tree::map_tensors(batch->value, [](const at::Tensor& tensor) { return tensor.is_cpu() ? tensor.pin_memory() : tensor; });
+    batch->value = tree::map_tensors(
+        batch->value, [](const at::Tensor& tensor) { return tensor.is_cpu() ? tensor.pin_memory() : tensor; });
   return batch;
 }
 
@@ -273,7 +277,8 @@ std::unique_ptr<BatchSource> DataLoader::make_map_source() {
   const int64_t units = count_of(batches), first = units_of(batches, state_.position.samples);
   const BatchSamplerShard share({units, batch_size(), drop_last(), first}, shard());
   progress_->remainder = drop_last() || !batch_size() ? -1 : (units - first) % group_size();
-  return std::make_unique<MapSource>(data_.dataset, std::move(batches), share, progress_->remainder, options_.collation);
+  return std::make_unique<MapSource>(data_.dataset, std::move(batches), share, progress_->remainder,
+                                     options_.collation);
 }
 
 std::unique_ptr<BatchSource> DataLoader::make_stream_source() {
@@ -357,8 +362,8 @@ std::unique_ptr<BatchSource> DataLoader::make_dispatch_source() {
 }
 
 void DataLoader::require_plain() const {
-  require(!sharding_ && !running_ && state_.epoch == 0 && state_.batches == 0, Status::kInvalidState,
-          "the loader is ", sharding_ ? "prepared" : "at work", " already; expected one that was just made");
+  require(!sharding_ && !running_ && state_.epoch == 0 && state_.batches == 0, Status::kInvalidState, "the loader is ",
+          sharding_ ? "prepared" : "at work", " already; expected one that was just made");
 }
 
 void DataLoader::set_collate(std::function<c10::IValue(std::vector<c10::IValue>)> collate) {
@@ -429,7 +434,8 @@ std::shared_ptr<DataLoader> DataLoader::skip_first(int64_t num_batches) const {
   if (data_.dataset != nullptr) {
     const auto sampler = batch_sampler();
     const int64_t skipped = std::min(units, sampler->count(state.epoch));
-    state.position.samples = batch_size() ? skipped : sampler->batches(state.epoch).offsets[static_cast<size_t>(skipped)];
+    state.position.samples =
+        batch_size() ? skipped : sampler->batches(state.epoch).offsets[static_cast<size_t>(skipped)];
     return loader;
   }
   const int64_t ranks = num_processes();

@@ -54,9 +54,9 @@ struct ShardOptions {
   bool dispatch_batches = false;  // rank 0 reads for all
   std::optional<c10::Device> device;
   bool non_blocking = false;
-  std::optional<int64_t> seed;  // instead of the loader's
-  bool draw_seed = false;       // it comes from rank 0's generator when the first epoch begins
-  bool resumes = true;          // whether a checkpoint says where it goes on
+  std::optional<int64_t> seed;                       // instead of the loader's
+  bool draw_seed = false;                            // it comes from rank 0's generator when the first epoch begins
+  bool resumes = true;                               // whether a checkpoint says where it goes on
   std::shared_ptr<comm::Communicator> communicator;  // null: the ranks do not talk
   std::shared_ptr<state::GradientState> gradient_state;
   std::shared_ptr<StepTimes> step_times;  // may be null
@@ -147,8 +147,8 @@ class DataLoader {
   std::optional<DeviceCopy> copy_;
   bool seed_is_known_;
 
-  LoaderState state_;     // behind the batch in hand
-  int64_t skipped_ = 0;   // batches that the current epoch leaves out
+  LoaderState state_;    // behind the batch in hand
+  int64_t skipped_ = 0;  // batches that the current epoch leaves out
   bool running_ = false;
   int64_t read_ = 0;        // batches that were taken from the source
   int64_t slow_reads_ = 0;  // in a row, on the loop's thread

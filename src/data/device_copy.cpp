@@ -48,7 +48,8 @@ c10::IValue DeviceCopy::finish(Started started) const {
   started.done->block(stream);
   // Memory of the side stream is used on this one from here on.
   tree::for_each_tensor(started.value, [&](const at::Tensor& tensor) {
-    if (tensor.device() == device_ && tensor.has_storage()) guard.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
+    if (tensor.device() == device_ && tensor.has_storage())
+      guard.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
   });
   if (!non_blocking_) started.done->synchronize();
   return std::move(started.value);

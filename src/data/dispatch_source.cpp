@@ -65,7 +65,9 @@ std::string message_of(const std::exception_ptr& failure) {
 
 }  // namespace
 
-std::unique_ptr<StreamReader> read_indices(const EpochBatches& batches) { return std::make_unique<IndexReader>(batches); }
+std::unique_ptr<StreamReader> read_indices(const EpochBatches& batches) {
+  return std::make_unique<IndexReader>(batches);
+}
 
 DispatchSource::DispatchSource(ItemGroups groups, const DispatchShare& share, EpochPosition begin, Make make,
                                std::shared_ptr<comm::Communicator> communicator)
@@ -84,7 +86,8 @@ std::vector<c10::IValue> DispatchSource::cut(const ItemGroups::Group& group, Bat
   if (group.observed % ranks != 0) {
     each += 1;
     const auto& first = groups_.first();
-    const int64_t again = share_.items_are_batches ? ranks : std::min<int64_t>(ranks, static_cast<int64_t>(first.size()));
+    const int64_t again =
+        share_.items_are_batches ? ranks : std::min<int64_t>(ranks, static_cast<int64_t>(first.size()));
     for (int64_t i = 0; i < again; ++i) items.push_back(first[static_cast<size_t>(i) % first.size()]);
   }
   const auto available = static_cast<int64_t>(items.size());
@@ -151,7 +154,9 @@ std::optional<Batch> DispatchSource::deliver(const Take& take) {
       failure = std::current_exception();
       failed = message_of(failure);
     }
-    announcement.at(Announcement::kState) = failure ? Announcement::kFailed : batch ? Announcement::kBatch : Announcement::kEnd;
+    announcement.at(Announcement::kState) = failure ? Announcement::kFailed
+                                            : batch ? Announcement::kBatch
+                                                    : Announcement::kEnd;
     if (failure) announcement.at(0, Announcement::kBytes) = static_cast<int64_t>(failed.size());
     if (batch) {
       announcement.at(Announcement::kMore) = !batch->progress.end_of_dataloader;

@@ -17,7 +17,8 @@ c10::IntArrayRef MapSource::unit(int64_t position) const {
   const auto* const indices = batches_.indices.const_data_ptr<int64_t>();
   const int64_t place = position % units_;
   if (batches_.offsets.empty()) return {indices + place, 1};
-  return {indices + batches_.offsets[place], static_cast<size_t>(batches_.offsets[place + 1] - batches_.offsets[place])};
+  return {indices + batches_.offsets[place],
+          static_cast<size_t>(batches_.offsets[place + 1] - batches_.offsets[place])};
 }
 
 int64_t MapSource::rows_of(const BatchSamplerShard::Positions& positions) const {

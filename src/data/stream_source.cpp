@@ -141,7 +141,8 @@ std::optional<Batch> ShardedStreamSource::deliver(const Take& take) {
   const auto of = [&](int64_t rank, int number) { return rows[rank * kNumbers + number]; };
   int64_t with_items = 0, with_more = 0;
   for (int64_t rank = 0; rank < share_.num_processes; ++rank) {
-    require(of(rank, kFailed) == 0, Status::kCancelled, "rank ", rank, " could not read its batch; see its error there");
+    require(of(rank, kFailed) == 0, Status::kCancelled, "rank ", rank,
+            " could not read its batch; see its error there");
     with_items += of(rank, kObserved) > 0;
     with_more += of(rank, kMore);
   }

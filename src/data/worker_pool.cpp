@@ -39,9 +39,7 @@ void WorkerPool::run() {
     int64_t index = 0;
     {
       std::unique_lock lock(mutex_);
-      room_.wait(lock, [&] {
-        return stop_ || last_ || next_ < taken_ + static_cast<int64_t>(slots_.size());
-      });
+      room_.wait(lock, [&] { return stop_ || last_ || next_ < taken_ + static_cast<int64_t>(slots_.size()); });
       if (stop_ || last_) return;
       index = next_++;
     }

@@ -44,8 +44,8 @@ class WorkerPool {
   std::mutex mutex_;
   std::condition_variable room_, ready_;
   std::vector<Slot> slots_;
-  int64_t next_;   // to be read
-  int64_t taken_;  // and everything before it
+  int64_t next_;                 // to be read
+  int64_t taken_;                // and everything before it
   std::optional<int64_t> last_;  // behind it nothing is read
   bool stop_ = false;
   std::vector<std::thread> threads_;

@@ -199,7 +199,8 @@ static void refuses_bad_options(void **state) {
   accel_dataloader_t *refused = NULL;
   accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
   options.collate = 2;
-  assert_fails(accel_dataloader_create(numbers, &options, &refused), ACCEL_ERROR_INVALID_ARGUMENT, "options.collate is 2");
+  assert_fails(accel_dataloader_create(numbers, &options, &refused), ACCEL_ERROR_INVALID_ARGUMENT,
+               "options.collate is 2");
   options.collate = ACCEL_COLLATE_PAD;
   options.pad_to_multiple_of = 0;
   assert_fails(accel_dataloader_create(numbers, &options, &refused), ACCEL_ERROR_INVALID_ARGUMENT,
@@ -244,8 +245,8 @@ static void config_of_the_reference(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(collate_by_callback), capi_unit_test(batches_by_callback),     capi_unit_test(slices_by_callback),
-      capi_unit_test(threads_call_back),   capi_unit_test(refuses_bad_options),     capi_unit_test(config_of_the_reference),
+      capi_unit_test(collate_by_callback), capi_unit_test(batches_by_callback), capi_unit_test(slices_by_callback),
+      capi_unit_test(threads_call_back),   capi_unit_test(refuses_bad_options), capi_unit_test(config_of_the_reference),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,8 +89,8 @@ std::ostream& operator<<(std::ostream& out, const Setting& setting) {
 LoaderPtr make_loader(const Setting& setting, int64_t rank) {
   LoaderData data = testing::numbers(setting.kind, setting.size);
   if (!setting.dynamic.empty())
-    data.batch_sampler = std::make_shared<CallbackBatchSampler>([batches = setting.dynamic](int64_t) { return batches; },
-                                                                std::nullopt, setting.drop_last);
+    data.batch_sampler = std::make_shared<CallbackBatchSampler>(
+        [batches = setting.dynamic](int64_t) { return batches; }, std::nullopt, setting.drop_last);
   LoaderOptions options;
   options.batch_size = setting.batch_size;
   options.drop_last = setting.drop_last;
@@ -105,7 +105,9 @@ LoaderPtr make_loader(const Setting& setting, int64_t rank) {
 }
 
 Setting random_setting(std::mt19937& draw) {
-  const auto number = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(draw); };
+  const auto number = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(draw);
+  };
   Setting setting;
   setting.kind = number(0, 2) ? "map" : number(0, 1) ? "stream" : "sized_stream";
   setting.size = number(0, 40);
@@ -182,8 +184,8 @@ TEST(LoaderProperty, TheRanksTogetherGiveTheDatasetOnceAndTheDocumentedPadding) 
     for (const Numbers& batch : of_ranks) last.insert(last.end(), batch.begin(), batch.end());
     for (int64_t i = 0; i < group; ++i) {
       const int64_t position = (steps - 1) * group + i;
-      const int64_t again = setting.kind == "map" ? position - setting.size
-                                                  : (position - setting.size) % std::min(group, setting.size);
+      const int64_t again =
+          setting.kind == "map" ? position - setting.size : (position - setting.size) % std::min(group, setting.size);
       ASSERT_EQ(last[static_cast<size_t>(i)], position < setting.size ? position : again % setting.size) << setting;
     }
   }
@@ -387,8 +389,8 @@ Numbers metric(DataLoader& loader, const ShardOptions& sharding, int64_t steps =
   for (; steps != 0; --steps) {
     const auto batch = loader.next();
     if (!batch) break;
-    const Numbers gathered = numbers_of(
-        accelerator::gather_for_metrics(*sharding.communicator, *batch, *sharding.gradient_state->active()));
+    const Numbers gathered =
+        numbers_of(accelerator::gather_for_metrics(*sharding.communicator, *batch, *sharding.gradient_state->active()));
     rows.insert(rows.end(), gathered.begin(), gathered.end());
   }
   std::sort(rows.begin(), rows.end());
@@ -449,9 +451,8 @@ TEST(LoaderMetrics, ARankWithoutABatchIsAnErrorInsteadOfAWait) {
     const auto batch = loader->next();
     require(batch.has_value() == (communicator->rank() == 0), Status::kInternal, "batches");
     if (batch)
-      expect_error(Status::kInvalidState, "rank 1 has no batch now", [&] {
-        accelerator::gather_for_metrics(*communicator, *batch, *sharding.gradient_state->active());
-      });
+      expect_error(Status::kInvalidState, "rank 1 has no batch now",
+                   [&] { accelerator::gather_for_metrics(*communicator, *batch, *sharding.gradient_state->active()); });
   });
 }
 
@@ -470,15 +471,15 @@ TEST(LoaderShardedStream, EachRankReadsItsShardsAndAllEndTogether) {
         for (int64_t steps = 0; steps < 3; ++steps) {
           loader->set_epoch(1);
           Numbers rows = metric(*loader, sharding, steps);
+          if (loader->epoch() == 2) continue;  // it had fewer batches
           const auto state = loader->state_dict();
           // The same number of ranks goes on with the same batches.
           const auto resumed = DataLoader(data, options).sharded(together(communicator, false));
           resumed->load_state_dict(state);
-          if (loader->epoch() == 1) require(epoch_of(*resumed) == epoch_of(*loader), Status::kInternal, "resumed");
+          require(epoch_of(*resumed) == epoch_of(*loader), Status::kInternal, "resumed");
           // One rank alone goes on with what all of them had left.
           DataLoader alone(data, options);
           alone.load_state_dict(state);
-          if (resumed->epoch() == 1) continue;
           const Numbers rest = valid_rows(alone);
           rows.insert(rows.end(), rest.begin(), rest.end());
           std::sort(rows.begin(), rows.end());
@@ -527,8 +528,8 @@ TEST(LoaderDispatch, RaggedRowsAndLeavesThatAreNoTensors) {
     const auto batch = loader->next()->toGenericDict();
     const int64_t rank = communicator->rank();
     require(batch.at("tokens").toTensor().sizes() == at::IntArrayRef({2, 2 + 2 * rank}), Status::kInternal, "shape");
-    require(batch.at("text").toListRef()[1].toStringRef().size() == static_cast<size_t>(1 + 2 * rank), Status::kInternal,
-            "text");
+    require(batch.at("text").toListRef()[1].toStringRef().size() == static_cast<size_t>(1 + 2 * rank),
+            Status::kInternal, "text");
     const auto last = loader->next()->toGenericDict();  // items 4, 5 and 6, 0
     require(last.at("tokens").toTensor().size(1) == 6 + rank, Status::kInternal, "last shape");
     require(loader->valid_rows() == 2 - rank, Status::kInternal, "valid");
@@ -563,9 +564,12 @@ TEST(LoaderDispatch, SlicesByAFunctionAndResumes) {
     LoaderOptions options;
     options.batch_size = 2;
     options.slice = [](const c10::IValue& rows, int64_t, int64_t, int64_t rank, int64_t ranks) {
-      return tree::map_tensors(rows, [&](const at::Tensor& tensor) { return tensor.slice(0, rank, std::nullopt, ranks); });
+      return tree::map_tensors(rows,
+                               [&](const at::Tensor& tensor) { return tensor.slice(0, rank, std::nullopt, ranks); });
     };
-    const auto make = [&] { return DataLoader(testing::numbers("map", 8), options).sharded(together(communicator, true)); };
+    const auto make = [&] {
+      return DataLoader(testing::numbers("map", 8), options).sharded(together(communicator, true));
+    };
     const auto loader = make(), resumed = make();
     const int64_t rank = communicator->rank();
     require(numbers_of(*loader->next()) == Numbers{rank, rank + 2}, Status::kInternal, "first");
@@ -602,7 +606,7 @@ class LoaderCheckpoint : public ::testing::Test {
 };
 
 TEST_F(LoaderCheckpoint, InTheMiddleOfAGroupWithBatchesReadAhead) {
-  constexpr int64_t kItems = 29;
+  static constexpr int64_t kItems = 29;
   StateOptions options;
   options.gradient_accumulation_steps = 4;
   const auto prepare = [](const testing::AcceleratorPtr& accelerator) {

@@ -42,7 +42,9 @@ TEST(IterableDatasetShardParity, SameSamplesAsTheReference) {
       // prepared loader of one process has a shard.
       if (ranks == 1 && from_reference.size() > all.size()) from_reference.resize(all.size());
       EXPECT_EQ(all, from_reference) << "rank " << rank;
-      if (!split && ranks > 1) EXPECT_EQ(*length * rows, lengths[rank]) << "rank " << rank;
+      if (!split && ranks > 1) {
+        EXPECT_EQ(*length * rows, lengths[rank]) << "rank " << rank;
+      }
     }
   }
 }

@@ -46,10 +46,12 @@ TEST(PrepareDataLoaderParity, SameBatchesAndSignalsAsTheReference) {
         EXPECT_EQ(remainder, member(of_rank, "remainder").toInt());
         continue;
       }
-      // Of streams the reference takes the batch of one rank for that of all, and the padded length for the true one, so
-      // that its remainder says nothing (P3). Here both are true at the last batch.
+      // Of streams the reference takes the batch of one rank for that of all, and the padded length for the true one,
+      // so that its remainder says nothing (P3). Here both are true at the last batch.
       EXPECT_EQ(length.has_value(), expected_length(*reported).has_value());
-      if (length) EXPECT_EQ(*length, static_cast<int64_t>(batches.size()));
+      if (length) {
+        EXPECT_EQ(*length, static_cast<int64_t>(batches.size()));
+      }
       const bool drops = member(input, "drop_last").toBool();
       EXPECT_EQ(remainder, drops ? -1 : size % total);
     }

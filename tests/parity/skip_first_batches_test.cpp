@@ -30,16 +30,15 @@ TEST(SkipFirstBatchesParity, SameBatchesAsTheReference) {
       if (prepared) ends.push_back(gradients->end_of_dataloader());
     }
     EXPECT_EQ(first, list_of_lists(member(expected, "first_pass")));
-    if (prepared) EXPECT_EQ(ends, flags(member(expected, "end_flags")));
+    if (prepared) {
+      EXPECT_EQ(ends, flags(member(expected, "end_flags")));
+    }
     // The reference's loader skips in every epoch; here the epochs behind the first one are whole (P21).
     const auto whole = list_of_lists(member(expected, "original_batches"));
     EXPECT_EQ(testing::epoch_of(*skipping), whole);
     EXPECT_EQ(loader->length().has_value(), expected_length(member(expected, "original_length")).has_value());
     // More batches than there are: an error when the reference is asked for the length, 0 here.
-    if (const auto reported = expected_length(member(expected, "length")))
-      EXPECT_EQ(length, *reported);
-    else
-      EXPECT_EQ(length.value_or(0), 0);
+    EXPECT_EQ(length.value_or(0), expected_length(member(expected, "length")).value_or(0));
     EXPECT_EQ(testing::epoch_of(*loader), whole);
   }
 }
