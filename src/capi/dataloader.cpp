@@ -22,7 +22,11 @@ namespace {
 
 data::LoaderData data_of(const accel_dataset& handle, const accel_dataloader_options_t& options) {
   data::LoaderData data;
-  data.dataset = handle.dataset;
+  if (handle.stream != nullptr) {
+    data.stream = handle.stream;
+  } else {
+    data.dataset = handle.dataset;
+  }
   if (options.sampler != nullptr) data.sampler = check(options.sampler, "options.sampler").sampler;
   return data;
 }

@@ -26,7 +26,11 @@ class IndexReader final : public StreamReader {
     if (batches_.offsets.empty()) return batches_.indices.const_data_ptr<int64_t>()[unit];
     return batches_.indices.slice(0, batches_.offsets[unit], batches_.offsets[unit + 1]);
   }
-  void skip(int64_t count) override { next_ = std::min(units_, next_ + count); }
+  int64_t skip(int64_t count) override {
+    const int64_t before = next_;
+    next_ = std::min(units_, next_ + count);
+    return next_ - before;
+  }
 
  private:
   EpochBatches batches_;

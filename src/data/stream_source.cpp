@@ -24,13 +24,14 @@ class ChainedReaders final : public StreamReader {
     return std::nullopt;
   }
 
-  void skip(int64_t count) override {
-    if (taken_.size() > 1) {  // where a reader ends is only seen by asking for its items
-      StreamReader::skip(count);
-      return;
+  int64_t skip(int64_t count) override {
+    int64_t skipped = 0;
+    for (; current_ < taken_.size(); ++current_, reader_.reset()) {
+      open();
+      skipped += reader_->skip(count - skipped);
+      if (skipped == count) break;
     }
-    open();
-    reader_->skip(count);
+    return skipped;
   }
 
  private:
