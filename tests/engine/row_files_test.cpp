@@ -34,7 +34,7 @@ TEST_F(RowFiles, LinesOfFiles) {
 TEST_F(RowFiles, LinesThatAreNoText) {
   const std::string path = write("a.txt", std::string("good\nb\xff"
                                                       "ad\nn\0l\nlast",
-                                                      17));
+                                                      18));
   const LineDataset dataset(path, std::nullopt, false);
   EXPECT_EQ(dataset.length(), 4);
   expect_error(Status::kCorrupt, "a.txt', row 2 is no text at byte 1", [&] { dataset.item(1); });

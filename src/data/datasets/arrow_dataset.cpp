@@ -36,7 +36,8 @@ std::shared_ptr<const Dataset> record_batch(const ArrowSchema& schema, const Arr
   const ArrowArray& array = owner->get();
   require(array.release != nullptr, Status::kInvalidArgument,
           "the Arrow array was released already; expected one that is still owned");
-  require(array.n_children == schema.n_children && array.children != nullptr && array.length >= 0 && array.offset >= 0,
+  require(array.n_children == schema.n_children && array.children != nullptr && array.length >= 0 &&
+              array.offset >= 0 && (array.n_buffers == 0 || array.buffers != nullptr),
           Status::kCorrupt, "the Arrow array has ", array.n_children, " columns and ", array.length,
           " rows; expected the ", schema.n_children, " columns of its schema");
   require(arrow_null_count(array, 0, array.length) == 0, Status::kUnsupported,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "base/file_bytes.hpp"
@@ -44,7 +45,8 @@ ImageDataset::ImageDataset(const std::string& folder, const ImageOptions& option
           "; expected 1 or 3");
   require(!options.size || (options.size->first >= 1 && options.size->second >= 1), Status::kInvalidArgument,
           "images are to be brought to a size of 0; expected a height and a width of at least 1");
-  require(std::filesystem::is_directory(folder), Status::kNotFound, "'", folder,
+  std::error_code error;  // of what cannot be examined; it is then no folder
+  require(std::filesystem::is_directory(folder, error), Status::kNotFound, "'", folder,
           "' is no folder; expected one with images");
   std::vector<std::string> labels;
   std::vector<std::string> pictures;

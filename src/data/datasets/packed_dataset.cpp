@@ -1,8 +1,8 @@
 #include "data/datasets/packed_dataset.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -60,27 +60,38 @@ void PackedDataset::fit() {
   std::iota(by_length.begin(), by_length.end(), size_t{0});
   std::stable_sort(by_length.begin(), by_length.end(),
                    [&](size_t a, size_t b) { return whole[a].length > whole[b].length; });
-  std::vector<std::vector<size_t>> sequences;
-  std::set<std::pair<int64_t, size_t>> rooms;  // what is left, and in which sequence
+  std::vector<size_t> sequence_of(whole.size());
+  std::map<int64_t, std::vector<size_t>> with_room;  // the sequences that have so much left
+  size_t sequences = 0;
   for (const size_t piece : by_length) {
-    const auto found = rooms.lower_bound({whole[piece].length, 0});
-    const bool is_new = found == rooms.end();
-    const std::pair<int64_t, size_t> place = is_new ? std::pair(sequence_length(), sequences.size()) : *found;
-    if (is_new) {
-      sequences.emplace_back();
+    const auto found = with_room.lower_bound(whole[piece].length);
+    const int64_t room = found == with_room.end() ? sequence_length() : found->first;
+    if (found == with_room.end()) {
+      sequence_of[piece] = sequences++;
     } else {
-      rooms.erase(found);
+      sequence_of[piece] = found->second.back();
+      found->second.pop_back();
+      if (found->second.empty()) with_room.erase(found);
     }
-    sequences[place.second].push_back(piece);
-    if (place.first > whole[piece].length) rooms.emplace(place.first - whole[piece].length, place.second);
+    if (room > whole[piece].length) with_room[room - whole[piece].length].push_back(sequence_of[piece]);
   }
-  for (auto& sequence : sequences) std::sort(sequence.begin(), sequence.end());
-  std::sort(sequences.begin(), sequences.end(), [](const auto& a, const auto& b) { return a.front() < b.front(); });
-  for (const auto& sequence : sequences) {
-    first_pieces_.push_back(static_cast<int64_t>(pieces_.size()));
-    for (const size_t piece : sequence) pieces_.push_back(whole[piece]);
+  arrange(whole, sequence_of, sequences);
+}
+
+void PackedDataset::arrange(const std::vector<Piece>& whole, const std::vector<size_t>& sequence_of, size_t sequences) {
+  constexpr auto kUnseen = static_cast<size_t>(-1);
+  std::vector<size_t> place_of(sequences, kUnseen);  // by the first piece
+  first_pieces_.assign(sequences + 1, 0);
+  size_t next = 0;
+  for (const size_t sequence : sequence_of) {
+    if (place_of[sequence] == kUnseen) place_of[sequence] = next++;
+    ++first_pieces_[place_of[sequence] + 1];
   }
-  first_pieces_.push_back(static_cast<int64_t>(pieces_.size()));
+  std::partial_sum(first_pieces_.begin(), first_pieces_.end(), first_pieces_.begin());
+  pieces_.resize(whole.size());
+  std::vector<int64_t> ends(first_pieces_.begin(), first_pieces_.end() - 1);
+  for (size_t piece = 0; piece < whole.size(); ++piece)
+    pieces_[static_cast<size_t>(ends[place_of[sequence_of[piece]]]++)] = whole[piece];
 }
 
 void PackedDataset::write(int64_t index, const Columns& columns) const {

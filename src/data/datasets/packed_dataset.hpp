@@ -42,6 +42,8 @@ class PackedDataset final : public SequenceDataset {
   std::vector<Piece> cut_documents() const;
   void concatenate();
   void fit();
+  // Sequences in the order of their first pieces, and pieces in theirs.
+  void arrange(const std::vector<Piece>& whole, const std::vector<size_t>& sequence_of, size_t sequences);
   void write_piece(const Piece& piece, const Columns& columns, int64_t place) const;
 
   std::shared_ptr<const TokenSource> tokens_;
