@@ -144,7 +144,7 @@ std::optional<int64_t> DataLoader::length() const {
   }
   const int64_t units = batch_sampler()->count(state_.epoch);
   if (dispatches()) return std::max<int64_t>(groups(units, group_size(), drop_last()) - skipped_, 0);
-  const int64_t batches = BatchSamplerShard({units, batch_size(), drop_last()}, shard()).length();
+  const int64_t batches = BatchSamplerShard({units, batch_size(), drop_last()}, shard()).count();
   return std::max<int64_t>(batches - skipped_, 0);
 }
 
