@@ -32,7 +32,8 @@ DeviceCopy::Started DeviceCopy::start(const c10::IValue& value) {
     return started;
   }
   const c10::impl::VirtualGuardImpl guard(device_.type());
-  c10::Event begin = side_->mark();
+  c10::Event begin(device_.type());
+  begin.record(guard.getStream(device_));
   const comm::SideStream::Guard on_side(*side_, begin);
   started.value = tree::send_to_device(value, device_, /*non_blocking=*/true, {});
   started.done.emplace(device_.type());
