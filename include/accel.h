@@ -152,7 +152,7 @@ typedef struct accel_op accel_op_t;                 /* an operator of LibTorch; 
 typedef struct accel_module accel_module_t;         /* a node of a model */
 typedef struct accel_optimizer accel_optimizer_t;   /* updates parameters from their gradients */
 typedef struct accel_scheduler accel_scheduler_t;   /* drives learning rates */
-typedef struct accel_dataset accel_dataset_t;       /* items by number */
+typedef struct accel_dataset accel_dataset_t;       /* items by number, or one after another */
 typedef struct accel_sampler accel_sampler_t;       /* an order of items for each epoch */
 typedef struct accel_dataloader accel_dataloader_t; /* makes batches of a dataset's items */
 typedef struct accel_work accel_work_t;             /* a collective that was started and goes on by itself */
@@ -1043,11 +1043,13 @@ accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *AC
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
-/** As accel_gather(), and cuts off what the loader repeated to fill the last batch.
+/** As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different
+ * sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front
+ * part of its rows, as the reference does.
  * @param state A state.
  * @param value A tensor or a tree of tensors; other leaves are gathered as objects.
  * @param out Each sample exactly once.
- * @return As accel_gather().
+ * @return As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
  * @threads collective, waits
  * @accelerate gather_for_metrics */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -3028,6 +3030,14 @@ accel_scheduler_load_state_dict(accel_scheduler_t *scheduler, const accel_value_
  * 9. Data
  * ================================================================================================================== */
 
+/* A dataset has items by number, or is a stream: items one after another, whose number need not be known. A loader reads
+ * both; what needs items by number refuses a stream with ACCEL_ERROR_UNSUPPORTED.
+ *
+ * Where a dataset reads files, `path` is a file, or a folder: then all regular files below it, in the order of their
+ * paths, that end with `suffix` (NULL: all). Large files are mapped, and must not be shortened meanwhile. Errors name the
+ * file and the row, counted from 1. What is malformed is an error when it is read; with `skip_malformed` all rows are
+ * checked at the beginning, and accel_dataset_num_skipped() says how many were left out. */
+
 /** Rows of tensors; an item is a list with one row of each.
  * @param tensors [n_tensors] At least one; equally many rows.
  * @param n_tensors Their number.
@@ -3037,8 +3047,46 @@ accel_scheduler_load_state_dict(accel_scheduler_t *scheduler, const accel_value_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_tensors(accel_tensor_t *const *tensors, size_t n_tensors, accel_dataset_t *ACCEL_OWNED *out);
 
-/** The bytes of a text file, or of all files below a folder in the order of their paths, cut into windows. Item i is a
- * list of two int64 tensors [sequence_length]: bytes from i * sequence_length on, and the same shifted by one.
+/** Rows of tensors that have names; an item is a map with one row of each.
+ * @param tensors A map from names to tensors with equally many rows, as accel_load() gives it.
+ * @param out The dataset, which shares their memory.
+ * @return ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_named_tensors(const accel_value_t *tensors, accel_dataset_t *ACCEL_OWNED *out);
+
+/** Rows of the tensors of a safetensors file; an item is a map with one row of each.
+ * @param path The file, which is mapped.
+ * @param out The dataset.
+ * @return ACCEL_OK, NOT_FOUND, CORRUPT, or SHAPE_MISMATCH for tensors with different numbers of rows.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_safetensors(const char *path, accel_dataset_t *ACCEL_OWNED *out);
+
+/** Rows of different lengths. Row i of each tensor is its entries [offsets[i], offsets[i + 1]) along the first dimension; an
+ * item is a list with one row of each. A loader that pads writes them where the batch will lie.
+ * @param values [n_values] At least one, on the CPU.
+ * @param n_values Their number.
+ * @param offsets int64 [rows + 1] on the CPU; they do not fall.
+ * @param out The dataset, which shares their memory.
+ * @return ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_ragged(accel_tensor_t *const *values, size_t n_values, accel_tensor_t *offsets,
+                     accel_dataset_t *ACCEL_OWNED *out);
+
+/** A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header (.bin),
+ * as tokens are stored.
+ * @param path The file. One that begins as .npy is one.
+ * @param dtype Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+ * @param out The tensor. Writing to it does not change the file.
+ * @return ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_map_file(const char *path, accel_dtype_t dtype, accel_tensor_t *ACCEL_OWNED *out);
+
+/** The bytes of text, cut into windows. Item i is a list of two int64 tensors [sequence_length]: bytes from
+ * i * sequence_length on, and the same shifted by one.
  * @param path The file or folder.
  * @param suffix Only files that end so, ".py"; NULL: all.
  * @param sequence_length At least 1.
@@ -3049,11 +3097,285 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_text(const char *path, const char *ACCEL_NULLABLE suffix, int64_t sequence_length,
                    accel_dataset_t *ACCEL_OWNED *out);
 
+/** Tokens cut into windows. Item i is a list of two int64 tensors [sequence_length]: tokens from i * stride on, and the same
+ * shifted by one. Tokens at the end that fill no window are left out.
+ * @param tokens Integers [n] on the CPU, for example of accel_tensor_map_file(); shared.
+ * @param sequence_length At least 1.
+ * @param stride At least 1; ACCEL_UNSET_INT64: sequence_length.
+ * @param out The dataset.
+ * @return ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH, or INVALID_ARGUMENT for too few tokens.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_windows(accel_tensor_t *tokens, int64_t sequence_length, int64_t stride, accel_dataset_t *ACCEL_OWNED *out);
+
+/* How documents come into sequences. The numbers are pinned. */
+typedef int32_t accel_packing_t;
+#define ACCEL_PACKING_CONCATENATE 0 /* one behind the other, cut where a sequence ends */
+#define ACCEL_PACKING_BEST_FIT 1 /* whole: from the longest to the shortest, each where the least room is left */
+
+/* How documents are packed. One of end_of_document and document_offsets is given. */
+typedef struct accel_packing_options {
+  size_t struct_size;
+  int64_t sequence_length; /* must be given */
+  int64_t end_of_document; /* the token that ends each document, and belongs to it */
+  accel_tensor_t *document_offsets; /* int64 [documents + 1]: where each begins, and the end of the last; NULL: none */
+  accel_packing_t packing; /* default CONCATENATE */
+  int32_t reserved;        /* 0 */
+  int64_t pad_token;       /* behind the last document of a sequence. Default 0 */
+} accel_packing_options_t;
+#define ACCEL_PACKING_OPTIONS_INIT                                                                                     \
+  {sizeof(accel_packing_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL, ACCEL_UNSET, 0, ACCEL_UNSET_INT64}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_packing_options_init(accel_packing_options_t *options);
+
+/** Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the
+ * next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence
+ * begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document
+ * that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+ * @param tokens Integers [n] on the CPU; shared.
+ * @param options The lengths and boundaries.
+ * @param out The dataset.
+ * @return ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH or INVALID_ARGUMENT.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_packed(accel_tensor_t *tokens, const accel_packing_options_t *options, accel_dataset_t *ACCEL_OWNED *out);
+
+/** The lines of text files; an item is a string. Malformed is what is not UTF-8, and a NUL.
+ * @param path The file or folder.
+ * @param suffix Only files that end so; NULL: all.
+ * @param skip_malformed 1: malformed lines are left out and counted.
+ * @param out The dataset.
+ * @return ACCEL_OK, NOT_FOUND or IO.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_lines(const char *path, const char *ACCEL_NULLABLE suffix, int32_t skip_malformed,
+                    accel_dataset_t *ACCEL_OWNED *out);
+
+/** Files with a JSON document on each line; an item is its value. Lists of numbers or of truths, and lists of equally long
+ * ones, are tensors of int64, float64 or bool.
+ * @param path The file or folder.
+ * @param suffix Only files that end so; NULL: all.
+ * @param skip_malformed 1: malformed lines, empty ones among them, are left out and counted.
+ * @param out The dataset.
+ * @return ACCEL_OK, NOT_FOUND or IO.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_json_lines(const char *path, const char *ACCEL_NULLABLE suffix, int32_t skip_malformed,
+                         accel_dataset_t *ACCEL_OWNED *out);
+
+/* How CSV files are read. */
+typedef struct accel_csv_options {
+  size_t struct_size;
+  int32_t delimiter;      /* a character of ASCII. Default ',' */
+  int32_t has_header;     /* 0: the columns are named "0", "1", ... Default 1 */
+  int32_t skip_malformed; /* 1: malformed rows are left out and counted. Default 0 */
+  int32_t reserved;       /* 0 */
+  double missing;         /* what an empty cell is in a column of numbers. Default: such a cell is malformed */
+  const accel_value_t *types; /* a map from columns to "int64", "float32" and so on, or "text"; NULL: all are inferred */
+} accel_csv_options_t;
+#define ACCEL_CSV_OPTIONS_INIT                                                                                         \
+  {sizeof(accel_csv_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0, ACCEL_UNSET_DOUBLE, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_csv_options_init(accel_csv_options_t *options);
+
+/** Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells. A column without a given
+ * type has the narrowest of bool, int64, float64 and text that holds its cells in the first 1000 rows. Malformed is a row
+ * with another number of cells than there are columns, or a cell that its column's type does not hold.
+ * @param path The file or folder; all files have the same header.
+ * @param suffix Only files that end so; NULL: all.
+ * @param options NULL: defaults.
+ * @param out The dataset.
+ * @return ACCEL_OK, NOT_FOUND, IO or CORRUPT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_csv(const char *path, const char *ACCEL_NULLABLE suffix, const accel_csv_options_t *ACCEL_NULLABLE options,
+                  accel_dataset_t *ACCEL_OWNED *out);
+
+/* How images are read. */
+typedef struct accel_image_options {
+  size_t struct_size;
+  int64_t channels; /* 3: red, green, blue; 1: brightness. Default 3 */
+  int64_t height;   /* brings all images to one size, with width: bilinear, with antialiasing. Default: they keep theirs */
+  int64_t width;
+} accel_image_options_t;
+#define ACCEL_IMAGE_OPTIONS_INIT                                                                                       \
+  {sizeof(accel_image_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_image_options_init(accel_image_options_t *options);
+
+/** JPEG and PNG files in a folder. An item is a map {image: uint8 [channels, height, width], label: the number of the
+ * subfolder in the order of their names, path}; without subfolders there is no label. Other files are counted by
+ * accel_dataset_num_skipped(). An image that is cut short is CORRUPT when it is read.
+ * @param folder The folder.
+ * @param options NULL: defaults.
+ * @param out The dataset.
+ * @return ACCEL_OK, NOT_FOUND, INVALID_ARGUMENT, or UNSUPPORTED by a build without libjpeg-turbo and libpng.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_images(const char *folder, const accel_image_options_t *ACCEL_NULLABLE options,
+                     accel_dataset_t *ACCEL_OWNED *out);
+
+struct ArrowSchema;      /* Arrow's C data interface; see its specification */
+struct ArrowArray;       /* the same */
+struct ArrowArrayStream; /* Arrow's C stream interface */
+
+/** A record batch of Arrow; an item is a map from columns to rows. Numbers, bool, text, and lists of numbers; numbers stay
+ * where they are.
+ * @param schema Of the batch; consumed in any case.
+ * @param array The batch; consumed in any case. It is released when nothing uses its memory any more.
+ * @param null_value Stands for nulls, with "" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
+ * @param out The dataset.
+ * @return ACCEL_OK; INVALID_ARGUMENT for nulls, UNSUPPORTED for columns of other kinds, CORRUPT.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_arrow(struct ArrowSchema *ACCEL_TAKES schema, struct ArrowArray *ACCEL_TAKES array, double null_value,
+                    accel_dataset_t *ACCEL_OWNED *out);
+
+/** All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+ * @param stream Read to its end; consumed in any case.
+ * @param null_value As in accel_dataset_arrow().
+ * @param out The dataset.
+ * @return As accel_dataset_arrow(); IO when the stream fails.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_arrow_stream(struct ArrowArrayStream *ACCEL_TAKES stream, double null_value,
+                           accel_dataset_t *ACCEL_OWNED *out);
+
+/** The number of items of the program's own dataset. It is asked again for each batch and epoch.
+ * @param user_data Handed to the callback.
+ * @return The number, or a negative status.
+ * @threads any */
+typedef int64_t (*accel_dataset_length_fn)(void *user_data);
+
+/** Makes one item.
+ * @param index From 0.
+ * @param out_item An owned value.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error, which comes back unchanged from the call that wanted the item.
+ * @threads any */
+typedef accel_status_t (*accel_dataset_item_fn)(int64_t index, accel_value_t *ACCEL_OWNED out_item, void *user_data);
+
+/** Makes the items of a batch.
+ * @param indices [n_indices] Their numbers.
+ * @param n_indices How many.
+ * @param out_items An owned list with one item for each, in their order.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error, which comes back unchanged.
+ * @threads any */
+typedef accel_status_t (*accel_dataset_items_fn)(const int64_t *indices, size_t n_indices,
+                                                 accel_value_t *ACCEL_OWNED out_items, void *user_data);
+
+/** The program's own items by number. They are made on the thread of the outer call; a loader with workers calls from
+ * several threads at once.
+ * @param length Says how many there are.
+ * @param item Makes one.
+ * @param items Makes those of a batch; NULL: one after another.
+ * @param user_data,destroy Of all three.
+ * @param out The dataset.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_create(accel_dataset_length_fn length, accel_dataset_item_fn item,
+                     accel_dataset_items_fn ACCEL_NULLABLE items, void *ACCEL_NULLABLE user_data,
+                     accel_destroy_fn ACCEL_NULLABLE destroy, accel_dataset_t *ACCEL_OWNED *out);
+
+/** Begins to read the program's own stream. The same arguments must give the same items, or else resuming is not exact.
+ * @param epoch From 0.
+ * @param shard,num_readers Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
+ * @param user_data Handed to the callback.
+ * @return A number of the program's choice, at least 0, that comes back with each call for this reader; or a negative
+ *   status.
+ * @threads any */
+typedef int64_t (*accel_stream_begin_fn)(int64_t epoch, int64_t shard, int64_t num_readers, void *user_data);
+
+/** Makes the next item.
+ * @param reader As accel_stream_begin_fn chose it.
+ * @param out_item An owned value.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK; ACCEL_ITER_END when there are no more; or an error, which comes back unchanged.
+ * @threads any */
+typedef accel_status_t (*accel_stream_next_fn)(int64_t reader, accel_value_t *ACCEL_OWNED out_item, void *user_data);
+
+/** Leaves out items, which resuming needs.
+ * @param reader As accel_stream_begin_fn chose it.
+ * @param count How many.
+ * @param user_data Handed to the callback.
+ * @return How many were left out, fewer than `count` only at the end; or a negative status.
+ * @threads any */
+typedef int64_t (*accel_stream_skip_fn)(int64_t reader, int64_t count, void *user_data);
+
+/** Ends to read: the number may be used again.
+ * @param reader As accel_stream_begin_fn chose it.
+ * @param user_data Handed to the callback.
+ * @threads any */
+typedef void (*accel_stream_end_fn)(int64_t reader, void *user_data);
+
+/** The program's own stream of items.
+ * @param begin Begins an epoch.
+ * @param next Makes items.
+ * @param skip Leaves items out; NULL: they are made and dropped.
+ * @param end Ends what begin began; NULL: nothing has to be done.
+ * @param user_data,destroy Of all four.
+ * @param length Items of an epoch; ACCEL_UNSET_INT64: unknown.
+ * @param num_shards Parts that can be read without the others, so that ranks need not read each other's; at least 1.
+ * @param out The dataset.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_create_stream(accel_stream_begin_fn begin, accel_stream_next_fn next,
+                            accel_stream_skip_fn ACCEL_NULLABLE skip, accel_stream_end_fn ACCEL_NULLABLE end,
+                            void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy, int64_t length,
+                            int64_t num_shards, accel_dataset_t *ACCEL_OWNED *out);
+
+/** The items of a dataset as a stream.
+ * @param dataset Items by number.
+ * @param seed Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their
+ *   numbers.
+ * @param out The stream.
+ * @return ACCEL_OK, or UNSUPPORTED for what is a stream.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_as_stream(accel_dataset_t *dataset, int64_t seed, accel_dataset_t *ACCEL_OWNED *out);
+
+/* When a merged stream ends. The numbers are pinned. */
+typedef int32_t accel_merge_end_t;
+#define ACCEL_MERGE_END_FIRST 0 /* when a source is drawn that has ended */
+#define ACCEL_MERGE_END_ALL 1   /* when all have ended; one that has is drawn no more */
+
+/** Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that the order
+ * is the same in every run and on every rank.
+ * @param sources [n_sources] Streams, or items by number in their order.
+ * @param n_sources At least 1.
+ * @param weights A list with a number above 0 for each; their sum may be anything. NULL: all the same.
+ * @param seed Of the draws.
+ * @param end ACCEL_MERGE_END_*.
+ * @param out The stream.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_merge(accel_dataset_t *const *sources, size_t n_sources, const accel_value_t *ACCEL_NULLABLE weights,
+                    int64_t seed, accel_merge_end_t end, accel_dataset_t *ACCEL_OWNED *out);
+
+/** Datasets one behind the other.
+ * @param datasets [n_datasets] Items by number.
+ * @param n_datasets At least 1.
+ * @param out All their items.
+ * @return ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_concatenate(accel_dataset_t *const *datasets, size_t n_datasets, accel_dataset_t *ACCEL_OWNED *out);
+
 /** Items [begin, end) of another dataset.
  * @param dataset The other.
  * @param begin,end The range.
  * @param out The part.
- * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @return ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_subset(accel_dataset_t *dataset, int64_t begin, int64_t end, accel_dataset_t *ACCEL_OWNED *out);
@@ -3071,15 +3393,22 @@ ACCEL_SINCE(0, 1) void accel_dataset_release(accel_dataset_t *ACCEL_NULLABLE dat
 
 /** The number of items.
  * @param dataset A dataset.
- * @return Its number of items; -1 for an invalid handle.
+ * @return Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known
+ *   (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_dataset_length(const accel_dataset_t *dataset);
+
+/** What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+ * @param dataset A dataset.
+ * @return Their number, 0 for other datasets; -1 for an invalid handle.
+ * @threads any */
+ACCEL_SINCE(0, 1) int64_t accel_dataset_num_skipped(const accel_dataset_t *dataset);
 
 /** One item.
  * @param dataset A dataset.
  * @param index From 0.
  * @param out The item.
- * @return ACCEL_OK or NOT_FOUND.
+ * @return ACCEL_OK; NOT_FOUND; CORRUPT for what is malformed; UNSUPPORTED for a stream.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_item(const accel_dataset_t *dataset, int64_t index, accel_value_t *ACCEL_OWNED out);
@@ -3215,6 +3544,16 @@ ACCEL_SINCE(0, 1) int64_t accel_sampler_length(const accel_sampler_t *sampler);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_sampler_indices(const accel_sampler_t *sampler, int64_t epoch, accel_tensor_t *ACCEL_OWNED *out);
 
+/* How items become a batch. The numbers are pinned. */
+typedef int32_t accel_collate_t;
+#define ACCEL_COLLATE_STACK 0 /* items of one shape, stacked */
+#define ACCEL_COLLATE_PAD 1 /* filled up in their first dimension to the longest of the batch */
+
+/* Where the filling goes. The numbers are pinned. */
+typedef int32_t accel_padding_side_t;
+#define ACCEL_PADDING_SIDE_RIGHT 0
+#define ACCEL_PADDING_SIDE_LEFT 1
+
 /* How a loader makes batches. */
 typedef struct accel_dataloader_options {
   size_t struct_size;
@@ -3222,12 +3561,23 @@ typedef struct accel_dataloader_options {
   int32_t shuffle;     /* 1: seedable random order. Default 0 */
   int32_t drop_last;   /* 1: a short last batch is left out. Default 0 */
   int64_t seed;        /* of the order; default 0 */
-  int64_t prefetch;    /* batches that a background thread keeps ready; 0: none. Default 2 */
+  int64_t prefetch;    /* batches that each background thread keeps ready; 0: no thread. Default 2 */
   accel_sampler_t *sampler; /* instead of shuffle; NULL: none */
+  int64_t num_workers; /* threads that read, in order. Default 0: one of them once batches prove slower to make than to
+                        * hand over, and the caller's thread alone where the program's callbacks read. With 1 or more
+                        * these run on threads of the library, several at once from 2 on: they must be made for it */
+  int32_t pin_memory;  /* 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0 */
+  accel_collate_t collate;   /* default STACK; accel_dataloader_set_collate() sets a function instead */
+  double padding_value;      /* of PAD; default 0 */
+  int64_t pad_to_multiple_of; /* of PAD: the longest is rounded up to it. Default 1 */
+  accel_padding_side_t padding_side; /* of PAD; default RIGHT */
+  int32_t padding_masks; /* of PAD: 1: a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind
+                          * the tensor. Default 0 */
 } accel_dataloader_options_t;
 #define ACCEL_DATALOADER_OPTIONS_INIT                                                                                  \
   {sizeof(accel_dataloader_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64,                 \
-   ACCEL_UNSET_INT64, NULL}
+   ACCEL_UNSET_INT64, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_INT64,        \
+   ACCEL_UNSET, ACCEL_UNSET}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
@@ -3236,7 +3586,8 @@ ACCEL_SINCE(0, 1) void accel_dataloader_options_init(accel_dataloader_options_t 
 /** Makes batches of the items of a dataset.
  * @param dataset The items.
  * @param options NULL: defaults.
- * @param out The loader; prepare it to share the work between ranks.
+ * @param out The loader; prepare it to share the work between ranks. Without a sampler each epoch has as many items as
+ *   the dataset when it begins.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -3254,20 +3605,99 @@ ACCEL_SINCE(0, 1) accel_dataloader_t *accel_dataloader_retain(accel_dataloader_t
  * @threads any, waits */
 ACCEL_SINCE(0, 1) void accel_dataloader_release(accel_dataloader_t *ACCEL_NULLABLE loader);
 
-/** The next batch: items stacked leaf by leaf, on the state's device.
+/** Makes a batch of items.
+ * @param items A list of the items; borrowed for the call.
+ * @param out_batch An owned value.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error, which comes back from accel_dataloader_next(); that batch can be asked for again.
+ * @threads any */
+typedef accel_status_t (*accel_collate_fn)(const accel_value_t *items, accel_value_t *ACCEL_OWNED out_batch,
+                                           void *user_data);
+
+/** Lets the program make batches of items. It runs in accel_dataloader_next(), with num_workers on threads of the library.
+ * @param loader A loader that is neither prepared nor at work.
+ * @param collate The function.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK; INVALID_STATE.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataloader_set_collate(accel_dataloader_t *loader, accel_collate_fn collate, void *ACCEL_NULLABLE user_data,
+                             accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** Says which items each batch of an epoch has, before they are shared between the ranks.
+ * @param epoch From 0.
+ * @param out_batches An owned list: for each batch a list of integers, or an int64 tensor. The same ones for an epoch on
+ *   every rank and each time.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error, which comes back from accel_dataloader_next().
+ * @threads caller */
+typedef accel_status_t (*accel_batch_sampler_fn)(int64_t epoch, accel_value_t *ACCEL_OWNED out_batches, void *user_data);
+
+/** Lets the program say what is in each batch. Ranks get whole batches by turns. Where all batches have one size, say it,
+ * and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
+ * @param loader A loader over a dataset without shuffle and sampler, neither prepared nor at work.
+ * @param batches The function.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param batch_size The size of all batches but the last, or ACCEL_UNSET_INT64: any.
+ * @return ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE.
+ * @threads object
+ * @accelerate data_loader.BatchSamplerShard */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataloader_set_batch_sampler(accel_dataloader_t *loader, accel_batch_sampler_fn batches,
+                                   void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
+                                   int64_t batch_size);
+
+/** Cuts one rank's batch out of the rows of all ranks.
+ * @param rows The rows of all ranks as one batch, borrowed for the call.
+ * @param begin,end Those of the rank.
+ * @param process_index,num_processes The rank, and how many there are.
+ * @param out_batch An owned value: what the rank gets.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error, which comes back from accel_dataloader_next() on all ranks.
+ * @threads any */
+typedef accel_status_t (*accel_slice_fn)(const accel_value_t *rows, int64_t begin, int64_t end, int32_t process_index,
+                                         int32_t num_processes, accel_value_t *ACCEL_OWNED out_batch, void *user_data);
+
+/** Lets the program cut the rows that rank 0 reads for all ranks (dispatch_batches). It runs on rank 0.
+ * @param loader A loader that is neither prepared nor at work.
+ * @param slice The function.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK; INVALID_STATE.
+ * @threads object
+ * @accelerate slice_fn_for_dispatch */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataloader_set_slice(accel_dataloader_t *loader, accel_slice_fn slice, void *ACCEL_NULLABLE user_data,
+                           accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** The next batch: items stacked leaf by leaf, on the state's device. A loader has one place: a second loop over it goes
+ * on where the first one stopped; accel_dataloader_set_epoch() goes back.
  * @param loader A loader.
  * @param out The batch.
  * @return ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what
- *   the dataset answers.
+ *   the dataset or a callback answers: the same batch can be asked for again then. With dispatch_batches, and with
+ *   streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out);
 
 /** The number of batches.
  * @param loader A loader.
- * @return Batches an epoch on this rank; -1 for an invalid handle.
+ * @return Batches an epoch on this rank; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_dataloader_length(const accel_dataloader_t *loader);
+
+/** The epoch that the loader is in.
+ * @param loader A loader.
+ * @return From 0; -1 for an invalid handle.
+ * @threads any
+ * @accelerate iteration */
+ACCEL_SINCE(0, 1) int64_t accel_dataloader_epoch(const accel_dataloader_t *loader);
+
+/** How many rows of the batch in hand count: the first ones. The others only fill it up, and are there a second time.
+ * @param loader A loader.
+ * @return The number of rows; 0 while no batch is in hand; -1 for an invalid handle.
+ * @threads any */
+ACCEL_SINCE(0, 1) int64_t accel_dataloader_valid_rows(const accel_dataloader_t *loader);
 
 /** Drops the rest of the current epoch and goes to the start of another.
  * @param loader A loader.
@@ -3276,16 +3706,18 @@ ACCEL_SINCE(0, 1) int64_t accel_dataloader_length(const accel_dataloader_t *load
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_dataloader_set_epoch(accel_dataloader_t *loader, int64_t epoch);
 
-/** Where the loader stands: epoch and batches handed out.
+/** Where the loader stands, in what was handed out, whatever was read ahead. accel_save_state() keeps it too.
  * @param loader A loader.
- * @param out A map.
+ * @param out A map: "epoch"; "batches" that this rank and "samples" that all ranks got of it; "seed" of a shuffled order;
+ *   of a stream also what each reader gave.
  * @return ACCEL_OK.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataloader_state_dict(const accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out);
 
-/** The next batch is the one that followed when the state was taken.
- * @param loader A loader over the same data.
+/** The next batch is the one that followed when the state was taken. With another number of ranks, or another batch size,
+ * it begins with the next item of all ranks' order.
+ * @param loader A loader over the same data; threads and prefetch may differ.
  * @param state_dict As above.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object, waits */
@@ -3516,9 +3948,16 @@ typedef struct accel_dataloader_config {
   int32_t split_batches; /* as in the state's options, which are the default */
   int32_t put_on_device; /* 1: batches go to the state's device. Default 1 */
   int32_t non_blocking;  /* 1: without waiting for the copy. Default 0 */
+  int32_t dispatch_batches; /* 1: rank 0 reads, and sends each rank its rows. Default 0: every rank reads its own */
+  int32_t use_seedable_sampler; /* 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's
+                                 * generator when the first epoch begins. Default 1 */
+  int64_t data_seed;     /* instead of the loader's seed */
+  int32_t use_stateful_dataloader; /* 1: accel_load_state() takes the loader to where it was. Default 1 */
+  int32_t reserved;      /* 0 */
 } accel_dataloader_config_t;
 #define ACCEL_DATALOADER_CONFIG_INIT                                                                                   \
-  {sizeof(accel_dataloader_config_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET}
+  {sizeof(accel_dataloader_config_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET,    \
+   ACCEL_UNSET_INT64, ACCEL_UNSET, 0}
 /** Marks every field as unset.
  * @param config The struct.
  * @threads any */
@@ -3529,7 +3968,8 @@ ACCEL_SINCE(0, 1) void accel_dataloader_config_init(accel_dataloader_config_t *c
  * @param loader The loader.
  * @param config NULL: defaults.
  * @param out The prepared one.
- * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @return ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for dispatch_batches without put_on_device;
+ *   INVALID_STATE for one that is prepared already.
  * @threads object, waits
  * @accelerate prepare_data_loader */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -3573,13 +4013,14 @@ accel_prepare(accel_state_t *state, const accel_prepare_item_t *items, size_t n_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss);
 
 /** Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and
- * drops each gradient then. Accumulation does not divide it. One process only: the other ranks' gradients are not there
- * yet when a parameter changes.
+ * drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its
+ * update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
  * @param state A state.
  * @param loss One element with gradient history.
  * @param lr The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
- * @return ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED with several processes or under fp16.
- * @threads object, waits
+ * @return ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in
+ * several processes, or inside of uneven inputs.
+ * @threads collective, waits
  * @accelerate lomo_backward */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
@@ -4033,11 +4474,14 @@ accel_save_model(accel_state_t *state, const accel_module_t *module, const char 
  * @accelerate save_state */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_save_state(accel_state_t *state, const char *folder);
 
-/** Reads it back into the prepared objects, which must be the same. All ranks must call.
+/** Reads it back into the prepared objects, which must be the same. The number of ranks may be another one: loaders go on
+ * with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw
+ * random numbers of their own. All ranks must call.
  * @param state A state.
  * @param folder What accel_save_state() wrote.
- * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE when it was written by
- *   another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back
+ * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were
+ *   saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is changed
+ *   then, except when an object refuses its own part: what was taken back
  *   before it stays.
  * @threads collective, waits
  * @accelerate load_state */

@@ -407,6 +407,21 @@ struct PlateauOptions : accel_plateau_options_t {
   PlateauOptions() { accel_plateau_options_init(this); }
 };
 
+// How documents are packed. One of end_of_document and document_offsets is given.
+struct PackingOptions : accel_packing_options_t {
+  PackingOptions() { accel_packing_options_init(this); }
+};
+
+// How CSV files are read.
+struct CsvOptions : accel_csv_options_t {
+  CsvOptions() { accel_csv_options_init(this); }
+};
+
+// How images are read.
+struct ImageOptions : accel_image_options_t {
+  ImageOptions() { accel_image_options_init(this); }
+};
+
 // How a loader makes batches.
 struct DataloaderOptions : accel_dataloader_options_t {
   DataloaderOptions() { accel_dataloader_options_init(this); }
@@ -696,6 +711,14 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
   Tensor contiguous() const {
     Tensor out;
     detail::check(accel_tensor_contiguous(get(), out.put()));
+    return out;
+  }
+
+  // A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header
+  // (.bin), as tokens are stored.
+  static Tensor map_file(const std::string& path, accel_dtype_t dtype) {
+    Tensor out;
+    detail::check(accel_tensor_map_file(path.c_str(), dtype, out.put()));
     return out;
   }
 
@@ -1326,7 +1349,7 @@ class Scheduler : public detail::Handle<accel_scheduler_t, accel_scheduler_retai
   }
 };
 
-// Items by number.
+// Items by number, or one after another.
 class Dataset : public detail::Handle<accel_dataset_t, accel_dataset_retain, accel_dataset_release> {
  public:
   using Handle::Handle;
@@ -1338,10 +1361,111 @@ class Dataset : public detail::Handle<accel_dataset_t, accel_dataset_retain, acc
     return out;
   }
 
-  // The bytes of a text file, or of all files below a folder in the order of their paths, cut into windows.
+  // Rows of tensors that have names; an item is a map with one row of each.
+  static Dataset named_tensors(const Value& tensors) {
+    Dataset out;
+    detail::check(accel_dataset_named_tensors(tensors.get(), out.put()));
+    return out;
+  }
+
+  // Rows of the tensors of a safetensors file; an item is a map with one row of each.
+  static Dataset safetensors(const std::string& path) {
+    Dataset out;
+    detail::check(accel_dataset_safetensors(path.c_str(), out.put()));
+    return out;
+  }
+
+  // Rows of different lengths.
+  static Dataset ragged(const std::vector<Tensor>& values, const Tensor& offsets) {
+    Dataset out;
+    detail::check(accel_dataset_ragged(detail::borrowed(values).data(), values.size(), offsets.get(), out.put()));
+    return out;
+  }
+
+  // The bytes of text, cut into windows.
   static Dataset text(const std::string& path, const char* suffix, std::int64_t sequence_length) {
     Dataset out;
     detail::check(accel_dataset_text(path.c_str(), suffix, sequence_length, out.put()));
+    return out;
+  }
+
+  // Tokens cut into windows.
+  static Dataset windows(const Tensor& tokens, std::int64_t sequence_length, std::int64_t stride) {
+    Dataset out;
+    detail::check(accel_dataset_windows(tokens.get(), sequence_length, stride, out.put()));
+    return out;
+  }
+
+  // Documents packed into sequences of one length.
+  static Dataset packed(const Tensor& tokens, const PackingOptions& options) {
+    Dataset out;
+    detail::check(accel_dataset_packed(tokens.get(), &options, out.put()));
+    return out;
+  }
+
+  // The lines of text files; an item is a string.
+  static Dataset lines(const std::string& path, const char* suffix, bool skip_malformed) {
+    Dataset out;
+    detail::check(accel_dataset_lines(path.c_str(), suffix, skip_malformed, out.put()));
+    return out;
+  }
+
+  // Files with a JSON document on each line; an item is its value.
+  static Dataset json_lines(const std::string& path, const char* suffix, bool skip_malformed) {
+    Dataset out;
+    detail::check(accel_dataset_json_lines(path.c_str(), suffix, skip_malformed, out.put()));
+    return out;
+  }
+
+  // Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells.
+  static Dataset csv(const std::string& path, const char* suffix, const CsvOptions& options = {}) {
+    Dataset out;
+    detail::check(accel_dataset_csv(path.c_str(), suffix, &options, out.put()));
+    return out;
+  }
+
+  // JPEG and PNG files in a folder.
+  static Dataset images(const std::string& folder, const ImageOptions& options = {}) {
+    Dataset out;
+    detail::check(accel_dataset_images(folder.c_str(), &options, out.put()));
+    return out;
+  }
+
+  // A record batch of Arrow; an item is a map from columns to rows.
+  static Dataset arrow(struct ArrowSchema* schema, struct ArrowArray* array, double null_value) {
+    Dataset out;
+    detail::check(accel_dataset_arrow(schema, array, null_value, out.put()));
+    return out;
+  }
+
+  // All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+  static Dataset arrow_stream(struct ArrowArrayStream* stream, double null_value) {
+    Dataset out;
+    detail::check(accel_dataset_arrow_stream(stream, null_value, out.put()));
+    return out;
+  }
+
+  // The items of a dataset as a stream.
+  Dataset as_stream(std::int64_t seed) {
+    Dataset out;
+    detail::check(accel_dataset_as_stream(get(), seed, out.put()));
+    return out;
+  }
+
+  // Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that
+  // the order is the same in every run and on every rank.
+  static Dataset merge(const std::vector<Dataset>& sources, const Value& weights, std::int64_t seed,
+                       accel_merge_end_t end) {
+    Dataset out;
+    detail::check(accel_dataset_merge(detail::borrowed(sources).data(), sources.size(), detail::unless_none(weights),
+                                      seed, end, out.put()));
+    return out;
+  }
+
+  // Datasets one behind the other.
+  static Dataset concatenate(const std::vector<Dataset>& datasets) {
+    Dataset out;
+    detail::check(accel_dataset_concatenate(detail::borrowed(datasets).data(), datasets.size(), out.put()));
     return out;
   }
 
@@ -1354,6 +1478,9 @@ class Dataset : public detail::Handle<accel_dataset_t, accel_dataset_retain, acc
 
   // The number of items.
   std::int64_t length() const { return accel_dataset_length(self()); }
+
+  // What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+  std::int64_t num_skipped() const { return accel_dataset_num_skipped(self()); }
 
   // One item.
   Value item(std::int64_t index) const {
@@ -1458,10 +1585,16 @@ class Dataloader : public detail::Handle<accel_dataloader_t, accel_dataloader_re
   // The number of batches.
   std::int64_t length() const { return accel_dataloader_length(self()); }
 
+  // The epoch that the loader is in.
+  std::int64_t epoch() const { return accel_dataloader_epoch(self()); }
+
+  // How many rows of the batch in hand count: the first ones.
+  std::int64_t valid_rows() const { return accel_dataloader_valid_rows(self()); }
+
   // Drops the rest of the current epoch and goes to the start of another.
   void set_epoch(std::int64_t epoch) { detail::check(accel_dataloader_set_epoch(get(), epoch)); }
 
-  // Where the loader stands: epoch and batches handed out.
+  // Where the loader stands, in what was handed out, whatever was read ahead.
   Value state_dict() const {
     Value out;
     detail::check(accel_dataloader_state_dict(get(), out.put()));
@@ -1680,7 +1813,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // As accel_gather(), and cuts off what the loader repeated to fill the last batch.
+  // As accel_gather(), and leaves out what the loader repeated to fill batches.
   Value gather_for_metrics(const Value& value) {
     Value out;
     detail::check(accel_gather_for_metrics(get(), value.get(), out.put()));

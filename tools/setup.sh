@@ -46,6 +46,8 @@ libucx-dev library ucx
 libcjson-dev library libcjson
 libzstd-dev library libzstd
 zlib1g-dev library zlib
+libturbojpeg0-dev library libturbojpeg
+libpng-dev library libpng
 libcmocka-dev library cmocka
 libgtest-dev library gtest
 ${develop:+$develop_packages}

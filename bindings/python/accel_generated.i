@@ -67,9 +67,107 @@ static double lr_lambda_trampoline(int64_t step, void *user_data) {
   return number;
 }
 
+static int64_t dataset_length_trampoline(void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 0);
+  int64_t number = answer == NULL ? 0 : PyLong_AsLongLong(answer);
+  if (PyErr_Occurred()) number = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return number;
+}
+
+static accel_status_t dataset_item_trampoline(int64_t index, accel_value_t *out_item, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 1, 1, PyLong_FromLongLong(index));
+  if (answer != NULL) python_to_new_value(answer, out_item);
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static accel_status_t dataset_items_trampoline(const int64_t *indices, size_t n_indices, accel_value_t *out_items, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 2, 1, integers_to_python(indices, n_indices));
+  if (answer != NULL) python_to_new_value(answer, out_items);
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static int64_t stream_begin_trampoline(int64_t epoch, int64_t shard, int64_t num_readers, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 3, PyLong_FromLongLong(epoch), PyLong_FromLongLong(shard), PyLong_FromLongLong(num_readers));
+  int64_t number = answer == NULL ? 0 : PyLong_AsLongLong(answer);
+  if (PyErr_Occurred()) number = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return number;
+}
+
+static accel_status_t stream_next_trampoline(int64_t reader, accel_value_t *out_item, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 1, 1, PyLong_FromLongLong(reader));
+  if (answer != NULL) python_to_new_value(answer, out_item);
+  const accel_status_t answer_status = end_or_status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static int64_t stream_skip_trampoline(int64_t reader, int64_t count, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 2, 2, PyLong_FromLongLong(reader), PyLong_FromLongLong(count));
+  int64_t number = answer == NULL ? 0 : PyLong_AsLongLong(answer);
+  if (PyErr_Occurred()) number = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return number;
+}
+
+static void stream_end_trampoline(int64_t reader, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 3, 1, PyLong_FromLongLong(reader));
+  if (answer == NULL) PyErr_WriteUnraisable(user_data);
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+}
+
 static accel_status_t order_trampoline(int64_t epoch, int64_t *indices, size_t n_indices, void *user_data) {
   const PyGILState_STATE lock = PyGILState_Ensure();
   PyObject *const answer = call_python(user_data, 0, 2, PyLong_FromLongLong(epoch), numbers_to_python(indices, n_indices));
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static accel_status_t collate_trampoline(const accel_value_t *items, accel_value_t *out_batch, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 1, value_to_python(items));
+  if (answer != NULL) python_to_new_value(answer, out_batch);
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static accel_status_t batch_sampler_trampoline(int64_t epoch, accel_value_t *out_batches, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLongLong(epoch));
+  if (answer != NULL) python_to_new_value(answer, out_batches);
+  const accel_status_t answer_status = status_of_python();
+  Py_XDECREF(answer);
+  PyGILState_Release(lock);
+  return answer_status;
+}
+
+static accel_status_t slice_trampoline(const accel_value_t *rows, int64_t begin, int64_t end, int32_t process_index, int32_t num_processes, accel_value_t *out_batch, void *user_data) {
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyObject *const answer = call_python(user_data, 0, 5, value_to_python(rows), PyLong_FromLongLong(begin), PyLong_FromLongLong(end), PyLong_FromLong(process_index), PyLong_FromLong(num_processes));
+  if (answer != NULL) python_to_new_value(answer, out_batch);
   const accel_status_t answer_status = status_of_python();
   Py_XDECREF(answer);
   PyGILState_Release(lock);
@@ -157,6 +255,10 @@ typedef int32_t accel_anneal_strategy_t;
 typedef int32_t accel_cycle_mode_t;
 typedef int32_t accel_metric_mode_t;
 typedef int32_t accel_threshold_mode_t;
+typedef int32_t accel_packing_t;
+typedef int32_t accel_merge_end_t;
+typedef int32_t accel_collate_t;
+typedef int32_t accel_padding_side_t;
 typedef int32_t accel_ddp_comm_hook_t;
 
 typedef struct accel_device {
@@ -341,6 +443,31 @@ typedef struct accel_plateau_options {
   accel_metric_mode_t mode;
   accel_threshold_mode_t threshold_mode;
 } accel_plateau_options_t;
+%accel_borrowed(accel_tensor_t, document_offsets)
+typedef struct accel_packing_options {
+  size_t struct_size;
+  int64_t sequence_length;
+  int64_t end_of_document;
+  accel_tensor_t *document_offsets;
+  accel_packing_t packing;
+  int32_t reserved;
+  int64_t pad_token;
+} accel_packing_options_t;
+typedef struct accel_csv_options {
+  size_t struct_size;
+  int32_t delimiter;
+  int32_t has_header;
+  int32_t skip_malformed;
+  int32_t reserved;
+  double missing;
+  const accel_value_t *types;
+} accel_csv_options_t;
+typedef struct accel_image_options {
+  size_t struct_size;
+  int64_t channels;
+  int64_t height;
+  int64_t width;
+} accel_image_options_t;
 %accel_borrowed(accel_sampler_t, sampler)
 typedef struct accel_dataloader_options {
   size_t struct_size;
@@ -350,6 +477,13 @@ typedef struct accel_dataloader_options {
   int64_t seed;
   int64_t prefetch;
   accel_sampler_t *sampler;
+  int64_t num_workers;
+  int32_t pin_memory;
+  accel_collate_t collate;
+  double padding_value;
+  int64_t pad_to_multiple_of;
+  accel_padding_side_t padding_side;
+  int32_t padding_masks;
 } accel_dataloader_options_t;
 typedef struct accel_power_sgd_options {
   size_t struct_size;
@@ -415,6 +549,11 @@ typedef struct accel_dataloader_config {
   int32_t split_batches;
   int32_t put_on_device;
   int32_t non_blocking;
+  int32_t dispatch_batches;
+  int32_t use_seedable_sampler;
+  int64_t data_seed;
+  int32_t use_stateful_dataloader;
+  int32_t reserved;
 } accel_dataloader_config_t;
 %accel_borrowed(accel_state_t, gradient_group)
 typedef struct accel_local_sgd_options {
@@ -559,6 +698,30 @@ typedef struct accel_parameters_options {
   }
   ~accel_plateau_options() {  free($self); }
 }
+%extend accel_packing_options {
+  accel_packing_options() {
+    accel_packing_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_packing_options_init(options);
+    return options;
+  }
+  ~accel_packing_options() {  free($self); }
+}
+%extend accel_csv_options {
+  accel_csv_options() {
+    accel_csv_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_csv_options_init(options);
+    return options;
+  }
+  ~accel_csv_options() {  free($self); }
+}
+%extend accel_image_options {
+  accel_image_options() {
+    accel_image_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_image_options_init(options);
+    return options;
+  }
+  ~accel_image_options() {  free($self); }
+}
 %extend accel_dataloader_options {
   accel_dataloader_options() {
     accel_dataloader_options_t *const options = calloc(1, sizeof(*options));
@@ -639,11 +802,39 @@ typedef struct accel_parameters_options {
 %accel_callback(accel_module_hook_fn, module_hook_trampoline)
 %accel_callback(accel_update_fn, update_trampoline)
 %accel_callback(accel_lr_lambda_fn, lr_lambda_trampoline)
+%typemap(in) (accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 2, 3, &$4)) SWIG_fail;
+  $1 = dataset_length_trampoline;
+  $2 = dataset_item_trampoline;
+  $3 = !is_callable_of_python($4, 2) ? NULL : dataset_items_trampoline;
+  $5 = release_python;
+}
+%typemap(in) (accel_stream_begin_fn CALLBACK, accel_stream_next_fn CALLBACK, accel_stream_skip_fn CALLBACK, accel_stream_end_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 2, 4, &$5)) SWIG_fail;
+  $1 = stream_begin_trampoline;
+  $2 = stream_next_trampoline;
+  $3 = !is_callable_of_python($5, 2) ? NULL : stream_skip_trampoline;
+  $4 = !is_callable_of_python($5, 3) ? NULL : stream_end_trampoline;
+  $6 = release_python;
+}
 %accel_callback(accel_order_fn, order_trampoline)
+%accel_callback(accel_collate_fn, collate_trampoline)
+%accel_callback(accel_batch_sampler_fn, batch_sampler_trampoline)
+%accel_callback(accel_slice_fn, slice_trampoline)
 %accel_callback(accel_comm_hook_fn, comm_hook_trampoline)
 %accel_callback(accel_seed_fn, seed_trampoline)
-%accel_callback_pair(accel_batch_size_fn, batch_size_trampoline, accel_reduce_batch_size_fn, reduce_batch_size_trampoline)
-%accel_callback_pair(accel_save_state_fn, save_state_trampoline, accel_load_state_fn, load_state_trampoline)
+%typemap(in) (accel_batch_size_fn CALLBACK, accel_reduce_batch_size_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 1, 2, &$3)) SWIG_fail;
+  $1 = batch_size_trampoline;
+  $2 = !is_callable_of_python($3, 1) ? NULL : reduce_batch_size_trampoline;
+  $4 = release_python;
+}
+%typemap(in) (accel_save_state_fn CALLBACK, accel_load_state_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 2, 2, &$3)) SWIG_fail;
+  $1 = save_state_trampoline;
+  $2 = load_state_trampoline;
+  $4 = release_python;
+}
 
 %accel_waits(accel_scope_end)
 %delobject accel_scope_end;
@@ -730,7 +921,15 @@ typedef struct accel_parameters_options {
 %delobject accel_scheduler_release;
 %accel_waits(accel_scheduler_step)
 %accel_waits(accel_scheduler_curve)
+%accel_waits(accel_dataset_safetensors)
+%accel_waits(accel_tensor_map_file)
 %accel_waits(accel_dataset_text)
+%accel_waits(accel_dataset_packed)
+%accel_waits(accel_dataset_lines)
+%accel_waits(accel_dataset_json_lines)
+%accel_waits(accel_dataset_csv)
+%accel_waits(accel_dataset_images)
+%accel_waits(accel_dataset_arrow_stream)
 %newobject accel_dataset_retain;
 %delobject accel_dataset_release;
 %accel_waits(accel_dataset_item)
@@ -870,6 +1069,14 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_METRIC_MAX = 1;
 %constant int ACCEL_THRESHOLD_REL = 0;
 %constant int ACCEL_THRESHOLD_ABS = 1;
+%constant int ACCEL_PACKING_CONCATENATE = 0;
+%constant int ACCEL_PACKING_BEST_FIT = 1;
+%constant int ACCEL_MERGE_END_FIRST = 0;
+%constant int ACCEL_MERGE_END_ALL = 1;
+%constant int ACCEL_COLLATE_STACK = 0;
+%constant int ACCEL_COLLATE_PAD = 1;
+%constant int ACCEL_PADDING_SIDE_RIGHT = 0;
+%constant int ACCEL_PADDING_SIDE_LEFT = 1;
 %constant int ACCEL_DDP_COMM_HOOK_NO = 0;
 %constant int ACCEL_DDP_COMM_HOOK_FP16 = 1;
 %constant int ACCEL_DDP_COMM_HOOK_BF16 = 2;
@@ -1314,12 +1521,12 @@ out: The joined tree.
 Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.";
 accel_status_t accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_gather_for_metrics "As accel_gather(), and cuts off what the loader repeated to fill the last batch.
+%feature("docstring") accel_gather_for_metrics "As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front part of its rows, as the reference does.
 
 state: A state.
 value: A tensor or a tree of tensors; other leaves are gathered as objects.
 out: Each sample exactly once.
-Returns: As accel_gather().";
+Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.";
 accel_status_t accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_gather_object "Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, dense tensors, and lists and maps of those. Bytes are a one-dimensional uint8 tensor. Nothing that is received is ever run.
@@ -2772,7 +2979,38 @@ out: The dataset, which shares their memory.
 Returns: ACCEL_OK or SHAPE_MISMATCH.";
 accel_status_t accel_dataset_tensors(accel_tensor_t *const *ITEMS, size_t COUNT, accel_dataset_t **OUTPUT);
 
-%feature("docstring") accel_dataset_text "The bytes of a text file, or of all files below a folder in the order of their paths, cut into windows. Item i is a list of two int64 tensors [sequence_length]: bytes from i * sequence_length on, and the same shifted by one.
+%feature("docstring") accel_dataset_named_tensors "Rows of tensors that have names; an item is a map with one row of each.
+
+tensors: A map from names to tensors with equally many rows, as accel_load() gives it.
+out: The dataset, which shares their memory.
+Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.";
+accel_status_t accel_dataset_named_tensors(const accel_value_t *tensors, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_safetensors "Rows of the tensors of a safetensors file; an item is a map with one row of each.
+
+path: The file, which is mapped.
+out: The dataset.
+Returns: ACCEL_OK, NOT_FOUND, CORRUPT, or SHAPE_MISMATCH for tensors with different numbers of rows.";
+accel_status_t accel_dataset_safetensors(const char *path, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_ragged "Rows of different lengths. Row i of each tensor is its entries [offsets[i], offsets[i + 1]) along the first dimension; an item is a list with one row of each. A loader that pads writes them where the batch will lie.
+
+values: At least one, on the CPU.
+n_values: Their number.
+offsets: int64 [rows + 1] on the CPU; they do not fall.
+out: The dataset, which shares their memory.
+Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.";
+accel_status_t accel_dataset_ragged(accel_tensor_t *const *ITEMS, size_t COUNT, accel_tensor_t *offsets, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_tensor_map_file "A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header (.bin), as tokens are stored.
+
+path: The file. One that begins as .npy is one.
+dtype: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+out: The tensor. Writing to it does not change the file.
+Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.";
+accel_status_t accel_tensor_map_file(const char *path, int32_t dtype, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_dataset_text "The bytes of text, cut into windows. Item i is a list of two int64 tensors [sequence_length]: bytes from i * sequence_length on, and the same shifted by one.
 
 path: The file or folder.
 suffix: Only files that end so, \".py\"; NULL: all.
@@ -2781,13 +3019,149 @@ out: The dataset; files are mapped or read once.
 Returns: ACCEL_OK, NOT_FOUND, or INVALID_ARGUMENT for too little text.";
 accel_status_t accel_dataset_text(const char *path, const char *suffix, int64_t sequence_length, accel_dataset_t **OUTPUT);
 
+%feature("docstring") accel_dataset_windows "Tokens cut into windows. Item i is a list of two int64 tensors [sequence_length]: tokens from i * stride on, and the same shifted by one. Tokens at the end that fill no window are left out.
+
+tokens: Integers [n] on the CPU, for example of accel_tensor_map_file(); shared.
+sequence_length: At least 1.
+stride: At least 1; ACCEL_UNSET_INT64: sequence_length.
+out: The dataset.
+Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH, or INVALID_ARGUMENT for too few tokens.";
+accel_status_t accel_dataset_windows(accel_tensor_t *tokens, int64_t sequence_length, int64_t stride, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_packing_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_packing_options_init(accel_packing_options_t *options);
+
+%feature("docstring") accel_dataset_packed "Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+
+tokens: Integers [n] on the CPU; shared.
+options: The lengths and boundaries.
+out: The dataset.
+Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH or INVALID_ARGUMENT.";
+accel_status_t accel_dataset_packed(accel_tensor_t *tokens, const accel_packing_options_t *options, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_lines "The lines of text files; an item is a string. Malformed is what is not UTF-8, and a NUL.
+
+path: The file or folder.
+suffix: Only files that end so; NULL: all.
+skip_malformed: 1: malformed lines are left out and counted.
+out: The dataset.
+Returns: ACCEL_OK, NOT_FOUND or IO.";
+accel_status_t accel_dataset_lines(const char *path, const char *suffix, int32_t skip_malformed, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_json_lines "Files with a JSON document on each line; an item is its value. Lists of numbers or of truths, and lists of equally long ones, are tensors of int64, float64 or bool.
+
+path: The file or folder.
+suffix: Only files that end so; NULL: all.
+skip_malformed: 1: malformed lines, empty ones among them, are left out and counted.
+out: The dataset.
+Returns: ACCEL_OK, NOT_FOUND or IO.";
+accel_status_t accel_dataset_json_lines(const char *path, const char *suffix, int32_t skip_malformed, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_csv_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_csv_options_init(accel_csv_options_t *options);
+
+%feature("docstring") accel_dataset_csv "Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells. A column without a given type has the narrowest of bool, int64, float64 and text that holds its cells in the first 1000 rows. Malformed is a row with another number of cells than there are columns, or a cell that its column's type does not hold.
+
+path: The file or folder; all files have the same header.
+suffix: Only files that end so; NULL: all.
+options: NULL: defaults.
+out: The dataset.
+Returns: ACCEL_OK, NOT_FOUND, IO or CORRUPT.";
+accel_status_t accel_dataset_csv(const char *path, const char *suffix, const accel_csv_options_t *options, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_image_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_image_options_init(accel_image_options_t *options);
+
+%feature("docstring") accel_dataset_images "JPEG and PNG files in a folder. An item is a map {image: uint8 [channels, height, width], label: the number of the subfolder in the order of their names, path}; without subfolders there is no label. Other files are counted by accel_dataset_num_skipped(). An image that is cut short is CORRUPT when it is read.
+
+folder: The folder.
+options: NULL: defaults.
+out: The dataset.
+Returns: ACCEL_OK, NOT_FOUND, INVALID_ARGUMENT, or UNSUPPORTED by a build without libjpeg-turbo and libpng.";
+accel_status_t accel_dataset_images(const char *folder, const accel_image_options_t *options, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_arrow "A record batch of Arrow; an item is a map from columns to rows. Numbers, bool, text, and lists of numbers; numbers stay where they are.
+
+schema: Of the batch; consumed in any case.
+array: The batch; consumed in any case. It is released when nothing uses its memory any more.
+null_value: Stands for nulls, with \"\" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
+out: The dataset.
+Returns: ACCEL_OK; INVALID_ARGUMENT for nulls, UNSUPPORTED for columns of other kinds, CORRUPT.";
+accel_status_t accel_dataset_arrow(struct ArrowSchema *schema, struct ArrowArray *array, double null_value, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_arrow_stream "All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+
+stream: Read to its end; consumed in any case.
+null_value: As in accel_dataset_arrow().
+out: The dataset.
+Returns: As accel_dataset_arrow(); IO when the stream fails.";
+accel_status_t accel_dataset_arrow_stream(struct ArrowArrayStream *stream, double null_value, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_create "The program's own items by number. They are made on the thread of the outer call; a loader with workers calls from several threads at once.
+
+length: Says how many there are.
+item: Makes one.
+items: Makes those of a batch; NULL: one after another.
+user_data: Of all three.
+destroy: Of all three.
+out: The dataset.
+Returns: ACCEL_OK.";
+accel_status_t accel_dataset_create(accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_create_stream "The program's own stream of items.
+
+begin: Begins an epoch.
+next: Makes items.
+skip: Leaves items out; NULL: they are made and dropped.
+end: Ends what begin began; NULL: nothing has to be done.
+user_data: Of all four.
+destroy: Of all four.
+length: Items of an epoch; ACCEL_UNSET_INT64: unknown.
+num_shards: Parts that can be read without the others, so that ranks need not read each other's; at least 1.
+out: The dataset.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_dataset_create_stream(accel_stream_begin_fn CALLBACK, accel_stream_next_fn CALLBACK, accel_stream_skip_fn CALLBACK, accel_stream_end_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t length, int64_t num_shards, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_as_stream "The items of a dataset as a stream.
+
+dataset: Items by number.
+seed: Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
+out: The stream.
+Returns: ACCEL_OK, or UNSUPPORTED for what is a stream.";
+accel_status_t accel_dataset_as_stream(accel_dataset_t *dataset, int64_t seed, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_merge "Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that the order is the same in every run and on every rank.
+
+sources: Streams, or items by number in their order.
+n_sources: At least 1.
+weights: A list with a number above 0 for each; their sum may be anything. NULL: all the same.
+seed: Of the draws.
+end: ACCEL_MERGE_END_*.
+out: The stream.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_dataset_merge(accel_dataset_t *const *ITEMS, size_t COUNT, const accel_value_t *NULLABLE, int64_t seed, int32_t end, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_concatenate "Datasets one behind the other.
+
+datasets: Items by number.
+n_datasets: At least 1.
+out: All their items.
+Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.";
+accel_status_t accel_dataset_concatenate(accel_dataset_t *const *ITEMS, size_t COUNT, accel_dataset_t **OUTPUT);
+
 %feature("docstring") accel_dataset_subset "Items [begin, end) of another dataset.
 
 dataset: The other.
 begin: The range.
 end: The range.
 out: The part.
-Returns: ACCEL_OK or INVALID_ARGUMENT.";
+Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.";
 accel_status_t accel_dataset_subset(accel_dataset_t *dataset, int64_t begin, int64_t end, accel_dataset_t **OUTPUT);
 
 %feature("docstring") accel_dataset_retain "Adds an owner.
@@ -2804,15 +3178,21 @@ void accel_dataset_release(accel_dataset_t *dataset);
 %feature("docstring") accel_dataset_length "The number of items.
 
 dataset: A dataset.
-Returns: Its number of items; -1 for an invalid handle.";
+Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.";
 int64_t accel_dataset_length(const accel_dataset_t *dataset);
+
+%feature("docstring") accel_dataset_num_skipped "What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+
+dataset: A dataset.
+Returns: Their number, 0 for other datasets; -1 for an invalid handle.";
+int64_t accel_dataset_num_skipped(const accel_dataset_t *dataset);
 
 %feature("docstring") accel_dataset_item "One item.
 
 dataset: A dataset.
 index: From 0.
 out: The item.
-Returns: ACCEL_OK or NOT_FOUND.";
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is malformed; UNSUPPORTED for a stream.";
 accel_status_t accel_dataset_item(const accel_dataset_t *dataset, int64_t index, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_sampler_sequential "0, 1, 2, ...
@@ -2928,7 +3308,7 @@ void accel_dataloader_options_init(accel_dataloader_options_t *options);
 
 dataset: The items.
 options: NULL: defaults.
-out: The loader; prepare it to share the work between ranks.
+out: The loader; prepare it to share the work between ranks. Without a sampler each epoch has as many items as the dataset when it begins.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_dataloader_create(accel_dataset_t *dataset, const accel_dataloader_options_t *options, accel_dataloader_t **OUTPUT);
 
@@ -2943,18 +3323,58 @@ accel_dataloader_t *accel_dataloader_retain(accel_dataloader_t *loader);
 loader: A loader, or NULL.";
 void accel_dataloader_release(accel_dataloader_t *loader);
 
-%feature("docstring") accel_dataloader_next "The next batch: items stacked leaf by leaf, on the state's device.
+%feature("docstring") accel_dataloader_set_collate "Lets the program make batches of items. It runs in accel_dataloader_next(), with num_workers on threads of the library.
+
+loader: A loader that is neither prepared nor at work.
+collate: The function.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+Returns: ACCEL_OK; INVALID_STATE.";
+accel_status_t accel_dataloader_set_collate(accel_dataloader_t *loader, accel_collate_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_dataloader_set_batch_sampler "Lets the program say what is in each batch. Ranks get whole batches by turns. Where all batches have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
+
+loader: A loader over a dataset without shuffle and sampler, neither prepared nor at work.
+batches: The function.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+batch_size: The size of all batches but the last, or ACCEL_UNSET_INT64: any.
+Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE.";
+accel_status_t accel_dataloader_set_batch_sampler(accel_dataloader_t *loader, accel_batch_sampler_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t batch_size);
+
+%feature("docstring") accel_dataloader_set_slice "Lets the program cut the rows that rank 0 reads for all ranks (dispatch_batches). It runs on rank 0.
+
+loader: A loader that is neither prepared nor at work.
+slice: The function.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+Returns: ACCEL_OK; INVALID_STATE.";
+accel_status_t accel_dataloader_set_slice(accel_dataloader_t *loader, accel_slice_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_dataloader_next "The next batch: items stacked leaf by leaf, on the state's device. A loader has one place: a second loop over it goes on where the first one stopped; accel_dataloader_set_epoch() goes back.
 
 loader: A loader.
 out: The batch.
-Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset answers.";
+Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.";
 information_t accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_dataloader_length "The number of batches.
 
 loader: A loader.
-Returns: Batches an epoch on this rank; -1 for an invalid handle.";
+Returns: Batches an epoch on this rank; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.";
 int64_t accel_dataloader_length(const accel_dataloader_t *loader);
+
+%feature("docstring") accel_dataloader_epoch "The epoch that the loader is in.
+
+loader: A loader.
+Returns: From 0; -1 for an invalid handle.";
+int64_t accel_dataloader_epoch(const accel_dataloader_t *loader);
+
+%feature("docstring") accel_dataloader_valid_rows "How many rows of the batch in hand count: the first ones. The others only fill it up, and are there a second time.
+
+loader: A loader.
+Returns: The number of rows; 0 while no batch is in hand; -1 for an invalid handle.";
+int64_t accel_dataloader_valid_rows(const accel_dataloader_t *loader);
 
 %feature("docstring") accel_dataloader_set_epoch "Drops the rest of the current epoch and goes to the start of another.
 
@@ -2963,16 +3383,16 @@ epoch: From 0.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_dataloader_set_epoch(accel_dataloader_t *loader, int64_t epoch);
 
-%feature("docstring") accel_dataloader_state_dict "Where the loader stands: epoch and batches handed out.
+%feature("docstring") accel_dataloader_state_dict "Where the loader stands, in what was handed out, whatever was read ahead. accel_save_state() keeps it too.
 
 loader: A loader.
-out: A map.
+out: A map: \"epoch\"; \"batches\" that this rank and \"samples\" that all ranks got of it; \"seed\" of a shuffled order; of a stream also what each reader gave.
 Returns: ACCEL_OK.";
 accel_status_t accel_dataloader_state_dict(const accel_dataloader_t *loader, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_dataloader_load_state_dict "The next batch is the one that followed when the state was taken.
+%feature("docstring") accel_dataloader_load_state_dict "The next batch is the one that followed when the state was taken. With another number of ranks, or another batch size, it begins with the next item of all ranks' order.
 
-loader: A loader over the same data.
+loader: A loader over the same data; threads and prefetch may differ.
 state_dict: As above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_dataloader_load_state_dict(accel_dataloader_t *loader, const accel_value_t *state_dict);
@@ -3083,7 +3503,7 @@ state: A state.
 loader: The loader.
 config: NULL: defaults.
 out: The prepared one.
-Returns: ACCEL_OK or INVALID_ARGUMENT.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for dispatch_batches without put_on_device; INVALID_STATE for one that is prepared already.";
 accel_status_t accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader, const accel_dataloader_config_t *config, accel_dataloader_t **OUTPUT);
 
 %feature("docstring") accel_backward "Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of a group.
@@ -3093,12 +3513,12 @@ loss: One element.
 Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss);
 
-%feature("docstring") accel_lomo_backward "Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. One process only: the other ranks' gradients are not there yet when a parameter changes.
+%feature("docstring") accel_lomo_backward "Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
 
 state: A state.
 loss: One element with gradient history.
 lr: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
-Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED with several processes or under fp16.";
+Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in several processes, or inside of uneven inputs.";
 accel_status_t accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
 
 %feature("docstring") accel_backward_sum "Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the group is complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count travels in one more collective of a number a group.
@@ -3397,11 +3817,11 @@ folder: Its parent must exist.
 Returns: ACCEL_OK or IO.";
 accel_status_t accel_save_state(accel_state_t *state, const char *folder);
 
-%feature("docstring") accel_load_state "Reads it back into the prepared objects, which must be the same. All ranks must call.
+%feature("docstring") accel_load_state "Reads it back into the prepared objects, which must be the same. The number of ranks may be another one: loaders go on with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw random numbers of their own. All ranks must call.
 
 state: A state.
 folder: What accel_save_state() wrote.
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE when it was written by another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
 accel_status_t accel_load_state(accel_state_t *state, const char *folder);
 
 %feature("docstring") accel_register_for_checkpointing "Adds an object of the program to the training state.

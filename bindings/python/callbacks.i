@@ -92,13 +92,42 @@ static void python_to_new_tensor(PyObject *object, accel_tensor_t **out) {
     PyErr_Format(PyExc_TypeError, "the callback returned %.100s; expected a tensor", Py_TYPE(object)->tp_name);
 }
 
-// The user_data of a registration: a tuple of `count` callables from one callable or a sequence of them.
-static int callables_of_python(PyObject *object, int count, void **user_data) {
+// As status_of_python(), where StopIteration says that there are no more items.
+static accel_status_t end_or_status_of_python(void) {
+  if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_StopIteration)) return status_of_python();
+  PyErr_Clear();
+  return ACCEL_ITER_END;
+}
+
+static PyObject *integers_to_python(const int64_t *integers, size_t count) {
+  PyObject *const list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list != NULL && i < count; i++) {
+    PyObject *const integer = PyLong_FromLongLong(integers[i]);
+    if (integer == NULL) {
+      Py_DECREF(list);
+      return NULL;
+    }
+    PyList_SET_ITEM(list, (Py_ssize_t)i, integer);
+  }
+  return list;
+}
+
+static int is_callable_of_python(void *user_data, int place) {
+  return place < PyTuple_GET_SIZE((PyObject *)user_data) && PyTuple_GET_ITEM((PyObject *)user_data, place) != Py_None;
+}
+
+// The user_data of a registration: a tuple of up to `count` callables from one callable or a sequence of them. Those behind
+// the first `required` ones may be None, or missing.
+static int callables_of_python(PyObject *object, int required, int count, void **user_data) {
   *user_data = count == 1 ? PyTuple_Pack(1, object) : PySequence_Tuple(object);
-  int made = *user_data != NULL && PyTuple_GET_SIZE(*user_data) == count;
-  for (int i = 0; made && i < count; i++) made = PyCallable_Check(PyTuple_GET_ITEM(*user_data, i));
+  const Py_ssize_t given = *user_data == NULL ? 0 : PyTuple_GET_SIZE((PyObject *)*user_data);
+  int made = *user_data != NULL && given >= required && given <= count;
+  for (int i = 0; made && i < given; i++)
+    made = PyCallable_Check(PyTuple_GET_ITEM((PyObject *)*user_data, i)) ||
+           (i >= required && !is_callable_of_python(*user_data, i));
   if (made) return 1;
-  if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "expected %s", count == 1 ? "a callable" : "a tuple of two callables");
+  if (!PyErr_Occurred() && count == 1) PyErr_SetString(PyExc_TypeError, "expected a callable");
+  if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "expected a tuple of %d callables, of which the first %d are needed", count, required);
   Py_CLEAR(*user_data);
   return 0;
 }
@@ -110,18 +139,9 @@ static int callables_of_python(PyObject *object, int count, void **user_data) {
   $2 = NULL;
   $3 = NULL;
   if ($input != Py_None) {
-    if (!callables_of_python($input, 1, &$2)) SWIG_fail;
+    if (!callables_of_python($input, 1, 1, &$2)) SWIG_fail;
     $1 = TRAMPOLINE;
     $3 = release_python;
   }
-}
-%enddef
-
-%define %accel_callback_pair(FIRST, FIRST_TRAMPOLINE, SECOND, SECOND_TRAMPOLINE)
-%typemap(in) (FIRST CALLBACK, SECOND CALLBACK, void *user_data, accel_destroy_fn destroy) {
-  if (!callables_of_python($input, 2, &$3)) SWIG_fail;
-  $1 = FIRST_TRAMPOLINE;
-  $2 = SECOND_TRAMPOLINE;
-  $4 = release_python;
 }
 %enddef

@@ -26,6 +26,7 @@ static PyObject *error_classes; /* {status: class}, from Python */
 %include <typemaps.i>
 %include "values.i"
 %include "dlpack.i"
+%include "arrow.i"
 %include "callbacks.i"
 
 // ---- Statuses -------------------------------------------------------------------------------------------------------

@@ -106,6 +106,11 @@ std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::D
   sharding.even_batches = configuration.even_batches;
   if (configuration.put_on_device.value_or(state_.settings().device_placement)) sharding.device = state_.device();
   sharding.non_blocking = configuration.non_blocking;
+  sharding.dispatch_batches = configuration.dispatch_batches;
+  sharding.seed = configuration.data_seed;
+  sharding.draw_seed = !configuration.use_seedable_sampler;
+  sharding.resumes = configuration.use_stateful_dataloader;
+  sharding.communicator = state_.communicator();
   sharding.gradient_state = state_.gradient_state();
   sharding.step_times = state_.step_times();
   const std::string rng_types = state_.settings().rng_types;
@@ -154,9 +159,9 @@ std::vector<PreparedObject> Accelerator::prepare(const std::vector<PreparedObjec
   return prepared;
 }
 
-int64_t Accelerator::rows_for_metrics() const {
-  const state::GradientState& gradient_state = *state_.gradient_state();
-  return gradient_state.end_of_dataloader() ? std::max<int64_t>(gradient_state.remainder(), 0) : 0;
+state::LoaderProgress Accelerator::batch_in_hand() const {
+  const auto progress = state_.gradient_state()->active();
+  return progress != nullptr ? *progress : state::LoaderProgress();
 }
 
 void Accelerator::register_for_checkpointing(RegisteredObject object) {

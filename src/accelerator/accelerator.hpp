@@ -31,6 +31,10 @@ struct DataLoaderConfiguration {
   std::optional<bool> split_batches;  // as the state's setting
   std::optional<bool> put_on_device;  // as the state's device_placement
   bool non_blocking = false;
+  bool dispatch_batches = false;
+  bool use_seedable_sampler = true;
+  std::optional<int64_t> data_seed;  // instead of the loader's
+  bool use_stateful_dataloader = true;
 };
 
 // An object of the program that takes part in checkpoints.
@@ -89,8 +93,8 @@ class Accelerator {
   // The same for the optimizers that have parameters of this model, before its gradients are clipped.
   void unscale_gradients_of(const nn::Module& model);
 
-  // How many rows of what is gathered of this batch are no repetitions of the loader; 0 for all.
-  int64_t rows_for_metrics() const;
+  // What the active loader says of its batch.
+  state::LoaderProgress batch_in_hand() const;
 
   void register_for_checkpointing(RegisteredObject object);
   void save_state(const std::string& folder);
@@ -138,7 +142,7 @@ class Accelerator {
   std::vector<at::Tensor> gradients_of_current() const;
   std::vector<nn::ModulePtr> models() const;
   c10::IValue random_states() const;
-  void load_random_states(const c10::IValue& saved);
+  void load_random_states(const c10::IValue& saved, const std::vector<c10::IValue>& of_all);
   state::AccumulationGroups groups() const;  // of the state itself, then of each model
 
   state::State state_;

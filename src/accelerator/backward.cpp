@@ -18,6 +18,47 @@ void check_loss(const at::Tensor& loss) {
           "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad");
 }
 
+using Parameters = std::unordered_set<const c10::TensorImpl*>;
+
+// LOMO exchanges each gradient itself, before it is gone: while this lives the models of its parameters exchange no
+// buckets, and in the end drop them as gradients.
+class BucketsAtRest {
+ public:
+  BucketsAtRest(const std::vector<nn::ModulePtr>& models, const Parameters& lomo) {
+    for (const nn::ModulePtr& model : models) {
+      parallel::DistributedDataParallel* const ddp = ddp_of(model);
+      if (ddp == nullptr) continue;
+      std::vector<at::Tensor> own;
+      size_t trainable = 0;
+      for (const at::Tensor& parameter : model->parameters()) {
+        trainable += parameter.requires_grad() ? 1 : 0;
+        if (parameter.requires_grad() && lomo.count(parameter.unsafeGetTensorImpl()) > 0) own.push_back(parameter);
+      }
+      if (own.empty()) continue;
+      require(own.size() == trainable, Status::kUnsupported, "LOMO has ", own.size(), " of the ", trainable,
+              " trainable parameters of a model; with several processes expected all of them, or none");
+      require(!ddp->has_uneven_inputs(), Status::kUnsupported,
+              "LOMO exchanges gradients one by one, which a rank without inputs cannot go along with; expected "
+              "accel_lomo_backward() outside of accel_join_uneven_inputs_begin()");
+      parameters_.insert(parameters_.end(), own.begin(), own.end());
+      found_.push_back(ddp);
+    }
+    for (parallel::DistributedDataParallel* const ddp : found_)
+      former_.push_back(ddp->set_comm_hook(parallel::make_comm_hook([](const at::Tensor&, int64_t, bool) {})));
+  }
+  ~BucketsAtRest() {
+    for (size_t i = 0; i < found_.size(); i++) found_[i]->set_comm_hook(former_[i]);
+    for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  }
+  BucketsAtRest(const BucketsAtRest&) = delete;
+  BucketsAtRest& operator=(const BucketsAtRest&) = delete;
+
+ private:
+  std::vector<parallel::DistributedDataParallel*> found_;
+  std::vector<parallel::CommHookPtr> former_;
+  std::vector<at::Tensor> parameters_;
+};
+
 }  // namespace
 
 void Accelerator::run_backward(const at::Tensor& loss, double factor) {
@@ -79,9 +120,6 @@ void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count) {
 }
 
 void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr) {
-  require(!state_.use_distributed(), Status::kUnsupported,
-          "LOMO updates a parameter before the gradients of other processes are there; expected one process, found ",
-          state_.num_processes());
   require(grad_scaler_ == nullptr, Status::kUnsupported,
           "LOMO has no whole set of gradients to look for overflows in; expected bf16 or no mixed precision, not fp16");
   std::vector<std::shared_ptr<optim::Optimizer>> lomo;
@@ -90,7 +128,17 @@ void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr
   }
   require(!lomo.empty(), Status::kInvalidState,
           "no LOMO optimizer is prepared; expected one of accel_optimizer_lomo()");
-  optim::lomo_backward(lomo, loss, lr);
+  if (!state_.use_distributed()) return optim::lomo_backward(lomo, loss, lr);
+  Parameters parameters;
+  for (const auto& optimizer : lomo)
+    for (const optim::ParameterGroup& group : optimizer->groups())
+      for (const at::Tensor& parameter : group.parameters) parameters.insert(parameter.unsafeGetTensorImpl());
+  std::vector<nn::ModulePtr> prepared;
+  for (const ModelEntry& entry : models_) prepared.push_back(entry.prepared.lock());
+  const BucketsAtRest at_rest(prepared, parameters);
+  optim::lomo_backward(lomo, loss, lr, [this](const at::Tensor& gradient) {
+    state_.communicator()->all_reduce(gradient, comm::Reduction::kMean);
+  });
 }
 
 std::vector<at::Tensor> Accelerator::gradients_of_current() const {

@@ -3,34 +3,88 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
+#include "base/error.hpp"
 #include "comm/collectives.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
 namespace {
 
-c10::IValue first_rows(const c10::IValue& value, int64_t rows) {
-  return tree::map_tensors(
-      value, [&](const at::Tensor& tensor) { return tensor.dim() > 0 ? tensor.slice(0, 0, rows) : tensor; });
+using Rows = std::vector<state::LoaderProgress::Rows>;
+// [first, second) of what was gathered.
+using Ranges = std::vector<std::pair<int64_t, int64_t>>;
+
+bool equal_rows(const Rows& ranks) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](const auto& rank) { return rank.rows == ranks[0].rows; });
 }
 
-c10::IValue first_items(const c10::IValue& value, int64_t count) {
-  if (!value.isList()) return value;  // one process's object
+// Where the rows are that are no repetitions; neighbours are one range.
+Ranges valid_ranges(const Rows& ranks) {
+  Ranges ranges;
+  int64_t begin = 0;
+  for (const auto& rank : ranks) {
+    if (rank.valid > 0 && !ranges.empty() && ranges.back().second == begin)
+      ranges.back().second += rank.valid;
+    else if (rank.valid > 0)
+      ranges.emplace_back(begin, begin + rank.valid);
+    begin += rank.rows;
+  }
+  return ranges;
+}
+
+Ranges first_ranges(int64_t remainder, int64_t all) { return {{0, remainder > 0 ? remainder : all}}; }
+
+at::Tensor pick(const at::Tensor& tensor, const Ranges& ranges) {
+  if (ranges.size() == 1) return tensor.slice(0, ranges[0].first, ranges[0].second);
+  std::vector<at::Tensor> parts;
+  for (const auto& [begin, end] : ranges) parts.push_back(tensor.slice(0, begin, end));
+  return parts.empty() ? tensor.slice(0, 0, 0) : at::cat(parts);
+}
+
+c10::IValue pick(c10::ArrayRef<c10::IValue> items, const Ranges& ranges) {
   auto kept = tree::new_list();
-  const auto items = value.toListRef();
-  for (size_t i = 0; i < std::min(items.size(), static_cast<size_t>(count)); i++) kept.push_back(items[i]);
+  const auto count = static_cast<int64_t>(items.size());
+  for (const auto& [begin, end] : ranges)
+    for (int64_t i = begin; i < std::min(end, count); ++i) kept.push_back(items[i]);
   return kept;
 }
 
 }  // namespace
 
-c10::IValue gather_for_metrics(comm::Communicator& communicator, const c10::IValue& value, int64_t rows) {
+c10::IValue gather_for_metrics(comm::Communicator& communicator, const c10::IValue& value,
+                               const state::LoaderProgress& batch) {
   bool only_tensors = true;
-  tree::for_each_leaf(value, [&](const c10::IValue& leaf) { only_tensors = only_tensors && leaf.isTensor(); });
-  const c10::IValue all = only_tensors ? comm::gather(communicator, value) : comm::gather_object(communicator, value);
-  if (rows == 0) return all;
-  return only_tensors ? first_rows(all, rows) : first_items(all, rows);
+  std::vector<bool> by_row;  // each tensor's first dimension
+  tree::for_each_leaf(value, [&](const c10::IValue& leaf) {
+    only_tensors = only_tensors && leaf.isTensor();
+    if (leaf.isTensor()) by_row.push_back(leaf.toTensor().dim() > 0 && leaf.toTensor().size(0) == batch.rows);
+  });
+  const Rows& ranks = batch.ranks;
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    require(
+        ranks[rank].rows >= 0, Status::kInvalidState, "rank ", rank,
+        " has no batch now, because the loader's even_batches is 0, and would not come to gather; expected a loader "
+        "with even_batches");
+  if (!only_tensors) {
+    const c10::IValue all = comm::gather_object(communicator, value);
+    if (ranks.empty() || !all.isList()) return all;  // one process's object
+    const auto items = all.toListRef();
+    const bool each_row = value.isList() && static_cast<int64_t>(value.toListRef().size()) == batch.rows;
+    return pick(items,
+                each_row ? valid_ranges(ranks) : first_ranges(batch.remainder, static_cast<int64_t>(items.size())));
+  }
+  if (ranks.empty()) return comm::gather(communicator, value);
+  const c10::IValue all =
+      equal_rows(ranks) ? comm::gather(communicator, value) : comm::gather_uneven(communicator, value);
+  const Ranges valid = valid_ranges(ranks);
+  size_t next = 0;
+  return tree::map_tensors(all, [&](const at::Tensor& tensor) {
+    if (by_row[next++]) return pick(tensor, valid);
+    return tensor.dim() > 0 ? pick(tensor, first_ranges(batch.remainder, tensor.size(0))) : tensor;
+  });
 }
 
 }  // namespace accel::accelerator

@@ -3,13 +3,14 @@
 
 #include <ATen/core/ivalue.h>
 
-#include <cstdint>
-
 #include "comm/communicator.hpp"
+#include "state/gradient_state.hpp"
 
 namespace accel::accelerator {
 
-// Tensors are joined; a tree with other leaves is gathered as an object. Only the first `rows` stay, 0 for all.
-c10::IValue gather_for_metrics(comm::Communicator& communicator, const c10::IValue& value, int64_t rows);
+// Tensors are joined; a tree with other leaves is gathered as an object. Of what has one row or item for each row of
+// the batch, only those stay that are no repetitions; of anything else the first ones, as many as the batch has.
+c10::IValue gather_for_metrics(comm::Communicator& communicator, const c10::IValue& value,
+                               const state::LoaderProgress& batch);
 
 }  // namespace accel::accelerator

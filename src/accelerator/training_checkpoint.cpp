@@ -93,6 +93,47 @@ void load_open_gradients(const std::vector<nn::ModulePtr>& models, const c10::IV
     }
 }
 
+// What each of some ranks has to bring in for the mean over them to be that of the ranks that saved: the mean.
+c10::IValue mean_gradients(const std::vector<c10::IValue>& of_all) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> sums;
+  for (const c10::IValue& states : of_all) {
+    require(states.isGenericDict(), Status::kCorrupt, "the saved random states are no map");
+    c10::IValue value;
+    const c10::IValue gradients = member(states.toGenericDict(), "gradients", value);
+    require(gradients.isList(), Status::kCorrupt, "the saved gradients are no list");
+    const auto list = gradients.toListRef();
+    if (sums.size() < list.size()) sums.resize(list.size());
+    for (size_t i = 0; i < list.size(); i++) {
+      if (!list[i].isTensor()) continue;
+      sums[i] = sums[i].defined() ? sums[i] + list[i].toTensor() : list[i].toTensor();
+    }
+  }
+  auto means = tree::new_list();
+  for (const at::Tensor& sum : sums)
+    means.push_back(sum.defined() ? c10::IValue(sum / static_cast<double>(of_all.size())) : c10::IValue());
+  return means;
+}
+
+// Counts of items cannot be shared out between other ranks.
+void check_open_groups(const c10::IValue& random_states, size_t saved_by) {
+  require(random_states.isGenericDict(), Status::kCorrupt, "the saved random states are no map");
+  c10::IValue value;
+  const c10::IValue groups = member(random_states.toGenericDict(), "accumulation", value);
+  require(groups.isList(), Status::kCorrupt, "the saved accumulation is no list");
+  for (const c10::IValue& saved : groups.toListRef()) {
+    const state::AccumulationGroup group = load_group(saved);
+    require(
+        group.complete || group.items < 0, Status::kUnsupported, "the state was saved by ", saved_by,
+        " ranks in the middle of a group whose items are counted; expected as many ranks, or a state behind a step");
+  }
+}
+
+// A rank that did not save has the numbers of one that did so far; from here on its own.
+void diverge(at::Generator generator, int64_t rank) {
+  generator.set_current_seed(generator.current_seed() + static_cast<uint64_t>(rank));
+}
+
 }  // namespace
 
 state::AccumulationGroups Accelerator::groups() const {
@@ -101,7 +142,8 @@ state::AccumulationGroups Accelerator::groups() const {
   return groups;
 }
 
-// Generators, the loss scale, and where the accumulation stands: what a rank needs besides its objects.
+// Generators, the loss scale, what hooks remember, and where the accumulation stands: what a rank needs besides its
+// objects.
 c10::IValue Accelerator::random_states() const {
   auto states = tree::new_map();
   states.insert("cpu", state::generator_state(state::default_generator(c10::Device(c10::kCPU))));
@@ -115,11 +157,17 @@ c10::IValue Accelerator::random_states() const {
     open = open || !group->complete;
   }
   states.insert("accumulation", accumulation);
+  auto hooks = tree::new_list();
+  for (const ModelEntry& entry : models_) {
+    const auto* const ddp = ddp_of(entry.prepared.lock());
+    hooks.push_back(ddp == nullptr ? c10::IValue() : ddp->hook_state());
+  }
+  states.insert("comm_hooks", hooks);
   states.insert("gradients", open ? open_gradients(models()) : tree::new_list());
   return states;
 }
 
-void Accelerator::load_random_states(const c10::IValue& saved) {
+void Accelerator::load_random_states(const c10::IValue& saved, const std::vector<c10::IValue>& of_all) {
   require(saved.isGenericDict(), Status::kCorrupt, "the saved random states are no map");
   const auto states = saved.toGenericDict();
   c10::IValue value;
@@ -130,8 +178,17 @@ void Accelerator::load_random_states(const c10::IValue& saved) {
   set_default_generator(c10::Device(c10::kCPU), member(states, "cpu", value).toTensor());
   if (!state_.device().is_cpu()) set_default_generator(state_.device(), member(states, "device", value).toTensor());
   if (grad_scaler_ != nullptr) grad_scaler_->load_state_dict(member(states, "scaler", value));
+  const c10::IValue hooks = member(states, "comm_hooks", value);
+  require(hooks.isList() && hooks.toListRef().size() == models_.size(), Status::kCorrupt,
+          "the saved states of hooks are of another number of models");
+  for (size_t i = 0; i < models_.size(); i++)
+    if (auto* const ddp = ddp_of(models_[i].prepared.lock())) ddp->load_hook_state(hooks.toListRef()[i]);
+  if (const auto saved_by = static_cast<int>(of_all.size()); saved_by > 0 && state_.process_index() >= saved_by) {
+    diverge(state::default_generator(c10::Device(c10::kCPU)), state_.process_index());
+    if (!state_.device().is_cpu()) diverge(state::default_generator(state_.device()), state_.process_index());
+  }
   for (size_t i = 0; i < own.size(); i++) *own[i] = load_group(accumulation.toListRef()[i]);
-  load_open_gradients(models(), member(states, "gradients", value));
+  load_open_gradients(models(), of_all.empty() ? member(states, "gradients", value) : mean_gradients(of_all));
 }
 
 // As if this rank had done the steps that it had no inputs for.
@@ -176,12 +233,15 @@ void Accelerator::load_state(const std::string& folder) {
   for (const RegisteredObject& object : objects_) like.custom.emplace_back(object.name, c10::IValue());
   const checkpoint::TrainingState state =
       checkpoint::load_training_state(folder, like, ranks_of(*state_.communicator()));
+  const auto& of_all = state.random_states_of_all;
+  for (const c10::IValue& random_states : of_all) check_open_groups(random_states, of_all.size());
   for (size_t i = 0; i < optimizers_.size(); i++) optimizers_[i]->load_state_dict(state.optimizers[i]);
   for (size_t i = 0; i < models_.size(); i++) models_[i].model->load_state_dict(state.models[i]);
   for (size_t i = 0; i < schedulers_.size(); i++) schedulers_[i]->load_state_dict(state.schedulers[i]);
-  for (size_t i = 0; i < loaders_.size(); i++) loaders_[i]->load_state_dict(state.dataloaders[i]);
+  for (size_t i = 0; i < loaders_.size(); i++)
+    if (loaders_[i]->resumes()) loaders_[i]->load_state_dict(state.dataloaders[i]);
   for (size_t i = 0; i < objects_.size(); i++) objects_[i].load(state.custom[i].second);
-  load_random_states(state.random_states);
+  load_random_states(state.random_states, of_all);
 }
 
 void Accelerator::save_model(const nn::Module& module, const std::string& folder) {

@@ -80,6 +80,13 @@ accelerator::DataLoaderConfiguration read_dataloader_config(const accel_dataload
   result.split_batches = option_flag(config.split_batches, "config.split_batches");
   result.put_on_device = option_flag(config.put_on_device, "config.put_on_device");
   result.non_blocking = option_flag(config.non_blocking, "config.non_blocking").value_or(result.non_blocking);
+  result.dispatch_batches =
+      option_flag(config.dispatch_batches, "config.dispatch_batches").value_or(result.dispatch_batches);
+  result.use_seedable_sampler =
+      option_flag(config.use_seedable_sampler, "config.use_seedable_sampler").value_or(result.use_seedable_sampler);
+  result.data_seed = option_integer(config.data_seed);
+  result.use_stateful_dataloader = option_flag(config.use_stateful_dataloader, "config.use_stateful_dataloader")
+                                       .value_or(result.use_stateful_dataloader);
   return result;
 }
 

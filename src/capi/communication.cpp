@@ -92,8 +92,8 @@ auto gather_uneven(const accel_value_t* value) {
 
 // The loader's batch counts that is in hand when the call is made.
 auto gather_for_metrics(const accel_state_t* state, const accel_value_t* value) {
-  return [tree = tree_of(value, "value"), rows = check(state, "state").accelerator->rows_for_metrics()](
-             comm::Communicator& communicator) { return accelerator::gather_for_metrics(communicator, tree, rows); };
+  return [tree = tree_of(value, "value"), batch = check(state, "state").accelerator->batch_in_hand()](
+             comm::Communicator& communicator) { return accelerator::gather_for_metrics(communicator, tree, batch); };
 }
 
 auto gather_object(const accel_value_t* object) {

@@ -1,27 +1,97 @@
 // Section 9: loaders.
 #include "data/dataloader.hpp"
 
+#include <ATen/ATen.h>
+
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "accel.h"
+#include "capi/callback.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
+#include "tensor/tree.hpp"
 
 using namespace accel;
 using namespace accel::capi;
 
 namespace {
 
-std::shared_ptr<const data::Sampler> make_sampler(const accel_dataloader_options_t& options, int64_t length) {
-  const bool shuffle = option_flag(options.shuffle, "shuffle").value_or(false);
-  if (options.sampler != nullptr) {
-    require(!shuffle, Status::kInvalidArgument, "shuffle is 1 and a sampler was given; expected one of them");
-    return check(options.sampler, "options.sampler").sampler;
+data::LoaderData data_of(const accel_dataset& handle, const accel_dataloader_options_t& options) {
+  data::LoaderData data;
+  if (handle.stream != nullptr) {
+    data.stream = handle.stream;
+  } else {
+    data.dataset = handle.dataset;
   }
-  if (shuffle) return std::make_shared<data::SeedableRandomSampler>(length, option_integer(options.seed).value_or(0));
-  return std::make_shared<data::SequentialSampler>(length);
+  if (options.sampler != nullptr) data.sampler = check(options.sampler, "options.sampler").sampler;
+  return data;
+}
+
+data::Collation read_collation(const accel_dataloader_options_t& options) {
+  enum class Side : int32_t { kRight, kLeft };
+  using Kind = data::Collation::Kind;
+  data::Collation collation;
+  collation.kind = option_choice(options.collate, Kind::kPad, "options.collate").value_or(collation.kind);
+  data::Padding& padding = collation.padding;
+  padding.value = option_number(options.padding_value).value_or(padding.value);
+  padding.multiple_of = option_integer(options.pad_to_multiple_of).value_or(padding.multiple_of);
+  require(padding.multiple_of >= 1, Status::kInvalidArgument, "options.pad_to_multiple_of is ", padding.multiple_of,
+          "; expected at least 1");
+  padding.at_start =
+      option_choice(options.padding_side, Side::kLeft, "options.padding_side").value_or(Side::kRight) == Side::kLeft;
+  padding.masks = option_flag(options.padding_masks, "options.padding_masks").value_or(padding.masks);
+  return collation;
+}
+
+data::LoaderOptions read_loader_options(const accel_dataloader_options_t& given) {
+  data::LoaderOptions options;
+  options.batch_size = option_integer(given.batch_size).value_or(options.batch_size);
+  options.drop_last = option_flag(given.drop_last, "drop_last").value_or(options.drop_last);
+  options.prefetch = option_integer(given.prefetch).value_or(options.prefetch);
+  options.num_workers = option_integer(given.num_workers).value_or(options.num_workers);
+  options.pin_memory = option_flag(given.pin_memory, "pin_memory").value_or(options.pin_memory);
+  options.shuffle = option_flag(given.shuffle, "shuffle").value_or(options.shuffle);
+  options.seed = option_integer(given.seed).value_or(options.seed);
+  options.collation = read_collation(given);
+  return options;
+}
+
+std::vector<int64_t> indices_of(const c10::IValue& batch) {
+  std::vector<int64_t> indices;
+  if (batch.isTensor()) {
+    const at::Tensor flat = batch.toTensor();
+    require(flat.scalar_type() == at::kLong && flat.dim() == 1, Status::kTypeMismatch,
+            "a batch of the batch sampler is a tensor that is not int64 of one dimension");
+    const at::Tensor here = flat.cpu().contiguous();
+    indices.assign(here.const_data_ptr<int64_t>(), here.const_data_ptr<int64_t>() + here.numel());
+    return indices;
+  }
+  require(batch.isList(), Status::kTypeMismatch, "a batch of the batch sampler is a ", tree::kind_name(batch),
+          "; expected a list of integers or an int64 tensor");
+  for (const auto& index : batch.toListRef()) {
+    require(index.isInt(), Status::kTypeMismatch, "an index of the batch sampler is a ", tree::kind_name(index),
+            "; expected an integer");
+    indices.push_back(index.toInt());
+  }
+  return indices;
+}
+
+data::CallbackBatchSampler::Batches batches_by(Callback<accel_batch_sampler_fn> callback) {
+  return [callback = std::move(callback)](int64_t epoch) {
+    accel_value_t made = ACCEL_VALUE_INIT;
+    const DisposeValue dispose(made);
+    check_callback(callback(epoch, &made), "the batch sampler");
+    const c10::IValue batches = to_ivalue(made, "the batches of the batch sampler");
+    require(batches.isList(), Status::kTypeMismatch, "the batch sampler gave a ", tree::kind_name(batches),
+            "; expected a list of batches");
+    std::vector<std::vector<int64_t>> lists;
+    for (const auto& batch : batches.toListRef()) lists.push_back(indices_of(batch));
+    return lists;
+  };
 }
 
 }  // namespace
@@ -33,16 +103,11 @@ void accel_dataloader_options_init(accel_dataloader_options_t* options) {
 accel_status_t accel_dataloader_create(accel_dataset_t* dataset, const accel_dataloader_options_t* options,
                                        accel_dataloader_t** out) {
   return guarded(__func__, [&] {
-    const auto& items = check(dataset, "dataset").dataset;
+    const accel_dataset& items = check(dataset, "dataset");
     check_pointer(out, "out");
     const auto given = read_options<accel_dataloader_options_t>(options, ACCEL_DATALOADER_OPTIONS_INIT, "options");
-    data::LoaderOptions settings;
-    settings.batch_size = option_integer(given.batch_size).value_or(settings.batch_size);
-    settings.drop_last = option_flag(given.drop_last, "drop_last").value_or(settings.drop_last);
-    settings.prefetch = option_integer(given.prefetch).value_or(settings.prefetch);
-    *out = std::make_unique<accel_dataloader>(
-               std::make_shared<data::DataLoader>(items, make_sampler(given, items->length()), settings))
-               .release();
+    auto loader = std::make_shared<data::DataLoader>(data_of(items, given), read_loader_options(given));
+    *out = std::make_unique<accel_dataloader>(std::move(loader)).release();
     return ACCEL_OK;
   });
 }
@@ -52,6 +117,56 @@ accel_dataloader_t* accel_dataloader_retain(accel_dataloader_t* loader) {
 }
 
 void accel_dataloader_release(accel_dataloader_t* loader) { release_handle(loader); }
+
+accel_status_t accel_dataloader_set_collate(accel_dataloader_t* loader, accel_collate_fn collate, void* user_data,
+                                            accel_destroy_fn destroy) {
+  return guarded(__func__, [&] {
+    const Callback<accel_collate_fn> callback(collate, user_data, destroy);
+    data::DataLoader& engine = *check(loader, "loader").loader;
+    check_pointer(collate, "collate");
+    engine.set_collate([callback](std::vector<c10::IValue> items) {
+      auto list = tree::new_list();
+      list.reserve(items.size());
+      for (auto& item : items) list.push_back(std::move(item));
+      accel_value_t given = from_ivalue(list), made = ACCEL_VALUE_INIT;
+      const DisposeValue dispose_given(given), dispose_made(made);
+      check_callback(callback(&given, &made), "collate");
+      return to_ivalue(made, "the batch of collate");
+    });
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataloader_set_batch_sampler(accel_dataloader_t* loader, accel_batch_sampler_fn batches,
+                                                  void* user_data, accel_destroy_fn destroy, int64_t batch_size) {
+  return guarded(__func__, [&] {
+    const Callback<accel_batch_sampler_fn> callback(batches, user_data, destroy);
+    data::DataLoader& engine = *check(loader, "loader").loader;
+    check_pointer(batches, "batches");
+    engine.set_batch_sampler(std::make_shared<data::CallbackBatchSampler>(
+        batches_by(callback), option_integer(batch_size), engine.drop_last()));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataloader_set_slice(accel_dataloader_t* loader, accel_slice_fn slice, void* user_data,
+                                          accel_destroy_fn destroy) {
+  return guarded(__func__, [&] {
+    const Callback<accel_slice_fn> callback(slice, user_data, destroy);
+    data::DataLoader& engine = *check(loader, "loader").loader;
+    check_pointer(slice, "slice");
+    engine.set_slice([callback](const c10::IValue& rows, int64_t begin, int64_t end, int64_t process_index,
+                                int64_t num_processes) {
+      accel_value_t given = from_ivalue(rows), made = ACCEL_VALUE_INIT;
+      const DisposeValue dispose_given(given), dispose_made(made);
+      check_callback(
+          callback(&given, begin, end, static_cast<int32_t>(process_index), static_cast<int32_t>(num_processes), &made),
+          "slice");
+      return to_ivalue(made, "the batch of slice");
+    });
+    return ACCEL_OK;
+  });
+}
 
 accel_status_t accel_dataloader_next(accel_dataloader_t* loader, accel_value_t* out) {
   return guarded(__func__, [&] {
@@ -65,7 +180,19 @@ accel_status_t accel_dataloader_next(accel_dataloader_t* loader, accel_value_t* 
 }
 
 int64_t accel_dataloader_length(const accel_dataloader_t* loader) {
-  return guarded_value<int64_t>(__func__, -1, [&] { return check(loader, "loader").loader->length(); });
+  return guarded_value<int64_t>(__func__, -1, [&] {
+    const auto length = check(loader, "loader").loader->length();
+    require(length.has_value(), Status::kUnsupported, "the stream of the loader does not say how many batches it has");
+    return *length;
+  });
+}
+
+int64_t accel_dataloader_epoch(const accel_dataloader_t* loader) {
+  return guarded_value<int64_t>(__func__, -1, [&] { return check(loader, "loader").loader->epoch(); });
+}
+
+int64_t accel_dataloader_valid_rows(const accel_dataloader_t* loader) {
+  return guarded_value<int64_t>(__func__, -1, [&] { return check(loader, "loader").loader->valid_rows(); });
 }
 
 accel_status_t accel_dataloader_set_epoch(accel_dataloader_t* loader, int64_t epoch) {

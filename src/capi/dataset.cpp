@@ -1,47 +1,109 @@
-// Section 9: datasets.
+// Section 9: what holds for every dataset, and those that are made of others.
+#include "capi/dataset.hpp"
+
 #include <memory>
 #include <optional>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "accel.h"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "capi/options.hpp"
 #include "capi/value.hpp"
+#include "data/datasets/concatenated_dataset.hpp"
 #include "data/datasets/subset_dataset.hpp"
-#include "data/datasets/tensor_dataset.hpp"
-#include "data/datasets/text_dataset.hpp"
+#include "data/streams/dataset_stream.hpp"
+#include "data/streams/merged_stream.hpp"
+#include "data/streams/no_items.hpp"
 
 using namespace accel;
 using namespace accel::capi;
 
-accel_status_t accel_dataset_tensors(accel_tensor_t* const* tensors, size_t n_tensors, accel_dataset_t** out) {
-  return guarded(__func__, [&] {
-    check_pointer(tensors, "tensors");
-    std::vector<at::Tensor> columns;
-    for (size_t i = 0; i < n_tensors; ++i) columns.push_back(check(tensors[i], "tensors[i]").tensor);
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_dataset>(std::make_shared<data::TensorDataset>(std::move(columns))).release();
-    return ACCEL_OK;
-  });
+accel_dataset::accel_dataset(std::shared_ptr<const data::Stream> stream)
+    : dataset(std::make_shared<data::NoItems>()), stream(std::move(stream)) {}
+
+namespace accel::capi {
+
+void give_dataset(accel_dataset_t** out, std::shared_ptr<const data::Dataset> dataset) {
+  *out = std::make_unique<accel_dataset>(std::move(dataset)).release();
 }
 
-accel_status_t accel_dataset_text(const char* path, const char* suffix, int64_t sequence_length,
-                                  accel_dataset_t** out) {
-  return guarded(__func__, [&] {
-    check_pointer(path, "path");
-    check_pointer(out, "out");
-    const auto end = suffix != nullptr ? std::optional<std::string>(suffix) : std::nullopt;
-    *out = std::make_unique<accel_dataset>(std::make_shared<data::TextDataset>(path, end, sequence_length)).release();
-    return ACCEL_OK;
-  });
+void give_stream(accel_dataset_t** out, std::shared_ptr<const data::Stream> stream) {
+  *out = std::make_unique<accel_dataset>(std::move(stream)).release();
 }
+
+}  // namespace accel::capi
+
+namespace {
+
+const accel_dataset& check_numbered(accel_dataset_t* dataset, const char* name) {
+  const accel_dataset& handle = check(dataset, name);
+  require(handle.stream == nullptr, Status::kUnsupported, name,
+          " is a stream, whose items have no numbers; expected a dataset with items by number");
+  return handle;
+}
+
+std::vector<double> read_weights(const accel_value_t* weights, size_t n_sources) {
+  if (weights == nullptr) return std::vector<double>(n_sources, 1.0);
+  const c10::IValue list = to_ivalue(*weights, "weights");
+  require(list.isList(), Status::kTypeMismatch, "weights is no list; expected a list of numbers");
+  std::vector<double> numbers;
+  for (const c10::IValue& weight : list.toListRef()) {
+    require(weight.isDouble() || weight.isInt(), Status::kTypeMismatch, "weights[", numbers.size(),
+            "] is no number; expected one above 0");
+    numbers.push_back(weight.isInt() ? static_cast<double>(weight.toInt()) : weight.toDouble());
+  }
+  return numbers;
+}
+
+}  // namespace
 
 accel_status_t accel_dataset_subset(accel_dataset_t* dataset, int64_t begin, int64_t end, accel_dataset_t** out) {
   return guarded(__func__, [&] {
-    const auto& whole = check(dataset, "dataset").dataset;
+    const auto& whole = check_numbered(dataset, "dataset").dataset;
     check_pointer(out, "out");
-    *out = std::make_unique<accel_dataset>(std::make_shared<data::SubsetDataset>(whole, begin, end)).release();
+    give_dataset(out, std::make_shared<data::SubsetDataset>(whole, begin, end));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_concatenate(accel_dataset_t* const* datasets, size_t n_datasets, accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(datasets, "datasets");
+    std::vector<std::shared_ptr<const data::Dataset>> parts;
+    for (size_t i = 0; i < n_datasets; ++i) parts.push_back(check_numbered(datasets[i], "datasets[i]").dataset);
+    check_pointer(out, "out");
+    give_dataset(out, std::make_shared<data::ConcatenatedDataset>(std::move(parts)));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_as_stream(accel_dataset_t* dataset, int64_t seed, accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    const auto& items = check_numbered(dataset, "dataset").dataset;
+    check_pointer(out, "out");
+    give_stream(out, std::make_shared<data::DatasetStream>(items, option_integer(seed)));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_merge(accel_dataset_t* const* sources, size_t n_sources, const accel_value_t* weights,
+                                   int64_t seed, accel_merge_end_t end, accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(sources, "sources");
+    std::vector<std::shared_ptr<const data::Stream>> streams;
+    for (size_t i = 0; i < n_sources; ++i) {
+      const accel_dataset& source = check(sources[i], "sources[i]");
+      streams.push_back(source.stream != nullptr
+                            ? source.stream
+                            : std::make_shared<const data::DatasetStream>(source.dataset, std::nullopt));
+    }
+    check_pointer(out, "out");
+    const auto rule = option_choice(end, data::MergedStream::End::kAll, "end");
+    require(rule.has_value(), Status::kInvalidArgument, "end is unset; expected one of ACCEL_MERGE_END_*");
+    const std::vector<double> numbers = read_weights(weights, n_sources);
+    give_stream(out, std::make_shared<data::MergedStream>(std::move(streams), numbers, seed, *rule));
     return ACCEL_OK;
   });
 }
@@ -51,7 +113,18 @@ accel_dataset_t* accel_dataset_retain(accel_dataset_t* dataset) { return retain_
 void accel_dataset_release(accel_dataset_t* dataset) { release_handle(dataset); }
 
 int64_t accel_dataset_length(const accel_dataset_t* dataset) {
-  return guarded_value<int64_t>(__func__, -1, [&] { return check(dataset, "dataset").dataset->length(); });
+  return guarded_value<int64_t>(__func__, -1, [&] {
+    const accel_dataset& handle = check(dataset, "dataset");
+    if (handle.stream == nullptr) return handle.dataset->length();
+    const auto length = handle.stream->length();
+    require(length.has_value(), Status::kUnsupported,
+            "the dataset is a stream whose length is not known; expected one with items by number, or a known length");
+    return *length;
+  });
+}
+
+int64_t accel_dataset_num_skipped(const accel_dataset_t* dataset) {
+  return guarded_value<int64_t>(__func__, -1, [&] { return check(dataset, "dataset").dataset->num_skipped(); });
 }
 
 accel_status_t accel_dataset_item(const accel_dataset_t* dataset, int64_t index, accel_value_t* out) {

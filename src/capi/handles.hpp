@@ -20,6 +20,7 @@ class Scheduler;
 }  // namespace optim
 namespace data {
 class Dataset;
+class Stream;
 class Sampler;
 class DataLoader;
 }  // namespace data
@@ -69,8 +70,11 @@ struct accel_scheduler final : accel::capi::Handle<accel::capi::ObjectKind::kSch
 };
 
 struct accel_dataset final : accel::capi::Handle<accel::capi::ObjectKind::kDataset> {
-  explicit accel_dataset(std::shared_ptr<accel::data::Dataset> dataset) : dataset(std::move(dataset)) {}
-  std::shared_ptr<accel::data::Dataset> dataset;
+  explicit accel_dataset(std::shared_ptr<const accel::data::Dataset> dataset) : dataset(std::move(dataset)) {}
+  explicit accel_dataset(std::shared_ptr<const accel::data::Stream> stream);
+  // Never null: a stream has a dataset that refuses to be read, so that only what can read streams need ask for one.
+  std::shared_ptr<const accel::data::Dataset> dataset;
+  std::shared_ptr<const accel::data::Stream> stream;  // null for items by number
 };
 
 struct accel_sampler final : accel::capi::Handle<accel::capi::ObjectKind::kSampler> {

@@ -157,20 +157,25 @@ optim::GivenSettings read(const accel_lomo_options_t* source) {
       {{"lr", options.lr}, {"clip_grad_norm", options.clip_grad_norm}, {"clip_grad_value", options.clip_grad_value}});
 }
 
-// `rule` becomes an optimizer; the module's trainable parameters become its first group.
-template <typename Make>
-accel_status_t create(const char* function, const accel_module_t* module, accel_optimizer_t** out, Make&& make) {
+// The optimizer of a rule; the module's trainable parameters become its first group.
+std::unique_ptr<accel_optimizer> with_parameters(const accel_module_t* module,
+                                                 const std::shared_ptr<optim::Optimizer>& optimizer) {
+  if (module != nullptr) {
+    std::vector<at::Tensor> trainable;
+    for (const auto& parameter : check(module, "module").module->parameters())
+      if (parameter.requires_grad()) trainable.push_back(parameter);
+    optimizer->add_group(std::move(trainable), std::nullopt, std::nullopt);
+  }
+  return std::make_unique<accel_optimizer>(optimizer);
+}
+
+template <typename Options, typename... Arguments>
+accel_status_t create(const char* function, const accel_module_t* module, const Options* options,
+                      accel_optimizer_t** out, optim::RulePtr (*rule)(Arguments...), Arguments... arguments) {
   return guarded(function, [&] {
-    const nn::Module* const model = module == nullptr ? nullptr : check(module, "module").module.get();
+    if (module != nullptr) check(module, "module");
     check_pointer(out, "out");
-    std::shared_ptr<optim::Optimizer> optimizer = make();
-    if (model != nullptr) {
-      std::vector<at::Tensor> trainable;
-      for (const auto& parameter : model->parameters())
-        if (parameter.requires_grad()) trainable.push_back(parameter);
-      optimizer->add_group(std::move(trainable), std::nullopt, std::nullopt);
-    }
-    *out = std::make_unique<accel_optimizer>(std::move(optimizer)).release();
+    *out = with_parameters(module, optim::make_optimizer(rule(arguments...), read(options))).release();
     return ACCEL_OK;
   });
 }
@@ -227,83 +232,79 @@ void accel_lomo_options_init(accel_lomo_options_t* options) {
 
 accel_status_t accel_optimizer_adamw(const accel_module_t* module, const accel_adam_options_t* options,
                                      accel_optimizer_t** out) {
-  return create(__func__, module, out,
-                [&] { return optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), read(options)); });
+  return create(__func__, module, options, out, optim::adam_rule, optim::WeightDecay::kDecoupled);
 }
 
 accel_status_t accel_optimizer_adam(const accel_module_t* module, const accel_adam_options_t* options,
                                     accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] {
-    return optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kInGradient), read(options));
-  });
+  return create(__func__, module, options, out, optim::adam_rule, optim::WeightDecay::kInGradient);
 }
 
 accel_status_t accel_optimizer_sgd(const accel_module_t* module, const accel_sgd_options_t* options,
                                    accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::sgd_rule(), read(options)); });
+  return create(__func__, module, options, out, optim::sgd_rule);
 }
 
 accel_status_t accel_optimizer_adagrad(const accel_module_t* module, const accel_adagrad_options_t* options,
                                        accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::adagrad_rule(), read(options)); });
+  return create(__func__, module, options, out, optim::adagrad_rule);
 }
 
 accel_status_t accel_optimizer_rmsprop(const accel_module_t* module, const accel_rmsprop_options_t* options,
                                        accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::rmsprop_rule(), read(options)); });
+  return create(__func__, module, options, out, optim::rmsprop_rule);
 }
 
 accel_status_t accel_optimizer_adamax(const accel_module_t* module, const accel_adamax_options_t* options,
                                       accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::adamax_rule(), read(options)); });
+  return create(__func__, module, options, out, optim::adamax_rule);
 }
 
 accel_status_t accel_optimizer_nadam(const accel_module_t* module, const accel_nadam_options_t* options,
                                      accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::nadam_rule(), read(options)); });
+  return create(__func__, module, options, out, optim::nadam_rule);
 }
 
 accel_status_t accel_optimizer_radam(const accel_module_t* module, const accel_radam_options_t* options,
                                      accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::radam_rule(), read(options)); });
+  return create(__func__, module, options, out, optim::radam_rule);
 }
 
 accel_status_t accel_optimizer_lion(const accel_module_t* module, const accel_lion_options_t* options,
                                     accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::lion_rule(), read(options)); });
+  return create(__func__, module, options, out, optim::lion_rule);
 }
 
 accel_status_t accel_optimizer_lamb(const accel_module_t* module, const accel_lamb_options_t* options,
                                     accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::lamb_rule(), read(options)); });
+  return create(__func__, module, options, out, optim::lamb_rule);
 }
 
 accel_status_t accel_optimizer_adafactor(const accel_module_t* module, const accel_adafactor_options_t* options,
                                          accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::adafactor_rule(), read(options)); });
+  return create(__func__, module, options, out, optim::adafactor_rule);
 }
 
 accel_status_t accel_optimizer_muon(const accel_module_t* module, const accel_muon_options_t* options,
                                     accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::muon_rule(), read(options)); });
+  return create(__func__, module, options, out, optim::muon_rule);
 }
 
 accel_status_t accel_optimizer_adamw_8bit(const accel_module_t* module, const accel_adam_options_t* options,
                                           accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::adamw_8bit_rule(), read(options)); });
+  return create(__func__, module, options, out, optim::adamw_8bit_rule);
 }
 
 accel_status_t accel_optimizer_lomo(const accel_module_t* module, const accel_lomo_options_t* options,
                                     accel_optimizer_t** out) {
-  return create(__func__, module, out, [&] { return optim::make_optimizer(optim::lomo_rule(), read(options)); });
+  return create(__func__, module, options, out, optim::lomo_rule);
 }
 
 accel_status_t accel_optimizer_create(const accel_module_t* module, const char* const* state_names, size_t n_states,
                                       double lr, double weight_decay, accel_update_fn update, void* user_data,
                                       accel_destroy_fn destroy, accel_optimizer_t** out) {
-  // Outside of create(): user_data is taken over whatever fails.
   return guarded(__func__, [&] {
-    const Callback<accel_update_fn> callback(update, user_data, destroy);
+    const Callback<accel_update_fn> callback(update, user_data, destroy);  // taken over whatever fails
     check_pointer(update, "update");
     std::vector<std::string> names;
     if (n_states > 0) check_pointer(state_names, "state_names");
@@ -318,9 +319,12 @@ accel_status_t accel_optimizer_create(const accel_module_t* module, const char* 
       check_callback(callback(parameter.get(), gradient.get(), &states, given.step, given.lr, given.weight_decay),
                      "update");
     };
-    return create("accel_optimizer_create", module, out, [&] {
-      return optim::make_optimizer(optim::host_rule(names, run), {{"lr", lr}, {"weight_decay", weight_decay}});
-    });
+    if (module != nullptr) check(module, "module");
+    check_pointer(out, "out");
+    const auto optimizer =
+        optim::make_optimizer(optim::host_rule(names, run), {{"lr", lr}, {"weight_decay", weight_decay}});
+    *out = with_parameters(module, optimizer).release();
+    return ACCEL_OK;
   });
 }
 

@@ -6,6 +6,7 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
+#include "parallel/bucket_size.hpp"
 
 using namespace accel;
 using namespace accel::capi;
@@ -13,7 +14,6 @@ using namespace accel::capi;
 namespace {
 
 constexpr accel_parameters_options_t kUnsetParametersOptions = ACCEL_PARAMETERS_OPTIONS_INIT;
-constexpr double kDefaultBucketMegabytes = 25;
 
 accelerator::PreparedParameters& parameters_of(const accel_parameters_t* parameters) {
   return *check(parameters, "parameters").parameters;
@@ -32,7 +32,7 @@ accel_status_t accel_parameters_create(accel_state_t* state, accel_module_t* mod
     const nn::ModulePtr& model = check(module, "module").module;
     const auto settings = read_options(options, kUnsetParametersOptions, "options");
     check_pointer(out, "out");
-    const double bucket_cap_mb = option_number(settings.bucket_cap_mb).value_or(kDefaultBucketMegabytes);
+    const double bucket_cap_mb = option_number(settings.bucket_cap_mb).value_or(parallel::kDefaultBucketMegabytes);
     *out = std::make_unique<accel_parameters>(accelerator.prepare_parameters(model, bucket_cap_mb)).release();
     return ACCEL_OK;
   });

@@ -47,11 +47,6 @@ FileSystem& system_files() {
   return files;
 }
 
-void fail_system(Status status, const char* action, const std::string& path) {
-  const int code = errno;
-  fail(status, "cannot ", action, " '", path, "': ", std::generic_category().message(code));
-}
-
 void sync_folder(FileSystem& files, const std::string& path) {
   const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.is_open()) fail_system(Status::kIo, "open the folder", path);

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/file_descriptor.hpp"
+#include "base/system_error.hpp"
 
 namespace accel::checkpoint {
 
@@ -31,9 +32,6 @@ class FileSystem {
 };
 
 FileSystem& system_files();
-
-// Fails with errno's text: "cannot write 'model.safetensors': No space left on device".
-[[noreturn]] void fail_system(Status status, const char* action, const std::string& path);
 
 // Makes the names in a folder durable.
 void sync_folder(FileSystem& files, const std::string& path);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/mapped_file.hpp"
+#include "base/mapped_file.hpp"
 
 namespace accel::checkpoint {
 

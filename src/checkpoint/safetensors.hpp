@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/mapped_file.hpp"
 #include "checkpoint/atomic_file.hpp"
-#include "checkpoint/mapped_file.hpp"
 #include "checkpoint/safetensors_header.hpp"
 
 namespace accel::checkpoint {

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "checkpoint/text_check.hpp"
+#include "base/text_check.hpp"
 
 namespace accel::checkpoint {
 namespace {

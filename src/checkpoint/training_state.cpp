@@ -213,8 +213,6 @@ void check_custom_names(const Manifest& manifest, const TrainingState& like, con
 
 TrainingState read_state(const std::string& folder, const TrainingState& like, const Ranks& ranks) {
   const Manifest manifest = load_manifest(folder);
-  require(manifest.world_size == ranks.size, Status::kInvalidState, "'", folder, "' was written by ",
-          manifest.world_size, " ranks; expected ", ranks.size, ", the size of this job");
   const FolderReader reader(folder, manifest);
   reader.check_count(kModel, "models", like.models.size());
   reader.check_count(kOptimizer, "optimizers", like.optimizers.size());
@@ -233,12 +231,15 @@ TrainingState read_state(const std::string& folder, const TrainingState& like, c
     state.schedulers.push_back(reader.read_tree(numbered(kScheduler, i)));
   for (const auto& [name, value] : like.custom) state.custom.emplace_back(name, reader.read_tree(kCustom + name));
 
-  const c10::IValue loaders = reader.read_tree(text(kDataloader, ranks.rank));
+  const bool same_ranks = manifest.world_size == ranks.size;
+  const c10::IValue loaders = reader.read_tree(text(kDataloader, same_ranks ? ranks.rank : 0));
   require(loaders.isList() && loaders.toListRef().size() == like.dataloaders.size(), Status::kInvalidState, "'", folder,
           "' holds ", loaders.isList() ? loaders.toListRef().size() : 0, " data loaders and ", like.dataloaders.size(),
           " are prepared; prepare the same objects as when it was saved");
   state.dataloaders = loaders.toListRef().vec();
-  state.random_states = reader.read_tree(text(kRandomStates, ranks.rank));
+  state.random_states = reader.read_tree(text(kRandomStates, ranks.rank % manifest.world_size));
+  for (int rank = 0; !same_ranks && rank < manifest.world_size; rank++)
+    state.random_states_of_all.push_back(reader.read_tree(text(kRandomStates, rank)));
   return state;
 }
 

@@ -27,7 +27,8 @@ struct TrainingState {
   std::vector<c10::IValue> schedulers;
   std::vector<std::pair<std::string, c10::IValue>> custom;  // by name
   std::vector<c10::IValue> dataloaders;
-  c10::IValue random_states;  // generators, and whatever else a rank needs to go on
+  c10::IValue random_states;                      // generators, and whatever else a rank needs to go on
+  std::vector<c10::IValue> random_states_of_all;  // only when loaded by another number of ranks: of those that saved
 };
 
 // How the ranks talk. One function is enough: every rank's text goes to all ranks, in rank order, which is a barrier, a
@@ -54,7 +55,8 @@ void save_training_state(const std::string& folder, const std::function<Training
 
 // Collective. Reads and checks what this rank needs: sizes, checksums, and whether models, counts and names fit `like`,
 // the state as it is now (its values are not looked at). Either all ranks get their state or all throw, and nothing has
-// changed.
+// changed. With another number of ranks the loaders are those of rank 0, and a rank that did not save has the random
+// states of one that did.
 TrainingState load_training_state(const std::string& folder, const TrainingState& like, const Ranks& ranks);
 
 }  // namespace accel::checkpoint

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/text_check.hpp"
 #include "checkpoint/safetensors.hpp"
-#include "checkpoint/text_check.hpp"
 #include "checkpoint/value_json.hpp"
 
 namespace accel::checkpoint {

@@ -13,8 +13,8 @@
 #include <memory>
 #include <string>
 
+#include "base/mapped_file.hpp"
 #include "checkpoint/atomic_file.hpp"
-#include "checkpoint/mapped_file.hpp"
 
 namespace accel::checkpoint {
 

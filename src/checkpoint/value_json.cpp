@@ -11,7 +11,7 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
-#include "checkpoint/text_check.hpp"
+#include "base/text_check.hpp"
 
 namespace accel::checkpoint {
 namespace {

@@ -14,6 +14,7 @@ struct Batching {
   int64_t num_items = 0;
   std::optional<int64_t> batch_size;
   bool drop_last = false;
+  int64_t first = 0;  // items before it were handed out already, by however many ranks there were then
 };
 
 struct Shard {
@@ -27,7 +28,7 @@ struct Shard {
 class BatchSamplerShard {
  public:
   // Positions [begin, begin + size) of the order; those at or above num_items
-  // count on from its start.
+  // count on from its start, and are repetitions.
   struct Positions {
     int64_t begin;
     int64_t size;
@@ -40,13 +41,24 @@ class BatchSamplerShard {
   // What the reference reports. It is one more than count() when split_batches
   // leaves a rank nothing of an uneven last batch.
   int64_t length() const { return length_; }
-  Positions batch(int64_t index) const;
+  Positions batch(int64_t index) const { return batch_of(rank_, index); }
+
+  // What another rank has at the same time; nothing of it may be left.
+  Positions batch_of(int64_t rank, int64_t index) const;
+  // How many of them are no repetitions.
+  int64_t valid(const Positions& positions) const;
+  // Where the positions that follow batch `index` of all ranks begin.
+  int64_t end_of(int64_t index) const;
+  int64_t num_processes() const { return stride_ / rows_; }
+  // Items that all ranks together take at a time.
+  int64_t stride() const { return stride_; }
 
  private:
   int64_t num_items_;
-  int64_t rows_;    // of this rank's full batch
-  int64_t stride_;  // from one batch of this rank to the next
-  int64_t offset_;
+  int64_t first_;
+  int64_t rank_;
+  int64_t rows_;    // of a rank's full batch
+  int64_t stride_;  // from one batch of a rank to the next
   bool even_;
   int64_t length_;
   int64_t count_;

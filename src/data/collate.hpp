@@ -2,20 +2,15 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <c10/util/ArrayRef.h>
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
-namespace accel::data {
+#include "data/padded_rows.hpp"
 
-// Rows of different lengths are filled up to the longest of their batch.
-struct Padding {
-  double value = 0;
-  int64_t multiple_of = 1;  // lengths are rounded up to it
-  bool at_start = false;    // the filling comes before the row
-  bool masks = false;       // a bool tensor tells what is no filling: under "<key>_mask" in a map, elsewhere behind it
-};
+namespace accel::data {
 
 struct Collation {
   enum class Kind : uint8_t { kStack, kPad, kCallback };
@@ -25,7 +20,8 @@ struct Collation {
 };
 
 // Items of one structure become one value of that structure: tensors are stacked (padded in their first dimension),
-// numbers become tensors (int64, float64, bool), other leaves lists with one entry an item.
-c10::IValue collate(const Collation& collation, std::vector<c10::IValue> items);
+// numbers become tensors (int64, float64, bool), other leaves lists with one entry an item. Errors name an item by its
+// place in the batch and, where `indices` are given, by its number in the dataset.
+c10::IValue collate(const Collation& collation, std::vector<c10::IValue> items, c10::IntArrayRef indices = {});
 
 }  // namespace accel::data

@@ -31,7 +31,7 @@ std::vector<c10::IValue> Dataset::read_items(c10::IntArrayRef indices) const {
 }
 
 c10::IValue Dataset::read_batch(c10::IntArrayRef indices, const Collation& collation) const {
-  return collate(collation, read_items(indices));
+  return collate(collation, read_items(indices), indices);
 }
 
 }  // namespace accel::data

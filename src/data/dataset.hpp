@@ -21,6 +21,8 @@ class Dataset {
   // The items as one value.
   c10::IValue batch(c10::IntArrayRef indices, const Collation& collation = {}) const;
 
+  // Malformed rows that were left out because that was asked for, and files that are none of its kind.
+  virtual int64_t num_skipped() const { return 0; }
   // Whether reading runs the caller's code. Threads of ours do that only where he asked for workers.
   virtual bool calls_back() const { return false; }
 

@@ -14,10 +14,12 @@ class StreamReader {
   virtual ~StreamReader() = default;
   // Nothing at the end, and from then on.
   virtual std::optional<c10::IValue> next() = 0;
-  // Leaves items out, as many as there are; readers that need not make them to do so override it.
-  virtual void skip(int64_t count) {
-    for (; count > 0 && next().has_value(); --count) {
-    }
+  // Leaves items out and says how many there were, fewer than `count` at the end only. Readers that need not make them
+  // to do so override it.
+  virtual int64_t skip(int64_t count) {
+    int64_t skipped = 0;
+    while (skipped < count && next().has_value()) ++skipped;
+    return skipped;
   }
 };
 

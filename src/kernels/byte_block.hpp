@@ -7,15 +7,23 @@
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 
-// Numbers that are even over 32 bits, for numbers in a row.
+// Even over 32 bits, for numbers in a row.
+inline uint32_t noise_of(uint32_t number) {
+  number *= 0x9e3779b1u;
+  number ^= number >> 15;
+  number *= 0x85ebca77u;
+  return number ^ (number >> 13);
+}
+
 inline void make_noise(uint32_t first, int64_t count, uint32_t* noise) {
   ACCEL_VECTORISE
-  for (int64_t i = 0; i < count; i++) {
-    uint32_t number = (first + static_cast<uint32_t>(i)) * 0x9e3779b1u;
-    number ^= number >> 15;
-    number *= 0x85ebca77u;
-    noise[i] = number ^ (number >> 13);
-  }
+  for (int64_t i = 0; i < count; i++) noise[i] = noise_of(first + static_cast<uint32_t>(i));
+}
+
+// Of magnitudes, as bits: infinity and NaN are above all numbers.
+inline uint32_t larger_magnitude(uint32_t largest, float value) {
+  const uint32_t magnitude = bits_as<uint32_t>(value) & 0x7fffffffu;
+  return magnitude > largest ? magnitude : largest;
 }
 
 template <bool kSigned>
@@ -29,10 +37,10 @@ struct ByteBlock {
   static constexpr float kSmallestNormal = kSpacing * 8;
 
   static float decode(uint8_t code, float scale) {
-    const uint32_t magnitude = code & kLargest;
-    const float normal = bits_as<float>((magnitude + kOffset) << kShift);
-    const float below = bits_as<float>((magnitude + 8 + kOffset) << kShift) - kSmallestNormal;
-    const float value = (magnitude < 8 ? below : normal) * scale;
+    const uint32_t normal = (static_cast<uint32_t>(code & kLargest) << kShift) + (kOffset << kShift);
+    const auto below = bits_as<uint32_t>(bits_as<float>(normal + (8u << kShift)) - kSmallestNormal);
+    // They meet at the smallest normal number; the smaller one is that of the code's side.
+    const float value = bits_as<float>(below < normal ? below : normal) * scale;
     const uint32_t sign = kSigned ? (code & 0x80u) << 24 : 0;
     return bits_as<float>(bits_as<uint32_t>(value) | sign);
   }
@@ -41,9 +49,10 @@ struct ByteBlock {
   static uint8_t encode(float value, float inverse_scale, uint32_t chance) {
     const float scaled = value * inverse_scale;
     const uint32_t magnitude = bits_as<uint32_t>(scaled) & 0x7fffffffu;
-    // Numbers below the smallest normal one are lifted by it, so that the last bits of the code are theirs.
+    // Numbers below the smallest normal one are lifted by it, so that the last bits of the code are theirs; others
+    // would sink.
     const uint32_t lifted = bits_as<uint32_t>(bits_as<float>(magnitude) + kSmallestNormal) - (8u << kShift);
-    const uint32_t bits = bits_as<float>(magnitude) < kSmallestNormal ? lifted : magnitude;
+    const uint32_t bits = lifted > magnitude ? lifted : magnitude;
     uint32_t code = ((bits + chance) >> kShift) - kOffset;
     code = code > kLargest ? kLargest : code;
     if (kSigned) return static_cast<uint8_t>(code | (bits_as<uint32_t>(scaled) >> 24 & 0x80u));
@@ -52,13 +61,8 @@ struct ByteBlock {
   }
 
   // The smallest power of two that brings the largest magnitude to at most 1.875. Infinity and NaN make the block NaN.
-  static float scale_of(const float* values, int64_t count) {
-    uint32_t largest = 0;
-    for (int64_t i = 0; i < count; i++) {
-      const uint32_t magnitude = bits_as<uint32_t>(values[i]) & 0x7fffffffu;
-      largest = magnitude > largest ? magnitude : largest;
-    }
-    const uint32_t bits = (largest + 0x0fffffu) & 0x7f800000u;
+  static float scale_for(uint32_t largest_magnitude) {
+    const uint32_t bits = (largest_magnitude + 0x0fffffu) & 0x7f800000u;
     return bits_as<float>(bits >= 0x7f000000u ? 0x7fc00000u : bits);
   }
 
@@ -67,9 +71,8 @@ struct ByteBlock {
     for (int64_t i = 0; i < count; i++) values[i] = decode(codes[i], scale);
   }
 
-  // Returns the scale. Without noise to nearest.
-  static float store(const float* values, int64_t count, const uint32_t* noise, uint8_t* codes) {
-    const float scale = scale_of(values, count);
+  // Without noise to nearest.
+  static void store(const float* values, float scale, int64_t count, const uint32_t* noise, uint8_t* codes) {
     const float inverse = bits_as<float>(0x7f000000u - bits_as<uint32_t>(scale));
     if (noise == nullptr) {
       ACCEL_VECTORISE
@@ -80,6 +83,14 @@ struct ByteBlock {
       for (int64_t i = 0; i < count; i++)
         codes[i] = encode(values[i], inverse, kSigned ? noise[i] >> (32 - kShift) : noise[i] & ((1u << kShift) - 1));
     }
+  }
+
+  // Returns the scale.
+  static float store(const float* values, int64_t count, const uint32_t* noise, uint8_t* codes) {
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < count; i++) largest = larger_magnitude(largest, values[i]);
+    const float scale = scale_for(largest);
+    store(values, scale, count, noise, codes);
     return scale;
   }
 };

@@ -119,22 +119,68 @@ double norm_of_block(const T* values, int64_t count) {
   return result;
 }
 
+// Whether a formula has a loop of its own for a signed and an unsigned state of bytes.
+template <typename F>
+constexpr bool kHasByteLoop = false;
+template <>
+constexpr bool kHasByteLoop<Adam> = true;
+
+// One pass decodes, updates and finds the largest magnitudes while the divider is busy, a second one encodes. `noise`
+// is written always, and used by states that round by chance.
+template <typename F>
+void update_bytes(const UpdateJob& job, const float* numbers, int64_t block, int64_t count, float* p, const float* g,
+                  float* s0, float* s1, uint32_t* noise) {
+  using First = ByteBlock<true>;
+  using Second = ByteBlock<false>;
+  auto* const codes0 = static_cast<uint8_t*>(job.states[0].data) + block * kBlock;
+  auto* const codes1 = static_cast<uint8_t*>(job.states[1].data) + block * kBlock;
+  const float scale0 = job.states[0].scales[block], scale1 = job.states[1].scales[block];
+  const uint32_t seed = job.seed + static_cast<uint32_t>(block * kBlock);
+  uint32_t largest0 = 0, largest1 = 0;
+  ACCEL_VECTORISE
+  for (int64_t i = 0; i < count; i++) {
+    float values[kMostStates] = {First::decode(codes0[i], scale0), Second::decode(codes1[i], scale1)};
+    float parameter = p[i];
+    F::apply(numbers, parameter, g[i], values);
+    p[i] = parameter;
+    s0[i] = values[0];
+    s1[i] = values[1];
+    largest0 = larger_magnitude(largest0, values[0]);
+    largest1 = larger_magnitude(largest1, values[1]);
+    noise[i] = noise_of(seed + static_cast<uint32_t>(i));
+  }
+  job.states[0].scales[block] = First::scale_for(largest0);
+  job.states[1].scales[block] = Second::scale_for(largest1);
+  First::store(s0, First::scale_for(largest0), count, job.states[0].by_chance ? noise : nullptr, codes0);
+  Second::store(s1, Second::scale_for(largest1), count, job.states[1].by_chance ? noise : nullptr, codes1);
+}
+
 template <typename T, typename F>
 void update(const UpdateJob& job, int64_t first, int64_t last) {
   T numbers[kNumNumbers];
   for (int i = 0; i < kNumNumbers; i++) numbers[i] = static_cast<T>(job.numbers[i]);
   constexpr bool kOpens = sizeof(T) == sizeof(float);
+  constexpr int kReads = kReadStates<F>, kChanges = kChangedStates<F>;
   alignas(64) T room[2 + kMostStates][kBlock];
   alignas(64) uint32_t noise[kOpens ? kBlock : 1];
   bool by_chance = job.parameter.by_chance;
   for (const Stream& state : job.states) by_chance = by_chance || state.by_chance;
+  const bool in_bytes = job.states[0].format == Format::kSignedByte && job.states[1].format == Format::kUnsignedByte;
   for (int64_t block = first; block < last; block++) {
     const int64_t rest = job.count - block * kBlock;
     const int64_t count = rest < kBlock ? rest : kBlock;
     T* const p = open(job.parameter, block, count, room[0]);
     const T* const g = open(job.gradient, block, count, room[1]);
+    if constexpr (kOpens && kHasByteLoop<F>) {
+      if (in_bytes) {
+        update_bytes<F>(job, numbers, block, count, p, g, room[2], room[3], noise);
+        close(job.parameter, block, count, p, noise);
+        if (job.rounded.data != nullptr) close(job.rounded, block, count, p, nullptr);
+        continue;
+      }
+    }
     T* s[kMostStates] = {};
-    const auto is_kept = [&](int k) { return k < kReadStates<F> || job.states[k].data != nullptr; };
+    const auto is_kept = [&](int k) { return k < kReads || job.states[k].data != nullptr; };
     for (int k = 0; k < F::kStates; k++)
       s[k] = is_kept(k) ? open(job.states[k], block, count, room[2 + k]) : room[2 + k];
     T* const s0 = s[0];
@@ -143,19 +189,19 @@ void update(const UpdateJob& job, int64_t first, int64_t last) {
     ACCEL_VECTORISE
     for (int64_t i = 0; i < count; i++) {
       T values[kMostStates] = {};
-      if constexpr (kReadStates < F >> 0) values[0] = s0[i];
-      if constexpr (kReadStates < F >> 1) values[1] = s1[i];
-      if constexpr (kReadStates < F >> 2) values[2] = s2[i];
+      if constexpr (kReads > 0) values[0] = s0[i];
+      if constexpr (kReads > 1) values[1] = s1[i];
+      if constexpr (kReads > 2) values[2] = s2[i];
       T parameter = p[i];
       F::apply(numbers, parameter, g[i], values);
       p[i] = parameter;
-      if constexpr (kChangedStates < F >> 0) s0[i] = values[0];
-      if constexpr (kChangedStates < F >> 1) s1[i] = values[1];
-      if constexpr (kChangedStates < F >> 2) s2[i] = values[2];
+      if constexpr (kChanges > 0) s0[i] = values[0];
+      if constexpr (kChanges > 1) s1[i] = values[1];
+      if constexpr (kChanges > 2) s2[i] = values[2];
     }
     if (kOpens && by_chance) make_noise(job.seed + static_cast<uint32_t>(block * kBlock), count, noise);
     close(job.parameter, block, count, p, noise);
-    for (int k = 0; k < kChangedStates<F>; k++)
+    for (int k = 0; k < kChanges; k++)
       if (is_kept(k)) close(job.states[k], block, count, s[k], noise);
     if constexpr (F::kStates == kMostStates) {
       if (job.squares != nullptr) {

@@ -63,8 +63,9 @@ class RateScope {
   std::vector<double> before_;
 };
 
-// Backward in which a function takes each gradient of the optimizers' parameters.
+// Backward in which a function takes each gradient of the optimizers' parameters, or its mean over the ranks.
 void backward(const std::vector<ParameterOptimizer*>& optimizers, const at::Tensor& loss, bool keeps_graph,
+              const GradientMean& mean,
               const std::function<void(ParameterOptimizer&, size_t group, size_t parameter)>& take) {
   std::vector<std::unique_ptr<HookScope>> hooks;
   for (ParameterOptimizer* const optimizer : optimizers)
@@ -73,7 +74,11 @@ void backward(const std::vector<ParameterOptimizer*>& optimizers, const at::Tens
       for (size_t i = 0; i < parameters.size(); ++i) {
         if (!parameters[i].requires_grad()) continue;
         hooks.push_back(
-            std::make_unique<HookScope>(parameters[i], [&take, optimizer, group, i](const at::Tensor& tensor) {
+            std::make_unique<HookScope>(parameters[i], [&take, &mean, optimizer, group, i](const at::Tensor& tensor) {
+              if (mean) {
+                tensor.mutable_grad() = tensor.grad().contiguous();
+                mean(tensor.grad());
+              }
               take(*optimizer, group, i);
               tensor.mutable_grad().reset();
             }));
@@ -83,13 +88,13 @@ void backward(const std::vector<ParameterOptimizer*>& optimizers, const at::Tens
 }
 
 // What brings the joint norm of an optimizer's gradients to the limit of its first group that has one.
-double factor_of_norm(ParameterOptimizer& optimizer, const at::Tensor& loss) {
+double factor_of_norm(ParameterOptimizer& optimizer, const at::Tensor& loss, const GradientMean& mean) {
   double limit = std::nan("");
   for (size_t group = optimizer.groups().size(); group-- > 0;)
     if (const double own = optimizer.setting(group, "clip_grad_norm"); !std::isnan(own)) limit = own;
   if (std::isnan(limit)) return 1;
   double squares = 0;
-  backward({&optimizer}, loss, /*keeps_graph=*/true, [&](ParameterOptimizer& owner, size_t group, size_t i) {
+  backward({&optimizer}, loss, /*keeps_graph=*/true, mean, [&](ParameterOptimizer& owner, size_t group, size_t i) {
     const double norm = at::linalg_vector_norm(owner.groups()[group].parameters[i].grad()).item<double>();
     squares += norm * norm;
   });
@@ -104,7 +109,7 @@ bool is_lomo(const Optimizer& optimizer) {
 }
 
 void lomo_backward(const std::vector<std::shared_ptr<Optimizer>>& optimizers, const at::Tensor& loss,
-                   std::optional<double> lr) {
+                   std::optional<double> lr, const GradientMean& mean) {
   require(loss.numel() == 1, Status::kShapeMismatch, "the loss has shape ", loss.sizes(),
           "; expected one element: take its mean or sum");
   require(loss.requires_grad(), Status::kInvalidState,
@@ -118,10 +123,10 @@ void lomo_backward(const std::vector<std::shared_ptr<Optimizer>>& optimizers, co
   std::vector<double> factors;
   std::vector<std::unique_ptr<RateScope>> rates;
   for (ParameterOptimizer* const optimizer : own) {
-    factors.push_back(factor_of_norm(*optimizer, loss));
+    factors.push_back(factor_of_norm(*optimizer, loss, mean));
     if (lr) rates.push_back(std::make_unique<RateScope>(*optimizer, *lr));
   }
-  backward(own, loss, /*keeps_graph=*/false, [&](ParameterOptimizer& optimizer, size_t group, size_t i) {
+  backward(own, loss, /*keeps_graph=*/false, mean, [&](ParameterOptimizer& optimizer, size_t group, size_t i) {
     const at::NoGradGuard no_grad;
     const auto place = static_cast<size_t>(std::find(own.begin(), own.end(), &optimizer) - own.begin());
     const at::Tensor gradient = optimizer.groups()[group].parameters[i].grad();

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,9 +15,13 @@ namespace accel::optim {
 // Whether accel's `optimizer` is one of lomo_rule().
 bool is_lomo(const Optimizer& optimizer);
 
+// Makes the mean over the ranks of a gradient, in place. Called in the order in which backward completes gradients.
+using GradientMean = std::function<void(const at::Tensor& gradient)>;
+
 // Back-propagates from `loss`, and updates each parameter of the optimizers as soon as its gradient is complete. With a
-// limit for the norm there is a backward before that which only measures. `lr` replaces that of the groups.
+// limit for the norm there is a backward before that which only measures. `lr` replaces that of the groups. `mean` is
+// empty in a job of one process.
 void lomo_backward(const std::vector<std::shared_ptr<Optimizer>>& optimizers, const at::Tensor& loss,
-                   std::optional<double> lr);
+                   std::optional<double> lr, const GradientMean& mean = {});
 
 }  // namespace accel::optim

@@ -43,6 +43,7 @@ void LrScheduler::move_to(int64_t step, bool first, std::vector<double> lrs) {
   for (size_t i = 0; i < groups.size(); ++i) {
     ParameterGroup& group = optimizer_->group(i);
     if (!group.initial_lr || (schedule_.replaces_initial_lr && i >= base_lrs_.size())) group.initial_lr = base_lrs[i];
+    if (i >= base_lrs_.size() && !schedule_.group_values.empty()) group.scheduled = schedule_.group_values;
     group.lr = lrs[i];
   }
   base_lrs_ = std::move(base_lrs);

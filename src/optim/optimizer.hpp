@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "optim/settings.hpp"
@@ -29,8 +30,9 @@ struct ParameterGroup {
   double weight_decay = 0;
   std::vector<double> values;  // of Optimizer::settings(), in their order
   UpdatePrecision precision = UpdatePrecision::kAsStored;
-  std::optional<double> initial_lr;  // what a scheduler multiplies; set when the
-                                     // first scheduler is made
+  std::optional<double> initial_lr;                       // what a scheduler multiplies; set when the
+                                                          // first scheduler is made
+  std::vector<std::pair<const char*, double>> scheduled;  // what torch's scheduler looks for in a state dict's group
 };
 
 class Optimizer {

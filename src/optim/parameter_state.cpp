@@ -185,6 +185,7 @@ c10::IValue write_state_dict(const UpdateRule& rule, const std::vector<Parameter
     if (group.precision != UpdatePrecision::kAsStored)
       map.insert(kPrecisionKey, std::string(kPrecisionNames[static_cast<size_t>(group.precision)]));
     if (group.initial_lr) map.insert("initial_lr", *group.initial_lr);
+    for (const auto& [key, value] : group.scheduled) map.insert(key, value);
     auto indices = tree::new_list();
     for (const at::Tensor& parameter : group.parameters) {
       if (const auto state = write_state(rule, states[index], parameter)) written.insert(std::to_string(index), *state);

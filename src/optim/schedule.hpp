@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "optim/settings.hpp"
@@ -21,10 +22,11 @@ struct Schedule {
   std::function<double(int64_t step)> momentum;  // none: the optimizer's stays
   // What torch.optim.lr_scheduler writes of it in its state dict.
   std::function<void(int64_t step, size_t groups, Map& state)> describe = [](int64_t, size_t, Map&) {};
-  std::optional<int64_t> total_steps;  // where it ends
-  std::optional<double> base_lr;       // none: the groups' initial rates
-  bool replaces_initial_lr = false;    // base_lr becomes the groups' initial rate, also where they have one
-  bool counts_steps = true;            // torch's warm restarts leave _step_count alone
+  std::vector<std::pair<const char*, double>> group_values;  // what torch's keeps in the groups, and reads there
+  std::optional<int64_t> total_steps;                        // where it ends
+  std::optional<double> base_lr;                             // none: the groups' initial rates
+  bool replaces_initial_lr = false;  // base_lr becomes the groups' initial rate, also where they have one
+  bool counts_steps = true;          // torch's warm restarts leave _step_count alone
 };
 
 // A factor of the initial rate in each step.

@@ -21,6 +21,11 @@ struct Phase {
   Pair from, to;
 };
 
+std::vector<std::pair<const char*, double>> momentum_values(bool cycled, double base, double most) {
+  if (!cycled) return {};
+  return {{"base_momentum", base}, {"max_momentum", most}};
+}
+
 void check_momentum(bool cycled, double base, double most) {
   if (!cycled) return;
   require(base >= 0 && base < 1 && most >= 0 && most < 1, Status::kInvalidArgument, "base_momentum is ", base,
@@ -71,6 +76,9 @@ Schedule one_cycle_schedule(double max_lr, int64_t total_steps, const OneCycleSe
   schedule.total_steps = total_steps;
   schedule.base_lr = max_lr / settings.div_factor;
   schedule.replaces_initial_lr = true;
+  schedule.group_values = momentum_values(settings.cycle_momentum, settings.base_momentum, settings.max_momentum);
+  schedule.group_values.emplace_back("max_lr", max_lr);
+  schedule.group_values.emplace_back("min_lr", *schedule.base_lr / settings.final_div_factor);
   schedule.next = [=](int64_t step, bool, c10::ArrayRef<double>, std::vector<double>& lrs) {
     require(step <= total_steps, Status::kInvalidState, "this is step ", step, " of a one-cycle schedule of ",
             total_steps, " steps; make it with as many total_steps as there are updates");
@@ -107,6 +115,7 @@ Schedule cyclic_schedule(double base_lr, double max_lr, const CyclicSettings& se
   };
   Schedule schedule;
   schedule.base_lr = base_lr;
+  schedule.group_values = momentum_values(settings.cycle_momentum, settings.base_momentum, settings.max_momentum);
   schedule.next = [=](int64_t step, bool, c10::ArrayRef<double>, std::vector<double>& lrs) {
     lrs.assign(lrs.size(), base_lr + (max_lr - base_lr) * height(step));
   };

@@ -9,8 +9,14 @@ namespace accel::state {
 
 // What a loader says of the batch in hand. The loader owns it; the gradient state only watches.
 struct LoaderProgress {
+  struct Rows {
+    int64_t rows = 0;   // -1: that rank has no batch at this time
+    int64_t valid = 0;  // the first ones, which are no repetitions
+  };
   bool end_of_dataloader = false;
-  int64_t remainder = -1;  // rows of the last global batch that are no repetition; 0: all; -1: unknown
+  int64_t remainder = -1;   // rows of the last global batch that are no repetition; 0: all; -1: unknown
+  int64_t rows = 0;         // of this rank's batch
+  std::vector<Rows> ranks;  // of each rank's; empty: as many as here everywhere, and all of them valid
 };
 
 // @accelerate GradientAccumulationPlugin
@@ -59,10 +65,10 @@ class GradientState {
   bool in_dataloader() const { return active() != nullptr; }
   bool end_of_dataloader() const;
   int64_t remainder() const;  // -1 without an active loader
-
- private:
+  // Of the loader that is active; null without one.
   std::shared_ptr<const LoaderProgress> active() const;
 
+ private:
   AccumulationSettings settings_;
   AccumulationGroups own_;
   bool sync_gradients_ = true;

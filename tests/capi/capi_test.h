@@ -51,6 +51,16 @@ static inline accel_tensor_t *new_test_tensor(const void *data, const int64_t *s
   return tensor;
 }
 
+/* The numbers of an int64 tensor of this size on the CPU. */
+static inline const int64_t *elements(const accel_tensor_t *tensor, size_t expected) {
+  void *data = NULL;
+  int64_t count = 0;
+  assert_ok(accel_tensor_numel(tensor, &count));
+  assert_int_equal(count, expected);
+  assert_ok(accel_tensor_data(tensor, &data));
+  return (const int64_t *)data;
+}
+
 /* A teardown: the test gave back everything that it was given. */
 static inline int assert_nothing_left(void **state) {
   (void)state;

@@ -49,6 +49,9 @@ struct samples {
   accel_cyclic_options_t cyclic_options;
   accel_plateau_options_t plateau_options;
   accel_local_sgd_options_t local_sgd_options;
+  accel_packing_options_t packing_options;
+  accel_csv_options_t csv_options;
+  accel_image_options_t image_options;
   accel_dataloader_options_t dataloader_options;
   accel_ddp_options_t ddp_options;
   accel_dataloader_config_t dataloader_config;
@@ -136,6 +139,9 @@ static inline int make_samples(void **state) {
   accel_cyclic_options_init(&samples->cyclic_options);
   accel_plateau_options_init(&samples->plateau_options);
   accel_local_sgd_options_init(&samples->local_sgd_options);
+  accel_packing_options_init(&samples->packing_options);
+  accel_csv_options_init(&samples->csv_options);
+  accel_image_options_init(&samples->image_options);
   accel_dataloader_options_init(&samples->dataloader_options);
   accel_ddp_options_init(&samples->ddp_options);
   accel_dataloader_config_init(&samples->dataloader_config);

@@ -25,15 +25,6 @@ static accel_dataloader_t *new_loader(int64_t length, int64_t batch_size) {
   return loader;
 }
 
-static const int64_t *elements(const accel_tensor_t *tensor, size_t expected) {
-  void *data = NULL;
-  int64_t count = 0;
-  assert_ok(accel_tensor_numel(tensor, &count));
-  assert_int_equal(count, expected);
-  assert_ok(accel_tensor_data(tensor, &data));
-  return (const int64_t *)data;
-}
-
 /* The next batch begins with `first` and has `rows` numbers. */
 static void expect_batch(accel_dataloader_t *loader, int64_t first, size_t rows) {
   accel_value_t batch = ACCEL_VALUE_INIT;

@@ -1,15 +1,6 @@
 /* Section 9: samplers. */
 #include "capi_test.h"
 
-static const int64_t *elements(const accel_tensor_t *tensor, size_t expected) {
-  void *data = NULL;
-  int64_t count = 0;
-  assert_ok(accel_tensor_numel(tensor, &count));
-  assert_int_equal(count, expected);
-  assert_ok(accel_tensor_data(tensor, &data));
-  return (const int64_t *)data;
-}
-
 static void samplers_give_orders(void **state) {
   (void)state;
   accel_sampler_t *sequential = NULL, *random = NULL, *refused = NULL;

@@ -17,9 +17,11 @@
 
 #include "base/error.hpp"
 #include "checkpoint/training_state.hpp"
+#include "expect_error.hpp"
 
 namespace accel::checkpoint::testing {
 
+using accel::testing::expect_error;
 namespace fs = std::filesystem;
 
 // A folder that goes with the test.
@@ -63,18 +65,6 @@ inline std::string read_text(const std::string& path) {
 
 inline void write_text(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
-}
-
-template <typename Body>
-void expect_error(Status status, const std::string& part, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "no error; expected one with '" << part << "'";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), status) << error.message();
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-    EXPECT_EQ(error.message().find('\n'), std::string::npos) << error.message();
-  }
 }
 
 inline bool same(const at::Tensor& a, const at::Tensor& b) {

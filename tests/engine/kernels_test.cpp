@@ -5,7 +5,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "kernels/instruction_set.hpp"
@@ -109,6 +111,45 @@ TEST(KernelsFormat, ChanceRoundsRightOnAverage) {
   Bytes bytes(1 << 16, Format::kUnsignedByte);
   bytes.set(fifth, /*by_chance=*/true, 4);
   EXPECT_NEAR(bytes.numbers().mean().item<double>(), 1.2, 1e-3);
+}
+
+// The loop of its own for states of bytes gives what the loop for float32 and a conversion before and after it give.
+TEST(KernelsFormat, AdamOnBytesIsAdamBetweenConversions) {
+  constexpr uint32_t kSeed = 11;
+  for (const bool by_chance : {false, true}) {
+    Bytes first(kCount, Format::kSignedByte), second(kCount, Format::kUnsignedByte);
+    first.set(noise(kCount, 21));
+    second.set(noise(kCount, 22).square());
+    Bytes expected_first(kCount, Format::kSignedByte), expected_second(kCount, Format::kUnsignedByte);
+    at::Tensor parameter = noise(kCount, 23), expected = parameter.clone();
+    at::Tensor first_numbers = first.numbers(), second_numbers = second.numbers();
+    const at::Tensor gradient = noise(kCount, 24);
+
+    UpdateJob job;
+    job.count = kCount;
+    job.seed = kSeed;
+    job.gradient = stream_of(gradient);
+    const double numbers[kNumNumbers] = {0.999, 0.01, 1, 0.1, 0.9, 0.1, 0.99, 0.01, 1e-8, 1, 0, 0};
+    std::copy(std::begin(numbers), std::end(numbers), job.numbers);
+    UpdateJob plain = job;
+    job.parameter = stream_of(parameter);
+    job.states[0] = first.stream;
+    job.states[1] = second.stream;
+    job.states[0].by_chance = job.states[1].by_chance = by_chance;
+    update(Formula::kAdam, {job});
+    plain.parameter = stream_of(expected);
+    plain.states[0] = stream_of(first_numbers);
+    plain.states[1] = stream_of(second_numbers);
+    update(Formula::kAdam, {plain});
+    expected_first.set(first_numbers, by_chance, kSeed);
+    expected_second.set(second_numbers, by_chance, kSeed);
+
+    EXPECT_TRUE(at::equal(parameter, expected));
+    EXPECT_TRUE(at::equal(first.codes, expected_first.codes));
+    EXPECT_TRUE(at::equal(first.scales, expected_first.scales));
+    EXPECT_TRUE(at::equal(second.codes, expected_second.codes));
+    EXPECT_TRUE(at::equal(second.scales, expected_second.scales));
+  }
 }
 
 TEST(KernelsNorm, AsLibTorch) {

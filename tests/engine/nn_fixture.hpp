@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "expect_error.hpp"
 
 namespace accel::testing {
 
@@ -47,19 +48,6 @@ inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, d
   ASSERT_EQ(actual.numel(), expected.numel());
   EXPECT_LE((actual.detach().to(at::kDouble).flatten() - expected.to(at::kDouble).flatten()).abs().max().item<double>(),
             tolerance);
-}
-
-// The status and the message of the error that a call ends with.
-template <typename Call>
-void expect_error(Status status, const std::string& part, Call&& call) {
-  try {
-    call();
-    ADD_FAILURE() << "no error; expected one with: " << part;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), status) << error.message();
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-    EXPECT_EQ(error.message().find('\n'), std::string::npos) << error.message();
-  }
 }
 
 }  // namespace accel::testing

@@ -6,12 +6,15 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "expect_error.hpp"
 #include "optim/clip.hpp"
 #include "optim/rules.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::optim {
 namespace {
+
+using testing::expect_error;
 
 at::Tensor new_parameter(const std::vector<float>& values) { return at::tensor(values).set_requires_grad(true); }
 
@@ -31,17 +34,6 @@ void expect_near(const at::Tensor& tensor, const std::vector<float>& expected) {
   const auto values = values_of(tensor);
   ASSERT_EQ(values.size(), expected.size());
   for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-6) << "element " << i;
-}
-
-template <typename Body>
-void expect_error(Status status, const std::string& part, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "expected an error about " << part;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), status) << error.message();
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-  }
 }
 
 // Four steps from the same start with the same gradients.

@@ -10,9 +10,12 @@
 #include "data/samplers/length_grouped_sampler.hpp"
 #include "data/samplers/subset_sampler.hpp"
 #include "data/samplers/weighted_sampler.hpp"
+#include "expect_error.hpp"
 
 namespace accel::data {
 namespace {
+
+using testing::expect_error;
 
 using Numbers = std::vector<int64_t>;
 
@@ -20,17 +23,6 @@ Numbers order_of(const Sampler& sampler, int64_t epoch = 0) {
   const at::Tensor order = sampler.indices(epoch);
   EXPECT_EQ(order.numel(), sampler.length());
   return {order.const_data_ptr<int64_t>(), order.const_data_ptr<int64_t>() + order.numel()};
-}
-
-template <typename Body>
-void expect_error(const std::string& part, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "expected an error about " << part;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), Status::kInvalidArgument);
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-  }
 }
 
 Numbers some_lengths() {
@@ -43,12 +35,12 @@ TEST(SamplerWeighted, DrawsAsTorch) {
   EXPECT_EQ(order_of(WeightedSampler({0.1, 0.9, 0.4, 0.7, 3.0, 0.6}, 8, true, 7)), (Numbers{3, 3, 4, 4, 5, 4, 3, 4}));
   EXPECT_EQ(order_of(WeightedSampler({0.9, 0.4, 0.05, 0.2, 0.3, 0.1}, 5, false, 7)), (Numbers{0, 1, 3, 4, 5}));
   EXPECT_EQ(order_of(WeightedSampler({0, 1}, 3, true, 0)), (Numbers{1, 1, 1}));
-  expect_error("weight 1 is -1", [] { WeightedSampler({1, -1}, 1, true, 0); });
-  expect_error("none of 2 weights", [] { WeightedSampler({0, 0}, 1, true, 0); });
-  expect_error("num_samples is 2 without replacement; expected at most 1", [] {
+  expect_error(Status::kInvalidArgument, "weight 1 is -1", [] { WeightedSampler({1, -1}, 1, true, 0); });
+  expect_error(Status::kInvalidArgument, "none of 2 weights", [] { WeightedSampler({0, 0}, 1, true, 0); });
+  expect_error(Status::kInvalidArgument, "num_samples is 2 without replacement; expected at most 1", [] {
     WeightedSampler({0, 1}, 2, false, 0);
   });
-  expect_error("num_samples is 0", [] { WeightedSampler({1}, 0, true, 0); });
+  expect_error(Status::kInvalidArgument, "num_samples is 0", [] { WeightedSampler({1}, 0, true, 0); });
 }
 
 TEST(SamplerSubset, ShufflesAsTorchOrKeepsTheOrder) {
@@ -56,7 +48,7 @@ TEST(SamplerSubset, ShufflesAsTorchOrKeepsTheOrder) {
   EXPECT_EQ(order_of(SubsetSampler(items, 8)), (Numbers{1, 2, 15, 9, 3, 4, 6}));
   EXPECT_EQ(order_of(SubsetSampler(items, 5), 3), order_of(SubsetSampler(items, 8)));
   EXPECT_EQ(order_of(SubsetSampler(items, std::nullopt), 4), items);
-  expect_error("index 1 of the subset is -2", [] { SubsetSampler({0, -2}, 1); });
+  expect_error(Status::kInvalidArgument, "index 1 of the subset is -2", [] { SubsetSampler({0, -2}, 1); });
 }
 
 TEST(SamplerLengthGrouped, GroupsAsTransformers) {
@@ -74,10 +66,10 @@ TEST(SamplerLengthGrouped, GroupsAsTransformers) {
   EXPECT_EQ(lengths[static_cast<size_t>(sorted[0])], 31);
   std::sort(sorted.begin(), sorted.end());
   for (int64_t i = 0; i < 40; ++i) EXPECT_EQ(sorted[static_cast<size_t>(i)], i);
-  expect_error("batch_size is 0", [] { LengthGroupedSampler({1}, 0, std::nullopt, 0); });
-  expect_error("length 1 is -4", [] { LengthGroupedSampler({1, -4}, 1, std::nullopt, 0); });
-  expect_error("group_batches is 0", [] { LengthGroupedSampler({1}, 1, 0, 0); });
-  expect_error("0 lengths", [] { LengthGroupedSampler({}, 1, std::nullopt, 0); });
+  expect_error(Status::kInvalidArgument, "batch_size is 0", [] { LengthGroupedSampler({1}, 0, std::nullopt, 0); });
+  expect_error(Status::kInvalidArgument, "length 1 is -4", [] { LengthGroupedSampler({1, -4}, 1, std::nullopt, 0); });
+  expect_error(Status::kInvalidArgument, "group_batches is 0", [] { LengthGroupedSampler({1}, 1, 0, 0); });
+  expect_error(Status::kInvalidArgument, "0 lengths", [] { LengthGroupedSampler({}, 1, std::nullopt, 0); });
 }
 
 TEST(SamplerDistributed, SharesAsTorch) {
@@ -92,8 +84,9 @@ TEST(SamplerDistributed, SharesAsTorch) {
   EXPECT_EQ(order_of(DistributedSampler(10, 3, 1, std::nullopt, false)), (Numbers{1, 4, 7, 0}));
   EXPECT_EQ(order_of(DistributedSampler(2, 5, 3, std::nullopt, false)), (Numbers{1}));
   EXPECT_EQ(order_of(DistributedSampler(0, 2, 1, std::nullopt, false)), Numbers{});
-  expect_error("rank is 3", [] { DistributedSampler(10, 3, 3, std::nullopt, false); });
-  expect_error("num_replicas is 0", [] { DistributedSampler(10, 0, 0, std::nullopt, false); });
+  expect_error(Status::kInvalidArgument, "rank is 3", [] { DistributedSampler(10, 3, 3, std::nullopt, false); });
+  expect_error(Status::kInvalidArgument, "num_replicas is 0",
+               [] { DistributedSampler(10, 0, 0, std::nullopt, false); });
 }
 
 TEST(SamplerCallback, AsksForEachEpoch) {
@@ -102,7 +95,7 @@ TEST(SamplerCallback, AsksForEachEpoch) {
   });
   EXPECT_EQ(order_of(sampler, 0), (Numbers{0, 1, 2}));
   EXPECT_EQ(order_of(sampler, 2), (Numbers{20, 21, 22}));
-  expect_error("sampler length is -1", [] { CallbackSampler(-1, {}); });
+  expect_error(Status::kInvalidArgument, "sampler length is -1", [] { CallbackSampler(-1, {}); });
 }
 
 }  // namespace

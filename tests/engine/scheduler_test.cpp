@@ -9,6 +9,7 @@
 
 #include "accelerator/prepared_scheduler.hpp"
 #include "base/log.hpp"
+#include "expect_error.hpp"
 #include "named_scheduler.hpp"
 #include "optim/rules.hpp"
 #include "tensor/tree.hpp"
@@ -16,19 +17,10 @@
 namespace accel::optim {
 namespace {
 
+using testing::expect_error;
+
 using testing::named_scheduler;
 using testing::SchedulerArguments;
-
-template <typename Body>
-void expect_error(Status status, const std::string& part, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "expected an error about " << part;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), status) << error.message();
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-  }
-}
 
 std::shared_ptr<Optimizer> new_optimizer(const std::vector<double>& lrs) {
   const std::shared_ptr<Optimizer> optimizer = make_optimizer(sgd_rule(), {{"momentum", 0.5}});
@@ -295,6 +287,35 @@ TEST(SchedulerMomentum, IsBeta1OfAdamAndStaysWhereItIsNotCycled) {
   cycled.step();
   cycled.step();
   EXPECT_NEAR(beta1_of(*adam), 0.85, 1e-12);
+}
+
+// torch's OneCycleLR goes on from a state dict of the optimizer only when these are there.
+TEST(SchedulerOneCycle, LeavesInTheGroupsWhatTorchReadsThere) {
+  const auto value = [](const Optimizer& optimizer, const char* key) {
+    const c10::IValue groups = optimizer.state_dict().toGenericDict().at("param_groups");
+    const auto group = groups.toListRef()[0].toGenericDict();
+    return group.contains(key) ? group.at(key).toDouble() : -1.0;
+  };
+  for (const bool cycled : {true, false}) {
+    const auto optimizer = make_optimizer(sgd_rule(), {{"lr", 0.1}, {"momentum", 0.9}});
+    optimizer->add_group({at::zeros({1}).set_requires_grad(true)}, std::nullopt, std::nullopt);
+    EXPECT_EQ(value(*optimizer, "max_lr"), -1);
+    OneCycleSettings settings;
+    settings.cycle_momentum = cycled;
+    const LrScheduler scheduler(optimizer, one_cycle_schedule(0.5, 20, settings));
+    for (const bool loaded : {false, true}) {
+      if (loaded) optimizer->load_state_dict(optimizer->state_dict());
+      EXPECT_EQ(value(*optimizer, "max_lr"), 0.5);
+      EXPECT_DOUBLE_EQ(value(*optimizer, "min_lr"), 2e-6);
+      EXPECT_DOUBLE_EQ(value(*optimizer, "initial_lr"), 0.02);
+      EXPECT_EQ(value(*optimizer, "max_momentum"), cycled ? 0.95 : -1);
+      EXPECT_EQ(value(*optimizer, "base_momentum"), cycled ? 0.85 : -1);
+    }
+    CyclicSettings cyclic;
+    const LrScheduler other(optimizer, cyclic_schedule(0.1, 0.5, cyclic));
+    EXPECT_EQ(value(*optimizer, "max_momentum"), 0.9);
+    EXPECT_EQ(value(*optimizer, "max_lr"), -1);
+  }
 }
 
 TEST(SchedulerOneCycle, HasAnEnd) {

@@ -13,7 +13,9 @@
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
 #include "nn/foreign_module.hpp"
+#include "optim/clip.hpp"
 #include "optim/lr_scheduler.hpp"
+#include "optim/rules.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -451,6 +453,120 @@ TEST(TrainingLoopPrepare, IsAllOrNothing) {
     objects.pop_back();
     EXPECT_EQ(accelerator->prepare(objects).size(), 2u);
     EXPECT_EQ(accelerator->loaders().size(), 1u);
+  });
+}
+
+// Two layers, whose gradients are matrices.
+nn::ModulePtr two_layers() {
+  auto model = std::make_shared<nn::ForeignModule>("TwoLayers");
+  model->add_parameter("first", at::linspace(-0.5, 0.5, 54).view({9, 6}));
+  model->add_parameter("bias", at::linspace(-0.3, 0.2, 9));
+  model->add_parameter("second", at::linspace(0.4, -0.4, 63).view({7, 9}));
+  model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+    const at::Tensor hidden = at::linear(inputs[0].toTensor(), module.find_tensor("first"), module.find_tensor("bias"));
+    return at::linear(at::tanh(hidden), module.find_tensor("second"));
+  });
+  return model;
+}
+
+// Another one of each rank in each step.
+at::Tensor loss_of(const nn::ModulePtr& model, int rank, int step) {
+  const at::Tensor input = at::arange(12, at::kFloat).mul(0.7 + rank + 0.3 * step).sin().view({2, 6});
+  return model->call(nn::Inputs{input}).toTensor().square().mean();
+}
+
+at::Tensor all_weights(const nn::ModulePtr& model) {
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& parameter : model->parameters()) flat.push_back(parameter.detach().flatten());
+  return at::cat(flat);
+}
+
+// Steps [0, save_at), a checkpoint, and the rest: once in one go, once in new objects that load it.
+void expect_hook_goes_on_bit_for_bit(int ranks, const parallel::DdpOptions& options, int save_at) {
+  constexpr int kSteps = 8;
+  const checkpoint::testing::Folder folder;
+  std::vector<at::Tensor> expected(ranks);
+  for (const bool resumed : {false, true})
+    run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
+      const int rank = accelerator->state().process_index();
+      const nn::ModulePtr inner = two_layers();
+      const auto plain = sgd(inner, 0.5, 0.9);
+      const nn::ModulePtr model = accelerator->prepare_model(inner, options);
+      const auto optimizer = accelerator->prepare_optimizer(plain);
+      if (resumed) accelerator->load_state(folder / "state");
+      for (int step = resumed ? save_at : 0; step < kSteps; step++) {
+        if (!resumed && step == save_at) accelerator->save_state(folder / "state");
+        accelerator->backward(loss_of(model, rank, step));
+        optimizer->step();
+        optimizer->zero_grad();
+      }
+      if (!resumed) expected[rank] = all_weights(inner).clone();
+      EXPECT_TRUE(at::equal(all_weights(inner), expected[rank])) << "saved at step " << save_at;
+    });
+}
+
+TEST(TrainingLoopCheckpoint, HoldsWhatPowerSgdRemembers) {
+  for (const int ranks : {2, 3})
+    for (const parallel::CommHook hook : {parallel::CommHook::kPowerSgd, parallel::CommHook::kBatchedPowerSgd})
+      for (const double bucket_cap_mb : {25.0, 0.0001})
+        for (const bool warm_start : {true, false}) {
+          parallel::DdpOptions options;
+          options.bucket_cap_mb = bucket_cap_mb;
+          options.comm_hook.hook = hook;
+          options.comm_hook.wrapper = warm_start ? parallel::CommHook::kNo : parallel::CommHook::kBf16;
+          options.comm_hook.power_sgd.start_iteration = 3;
+          options.comm_hook.power_sgd.min_compression_rate = 0.5;
+          options.comm_hook.power_sgd.warm_start = warm_start;
+          for (const int save_at : {2, 5}) expect_hook_goes_on_bit_for_bit(ranks, options, save_at);
+        }
+}
+
+TEST(TrainingLoopLomo, ExchangesEachGradient) {
+  for (const int ranks : {1, 2, 3})
+    for (const double limit : {0.0, 0.05}) {
+      std::vector<at::Tensor> weights(2 * ranks);
+      for (const bool lomo : {false, true})
+        run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
+          const int rank = accelerator->state().process_index();
+          const nn::ModulePtr inner = two_layers();
+          const optim::GivenSettings clip{{"clip_grad_norm", limit}};
+          const auto plain = lomo ? optim::make_optimizer(optim::lomo_rule(), limit > 0 ? clip : optim::GivenSettings{})
+                                  : optim::make_optimizer(optim::sgd_rule(), {{"lr", 0.2}});
+          plain->add_group(inner->parameters(), std::nullopt, std::nullopt);
+          const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+          const auto optimizer = accelerator->prepare_optimizer(plain);
+          for (int step = 0; step < 5; step++) {
+            const at::Tensor loss = loss_of(model, rank, step);
+            if (lomo) {
+              accelerator->lomo_backward(loss, 0.2);
+              for (const at::Tensor& parameter : inner->parameters()) EXPECT_FALSE(parameter.grad().defined());
+            } else {
+              accelerator->backward(loss);
+              if (limit > 0) optim::clip_gradients_by_norm(inner->parameters(), limit);
+            }
+            optimizer->step();
+            optimizer->zero_grad();
+          }
+          weights[2 * rank + (lomo ? 1 : 0)] = all_weights(inner).clone();
+        });
+      for (int rank = 0; rank < ranks; rank++) {
+        EXPECT_TRUE(at::allclose(weights[2 * rank], weights[2 * rank + 1], 1e-6, 1e-7)) << rank << " of " << ranks;
+        EXPECT_TRUE(at::equal(weights[2 * rank + 1], weights[1]));
+      }
+    }
+}
+
+TEST(TrainingLoopLomo, RefusesAPartOfAModelInSeveralProcesses) {
+  run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr inner = two_layers();
+    const auto plain = optim::make_optimizer(optim::lomo_rule());
+    plain->add_group({inner->parameters()[0]}, std::nullopt, std::nullopt);
+    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    accelerator->prepare_optimizer(plain);
+    const at::Tensor loss = loss_of(model, accelerator->state().process_index(), 0);
+    EXPECT_NE(refusal(Status::kUnsupported, [&] { accelerator->lomo_backward(loss, 0.1); }).find("1 of the 3"),
+              std::string::npos);
+    accelerator->backward(loss);  // its buckets still wait for this
   });
 }
 

@@ -110,6 +110,45 @@ TEST(UnevenInputsJoin, TrainsWithThoseThatAreLeft) {
         expect_training_with_those_that_are_left(find_unused, more, bucket_cap_mb);
 }
 
+// A rank without inputs hands on what its error feedback still holds, as one whose loss is 0 does.
+TEST(UnevenInputsJoin, PowerSgdTakesRanksWithoutInputsAsGradientsOfZero) {
+  for (const int ranks : {2, 3})
+    for (const parallel::CommHook hook : {parallel::CommHook::kPowerSgd, parallel::CommHook::kBatchedPowerSgd})
+      for (const double bucket_cap_mb : {25.0, 0.00001}) {
+        const int steps = ranks + 4;
+        std::vector<at::Tensor> weights(2 * ranks);
+        for (const bool joins : {false, true})
+          run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
+            const int rank = accelerator->state().process_index();
+            const nn::ModulePtr inner = make_model();
+            const auto plain = momentum(inner);
+            parallel::DdpOptions options;
+            options.bucket_cap_mb = bucket_cap_mb;
+            options.comm_hook.hook = hook;
+            options.comm_hook.power_sgd.start_iteration = 2;
+            options.comm_hook.power_sgd.min_compression_rate = 0.1;
+            const nn::ModulePtr model = accelerator->prepare_model(inner, options);
+            const auto optimizer = accelerator->prepare_optimizer(plain);
+            std::optional<JoinedInputs> joined;
+            if (joins) joined.emplace(accelerator, std::vector<nn::ModulePtr>{model}, std::nullopt);
+            const int own_steps = 5 + rank;
+            for (int step = 0; step < (joins ? own_steps : steps); step++) {
+              const double weight = step < own_steps ? 1 : 0;
+              const at::Tensor output = model->call(nn::Inputs{input_of(rank, step)}).toTensor();
+              accelerator->backward(output.square().mean() * weight);
+              optimizer->step();
+              optimizer->zero_grad();
+            }
+            if (joined) joined->finish();
+            weights[2 * rank + (joins ? 1 : 0)] = inner->find_tensor("first").detach().clone();
+          });
+        for (int rank = 0; rank < ranks; rank++) {
+          EXPECT_TRUE(at::equal(weights[2 * rank], weights[2 * rank + 1])) << "rank " << rank << " of " << ranks;
+          EXPECT_TRUE(at::equal(weights[2 * rank], weights[0]));
+        }
+      }
+}
+
 TEST(UnevenInputsJoin, NeedsTheSameExchangesOnAllRanks) {
   StateOptions options;
   options.gradient_accumulation_steps = 2;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "expect_error.hpp"
 #include "optim/clip.hpp"
 #include "optim/lomo.hpp"
 #include "optim/rules.hpp"
@@ -15,18 +16,9 @@
 namespace accel::optim {
 namespace {
 
-using Optimizer = ParameterOptimizer;
+using testing::expect_error;
 
-template <typename Body>
-void expect_error(Status status, const std::string& part, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "expected an error about " << part;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), status) << error.message();
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-  }
-}
+using Optimizer = ParameterOptimizer;
 
 at::Tensor random(at::IntArrayRef shape, int64_t seed) {
   return at::randn(shape, at::make_generator<at::CPUGeneratorImpl>(seed), at::kFloat);

@@ -2,9 +2,11 @@
 
 import re
 
+import ctype
+
 INTEGERS = ("int32_t", "int64_t", "uint32_t", "uint64_t", "size_t")
 WORDS = {"and", "bool", "default", "delete", "export", "new", "operator", "or", "register", "template", "union", "xor"}
-UNTYPED = ("void", "DLManagedTensor", "DLManagedTensorVersioned")
+UNTYPED = ("void", *ctype.FOREIGN)
 
 
 class Unsupported(Exception):

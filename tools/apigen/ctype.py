@@ -2,6 +2,9 @@
 
 import re
 
+# Structs of other headers: only pointers to them pass through.
+FOREIGN = ("ArrowArray", "ArrowArrayStream", "ArrowSchema", "DLManagedTensor", "DLManagedTensorVersioned")
+
 
 def levels(spelling):
     """The base type, whether it is const, and for each pointer from the inside out whether that pointer is const."""

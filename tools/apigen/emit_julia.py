@@ -118,7 +118,7 @@ def literal(constant):
 
 
 def emit(api, root):
-    opaque = {handle["name"] for handle in api["handles"]} | {"DLManagedTensor", "DLManagedTensorVersioned", "accel_value_node"}
+    opaque = {handle["name"] for handle in api["handles"]} | {*ctype.FOREIGN, "accel_value_node"}
     callbacks = {callback["name"] for callback in api["callbacks"]}
     functions = [function for function in api["functions"] if not function["inline"]]
     version = api["version"].split(".")

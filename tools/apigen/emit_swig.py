@@ -86,7 +86,7 @@ def structs(api):
         if struct["init_function"] or struct["name"] == "accel_device_t":
             fields = "".join(f"  {ctype.typed(field['type'], field['name'])};\n" for field in struct["fields"])
             yield from (f"%accel_borrowed({field['type']['base']}, {field['name']})\n" for field in struct["fields"]
-                        if field["type"]["pointers"] and field["type"]["base"] != "char")
+                        if field["type"]["pointers"] and field["type"]["base"] not in ("char", "accel_value_t"))
             yield f"typedef struct {struct['name'].removesuffix('_t')} {{\n{fields}}} {struct['name']};\n"
 
 
@@ -160,7 +160,8 @@ def trampoline(callback, handles, functions):
         if parameter["direction"] == "out":
             outputs.append(parameter)
         elif parameter["length"]:
-            convert = "values_to_python" if kind["base"] == "accel_value_t" else "numbers_to_python"
+            numbers = "integers_to_python" if kind["const"] else "numbers_to_python"  # to read, or to fill in
+            convert = "values_to_python" if kind["base"] == "accel_value_t" else numbers
             arguments.append(f"{convert}({parameter['name']}, {parameter['length']})")
         elif kind["base"] in handles and kind["pointers"] == 1:
             arguments.append(BORROWED_HANDLE.format(name=parameter["name"], struct=kind["base"].removesuffix("_t")))
@@ -173,6 +174,10 @@ def trampoline(callback, handles, functions):
     if returns == "void":
         lines += ["  if (answer == NULL) PyErr_WriteUnraisable(user_data);", "  Py_XDECREF(answer);",
                   "  PyGILState_Release(lock);", "}"]
+    elif "negative status" in callback["returns"]["doc"]:
+        lines += ["  int64_t number = answer == NULL ? 0 : PyLong_AsLongLong(answer);",
+                  "  if (PyErr_Occurred()) number = status_of_python();", "  Py_XDECREF(answer);",
+                  "  PyGILState_Release(lock);", "  return number;", "}"]
     elif returns in FROM_PYTHON:
         convert, failed = FROM_PYTHON[returns]
         lines += [f"  {returns} number = answer == NULL ? {failed} : {convert}(answer);",
@@ -182,7 +187,9 @@ def trampoline(callback, handles, functions):
         for output in outputs:
             convert = "python_to_new_value" if output["type"]["base"] == "accel_value_t" else "python_to_new_tensor"
             lines.append(f"  if (answer != NULL) {convert}(answer, {output['name']});")
-        lines += ["  const accel_status_t answer_status = status_of_python();", "  Py_XDECREF(answer);",
+        # An iterator of the program's own ends as Python's do.
+        ends = "ACCEL_ITER_END" in callback["returns"]["doc"]
+        lines += [f"  const accel_status_t answer_status = {'end_or_status' if ends else 'status'}_of_python();", "  Py_XDECREF(answer);",
                   "  PyGILState_Release(lock);", "  return answer_status;", "}"]
     return "\n".join(lines) + "\n"
 
@@ -192,15 +199,27 @@ def trampoline_name(callback):
 
 
 def callback_typemaps(api):
-    """One or two callables where C takes functions, user_data and destroy."""
+    """One callable, or a sequence of them, where C takes functions, user_data and destroy."""
     seen = set()
     for function in api["functions"]:
-        registered = tuple(parameter["type"]["base"] for parameter in function["parameters"]
-                           if parameter["type"]["base"].endswith("_fn") and parameter["type"]["base"] != "accel_destroy_fn")
-        if registered and registered not in seen and not skipped(function):
-            seen.add(registered)
-            macro = "%accel_callback" if len(registered) == 1 else "%accel_callback_pair"
-            yield f"{macro}({', '.join(name + ', ' + trampoline_name(name) for name in registered)})\n"
+        registered = [parameter for parameter in function["parameters"]
+                      if parameter["type"]["base"].endswith("_fn") and parameter["type"]["base"] != "accel_destroy_fn"]
+        names = tuple(parameter["type"]["base"] for parameter in registered)
+        if not names or names in seen or skipped(function):
+            continue
+        seen.add(names)
+        if len(names) == 1:
+            yield f"%accel_callback({names[0]}, {trampoline_name(names[0])})\n"
+            continue
+        required = sum(not parameter["nullable"] for parameter in registered)
+        user_data = f"${len(names) + 1}"
+        lines = [f"%typemap(in) ({', '.join(name + ' CALLBACK' for name in names)}, void *user_data, accel_destroy_fn destroy) {{",
+                 f"  if (!callables_of_python($input, {required}, {len(names)}, &{user_data})) SWIG_fail;"]
+        for place, name in enumerate(names):
+            given = "" if place < required else f"!is_callable_of_python({user_data}, {place}) ? NULL : "
+            lines.append(f"  ${place + 1} = {given}{trampoline_name(name)};")
+        lines += [f"  ${len(names) + 2} = release_python;", "}"]
+        yield "\n".join(lines) + "\n"
 
 
 def emit(api, root):

@@ -3,6 +3,8 @@
 import os
 import pathlib
 import re
+
+import ctype
 import sys
 
 import documentation
@@ -94,7 +96,7 @@ def direction_of(name, kind, handles):
     if name.startswith("out") or name == "results":
         return "out" if kind["pointers"] else "in"
     plain_data = kind["pointers"] == 1 and not kind["const"] and kind["base"] not in handles | {"void"}
-    return "inout" if plain_data and not kind["base"].startswith("struct DL") else "in"
+    return "inout" if plain_data and kind["base"].removeprefix("struct ") not in ctype.FOREIGN else "in"
 
 
 def parameters_of(cursors, text, handles):

@@ -65,6 +65,10 @@ const accel_anneal_strategy_t = Int32
 const accel_cycle_mode_t = Int32
 const accel_metric_mode_t = Int32
 const accel_threshold_mode_t = Int32
+const accel_packing_t = Int32
+const accel_merge_end_t = Int32
+const accel_collate_t = Int32
+const accel_padding_side_t = Int32
 const accel_ddp_comm_hook_t = Int32
 
 const ACCEL_VERSION_MAJOR = Int32(0)
@@ -169,6 +173,14 @@ const ACCEL_METRIC_MIN = Int32(0)
 const ACCEL_METRIC_MAX = Int32(1)
 const ACCEL_THRESHOLD_REL = Int32(0)
 const ACCEL_THRESHOLD_ABS = Int32(1)
+const ACCEL_PACKING_CONCATENATE = Int32(0)
+const ACCEL_PACKING_BEST_FIT = Int32(1)
+const ACCEL_MERGE_END_FIRST = Int32(0)
+const ACCEL_MERGE_END_ALL = Int32(1)
+const ACCEL_COLLATE_STACK = Int32(0)
+const ACCEL_COLLATE_PAD = Int32(1)
+const ACCEL_PADDING_SIDE_RIGHT = Int32(0)
+const ACCEL_PADDING_SIDE_LEFT = Int32(1)
 const ACCEL_DDP_COMM_HOOK_NO = Int32(0)
 const ACCEL_DDP_COMM_HOOK_FP16 = Int32(1)
 const ACCEL_DDP_COMM_HOOK_BF16 = Int32(2)
@@ -176,6 +188,9 @@ const ACCEL_DDP_COMM_HOOK_POWER_SGD = Int32(3)
 const ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD = Int32(4)
 
 # Opaque: only pointers to them exist.
+mutable struct ArrowArray end
+mutable struct ArrowArrayStream end
+mutable struct ArrowSchema end
 mutable struct DLManagedTensor end
 mutable struct DLManagedTensorVersioned end
 mutable struct accel_dataloader_t end
@@ -649,6 +664,69 @@ function accel_plateau_options_t(;
     return accel_plateau_options_t(sizeof(accel_plateau_options_t), factor, patience, cooldown, threshold, min_lr, eps, mode, threshold_mode)
 end
 
+"""How documents are packed. One of end_of_document and document_offsets is given."""
+struct accel_packing_options_t
+    struct_size::Csize_t
+    sequence_length::Int64
+    end_of_document::Int64
+    document_offsets::Ptr{accel_tensor_t}
+    packing::accel_packing_t
+    reserved::Int32
+    pad_token::Int64
+end
+
+"""Every field is unset that is not given."""
+function accel_packing_options_t(;
+    sequence_length = ACCEL_UNSET_INT64,
+    end_of_document = ACCEL_UNSET_INT64,
+    document_offsets = C_NULL,
+    packing = ACCEL_UNSET,
+    reserved = 0,
+    pad_token = ACCEL_UNSET_INT64,
+)
+    return accel_packing_options_t(sizeof(accel_packing_options_t), sequence_length, end_of_document, document_offsets, packing, reserved, pad_token)
+end
+
+"""How CSV files are read."""
+struct accel_csv_options_t
+    struct_size::Csize_t
+    delimiter::Int32
+    has_header::Int32
+    skip_malformed::Int32
+    reserved::Int32
+    missing::Float64
+    types::Ptr{accel_value_t}
+end
+
+"""Every field is unset that is not given."""
+function accel_csv_options_t(;
+    delimiter = ACCEL_UNSET,
+    has_header = ACCEL_UNSET,
+    skip_malformed = ACCEL_UNSET,
+    reserved = 0,
+    missing = ACCEL_UNSET_DOUBLE,
+    types = C_NULL,
+)
+    return accel_csv_options_t(sizeof(accel_csv_options_t), delimiter, has_header, skip_malformed, reserved, missing, types)
+end
+
+"""How images are read."""
+struct accel_image_options_t
+    struct_size::Csize_t
+    channels::Int64
+    height::Int64
+    width::Int64
+end
+
+"""Every field is unset that is not given."""
+function accel_image_options_t(;
+    channels = ACCEL_UNSET_INT64,
+    height = ACCEL_UNSET_INT64,
+    width = ACCEL_UNSET_INT64,
+)
+    return accel_image_options_t(sizeof(accel_image_options_t), channels, height, width)
+end
+
 """How a loader makes batches."""
 struct accel_dataloader_options_t
     struct_size::Csize_t
@@ -658,6 +736,13 @@ struct accel_dataloader_options_t
     seed::Int64
     prefetch::Int64
     sampler::Ptr{accel_sampler_t}
+    num_workers::Int64
+    pin_memory::Int32
+    collate::accel_collate_t
+    padding_value::Float64
+    pad_to_multiple_of::Int64
+    padding_side::accel_padding_side_t
+    padding_masks::Int32
 end
 
 """Every field is unset that is not given."""
@@ -668,8 +753,15 @@ function accel_dataloader_options_t(;
     seed = ACCEL_UNSET_INT64,
     prefetch = ACCEL_UNSET_INT64,
     sampler = C_NULL,
+    num_workers = ACCEL_UNSET_INT64,
+    pin_memory = ACCEL_UNSET,
+    collate = ACCEL_UNSET,
+    padding_value = ACCEL_UNSET_DOUBLE,
+    pad_to_multiple_of = ACCEL_UNSET_INT64,
+    padding_side = ACCEL_UNSET,
+    padding_masks = ACCEL_UNSET,
 )
-    return accel_dataloader_options_t(sizeof(accel_dataloader_options_t), batch_size, shuffle, drop_last, seed, prefetch, sampler)
+    return accel_dataloader_options_t(sizeof(accel_dataloader_options_t), batch_size, shuffle, drop_last, seed, prefetch, sampler, num_workers, pin_memory, collate, padding_value, pad_to_multiple_of, padding_side, padding_masks)
 end
 
 """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState."""
@@ -818,6 +910,11 @@ struct accel_dataloader_config_t
     split_batches::Int32
     put_on_device::Int32
     non_blocking::Int32
+    dispatch_batches::Int32
+    use_seedable_sampler::Int32
+    data_seed::Int64
+    use_stateful_dataloader::Int32
+    reserved::Int32
 end
 
 """Every field is unset that is not given."""
@@ -826,8 +923,13 @@ function accel_dataloader_config_t(;
     split_batches = ACCEL_UNSET,
     put_on_device = ACCEL_UNSET,
     non_blocking = ACCEL_UNSET,
+    dispatch_batches = ACCEL_UNSET,
+    use_seedable_sampler = ACCEL_UNSET,
+    data_seed = ACCEL_UNSET_INT64,
+    use_stateful_dataloader = ACCEL_UNSET,
+    reserved = 0,
 )
-    return accel_dataloader_config_t(sizeof(accel_dataloader_config_t), even_batches, split_batches, put_on_device, non_blocking)
+    return accel_dataloader_config_t(sizeof(accel_dataloader_config_t), even_batches, split_batches, put_on_device, non_blocking, dispatch_batches, use_seedable_sampler, data_seed, use_stateful_dataloader, reserved)
 end
 
 """One object for accel_prepare(): exactly one of the handles is set."""
@@ -2142,13 +2244,13 @@ accel_gather_uneven(state, value, out) =
 """
     accel_gather_for_metrics(state, value, out)
 
-As accel_gather(), and cuts off what the loader repeated to fill the last batch.
+As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front part of its rows, as the reference does.
 
 - `state`: A state.
 - `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
 - `out`: Each sample exactly once.
 
-Returns: As accel_gather().
+Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
 
 Threads: collective, waits.
 """
@@ -5128,9 +5230,72 @@ accel_dataset_tensors(tensors, n_tensors, out) =
     check(ccall((:accel_dataset_tensors, libaccel), accel_status_t, (Ptr{Ptr{accel_tensor_t}}, Csize_t, Ptr{Ptr{accel_dataset_t}}), tensors, n_tensors, out), "accel_dataset_tensors")
 
 """
+    accel_dataset_named_tensors(tensors, out)
+
+Rows of tensors that have names; an item is a map with one row of each.
+
+- `tensors`: A map from names to tensors with equally many rows, as accel_load() gives it.
+- `out`: The dataset, which shares their memory.
+
+Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
+
+Threads: object.
+"""
+accel_dataset_named_tensors(tensors, out) =
+    check(ccall((:accel_dataset_named_tensors, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{accel_dataset_t}}), tensors, out), "accel_dataset_named_tensors")
+
+"""
+    accel_dataset_safetensors(path, out)
+
+Rows of the tensors of a safetensors file; an item is a map with one row of each.
+
+- `path`: The file, which is mapped.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, NOT_FOUND, CORRUPT, or SHAPE_MISMATCH for tensors with different numbers of rows.
+
+Threads: any, waits.
+"""
+accel_dataset_safetensors(path, out) =
+    check(ccall((:accel_dataset_safetensors, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_dataset_t}}), path, out), "accel_dataset_safetensors")
+
+"""
+    accel_dataset_ragged(values, n_values, offsets, out)
+
+Rows of different lengths. Row i of each tensor is its entries [offsets[i], offsets[i + 1]) along the first dimension; an item is a list with one row of each. A loader that pads writes them where the batch will lie.
+
+- `values`: At least one, on the CPU.
+- `n_values`: Their number.
+- `offsets`: int64 [rows + 1] on the CPU; they do not fall.
+- `out`: The dataset, which shares their memory.
+
+Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_dataset_ragged(values, n_values, offsets, out) =
+    check(ccall((:accel_dataset_ragged, libaccel), accel_status_t, (Ptr{Ptr{accel_tensor_t}}, Csize_t, Ptr{accel_tensor_t}, Ptr{Ptr{accel_dataset_t}}), values, n_values, offsets, out), "accel_dataset_ragged")
+
+"""
+    accel_tensor_map_file(path, dtype, out)
+
+A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header (.bin), as tokens are stored.
+
+- `path`: The file. One that begins as .npy is one.
+- `dtype`: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+- `out`: The tensor. Writing to it does not change the file.
+
+Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.
+
+Threads: any, waits.
+"""
+accel_tensor_map_file(path, dtype, out) =
+    check(ccall((:accel_tensor_map_file, libaccel), accel_status_t, (Ptr{Cchar}, accel_dtype_t, Ptr{Ptr{accel_tensor_t}}), path, dtype, out), "accel_tensor_map_file")
+
+"""
     accel_dataset_text(path, suffix, sequence_length, out)
 
-The bytes of a text file, or of all files below a folder in the order of their paths, cut into windows. Item i is a list of two int64 tensors [sequence_length]: bytes from i * sequence_length on, and the same shifted by one.
+The bytes of text, cut into windows. Item i is a list of two int64 tensors [sequence_length]: bytes from i * sequence_length on, and the same shifted by one.
 
 - `path`: The file or folder.
 - `suffix`: `nothing`/`C_NULL` is allowed. Only files that end so, \".py\"; NULL: all.
@@ -5145,6 +5310,267 @@ accel_dataset_text(path, suffix, sequence_length, out) =
     check(ccall((:accel_dataset_text, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int64, Ptr{Ptr{accel_dataset_t}}), path, suffix, sequence_length, out), "accel_dataset_text")
 
 """
+    accel_dataset_windows(tokens, sequence_length, stride, out)
+
+Tokens cut into windows. Item i is a list of two int64 tensors [sequence_length]: tokens from i * stride on, and the same shifted by one. Tokens at the end that fill no window are left out.
+
+- `tokens`: Integers [n] on the CPU, for example of accel_tensor_map_file(); shared.
+- `sequence_length`: At least 1.
+- `stride`: At least 1; ACCEL_UNSET_INT64: sequence_length.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH, or INVALID_ARGUMENT for too few tokens.
+
+Threads: object.
+"""
+accel_dataset_windows(tokens, sequence_length, stride, out) =
+    check(ccall((:accel_dataset_windows, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Int64, Int64, Ptr{Ptr{accel_dataset_t}}), tokens, sequence_length, stride, out), "accel_dataset_windows")
+
+"""
+    accel_packing_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_packing_options_init(options) =
+    ccall((:accel_packing_options_init, libaccel), Cvoid, (Ptr{accel_packing_options_t},), options)
+
+"""
+    accel_dataset_packed(tokens, options, out)
+
+Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+
+- `tokens`: Integers [n] on the CPU; shared.
+- `options`: The lengths and boundaries.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH or INVALID_ARGUMENT.
+
+Threads: object, waits.
+"""
+accel_dataset_packed(tokens, options, out) =
+    check(ccall((:accel_dataset_packed, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_packing_options_t}, Ptr{Ptr{accel_dataset_t}}), tokens, options, out), "accel_dataset_packed")
+
+"""
+    accel_dataset_lines(path, suffix, skip_malformed, out)
+
+The lines of text files; an item is a string. Malformed is what is not UTF-8, and a NUL.
+
+- `path`: The file or folder.
+- `suffix`: `nothing`/`C_NULL` is allowed. Only files that end so; NULL: all.
+- `skip_malformed`: 1: malformed lines are left out and counted.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, NOT_FOUND or IO.
+
+Threads: any, waits.
+"""
+accel_dataset_lines(path, suffix, skip_malformed, out) =
+    check(ccall((:accel_dataset_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out), "accel_dataset_lines")
+
+"""
+    accel_dataset_json_lines(path, suffix, skip_malformed, out)
+
+Files with a JSON document on each line; an item is its value. Lists of numbers or of truths, and lists of equally long ones, are tensors of int64, float64 or bool.
+
+- `path`: The file or folder.
+- `suffix`: `nothing`/`C_NULL` is allowed. Only files that end so; NULL: all.
+- `skip_malformed`: 1: malformed lines, empty ones among them, are left out and counted.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, NOT_FOUND or IO.
+
+Threads: any, waits.
+"""
+accel_dataset_json_lines(path, suffix, skip_malformed, out) =
+    check(ccall((:accel_dataset_json_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out), "accel_dataset_json_lines")
+
+"""
+    accel_csv_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_csv_options_init(options) =
+    ccall((:accel_csv_options_init, libaccel), Cvoid, (Ptr{accel_csv_options_t},), options)
+
+"""
+    accel_dataset_csv(path, suffix, options, out)
+
+Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells. A column without a given type has the narrowest of bool, int64, float64 and text that holds its cells in the first 1000 rows. Malformed is a row with another number of cells than there are columns, or a cell that its column's type does not hold.
+
+- `path`: The file or folder; all files have the same header.
+- `suffix`: `nothing`/`C_NULL` is allowed. Only files that end so; NULL: all.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, NOT_FOUND, IO or CORRUPT.
+
+Threads: any, waits.
+"""
+accel_dataset_csv(path, suffix, options, out) =
+    check(ccall((:accel_dataset_csv, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_csv_options_t}, Ptr{Ptr{accel_dataset_t}}), path, suffix, options, out), "accel_dataset_csv")
+
+"""
+    accel_image_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_image_options_init(options) =
+    ccall((:accel_image_options_init, libaccel), Cvoid, (Ptr{accel_image_options_t},), options)
+
+"""
+    accel_dataset_images(folder, options, out)
+
+JPEG and PNG files in a folder. An item is a map {image: uint8 [channels, height, width], label: the number of the subfolder in the order of their names, path}; without subfolders there is no label. Other files are counted by accel_dataset_num_skipped(). An image that is cut short is CORRUPT when it is read.
+
+- `folder`: The folder.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, NOT_FOUND, INVALID_ARGUMENT, or UNSUPPORTED by a build without libjpeg-turbo and libpng.
+
+Threads: any, waits.
+"""
+accel_dataset_images(folder, options, out) =
+    check(ccall((:accel_dataset_images, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_image_options_t}, Ptr{Ptr{accel_dataset_t}}), folder, options, out), "accel_dataset_images")
+
+"""
+    accel_dataset_arrow(schema, array, null_value, out)
+
+A record batch of Arrow; an item is a map from columns to rows. Numbers, bool, text, and lists of numbers; numbers stay where they are.
+
+- `schema`: Of the batch; consumed in any case.
+- `array`: The batch; consumed in any case. It is released when nothing uses its memory any more.
+- `null_value`: Stands for nulls, with \"\" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
+- `out`: The dataset.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for nulls, UNSUPPORTED for columns of other kinds, CORRUPT.
+
+Threads: any.
+"""
+accel_dataset_arrow(schema, array, null_value, out) =
+    check(ccall((:accel_dataset_arrow, libaccel), accel_status_t, (Ptr{ArrowSchema}, Ptr{ArrowArray}, Float64, Ptr{Ptr{accel_dataset_t}}), schema, array, null_value, out), "accel_dataset_arrow")
+
+"""
+    accel_dataset_arrow_stream(stream, null_value, out)
+
+All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+
+- `stream`: Read to its end; consumed in any case.
+- `null_value`: As in accel_dataset_arrow().
+- `out`: The dataset.
+
+Returns: As accel_dataset_arrow(); IO when the stream fails.
+
+Threads: any, waits.
+"""
+accel_dataset_arrow_stream(stream, null_value, out) =
+    check(ccall((:accel_dataset_arrow_stream, libaccel), accel_status_t, (Ptr{ArrowArrayStream}, Float64, Ptr{Ptr{accel_dataset_t}}), stream, null_value, out), "accel_dataset_arrow_stream")
+
+"""
+    accel_dataset_create(length, item, items, user_data, destroy, out)
+
+The program's own items by number. They are made on the thread of the outer call; a loader with workers calls from several threads at once.
+
+- `length`: Says how many there are.
+- `item`: Makes one.
+- `items`: `nothing`/`C_NULL` is allowed. Makes those of a batch; NULL: one after another.
+- `user_data`: `nothing`/`C_NULL` is allowed. Of all three.
+- `destroy`: `nothing`/`C_NULL` is allowed. Of all three.
+- `out`: The dataset.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_dataset_create(length, item, items, user_data, destroy, out) =
+    check(ccall((:accel_dataset_create, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_dataset_t}}), length, item, items, user_data, destroy, out), "accel_dataset_create")
+
+"""
+    accel_dataset_create_stream(begin, next, skip, end, user_data, destroy, length, num_shards, out)
+
+The program's own stream of items.
+
+- `begin`: Begins an epoch.
+- `next`: Makes items.
+- `skip`: `nothing`/`C_NULL` is allowed. Leaves items out; NULL: they are made and dropped.
+- `end`: `nothing`/`C_NULL` is allowed. Ends what begin began; NULL: nothing has to be done.
+- `user_data`: `nothing`/`C_NULL` is allowed. Of all four.
+- `destroy`: `nothing`/`C_NULL` is allowed. Of all four.
+- `length`: Items of an epoch; ACCEL_UNSET_INT64: unknown.
+- `num_shards`: Parts that can be read without the others, so that ranks need not read each other's; at least 1.
+- `out`: The dataset.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_dataset_create_stream(var"begin", next, skip, var"end", user_data, destroy, length, num_shards, out) =
+    check(ccall((:accel_dataset_create_stream, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Int64, Ptr{Ptr{accel_dataset_t}}), var"begin", next, skip, var"end", user_data, destroy, length, num_shards, out), "accel_dataset_create_stream")
+
+"""
+    accel_dataset_as_stream(dataset, seed, out)
+
+The items of a dataset as a stream.
+
+- `dataset`: Items by number.
+- `seed`: Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
+- `out`: The stream.
+
+Returns: ACCEL_OK, or UNSUPPORTED for what is a stream.
+
+Threads: object.
+"""
+accel_dataset_as_stream(dataset, seed, out) =
+    check(ccall((:accel_dataset_as_stream, libaccel), accel_status_t, (Ptr{accel_dataset_t}, Int64, Ptr{Ptr{accel_dataset_t}}), dataset, seed, out), "accel_dataset_as_stream")
+
+"""
+    accel_dataset_merge(sources, n_sources, weights, seed, end, out)
+
+Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that the order is the same in every run and on every rank.
+
+- `sources`: Streams, or items by number in their order.
+- `n_sources`: At least 1.
+- `weights`: `nothing`/`C_NULL` is allowed. A list with a number above 0 for each; their sum may be anything. NULL: all the same.
+- `seed`: Of the draws.
+- `end`: ACCEL_MERGE_END_*.
+- `out`: The stream.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_dataset_merge(sources, n_sources, weights, seed, var"end", out) =
+    check(ccall((:accel_dataset_merge, libaccel), accel_status_t, (Ptr{Ptr{accel_dataset_t}}, Csize_t, Ptr{accel_value_t}, Int64, accel_merge_end_t, Ptr{Ptr{accel_dataset_t}}), sources, n_sources, weights, seed, var"end", out), "accel_dataset_merge")
+
+"""
+    accel_dataset_concatenate(datasets, n_datasets, out)
+
+Datasets one behind the other.
+
+- `datasets`: Items by number.
+- `n_datasets`: At least 1.
+- `out`: All their items.
+
+Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
+
+Threads: object.
+"""
+accel_dataset_concatenate(datasets, n_datasets, out) =
+    check(ccall((:accel_dataset_concatenate, libaccel), accel_status_t, (Ptr{Ptr{accel_dataset_t}}, Csize_t, Ptr{Ptr{accel_dataset_t}}), datasets, n_datasets, out), "accel_dataset_concatenate")
+
+"""
     accel_dataset_subset(dataset, begin, end, out)
 
 Items [begin, end) of another dataset.
@@ -5154,7 +5580,7 @@ Items [begin, end) of another dataset.
 - `end`: The range.
 - `out`: The part.
 
-Returns: ACCEL_OK or INVALID_ARGUMENT.
+Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
 
 Threads: object.
 """
@@ -5194,12 +5620,26 @@ The number of items.
 
 - `dataset`: A dataset.
 
-Returns: Its number of items; -1 for an invalid handle.
+Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.
 
 Threads: any.
 """
 accel_dataset_length(dataset) =
     ccall((:accel_dataset_length, libaccel), Int64, (Ptr{accel_dataset_t},), dataset)
+
+"""
+    accel_dataset_num_skipped(dataset)
+
+What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+
+- `dataset`: A dataset.
+
+Returns: Their number, 0 for other datasets; -1 for an invalid handle.
+
+Threads: any.
+"""
+accel_dataset_num_skipped(dataset) =
+    ccall((:accel_dataset_num_skipped, libaccel), Int64, (Ptr{accel_dataset_t},), dataset)
 
 """
     accel_dataset_item(dataset, index, out)
@@ -5210,7 +5650,7 @@ One item.
 - `index`: From 0.
 - `out`: The item.
 
-Returns: ACCEL_OK or NOT_FOUND.
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is malformed; UNSUPPORTED for a stream.
 
 Threads: any, waits.
 """
@@ -5435,7 +5875,7 @@ Makes batches of the items of a dataset.
 
 - `dataset`: The items.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
-- `out`: The loader; prepare it to share the work between ranks.
+- `out`: The loader; prepare it to share the work between ranks. Without a sampler each epoch has as many items as the dataset when it begins.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -5471,14 +5911,66 @@ accel_dataloader_release(loader) =
     ccall((:accel_dataloader_release, libaccel), Cvoid, (Ptr{accel_dataloader_t},), loader)
 
 """
+    accel_dataloader_set_collate(loader, collate, user_data, destroy)
+
+Lets the program make batches of items. It runs in accel_dataloader_next(), with num_workers on threads of the library.
+
+- `loader`: A loader that is neither prepared nor at work.
+- `collate`: The function.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+
+Returns: ACCEL_OK; INVALID_STATE.
+
+Threads: object.
+"""
+accel_dataloader_set_collate(loader, collate, user_data, destroy) =
+    check(ccall((:accel_dataloader_set_collate, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), loader, collate, user_data, destroy), "accel_dataloader_set_collate")
+
+"""
+    accel_dataloader_set_batch_sampler(loader, batches, user_data, destroy, batch_size)
+
+Lets the program say what is in each batch. Ranks get whole batches by turns. Where all batches have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
+
+- `loader`: A loader over a dataset without shuffle and sampler, neither prepared nor at work.
+- `batches`: The function.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `batch_size`: The size of all batches but the last, or ACCEL_UNSET_INT64: any.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE.
+
+Threads: object.
+"""
+accel_dataloader_set_batch_sampler(loader, batches, user_data, destroy, batch_size) =
+    check(ccall((:accel_dataloader_set_batch_sampler, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64), loader, batches, user_data, destroy, batch_size), "accel_dataloader_set_batch_sampler")
+
+"""
+    accel_dataloader_set_slice(loader, slice, user_data, destroy)
+
+Lets the program cut the rows that rank 0 reads for all ranks (dispatch_batches). It runs on rank 0.
+
+- `loader`: A loader that is neither prepared nor at work.
+- `slice`: The function.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+
+Returns: ACCEL_OK; INVALID_STATE.
+
+Threads: object.
+"""
+accel_dataloader_set_slice(loader, slice, user_data, destroy) =
+    check(ccall((:accel_dataloader_set_slice, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), loader, slice, user_data, destroy), "accel_dataloader_set_slice")
+
+"""
     accel_dataloader_next(loader, out)
 
-The next batch: items stacked leaf by leaf, on the state's device.
+The next batch: items stacked leaf by leaf, on the state's device. A loader has one place: a second loop over it goes on where the first one stopped; accel_dataloader_set_epoch() goes back.
 
 - `loader`: A loader.
 - `out`: The batch.
 
-Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset answers.
+Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
 
 Threads: object, waits.
 """
@@ -5492,12 +5984,40 @@ The number of batches.
 
 - `loader`: A loader.
 
-Returns: Batches an epoch on this rank; -1 for an invalid handle.
+Returns: Batches an epoch on this rank; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
 
 Threads: any.
 """
 accel_dataloader_length(loader) =
     ccall((:accel_dataloader_length, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+
+"""
+    accel_dataloader_epoch(loader)
+
+The epoch that the loader is in.
+
+- `loader`: A loader.
+
+Returns: From 0; -1 for an invalid handle.
+
+Threads: any.
+"""
+accel_dataloader_epoch(loader) =
+    ccall((:accel_dataloader_epoch, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+
+"""
+    accel_dataloader_valid_rows(loader)
+
+How many rows of the batch in hand count: the first ones. The others only fill it up, and are there a second time.
+
+- `loader`: A loader.
+
+Returns: The number of rows; 0 while no batch is in hand; -1 for an invalid handle.
+
+Threads: any.
+"""
+accel_dataloader_valid_rows(loader) =
+    ccall((:accel_dataloader_valid_rows, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
 
 """
     accel_dataloader_set_epoch(loader, epoch)
@@ -5517,10 +6037,10 @@ accel_dataloader_set_epoch(loader, epoch) =
 """
     accel_dataloader_state_dict(loader, out)
 
-Where the loader stands: epoch and batches handed out.
+Where the loader stands, in what was handed out, whatever was read ahead. accel_save_state() keeps it too.
 
 - `loader`: A loader.
-- `out`: A map.
+- `out`: A map: \"epoch\"; \"batches\" that this rank and \"samples\" that all ranks got of it; \"seed\" of a shuffled order; of a stream also what each reader gave.
 
 Returns: ACCEL_OK.
 
@@ -5532,9 +6052,9 @@ accel_dataloader_state_dict(loader, out) =
 """
     accel_dataloader_load_state_dict(loader, state_dict)
 
-The next batch is the one that followed when the state was taken.
+The next batch is the one that followed when the state was taken. With another number of ranks, or another batch size, it begins with the next item of all ranks' order.
 
-- `loader`: A loader over the same data.
+- `loader`: A loader over the same data; threads and prefetch may differ.
 - `state_dict`: As above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -5768,7 +6288,7 @@ A loader that hands each rank its own batches.
 - `config`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The prepared one.
 
-Returns: ACCEL_OK or INVALID_ARGUMENT.
+Returns: ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for dispatch_batches without put_on_device; INVALID_STATE for one that is prepared already.
 
 Threads: object, waits.
 """
@@ -5810,15 +6330,15 @@ accel_backward(state, loss) =
 """
     accel_lomo_backward(state, loss, lr)
 
-Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. One process only: the other ranks' gradients are not there yet when a parameter changes.
+Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
 
 - `state`: A state.
 - `loss`: One element with gradient history.
 - `lr`: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
 
-Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED with several processes or under fp16.
+Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in several processes, or inside of uneven inputs.
 
-Threads: object, waits.
+Threads: collective, waits.
 """
 accel_lomo_backward(state, loss, lr) =
     check(ccall((:accel_lomo_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Float64), state, loss, lr), "accel_lomo_backward")
@@ -6430,12 +6950,12 @@ accel_save_state(state, folder) =
 """
     accel_load_state(state, folder)
 
-Reads it back into the prepared objects, which must be the same. All ranks must call.
+Reads it back into the prepared objects, which must be the same. The number of ranks may be another one: loaders go on with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw random numbers of their own. All ranks must call.
 
 - `state`: A state.
 - `folder`: What accel_save_state() wrote.
 
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE when it was written by another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
 
 Threads: collective, waits.
 """
@@ -6756,11 +7276,32 @@ const FUNCTIONS = (
     :accel_scheduler_state_dict,
     :accel_scheduler_load_state_dict,
     :accel_dataset_tensors,
+    :accel_dataset_named_tensors,
+    :accel_dataset_safetensors,
+    :accel_dataset_ragged,
+    :accel_tensor_map_file,
     :accel_dataset_text,
+    :accel_dataset_windows,
+    :accel_packing_options_init,
+    :accel_dataset_packed,
+    :accel_dataset_lines,
+    :accel_dataset_json_lines,
+    :accel_csv_options_init,
+    :accel_dataset_csv,
+    :accel_image_options_init,
+    :accel_dataset_images,
+    :accel_dataset_arrow,
+    :accel_dataset_arrow_stream,
+    :accel_dataset_create,
+    :accel_dataset_create_stream,
+    :accel_dataset_as_stream,
+    :accel_dataset_merge,
+    :accel_dataset_concatenate,
     :accel_dataset_subset,
     :accel_dataset_retain,
     :accel_dataset_release,
     :accel_dataset_length,
+    :accel_dataset_num_skipped,
     :accel_dataset_item,
     :accel_sampler_sequential,
     :accel_sampler_seedable_random,
@@ -6778,8 +7319,13 @@ const FUNCTIONS = (
     :accel_dataloader_create,
     :accel_dataloader_retain,
     :accel_dataloader_release,
+    :accel_dataloader_set_collate,
+    :accel_dataloader_set_batch_sampler,
+    :accel_dataloader_set_slice,
     :accel_dataloader_next,
     :accel_dataloader_length,
+    :accel_dataloader_epoch,
+    :accel_dataloader_valid_rows,
     :accel_dataloader_set_epoch,
     :accel_dataloader_state_dict,
     :accel_dataloader_load_state_dict,

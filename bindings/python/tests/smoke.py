@@ -103,6 +103,23 @@ def loops_end():
     assert seen == [[1.0], [2.0], [3.0]], seen
 
 
+def datasets_of_the_program():
+    squares = capi.accel_dataset_create((lambda: 4, lambda index: index * index))
+    assert capi.accel_dataset_length(squares) == 4 and capi.accel_dataset_item(squares, 3) == 9
+    together = capi.accel_dataset_create((lambda: 3, lambda index: index, lambda indices: [10 * index for index in indices]))
+    _, batch = capi.accel_dataloader_next(capi.accel_dataloader_create(together, None))
+    assert capi.accel_listify(batch) == [0]
+
+    def no_length():
+        raise KeyError("no shelf")
+    assert raised(KeyError, capi.accel_dataset_item, capi.accel_dataset_create((no_length, lambda index: index)), 0)
+    assert raised(TypeError, capi.accel_dataset_create, (lambda: 4,))
+    assert raised(TypeError, capi.accel_dataset_create, (lambda: 4, None))
+    stream = capi.accel_dataset_create_stream((lambda epoch, shard, readers: epoch, lambda reader: next(iter(()))), 5, 1)
+    assert capi.accel_dataset_length(stream) == 5
+    assert capi.accel_dataset_length(capi.accel_dataset_merge([stream, squares], [1, 2.5], 0, capi.ACCEL_MERGE_END_ALL)) == 9
+
+
 def every_function_is_there(coverage):
     rows = [line.split("|") for line in coverage.read_text().splitlines() if line.startswith("| `accel_")]
     for _, name, _, python, *_ in rows:
@@ -122,6 +139,7 @@ def main():
     two_ranks_gather()
     values_travel()
     callbacks_run()
+    datasets_of_the_program()
     wrong_calls_raise()
     loops_end()
     every_function_is_there(pathlib.Path(sys.argv[1]))

@@ -11,6 +11,7 @@ class SubsetDataset final : public Dataset {
  public:
   SubsetDataset(std::shared_ptr<const Dataset> dataset, int64_t begin, int64_t end);
   int64_t length() const override { return end_ - begin_; }
+  int64_t num_skipped() const override { return dataset_->num_skipped(); }
   bool calls_back() const override { return dataset_->calls_back(); }
 
  protected:

@@ -3,25 +3,25 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <vector>
 
-#include "data/dataset.hpp"
+#include "data/datasets/column_dataset.hpp"
 
 namespace accel::data {
 
-// An item is a list with one row of each tensor. The tensors' memory is shared.
-class TensorDataset final : public Dataset {
+// The tensors' memory is shared.
+class TensorDataset final : public ColumnDataset {
  public:
-  explicit TensorDataset(std::vector<at::Tensor> tensors);
-  int64_t length() const override { return length_; }
+  explicit TensorDataset(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names = {});
+};
 
- protected:
-  c10::IValue read_item(int64_t index) const override;
-  c10::IValue read_batch(c10::IntArrayRef indices, const Collation& collation) const override;
-
- private:
-  std::vector<at::Tensor> tensors_;
-  int64_t length_;
+// Row i of each tensor is its entries [offsets[i], offsets[i + 1]): rows of different lengths, which are written where
+// the batch will lie when a loader pads.
+class RaggedDataset final : public ColumnDataset {
+ public:
+  RaggedDataset(const std::vector<at::Tensor>& values, const at::Tensor& offsets,
+                const std::vector<std::string>& names = {});
 };
 
 }  // namespace accel::data

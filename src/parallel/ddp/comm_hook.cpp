@@ -60,4 +60,9 @@ CommHookPtr make_comm_hook(const CommHookSettings& settings, const ProcessGroupP
 
 CommHookPtr make_comm_hook(BucketCallback callback) { return std::make_shared<CallbackHook>(std::move(callback)); }
 
+state::Stateful* memory_of(const CommHookPtr& hook) {
+  if (const auto* const rounding = dynamic_cast<const RoundingHook*>(hook.get())) return memory_of(rounding->inner());
+  return dynamic_cast<state::Stateful*>(hook.get());
+}
+
 }  // namespace accel::parallel

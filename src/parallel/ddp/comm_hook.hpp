@@ -8,6 +8,8 @@
 #include <functional>
 #include <memory>
 
+#include "state/stateful.hpp"
+
 namespace c10d {
 class CommHookInterface;
 class ProcessGroup;
@@ -44,5 +46,8 @@ CommHookPtr make_comm_hook(const CommHookSettings& settings, const ProcessGroupP
 // The program's own: makes of a bucket's gradients, in place, what the optimizer shall see.
 using BucketCallback = std::function<void(const at::Tensor& buffer, int64_t bucket, bool is_last)>;
 CommHookPtr make_comm_hook(BucketCallback callback);
+
+// What a hook remembers from step to step; null for one that remembers nothing.
+state::Stateful* memory_of(const CommHookPtr& hook);
 
 }  // namespace accel::parallel

@@ -16,7 +16,6 @@
 namespace accel::parallel {
 namespace {
 
-constexpr int64_t kMegabyte = 1024 * 1024;
 constexpr int64_t kFirstBucketBytes = kMegabyte;  // a small first bucket: communication starts early
 
 // The Reducer asks the backend for its buckets only when this variable says so. Buckets that the ranks share are
@@ -61,9 +60,8 @@ DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shar
       communicator_(std::move(communicator)),
       options_(options),
       hook_(std::make_shared<HookPlace>()) {
+  bucket_bytes(options_.bucket_cap_mb);  // refused ahead of the collectives
   hook_->hook = make_comm_hook(options_.comm_hook, communicator_->process_group());
-  require(options_.bucket_cap_mb > 0, Status::kInvalidArgument, "bucket_cap_mb is ", options_.bucket_cap_mb,
-          "; expected a positive number of megabytes");
   add_child("module", module_);
   start_alike(*module_, *communicator_);
   for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
@@ -78,20 +76,28 @@ DistributedDataParallel::~DistributedDataParallel() {
   }
 }
 
-void DistributedDataParallel::make_reducer() {
+std::vector<std::pair<std::string, at::Tensor>> DistributedDataParallel::trainable_parameters() const {
+  std::vector<std::pair<std::string, at::Tensor>> trainable;
+  for (const auto& [name, parameter] : module_->named_parameters())
+    if (parameter.requires_grad()) trainable.emplace_back(name, parameter);
+  return trainable;
+}
+
+void DistributedDataParallel::make_reducer(std::vector<std::vector<size_t>> buckets) {
   std::vector<at::Tensor> parameters;
   std::unordered_map<size_t, std::string> names;
-  for (const auto& [name, parameter] : module_->named_parameters()) {
-    if (!parameter.requires_grad()) continue;
+  for (const auto& [name, parameter] : trainable_parameters()) {
     names[parameters.size()] = name;
     parameters.push_back(parameter);
   }
   if (parameters.empty()) return;  // nothing to average
-  const auto cap = static_cast<int64_t>(options_.bucket_cap_mb * kMegabyte);
+  const int64_t cap = bucket_bytes(options_.bucket_cap_mb);
   const std::vector<bool> sparse(parameters.size(), false);
-  const std::vector<size_t> limits{static_cast<size_t>(std::min(kFirstBucketBytes, cap)), static_cast<size_t>(cap)};
-  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits, sparse, {}, {}));
-  std::reverse(buckets.begin(), buckets.end());  // gradients come in about the reverse order of use
+  if (buckets.empty()) {
+    const std::vector<size_t> limits{static_cast<size_t>(std::min(kFirstBucketBytes, cap)), static_cast<size_t>(cap)};
+    buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits, sparse, {}, {}));
+    std::reverse(buckets.begin(), buckets.end());  // gradients come in about the reverse order of use
+  }
   const auto environment = buckets_from_the_backend();
   reducer_ =
       std::make_shared<c10d::Reducer>(parameters, buckets, communicator_->process_group(), sparse, cap,
@@ -105,6 +111,7 @@ void DistributedDataParallel::make_reducer() {
       );
   reducer_->register_comm_hook(std::make_unique<SharedHook>(hook_));
   if (options_.static_graph) reducer_->set_static_graph();
+  static_graph_recorded_ = false;
 }
 
 bool DistributedDataParallel::set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
@@ -125,6 +132,49 @@ void DistributedDataParallel::synchronize_buffers(int from) {
 
 CommHookPtr DistributedDataParallel::set_comm_hook(CommHookPtr hook) {
   return std::exchange(hook_->hook, std::move(hook));
+}
+
+c10::IValue DistributedDataParallel::hook_state() const {
+  const state::Stateful* const memory = memory_of(hook_->hook);
+  if (memory == nullptr || reducer_ == nullptr) return {};
+  std::unordered_map<const c10::TensorImpl*, int64_t> places;
+  for (const auto& [name, parameter] : trainable_parameters())
+    places.emplace(parameter.unsafeGetTensorImpl(), static_cast<int64_t>(places.size()));
+  auto buckets = tree::new_list();
+  for (const c10d::GradBucket& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) {
+    auto parameters = tree::new_list();
+    for (const at::Tensor& parameter : bucket.getParameters())
+      parameters.push_back(places.at(parameter.unsafeGetTensorImpl()));
+    buckets.push_back(parameters);
+  }
+  auto state = tree::new_map();
+  state.insert("buckets", buckets);
+  state.insert("memory", memory->state_dict());
+  return state;
+}
+
+void DistributedDataParallel::load_hook_state(const c10::IValue& saved) {
+  state::Stateful* const memory = memory_of(hook_->hook);
+  if (memory == nullptr || reducer_ == nullptr) return;
+  if (saved.isNone()) return memory->load_state_dict(saved);
+  const auto map = saved.toGenericDict();
+  std::vector<bool> seen(trainable_parameters().size(), false);
+  std::vector<std::vector<size_t>> buckets;
+  const c10::IValue saved_buckets = map.at("buckets");
+  for (const c10::IValue& bucket : saved_buckets.toListRef()) {
+    buckets.emplace_back();
+    for (const c10::IValue& item : bucket.toListRef()) {
+      const auto place = static_cast<size_t>(item.toInt());
+      require(place < seen.size() && !seen[place], Status::kCorrupt, "the saved buckets of gradients have parameter ",
+              place, " of ", seen.size(), " in a wrong place; expected those of the same model");
+      seen[place] = true;
+      buckets.back().push_back(place);
+    }
+  }
+  require(std::find(seen.begin(), seen.end(), false) == seen.end(), Status::kCorrupt,
+          "the saved buckets of gradients lack parameters of the model; expected those of the same model");
+  memory->load_state_dict(map.at("memory"));
+  make_reducer(std::move(buckets));
 }
 
 // The sequence around a forward is that of the reference's wrapper: a bucket that is rebuilt must be so before memory

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.hpp"
 #include "nn/module.hpp"
+#include "parallel/bucket_size.hpp"
 #include "parallel/ddp/comm_hook.hpp"
 #include "parallel/ddp/uneven_inputs.hpp"
 
@@ -23,7 +26,7 @@ struct DdpOptions {
   bool find_unused_parameters = false;
   bool gradient_as_bucket_view = true;
   bool static_graph = false;
-  double bucket_cap_mb = 25;
+  double bucket_cap_mb = kDefaultBucketMegabytes;
   CommHookSettings comm_hook;
 };
 
@@ -43,18 +46,26 @@ class DistributedDataParallel final : public nn::Module {
 
   // While some ranks may have run out of inputs: whom the forward tells that this one has not; null otherwise.
   void set_uneven_inputs(UnevenInputs* inputs) { uneven_inputs_ = inputs; }
+  bool has_uneven_inputs() const { return uneven_inputs_ != nullptr; }
   // A rank without inputs takes part in what the others exchange for one forward and its backward.
   void shadow(const ForwardNotice& others, int source);
   // While it is set no backward exchanges gradients, whatever scopes begin and end.
   void set_local(bool local) { local_ = local; }
   // What exchanges them, from the next backward on. Returns the former one.
   CommHookPtr set_comm_hook(CommHookPtr hook);
+  // What the hook remembers on this rank, and of which buckets; none for a hook that remembers nothing. Loading makes
+  // those buckets again.
+  c10::IValue hook_state() const;
+  void load_hook_state(const c10::IValue& saved);
 
  protected:
   c10::IValue forward(const nn::Inputs& inputs) override;
 
  private:
-  void make_reducer();
+  // The trainable ones, with their names.
+  std::vector<std::pair<std::string, at::Tensor>> trainable_parameters() const;
+  // `buckets`: places of the parameters in each; none: by size, the last parameters first.
+  void make_reducer(std::vector<std::vector<size_t>> buckets = {});
   void rebuild_buckets();
   void synchronize_buffers(int from);
   c10::IValue after_forward(c10::IValue output);

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "base/error.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -118,12 +120,15 @@ bool PowerSgd::provide_thin_matrices(size_t bucket, Pending& pending) {
     p_size += group.values.size(1) * columns;
     q_size += group.values.size(2) * columns;
   }
-  auto found = thin_.find(bucket);
-  const bool fresh = found == thin_.end();
-  if (fresh) {
-    const auto options = pending.flat.options();
-    found = thin_.emplace(bucket, ThinMemory{at::empty({p_size}, options), at::empty({q_size}, options)}).first;
-  }
+  const auto found = thin_.try_emplace(bucket).first;
+  ThinMemory& thin = found->second;
+  const auto options = pending.flat.options();
+  const bool fresh = !thin.q.defined();
+  if (fresh) thin.q = at::empty({q_size}, options);
+  if (!thin.p.defined()) thin.p = at::empty({p_size}, options);
+  require(thin.q.numel() == q_size, Status::kInvalidState, "PowerSGD remembers ", thin.q.numel(),
+          " numbers of thin matrices of bucket ", bucket, "; expected ", q_size,
+          ": load a state that was saved with the same model and settings");
   int64_t p_begin = 0, q_begin = 0;
   for (Matrices& group : pending.matrices) {
     const int64_t batch = group.values.size(0), rank = rank_of(group.values);
@@ -132,8 +137,8 @@ bool PowerSgd::provide_thin_matrices(size_t bucket, Pending& pending) {
       begin += batch * rows * rank;
       return view;
     };
-    group.p = take(found->second.p, p_begin, group.values.size(1));
-    group.q = take(found->second.q, q_begin, group.values.size(2));
+    group.p = take(thin.p, p_begin, group.values.size(1));
+    group.q = take(thin.q, q_begin, group.values.size(2));
   }
   return fresh;
 }
@@ -164,7 +169,12 @@ c10::intrusive_ptr<c10::ivalue::Future> PowerSgd::runHook(c10d::GradBucket& buck
     pending.matrices.push_back({pending.flat.view({1, side, side}), {}, {}, {}});
   }
   if (settings_.use_error_feedback) {
-    if (const auto error = errors_.find(index); error != errors_.end()) pending.flat.add_(error->second);
+    if (const auto error = errors_.find(index); error != errors_.end()) {
+      require(error->second.numel() == pending.flat.numel(), Status::kInvalidState, "PowerSGD remembers an error of ",
+              error->second.numel(), " numbers for bucket ", index, "; expected ", pending.flat.numel(),
+              ": load a state that was saved with the same model and settings");
+      pending.flat.add_(error->second);
+    }
     pending.before = pending.flat.clone();
   }
   if (!whole_bucket_) choose_matrices(bucket.getGradients(), pending);
@@ -226,6 +236,48 @@ at::Tensor PowerSgd::parseHookResult(const c10::IValue& result) {
   if (whole_bucket_) pending.buffer.copy_(pending.flat.narrow(0, 0, pending.buffer.numel()));
   if (pending.is_last) iteration_ += 1;
   return pending.buffer;
+}
+
+c10::IValue PowerSgd::state_dict() const {
+  const auto by_bucket = [](const auto& tensors, const auto& tensor_of) {
+    auto map = tree::new_map();
+    for (const auto& [bucket, item] : tensors) map.insert(std::to_string(bucket), tensor_of(item));
+    return map;
+  };
+  std::ostringstream seeds;
+  seeds << seeds_;
+  auto state = tree::new_map();
+  state.insert("iteration", iteration_);
+  state.insert("seeds", seeds.str());
+  state.insert("errors", by_bucket(errors_, [](const at::Tensor& error) { return error; }));
+  state.insert("q", by_bucket(thin_, [](const ThinMemory& thin) { return thin.q; }));
+  return state;
+}
+
+void PowerSgd::load_state_dict(const c10::IValue& state) {
+  PowerSgd loaded(settings_, whole_bucket_, process_group_);
+  if (!state.isNone()) {
+    require(state.isGenericDict(), Status::kCorrupt, "the saved state of PowerSGD is no map");
+    const auto map = state.toGenericDict();
+    const auto member = [&map](const char* key) {
+      const auto found = map.find(key);
+      require(found != map.end(), Status::kCorrupt, "the saved state of PowerSGD lacks '", key, "'");
+      return found->value();
+    };
+    const auto for_each_bucket = [&member](const char* key, const auto& take) {
+      const c10::IValue tensors = member(key);
+      for (const auto& item : tensors.toGenericDict())
+        take(static_cast<size_t>(std::stoull(item.key().toStringRef())), item.value().toTensor().clone());
+    };
+    loaded.iteration_ = member("iteration").toInt();
+    std::istringstream(member("seeds").toStringRef()) >> loaded.seeds_;
+    for_each_bucket("errors", [&](size_t bucket, at::Tensor error) { loaded.errors_[bucket] = std::move(error); });
+    for_each_bucket("q", [&](size_t bucket, at::Tensor q) { loaded.thin_[bucket].q = std::move(q); });
+  }
+  iteration_ = loaded.iteration_;
+  seeds_ = loaded.seeds_;
+  errors_ = std::move(loaded.errors_);
+  thin_ = std::move(loaded.thin_);
 }
 
 }  // namespace accel::parallel

@@ -10,10 +10,11 @@
 
 #include "parallel/ddp/comm_hook.hpp"
 #include "parallel/ddp/gradient_averaging.hpp"
+#include "state/stateful.hpp"
 
 namespace accel::parallel {
 
-class PowerSgd final : public c10d::CommHookInterface {
+class PowerSgd final : public c10d::CommHookInterface, public state::Stateful {
  public:
   // `whole_bucket`: all gradients of a bucket are one square matrix, filled up with zeros.
   PowerSgd(const PowerSgdSettings& settings, bool whole_bucket, ProcessGroupPtr process_group);
@@ -23,6 +24,10 @@ class PowerSgd final : public c10d::CommHookInterface {
   // The second thin matrices, and their product.
   at::Tensor parseHookResult(const c10::IValue& result) override;
 
+  // What this rank remembers, for the same buckets. Nothing at all is the beginning.
+  c10::IValue state_dict() const override;
+  void load_state_dict(const c10::IValue& state) override;
+
  private:
   // Matrices of one shape, [batch, rows, columns].
   struct Matrices {
@@ -31,7 +36,7 @@ class PowerSgd final : public c10d::CommHookInterface {
     at::Tensor p, q;                  // [batch, rows, rank], [batch, columns, rank]; views of ThinMemory
   };
   struct ThinMemory {
-    at::Tensor p, q;  // of all matrices of a bucket: each travels as a whole
+    at::Tensor p, q;  // of all matrices of a bucket: each travels as a whole; p only for the moment
   };
   // A bucket between the two calls.
   struct Pending {

@@ -16,6 +16,8 @@ class RoundingHook final : public c10d::CommHookInterface {
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
   at::Tensor parseHookResult(const c10::IValue& result) override;
 
+  const CommHookPtr& inner() const { return inner_; }
+
  private:
   at::ScalarType dtype_;
   CommHookPtr inner_;

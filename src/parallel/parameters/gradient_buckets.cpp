@@ -9,12 +9,12 @@
 
 #include "base/error.hpp"
 #include "comm/reduce_op.hpp"
+#include "parallel/bucket_size.hpp"
 #include "parallel/same_model.hpp"
 
 namespace accel::parallel {
 namespace {
 
-constexpr int64_t kMegabyte = 1024 * 1024;
 constexpr int64_t kAlignment = 64;  // bytes: gradients begin on a cache line
 
 int64_t aligned_numel(const at::Tensor& tensor) {
@@ -27,8 +27,7 @@ int64_t aligned_numel(const at::Tensor& tensor) {
 GradientBuckets::GradientBuckets(const nn::Module& module, std::shared_ptr<comm::Communicator> communicator,
                                  double bucket_cap_mb)
     : communicator_(std::move(communicator)) {
-  require(bucket_cap_mb > 0, Status::kInvalidArgument, "bucket_cap_mb is ", bucket_cap_mb,
-          "; expected a positive number of megabytes");
+  const int64_t most_bytes = bucket_bytes(bucket_cap_mb);
   std::vector<at::Tensor> parameters;
   for (const auto& [name, parameter] : module.named_parameters()) {
     if (!parameter.requires_grad()) continue;
@@ -38,12 +37,12 @@ GradientBuckets::GradientBuckets(const nn::Module& module, std::shared_ptr<comm:
   require(!parameters.empty(), Status::kInvalidArgument,
           "the module has no trainable parameter; add those whose gradients are to be averaged");
   start_alike(module, *communicator_);
-  make_buckets(parameters, bucket_cap_mb);
+  make_buckets(parameters, most_bytes);
 }
 
-void GradientBuckets::make_buckets(const std::vector<at::Tensor>& parameters, double bucket_cap_mb) {
+void GradientBuckets::make_buckets(const std::vector<at::Tensor>& parameters, int64_t most_bytes) {
   const std::vector<bool> sparse(parameters.size(), false);
-  const std::vector<size_t> limits{static_cast<size_t>(bucket_cap_mb * kMegabyte)};
+  const std::vector<size_t> limits{static_cast<size_t>(most_bytes)};
   auto assignment = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits, sparse, {}, {}));
   std::reverse(assignment.begin(), assignment.end());  // backward goes from the last parameters to the first
   for (const auto& indices : assignment) {

@@ -51,7 +51,7 @@ class GradientBuckets {
     c10::intrusive_ptr<c10d::Work> work;
   };
 
-  void make_buckets(const std::vector<at::Tensor>& parameters, double bucket_cap_mb);
+  void make_buckets(const std::vector<at::Tensor>& parameters, int64_t most_bytes);
   at::Tensor allocate(int64_t numel, const at::TensorOptions& options) const;
   void check_all_ready() const;
   // Before `end`, in their order, which is the same on all ranks.

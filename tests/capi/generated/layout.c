@@ -176,7 +176,28 @@ SAME(place_of_accel_plateau_options_t_min_lr, offsetof(accel_plateau_options_t, 
 SAME(place_of_accel_plateau_options_t_eps, offsetof(accel_plateau_options_t, eps) == 48 && sizeof(((accel_plateau_options_t *)0)->eps) == 8);
 SAME(place_of_accel_plateau_options_t_mode, offsetof(accel_plateau_options_t, mode) == 56 && sizeof(((accel_plateau_options_t *)0)->mode) == 4);
 SAME(place_of_accel_plateau_options_t_threshold_mode, offsetof(accel_plateau_options_t, threshold_mode) == 60 && sizeof(((accel_plateau_options_t *)0)->threshold_mode) == 4);
-SAME(size_of_accel_dataloader_options_t, sizeof(accel_dataloader_options_t) == 48);
+SAME(size_of_accel_packing_options_t, sizeof(accel_packing_options_t) == 48);
+SAME(place_of_accel_packing_options_t_struct_size, offsetof(accel_packing_options_t, struct_size) == 0 && sizeof(((accel_packing_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_packing_options_t_sequence_length, offsetof(accel_packing_options_t, sequence_length) == 8 && sizeof(((accel_packing_options_t *)0)->sequence_length) == 8);
+SAME(place_of_accel_packing_options_t_end_of_document, offsetof(accel_packing_options_t, end_of_document) == 16 && sizeof(((accel_packing_options_t *)0)->end_of_document) == 8);
+SAME(place_of_accel_packing_options_t_document_offsets, offsetof(accel_packing_options_t, document_offsets) == 24 && sizeof(((accel_packing_options_t *)0)->document_offsets) == 8);
+SAME(place_of_accel_packing_options_t_packing, offsetof(accel_packing_options_t, packing) == 32 && sizeof(((accel_packing_options_t *)0)->packing) == 4);
+SAME(place_of_accel_packing_options_t_reserved, offsetof(accel_packing_options_t, reserved) == 36 && sizeof(((accel_packing_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_packing_options_t_pad_token, offsetof(accel_packing_options_t, pad_token) == 40 && sizeof(((accel_packing_options_t *)0)->pad_token) == 8);
+SAME(size_of_accel_csv_options_t, sizeof(accel_csv_options_t) == 40);
+SAME(place_of_accel_csv_options_t_struct_size, offsetof(accel_csv_options_t, struct_size) == 0 && sizeof(((accel_csv_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_csv_options_t_delimiter, offsetof(accel_csv_options_t, delimiter) == 8 && sizeof(((accel_csv_options_t *)0)->delimiter) == 4);
+SAME(place_of_accel_csv_options_t_has_header, offsetof(accel_csv_options_t, has_header) == 12 && sizeof(((accel_csv_options_t *)0)->has_header) == 4);
+SAME(place_of_accel_csv_options_t_skip_malformed, offsetof(accel_csv_options_t, skip_malformed) == 16 && sizeof(((accel_csv_options_t *)0)->skip_malformed) == 4);
+SAME(place_of_accel_csv_options_t_reserved, offsetof(accel_csv_options_t, reserved) == 20 && sizeof(((accel_csv_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_csv_options_t_missing, offsetof(accel_csv_options_t, missing) == 24 && sizeof(((accel_csv_options_t *)0)->missing) == 8);
+SAME(place_of_accel_csv_options_t_types, offsetof(accel_csv_options_t, types) == 32 && sizeof(((accel_csv_options_t *)0)->types) == 8);
+SAME(size_of_accel_image_options_t, sizeof(accel_image_options_t) == 32);
+SAME(place_of_accel_image_options_t_struct_size, offsetof(accel_image_options_t, struct_size) == 0 && sizeof(((accel_image_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_image_options_t_channels, offsetof(accel_image_options_t, channels) == 8 && sizeof(((accel_image_options_t *)0)->channels) == 8);
+SAME(place_of_accel_image_options_t_height, offsetof(accel_image_options_t, height) == 16 && sizeof(((accel_image_options_t *)0)->height) == 8);
+SAME(place_of_accel_image_options_t_width, offsetof(accel_image_options_t, width) == 24 && sizeof(((accel_image_options_t *)0)->width) == 8);
+SAME(size_of_accel_dataloader_options_t, sizeof(accel_dataloader_options_t) == 88);
 SAME(place_of_accel_dataloader_options_t_struct_size, offsetof(accel_dataloader_options_t, struct_size) == 0 && sizeof(((accel_dataloader_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_options_t_batch_size, offsetof(accel_dataloader_options_t, batch_size) == 8 && sizeof(((accel_dataloader_options_t *)0)->batch_size) == 8);
 SAME(place_of_accel_dataloader_options_t_shuffle, offsetof(accel_dataloader_options_t, shuffle) == 16 && sizeof(((accel_dataloader_options_t *)0)->shuffle) == 4);
@@ -184,6 +205,13 @@ SAME(place_of_accel_dataloader_options_t_drop_last, offsetof(accel_dataloader_op
 SAME(place_of_accel_dataloader_options_t_seed, offsetof(accel_dataloader_options_t, seed) == 24 && sizeof(((accel_dataloader_options_t *)0)->seed) == 8);
 SAME(place_of_accel_dataloader_options_t_prefetch, offsetof(accel_dataloader_options_t, prefetch) == 32 && sizeof(((accel_dataloader_options_t *)0)->prefetch) == 8);
 SAME(place_of_accel_dataloader_options_t_sampler, offsetof(accel_dataloader_options_t, sampler) == 40 && sizeof(((accel_dataloader_options_t *)0)->sampler) == 8);
+SAME(place_of_accel_dataloader_options_t_num_workers, offsetof(accel_dataloader_options_t, num_workers) == 48 && sizeof(((accel_dataloader_options_t *)0)->num_workers) == 8);
+SAME(place_of_accel_dataloader_options_t_pin_memory, offsetof(accel_dataloader_options_t, pin_memory) == 56 && sizeof(((accel_dataloader_options_t *)0)->pin_memory) == 4);
+SAME(place_of_accel_dataloader_options_t_collate, offsetof(accel_dataloader_options_t, collate) == 60 && sizeof(((accel_dataloader_options_t *)0)->collate) == 4);
+SAME(place_of_accel_dataloader_options_t_padding_value, offsetof(accel_dataloader_options_t, padding_value) == 64 && sizeof(((accel_dataloader_options_t *)0)->padding_value) == 8);
+SAME(place_of_accel_dataloader_options_t_pad_to_multiple_of, offsetof(accel_dataloader_options_t, pad_to_multiple_of) == 72 && sizeof(((accel_dataloader_options_t *)0)->pad_to_multiple_of) == 8);
+SAME(place_of_accel_dataloader_options_t_padding_side, offsetof(accel_dataloader_options_t, padding_side) == 80 && sizeof(((accel_dataloader_options_t *)0)->padding_side) == 4);
+SAME(place_of_accel_dataloader_options_t_padding_masks, offsetof(accel_dataloader_options_t, padding_masks) == 84 && sizeof(((accel_dataloader_options_t *)0)->padding_masks) == 4);
 SAME(size_of_accel_power_sgd_options_t, sizeof(accel_power_sgd_options_t) == 64);
 SAME(place_of_accel_power_sgd_options_t_struct_size, offsetof(accel_power_sgd_options_t, struct_size) == 0 && sizeof(((accel_power_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_power_sgd_options_t_matrix_approximation_rank, offsetof(accel_power_sgd_options_t, matrix_approximation_rank) == 8 && sizeof(((accel_power_sgd_options_t *)0)->matrix_approximation_rank) == 8);
@@ -236,12 +264,17 @@ SAME(place_of_accel_fp8_recipe_options_t_use_mxfp8_block_scaling, offsetof(accel
 SAME(place_of_accel_fp8_recipe_options_t_pad_inner_dim, offsetof(accel_fp8_recipe_options_t, pad_inner_dim) == 84 && sizeof(((accel_fp8_recipe_options_t *)0)->pad_inner_dim) == 4);
 SAME(place_of_accel_fp8_recipe_options_t_enable_fsdp_float8_all_gather, offsetof(accel_fp8_recipe_options_t, enable_fsdp_float8_all_gather) == 88 && sizeof(((accel_fp8_recipe_options_t *)0)->enable_fsdp_float8_all_gather) == 4);
 SAME(place_of_accel_fp8_recipe_options_t_reserved, offsetof(accel_fp8_recipe_options_t, reserved) == 92 && sizeof(((accel_fp8_recipe_options_t *)0)->reserved) == 4);
-SAME(size_of_accel_dataloader_config_t, sizeof(accel_dataloader_config_t) == 24);
+SAME(size_of_accel_dataloader_config_t, sizeof(accel_dataloader_config_t) == 48);
 SAME(place_of_accel_dataloader_config_t_struct_size, offsetof(accel_dataloader_config_t, struct_size) == 0 && sizeof(((accel_dataloader_config_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_config_t_even_batches, offsetof(accel_dataloader_config_t, even_batches) == 8 && sizeof(((accel_dataloader_config_t *)0)->even_batches) == 4);
 SAME(place_of_accel_dataloader_config_t_split_batches, offsetof(accel_dataloader_config_t, split_batches) == 12 && sizeof(((accel_dataloader_config_t *)0)->split_batches) == 4);
 SAME(place_of_accel_dataloader_config_t_put_on_device, offsetof(accel_dataloader_config_t, put_on_device) == 16 && sizeof(((accel_dataloader_config_t *)0)->put_on_device) == 4);
 SAME(place_of_accel_dataloader_config_t_non_blocking, offsetof(accel_dataloader_config_t, non_blocking) == 20 && sizeof(((accel_dataloader_config_t *)0)->non_blocking) == 4);
+SAME(place_of_accel_dataloader_config_t_dispatch_batches, offsetof(accel_dataloader_config_t, dispatch_batches) == 24 && sizeof(((accel_dataloader_config_t *)0)->dispatch_batches) == 4);
+SAME(place_of_accel_dataloader_config_t_use_seedable_sampler, offsetof(accel_dataloader_config_t, use_seedable_sampler) == 28 && sizeof(((accel_dataloader_config_t *)0)->use_seedable_sampler) == 4);
+SAME(place_of_accel_dataloader_config_t_data_seed, offsetof(accel_dataloader_config_t, data_seed) == 32 && sizeof(((accel_dataloader_config_t *)0)->data_seed) == 8);
+SAME(place_of_accel_dataloader_config_t_use_stateful_dataloader, offsetof(accel_dataloader_config_t, use_stateful_dataloader) == 40 && sizeof(((accel_dataloader_config_t *)0)->use_stateful_dataloader) == 4);
+SAME(place_of_accel_dataloader_config_t_reserved, offsetof(accel_dataloader_config_t, reserved) == 44 && sizeof(((accel_dataloader_config_t *)0)->reserved) == 4);
 SAME(size_of_accel_prepare_item_t, sizeof(accel_prepare_item_t) == 40);
 SAME(place_of_accel_prepare_item_t_module, offsetof(accel_prepare_item_t, module) == 0 && sizeof(((accel_prepare_item_t *)0)->module) == 8);
 SAME(place_of_accel_prepare_item_t_optimizer, offsetof(accel_prepare_item_t, optimizer) == 8 && sizeof(((accel_prepare_item_t *)0)->optimizer) == 8);
@@ -359,6 +392,14 @@ SAME(value_of_ACCEL_METRIC_MIN, ACCEL_METRIC_MIN == 0);
 SAME(value_of_ACCEL_METRIC_MAX, ACCEL_METRIC_MAX == 1);
 SAME(value_of_ACCEL_THRESHOLD_REL, ACCEL_THRESHOLD_REL == 0);
 SAME(value_of_ACCEL_THRESHOLD_ABS, ACCEL_THRESHOLD_ABS == 1);
+SAME(value_of_ACCEL_PACKING_CONCATENATE, ACCEL_PACKING_CONCATENATE == 0);
+SAME(value_of_ACCEL_PACKING_BEST_FIT, ACCEL_PACKING_BEST_FIT == 1);
+SAME(value_of_ACCEL_MERGE_END_FIRST, ACCEL_MERGE_END_FIRST == 0);
+SAME(value_of_ACCEL_MERGE_END_ALL, ACCEL_MERGE_END_ALL == 1);
+SAME(value_of_ACCEL_COLLATE_STACK, ACCEL_COLLATE_STACK == 0);
+SAME(value_of_ACCEL_COLLATE_PAD, ACCEL_COLLATE_PAD == 1);
+SAME(value_of_ACCEL_PADDING_SIDE_RIGHT, ACCEL_PADDING_SIDE_RIGHT == 0);
+SAME(value_of_ACCEL_PADDING_SIDE_LEFT, ACCEL_PADDING_SIDE_LEFT == 1);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_NO, ACCEL_DDP_COMM_HOOK_NO == 0);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_FP16, ACCEL_DDP_COMM_HOOK_FP16 == 1);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_BF16, ACCEL_DDP_COMM_HOOK_BF16 == 2);
@@ -509,6 +550,33 @@ static void test_accel_plateau_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_packing_options_t(void **state) {
+  static const accel_packing_options_t expected = ACCEL_PACKING_OPTIONS_INIT;
+  accel_packing_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_packing_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_csv_options_t(void **state) {
+  static const accel_csv_options_t expected = ACCEL_CSV_OPTIONS_INIT;
+  accel_csv_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_csv_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_image_options_t(void **state) {
+  static const accel_image_options_t expected = ACCEL_IMAGE_OPTIONS_INIT;
+  accel_image_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_image_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_dataloader_options_t(void **state) {
   static const accel_dataloader_options_t expected = ACCEL_DATALOADER_OPTIONS_INIT;
   accel_dataloader_options_t given;
@@ -608,6 +676,9 @@ int main(void) {
       cmocka_unit_test(test_accel_one_cycle_options_t),
       cmocka_unit_test(test_accel_cyclic_options_t),
       cmocka_unit_test(test_accel_plateau_options_t),
+      cmocka_unit_test(test_accel_packing_options_t),
+      cmocka_unit_test(test_accel_csv_options_t),
+      cmocka_unit_test(test_accel_image_options_t),
       cmocka_unit_test(test_accel_dataloader_options_t),
       cmocka_unit_test(test_accel_power_sgd_options_t),
       cmocka_unit_test(test_accel_ddp_options_t),

@@ -1664,10 +1664,135 @@ static void accel_dataset_tensors_null_pointers(void **state) {
   refused_with_status("accel_dataset_tensors", "out", accel_dataset_tensors(&samples->valid.tensor, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_dataset_named_tensors_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_named_tensors", "tensors", accel_dataset_named_tensors(NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_named_tensors", "out", accel_dataset_named_tensors(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_safetensors_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_safetensors", "path", accel_dataset_safetensors(NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_safetensors", "out", accel_dataset_safetensors("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_ragged_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_ragged", "values", accel_dataset_ragged(NULL, 1, samples->valid.tensor, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_ragged", "offsets", accel_dataset_ragged(&samples->valid.tensor, 1, NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_ragged", "out", accel_dataset_ragged(&samples->valid.tensor, 1, samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tensor_map_file_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_map_file", "path", accel_tensor_map_file(NULL, ACCEL_DTYPE_FLOAT32, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_map_file", "out", accel_tensor_map_file("sample", ACCEL_DTYPE_FLOAT32, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_dataset_text_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dataset_text", "path", accel_dataset_text(NULL, "sample", 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_dataset_text", "out", accel_dataset_text("sample", "sample", 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_windows_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_windows", "tokens", accel_dataset_windows(NULL, 1, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_windows", "out", accel_dataset_windows(samples->valid.tensor, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_packing_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_packing_options_init(NULL);
+}
+
+static void accel_dataset_packed_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_packed", "tokens", accel_dataset_packed(NULL, &samples->packing_options, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_packed", "options", accel_dataset_packed(samples->valid.tensor, NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_packed", "out", accel_dataset_packed(samples->valid.tensor, &samples->packing_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_lines_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_lines", "path", accel_dataset_lines(NULL, "sample", 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_lines", "out", accel_dataset_lines("sample", "sample", 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_json_lines_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_json_lines", "path", accel_dataset_json_lines(NULL, "sample", 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_json_lines", "out", accel_dataset_json_lines("sample", "sample", 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_csv_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_csv_options_init(NULL);
+}
+
+static void accel_dataset_csv_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_csv", "path", accel_dataset_csv(NULL, "sample", &samples->csv_options, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_csv", "out", accel_dataset_csv("sample", "sample", &samples->csv_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_image_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_image_options_init(NULL);
+}
+
+static void accel_dataset_images_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_images", "folder", accel_dataset_images(NULL, &samples->image_options, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_images", "out", accel_dataset_images("sample", &samples->image_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_arrow_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_arrow", "schema", accel_dataset_arrow(NULL, (struct ArrowArray *)samples->room, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_arrow", "array", accel_dataset_arrow((struct ArrowSchema *)samples->room, NULL, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_arrow", "out", accel_dataset_arrow((struct ArrowSchema *)samples->room, (struct ArrowArray *)samples->room, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_arrow_stream_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_arrow_stream", "stream", accel_dataset_arrow_stream(NULL, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_arrow_stream", "out", accel_dataset_arrow_stream((struct ArrowArrayStream *)samples->room, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_create_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_create", "length", accel_dataset_create(NULL, (accel_dataset_item_fn)sample_callback, (accel_dataset_items_fn)sample_callback, NULL, NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_create", "item", accel_dataset_create((accel_dataset_length_fn)sample_callback, NULL, (accel_dataset_items_fn)sample_callback, NULL, NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_create", "out", accel_dataset_create((accel_dataset_length_fn)sample_callback, (accel_dataset_item_fn)sample_callback, (accel_dataset_items_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_create_stream_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_create_stream", "begin", accel_dataset_create_stream(NULL, (accel_stream_next_fn)sample_callback, (accel_stream_skip_fn)sample_callback, (accel_stream_end_fn)sample_callback, NULL, NULL, 1, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_create_stream", "next", accel_dataset_create_stream((accel_stream_begin_fn)sample_callback, NULL, (accel_stream_skip_fn)sample_callback, (accel_stream_end_fn)sample_callback, NULL, NULL, 1, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_create_stream", "out", accel_dataset_create_stream((accel_stream_begin_fn)sample_callback, (accel_stream_next_fn)sample_callback, (accel_stream_skip_fn)sample_callback, (accel_stream_end_fn)sample_callback, NULL, NULL, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_as_stream_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_as_stream", "dataset", accel_dataset_as_stream(NULL, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_as_stream", "out", accel_dataset_as_stream(samples->valid.dataset, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_merge_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_merge", "sources", accel_dataset_merge(NULL, 1, &samples->value, 1, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_merge", "out", accel_dataset_merge(&samples->valid.dataset, 1, &samples->value, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_concatenate_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_concatenate", "datasets", accel_dataset_concatenate(NULL, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_concatenate", "out", accel_dataset_concatenate(&samples->valid.dataset, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_dataset_subset_null_pointers(void **state) {
@@ -1694,6 +1819,13 @@ static void accel_dataset_length_null_pointers(void **state) {
   (void)samples;
   accel_error_set(ACCEL_ERROR_USER, "none");
   refused_with_value("accel_dataset_length", "dataset", (int64_t)accel_dataset_length(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataset_num_skipped_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataset_num_skipped", "dataset", (int64_t)accel_dataset_num_skipped(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_dataset_item_null_pointers(void **state) {
@@ -1800,6 +1932,24 @@ static void accel_dataloader_release_null_pointers(void **state) {
   accel_dataloader_release(NULL);
 }
 
+static void accel_dataloader_set_collate_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_collate", "loader", accel_dataloader_set_collate(NULL, (accel_collate_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataloader_set_collate", "collate", accel_dataloader_set_collate(samples->valid.dataloader, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_set_batch_sampler_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_batch_sampler", "loader", accel_dataloader_set_batch_sampler(NULL, (accel_batch_sampler_fn)sample_callback, NULL, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataloader_set_batch_sampler", "batches", accel_dataloader_set_batch_sampler(samples->valid.dataloader, NULL, NULL, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_set_slice_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_slice", "loader", accel_dataloader_set_slice(NULL, (accel_slice_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataloader_set_slice", "slice", accel_dataloader_set_slice(samples->valid.dataloader, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_dataloader_next_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dataloader_next", "loader", accel_dataloader_next(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1811,6 +1961,20 @@ static void accel_dataloader_length_null_pointers(void **state) {
   (void)samples;
   accel_error_set(ACCEL_ERROR_USER, "none");
   refused_with_value("accel_dataloader_length", "loader", (int64_t)accel_dataloader_length(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_epoch_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_epoch", "loader", (int64_t)accel_dataloader_epoch(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_valid_rows_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_valid_rows", "loader", (int64_t)accel_dataloader_valid_rows(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_dataloader_set_epoch_null_pointers(void **state) {
@@ -2475,11 +2639,32 @@ int main(void) {
       sweep_test(accel_scheduler_state_dict_null_pointers),
       sweep_test(accel_scheduler_load_state_dict_null_pointers),
       sweep_test(accel_dataset_tensors_null_pointers),
+      sweep_test(accel_dataset_named_tensors_null_pointers),
+      sweep_test(accel_dataset_safetensors_null_pointers),
+      sweep_test(accel_dataset_ragged_null_pointers),
+      sweep_test(accel_tensor_map_file_null_pointers),
       sweep_test(accel_dataset_text_null_pointers),
+      sweep_test(accel_dataset_windows_null_pointers),
+      sweep_test(accel_packing_options_init_null_pointers),
+      sweep_test(accel_dataset_packed_null_pointers),
+      sweep_test(accel_dataset_lines_null_pointers),
+      sweep_test(accel_dataset_json_lines_null_pointers),
+      sweep_test(accel_csv_options_init_null_pointers),
+      sweep_test(accel_dataset_csv_null_pointers),
+      sweep_test(accel_image_options_init_null_pointers),
+      sweep_test(accel_dataset_images_null_pointers),
+      sweep_test(accel_dataset_arrow_null_pointers),
+      sweep_test(accel_dataset_arrow_stream_null_pointers),
+      sweep_test(accel_dataset_create_null_pointers),
+      sweep_test(accel_dataset_create_stream_null_pointers),
+      sweep_test(accel_dataset_as_stream_null_pointers),
+      sweep_test(accel_dataset_merge_null_pointers),
+      sweep_test(accel_dataset_concatenate_null_pointers),
       sweep_test(accel_dataset_subset_null_pointers),
       sweep_test(accel_dataset_retain_null_pointers),
       sweep_test(accel_dataset_release_null_pointers),
       sweep_test(accel_dataset_length_null_pointers),
+      sweep_test(accel_dataset_num_skipped_null_pointers),
       sweep_test(accel_dataset_item_null_pointers),
       sweep_test(accel_sampler_sequential_null_pointers),
       sweep_test(accel_sampler_seedable_random_null_pointers),
@@ -2497,8 +2682,13 @@ int main(void) {
       sweep_test(accel_dataloader_create_null_pointers),
       sweep_test(accel_dataloader_retain_null_pointers),
       sweep_test(accel_dataloader_release_null_pointers),
+      sweep_test(accel_dataloader_set_collate_null_pointers),
+      sweep_test(accel_dataloader_set_batch_sampler_null_pointers),
+      sweep_test(accel_dataloader_set_slice_null_pointers),
       sweep_test(accel_dataloader_next_null_pointers),
       sweep_test(accel_dataloader_length_null_pointers),
+      sweep_test(accel_dataloader_epoch_null_pointers),
+      sweep_test(accel_dataloader_valid_rows_null_pointers),
       sweep_test(accel_dataloader_set_epoch_null_pointers),
       sweep_test(accel_dataloader_state_dict_null_pointers),
       sweep_test(accel_dataloader_load_state_dict_null_pointers),

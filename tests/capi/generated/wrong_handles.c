@@ -1403,6 +1403,52 @@ static void accel_dataset_tensors_wrong_handles(void **state) {
   refused_with_status("accel_dataset_tensors", "tensors", accel_dataset_tensors(&samples->released.tensor, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_dataset_named_tensors_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_dataset_named_tensors", "tensors", accel_dataset_named_tensors(&samples->foreign_value, (accel_dataset_t **)samples->room));
+  refused_value("accel_dataset_named_tensors", "tensors", accel_dataset_named_tensors(&samples->released_value, (accel_dataset_t **)samples->room));
+}
+
+static void accel_dataset_ragged_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_ragged", "values", accel_dataset_ragged(&samples->foreign.tensor, 1, samples->valid.tensor, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataset_ragged", "values", accel_dataset_ragged(&samples->released.tensor, 1, samples->valid.tensor, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataset_ragged", "offsets", accel_dataset_ragged(&samples->valid.tensor, 1, samples->foreign.tensor, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataset_ragged", "offsets", accel_dataset_ragged(&samples->valid.tensor, 1, samples->released.tensor, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataset_windows_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_windows", "tokens", accel_dataset_windows(samples->foreign.tensor, 1, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataset_windows", "tokens", accel_dataset_windows(samples->released.tensor, 1, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataset_packed_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_packed", "tokens", accel_dataset_packed(samples->foreign.tensor, &samples->packing_options, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataset_packed", "tokens", accel_dataset_packed(samples->released.tensor, &samples->packing_options, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataset_as_stream_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_as_stream", "dataset", accel_dataset_as_stream(samples->foreign.dataset, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataset_as_stream", "dataset", accel_dataset_as_stream(samples->released.dataset, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataset_merge_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_merge", "sources", accel_dataset_merge(&samples->foreign.dataset, 1, &samples->value, 1, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataset_merge", "sources", accel_dataset_merge(&samples->released.dataset, 1, &samples->value, 1, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_dataset_merge", "weights", accel_dataset_merge(&samples->valid.dataset, 1, &samples->foreign_value, 1, 1, (accel_dataset_t **)samples->room));
+  refused_value("accel_dataset_merge", "weights", accel_dataset_merge(&samples->valid.dataset, 1, &samples->released_value, 1, 1, (accel_dataset_t **)samples->room));
+}
+
+static void accel_dataset_concatenate_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataset_concatenate", "datasets", accel_dataset_concatenate(&samples->foreign.dataset, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataset_concatenate", "datasets", accel_dataset_concatenate(&samples->released.dataset, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_dataset_subset_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dataset_subset", "dataset", accel_dataset_subset(samples->foreign.dataset, 1, 1, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1429,6 +1475,14 @@ static void accel_dataset_length_wrong_handles(void **state) {
   refused_with_value("accel_dataset_length", "dataset", (int64_t)accel_dataset_length(samples->foreign.dataset), -1, ACCEL_ERROR_INVALID_HANDLE);
   accel_error_set(ACCEL_ERROR_USER, "none");
   refused_with_value("accel_dataset_length", "dataset", (int64_t)accel_dataset_length(samples->released.dataset), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataset_num_skipped_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataset_num_skipped", "dataset", (int64_t)accel_dataset_num_skipped(samples->foreign.dataset), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataset_num_skipped", "dataset", (int64_t)accel_dataset_num_skipped(samples->released.dataset), -1, ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_dataset_item_wrong_handles(void **state) {
@@ -1485,6 +1539,24 @@ static void accel_dataloader_release_wrong_handles(void **state) {
   accel_dataloader_release(samples->released.dataloader);
 }
 
+static void accel_dataloader_set_collate_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_collate", "loader", accel_dataloader_set_collate(samples->foreign.dataloader, (accel_collate_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataloader_set_collate", "loader", accel_dataloader_set_collate(samples->released.dataloader, (accel_collate_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataloader_set_batch_sampler_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_batch_sampler", "loader", accel_dataloader_set_batch_sampler(samples->foreign.dataloader, (accel_batch_sampler_fn)sample_callback, NULL, NULL, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataloader_set_batch_sampler", "loader", accel_dataloader_set_batch_sampler(samples->released.dataloader, (accel_batch_sampler_fn)sample_callback, NULL, NULL, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataloader_set_slice_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_slice", "loader", accel_dataloader_set_slice(samples->foreign.dataloader, (accel_slice_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataloader_set_slice", "loader", accel_dataloader_set_slice(samples->released.dataloader, (accel_slice_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_dataloader_next_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dataloader_next", "loader", accel_dataloader_next(samples->foreign.dataloader, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1497,6 +1569,22 @@ static void accel_dataloader_length_wrong_handles(void **state) {
   refused_with_value("accel_dataloader_length", "loader", (int64_t)accel_dataloader_length(samples->foreign.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
   accel_error_set(ACCEL_ERROR_USER, "none");
   refused_with_value("accel_dataloader_length", "loader", (int64_t)accel_dataloader_length(samples->released.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataloader_epoch_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_epoch", "loader", (int64_t)accel_dataloader_epoch(samples->foreign.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_epoch", "loader", (int64_t)accel_dataloader_epoch(samples->released.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataloader_valid_rows_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_valid_rows", "loader", (int64_t)accel_dataloader_valid_rows(samples->foreign.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_valid_rows", "loader", (int64_t)accel_dataloader_valid_rows(samples->released.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_dataloader_set_epoch_wrong_handles(void **state) {
@@ -2083,10 +2171,18 @@ int main(void) {
       sweep_test(accel_scheduler_state_dict_wrong_handles),
       sweep_test(accel_scheduler_load_state_dict_wrong_handles),
       sweep_test(accel_dataset_tensors_wrong_handles),
+      sweep_test(accel_dataset_named_tensors_wrong_handles),
+      sweep_test(accel_dataset_ragged_wrong_handles),
+      sweep_test(accel_dataset_windows_wrong_handles),
+      sweep_test(accel_dataset_packed_wrong_handles),
+      sweep_test(accel_dataset_as_stream_wrong_handles),
+      sweep_test(accel_dataset_merge_wrong_handles),
+      sweep_test(accel_dataset_concatenate_wrong_handles),
       sweep_test(accel_dataset_subset_wrong_handles),
       sweep_test(accel_dataset_retain_wrong_handles),
       sweep_test(accel_dataset_release_wrong_handles),
       sweep_test(accel_dataset_length_wrong_handles),
+      sweep_test(accel_dataset_num_skipped_wrong_handles),
       sweep_test(accel_dataset_item_wrong_handles),
       sweep_test(accel_sampler_retain_wrong_handles),
       sweep_test(accel_sampler_release_wrong_handles),
@@ -2095,8 +2191,13 @@ int main(void) {
       sweep_test(accel_dataloader_create_wrong_handles),
       sweep_test(accel_dataloader_retain_wrong_handles),
       sweep_test(accel_dataloader_release_wrong_handles),
+      sweep_test(accel_dataloader_set_collate_wrong_handles),
+      sweep_test(accel_dataloader_set_batch_sampler_wrong_handles),
+      sweep_test(accel_dataloader_set_slice_wrong_handles),
       sweep_test(accel_dataloader_next_wrong_handles),
       sweep_test(accel_dataloader_length_wrong_handles),
+      sweep_test(accel_dataloader_epoch_wrong_handles),
+      sweep_test(accel_dataloader_valid_rows_wrong_handles),
       sweep_test(accel_dataloader_set_epoch_wrong_handles),
       sweep_test(accel_dataloader_state_dict_wrong_handles),
       sweep_test(accel_dataloader_load_state_dict_wrong_handles),

@@ -36,6 +36,18 @@ pub type accel_metric_mode_t = i32;
 ///
 pub type accel_threshold_mode_t = i32;
 
+/// How documents come into sequences. The numbers are pinned.
+pub type accel_packing_t = i32;
+
+/// When a merged stream ends. The numbers are pinned.
+pub type accel_merge_end_t = i32;
+
+/// How items become a batch. The numbers are pinned.
+pub type accel_collate_t = i32;
+
+/// Where the filling goes. The numbers are pinned.
+pub type accel_padding_side_t = i32;
+
 /// How the gradients of a bucket travel between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType
 pub type accel_ddp_comm_hook_t = i32;
 
@@ -292,6 +304,28 @@ pub const ACCEL_THRESHOLD_REL: i32 = 0;
 
 pub const ACCEL_THRESHOLD_ABS: i32 = 1;
 
+/// one behind the other, cut where a sequence ends
+pub const ACCEL_PACKING_CONCATENATE: i32 = 0;
+
+/// whole: from the longest to the shortest, each where the least room is left
+pub const ACCEL_PACKING_BEST_FIT: i32 = 1;
+
+/// when a source is drawn that has ended
+pub const ACCEL_MERGE_END_FIRST: i32 = 0;
+
+/// when all have ended; one that has is drawn no more
+pub const ACCEL_MERGE_END_ALL: i32 = 1;
+
+/// items of one shape, stacked
+pub const ACCEL_COLLATE_STACK: i32 = 0;
+
+/// filled up in their first dimension to the longest of the batch
+pub const ACCEL_COLLATE_PAD: i32 = 1;
+
+pub const ACCEL_PADDING_SIDE_RIGHT: i32 = 0;
+
+pub const ACCEL_PADDING_SIDE_LEFT: i32 = 1;
+
 /// as they are
 pub const ACCEL_DDP_COMM_HOOK_NO: i32 = 0;
 
@@ -363,7 +397,7 @@ pub struct accel_scheduler_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
-/// items by number
+/// items by number, or one after another
 #[repr(C)]
 pub struct accel_dataset_t {
     _opaque: [u8; 0],
@@ -401,6 +435,27 @@ pub struct accel_parameters_t {
 /// draws random numbers
 #[repr(C)]
 pub struct accel_generator_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// `struct ArrowArray` of another header.
+#[repr(C)]
+pub struct ArrowArray {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// `struct ArrowArrayStream` of another header.
+#[repr(C)]
+pub struct ArrowArrayStream {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// `struct ArrowSchema` of another header.
+#[repr(C)]
+pub struct ArrowSchema {
     _opaque: [u8; 0],
     _not_send: core::marker::PhantomData<*mut u8>,
 }
@@ -515,6 +570,84 @@ pub type accel_update_fn = unsafe extern "C" fn(parameter: *mut accel_tensor_t, 
 /// Threads: caller.
 pub type accel_lr_lambda_fn = unsafe extern "C" fn(step: i64, user_data: *mut c_void) -> f64;
 
+/// The number of items of the program's own dataset.
+///
+/// It is asked again for each batch and epoch.
+///
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: The number, or a negative status.
+///
+/// Threads: any.
+pub type accel_dataset_length_fn = unsafe extern "C" fn(user_data: *mut c_void) -> i64;
+
+/// Makes one item.
+///
+/// * `index`: From 0.
+/// * `out_item`: An owned value.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error, which comes back unchanged from the call that wanted the item.
+///
+/// Threads: any.
+pub type accel_dataset_item_fn = unsafe extern "C" fn(index: i64, out_item: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Makes the items of a batch.
+///
+/// * `indices`: length `n_indices`. Their numbers.
+/// * `n_indices`: How many.
+/// * `out_items`: An owned list with one item for each, in their order.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error, which comes back unchanged.
+///
+/// Threads: any.
+pub type accel_dataset_items_fn = unsafe extern "C" fn(indices: *const i64, n_indices: usize, out_items: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Begins to read the program's own stream.
+///
+/// The same arguments must give the same items, or else resuming is not exact.
+///
+/// * `epoch`: From 0.
+/// * `shard`: Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
+/// * `num_readers`: Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: A number of the program's choice, at least 0, that comes back with each call for this reader; or a negative status.
+///
+/// Threads: any.
+pub type accel_stream_begin_fn = unsafe extern "C" fn(epoch: i64, shard: i64, num_readers: i64, user_data: *mut c_void) -> i64;
+
+/// Makes the next item.
+///
+/// * `reader`: As accel_stream_begin_fn chose it.
+/// * `out_item`: An owned value.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK; ACCEL_ITER_END when there are no more; or an error, which comes back unchanged.
+///
+/// Threads: any.
+pub type accel_stream_next_fn = unsafe extern "C" fn(reader: i64, out_item: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Leaves out items, which resuming needs.
+///
+/// * `reader`: As accel_stream_begin_fn chose it.
+/// * `count`: How many.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: How many were left out, fewer than `count` only at the end; or a negative status.
+///
+/// Threads: any.
+pub type accel_stream_skip_fn = unsafe extern "C" fn(reader: i64, count: i64, user_data: *mut c_void) -> i64;
+
+/// Ends to read: the number may be used again.
+///
+/// * `reader`: As accel_stream_begin_fn chose it.
+/// * `user_data`: Handed to the callback.
+///
+/// Threads: any.
+pub type accel_stream_end_fn = unsafe extern "C" fn(reader: i64, user_data: *mut c_void);
+
 /// Makes the order of an epoch.
 ///
 /// Resuming asks for the same epoch again: the answer must be the same.
@@ -528,6 +661,43 @@ pub type accel_lr_lambda_fn = unsafe extern "C" fn(step: i64, user_data: *mut c_
 ///
 /// Threads: caller.
 pub type accel_order_fn = unsafe extern "C" fn(epoch: i64, indices: *mut i64, n_indices: usize, user_data: *mut c_void) -> accel_status_t;
+
+/// Makes a batch of items.
+///
+/// * `items`: A list of the items; borrowed for the call.
+/// * `out_batch`: An owned value.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error, which comes back from accel_dataloader_next(); that batch can be asked for again.
+///
+/// Threads: any.
+pub type accel_collate_fn = unsafe extern "C" fn(items: *const accel_value_t, out_batch: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Says which items each batch of an epoch has, before they are shared between the ranks.
+///
+/// * `epoch`: From 0.
+/// * `out_batches`: An owned list: for each batch a list of integers, or an int64 tensor. The same ones for an epoch on every rank and each time.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error, which comes back from accel_dataloader_next().
+///
+/// Threads: caller.
+pub type accel_batch_sampler_fn = unsafe extern "C" fn(epoch: i64, out_batches: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Cuts one rank's batch out of the rows of all ranks.
+///
+/// * `rows`: The rows of all ranks as one batch, borrowed for the call.
+/// * `begin`: Those of the rank.
+/// * `end`: Those of the rank.
+/// * `process_index`: The rank, and how many there are.
+/// * `num_processes`: The rank, and how many there are.
+/// * `out_batch`: An owned value: what the rank gets.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error, which comes back from accel_dataloader_next() on all ranks.
+///
+/// Threads: any.
+pub type accel_slice_fn = unsafe extern "C" fn(rows: *const accel_value_t, begin: i64, end: i64, process_index: i32, num_processes: i32, out_batch: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
 
 /// Turns the gradients of a bucket, in place, into what the optimizer shall see, usually their mean over the ranks.
 ///
@@ -1293,6 +1463,102 @@ impl Default for accel_plateau_options_t {
     }
 }
 
+/// How documents are packed. One of end_of_document and document_offsets is given.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_packing_options_t {
+    pub struct_size: usize,
+    /// must be given
+    pub sequence_length: i64,
+    /// the token that ends each document, and belongs to it
+    pub end_of_document: i64,
+    /// int64 \[documents + 1\]: where each begins, and the end of the last; NULL: none
+    pub document_offsets: *mut accel_tensor_t,
+    /// default CONCATENATE
+    pub packing: accel_packing_t,
+    /// 0
+    pub reserved: i32,
+    /// behind the last document of a sequence. Default 0
+    pub pad_token: i64,
+}
+
+/// Every field of [`accel_packing_options_t`] unset.
+pub const ACCEL_PACKING_OPTIONS_INIT: accel_packing_options_t = accel_packing_options_t {
+    struct_size: core::mem::size_of::<accel_packing_options_t>(),
+    sequence_length: ACCEL_UNSET_INT64,
+    end_of_document: ACCEL_UNSET_INT64,
+    document_offsets: core::ptr::null_mut(),
+    packing: ACCEL_UNSET,
+    reserved: 0,
+    pad_token: ACCEL_UNSET_INT64,
+};
+impl Default for accel_packing_options_t {
+    fn default() -> Self {
+        ACCEL_PACKING_OPTIONS_INIT
+    }
+}
+
+/// How CSV files are read.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_csv_options_t {
+    pub struct_size: usize,
+    /// a character of ASCII. Default ','
+    pub delimiter: i32,
+    /// 0: the columns are named "0", "1", ... Default 1
+    pub has_header: i32,
+    /// 1: malformed rows are left out and counted. Default 0
+    pub skip_malformed: i32,
+    /// 0
+    pub reserved: i32,
+    /// what an empty cell is in a column of numbers. Default: such a cell is malformed
+    pub missing: f64,
+    /// a map from columns to "int64", "float32" and so on, or "text"; NULL: all are inferred
+    pub types: *const accel_value_t,
+}
+
+/// Every field of [`accel_csv_options_t`] unset.
+pub const ACCEL_CSV_OPTIONS_INIT: accel_csv_options_t = accel_csv_options_t {
+    struct_size: core::mem::size_of::<accel_csv_options_t>(),
+    delimiter: ACCEL_UNSET,
+    has_header: ACCEL_UNSET,
+    skip_malformed: ACCEL_UNSET,
+    reserved: 0,
+    missing: ACCEL_UNSET_DOUBLE,
+    types: core::ptr::null(),
+};
+impl Default for accel_csv_options_t {
+    fn default() -> Self {
+        ACCEL_CSV_OPTIONS_INIT
+    }
+}
+
+/// How images are read.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_image_options_t {
+    pub struct_size: usize,
+    /// 3: red, green, blue; 1: brightness. Default 3
+    pub channels: i64,
+    /// brings all images to one size, with width: bilinear, with antialiasing. Default: they keep theirs
+    pub height: i64,
+    /// How images are read. */ typedef struct accel_image_options { size_t struct_size; int64_t channels; /* 3: red, green, blue; 1: brightness. Default 3 */ int64_t height; /* brings all images to one size, with width: bilinear, with antialiasing. Default: they keep theirs
+    pub width: i64,
+}
+
+/// Every field of [`accel_image_options_t`] unset.
+pub const ACCEL_IMAGE_OPTIONS_INIT: accel_image_options_t = accel_image_options_t {
+    struct_size: core::mem::size_of::<accel_image_options_t>(),
+    channels: ACCEL_UNSET_INT64,
+    height: ACCEL_UNSET_INT64,
+    width: ACCEL_UNSET_INT64,
+};
+impl Default for accel_image_options_t {
+    fn default() -> Self {
+        ACCEL_IMAGE_OPTIONS_INIT
+    }
+}
+
 /// How a loader makes batches.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1306,10 +1572,24 @@ pub struct accel_dataloader_options_t {
     pub drop_last: i32,
     /// of the order; default 0
     pub seed: i64,
-    /// batches that a background thread keeps ready; 0: none. Default 2
+    /// batches that each background thread keeps ready; 0: no thread. Default 2
     pub prefetch: i64,
     /// instead of shuffle; NULL: none
     pub sampler: *mut accel_sampler_t,
+    /// threads that read, in order. Default 0: one of them once batches prove slower to make than to hand over, and the caller's thread alone where the program's callbacks read. With 1 or more these run on threads of the library, several at once from 2 on: they must be made for it
+    pub num_workers: i64,
+    /// 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0
+    pub pin_memory: i32,
+    /// default STACK; accel_dataloader_set_collate() sets a function instead
+    pub collate: accel_collate_t,
+    /// of PAD; default 0
+    pub padding_value: f64,
+    /// of PAD: the longest is rounded up to it. Default 1
+    pub pad_to_multiple_of: i64,
+    /// of PAD; default RIGHT
+    pub padding_side: accel_padding_side_t,
+    /// of PAD: 1: a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind the tensor. Default 0
+    pub padding_masks: i32,
 }
 
 /// Every field of [`accel_dataloader_options_t`] unset.
@@ -1321,6 +1601,13 @@ pub const ACCEL_DATALOADER_OPTIONS_INIT: accel_dataloader_options_t = accel_data
     seed: ACCEL_UNSET_INT64,
     prefetch: ACCEL_UNSET_INT64,
     sampler: core::ptr::null_mut(),
+    num_workers: ACCEL_UNSET_INT64,
+    pin_memory: ACCEL_UNSET,
+    collate: ACCEL_UNSET,
+    padding_value: ACCEL_UNSET_DOUBLE,
+    pad_to_multiple_of: ACCEL_UNSET_INT64,
+    padding_side: ACCEL_UNSET,
+    padding_masks: ACCEL_UNSET,
 };
 impl Default for accel_dataloader_options_t {
     fn default() -> Self {
@@ -1552,6 +1839,16 @@ pub struct accel_dataloader_config_t {
     pub put_on_device: i32,
     /// 1: without waiting for the copy. Default 0
     pub non_blocking: i32,
+    /// 1: rank 0 reads, and sends each rank its rows. Default 0: every rank reads its own
+    pub dispatch_batches: i32,
+    /// 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1
+    pub use_seedable_sampler: i32,
+    /// instead of the loader's seed
+    pub data_seed: i64,
+    /// 1: accel_load_state() takes the loader to where it was. Default 1
+    pub use_stateful_dataloader: i32,
+    /// 0
+    pub reserved: i32,
 }
 
 /// Every field of [`accel_dataloader_config_t`] unset.
@@ -1561,6 +1858,11 @@ pub const ACCEL_DATALOADER_CONFIG_INIT: accel_dataloader_config_t = accel_datalo
     split_batches: ACCEL_UNSET,
     put_on_device: ACCEL_UNSET,
     non_blocking: ACCEL_UNSET,
+    dispatch_batches: ACCEL_UNSET,
+    use_seedable_sampler: ACCEL_UNSET,
+    data_seed: ACCEL_UNSET_INT64,
+    use_stateful_dataloader: ACCEL_UNSET,
+    reserved: 0,
 };
 impl Default for accel_dataloader_config_t {
     fn default() -> Self {
@@ -2480,13 +2782,15 @@ extern "C" {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_uneven(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
-    /// As accel_gather(), and cuts off what the loader repeated to fill the last batch.
+    /// As accel_gather(), and leaves out what the loader repeated to fill batches.
+    ///
+    /// Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front part of its rows, as the reference does.
     ///
     /// * `state`: A state.
     /// * `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
     /// * `out`: Each sample exactly once.
     ///
-    /// Returns: As accel_gather().
+    /// Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_for_metrics(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -4578,7 +4882,52 @@ extern "C" {
     /// Threads: object. Since 0.1.
     pub fn accel_dataset_tensors(tensors: *const *mut accel_tensor_t, n_tensors: usize, out: *mut *mut accel_dataset_t) -> accel_status_t;
 
-    /// The bytes of a text file, or of all files below a folder in the order of their paths, cut into windows.
+    /// Rows of tensors that have names; an item is a map with one row of each.
+    ///
+    /// * `tensors`: A map from names to tensors with equally many rows, as accel_load() gives it.
+    /// * `out`: The dataset, which shares their memory.
+    ///
+    /// Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataset_named_tensors(tensors: *const accel_value_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Rows of the tensors of a safetensors file; an item is a map with one row of each.
+    ///
+    /// * `path`: The file, which is mapped.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND, CORRUPT, or SHAPE_MISMATCH for tensors with different numbers of rows.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_safetensors(path: *const c_char, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Rows of different lengths.
+    ///
+    /// Row i of each tensor is its entries \[offsets\[i\], offsets\[i + 1\]) along the first dimension; an item is a list with one row of each. A loader that pads writes them where the batch will lie.
+    ///
+    /// * `values`: length `n_values`. At least one, on the CPU.
+    /// * `n_values`: Their number.
+    /// * `offsets`: int64 \[rows + 1\] on the CPU; they do not fall.
+    /// * `out`: The dataset, which shares their memory.
+    ///
+    /// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataset_ragged(values: *const *mut accel_tensor_t, n_values: usize, offsets: *mut accel_tensor_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header (.bin), as tokens are stored.
+    ///
+    /// * `path`: The file. One that begins as .npy is one.
+    /// * `dtype`: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+    /// * `out`: The tensor. Writing to it does not change the file.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tensor_map_file(path: *const c_char, dtype: accel_dtype_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// The bytes of text, cut into windows.
     ///
     /// Item i is a list of two int64 tensors \[sequence_length\]: bytes from i * sequence_length on, and the same shifted by one.
     ///
@@ -4592,6 +4941,203 @@ extern "C" {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_dataset_text(path: *const c_char, suffix: *const c_char, sequence_length: i64, out: *mut *mut accel_dataset_t) -> accel_status_t;
 
+    /// Tokens cut into windows.
+    ///
+    /// Item i is a list of two int64 tensors \[sequence_length\]: tokens from i * stride on, and the same shifted by one. Tokens at the end that fill no window are left out.
+    ///
+    /// * `tokens`: Integers \[n\] on the CPU, for example of accel_tensor_map_file(); shared.
+    /// * `sequence_length`: At least 1.
+    /// * `stride`: At least 1; ACCEL_UNSET_INT64: sequence_length.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH, or INVALID_ARGUMENT for too few tokens.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataset_windows(tokens: *mut accel_tensor_t, sequence_length: i64, stride: i64, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_packing_options_init(options: *mut accel_packing_options_t);
+
+    /// Documents packed into sequences of one length.
+    ///
+    /// An item is a list of four int64 tensors \[sequence_length\]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+    ///
+    /// * `tokens`: Integers \[n\] on the CPU; shared.
+    /// * `options`: The lengths and boundaries.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH or INVALID_ARGUMENT.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_dataset_packed(tokens: *mut accel_tensor_t, options: *const accel_packing_options_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// The lines of text files; an item is a string.
+    ///
+    /// Malformed is what is not UTF-8, and a NUL.
+    ///
+    /// * `path`: The file or folder.
+    /// * `suffix`: NULL is allowed. Only files that end so; NULL: all.
+    /// * `skip_malformed`: 1: malformed lines are left out and counted.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND or IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_lines(path: *const c_char, suffix: *const c_char, skip_malformed: i32, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Files with a JSON document on each line; an item is its value.
+    ///
+    /// Lists of numbers or of truths, and lists of equally long ones, are tensors of int64, float64 or bool.
+    ///
+    /// * `path`: The file or folder.
+    /// * `suffix`: NULL is allowed. Only files that end so; NULL: all.
+    /// * `skip_malformed`: 1: malformed lines, empty ones among them, are left out and counted.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND or IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_json_lines(path: *const c_char, suffix: *const c_char, skip_malformed: i32, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_csv_options_init(options: *mut accel_csv_options_t);
+
+    /// Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells.
+    ///
+    /// A column without a given type has the narrowest of bool, int64, float64 and text that holds its cells in the first 1000 rows. Malformed is a row with another number of cells than there are columns, or a cell that its column's type does not hold.
+    ///
+    /// * `path`: The file or folder; all files have the same header.
+    /// * `suffix`: NULL is allowed. Only files that end so; NULL: all.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND, IO or CORRUPT.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_csv(path: *const c_char, suffix: *const c_char, options: *const accel_csv_options_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_image_options_init(options: *mut accel_image_options_t);
+
+    /// JPEG and PNG files in a folder.
+    ///
+    /// An item is a map {image: uint8 \[channels, height, width\], label: the number of the subfolder in the order of their names, path}; without subfolders there is no label. Other files are counted by accel_dataset_num_skipped(). An image that is cut short is CORRUPT when it is read.
+    ///
+    /// * `folder`: The folder.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND, INVALID_ARGUMENT, or UNSUPPORTED by a build without libjpeg-turbo and libpng.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_images(folder: *const c_char, options: *const accel_image_options_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// A record batch of Arrow; an item is a map from columns to rows.
+    ///
+    /// Numbers, bool, text, and lists of numbers; numbers stay where they are.
+    ///
+    /// * `schema`: Of the batch; consumed in any case.
+    /// * `array`: The batch; consumed in any case. It is released when nothing uses its memory any more.
+    /// * `null_value`: Stands for nulls, with "" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for nulls, UNSUPPORTED for columns of other kinds, CORRUPT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataset_arrow(schema: *mut ArrowSchema, array: *mut ArrowArray, null_value: f64, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+    ///
+    /// * `stream`: Read to its end; consumed in any case.
+    /// * `null_value`: As in accel_dataset_arrow().
+    /// * `out`: The dataset.
+    ///
+    /// Returns: As accel_dataset_arrow(); IO when the stream fails.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_arrow_stream(stream: *mut ArrowArrayStream, null_value: f64, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// The program's own items by number.
+    ///
+    /// They are made on the thread of the outer call; a loader with workers calls from several threads at once.
+    ///
+    /// * `length`: Says how many there are.
+    /// * `item`: Makes one.
+    /// * `items`: NULL is allowed. Makes those of a batch; NULL: one after another.
+    /// * `user_data`: NULL is allowed. Of all three.
+    /// * `destroy`: NULL is allowed. Of all three.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataset_create(length: Option<accel_dataset_length_fn>, item: Option<accel_dataset_item_fn>, items: Option<accel_dataset_items_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// The program's own stream of items.
+    ///
+    /// * `begin`: Begins an epoch.
+    /// * `next`: Makes items.
+    /// * `skip`: NULL is allowed. Leaves items out; NULL: they are made and dropped.
+    /// * `end`: NULL is allowed. Ends what begin began; NULL: nothing has to be done.
+    /// * `user_data`: NULL is allowed. Of all four.
+    /// * `destroy`: NULL is allowed. Of all four.
+    /// * `length`: Items of an epoch; ACCEL_UNSET_INT64: unknown.
+    /// * `num_shards`: Parts that can be read without the others, so that ranks need not read each other's; at least 1.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataset_create_stream(begin: Option<accel_stream_begin_fn>, next: Option<accel_stream_next_fn>, skip: Option<accel_stream_skip_fn>, end: Option<accel_stream_end_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, length: i64, num_shards: i64, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// The items of a dataset as a stream.
+    ///
+    /// * `dataset`: Items by number.
+    /// * `seed`: Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
+    /// * `out`: The stream.
+    ///
+    /// Returns: ACCEL_OK, or UNSUPPORTED for what is a stream.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataset_as_stream(dataset: *mut accel_dataset_t, seed: i64, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that the order is the same in every run and on every rank.
+    ///
+    /// * `sources`: length `n_sources`. Streams, or items by number in their order.
+    /// * `n_sources`: At least 1.
+    /// * `weights`: NULL is allowed. A list with a number above 0 for each; their sum may be anything. NULL: all the same.
+    /// * `seed`: Of the draws.
+    /// * `end`: ACCEL_MERGE_END_*.
+    /// * `out`: The stream.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataset_merge(sources: *const *mut accel_dataset_t, n_sources: usize, weights: *const accel_value_t, seed: i64, end: accel_merge_end_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Datasets one behind the other.
+    ///
+    /// * `datasets`: length `n_datasets`. Items by number.
+    /// * `n_datasets`: At least 1.
+    /// * `out`: All their items.
+    ///
+    /// Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataset_concatenate(datasets: *const *mut accel_dataset_t, n_datasets: usize, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
     /// Items \[begin, end) of another dataset.
     ///
     /// * `dataset`: The other.
@@ -4599,7 +5145,7 @@ extern "C" {
     /// * `end`: The range.
     /// * `out`: The part.
     ///
-    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    /// Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_dataset_subset(dataset: *mut accel_dataset_t, begin: i64, end: i64, out: *mut *mut accel_dataset_t) -> accel_status_t;
@@ -4624,10 +5170,19 @@ extern "C" {
     ///
     /// * `dataset`: A dataset.
     ///
-    /// Returns: Its number of items; -1 for an invalid handle.
+    /// Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dataset_length(dataset: *const accel_dataset_t) -> i64;
+
+    /// What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+    ///
+    /// * `dataset`: A dataset.
+    ///
+    /// Returns: Their number, 0 for other datasets; -1 for an invalid handle.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataset_num_skipped(dataset: *const accel_dataset_t) -> i64;
 
     /// One item.
     ///
@@ -4635,7 +5190,7 @@ extern "C" {
     /// * `index`: From 0.
     /// * `out`: The item.
     ///
-    /// Returns: ACCEL_OK or NOT_FOUND.
+    /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is malformed; UNSUPPORTED for a stream.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_dataset_item(dataset: *const accel_dataset_t, index: i64, out: *mut accel_value_t) -> accel_status_t;
@@ -4790,7 +5345,7 @@ extern "C" {
     ///
     /// * `dataset`: The items.
     /// * `options`: NULL is allowed. NULL: defaults.
-    /// * `out`: The loader; prepare it to share the work between ranks.
+    /// * `out`: The loader; prepare it to share the work between ranks. Without a sampler each epoch has as many items as the dataset when it begins.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -4813,12 +5368,57 @@ extern "C" {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_dataloader_release(loader: *mut accel_dataloader_t);
 
+    /// Lets the program make batches of items.
+    ///
+    /// It runs in accel_dataloader_next(), with num_workers on threads of the library.
+    ///
+    /// * `loader`: A loader that is neither prepared nor at work.
+    /// * `collate`: The function.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataloader_set_collate(loader: *mut accel_dataloader_t, collate: Option<accel_collate_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
+    /// Lets the program say what is in each batch.
+    ///
+    /// Ranks get whole batches by turns. Where all batches have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
+    ///
+    /// * `loader`: A loader over a dataset without shuffle and sampler, neither prepared nor at work.
+    /// * `batches`: The function.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `batch_size`: The size of all batches but the last, or ACCEL_UNSET_INT64: any.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataloader_set_batch_sampler(loader: *mut accel_dataloader_t, batches: Option<accel_batch_sampler_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, batch_size: i64) -> accel_status_t;
+
+    /// Lets the program cut the rows that rank 0 reads for all ranks (dispatch_batches).
+    ///
+    /// It runs on rank 0.
+    ///
+    /// * `loader`: A loader that is neither prepared nor at work.
+    /// * `slice`: The function.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataloader_set_slice(loader: *mut accel_dataloader_t, slice: Option<accel_slice_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
     /// The next batch: items stacked leaf by leaf, on the state's device.
+    ///
+    /// A loader has one place: a second loop over it goes on where the first one stopped; accel_dataloader_set_epoch() goes back.
     ///
     /// * `loader`: A loader.
     /// * `out`: The batch.
     ///
-    /// Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset answers.
+    /// Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_dataloader_next(loader: *mut accel_dataloader_t, out: *mut accel_value_t) -> accel_status_t;
@@ -4827,10 +5427,30 @@ extern "C" {
     ///
     /// * `loader`: A loader.
     ///
-    /// Returns: Batches an epoch on this rank; -1 for an invalid handle.
+    /// Returns: Batches an epoch on this rank; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dataloader_length(loader: *const accel_dataloader_t) -> i64;
+
+    /// The epoch that the loader is in.
+    ///
+    /// * `loader`: A loader.
+    ///
+    /// Returns: From 0; -1 for an invalid handle.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataloader_epoch(loader: *const accel_dataloader_t) -> i64;
+
+    /// How many rows of the batch in hand count: the first ones.
+    ///
+    /// The others only fill it up, and are there a second time.
+    ///
+    /// * `loader`: A loader.
+    ///
+    /// Returns: The number of rows; 0 while no batch is in hand; -1 for an invalid handle.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataloader_valid_rows(loader: *const accel_dataloader_t) -> i64;
 
     /// Drops the rest of the current epoch and goes to the start of another.
     ///
@@ -4842,10 +5462,12 @@ extern "C" {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_dataloader_set_epoch(loader: *mut accel_dataloader_t, epoch: i64) -> accel_status_t;
 
-    /// Where the loader stands: epoch and batches handed out.
+    /// Where the loader stands, in what was handed out, whatever was read ahead.
+    ///
+    /// accel_save_state() keeps it too.
     ///
     /// * `loader`: A loader.
-    /// * `out`: A map.
+    /// * `out`: A map: "epoch"; "batches" that this rank and "samples" that all ranks got of it; "seed" of a shuffled order; of a stream also what each reader gave.
     ///
     /// Returns: ACCEL_OK.
     ///
@@ -4854,7 +5476,9 @@ extern "C" {
 
     /// The next batch is the one that followed when the state was taken.
     ///
-    /// * `loader`: A loader over the same data.
+    /// With another number of ranks, or another batch size, it begins with the next item of all ranks' order.
+    ///
+    /// * `loader`: A loader over the same data; threads and prefetch may differ.
     /// * `state_dict`: As above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -5016,7 +5640,7 @@ extern "C" {
     /// * `config`: NULL is allowed. NULL: defaults.
     /// * `out`: The prepared one.
     ///
-    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for dispatch_batches without put_on_device; INVALID_STATE for one that is prepared already.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_prepare_data_loader(state: *mut accel_state_t, loader: *mut accel_dataloader_t, config: *const accel_dataloader_config_t, out: *mut *mut accel_dataloader_t) -> accel_status_t;
@@ -5045,15 +5669,15 @@ extern "C" {
 
     /// Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then.
     ///
-    /// Accumulation does not divide it. One process only: the other ranks' gradients are not there yet when a parameter changes.
+    /// Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
     ///
     /// * `state`: A state.
     /// * `loss`: One element with gradient history.
     /// * `lr`: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
     ///
-    /// Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED with several processes or under fp16.
+    /// Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in several processes, or inside of uneven inputs.
     ///
-    /// Threads: object, waits. Since 0.1.
+    /// Threads: collective, waits. Since 0.1.
     pub fn accel_lomo_backward(state: *mut accel_state_t, loss: *mut accel_tensor_t, lr: f64) -> accel_status_t;
 
     /// Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch.
@@ -5501,12 +6125,12 @@ extern "C" {
 
     /// Reads it back into the prepared objects, which must be the same.
     ///
-    /// All ranks must call.
+    /// The number of ranks may be another one: loaders go on with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw random numbers of their own. All ranks must call.
     ///
     /// * `state`: A state.
     /// * `folder`: What accel_save_state() wrote.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE when it was written by another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_load_state(state: *mut accel_state_t, folder: *const c_char) -> accel_status_t;

@@ -279,8 +279,44 @@ fn layout_of_accel_plateau_options() {
 }
 
 #[test]
+fn layout_of_accel_packing_options() {
+    assert_eq!(size_of::<accel_packing_options_t>(), 48);
+    assert_eq!(align_of::<accel_packing_options_t>(), 8);
+    assert_eq!(offset_of!(accel_packing_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_packing_options_t, sequence_length), 8);
+    assert_eq!(offset_of!(accel_packing_options_t, end_of_document), 16);
+    assert_eq!(offset_of!(accel_packing_options_t, document_offsets), 24);
+    assert_eq!(offset_of!(accel_packing_options_t, packing), 32);
+    assert_eq!(offset_of!(accel_packing_options_t, reserved), 36);
+    assert_eq!(offset_of!(accel_packing_options_t, pad_token), 40);
+}
+
+#[test]
+fn layout_of_accel_csv_options() {
+    assert_eq!(size_of::<accel_csv_options_t>(), 40);
+    assert_eq!(align_of::<accel_csv_options_t>(), 8);
+    assert_eq!(offset_of!(accel_csv_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_csv_options_t, delimiter), 8);
+    assert_eq!(offset_of!(accel_csv_options_t, has_header), 12);
+    assert_eq!(offset_of!(accel_csv_options_t, skip_malformed), 16);
+    assert_eq!(offset_of!(accel_csv_options_t, reserved), 20);
+    assert_eq!(offset_of!(accel_csv_options_t, missing), 24);
+    assert_eq!(offset_of!(accel_csv_options_t, types), 32);
+}
+
+#[test]
+fn layout_of_accel_image_options() {
+    assert_eq!(size_of::<accel_image_options_t>(), 32);
+    assert_eq!(align_of::<accel_image_options_t>(), 8);
+    assert_eq!(offset_of!(accel_image_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_image_options_t, channels), 8);
+    assert_eq!(offset_of!(accel_image_options_t, height), 16);
+    assert_eq!(offset_of!(accel_image_options_t, width), 24);
+}
+
+#[test]
 fn layout_of_accel_dataloader_options() {
-    assert_eq!(size_of::<accel_dataloader_options_t>(), 48);
+    assert_eq!(size_of::<accel_dataloader_options_t>(), 88);
     assert_eq!(align_of::<accel_dataloader_options_t>(), 8);
     assert_eq!(offset_of!(accel_dataloader_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_dataloader_options_t, batch_size), 8);
@@ -289,6 +325,13 @@ fn layout_of_accel_dataloader_options() {
     assert_eq!(offset_of!(accel_dataloader_options_t, seed), 24);
     assert_eq!(offset_of!(accel_dataloader_options_t, prefetch), 32);
     assert_eq!(offset_of!(accel_dataloader_options_t, sampler), 40);
+    assert_eq!(offset_of!(accel_dataloader_options_t, num_workers), 48);
+    assert_eq!(offset_of!(accel_dataloader_options_t, pin_memory), 56);
+    assert_eq!(offset_of!(accel_dataloader_options_t, collate), 60);
+    assert_eq!(offset_of!(accel_dataloader_options_t, padding_value), 64);
+    assert_eq!(offset_of!(accel_dataloader_options_t, pad_to_multiple_of), 72);
+    assert_eq!(offset_of!(accel_dataloader_options_t, padding_side), 80);
+    assert_eq!(offset_of!(accel_dataloader_options_t, padding_masks), 84);
 }
 
 #[test]
@@ -370,13 +413,18 @@ fn layout_of_accel_fp8_recipe_options() {
 
 #[test]
 fn layout_of_accel_dataloader_config() {
-    assert_eq!(size_of::<accel_dataloader_config_t>(), 24);
+    assert_eq!(size_of::<accel_dataloader_config_t>(), 48);
     assert_eq!(align_of::<accel_dataloader_config_t>(), 8);
     assert_eq!(offset_of!(accel_dataloader_config_t, struct_size), 0);
     assert_eq!(offset_of!(accel_dataloader_config_t, even_batches), 8);
     assert_eq!(offset_of!(accel_dataloader_config_t, split_batches), 12);
     assert_eq!(offset_of!(accel_dataloader_config_t, put_on_device), 16);
     assert_eq!(offset_of!(accel_dataloader_config_t, non_blocking), 20);
+    assert_eq!(offset_of!(accel_dataloader_config_t, dispatch_batches), 24);
+    assert_eq!(offset_of!(accel_dataloader_config_t, use_seedable_sampler), 28);
+    assert_eq!(offset_of!(accel_dataloader_config_t, data_seed), 32);
+    assert_eq!(offset_of!(accel_dataloader_config_t, use_stateful_dataloader), 40);
+    assert_eq!(offset_of!(accel_dataloader_config_t, reserved), 44);
 }
 
 #[test]

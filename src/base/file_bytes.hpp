@@ -1,0 +1,26 @@
+// The bytes of a file that is only read: a large one is mapped, so that it may be larger than memory; a small one is
+// read, because a process may have only so many maps, and thousands of them cost more than their bytes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/mapped_file.hpp"
+
+namespace accel {
+
+class FileBytes {
+ public:
+  explicit FileBytes(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  std::string_view text() const { return map_ != nullptr ? map_->text() : std::string_view(*bytes_); }
+
+ private:
+  std::string path_;
+  std::unique_ptr<const MappedFile> map_;
+  std::unique_ptr<const std::string> bytes_;  // on the heap: what text() gave stays where it is when this one moves
+};
+
+}  // namespace accel

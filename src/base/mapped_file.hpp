@@ -1,0 +1,34 @@
+// A file in memory. The mapping is private: writing to it changes neither the file nor what others read.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/regular_file.hpp"
+
+namespace accel {
+
+class MappedFile {
+ public:
+  // The file must not be shortened while it is mapped: reading what is gone ends the process, which is the system's
+  // rule for maps. Writers here never shorten one.
+  explicit MappedFile(const std::string& path) : MappedFile(RegularFile(path)) {}
+  explicit MappedFile(const RegularFile& file);
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  const std::string& path() const { return path_; }
+  char* data() const { return data_; }
+  size_t size() const { return size_; }
+  std::string_view text() const { return {data_, size_}; }
+
+ private:
+  std::string path_;
+  char* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace accel

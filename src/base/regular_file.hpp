@@ -1,0 +1,28 @@
+// A regular file that is open for reading.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/file_descriptor.hpp"
+
+namespace accel {
+
+class RegularFile {
+ public:
+  // kNotFound when there is no such file, kIo for what is no regular one.
+  explicit RegularFile(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  int descriptor() const { return descriptor_.number(); }
+  size_t size() const { return size_; }  // when it was opened
+  // Its bytes from the beginning on; fewer where it has been cut short since.
+  std::string read() const;
+
+ private:
+  std::string path_;
+  FileDescriptor descriptor_;
+  size_t size_ = 0;
+};
+
+}  // namespace accel

@@ -1,0 +1,13 @@
+// What a system call failed with.
+#pragma once
+
+#include <string>
+
+#include "base/status.hpp"
+
+namespace accel {
+
+// With errno's text: "cannot write 'model.safetensors': No space left on device".
+[[noreturn]] void fail_system(Status status, const char* action, const std::string& path);
+
+}  // namespace accel

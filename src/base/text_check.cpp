@@ -1,0 +1,50 @@
+#include "base/text_check.hpp"
+
+#include <cstdint>
+
+namespace accel {
+namespace {
+
+// Bytes of the UTF-8 sequence at the start of `text`; 0 for none, an overlong form, a surrogate, or more than U+10FFFF.
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xc2 && first < 0xe0   ? 2
+                        : first >= 0xe0 && first < 0xf0 ? 3
+                        : first >= 0xf0 && first < 0xf5 ? 4
+                                                        : 0;
+  if (length == 0 || length > text.size()) return 0;
+  uint32_t code = first & (0x7fU >> length);
+  for (size_t i = 1; i < length; i++) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3fU);
+  }
+  if (length == 3 && (code < 0x800 || (code >= 0xd800 && code < 0xe000))) return 0;
+  if (length == 4 && (code < 0x10000 || code > 0x10ffff)) return 0;
+  return length;
+}
+
+bool forbidden(char byte, TextKind kind) {
+  if (kind == TextKind::kPlain) return byte == '\0';
+  return static_cast<unsigned char>(byte) < 0x20 && byte != '\t' && byte != '\n' && byte != '\r';
+}
+
+}  // namespace
+
+size_t first_bad_byte(std::string_view text, TextKind kind) {
+  for (size_t i = 0; i < text.size();) {
+    if (forbidden(text[i], kind)) return i;
+    if (kind == TextKind::kJson && text[i] == '\\') {
+      if (text.substr(i, 6) == "\\u0000") return i;
+      i += 1;  // what is escaped is no escape
+      if (i == text.size()) break;
+    }
+    const size_t length = utf8_length(text.substr(i));
+    if (length == 0) return i;
+    i += length;
+  }
+  return text.size();
+}
+
+}  // namespace accel

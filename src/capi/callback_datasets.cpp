@@ -1,0 +1,116 @@
+// Section 9: datasets of the program's own code.
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "accel.h"
+#include "capi/callback.hpp"
+#include "capi/dataset.hpp"
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/options.hpp"
+#include "capi/value.hpp"
+#include "data/datasets/callback_dataset.hpp"
+#include "data/streams/callback_stream.hpp"
+
+using namespace accel;
+using namespace accel::capi;
+
+namespace {
+
+// A number, or a negative status.
+int64_t check_number(int64_t number, const char* callback) {
+  if (number < 0) {
+    const bool is_status = number >= INT32_MIN;
+    check_callback(is_status ? static_cast<accel_status_t>(number) : ACCEL_ERROR_INVALID_ARGUMENT, callback);
+  }
+  return number;
+}
+
+data::ItemFunctions functions_of(const Callback<accel_dataset_length_fn>& length,
+                                 const Callback<accel_dataset_item_fn>& item,
+                                 const std::optional<Callback<accel_dataset_items_fn>>& items) {
+  data::ItemFunctions functions;
+  functions.length = [length] { return check_number(length(), "length"); };
+  functions.get = [item](int64_t index) {
+    accel_value_t value = ACCEL_VALUE_INIT;
+    const DisposeValue dispose(value);
+    check_callback(item(index, &value), "item");
+    return to_ivalue(value, "the item of the callback");
+  };
+  if (!items) return functions;
+  functions.get_items = [items = *items](c10::IntArrayRef indices) {
+    accel_value_t values = ACCEL_VALUE_INIT;
+    const DisposeValue dispose(values);
+    check_callback(items(indices.data(), indices.size(), &values), "items");
+    const c10::IValue list = to_ivalue(values, "the items of the callback");
+    require(list.isList(), Status::kTypeMismatch, "the callback items gave no list; expected one with ", indices.size(),
+            " items");
+    return list.toListRef().vec();
+  };
+  return functions;
+}
+
+data::StreamFunctions functions_of(const Callback<accel_stream_begin_fn>& begin,
+                                   const Callback<accel_stream_next_fn>& next,
+                                   const std::optional<Callback<accel_stream_skip_fn>>& skip,
+                                   const std::optional<Callback<accel_stream_end_fn>>& end) {
+  data::StreamFunctions functions;
+  functions.begin = [begin](int64_t epoch, int64_t shard, int64_t num_readers) {
+    return check_number(begin(epoch, shard, num_readers), "begin");
+  };
+  functions.next = [next](int64_t reader) -> std::optional<c10::IValue> {
+    accel_value_t value = ACCEL_VALUE_INIT;
+    const DisposeValue dispose(value);
+    const accel_status_t status = next(reader, &value);
+    check_callback(status, "next");
+    if (status == ACCEL_ITER_END) return std::nullopt;
+    return to_ivalue(value, "the item of the callback");
+  };
+  if (skip)
+    functions.skip = [skip = *skip](int64_t reader, int64_t count) {
+      return check_number(skip(reader, count), "skip");
+    };
+  if (end) functions.end = [end = *end](int64_t reader) { end(reader); };
+  return functions;
+}
+
+template <typename Function, typename Other>
+std::optional<Callback<Function>> optional_callback(const Callback<Other>& registration, Function function) {
+  if (function == nullptr) return std::nullopt;
+  return registration.with(function);
+}
+
+}  // namespace
+
+accel_status_t accel_dataset_create(accel_dataset_length_fn length, accel_dataset_item_fn item,
+                                    accel_dataset_items_fn items, void* user_data, accel_destroy_fn destroy,
+                                    accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    const Callback<accel_dataset_length_fn> registration(length, user_data, destroy);
+    check_pointer(length, "length");
+    check_pointer(item, "item");
+    check_pointer(out, "out");
+    give_dataset(out, std::make_shared<data::CallbackDataset>(
+                          functions_of(registration, registration.with(item), optional_callback(registration, items))));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_create_stream(accel_stream_begin_fn begin, accel_stream_next_fn next,
+                                           accel_stream_skip_fn skip, accel_stream_end_fn end, void* user_data,
+                                           accel_destroy_fn destroy, int64_t length, int64_t num_shards,
+                                           accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    const Callback<accel_stream_begin_fn> registration(begin, user_data, destroy);
+    check_pointer(begin, "begin");
+    check_pointer(next, "next");
+    check_pointer(out, "out");
+    give_stream(out, std::make_shared<data::CallbackStream>(
+                         functions_of(registration, registration.with(next), optional_callback(registration, skip),
+                                      optional_callback(registration, end)),
+                         option_integer(length), num_shards));
+    return ACCEL_OK;
+  });
+}

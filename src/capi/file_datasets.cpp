@@ -1,0 +1,130 @@
+// Section 9: datasets of text files and images.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "accel.h"
+#include "capi/dataset.hpp"
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/options.hpp"
+#include "capi/value.hpp"
+#include "data/datasets/csv_dataset.hpp"
+#include "data/datasets/image_dataset.hpp"
+#include "data/datasets/json_line_dataset.hpp"
+#include "data/datasets/line_dataset.hpp"
+#include "data/datasets/text_source.hpp"
+#include "data/datasets/window_dataset.hpp"
+#include "tensor/dtype.hpp"
+
+using namespace accel;
+using namespace accel::capi;
+
+namespace {
+
+std::optional<std::string> optional_text(const char* text) {
+  return text != nullptr ? std::optional<std::string>(text) : std::nullopt;
+}
+
+data::CsvType read_type(const std::string& column, const c10::IValue& type) {
+  require(type.isString(), Status::kTypeMismatch, "options.types['", column,
+          "'] is no string; expected \"text\" or the name of a dtype");
+  if (type.toStringRef() == "text") return std::nullopt;
+  const c10::ScalarType dtype = tensor::dtype_from_name(type.toStringRef());
+  require(c10::isIntegralType(dtype, true) || c10::isFloatingType(dtype), Status::kUnsupported, "options.types['",
+          column, "'] is ", type.toStringRef(), "; expected \"text\", \"bool\", integers or floating-point numbers");
+  return dtype;
+}
+
+data::CsvOptions read_csv_options(const accel_csv_options_t* options) {
+  const auto given = read_options<accel_csv_options_t>(options, ACCEL_CSV_OPTIONS_INIT, "options");
+  data::CsvOptions settings;
+  const int64_t delimiter = option_integer(given.delimiter).value_or(',');
+  require(delimiter >= 0 && delimiter < 0x80, Status::kInvalidArgument, "delimiter is ", delimiter,
+          "; expected a character of ASCII");
+  settings.delimiter = static_cast<char>(delimiter);
+  settings.has_header = option_flag(given.has_header, "has_header").value_or(settings.has_header);
+  settings.skips_malformed = option_flag(given.skip_malformed, "skip_malformed").value_or(settings.skips_malformed);
+  settings.missing = option_number(given.missing);
+  if (given.types == nullptr) return settings;
+  const c10::IValue types = to_ivalue(*given.types, "options.types");
+  require(types.isGenericDict(), Status::kTypeMismatch,
+          "options.types is no map; expected a map from columns to types");
+  for (const auto& entry : types.toGenericDict())
+    settings.types.emplace_back(entry.key().toStringRef(), read_type(entry.key().toStringRef(), entry.value()));
+  return settings;
+}
+
+data::ImageOptions read_image_options(const accel_image_options_t* options) {
+  const auto given = read_options<accel_image_options_t>(options, ACCEL_IMAGE_OPTIONS_INIT, "options");
+  data::ImageOptions settings;
+  settings.channels = option_integer(given.channels).value_or(settings.channels);
+  const auto height = option_integer(given.height), width = option_integer(given.width);
+  require(height.has_value() == width.has_value(), Status::kInvalidArgument, "only ", height ? "height" : "width",
+          " is given; expected both, or none to keep the images' sizes");
+  if (height) settings.size = {*height, *width};
+  return settings;
+}
+
+}  // namespace
+
+void accel_csv_options_init(accel_csv_options_t* options) {
+  if (options != nullptr) *options = ACCEL_CSV_OPTIONS_INIT;
+}
+
+void accel_image_options_init(accel_image_options_t* options) {
+  if (options != nullptr) *options = ACCEL_IMAGE_OPTIONS_INIT;
+}
+
+accel_status_t accel_dataset_text(const char* path, const char* suffix, int64_t sequence_length,
+                                  accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(path, "path");
+    check_pointer(out, "out");
+    give_dataset(out, std::make_shared<data::WindowDataset>(
+                          std::make_shared<data::TextSource>(path, optional_text(suffix)), sequence_length));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_lines(const char* path, const char* suffix, int32_t skip_malformed,
+                                   accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(path, "path");
+    check_pointer(out, "out");
+    give_dataset(out, std::make_shared<data::LineDataset>(path, optional_text(suffix),
+                                                          read_flag(skip_malformed, "skip_malformed")));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_json_lines(const char* path, const char* suffix, int32_t skip_malformed,
+                                        accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(path, "path");
+    check_pointer(out, "out");
+    give_dataset(out, std::make_shared<data::JsonLineDataset>(path, optional_text(suffix),
+                                                              read_flag(skip_malformed, "skip_malformed")));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_csv(const char* path, const char* suffix, const accel_csv_options_t* options,
+                                 accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(path, "path");
+    check_pointer(out, "out");
+    give_dataset(out, std::make_shared<data::CsvDataset>(path, optional_text(suffix), read_csv_options(options)));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_images(const char* folder, const accel_image_options_t* options, accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(folder, "folder");
+    check_pointer(out, "out");
+    give_dataset(out, std::make_shared<data::ImageDataset>(folder, read_image_options(options)));
+    return ACCEL_OK;
+  });
+}

@@ -1,0 +1,171 @@
+// Section 9: datasets of tensors.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accel.h"
+#include "capi/dataset.hpp"
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/options.hpp"
+#include "capi/value.hpp"
+#include "checkpoint/safetensors.hpp"
+#include "data/datasets/arrow_dataset.hpp"
+#include "data/datasets/documents.hpp"
+#include "data/datasets/numbers_file.hpp"
+#include "data/datasets/packed_dataset.hpp"
+#include "data/datasets/tensor_dataset.hpp"
+#include "data/datasets/window_dataset.hpp"
+#include "tensor/dtype.hpp"
+
+using namespace accel;
+using namespace accel::capi;
+
+namespace {
+
+std::vector<at::Tensor> read_tensors(accel_tensor_t* const* tensors, size_t count, const char* name) {
+  check_pointer(tensors, name);
+  const std::string entry = std::string(name) + "[i]";
+  std::vector<at::Tensor> columns;
+  for (size_t i = 0; i < count; ++i) columns.push_back(check(tensors[i], entry.c_str()).tensor);
+  return columns;
+}
+
+data::DocumentOffsets read_documents(const accel_packing_options_t& options, const data::TokenSource& tokens) {
+  const auto end = option_integer(options.end_of_document);
+  require(end.has_value() != (options.document_offsets != nullptr), Status::kInvalidArgument,
+          "end_of_document and document_offsets are ", end ? "both" : "not",
+          " given; expected one of them, which says where documents end");
+  if (end) return data::documents_ended_by(tokens, *end);
+  return data::documents_of_offsets(tokens, check(options.document_offsets, "options.document_offsets").tensor);
+}
+
+// Arrow's structs are taken over even when the call is refused.
+template <typename Struct>
+data::ArrowOwner<Struct> take(Struct* given) {
+  return given != nullptr ? data::ArrowOwner<Struct>(*given) : data::ArrowOwner<Struct>();
+}
+
+}  // namespace
+
+void accel_packing_options_init(accel_packing_options_t* options) {
+  if (options != nullptr) *options = ACCEL_PACKING_OPTIONS_INIT;
+}
+
+accel_status_t accel_dataset_tensors(accel_tensor_t* const* tensors, size_t n_tensors, accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    const auto columns = read_tensors(tensors, n_tensors, "tensors");
+    check_pointer(out, "out");
+    give_dataset(out, std::make_shared<data::TensorDataset>(columns));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_named_tensors(const accel_value_t* tensors, accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(tensors, "tensors");
+    check_pointer(out, "out");
+    const c10::IValue map = to_ivalue(*tensors, "tensors");
+    require(map.isGenericDict(), Status::kTypeMismatch, "tensors is no map; expected a map from names to tensors");
+    std::vector<at::Tensor> columns;
+    std::vector<std::string> names;
+    for (const auto& entry : map.toGenericDict()) {
+      require(entry.value().isTensor(), Status::kTypeMismatch, "tensors['", entry.key().toStringRef(),
+              "'] is no tensor; expected one");
+      columns.push_back(entry.value().toTensor());
+      names.push_back(entry.key().toStringRef());
+    }
+    give_dataset(out, std::make_shared<data::TensorDataset>(columns, names));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_safetensors(const char* path, accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(path, "path");
+    check_pointer(out, "out");
+    std::vector<at::Tensor> columns;
+    std::vector<std::string> names;
+    for (auto& [name, tensor] : checkpoint::load_safetensors(path).tensors) {
+      columns.push_back(tensor);
+      names.push_back(name);
+    }
+    give_dataset(out, std::make_shared<data::TensorDataset>(columns, names));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_ragged(accel_tensor_t* const* values, size_t n_values, accel_tensor_t* offsets,
+                                    accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    const auto columns = read_tensors(values, n_values, "values");
+    const at::Tensor& ends = check(offsets, "offsets").tensor;
+    check_pointer(out, "out");
+    give_dataset(out, std::make_shared<data::RaggedDataset>(columns, ends));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_tensor_map_file(const char* path, accel_dtype_t dtype, accel_tensor_t** out) {
+  return guarded(__func__, [&] {
+    check_pointer(path, "path");
+    check_pointer(out, "out");
+    std::optional<at::ScalarType> type;
+    if (dtype != ACCEL_UNSET) type = tensor::dtype_from_number(dtype);
+    *out = new_tensor(data::map_numbers(path, type));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_windows(accel_tensor_t* tokens, int64_t sequence_length, int64_t stride,
+                                     accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    const at::Tensor& numbers = check(tokens, "tokens").tensor;
+    check_pointer(out, "out");
+    give_dataset(out, std::make_shared<data::WindowDataset>(data::tensor_tokens(numbers), sequence_length,
+                                                            option_integer(stride).value_or(sequence_length)));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_packed(accel_tensor_t* tokens, const accel_packing_options_t* options,
+                                    accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    const at::Tensor& numbers = check(tokens, "tokens").tensor;
+    check_pointer(options, "options");
+    check_pointer(out, "out");
+    const auto given = read_options<accel_packing_options_t>(options, ACCEL_PACKING_OPTIONS_INIT, "options");
+    const auto length = option_integer(given.sequence_length);
+    require(length.has_value(), Status::kInvalidArgument, "sequence_length is unset; expected at least 1");
+    const std::shared_ptr<const data::TokenSource> source = data::tensor_tokens(numbers);
+    using Packing = data::PackedDataset::Packing;
+    const auto packing = option_choice(given.packing, Packing::kBestFit, "packing").value_or(Packing::kConcatenate);
+    give_dataset(out, std::make_shared<data::PackedDataset>(source, read_documents(given, *source), *length, packing,
+                                                            option_integer(given.pad_token).value_or(0)));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_arrow(ArrowSchema* schema, ArrowArray* array, double null_value, accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    data::ArrowOwner<ArrowSchema> taken_schema = take(schema);
+    data::ArrowOwner<ArrowArray> taken_array = take(array);
+    check_pointer(schema, "schema");
+    check_pointer(array, "array");
+    check_pointer(out, "out");
+    give_dataset(out, data::arrow_dataset(taken_schema.get(), taken_array.get(), option_number(null_value)));
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_dataset_arrow_stream(ArrowArrayStream* stream, double null_value, accel_dataset_t** out) {
+  return guarded(__func__, [&] {
+    data::ArrowOwner<ArrowArrayStream> taken = take(stream);
+    check_pointer(stream, "stream");
+    check_pointer(out, "out");
+    give_dataset(out, data::arrow_dataset(taken.get(), option_number(null_value)));
+    return ACCEL_OK;
+  });
+}

@@ -1,0 +1,44 @@
+// Pictures in a folder. @accelerate torchvision.datasets.ImageFolder
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/dataset.hpp"
+
+namespace accel::data {
+
+struct ImageOptions {
+  int64_t channels = 3;  // 1 or 3
+  // Height and width that pictures are brought to, bilinear with antialiasing, so that they can be stacked; else they
+  // keep theirs.
+  std::optional<std::pair<int64_t, int64_t>> size;
+};
+
+// An item is a map {image: uint8 [channels, height, width], label: int, path: string}. The label of a picture is the
+// number of the subfolder that it lies in or below, in the order of their names; pictures that lie in the folder itself
+// have none. Files that do not end as JPEG and PNG do are no pictures and are counted.
+class ImageDataset final : public Dataset {
+ public:
+  ImageDataset(const std::string& folder, const ImageOptions& options);
+  int64_t length() const override { return static_cast<int64_t>(files_.size()); }
+  int64_t num_skipped() const override { return num_skipped_; }
+
+ protected:
+  c10::IValue read_item(int64_t index) const override;
+
+ private:
+  struct File {
+    std::string path;
+    int64_t label;  // -1 for none
+  };
+
+  ImageOptions options_;
+  std::vector<File> files_;
+  int64_t num_skipped_ = 0;
+};
+
+}  // namespace accel::data

@@ -1,0 +1,21 @@
+// Text files by lines.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "data/datasets/row_dataset.hpp"
+
+namespace accel::data {
+
+// An item is a line as a string. As every string of the library it is UTF-8 without NUL; others are malformed.
+class LineDataset final : public RowDataset {
+ public:
+  // As find_files().
+  LineDataset(const std::string& path, const std::optional<std::string>& suffix, bool skips_malformed);
+
+ protected:
+  c10::IValue read_item(int64_t index) const override;
+};
+
+}  // namespace accel::data

@@ -1,0 +1,59 @@
+#include "data/device_copy.hpp"
+
+#include <utility>
+
+#include "tensor/tree.hpp"
+
+namespace accel::data {
+namespace {
+
+bool has_streams(c10::Device device) { return !device.is_cpu() && !device.is_meta(); }
+
+}  // namespace
+
+DeviceCopy::DeviceCopy(c10::Device device, bool non_blocking) : device_(device), non_blocking_(non_blocking) {
+  if (!has_streams(device)) return;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  const c10::Device former = guard.exchangeDevice(device);
+  side_.emplace(device.type());
+  guard.uncheckedSetDevice(former);
+}
+
+DeviceCopy::Started DeviceCopy::start(const c10::IValue& value) {
+  Started started;
+  bool there = true;
+  tree::for_each_tensor(value, [&](const at::Tensor& tensor) { there = there && tensor.device() == device_; });
+  if (there) {
+    started.value = value;
+    return started;
+  }
+  if (!side_) {
+    started.value = tree::send_to_device(value, device_, non_blocking_, {});
+    return started;
+  }
+  const c10::impl::VirtualGuardImpl guard(device_.type());
+  c10::Event begin(device_.type());
+  begin.record(guard.getStream(device_));
+  const comm::SideStream::Guard on_side(*side_, begin);
+  started.value = tree::send_to_device(value, device_, /*non_blocking=*/true, {});
+  started.done.emplace(device_.type());
+  started.done->record(guard.getStream(device_));
+  started.source = value;
+  return started;
+}
+
+c10::IValue DeviceCopy::finish(Started started) const {
+  if (!started.done) return std::move(started.value);
+  const c10::impl::VirtualGuardImpl guard(device_.type());
+  const c10::Stream stream = guard.getStream(device_);
+  started.done->block(stream);
+  // Memory of the side stream is used on this one from here on.
+  tree::for_each_tensor(started.value, [&](const at::Tensor& tensor) {
+    if (tensor.device() == device_ && tensor.has_storage())
+      guard.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
+  });
+  if (!non_blocking_) started.done->synchronize();
+  return std::move(started.value);
+}
+
+}  // namespace accel::data

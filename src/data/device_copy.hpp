@@ -1,0 +1,35 @@
+// Copies of batches to a device beside what is computed there.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
+
+#include <optional>
+
+#include "comm/side_stream.hpp"
+
+namespace accel::data {
+
+class DeviceCopy {
+ public:
+  DeviceCopy(c10::Device device, bool non_blocking);
+
+  // Whether copies can go on beside computations, so that it pays to begin them early.
+  bool is_asynchronous() const { return side_.has_value(); }
+
+  struct Started {
+    c10::IValue value;
+    std::optional<c10::Event> done;
+    c10::IValue source;  // lives until the copy is done
+  };
+  Started start(const c10::IValue& value);
+  // The value, for what this thread computes from here on.
+  c10::IValue finish(Started started) const;
+
+ private:
+  c10::Device device_;
+  bool non_blocking_;
+  std::optional<comm::SideStream> side_;
+};
+
+}  // namespace accel::data

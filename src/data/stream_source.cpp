@@ -1,0 +1,176 @@
+#include "data/stream_source.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "comm/collectives.hpp"
+
+namespace accel::data {
+namespace {
+
+class ChainedReaders final : public StreamReader {
+ public:
+  ChainedReaders(std::shared_ptr<const Stream> stream, int64_t epoch, std::vector<int64_t> taken)
+      : stream_(std::move(stream)), epoch_(epoch), taken_(std::move(taken)) {}
+
+  std::optional<c10::IValue> next() override {
+    for (; current_ < taken_.size(); ++current_, reader_.reset()) {
+      open();
+      if (auto item = reader_->next()) return item;
+    }
+    return std::nullopt;
+  }
+
+  int64_t skip(int64_t count) override {
+    int64_t skipped = 0;
+    for (; current_ < taken_.size(); ++current_, reader_.reset()) {
+      open();
+      skipped += reader_->skip(count - skipped);
+      if (skipped == count) break;
+    }
+    return skipped;
+  }
+
+ private:
+  void open() {
+    if (reader_ != nullptr) return;
+    auto reader = stream_->read(epoch_, static_cast<int64_t>(current_), static_cast<int64_t>(taken_.size()));
+    if (taken_[current_] > 0) reader->skip(taken_[current_]);
+    reader_ = std::move(reader);
+  }
+
+  std::shared_ptr<const Stream> stream_;
+  int64_t epoch_;
+  std::vector<int64_t> taken_;
+  size_t current_ = 0;
+  std::unique_ptr<StreamReader> reader_;
+};
+
+}  // namespace
+
+ItemGroups::Open open_readers(std::shared_ptr<const Stream> stream, int64_t epoch, const EpochPosition& position) {
+  return [stream = std::move(stream), epoch, readers = position.readers] {
+    return std::make_unique<ChainedReaders>(stream, epoch, readers);
+  };
+}
+
+StreamSource::StreamSource(ItemGroups groups, const StreamShare& share, EpochPosition begin, Collation collation)
+    : groups_(std::move(groups)), share_(share), end_(std::move(begin)), collation_(std::move(collation)) {}
+
+std::optional<Batch> StreamSource::read(int64_t) {
+  const ItemGroups::Group* group = groups_.current();
+  if (group == nullptr) return std::nullopt;
+  const int64_t observed = group->observed, rows = share_.rows;
+  const bool whole = observed == rows * share_.num_processes;
+  auto items = group->items;
+  if (!whole && share_.num_processes > 1) {
+    const auto& first = groups_.first();
+    const int64_t offset = rows * share_.process_index;
+    for (auto place = static_cast<int64_t>(items.size()); place < rows; ++place)
+      items.push_back(first[static_cast<size_t>(offset + place - observed) % first.size()]);
+  }
+  Batch batch;
+  batch.progress.rows = static_cast<int64_t>(items.size());
+  batch.value = collate(collation_, std::move(items));
+  batch.progress.end_of_dataloader = groups_.observed_next() == 0;
+  batch.progress.remainder = share_.remainder;
+  if (!whole) {
+    batch.progress.remainder = observed;
+    for (int64_t rank = 0; rank < share_.num_processes; ++rank)
+      batch.progress.ranks.push_back(
+          {share_.num_processes == 1 ? observed : rows, std::clamp<int64_t>(observed - rank * rows, 0, rows)});
+  } else if (batch.progress.end_of_dataloader && !share_.drop_last) {
+    batch.progress.remainder = 0;
+  }
+  end_.samples += observed;
+  end_.rest += observed;
+  batch.end = end_;
+  groups_.advance();
+  return batch;
+}
+
+ShardedStreamSource::ShardedStreamSource(ItemGroups groups, const StreamShare& share, EpochPosition begin,
+                                         Collation collation, std::shared_ptr<comm::Communicator> communicator)
+    : groups_(std::move(groups)),
+      share_(share),
+      end_(std::move(begin)),
+      collation_(std::move(collation)),
+      communicator_(std::move(communicator)) {}
+
+// Goes on with repetitions at the end of the own shards.
+std::optional<Batch> ShardedStreamSource::read(int64_t) {
+  Batch batch;
+  const ItemGroups::Group* group = groups_.current();
+  if (group == nullptr && share_.drop_last) return batch;
+  std::vector<c10::IValue> items;
+  if (group != nullptr) {
+    items = group->items;
+    batch.observed = group->observed;
+    batch.more = groups_.observed_next() > 0;
+  }
+  const auto& first = groups_.first();
+  if (items.empty() && first.empty()) return batch;
+  for (auto place = static_cast<int64_t>(items.size()); place < share_.rows; ++place)
+    items.push_back(first[static_cast<size_t>(place - batch.observed) % first.size()]);
+  batch.value = collate(collation_, std::move(items));
+  if (group != nullptr) groups_.advance();
+  return batch;
+}
+
+std::optional<Batch> ShardedStreamSource::deliver(const Take& take) {
+  std::exception_ptr failure;
+  if (!held_) try {
+      held_ = take();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  enum { kFailed, kObserved, kMore, kEmpty, kNumbers };
+  at::Tensor own = at::zeros({kNumbers}, at::kLong);
+  auto* const numbers = own.mutable_data_ptr<int64_t>();
+  numbers[kFailed] = failure != nullptr;
+  if (held_) {
+    numbers[kObserved] = held_->observed;
+    numbers[kMore] = held_->more;
+    numbers[kEmpty] = held_->value.isNone();
+  }
+  const at::Tensor all = comm::gather_rows(*communicator_, own);
+  if (failure != nullptr) std::rethrow_exception(failure);
+  const auto* const rows = all.const_data_ptr<int64_t>();
+  const auto of = [&](int64_t rank, int number) { return rows[rank * kNumbers + number]; };
+  int64_t with_items = 0, with_more = 0;
+  for (int64_t rank = 0; rank < share_.num_processes; ++rank) {
+    require(of(rank, kFailed) == 0, Status::kCancelled, "rank ", rank,
+            " could not read its batch; see its error there");
+    with_items += of(rank, kObserved) > 0;
+    with_more += of(rank, kMore);
+  }
+  if (share_.drop_last ? with_items < share_.num_processes : with_items == 0) {
+    held_.reset();
+    return std::nullopt;
+  }
+  for (int64_t rank = 0; rank < share_.num_processes; ++rank)
+    require(of(rank, kEmpty) == 0, Status::kInvalidState, "rank ", rank,
+            " has no item in its shards of the stream, and others have; expected shards with items, or a loader with "
+            "dispatch_batches");
+  Batch batch = std::move(*held_);
+  held_.reset();
+  batch.progress.rows = share_.rows;
+  batch.progress.end_of_dataloader = share_.drop_last ? with_more < share_.num_processes : with_more == 0;
+  int64_t observed = 0;
+  for (int64_t rank = 0; rank < share_.num_processes; ++rank) {
+    batch.progress.ranks.push_back({share_.rows, of(rank, kObserved)});
+    observed += of(rank, kObserved);
+    end_.readers[rank] += of(rank, kObserved);
+  }
+  const bool whole = observed == share_.rows * share_.num_processes;
+  if (whole) batch.progress.ranks.clear();
+  if (batch.progress.end_of_dataloader && !share_.drop_last) batch.progress.remainder = whole ? 0 : observed;
+  end_.samples += observed;
+  batch.end = end_;
+  return batch;
+}
+
+}  // namespace accel::data

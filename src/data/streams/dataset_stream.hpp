@@ -1,0 +1,28 @@
+// The items of a dataset one after another.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "data/dataset.hpp"
+#include "data/stream.hpp"
+
+namespace accel::data {
+
+// In the order of their numbers, or with a seed in each epoch in another order, that of SeedableRandomSampler. Its
+// shards are its items.
+class DatasetStream final : public Stream {
+ public:
+  DatasetStream(std::shared_ptr<const Dataset> dataset, std::optional<int64_t> seed);
+  std::optional<int64_t> length() const override { return dataset_->length(); }
+  int64_t num_shards() const override;
+  std::unique_ptr<StreamReader> read(int64_t epoch, int64_t shard, int64_t num_readers) const override;
+  bool calls_back() const override { return dataset_->calls_back(); }
+
+ private:
+  std::shared_ptr<const Dataset> dataset_;
+  std::optional<int64_t> seed_;
+};
+
+}  // namespace accel::data

@@ -1,0 +1,19 @@
+#include "data/streams/no_items.hpp"
+
+#include "base/error.hpp"
+
+namespace accel::data {
+namespace {
+
+[[noreturn]] void refuse() {
+  fail(Status::kUnsupported,
+       "the dataset is a stream, whose items have no numbers; expected one with items by number, or a loader over it");
+}
+
+}  // namespace
+
+int64_t NoItems::length() const { refuse(); }
+
+c10::IValue NoItems::read_item(int64_t) const { refuse(); }
+
+}  // namespace accel::data

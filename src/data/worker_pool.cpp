@@ -1,0 +1,63 @@
+#include "data/worker_pool.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/background_thread.hpp"
+
+namespace accel::data {
+
+WorkerPool::WorkerPool(Read read, int64_t begin, int64_t workers, int64_t depth)
+    : read_(std::move(read)), slots_(static_cast<size_t>(depth)), next_(begin), taken_(begin) {
+  for (int64_t i = 0; i < workers; ++i) threads_.push_back(background_thread("accel-data", [this] { run(); }));
+}
+
+WorkerPool::~WorkerPool() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  room_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::optional<Batch> WorkerPool::take() {
+  std::unique_lock lock(mutex_);
+  Slot& next = slot(taken_);
+  // No deadline: what is in the making ends with the dataset's read, as it would without the threads.
+  ready_.wait(lock, [&] { return next.ready; });
+  Slot taken = std::exchange(next, {});
+  ++taken_;
+  lock.unlock();
+  room_.notify_one();
+  if (taken.failure) std::rethrow_exception(taken.failure);
+  return std::move(taken.batch);
+}
+
+void WorkerPool::run() {
+  for (;;) {
+    int64_t index = 0;
+    {
+      std::unique_lock lock(mutex_);
+      room_.wait(lock, [&] { return stop_ || last_ || next_ < taken_ + static_cast<int64_t>(slots_.size()); });
+      if (stop_ || last_) return;
+      index = next_++;
+    }
+    Slot made;
+    made.ready = true;
+    try {
+      made.batch = read_(index);
+    } catch (...) {
+      made.failure = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (!made.batch) last_ = std::min(index, last_.value_or(index));
+      slot(index) = std::move(made);
+      if (last_) room_.notify_all();
+    }
+    ready_.notify_one();
+  }
+}
+
+}  // namespace accel::data

@@ -1,0 +1,54 @@
+// Threads that read numbered batches ahead of who takes them, in order.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "data/batch_source.hpp"
+
+namespace accel::data {
+
+class WorkerPool {
+ public:
+  using Read = std::function<std::optional<Batch>(int64_t index)>;
+
+  // Reads batch `begin` and those behind it. At most `depth` are in the making or wait to be taken, which bounds the
+  // memory; `read` runs on as many threads at once as there are workers.
+  WorkerPool(Read read, int64_t begin, int64_t workers, int64_t depth);
+  // Waits until what is in the making is done.
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  // The next one, as soon as it is there. Nothing, and what reading threw, come at their place; there are no more
+  // behind them.
+  std::optional<Batch> take();
+
+ private:
+  struct Slot {
+    bool ready = false;
+    std::optional<Batch> batch;
+    std::exception_ptr failure;
+  };
+
+  void run();
+  Slot& slot(int64_t index) { return slots_[static_cast<size_t>(index) % slots_.size()]; }
+
+  Read read_;
+  std::mutex mutex_;
+  std::condition_variable room_, ready_;
+  std::vector<Slot> slots_;
+  int64_t next_;                 // to be read
+  int64_t taken_;                // and everything before it
+  std::optional<int64_t> last_;  // behind it nothing is read
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace accel::data

@@ -1,0 +1,44 @@
+/* What the programs about datasets share: files, and items as JSON. */
+#ifndef ACCEL_DATA_FIXTURE_H
+#define ACCEL_DATA_FIXTURE_H
+
+#include "capi_test.h"
+
+/* A file with these bytes; who writes it removes it. */
+static inline void write_file(const char *path, const void *bytes, size_t size) {
+  FILE *const file = fopen(path, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, size, file), size);
+  assert_int_equal(fclose(file), 0);
+}
+
+static inline void write_text(const char *path, const char *text) { write_file(path, text, strlen(text)); }
+
+static inline void set_member(accel_value_t *map, const char *key, accel_value_t item) {
+  assert_ok(accel_value_set(map, key, &item));
+}
+
+static inline void push_item(accel_value_t *list, accel_value_t item) { assert_ok(accel_value_push(list, &item)); }
+
+static inline void expect_json(const accel_value_t *value, const char *json) {
+  accel_buffer_t printed = ACCEL_BUFFER_INIT;
+  assert_ok(accel_value_to_json(value, &printed));
+  assert_string_equal(printed.data, json);
+  accel_buffer_dispose(&printed);
+}
+
+static inline void expect_item(const accel_dataset_t *dataset, int64_t index, const char *json) {
+  accel_value_t item = ACCEL_VALUE_INIT;
+  assert_ok(accel_dataset_item(dataset, index, &item));
+  expect_json(&item, json);
+  accel_value_dispose(&item);
+}
+
+static inline void expect_no_item(const accel_dataset_t *dataset, int64_t index, accel_status_t status,
+                                  const char *part) {
+  accel_value_t item = ACCEL_VALUE_INIT;
+  assert_fails(accel_dataset_item(dataset, index, &item), status, part);
+  assert_int_equal(item.kind, ACCEL_VALUE_NONE);
+}
+
+#endif

@@ -1,0 +1,252 @@
+/* Section 9: what a loader does with items, and how ranks share them. */
+#include "capi_test.h"
+
+/* 0, 1, 2, ... as the one tensor of a dataset. */
+static accel_dataset_t *new_numbers(int64_t length) {
+  int64_t numbers[64];
+  accel_dataset_t *dataset = NULL;
+  for (int64_t i = 0; i < length; i++) numbers[i] = i;
+  accel_tensor_t *tensor = new_test_tensor(numbers, &length, 1, ACCEL_DTYPE_INT64);
+  assert_ok(accel_dataset_tensors(&tensor, 1, &dataset));
+  accel_tensor_release(tensor);
+  return dataset;
+}
+
+static accel_dataloader_t *new_loader(int64_t length, const accel_dataloader_options_t *options) {
+  accel_dataset_t *dataset = new_numbers(length);
+  accel_dataloader_t *loader = NULL;
+  assert_ok(accel_dataloader_create(dataset, options, &loader));
+  accel_dataset_release(dataset);
+  return loader;
+}
+
+static void expect_numbers(const accel_value_t *value, const int64_t *expected, int64_t count) {
+  void *data = NULL;
+  int64_t found = 0;
+  assert_int_equal(value->kind, ACCEL_VALUE_TENSOR);
+  assert_ok(accel_tensor_numel(value->as.tensor, &found));
+  assert_int_equal(found, count);
+  assert_ok(accel_tensor_data(value->as.tensor, &data));
+  assert_memory_equal(data, expected, (size_t)count * sizeof *expected);
+}
+
+static void expect_batch(accel_dataloader_t *loader, const int64_t *expected, int64_t count) {
+  accel_value_t batch = ACCEL_VALUE_INIT;
+  assert_ok(accel_dataloader_next(loader, &batch));
+  expect_numbers(accel_value_at(&batch, 0), expected, count);
+  accel_value_dispose(&batch);
+}
+
+static accel_state_t *new_state(void) {
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *state = NULL;
+  options.cpu = 1;
+  options.process_index = 0;
+  options.num_processes = 1;
+  assert_ok(accel_state_create(&options, &state));
+  return state;
+}
+
+struct calls {
+  int made, destroyed;
+  accel_status_t status;
+};
+
+static void note_destroy(void *user_data) { ((struct calls *)user_data)->destroyed++; }
+
+/* The number of items in place of the items. */
+static accel_status_t count_items(const accel_value_t *items, accel_value_t *out_batch, void *user_data) {
+  struct calls *const calls = user_data;
+  calls->made++;
+  if (calls->status != ACCEL_OK) return calls->status;
+  *out_batch = accel_arg_int((int64_t)accel_value_count(items));
+  return ACCEL_OK;
+}
+
+static void collate_by_callback(void **state) {
+  (void)state;
+  struct calls calls = {0, 0, ACCEL_OK};
+  accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
+  options.batch_size = 3;
+  accel_dataloader_t *loader = new_loader(5, &options);
+  accel_value_t batch = ACCEL_VALUE_INIT;
+  assert_ok(accel_dataloader_set_collate(loader, count_items, &calls, note_destroy));
+  assert_ok(accel_dataloader_next(loader, &batch));
+  assert_int_equal(batch.as.integer, 3);
+  calls.status = ACCEL_ERROR_USER;
+  assert_status(accel_dataloader_next(loader, &batch), ACCEL_ERROR_USER);
+  calls.status = ACCEL_OK;
+  assert_ok(accel_dataloader_next(loader, &batch)); /* the same batch again */
+  assert_int_equal(batch.as.integer, 2);
+  assert_int_equal(calls.made, 3);
+  struct calls refused = {0, 0, ACCEL_OK};
+  assert_fails(accel_dataloader_set_collate(loader, count_items, &refused, note_destroy), ACCEL_ERROR_INVALID_STATE,
+               "at work");
+  assert_int_equal(refused.destroyed, 1);
+  accel_dataloader_release(loader);
+  assert_int_equal(calls.destroyed, 1);
+}
+
+/* [[epoch], [2, 0]], one as a list and one as a tensor. */
+static accel_status_t two_batches(int64_t epoch, accel_value_t *out_batches, void *user_data) {
+  struct calls *const calls = user_data;
+  const int64_t last[] = {2, 0}, two = 2;
+  accel_value_t first = ACCEL_VALUE_INIT, batches[2];
+  accel_tensor_t *tensor = NULL;
+  if (calls->status != ACCEL_OK) return calls->status;
+  assert_ok(accel_value_int_list(&epoch, 1, &first));
+  assert_ok(accel_tensor_from_data(last, &two, 1, ACCEL_DTYPE_INT64, &tensor));
+  batches[0] = first;
+  batches[1] = accel_arg_tensor(tensor);
+  const accel_status_t status = accel_value_list(batches, 2, out_batches);
+  accel_tensor_release(tensor);
+  accel_value_dispose(&first);
+  return status;
+}
+
+static void batches_by_callback(void **state) {
+  (void)state;
+  struct calls calls = {0, 0, ACCEL_OK}, refused = {0, 0, ACCEL_OK};
+  accel_dataloader_t *loader = new_loader(5, NULL);
+  accel_value_t batch = ACCEL_VALUE_INIT;
+  assert_ok(accel_dataloader_set_batch_sampler(loader, two_batches, &calls, note_destroy, ACCEL_UNSET_INT64));
+  assert_int_equal(accel_dataloader_length(loader), 2);
+  for (int64_t epoch = 0; epoch < 2; epoch++) {
+    assert_int_equal(accel_dataloader_epoch(loader), epoch);
+    expect_batch(loader, &epoch, 1);
+    expect_batch(loader, (const int64_t[]){2, 0}, 2);
+    assert_int_equal(accel_dataloader_valid_rows(loader), 2);
+    assert_status(accel_dataloader_next(loader, &batch), ACCEL_ITER_END);
+    assert_int_equal(accel_dataloader_valid_rows(loader), 0);
+  }
+  calls.status = ACCEL_ERROR_USER;
+  assert_status(accel_dataloader_next(loader, &batch), ACCEL_ERROR_USER);
+  assert_int_equal(accel_dataloader_length(loader), -1);
+  accel_dataloader_release(loader);
+  assert_int_equal(calls.destroyed, 1);
+
+  accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
+  options.shuffle = 1;
+  loader = new_loader(5, &options);
+  assert_fails(accel_dataloader_set_batch_sampler(loader, two_batches, &refused, note_destroy, 2),
+               ACCEL_ERROR_INVALID_ARGUMENT, "shuffle is 1");
+  assert_int_equal(refused.destroyed, 1);
+  assert_fails(accel_dataloader_set_batch_sampler(loader, two_batches, &refused, note_destroy, 0),
+               ACCEL_ERROR_INVALID_ARGUMENT, "batch_size is 0");
+  assert_int_equal(refused.destroyed, 2);
+  accel_dataloader_release(loader);
+}
+
+/* The first row alone. */
+static accel_status_t first_row(const accel_value_t *rows, int64_t begin, int64_t end, int32_t process_index,
+                                int32_t num_processes, accel_value_t *out_batch, void *user_data) {
+  struct calls *const calls = user_data;
+  calls->made++;
+  assert_int_equal(begin, 0);
+  assert_int_equal(end, 2);
+  assert_int_equal(process_index, 0);
+  assert_int_equal(num_processes, 1);
+  return accel_slice_tensors(rows, 0, 1, out_batch);
+}
+
+static void slices_by_callback(void **state) {
+  (void)state;
+  struct calls calls = {0, 0, ACCEL_OK};
+  accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
+  options.batch_size = 2;
+  accel_state_t *one = new_state();
+  accel_dataloader_t *plain = new_loader(2, &options), *loader = NULL, *refused = NULL;
+  accel_dataloader_config_t config = ACCEL_DATALOADER_CONFIG_INIT;
+  assert_ok(accel_dataloader_set_slice(plain, first_row, &calls, note_destroy));
+  config.dispatch_batches = 1;
+  config.put_on_device = 0;
+  assert_fails(accel_prepare_data_loader(one, plain, &config, &refused), ACCEL_ERROR_INVALID_ARGUMENT, "put_on_device");
+  config.put_on_device = ACCEL_UNSET;
+  assert_ok(accel_prepare_data_loader(one, plain, &config, &loader));
+  expect_batch(loader, (const int64_t[]){0}, 1);
+  assert_int_equal(accel_end_of_dataloader(one), 1);
+  assert_int_equal(accel_remainder(one), 2);
+  assert_int_equal(calls.made, 1);
+  accel_dataloader_release(loader);
+  accel_dataloader_release(plain);
+  accel_state_release(one);
+  assert_int_equal(calls.destroyed, 1);
+}
+
+static accel_status_t one_row_each(const accel_value_t *items, accel_value_t *out_batch, void *user_data) {
+  (void)user_data;
+  return accel_value_copy(items, out_batch);
+}
+
+static void threads_call_back(void **state) {
+  (void)state;
+  accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
+  options.num_workers = 3;
+  accel_dataloader_t *loader = new_loader(40, &options);
+  assert_ok(accel_dataloader_set_collate(loader, one_row_each, NULL, NULL));
+  for (int64_t i = 0; i < 40; i++) {
+    accel_value_t batch = ACCEL_VALUE_INIT;
+    assert_ok(accel_dataloader_next(loader, &batch));
+    expect_numbers(accel_value_at(accel_value_at(&batch, 0), 0), &i, 1);
+    accel_value_dispose(&batch);
+  }
+  accel_dataloader_release(loader);
+}
+
+static void refuses_bad_options(void **state) {
+  (void)state;
+  accel_dataset_t *numbers = new_numbers(3);
+  accel_dataloader_t *refused = NULL;
+  accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
+  options.collate = 2;
+  assert_fails(accel_dataloader_create(numbers, &options, &refused), ACCEL_ERROR_INVALID_ARGUMENT,
+               "options.collate is 2");
+  options.collate = ACCEL_COLLATE_PAD;
+  options.pad_to_multiple_of = 0;
+  assert_fails(accel_dataloader_create(numbers, &options, &refused), ACCEL_ERROR_INVALID_ARGUMENT,
+               "pad_to_multiple_of is 0");
+  options.pad_to_multiple_of = ACCEL_UNSET_INT64;
+  options.padding_side = 7;
+  assert_fails(accel_dataloader_create(numbers, &options, &refused), ACCEL_ERROR_INVALID_ARGUMENT, "padding_side is 7");
+  options.padding_side = ACCEL_PADDING_SIDE_LEFT;
+  options.num_workers = -1;
+  assert_fails(accel_dataloader_create(numbers, &options, &refused), ACCEL_ERROR_INVALID_ARGUMENT, "num_workers is -1");
+  assert_null(refused);
+  assert_int_equal(accel_dataloader_epoch(NULL), -1);
+  assert_int_equal(accel_dataloader_valid_rows(NULL), -1);
+  accel_dataset_release(numbers);
+}
+
+static void config_of_the_reference(void **state) {
+  (void)state;
+  accel_state_t *one = new_state();
+  accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
+  options.batch_size = 32;
+  options.shuffle = 1;
+  accel_dataloader_t *plain = new_loader(32, &options), *loader = NULL;
+  accel_dataloader_config_t config = ACCEL_DATALOADER_CONFIG_INIT;
+  config.data_seed = 7;
+  config.use_stateful_dataloader = 0;
+  assert_ok(accel_prepare_data_loader(one, plain, &config, &loader));
+  accel_value_t batch = ACCEL_VALUE_INIT, dict = ACCEL_VALUE_INIT;
+  void *data = NULL;
+  assert_ok(accel_dataloader_next(loader, &batch));
+  assert_ok(accel_tensor_data(accel_value_at(&batch, 0)->as.tensor, &data));
+  assert_int_equal(((const int64_t *)data)[0], 15); /* torch.randperm(32, generator=seed 7) */
+  assert_ok(accel_dataloader_state_dict(loader, &dict));
+  assert_int_equal(accel_value_get(&dict, "seed")->as.integer, 7);
+  assert_int_equal(accel_value_get(&dict, "samples")->as.integer, 32);
+  accel_value_dispose(&dict);
+  accel_value_dispose(&batch);
+  accel_dataloader_release(loader);
+  accel_dataloader_release(plain);
+  accel_state_release(one);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      capi_unit_test(collate_by_callback), capi_unit_test(batches_by_callback), capi_unit_test(slices_by_callback),
+      capi_unit_test(threads_call_back),   capi_unit_test(refuses_bad_options), capi_unit_test(config_of_the_reference),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,24 @@
+// That a call ends with an error of this status, whose message is one line that contains `part`.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.hpp"
+
+namespace accel::testing {
+
+template <typename Call>
+void expect_error(Status status, const std::string& part, Call&& call) {
+  try {
+    call();
+    ADD_FAILURE() << "no error; expected one with: " << part;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), status) << error.message();
+    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
+    EXPECT_EQ(error.message().find('\n'), std::string::npos) << error.message();
+  }
+}
+
+}  // namespace accel::testing

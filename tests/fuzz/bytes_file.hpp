@@ -1,0 +1,28 @@
+// Bytes as a file that a reader can open, in memory alone.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "base/file_descriptor.hpp"
+
+inline void check(bool condition) {
+  if (!condition) std::abort();
+}
+
+class BytesFile {
+ public:
+  BytesFile(const uint8_t* data, size_t size) : file_(::memfd_create("input", MFD_CLOEXEC)) {
+    check(file_.is_open());
+    check(::write(file_.number(), data, size) == static_cast<ssize_t>(size));
+  }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(file_.number()); }
+
+ private:
+  accel::FileDescriptor file_;
+};

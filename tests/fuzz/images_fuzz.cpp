@@ -1,0 +1,21 @@
+// Any bytes as a picture: pixels, or an error that names the file.
+#include <ATen/ATen.h>
+
+#include "base/error.hpp"
+#include "bytes_file.hpp"
+#include "data/datasets/image_decoder.hpp"
+
+using namespace accel;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  for (const int64_t channels : {1, 3}) {
+    try {
+      const at::Tensor image = data::decode_image({reinterpret_cast<const char*>(data), size}, channels, "input");
+      check(image.dim() == 3 && image.size(0) == channels && image.numel() > 0 && image.scalar_type() == at::kByte);
+    } catch (const Error& error) {
+      check(error.status() == Status::kCorrupt || error.status() == Status::kUnsupported);
+      check(error.message().find("'input'") != std::string::npos);
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,47 @@
+// Leaving out the first batches, against the reference's skip_first_batches.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "loader_input.hpp"
+
+namespace accel::parity {
+namespace {
+
+TEST(SkipFirstBatchesParity, SameBatchesAsTheReference) {
+  for (const auto& [name, input, expected] : read_cases("skip_first_batches")) {
+    SCOPED_TRACE(name);
+    auto loader = plain_loader(input);
+    const auto gradients = std::make_shared<state::GradientState>(state::AccumulationSettings{});
+    const bool prepared = member(input, "loader").toStringRef() == "shard";
+    if (prepared) {
+      data::ShardOptions sharding;
+      sharding.num_processes = member(input, "processes").toInt();
+      sharding.process_index = member(input, "process_index").toInt();
+      sharding.gradient_state = gradients;
+      loader = loader->sharded(sharding);
+    }
+    const auto skipping = loader->skip_first(member(input, "skip").toInt());
+    const auto length = skipping->length();
+    testing::Batches first;
+    std::vector<bool> ends;
+    while (const auto batch = skipping->next()) {
+      first.push_back(testing::numbers_of(*batch));
+      if (prepared) ends.push_back(gradients->end_of_dataloader());
+    }
+    EXPECT_EQ(first, list_of_lists(member(expected, "first_pass")));
+    if (prepared) {
+      EXPECT_EQ(ends, flags(member(expected, "end_flags")));
+    }
+    // The reference's loader skips in every epoch; here the epochs behind the first one are whole (P21).
+    const auto whole = list_of_lists(member(expected, "original_batches"));
+    EXPECT_EQ(testing::epoch_of(*skipping), whole);
+    EXPECT_EQ(loader->length().has_value(), expected_length(member(expected, "original_length")).has_value());
+    // More batches than there are: an error when the reference is asked for the length, 0 here.
+    EXPECT_EQ(length.value_or(0), expected_length(member(expected, "length")).value_or(0));
+    EXPECT_EQ(testing::epoch_of(*loader), whole);
+  }
+}
+
+}  // namespace
+}  // namespace accel::parity
