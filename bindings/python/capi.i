@@ -122,6 +122,18 @@ static void raise_error(accel_status_t status) {
 static void accel_leave(const void *handle) { (void)handle; }
 %}
 
+// Where the last release waits for threads that may be in a callback, the interpreter goes on meanwhile.
+%exception accel_state::~accel_state {
+  Py_BEGIN_ALLOW_THREADS
+  $action
+  Py_END_ALLOW_THREADS
+}
+%exception accel_dataloader::~accel_dataloader {
+  Py_BEGIN_ALLOW_THREADS
+  $action
+  Py_END_ALLOW_THREADS
+}
+
 %define %accel_handle(STRUCT, RELEASE)
 %nodefaultctor STRUCT;
 struct STRUCT {};

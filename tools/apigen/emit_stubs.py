@@ -67,9 +67,9 @@ def declaration(function, types):
             continue
         if name == "names" and any(other["name"] == "kwargs" for other in parameters):
             given.append("kwargs: Optional[Mapping[str, Any]]")
-        elif len(callbacks) == 2 and parameter in callbacks:
+        elif len(callbacks) > 1 and parameter in callbacks:
             if parameter is callbacks[0]:
-                given.append("callbacks: Tuple[Callable[..., Any], Callable[..., Any]]")
+                given.append("callbacks: Tuple[Optional[Callable[..., Any]], ...]")
         elif name != "kwargs":
             given.append(f"{name if name not in ('lambda', 'from') else name + '_'}: {types.given(parameter)}")
     returns = function["returns"]["type"]

@@ -11,7 +11,7 @@ _NAMES = {
     "autograd": ("enable_grad", "inference_mode", "no_grad"),
     "checkpoint": ("load", "save"),
     "creation": ("arange", "as_tensor", "empty", "from_dlpack", "full", "ones", "rand", "randint", "randn", "tensor", "zeros"),
-    "data": ("DataLoader", "Dataset", "Subset", "TensorDataset", "TextDataset", "skip_first_batches"),
+    "data": ("DataLoader", "Dataset", "IterableDataset", "Subset", "TensorDataset", "TextDataset", "skip_first_batches"),
     "device": ("Device",),
     "dtypes": ("DType", "bfloat16", "bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint8"),
     "enums": ("DDPCommunicationHookType", "DistributedType", "LoggerType", "PrecisionType", "RNGType"),

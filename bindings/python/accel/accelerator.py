@@ -209,13 +209,13 @@ class Accelerator(View):
         self._schedulers.append(prepared)
         return prepared
 
-    def prepare_data_loader(self, data_loader, device_placement=None):
+    def prepare_data_loader(self, data_loader, device_placement=None, slice_fn_for_dispatch=None):
         """A loader that hands each rank its own batches."""
         if isinstance(data_loader, data.Prepared):
             return data_loader
         config = self.dataloader_config.to_engine()
         config.put_on_device = int(self.device_placement if device_placement is None else device_placement)
-        prepared = data.prepare(data_loader, config)
+        prepared = data.prepare(data_loader, config, slice_fn_for_dispatch)
         self._dataloaders.append(prepared)
         return prepared
 

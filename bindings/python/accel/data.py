@@ -1,146 +1,88 @@
-"""Datasets and loaders. The engine orders, shares and prefetches; a dataset that is a Python object has its items asked for by
-number."""
+"""Loaders: batches of a dataset's items, in the order of a sampler. The engine orders, shares, reads ahead and collates."""
 
-from collections.abc import Mapping
-
-from . import capi, ops
-from .creation import arange, as_tensor, tensor
+from . import capi
+from .datasets import (ArrowDataset, ConcatDataset, CsvDataset, Dataset, EngineDataset, ImageDataset, IterableDataset, JsonLinesDataset,
+                       LinesDataset, MergedDataset, PackedDataset, RaggedDataset, SafetensorsDataset, Subset, TensorDataset, TextDataset,
+                       WindowsDataset, handle_of, map_file)
 from .handlers import fill
 from .samplers import (DistributedSampler, LengthGroupedSampler, RandomSampler, Sampler, SeedableRandomSampler, SequentialSampler,
                        SubsetRandomSampler, WeightedRandomSampler)
 from .state import current
-from .tensors import Tensor
 from .values import to_engine
 
-
-class Dataset:
-    """Items by number. Subclasses have `__len__()` and `__getitem__(index)`."""
-
-    def __getitem__(self, index):
-        raise NotImplementedError(f"{type(self).__name__} has no __getitem__()")
-
-
-class EngineDataset(Dataset):
-    """A dataset that the engine reads itself; all else is a Python object with a length and items."""
-
-    def __init__(self, handle):
-        self.handle = handle
-
-    def __len__(self):
-        return capi.accel_dataset_length(self.handle)
-
-    def __getitem__(self, index):
-        length = len(self)
-        if not -length <= index < length:
-            raise IndexError(f"item {index} of {length}")
-        return capi.accel_dataset_item(self.handle, index % length)
-
-    def __iter__(self):
-        return (self[index] for index in range(len(self)))
-
-    def __repr__(self):
-        return f"{type(self).__name__}({len(self)} items)"
-
-
-class TensorDataset(EngineDataset):
-    """Rows of tensors; an item is a list with one row of each."""
-
-    def __init__(self, *tensors):
-        super().__init__(capi.accel_dataset_tensors([as_tensor(part) for part in tensors]))
-
-
-class TextDataset(EngineDataset):
-    """The bytes of a file, or of all files below a folder, cut into windows of `sequence_length`: inputs, and the same shifted by one."""
-
-    def __init__(self, path, sequence_length, suffix=None):
-        super().__init__(capi.accel_dataset_text(str(path), suffix, sequence_length))
-
-
-class Subset(EngineDataset):
-    """Items [begin, end) of a dataset of the engine."""
-
-    def __init__(self, dataset, begin, end):
-        super().__init__(capi.accel_dataset_subset(dataset.handle, begin, end))
-
-
-def default_collate(items):
-    """Items become one batch: tensors and numbers are stacked, lists, tuples and dicts member by member, texts become a list."""
-    first = items[0]
-    if isinstance(first, Mapping):
-        return {key: default_collate([item[key] for item in items]) for key in first}
-    if isinstance(first, (list, tuple)):
-        if any(len(item) != len(first) for item in items):
-            raise ValueError("items of different lengths; give the loader a collate_fn")
-        return [default_collate(list(members)) for members in zip(*items)]
-    if isinstance(first, str):
-        return list(items)
-    if isinstance(first, (bool, int, float)):
-        return tensor(list(items))
-    return ops.stack([item if type(item) is Tensor else as_tensor(item) for item in items], 0)
-
-
-# The arguments of a loader that are fields of accel_dataloader_options_t.
-_OPTIONS = ("batch_size", "drop_last", "prefetch", "seed", "shuffle")
+_COLLATIONS = {None: None, "stack": capi.ACCEL_COLLATE_STACK, "pad": capi.ACCEL_COLLATE_PAD}
+_SIDES = {None: None, "right": capi.ACCEL_PADDING_SIDE_RIGHT, "left": capi.ACCEL_PADDING_SIDE_LEFT}
 
 
 class DataLoader:
     """Batches of the items of a dataset; Accelerator.prepare() shares them among the ranks.
 
-    `dataset` is one of the classes here, or any object with a length and items. `collate_fn(items)` makes the batch of a dataset
-    that is a Python object. `seed` and the epoch give the order of `shuffle`. `prefetch`: batches that the engine keeps ready.
+    `dataset` is one of the classes here, any object with a length and items, or one that can be iterated. `collate_fn(items)` makes
+    a batch of items. `batch_sampler` is an object whose iteration gives lists of numbers. `seed` and the epoch give the order of
+    `shuffle`. `prefetch_factor`: batches that each worker keeps ready. With `num_workers` the dataset and collate_fn are called
+    from threads of the engine. `collate="pad"` fills items up to the longest one: padding_value, pad_to_multiple_of, padding_side,
+    padding_masks.
     """
 
-    def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, drop_last=False, collate_fn=None, seed=None, prefetch=None):
-        self.dataset, self.batch_size, self.drop_last, self.sampler = dataset, batch_size, drop_last, sampler
+    def __init__(self, dataset, batch_size=None, shuffle=None, sampler=None, batch_sampler=None, num_workers=None, collate_fn=None,
+                 pin_memory=None, drop_last=None, seed=None, prefetch_factor=None, collate=None, padding_side=None, **padding):
         if shuffle and sampler is not None:
             raise ValueError("give shuffle or a sampler, not both")
+        if batch_sampler is not None and (batch_size, shuffle, sampler, drop_last) != (None,) * 4:
+            raise ValueError("batch_sampler goes without batch_size, shuffle, sampler and drop_last")
         if sampler is not None and not isinstance(sampler, Sampler):
             raise TypeError(f"sampler is a {type(sampler).__name__}; expected a Sampler of accel.data")
-        given = {"batch_size": batch_size, "drop_last": drop_last, "prefetch": prefetch, "seed": seed, "shuffle": shuffle or None}
-        options = fill(capi.accel_dataloader_options_t(), {name: given[name] for name in _OPTIONS})
-        if sampler is not None:
-            options.sampler = sampler.handle
-        self._items = None if isinstance(dataset, EngineDataset) else dataset  # asked for by number
-        if self._items is None and collate_fn is not None:
-            self._items = dataset
-        self.collate_fn = collate_fn or default_collate
-        source = dataset.handle if self._items is None else capi.accel_dataset_tensors([arange(len(dataset))])
-        self._hold(capi.accel_dataloader_create(source, options))
+        self.dataset, self.sampler, self.batch_sampler, self.collate_fn = dataset, sampler, batch_sampler, collate_fn
+        self.batch_size, self.drop_last = None if batch_sampler is not None else 1 if batch_size is None else batch_size, bool(drop_last)
+        options = fill(capi.accel_dataloader_options_t(), {
+            "batch_size": batch_size, "shuffle": shuffle or None, "drop_last": drop_last, "seed": seed, "prefetch": prefetch_factor,
+            "sampler": None if sampler is None else sampler.handle, "num_workers": num_workers, "pin_memory": pin_memory,
+            "collate": _COLLATIONS[collate], "padding_side": _SIDES[padding_side], **padding})
+        self._hold(capi.accel_dataloader_create(handle_of(dataset), options))
+        if collate_fn is not None:
+            capi.accel_dataloader_set_collate(self.handle, lambda items: to_engine(collate_fn(items)))
+        if batch_sampler is not None:
+            unset = capi.ACCEL_UNSET_INT64
+            capi.accel_dataloader_set_batch_sampler(self.handle, lambda epoch: _batches_of(batch_sampler, epoch),
+                                                    getattr(batch_sampler, "batch_size", None) or unset)
 
-    def _hold(self, handle, device=None, like=None):
-        if like is not None:
-            self.__dict__.update(like.__dict__)
-        self.handle, self._device, self._inside = handle, device, False
+    def _hold(self, handle):
+        self.handle, self._inside = handle, False
         return self
 
-    def of_handle(self, handle, device=None, kind=None):
+    def of_handle(self, handle, kind=None):
         """A loader over the same data that the engine made from this one."""
-        return (kind or type(self)).__new__(kind or type(self))._hold(handle, device, self)
-
-    @property
-    def asks_python(self):
-        """Whether items come from a Python object."""
-        return self._items is not None
+        kind = kind or type(self)
+        made = kind.__new__(kind)
+        made.__dict__.update(self.__dict__)
+        return made._hold(handle)
 
     def __iter__(self):
         if self._inside:  # the last iteration was left early: its epoch begins again
-            capi.accel_dataloader_set_epoch(self.handle, self.state_dict()["epoch"])
+            capi.accel_dataloader_set_epoch(self.handle, self.epoch)
         self._inside = True
         while True:
             status, batch = capi.accel_dataloader_next(self.handle)
             if status == capi.ACCEL_ITER_END:
                 self._inside = False
                 return
-            yield batch if self._items is None else self._fetch(batch[0])
-
-    def _fetch(self, numbers):
-        batch = self.collate_fn([self._items[number] for number in numbers.tolist()])
-        if self._device is None:
-            return batch
-        return capi.accel_send_to_device(to_engine(batch), self._device, 0, None)
+            yield batch
 
     def __len__(self):
-        return capi.accel_dataloader_length(self.handle)
+        length = capi.accel_dataloader_length(self.handle)
+        if length < 0:
+            raise TypeError("a stream does not say how many batches it has")
+        return length
+
+    @property
+    def epoch(self):
+        """The epoch that the loader is in."""
+        return capi.accel_dataloader_epoch(self.handle)
+
+    @property
+    def valid_rows(self):
+        """How many rows of the batch in hand count; the others only fill it up."""
+        return capi.accel_dataloader_valid_rows(self.handle)
 
     def set_epoch(self, epoch):
         capi.accel_dataloader_set_epoch(self.handle, epoch)
@@ -159,28 +101,36 @@ class DataLoader:
         self._inside = False
 
     def __repr__(self):
-        return f"{type(self).__name__}({len(self)} batches of {self.batch_size}, {self.dataset!r})"
+        length = capi.accel_dataloader_length(self.handle)
+        shown = repr(self.dataset) if isinstance(self.dataset, EngineDataset) else type(self.dataset).__name__
+        return f"{type(self).__name__}({'a stream' if length < 0 else f'{length} batches'} of {shown})"
 
 
 class Prepared(DataLoader):
     """A loader that hands each rank its own batches, on the device."""
 
 
-def prepare(loader, config):
+def _batches_of(sampler, epoch):
+    if hasattr(sampler, "set_epoch"):
+        sampler.set_epoch(epoch)
+    return [list(batch) for batch in sampler]
+
+
+def prepare(loader, config, slice_fn_for_dispatch=None):
     """The prepared loader; `config` is an accel_dataloader_config_t."""
-    if loader.asks_python:  # numbers stay here; the batch goes to the device when it is made
-        places = config.put_on_device != 0
-        config.put_on_device = 0
-        device = capi.accel_device(current()) if places else None
-        return loader.of_handle(capi.accel_prepare_data_loader(current(), loader.handle, config), device, Prepared)
-    return loader.of_handle(capi.accel_prepare_data_loader(current(), loader.handle, config), None, Prepared)
+    if slice_fn_for_dispatch is not None:
+        capi.accel_dataloader_set_slice(loader.handle, lambda rows, begin, end, process_index, num_processes: to_engine(
+            slice_fn_for_dispatch(rows, slice(begin, end), process_index, num_processes)))
+    return loader.of_handle(capi.accel_prepare_data_loader(current(), loader.handle, config), Prepared)
 
 
 def skip_first_batches(dataloader, num_batches=0):
     """A new loader over the same data whose first epoch leaves out its first batches."""
-    return dataloader.of_handle(capi.accel_skip_first_batches(dataloader.handle, num_batches), dataloader._device)
+    return dataloader.of_handle(capi.accel_skip_first_batches(dataloader.handle, num_batches))
 
 
-__all__ = ["DataLoader", "Dataset", "DistributedSampler", "LengthGroupedSampler", "Prepared", "RandomSampler", "Sampler",
-           "SeedableRandomSampler", "SequentialSampler", "Subset", "SubsetRandomSampler", "TensorDataset", "TextDataset",
-           "WeightedRandomSampler", "default_collate", "skip_first_batches"]
+__all__ = ["ArrowDataset", "ConcatDataset", "CsvDataset", "DataLoader", "Dataset", "DistributedSampler", "EngineDataset",
+           "ImageDataset", "IterableDataset", "JsonLinesDataset", "LengthGroupedSampler", "LinesDataset", "MergedDataset",
+           "PackedDataset", "Prepared", "RaggedDataset", "RandomSampler", "SafetensorsDataset", "Sampler", "SeedableRandomSampler",
+           "SequentialSampler", "Subset", "SubsetRandomSampler", "TensorDataset", "TextDataset", "WeightedRandomSampler",
+           "WindowsDataset", "map_file", "skip_first_batches"]

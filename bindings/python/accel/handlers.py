@@ -125,25 +125,20 @@ class GradientAccumulationPlugin(KwargsHandler):
 
 @dataclass
 class DataLoaderConfiguration(KwargsHandler):
-    """How the ranks share the batches of a loader. Orders are always seedable, and loaders always have a state."""
+    """How the ranks share the batches of a loader. None: orders follow from seed and epoch, and load_state() takes loaders along."""
 
     split_batches: bool = False
     dispatch_batches: Optional[bool] = None
     even_batches: bool = True
-    use_seedable_sampler: bool = False
+    use_seedable_sampler: Optional[bool] = None
     data_seed: Optional[int] = None
     non_blocking: bool = False
-    use_stateful_dataloader: bool = False
+    use_stateful_dataloader: Optional[bool] = None
 
     def to_engine(self):
         from . import capi
 
-        if self.dispatch_batches:
-            raise NotImplementedError("dispatch_batches is not there yet: each rank reads its own batches")
-        if self.data_seed is not None:
-            raise NotImplementedError("data_seed: give the seed to the DataLoader itself")
-        settings = {name: getattr(self, name) for name in ("split_batches", "even_batches", "non_blocking")}
-        return fill(capi.accel_dataloader_config_t(), settings)
+        return fill(capi.accel_dataloader_config_t(), self.to_dict())
 
 
 @dataclass

@@ -16,7 +16,9 @@ def to_engine(value):
         return {str(key): to_engine(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_engine(item) for item in value]
-    return as_tensor(value) if hasattr(value, "__dlpack__") else value
+    if hasattr(value, "__dlpack__"):
+        return as_tensor(value)
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value  # a number of NumPy
 
 
 def like(template, value):

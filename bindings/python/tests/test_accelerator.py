@@ -113,12 +113,7 @@ def test_settings():
     assert accelerator.distributed_type == accel.DistributedType.NO and "Num processes: 1" in repr(accelerator.state)
 
 
-def test_what_is_not_there_is_refused(accelerator):
-    loader = DataLoader(TensorDataset(accel.ones(4)))
-    for config in (accel.DataLoaderConfiguration(dispatch_batches=True), accel.DataLoaderConfiguration(data_seed=3)):
-        accelerator.dataloader_config = config
-        with pytest.raises(NotImplementedError):
-            accelerator.prepare(loader)
+def test_what_is_not_there_is_refused():
     with pytest.raises(NotImplementedError, match="init_method"):
         accel.PartialState._reset_state()
         Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(init_method="tcp://host:1")])

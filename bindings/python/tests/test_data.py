@@ -3,7 +3,7 @@
 import pytest
 
 import accel
-from accel import DataLoader, Dataset, Subset, TensorDataset, TextDataset, data, skip_first_batches
+from accel import (DataLoader, Dataset, IterableDataset, Subset, TensorDataset, TextDataset, data, errors, ops, skip_first_batches)
 
 
 class Squares(Dataset):
@@ -56,7 +56,7 @@ def test_items_of_python():
 
     with pytest.raises(KeyError):
         list(DataLoader(Broken(2)))
-    with pytest.raises(ValueError, match="collate_fn"):
+    with pytest.raises(errors.KindError, match="one structure"):
         list(DataLoader([[1], [1, 2]], 2))
 
 
@@ -102,3 +102,90 @@ def test_samplers():
         DataLoader([1], shuffle=True, sampler=Backwards(1))
     with pytest.raises(TypeError, match="expected a Sampler"):
         DataLoader([1], sampler=[0])
+
+
+class Countdown(IterableDataset):
+    def __init__(self, length):
+        self.length, self.epoch = length, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        for number in range(self.length, 0, -1):
+            yield number + 100 * self.epoch
+
+
+def test_streams():
+    loader = DataLoader(Countdown(5), batch_size=2)
+    assert [batch.tolist() for _ in range(2) for batch in loader] == [[5, 4], [3, 2], [1], [105, 104], [103, 102], [101]]
+    with pytest.raises(TypeError, match="does not say"):
+        len(loader)
+    assert list(DataLoader(data.MergedDataset([Countdown(1), Countdown(1)], end="all"), 2))[0].tolist() == [1, 1]
+
+    class Breaks(IterableDataset):
+        def __iter__(self):
+            yield 1
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        list(DataLoader(Breaks()))
+    with pytest.raises(TypeError, match="is no dataset"):
+        DataLoader(object())
+
+
+def test_workers_and_batches_of_items():
+    class Together(Squares):
+        def __getitems__(self, indices):
+            return [self[index] for index in indices]
+
+    for dataset in (Squares(40), Together(40)):
+        for num_workers in (0, 1, 3):
+            batches = DataLoader(dataset, batch_size=4, num_workers=num_workers, prefetch_factor=2, collate_fn=lambda items: items[0]["y"])
+            assert list(batches) == [number * number for number in range(0, 40, 4)]
+    left_early = iter(DataLoader(Squares(400), batch_size=1, num_workers=3))
+    next(left_early)
+    del left_early  # its threads end, though they may be in a callback
+
+    class Broken(Squares):
+        def __getitem__(self, index):
+            raise KeyError(index)
+
+    with pytest.raises((KeyError, errors.Error)):
+        list(DataLoader(Broken(4), num_workers=2))
+
+
+def test_padding_and_batch_samplers():
+    rows = [accel.arange(length) for length in (1, 3, 2)]
+    values, mask = next(iter(DataLoader([[row] for row in rows], 3, collate="pad", padding_value=9, padding_masks=True)))
+    assert values.tolist() == [[0, 9, 9], [0, 1, 2], [0, 1, 9]] and mask.sum().item() == 6
+    left = next(iter(DataLoader(rows, 3, collate="pad", padding_side="left", pad_to_multiple_of=4)))
+    assert left.tolist()[0] == [0, 0, 0, 0] and left.shape == (3, 4)
+    batches = DataLoader(Squares(4), batch_sampler=[[3], [0, 1, 2]])
+    assert [batch["y"].tolist() for batch in batches] == [[9], [0, 1, 4]]
+    for wrong in (lambda: DataLoader([1], batch_sampler=[[0]], batch_size=1), lambda: DataLoader([1], mystery=1)):
+        with pytest.raises((TypeError, ValueError)):
+            wrong()
+
+
+def test_readers(tmp_path):
+    (tmp_path / "lines.txt").write_text("one\ntwo\n")
+    (tmp_path / "rows.jsonl").write_text('{"x": [1, 2]}\nbroken\n')
+    (tmp_path / "rows.csv").write_text("name;size\na;1\nb;2\n")
+    assert list(data.LinesDataset(tmp_path / "lines.txt")) == ["one", "two"]
+    rows = data.JsonLinesDataset(tmp_path / "rows.jsonl", skip_malformed=True)
+    assert rows[0]["x"].tolist() == [1, 2] and rows.num_skipped == 1
+    assert list(data.CsvDataset(tmp_path / "rows.csv", delimiter=";"))[1] == {"name": "b", "size": 2}
+    accel.save({"x": accel.arange(3)}, tmp_path / "x.safetensors")
+    assert data.SafetensorsDataset(tmp_path / "x.safetensors")[2]["x"].item() == 2
+    (tmp_path / "tokens.bin").write_bytes(bytes(accel.arange(9).to("uint8").tolist()))
+    tokens = data.map_file(tmp_path / "tokens.bin", "uint8")
+    assert [part.tolist() for part in data.WindowsDataset(tokens, 4)[1]] == [[4, 5, 6, 7], [5, 6, 7, 8]]
+    packed = data.PackedDataset(tokens, 4, document_offsets=[0, 3, 9], packing="best_fit")
+    assert len(packed[0]) == 4 and packed[0][0].shape == (4,)
+    assert data.RaggedDataset(accel.arange(4), [0, 1, 4])[1][0].tolist() == [1, 2, 3]
+    assert TensorDataset({"x": accel.arange(2)})[1]["x"].item() == 1
+    assert data.ConcatDataset([Squares(2), Squares(3)])[4]["y"] == 4 and len(Subset(Squares(5), 1, 3)) == 2
+    with pytest.raises(errors.FileError, match="broken|line|row"):
+        data.JsonLinesDataset(tmp_path / "rows.jsonl")[1]
+    assert ops.allclose(accel.load(tmp_path / "x.safetensors")["x"], accel.arange(3))

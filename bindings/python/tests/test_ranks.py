@@ -96,6 +96,28 @@ def test_collectives(ranks):
     assert [text.split()[0] for text in printed] == ["CollectiveMismatchError"] * 2 and printed[1].endswith("last\n")
 
 
+def test_dispatch_and_streams(ranks):
+    printed = ranks("""
+        import accel
+        from accel import Accelerator, DataLoader, DataLoaderConfiguration, IterableDataset
+
+        class Stream(IterableDataset):
+            def __iter__(self):
+                return iter(range(7))
+
+        accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(dispatch_batches=True))
+        read = []
+        loader = accelerator.prepare(DataLoader(Stream(), batch_size=2, collate_fn=lambda items: read.append(1) or accel.tensor(items)))
+        seen = [number for batch in loader for number in accelerator.gather_for_metrics(batch).tolist()]
+        print(sorted(seen) == list(range(7)), bool(read))
+        accelerator.dataloader_config = DataLoaderConfiguration(data_seed=5)
+        shuffled = accelerator.prepare(DataLoader(list(range(10)), batch_size=2, shuffle=True, num_workers=2))
+        seen = [number for batch in shuffled for number in accelerator.gather_for_metrics(batch).tolist()]
+        print(sorted(seen) == list(range(10)))
+        """)
+    assert printed == ["True True\nTrue\n", "True False\nTrue\n"]
+
+
 WAITING = """
     import time
     import accel
