@@ -36,7 +36,7 @@ include("parameters.jl")
 include("checkpoint.jl")
 
 export AccelError, Device, BFloat16, Map, to_json, from_json, device_count
-export Tensor, item, gradient, backward, to, detach, contiguous, iscontiguous, requires_grad, requires_grad!, view_array, device
+export Tensor, full, item, gradient, backward, to, contiguous, iscontiguous, requires_grad, requires_grad!, view_array, device
 export Op, aten, schema, cross_entropy, no_grad, enable_grad, inference_mode
 export Model, Linear, Embedding, LayerNorm, RMSNorm, Dropout, Activation, Attention, Conv2d, BatchNorm, Sequential, from_config,
     load_torchscript, set_forward!, add_hook!, add_parameter!, add_buffer!, add_child!, tie!, child, kind, parameters, buffers, modules,
@@ -49,7 +49,7 @@ export State, process_index, num_processes, local_process_index, local_num_proce
 export Work, gather, gather_async, gather_uneven, gather_uneven_async, gather_for_metrics, gather_for_metrics_async, gather_object,
     gather_object_async, reduce_async, broadcast_async!, broadcast_objects, broadcast_objects_async, pad_across_processes,
     pad_across_processes_async, all_reduce!, all_reduce_async!, all_gather!, reduce_scatter!, all_to_all!, scatter!, send, recv!,
-    wait_for_everyone, wait_for, then, progress, group, split_group, shrink_group, flight_record
+    interruptible!, wait_for_everyone, wait_for, then, progress, group, split_group, shrink_group, flight_record
 export Optimizer, AdamW, Adam, SGD, Adagrad, RMSprop, Adamax, NAdam, RAdam, Lion, LAMB, Adafactor, Muon, AdamW8bit, LOMO, add_group!,
     step!, zero_grad!, step_was_skipped, num_groups, learning_rate, learning_rate!, setting, setting!, update_precision!
 export Scheduler, chained, one_after_the_other, curve
@@ -63,6 +63,7 @@ export save, load, save_model, save_state, load_state!, register_for_checkpointi
 
 function __init__()
     LibAccel.before_error[] = throw_carried
+    interruptible!(isinteractive())
     Sweeper()
     return nothing
 end

@@ -16,7 +16,8 @@ end
 struct Operator
     name::String
     overloads::Vector{Overload}
-    chosen::Dict{Any,Op}
+    chosen::IdDict{Any,Op} # by the type of the arguments; of lists, by their items
+    chosen_named::Dict{Any,Op}
     lock::Threads.SpinLock
 end
 
@@ -36,7 +37,7 @@ The operators of LibTorch. `aten.NAME` lists its schemas.
 const aten = Operators("aten")
 
 function Base.getproperty(operators::Operators, name::Symbol)
-    name in fieldnames(Operators) && return getfield(operators, name)
+    (name === :namespace || name === :found || name === :lock) && return getfield(operators, name)
     lock(operators.lock)
     operator = get(operators.found, name, nothing)
     unlock(operators.lock)
@@ -58,7 +59,7 @@ function find_operator(name)
     listed = result(out -> LibAccel.accel_op_list(name, out))
     ops = [Op(full) for full in listed if first(split_name(full)) == name]
     isempty(ops) && Op(name) # the library's error names what is near
-    return Operator(name, [Overload(op, parse_parameters(schema(op))) for op in ops], Dict{Any,Op}(), Threads.SpinLock())
+    return Operator(name, [Overload(op, parse_parameters(schema(op))) for op in ops], IdDict{Any,Op}(), Dict{Any,Op}(), Threads.SpinLock())
 end
 
 function parse_parameters(schema)
@@ -137,19 +138,21 @@ function choose(operator::Operator, args, kwargs)
 end
 
 function (operator::Operator)(args...; kwargs...)
-    given = values(kwargs)
-    key = (map(kind, args), map(kind, given))
-    lock(operator.lock)
-    op = get(operator.chosen, key, nothing)
-    unlock(operator.lock)
-    if op === nothing
-        op = choose(operator, args, given)
-        lock(operator.lock)
-        operator.chosen[key] = op
-        unlock(operator.lock)
-    end
-    return isempty(given) ? call(op, args) : call_named(op, args, given)
+    isempty(kwargs) || return call_named(chosen(operator, operator.chosen_named, (map(kind, args), map(kind, values(kwargs))), args, values(kwargs)), args, values(kwargs))
+    args isa Tuple{Vararg{Plain}} && return call(chosen(operator, operator.chosen, typeof(args), args, NamedTuple()), args)
+    return call(chosen(operator, operator.chosen_named, map(kind, args), args, NamedTuple()), args)
 end
-# Of lists the items matter too.
+
+function chosen(operator, known, key, args, kwargs)
+    lock(operator.lock)
+    op = get(known, key, nothing)
+    unlock(operator.lock)
+    op === nothing || return op::Op
+    op = choose(operator, args, kwargs)
+    lock(operator.lock)
+    known[key] = op
+    unlock(operator.lock)
+    return op
+end
 kind(argument) = typeof(argument)
 kind(list::Union{Tuple,AbstractVector}) = map(typeof, Tuple(list))

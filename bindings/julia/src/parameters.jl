@@ -26,5 +26,6 @@ grad_ready!(parameters::Parameters, index::Integer) = (LibAccel.accel_parameters
 grad_ready!(parameters::Parameters, index::Integer, gradient::Array) = grad_ready!(parameters, index, Tensor(gradient))
 
 """The end of a micro-batch: gradients are the mean over the ranks when it returns in the last one of a group."""
-synchronize!(parameters::Parameters) = finish(synchronize_async!(parameters))
+synchronize!(parameters::Parameters) =
+    done_in_place(LibAccel.accel_parameters_synchronize, LibAccel.accel_parameters_synchronize_async, parameters)
 synchronize_async!(parameters::Parameters) = start(out -> LibAccel.accel_parameters_synchronize_async(parameters, out))

@@ -7,7 +7,7 @@ Shares the memory of a Julia array without a copy. Indices stay as they are: a c
 of an array. `reversed = true` reverses the dimensions instead, and the tensor is row-major without gaps: an array of
 (features, batch) is a tensor of [batch, features], which is what LibTorch computes fastest, and collectives in place ask for.
 
-    Tensor(undef, Float32, 2, 3), zeros(Tensor, Float32, 2, 3), ones(...), fill(Tensor, 1.5, 2, 3), randn(Tensor, Float32, 2, 3)
+    Tensor(undef, Float32, 2, 3), zeros(Tensor, Float32, 2, 3), ones(...), full(1.5, 2, 3), randn(Tensor, Float32, 2, 3)
 
 `Array(tensor)` copies, [`view_array`](@ref) shares.
 """ Tensor
@@ -23,13 +23,15 @@ function empty_tensor(::Type{T}, dims::Integer...; device = CPU) where {T}
 end
 Tensor(::UndefInitializer, T::Type, dims::Integer...; device = CPU) = empty_tensor(T, dims...; device = device)
 
-"""    fill(Tensor, number, dims...; dtype = Float32, device = "cpu")"""
-function Base.fill(::Type{Tensor}, number::Real, dims::Integer...; dtype = Float32, device = CPU)
+"""    full(number, dims...; dtype = Float32, device = "cpu")
+
+All elements equal."""
+function full(number::Real, dims::Integer...; dtype = Float32, device = CPU)
     shape = shape_of(dims)
     return made(Tensor, out -> LibAccel.accel_tensor_full(shape, length(shape), number, dtype_code(dtype), as_device(device), out))
 end
-Base.zeros(::Type{Tensor}, T::Type, dims::Integer...; device = CPU) = fill(Tensor, 0, dims...; dtype = T, device = device)
-Base.ones(::Type{Tensor}, T::Type, dims::Integer...; device = CPU) = fill(Tensor, 1, dims...; dtype = T, device = device)
+Base.zeros(::Type{Tensor}, T::Type, dims::Integer...; device = CPU) = full(0, dims...; dtype = T, device = device)
+Base.ones(::Type{Tensor}, T::Type, dims::Integer...; device = CPU) = full(1, dims...; dtype = T, device = device)
 
 """    randn(Tensor, Float32, dims...; device = "cpu")
 
@@ -103,7 +105,7 @@ Base.copyto!(tensor::Tensor, source::Tensor) = (LibAccel.accel_tensor_copy(tenso
 Base.copyto!(tensor::Tensor, source::Array) = copyto!(tensor, Tensor(source))
 Base.copy(tensor::Tensor) = made(Tensor, out -> LibAccel.accel_tensor_clone(tensor, out))
 """The same memory outside of autograd."""
-detach(tensor::Tensor) = made(Tensor, out -> LibAccel.accel_tensor_detach(tensor, out))
+Base.detach(tensor::Tensor) = made(Tensor, out -> LibAccel.accel_tensor_detach(tensor, out))
 """Row-major without gaps; the same memory if it was already."""
 contiguous(tensor::Tensor) = made(Tensor, out -> LibAccel.accel_tensor_contiguous(tensor, out))
 

@@ -5,7 +5,7 @@
 
 Models, optimizers, schedulers and loaders for the job, in the same order.
 """
-prepare(state::State, objects...) = map(object -> prepare(state, object), objects)
+prepare(state::State, first, second, rest...) = map(object -> prepare(state, object), (first, second, rest...))
 prepare(state::State, optimizer::Optimizer) = made(Optimizer, out -> LibAccel.accel_prepare_optimizer(state, optimizer, out))
 prepare(state::State, scheduler::Scheduler) = made(Scheduler, out -> LibAccel.accel_prepare_scheduler(state, scheduler, out))
 
