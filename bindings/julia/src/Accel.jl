@@ -13,6 +13,7 @@ using .LibAccel: LibAccel
 
 include("errors.jl")
 include("keep.jl")
+include("pressure.jl")
 include("handle.jl")
 include("dtype.jl")
 include("map.jl")

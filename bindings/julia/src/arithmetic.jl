@@ -28,6 +28,12 @@ Base.:/(a::Real, b::Tensor) = @op("aten::mul.Scalar")(@op("aten::reciprocal")(b)
 Base.:^(a::Tensor, b::Real) = @op("aten::pow.Tensor_Scalar")(a, b)::Tensor
 Base.:^(a::Tensor, b::Integer) = @op("aten::pow.Tensor_Scalar")(a, b)::Tensor
 Base.:-(a::Tensor) = @op("aten::neg")(a)::Tensor
+Base.broadcasted(::typeof(-), a::Tensor) = -a
+Base.broadcasted(::typeof(^), a::Tensor, b::Real) = a^b
+Base.broadcasted(::typeof(Base.literal_pow), ::typeof(^), a::Tensor, ::Val{b}) where {b} = a^b
+# An array in its place would leave autograd without a word.
+Base.broadcastable(::Tensor) = refuse("this function has no dotted form for tensors; use one of LibTorch's, aten.NAME(tensor), ",
+    "or the array: view_array(tensor)")
 
 for (symbol, name) in ((:sum, "sum"), (:prod, "prod"), (:maximum, "max"), (:minimum, "min"))
     @eval Base.$symbol(a::Tensor) = @op($("aten::$name"))(a)::Tensor

@@ -8,7 +8,8 @@ const OPTIMIZERS = (
 
 for (name, function_name, options) in OPTIMIZERS
     create, record = Symbol(:accel_optimizer_, function_name), Symbol(:accel_, options, :_options_t)
-    documentation = "    $name(model; options...)\n\nOver the trainable parameters of a model; `nothing`: groups are added later. Options are the fields of `$record`."
+    documentation = string("    $name(model; options...)\n\nOver the trainable parameters of a model; `nothing`: groups are added later. ",
+        "Options are the fields of `$record`.")
     @eval begin
         @doc $documentation function $name(model::Union{Model,Nothing}; options...)
             with_options(LibAccel.$record; options...) do given
@@ -60,4 +61,5 @@ state_dict(optimizer::Optimizer) = result(out -> LibAccel.accel_optimizer_state_
 load_state_dict!(optimizer::Optimizer, state) =
     (lend(value -> LibAccel.accel_optimizer_load_state_dict(optimizer, value), state); optimizer)
 
-describe(io::IO, optimizer::Optimizer) = print(io, "Optimizer(lr ", join((learning_rate(optimizer; group = group) for group in 1:num_groups(optimizer)), ", "), ")")
+describe(io::IO, optimizer::Optimizer) =
+    print(io, "Optimizer(lr ", join((learning_rate(optimizer; group = group) for group in 1:num_groups(optimizer)), ", "), ")")

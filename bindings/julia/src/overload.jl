@@ -138,7 +138,10 @@ function choose(operator::Operator, args, kwargs)
 end
 
 function (operator::Operator)(args...; kwargs...)
-    isempty(kwargs) || return call_named(chosen(operator, operator.chosen_named, (map(kind, args), map(kind, values(kwargs))), args, values(kwargs)), args, values(kwargs))
+    if !isempty(kwargs)
+        given = values(kwargs)
+        return call_named(chosen(operator, operator.chosen_named, (map(kind, args), map(kind, given)), args, given), args, given)
+    end
     args isa Tuple{Vararg{Plain}} && return call(chosen(operator, operator.chosen, typeof(args), args, NamedTuple()), args)
     return call(chosen(operator, operator.chosen_named, map(kind, args), args, NamedTuple()), args)
 end

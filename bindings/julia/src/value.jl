@@ -13,7 +13,8 @@ plain(x::Integer) = CValue(LibAccel.ACCEL_VALUE_INT, 0, reinterpret(UInt64, Int6
 plain(x::AbstractFloat) = CValue(LibAccel.ACCEL_VALUE_DOUBLE, 0, reinterpret(UInt64, Float64(x)))
 plain(x::String) = CValue(LibAccel.ACCEL_VALUE_STRING, 0, reinterpret(UInt64, Base.unsafe_convert(Cstring, x)))
 plain(x::Tensor) = CValue(LibAccel.ACCEL_VALUE_TENSOR, 0, UInt64(UInt(pointer(x))))
-plain(x::Device) = CValue(LibAccel.ACCEL_VALUE_DEVICE, 0, UInt64(reinterpret(UInt32, getfield(x, :type))) | UInt64(reinterpret(UInt32, x.index)) << 32)
+plain(x::Device) = CValue(LibAccel.ACCEL_VALUE_DEVICE, 0,
+    UInt64(reinterpret(UInt32, getfield(x, :type))) | UInt64(reinterpret(UInt32, x.index)) << 32)
 plain(x::DataType) = CValue(LibAccel.ACCEL_VALUE_DTYPE, 0, UInt64(reinterpret(UInt32, dtype_code(x))))
 
 """A value that owns what it points to; give it back with `dispose`."""
@@ -99,16 +100,20 @@ function scalar(value::CValue)
     kind == LibAccel.ACCEL_VALUE_DTYPE && return element_type(bits % Int32)
     kind == LibAccel.ACCEL_VALUE_DEVICE && return Device(bits % Int32, (bits >> 32) % Int32)
     reference = Ref(value)
-    count = LibAccel.accel_value_count(reference)
-    kind == LibAccel.ACCEL_VALUE_LIST && return Any[borrowed(unsafe_load(LibAccel.accel_value_at(reference, i - 1))) for i in 1:count]
-    return Map(unsafe_string(LibAccel.accel_value_key(reference, i - 1)) => borrowed(unsafe_load(LibAccel.accel_value_at(reference, i - 1))) for i in 1:count)
+    items = Any[borrowed(unsafe_load(LibAccel.accel_value_at(reference, i - 1))) for i in 1:LibAccel.accel_value_count(reference)]
+    kind == LibAccel.ACCEL_VALUE_LIST && return items
+    return Map(unsafe_string(LibAccel.accel_value_key(reference, i - 1)) => item for (i, item) in enumerate(items))
 end
 
 """Julia's own object for a value that the caller owns, which is used up."""
 function taken(value::CValue)
-    value.kind == LibAccel.ACCEL_VALUE_TENSOR && return Tensor(tensor_pointer(value))
+    if value.kind == LibAccel.ACCEL_VALUE_TENSOR
+        weigh(tensor_pointer(value))
+        return Tensor(tensor_pointer(value))
+    end
     object = scalar(value)
-    value.kind in (LibAccel.ACCEL_VALUE_STRING, LibAccel.ACCEL_VALUE_LIST, LibAccel.ACCEL_VALUE_MAP) && LibAccel.accel_value_dispose(Ref(value))
+    owns = value.kind in (LibAccel.ACCEL_VALUE_STRING, LibAccel.ACCEL_VALUE_LIST, LibAccel.ACCEL_VALUE_MAP)
+    owns && LibAccel.accel_value_dispose(Ref(value))
     return object
 end
 

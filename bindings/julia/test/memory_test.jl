@@ -59,3 +59,14 @@ end
     self_sum(tensors) = item(sum(tensors[end])) * 0
     @test all(item(model(Tensor(Float64(i)))) == i for i in 1:20)
 end
+
+@testset "large tensors ask for a collection" begin
+    resident() = parse(Int, split(read("/proc/self/statm", String))[2]) * 4096
+    Accel.pressure!(64 << 20)
+    big = ones(Tensor, Float32, 4 << 20)
+    foreach(_ -> big + 1, 1:10)
+    before = resident()
+    foreach(_ -> big + 1, 1:200) # 3.2 GB in all
+    @test resident() - before < 512 << 20
+    Accel.pressure!(512 << 20)
+end
