@@ -1,12 +1,12 @@
 # Julia's own operators and functions on tensors. Shapes are broadcast as LibTorch does it.
 
-# Operators are found when they are first used: the library is not there while Julia compiles the package.
+# Operators are found when they are first used: the library is not there while Julia compiles the package. An operator is boxed, so
+# that threads see all of it or nothing.
 macro op(full_name)
-    cache = Ref(Op(C_NULL, 0))
+    cache = Ref{Any}(nothing)
     quote
-        cached = $cache
-        cached[].pointer == C_NULL && (cached[] = Op($full_name))
-        cached[]
+        found = $cache[]
+        (found === nothing ? ($cache[] = Op($full_name)) : found)::Op
     end
 end
 

@@ -8,13 +8,23 @@ function Tensor(array::Array{T,N}; reversed::Bool = false) where {T,N}
         reverse!(shape)
         reverse!(distances)
     end
-    block = keep(array)
+    block = keep(pinned(array))
     return made(Tensor, out -> LibAccel.accel_tensor_from_blob(array, shape, N, distances, dtype_code(T), CPU, block, destroy(), out))
 end
 Tensor(array::AbstractArray; reversed::Bool = false) = Tensor(Array(array); reversed = reversed)
 """A tensor of no dimensions."""
 Tensor(number::Union{Real,Complex}) = Tensor(fill(number))
 Base.convert(::Type{Tensor}, array::Array) = Tensor(array)
+
+# What owns the memory of an array. Arrays can grow, and leave their memory: where that is an object of its own, that is kept;
+# before Julia 1.11 an array whose memory another one shares refuses to grow.
+@static if VERSION >= v"1.11-"
+    pinned(array::Array) = getfield(getfield(array, :ref), :mem)
+else
+    pinned(array::Array) = array
+    pinned(array::Vector) = (array, reshape(array, :, 1))
+end
+memory_owner(array::Array) = VERSION >= v"1.11-" ? pinned(array) : array
 
 """The dimensions of a tensor from the fastest in memory to the slowest, when there are no gaps; else nothing."""
 function memory_order(sizes, distances)
@@ -46,7 +56,7 @@ function view_array(tensor::Tensor)
     data = Ptr{type}(output(out -> LibAccel.accel_tensor_data(tensor, out), Ptr{Cvoid}))
     array = unsafe_wrap(Array, data, sizes[order])
     owner = detach(tensor)
-    finalizer(_ -> close(owner), array)
+    finalizer(_ -> close(owner), memory_owner(array))
     return issorted(order) ? array : PermutedDimsArray(array, invperm(order))
 end
 

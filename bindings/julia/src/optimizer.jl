@@ -1,13 +1,23 @@
 # Optimizers: those of torch.optim and others with its names, and updates that Julia computes.
 
 const OPTIMIZERS = (
-    (:AdamW, :adamw, :adam), (:Adam, :adam, :adam), (:SGD, :sgd, :sgd), (:Adagrad, :adagrad, :adagrad), (:RMSprop, :rmsprop, :rmsprop),
-    (:Adamax, :adamax, :adamax), (:NAdam, :nadam, :nadam), (:RAdam, :radam, :radam), (:Lion, :lion, :lion), (:LAMB, :lamb, :lamb),
-    (:Adafactor, :adafactor, :adafactor), (:Muon, :muon, :muon), (:AdamW8bit, :adamw_8bit, :adam), (:LOMO, :lomo, :lomo),
+    (:AdamW, :accel_optimizer_adamw, :accel_adam_options_t),
+    (:Adam, :accel_optimizer_adam, :accel_adam_options_t),
+    (:SGD, :accel_optimizer_sgd, :accel_sgd_options_t),
+    (:Adagrad, :accel_optimizer_adagrad, :accel_adagrad_options_t),
+    (:RMSprop, :accel_optimizer_rmsprop, :accel_rmsprop_options_t),
+    (:Adamax, :accel_optimizer_adamax, :accel_adamax_options_t),
+    (:NAdam, :accel_optimizer_nadam, :accel_nadam_options_t),
+    (:RAdam, :accel_optimizer_radam, :accel_radam_options_t),
+    (:Lion, :accel_optimizer_lion, :accel_lion_options_t),
+    (:LAMB, :accel_optimizer_lamb, :accel_lamb_options_t),
+    (:Adafactor, :accel_optimizer_adafactor, :accel_adafactor_options_t),
+    (:Muon, :accel_optimizer_muon, :accel_muon_options_t),
+    (:AdamW8bit, :accel_optimizer_adamw_8bit, :accel_adam_options_t),
+    (:LOMO, :accel_optimizer_lomo, :accel_lomo_options_t),
 )
 
-for (name, function_name, options) in OPTIMIZERS
-    create, record = Symbol(:accel_optimizer_, function_name), Symbol(:accel_, options, :_options_t)
+for (name, create, record) in OPTIMIZERS
     documentation = string("    $name(model; options...)\n\nOver the trainable parameters of a model; `nothing`: groups are added later. ",
         "Options are the fields of `$record`.")
     @eval begin
@@ -43,6 +53,8 @@ One update; false when it was skipped, because gradients accumulate or overflowe
 step!(optimizer::Optimizer) = LibAccel.accel_optimizer_step(optimizer) == LibAccel.ACCEL_OK
 zero_grad!(optimizer::Optimizer) = (LibAccel.accel_optimizer_zero_grad(optimizer); nothing)
 step_was_skipped(optimizer::Optimizer) = LibAccel.accel_optimizer_step_was_skipped(optimizer) == 1
+"""Bytes that the optimizer keeps of its parameters."""
+state_bytes(optimizer::Optimizer) = LibAccel.accel_optimizer_state_bytes(optimizer)
 num_groups(optimizer::Optimizer) = LibAccel.accel_optimizer_num_groups(optimizer)
 """    learning_rate(optimizer; group = 1)"""
 learning_rate(optimizer::Optimizer; group = 1) = output(out -> LibAccel.accel_optimizer_lr(optimizer, group - 1, out), Float64)

@@ -14,17 +14,32 @@ Scheduler(kind::Symbol, optimizer::Optimizer, arguments...; options...) = Schedu
 Scheduler(::Val{kind}, ::Optimizer, arguments...; options...) where {kind} = refuse(":", kind, " with ", length(arguments),
     " arguments is not a schedule; see ?Scheduler")
 
-for (name, count) in ((:step_lr, 2), (:cosine, 3), (:linear_warmup, 2), (:cosine_hard_restarts, 3), (:constant_with_warmup, 1),
-                      (:inverse_sqrt, 2), (:constant, 2), (:linear, 3), (:exponential, 1), (:polynomial, 2), (:cosine_annealing, 2),
-                      (:cosine_warm_restarts, 3))
-    create = Symbol(:accel_scheduler_, name)
+const SCHEDULES = (
+    (:step_lr, :accel_scheduler_step_lr, 2),
+    (:cosine, :accel_scheduler_cosine, 3),
+    (:linear_warmup, :accel_scheduler_linear_warmup, 2),
+    (:cosine_hard_restarts, :accel_scheduler_cosine_hard_restarts, 3),
+    (:constant_with_warmup, :accel_scheduler_constant_with_warmup, 1),
+    (:inverse_sqrt, :accel_scheduler_inverse_sqrt, 2),
+    (:constant, :accel_scheduler_constant, 2),
+    (:linear, :accel_scheduler_linear, 3),
+    (:exponential, :accel_scheduler_exponential, 1),
+    (:polynomial, :accel_scheduler_polynomial, 2),
+    (:cosine_annealing, :accel_scheduler_cosine_annealing, 2),
+    (:cosine_warm_restarts, :accel_scheduler_cosine_warm_restarts, 3),
+)
+for (name, create, count) in SCHEDULES
     arguments = [Symbol(:argument, i) for i in 1:count]
     declared = [:($argument::Real) for argument in arguments]
     @eval Scheduler(::$(Val{name}), optimizer::Optimizer, $(declared...)) =
         made(Scheduler, out -> LibAccel.$create(optimizer, $(arguments...), out))
 end
-for (name, count) in ((:one_cycle, 2), (:cyclic, 2), (:plateau, 0))
-    create, record = Symbol(:accel_scheduler_, name), Symbol(:accel_, name, :_options_t)
+const SCHEDULES_WITH_OPTIONS = (
+    (:one_cycle, :accel_scheduler_one_cycle, :accel_one_cycle_options_t, 2),
+    (:cyclic, :accel_scheduler_cyclic, :accel_cyclic_options_t, 2),
+    (:plateau, :accel_scheduler_plateau, :accel_plateau_options_t, 0),
+)
+for (name, create, record, count) in SCHEDULES_WITH_OPTIONS
     arguments = [Symbol(:argument, i) for i in 1:count]
     declared = [:($argument::Real) for argument in arguments]
     @eval Scheduler(::$(Val{name}), optimizer::Optimizer, $(declared...); options...) = with_options(LibAccel.$record; options...) do given

@@ -49,6 +49,8 @@ device(state::State) = LibAccel.accel_device(state)
 """What carries the collectives: "ucx", "nccl", or "" for one process."""
 backend(state::State) = unsafe_string(LibAccel.accel_backend(state))
 mixed_precision(state::State) = name_of(PRECISIONS, LibAccel.accel_mixed_precision(state))
+"""How the ranks work together: :no, :multi_cpu or :multi_gpu."""
+distributed_type(state::State) = name_of((no = 0, multi_cpu = 1, multi_gpu = 2), LibAccel.accel_distributed_type(state))
 """Every setting with its value and where it came from, one a line."""
 settings(state::State) = text(out -> LibAccel.accel_state_describe(state, out))
 """What is really active: device, precision, accumulation, and each prepared object; one a line."""
@@ -58,6 +60,8 @@ active(state::State) = text(out -> LibAccel.accel_describe(state, out))
 Base.println(state::State, part, parts...) = (LibAccel.accel_print(state, string(part, parts...)); nothing)
 """    on_main_process(state) do ... end: what it returns on rank 0, nothing elsewhere"""
 on_main_process(body::Function, state::State) = is_main_process(state) ? body() : nothing
+"""    on_process(state, rank) do ... end: what it returns on that rank, nothing elsewhere"""
+on_process(body::Function, state::State, rank) = LibAccel.accel_on_process(state, rank) == 1 ? body() : nothing
 """    main_process_first(state) do ... end: the other ranks after it"""
 main_process_first(body::Function, state::State) = scoped(body, out -> LibAccel.accel_main_process_first_begin(state, out))
 local_main_process_first(body::Function, state::State) = scoped(body, out -> LibAccel.accel_local_main_process_first_begin(state, out))
@@ -78,6 +82,8 @@ split_between_processes(state::State, inputs; apply_padding = false) =
 set_trigger!(state::State) = (LibAccel.accel_set_trigger(state); nothing)
 """Whether any rank raised the flag; lowers it."""
 check_trigger(state::State) = output(out -> LibAccel.accel_check_trigger(state, out), Int32) != 0
+"""Leaves the job without waiting for the others; collectives fail afterwards."""
+destroy_process_group(state::State) = (LibAccel.accel_destroy_process_group(state); nothing)
 """Waits for all ranks, then leaves the job. The last call of a program."""
 end_training(state::State) = (LibAccel.accel_end_training(state); nothing)
 
@@ -85,6 +91,8 @@ end_training(state::State) = (LibAccel.accel_end_training(state); nothing)
 sync_gradients(state::State) = LibAccel.accel_sync_gradients(state) == 1
 sync_gradients!(state::State, sync::Bool) = (LibAccel.accel_set_sync_gradients(state, sync); nothing)
 end_of_dataloader(state::State) = LibAccel.accel_end_of_dataloader(state) == 1
+"""Rows of the last global batch that are no repetition; 0 when it is full, -1 when unknown."""
+remainder(state::State) = LibAccel.accel_remainder(state)
 gradient_accumulation_steps(state::State) = LibAccel.accel_gradient_accumulation_steps(state)
 gradient_accumulation_steps!(state::State, steps) = (LibAccel.accel_set_gradient_accumulation_steps(state, steps); nothing)
 
@@ -104,6 +112,13 @@ add_seed_callback!(seed::Function, state::State) =
 A generator with the numbers of torch.Generator."""
 Generator(seed::Integer; device = CPU) = made(Generator, out -> LibAccel.accel_generator_create(seed, as_device(device), out))
 seed!(generator::Generator, seed) = (LibAccel.accel_generator_set_seed(generator, seed); generator)
+"""    generator_state(generator), generator_state!(generator, state): where it stands; `nothing` is the CPU's default one"""
+generator_state(generator = nothing) = made(Tensor, out -> LibAccel.accel_generator_state(something(generator, C_NULL), out))
+generator_state!(generator, state::Tensor) =
+    (LibAccel.accel_generator_set_state(something(generator, C_NULL), state); generator)
+"""    synchronize_rng_states!(state, "torch,cuda,generator"; generator): all ranks get the states of rank 0's"""
+synchronize_rng_states!(state::State, rng_types; generator = nothing) =
+    (LibAccel.accel_synchronize_rng_states(state, rng_types, something(generator, C_NULL)); nothing)
 
 describe(io::IO, state::State) = print(io, "State(rank ", process_index(state), " of ", num_processes(state), ", ",
     device_name(device(state)), mixed_precision(state) == :no ? ")" : ", $(mixed_precision(state)))")

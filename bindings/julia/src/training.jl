@@ -3,9 +3,27 @@
 """
     prepare(state, objects...)
 
-Models, optimizers, schedulers and loaders for the job, in the same order.
+Models, optimizers, schedulers and loaders for the job, in the same order; all of them, or after an error none.
 """
-prepare(state::State, first, second, rest...) = map(object -> prepare(state, object), (first, second, rest...))
+function prepare(state::State, first, second, rest...)
+    objects = (first, second, rest...)
+    items = LibAccel.accel_prepare_item_t[map(prepare_item, objects)...]
+    prepared = fill(prepare_item(nothing), length(items))
+    GC.@preserve objects LibAccel.accel_prepare(state, items, length(items), prepared)
+    return ntuple(i -> prepared_as(objects[i], prepared[i]), length(objects))
+end
+prepare_item(::Nothing) = prepare_item()
+prepare_item(; model = C_NULL, optimizer = C_NULL, loader = C_NULL, scheduler = C_NULL) =
+    LibAccel.accel_prepare_item_t(model, optimizer, loader, scheduler, LibAccel.ACCEL_UNSET, 0)
+prepare_item(model::Model) = prepare_item(model = pointer(model))
+prepare_item(optimizer::Optimizer) = prepare_item(optimizer = pointer(optimizer))
+prepare_item(loader::DataLoader) = prepare_item(loader = pointer(loader))
+prepare_item(scheduler::Scheduler) = prepare_item(scheduler = pointer(scheduler))
+prepared_as(::Model, item) = Model(getfield(item, :module))
+prepared_as(::Optimizer, item) = Optimizer(item.optimizer)
+prepared_as(::DataLoader, item) = DataLoader(item.loader)
+prepared_as(::Scheduler, item) = Scheduler(item.scheduler)
+
 prepare(state::State, optimizer::Optimizer) = made(Optimizer, out -> LibAccel.accel_prepare_optimizer(state, optimizer, out))
 prepare(state::State, scheduler::Scheduler) = made(Scheduler, out -> LibAccel.accel_prepare_scheduler(state, scheduler, out))
 
@@ -94,6 +112,13 @@ loss_scale(state::State) = LibAccel.accel_loss_scale(state)
 """    set_grad_scaler!(state; init_scale, growth_factor, ...): before anything is prepared"""
 set_grad_scaler!(state::State; options...) =
     (with_options(given -> LibAccel.accel_set_grad_scaler(state, given), LibAccel.accel_grad_scaler_options_t; options...); nothing)
+"""    set_autocast!(state; enabled, cache_enabled): of prepared models; before anything is prepared"""
+set_autocast!(state::State; options...) =
+    (with_options(given -> LibAccel.accel_set_autocast(state, given), LibAccel.accel_autocast_options_t; options...); nothing)
+"""    fp8_recipe(; options...): what a recipe for 8-bit products comes to, one setting a line"""
+fp8_recipe(; options...) = with_options(LibAccel.accel_fp8_recipe_options_t; options...) do given
+    text(out -> LibAccel.accel_fp8_recipe_describe(given, out))
+end
 """The model inside a prepared one."""
 unwrap_model(state::State, model::Model; keep_fp32_wrapper = false) =
     made(Model, out -> LibAccel.accel_unwrap_model(state, model, keep_fp32_wrapper, out))

@@ -40,4 +40,9 @@ end
     @test sort(indices(RandomSampler(10; seed = 1), 0)) == 1:10
     @test indices(RandomSampler(10; seed = 1), 1) != indices(RandomSampler(10; seed = 1), 0)
     @test length(RandomSampler(7)) == 7
+    @test length(indices(RandomDraws(3, 10; replacement = true), 0)) == 10
+    @test indices(WeightedSampler([0, 1, 0], 4), 0) == [2, 2, 2, 2]
+    @test indices(SubsetSampler([3, 1]), 0) == [3, 1]
+    @test sort(indices(LengthGroupedSampler([5, 1, 5, 1], 2), 0)) == 1:4
+    @test indices(DistributedSampler(6, 2, 1; shuffle = false), 0) == [2, 4, 6]
 end

@@ -13,6 +13,18 @@ using LinearAlgebra
     @test !iscontiguous(tensor)
 end
 
+@testset "an array that grows does not take the memory of its tensor along" begin
+    array = collect(1.0:100.0)
+    tensor = Tensor(array)
+    try
+        append!(array, 1:1000)
+    catch problem
+        @test VERSION < v"1.11-" && occursin("shared", sprint(showerror, problem))
+    end
+    GC.gc()
+    @test Array(tensor) == 1:100
+end
+
 @testset "reversed dimensions are row-major" begin
     array = rand(Float32, 3, 2)
     tensor = Tensor(array; reversed = true)

@@ -28,6 +28,35 @@
     end
 end
 
+@testset "all are prepared, or none" begin
+    State(cpu = true) do state
+        model, other = Linear(1, 1), Linear(1, 1)
+        optimizer = SGD(model)
+        prepared = prepare(state, Scheduler(:exponential, optimizer, 0.5))
+        @test_throws AccelError prepare(state, other, prepared)
+        @test !occursin("Linear", active(state))
+        @test_throws MethodError prepare(state, model, "optimizer")
+        @test distributed_type(state) == :no && remainder(state) == -1 && on_process(() -> 3, state, 0) == 3
+        set_autocast!(State(cpu = true); enabled = false)
+        @test occursin("backend", fp8_recipe(backend = "TE"))
+        @test_throws AccelError fp8_recipe(backend = "other")
+    end
+end
+
+@testset "generators" begin
+    generator = Generator(3)
+    state = generator_state(generator)
+    @test generator_state!(generator, state) === generator && equal(generator_state(seed!(generator, 3)), state)
+    state = generator_state()
+    first_draw = Array(randn(Tensor, Float32, 3))
+    generator_state!(nothing, state)
+    @test Array(randn(Tensor, Float32, 3)) == first_draw
+end
+
+@testset "the library" begin
+    @test library_version() == v"0.1.0" && build_info()["version"] == "0.1.0" && !is_available("no such part")
+end
+
 @testset "optimizers" begin
     for make in (AdamW, Adam, SGD, Adagrad, RMSprop, Adamax, NAdam, RAdam, Lion, LAMB, Adafactor, AdamW8bit)
         model = Linear(2, 1)

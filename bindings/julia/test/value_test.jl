@@ -26,6 +26,10 @@ end
     @test Array(doubled["a"]) == [2] && doubled["b"] == "kept"
     @test Array(concatenate([Tensor([1]), Tensor([2, 3])])) == [1, 2, 3]
     @test Array(concatenate([Tensor([1 2]), Tensor([3 4])]; dim = 2)) == [1 2 3 4]
+    @test listify((Tensor([1 2; 3 4]),)) == [[[1, 2], [3, 4]]]
+    @test Array(slice_tensors([Tensor([1, 2, 3, 4])], 2:3)[1]) == [2, 3]
+    @test Array(pad_input_tensors(Tensor([1, 2, 3]), 2)) == [1, 2, 3, 0]
+    @test equal((a = Tensor([1]),), (a = Tensor([1]),)) && !equal(Tensor([1]), Tensor([2]))
     @test find_batch_size([Tensor([1, 2, 3])]) == 3
     @test eltype(convert_to_fp32(Tensor(Float16[1]))) == Float32
 end
