@@ -51,7 +51,7 @@ export State, process_index, num_processes, local_process_index, local_num_proce
     generator_state!, synchronize_rng_states!
 export Work, gather, gather_async, gather_uneven, gather_uneven_async, gather_for_metrics, gather_for_metrics_async, gather_object,
     gather_object_async, reduce_async, broadcast_async!, broadcast_objects, broadcast_objects_async, pad_across_processes,
-    pad_across_processes_async, all_reduce!, all_reduce_async!, all_gather!, reduce_scatter!, all_to_all!, scatter!, send, recv!,
+    pad_across_processes_async, all_reduce!, all_reduce_async!, all_gather!, reduce_scatter!, all_to_all!, scatter!, send_tensor, recv_tensor!,
     interruptible!, wait_for_everyone, wait_for, then, progress, group, split_group, shrink_group, flight_record
 export Optimizer, AdamW, Adam, SGD, Adagrad, RMSprop, Adamax, NAdam, RAdam, Lion, LAMB, Adafactor, Muon, AdamW8bit, LOMO, add_group!,
     step!, zero_grad!, step_was_skipped, num_groups, state_bytes, learning_rate, learning_rate!, setting, setting!, update_precision!

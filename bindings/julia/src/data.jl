@@ -32,6 +32,7 @@ An order that Julia makes: the numbers of the items, from 1; the same again for 
 """ Sampler
 Sampler(order::Function, length::Integer) =
     made(Sampler, out -> LibAccel.accel_sampler_create(length, order_callback(), keep(order), destroy(), out))
+"""1, 2, 3, ..."""
 SequentialSampler(length) = made(Sampler, out -> LibAccel.accel_sampler_sequential(length, out))
 """A new order in every epoch, the same in every run and on every rank."""
 RandomSampler(length; seed = 0) = made(Sampler, out -> LibAccel.accel_sampler_seedable_random(length, seed, out))
@@ -86,6 +87,7 @@ set_epoch!(loader::DataLoader, epoch) = (LibAccel.accel_dataloader_set_epoch(loa
 skip_first_batches(loader::DataLoader, num_batches) =
     made(DataLoader, out -> LibAccel.accel_skip_first_batches(loader, num_batches, out))
 state_dict(loader::DataLoader) = result(out -> LibAccel.accel_dataloader_state_dict(loader, out))::Map
+"""Takes back what `state_dict` gave."""
 load_state_dict!(loader::DataLoader, state) =
     (lend(value -> LibAccel.accel_dataloader_load_state_dict(loader, value), state); loader)
 describe(io::IO, loader::DataLoader) = print(io, "DataLoader(", length(loader), " batches)")

@@ -33,9 +33,9 @@ function element_type(code::Integer)
     refuse("Julia has no type for elements of ", name == C_NULL ? code : unsafe_string(name), "; convert the tensor with to(tensor, Float32)")
 end
 
+"""    Device("cuda:1")"""
 const Device = LibAccel.accel_device_t
 
-"""    Device("cuda:1")"""
 LibAccel.accel_device_t(name::AbstractString) = output(out -> LibAccel.accel_device_parse(name, out), Device)
 const CPU = Device(LibAccel.ACCEL_DEVICE_CPU, -1)
 const META = Device(LibAccel.ACCEL_DEVICE_META, -1)

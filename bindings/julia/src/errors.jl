@@ -1,6 +1,7 @@
 # Errors of the library are `AccelError`s. What a callback throws goes through C as a status, and comes out of the outer call as
 # it was thrown.
 
+"""An error of the library: `status`, `message`, and in `where` the function that failed."""
 const AccelError = LibAccel.AccelError
 
 """An exception on its way from a callback to the call around it."""

@@ -44,6 +44,7 @@ macro handle(name, handle, release)
     end
 end
 
+# The types; a kind of layer, optimizer or dataset is a function that makes one of them.
 @handle State accel_state_t accel_state_release
 @handle Tensor accel_tensor_t accel_tensor_release
 @handle Model accel_module_t accel_module_release
@@ -59,6 +60,9 @@ end
 """Handles for a C array; preserve the objects while it is used."""
 handles(objects) = [pointer(object) for object in objects]
 handles(::Tuple{}) = Ptr{Cvoid}[]
+
+@doc "Items by their numbers, from 1: `length(dataset)`, `dataset[i]`." Dataset
+@doc "A collective that goes on by itself: `wait(work)`, `fetch(work)`, `istaskdone(work)`, `then(function, work)`." Work
 
 Base.isopen(object::Handle) = object.pointer != C_NULL
 Base.:(==)(a::T, b::T) where {T<:Handle} = a.pointer == b.pointer

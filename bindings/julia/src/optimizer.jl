@@ -51,17 +51,22 @@ end
 
 One update; false when it was skipped, because gradients accumulate or overflowed."""
 step!(optimizer::Optimizer) = LibAccel.accel_optimizer_step(optimizer) == LibAccel.ACCEL_OK
+"""Clears the gradients; does nothing while they accumulate."""
 zero_grad!(optimizer::Optimizer) = (LibAccel.accel_optimizer_zero_grad(optimizer); nothing)
+"""Whether the latest step did nothing."""
 step_was_skipped(optimizer::Optimizer) = LibAccel.accel_optimizer_step_was_skipped(optimizer) == 1
 """Bytes that the optimizer keeps of its parameters."""
 state_bytes(optimizer::Optimizer) = LibAccel.accel_optimizer_state_bytes(optimizer)
+"""The number of groups of parameters."""
 num_groups(optimizer::Optimizer) = LibAccel.accel_optimizer_num_groups(optimizer)
 """    learning_rate(optimizer; group = 1)"""
 learning_rate(optimizer::Optimizer; group = 1) = output(out -> LibAccel.accel_optimizer_lr(optimizer, group - 1, out), Float64)
+"""    learning_rate!(optimizer, lr; group = 1)"""
 learning_rate!(optimizer::Optimizer, lr; group = 1) = (LibAccel.accel_optimizer_set_lr(optimizer, group - 1, lr); optimizer)
 """    setting(optimizer, :momentum; group = 1), setting!(optimizer, :momentum, 0.9; group = 1)"""
 setting(optimizer::Optimizer, name; group = 1) =
     output(out -> LibAccel.accel_optimizer_setting(optimizer, group - 1, string(name), out), Float64)
+"""See `setting`."""
 setting!(optimizer::Optimizer, name, value; group = 1) =
     (LibAccel.accel_optimizer_set_setting(optimizer, group - 1, string(name), value); optimizer)
 

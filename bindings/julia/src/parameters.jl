@@ -28,4 +28,5 @@ grad_ready!(parameters::Parameters, index::Integer, gradient::Array) = grad_read
 """The end of a micro-batch: gradients are the mean over the ranks when it returns in the last one of a group."""
 synchronize!(parameters::Parameters) =
     done_in_place(LibAccel.accel_parameters_synchronize, LibAccel.accel_parameters_synchronize_async, parameters)
+"""Starts `synchronize!`."""
 synchronize_async!(parameters::Parameters) = start(out -> LibAccel.accel_parameters_synchronize_async(parameters, out))

@@ -40,14 +40,20 @@ end
 process_index(state::State) = Int(LibAccel.accel_process_index(state))
 """The number of processes."""
 num_processes(state::State) = Int(LibAccel.accel_num_processes(state))
+"""The rank among those of this host, from 0."""
 local_process_index(state::State) = Int(LibAccel.accel_local_process_index(state))
+"""The number of ranks of this host."""
 local_num_processes(state::State) = Int(LibAccel.accel_local_num_processes(state))
+"""Whether this is rank 0."""
 is_main_process(state::State) = LibAccel.accel_is_main_process(state) == 1
+"""Whether this is the first rank of its host."""
 is_local_main_process(state::State) = LibAccel.accel_is_local_main_process(state) == 1
+"""Whether this is the last rank."""
 is_last_process(state::State) = LibAccel.accel_is_last_process(state) == 1
 device(state::State) = LibAccel.accel_device(state)
 """What carries the collectives: "ucx", "nccl", or "" for one process."""
 backend(state::State) = unsafe_string(LibAccel.accel_backend(state))
+"""The precision of the forward: :no, :fp16, :bf16, :fp8."""
 mixed_precision(state::State) = name_of(PRECISIONS, LibAccel.accel_mixed_precision(state))
 """How the ranks work together: :no, :multi_cpu or :multi_gpu."""
 distributed_type(state::State) = name_of((no = 0, multi_cpu = 1, multi_gpu = 2), LibAccel.accel_distributed_type(state))
@@ -64,6 +70,7 @@ on_main_process(body::Function, state::State) = is_main_process(state) ? body() 
 on_process(body::Function, state::State, rank) = LibAccel.accel_on_process(state, rank) == 1 ? body() : nothing
 """    main_process_first(state) do ... end: the other ranks after it"""
 main_process_first(body::Function, state::State) = scoped(body, out -> LibAccel.accel_main_process_first_begin(state, out))
+"""    local_main_process_first(state) do ... end: the other ranks of the host after its first one"""
 local_main_process_first(body::Function, state::State) = scoped(body, out -> LibAccel.accel_local_main_process_first_begin(state, out))
 
 """    split_range(state, length)
@@ -89,11 +96,15 @@ end_training(state::State) = (LibAccel.accel_end_training(state); nothing)
 
 """Whether this micro-batch ends a group, so that gradients are exchanged."""
 sync_gradients(state::State) = LibAccel.accel_sync_gradients(state) == 1
+"""    sync_gradients!(state, sync): whether gradients are exchanged from here on, for loops that count for themselves"""
 sync_gradients!(state::State, sync::Bool) = (LibAccel.accel_set_sync_gradients(state, sync); nothing)
+"""Whether the batch in hand is the last one of its loader."""
 end_of_dataloader(state::State) = LibAccel.accel_end_of_dataloader(state) == 1
 """Rows of the last global batch that are no repetition; 0 when it is full, -1 when unknown."""
 remainder(state::State) = LibAccel.accel_remainder(state)
+"""Micro-batches of a group."""
 gradient_accumulation_steps(state::State) = LibAccel.accel_gradient_accumulation_steps(state)
+"""Sets the micro-batches of a group."""
 gradient_accumulation_steps!(state::State, steps) = (LibAccel.accel_set_gradient_accumulation_steps(state, steps); nothing)
 
 """    seed!(state, seed; device_specific = false, deterministic = false)
@@ -114,6 +125,7 @@ Generator(seed::Integer; device = CPU) = made(Generator, out -> LibAccel.accel_g
 seed!(generator::Generator, seed) = (LibAccel.accel_generator_set_seed(generator, seed); generator)
 """    generator_state(generator), generator_state!(generator, state): where it stands; `nothing` is the CPU's default one"""
 generator_state(generator = nothing) = made(Tensor, out -> LibAccel.accel_generator_state(something(generator, C_NULL), out))
+"""See `generator_state`."""
 generator_state!(generator, state::Tensor) =
     (LibAccel.accel_generator_set_state(something(generator, C_NULL), state); generator)
 """    synchronize_rng_states!(state, "torch,cuda,generator"; generator): all ranks get the states of rank 0's"""

@@ -69,6 +69,7 @@ Base.lastindex(tensor::Tensor, dim::Integer) = size(tensor, dim)
 device(tensor::Tensor) = output(out -> LibAccel.accel_tensor_device(tensor, out), Device)
 """Whether elements lie row-major without gaps."""
 iscontiguous(tensor::Tensor) = output(out -> LibAccel.accel_tensor_is_contiguous(tensor, out), Int32) != 0
+"""Whether gradients are kept for a tensor."""
 requires_grad(tensor::Tensor) = output(out -> LibAccel.accel_tensor_requires_grad(tensor, out), Int32) != 0
 """    requires_grad!(tensor, true)"""
 function requires_grad!(tensor::Tensor, wanted::Bool = true)

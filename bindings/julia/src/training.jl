@@ -47,6 +47,7 @@ backward(state::State, loss::Tensor) = (LibAccel.accel_backward(state, loss); no
 
 From a sum of losses of `count` items: the gradients of one big batch, however the items are spread."""
 backward_sum(state::State, loss_sum::Tensor, count) = (LibAccel.accel_backward_sum(state, loss_sum, count); nothing)
+"""    lomo_backward(state, loss; lr): updates the parameters of LOMO optimizers as soon as their gradients are there"""
 lomo_backward(state::State, loss::Tensor; lr = LibAccel.ACCEL_UNSET_DOUBLE) = (LibAccel.accel_lomo_backward(state, loss, lr); nothing)
 
 function scoped_models(body::Function, models, begin_scope::Function)
@@ -104,10 +105,12 @@ function clip_grad_norm!(state::State, model::Model, max_norm; norm_type = 2.0)
     status = LibAccel.accel_clip_grad_norm(state, model, max_norm, norm_type, norm)
     return status == LibAccel.ACCEL_OK ? norm[] : nothing
 end
+"""    clip_grad_value!(state, model, clip_value): cuts each element of the gradients"""
 clip_grad_value!(state::State, model::Model, clip_value) = (LibAccel.accel_clip_grad_value(state, model, clip_value); nothing)
 """Takes the loss scale out of gradients before the step."""
 unscale_gradients!(state::State, optimizer::Union{Optimizer,Nothing} = nothing) =
     (LibAccel.accel_unscale_gradients(state, something(optimizer, C_NULL)); nothing)
+"""The factor of the next backward."""
 loss_scale(state::State) = LibAccel.accel_loss_scale(state)
 """    set_grad_scaler!(state; init_scale, growth_factor, ...): before anything is prepared"""
 set_grad_scaler!(state::State; options...) =

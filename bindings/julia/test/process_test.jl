@@ -1,4 +1,5 @@
 # Signals, forks and threads: in processes of their own.
+using Sockets
 const JULIA = `$(Base.julia_cmd()) --startup-file=no --project=$(Base.active_project())`
 
 function run_program(program; threads = 1, before_end = process -> nothing)
@@ -79,7 +80,9 @@ const WAITS = """
     """
 
 function with_two_ranks(test, program)
-    environment = merge(Dict(ENV), Dict("WORLD_SIZE" => "2", "MASTER_ADDR" => "127.0.0.1", "MASTER_PORT" => string(20000 + rand(1:20000)),
+    port, server = listenany(20000)
+    close(server)
+    environment = merge(Dict(ENV), Dict("WORLD_SIZE" => "2", "MASTER_ADDR" => "127.0.0.1", "MASTER_PORT" => string(port),
         "LOCAL_WORLD_SIZE" => "2"))
     start(rank, output) = run(pipeline(setenv(`$JULIA -e $program`, merge(environment, Dict("RANK" => "$rank", "LOCAL_RANK" => "$rank")));
         stdout = output, stderr = output); wait = false)

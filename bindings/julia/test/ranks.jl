@@ -32,7 +32,7 @@ State(cpu = true, timeout_ms = 60_000) do state
         @test Array(reduce_scatter!(state, part, both)) == (rank == 0 ? [0, 0] : [2, 20])
         @test Array(all_to_all!(state, part, Tensor(Float32[rank, rank + 10]))) == (rank == 0 ? [0, 1] : [10, 11])
         @test Array(scatter!(state, part, rank == 0 ? Tensor(Float32[1, 2, 3, 4]) : nothing)) == (rank == 0 ? [1, 2] : [3, 4])
-        rank == 0 ? send(state, mine; to = 1, tag = 3) : recv!(state, part; from = 0, tag = 3)
+        rank == 0 ? send_tensor(state, mine; to = 1, tag = 3) : recv_tensor!(state, part; from = 0, tag = 3)
         @test rank == 0 || Array(part) == [0, 0]
         @test_throws AccelError all_reduce!(state, Tensor(Float32[1 2; 3 4]))
     end

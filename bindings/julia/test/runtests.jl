@@ -7,6 +7,8 @@ using Test, Accel
             include(name * "_test.jl")
         end
     end
-    GC.gc()
-    GC.gc()
+    @testset "every exported name is explained" begin
+        explained = keys(Base.Docs.meta(Accel))
+        @test filter(name -> !(Base.Docs.Binding(Accel, name) in explained), names(Accel)) == []
+    end
 end
