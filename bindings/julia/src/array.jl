@@ -8,8 +8,9 @@ function Tensor(array::Array{T,N}; reversed::Bool = false) where {T,N}
         reverse!(shape)
         reverse!(distances)
     end
+    dtype = dtype_code(T)
     block = keep(pinned(array))
-    return made(Tensor, out -> LibAccel.accel_tensor_from_blob(array, shape, N, distances, dtype_code(T), CPU, block, destroy(), out))
+    return made(Tensor, out -> LibAccel.accel_tensor_from_blob(array, shape, N, distances, dtype, CPU, block, destroy(), out))
 end
 Tensor(array::AbstractArray; reversed::Bool = false) = Tensor(Array(array); reversed = reversed)
 """A tensor of no dimensions."""

@@ -23,6 +23,6 @@ load_state!(state::State, folder::AbstractString) = (LibAccel.accel_load_state(s
 
 Adds an object of the program: `save()` gives its state, `load(state)` takes it back."""
 function register_for_checkpointing!(state::State, name, save::Function, load::Function)
-    LibAccel.accel_register_for_checkpointing(state, string(name), save_state_callback(), load_state_callback(), keep((save, load)), destroy())
+    LibAccel.accel_register_for_checkpointing(state, string(name), save_state_callback(), load_state_callback(), keep((save, load), state), destroy())
     return nothing
 end

@@ -29,7 +29,7 @@ end
 
 Called when the work has ended, by `wait`, `fetch` or `progress`."""
 then(callback::Function, work::Work) =
-    (LibAccel.accel_work_then(work, work_callback(), keep(callback), destroy()); work)
+    (LibAccel.accel_work_then(work, work_callback(), keep(callback, work), destroy()); work)
 """Runs the callbacks of works that have ended; whether none is under way."""
 progress(state::State; max_us = 0) = LibAccel.accel_progress(state, max_us) == LibAccel.ACCEL_OK
 describe(io::IO, work::Work) = print(io, "Work(", istaskdone(work) ? "ended" : "under way", ")")

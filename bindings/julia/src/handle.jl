@@ -57,6 +57,9 @@ end
 @handle Parameters accel_parameters_t accel_parameters_release
 @handle Generator accel_generator_t accel_generator_release
 
+"""Keeps a function that is handed to C together with these objects, unless one of them is closed."""
+keep(object, holders::Handle...) = (foreach(pointer, holders); keep(object))
+
 """Handles for a C array; preserve the objects while it is used."""
 handles(objects) = [pointer(object) for object in objects]
 handles(::Tuple{}) = Ptr{Cvoid}[]

@@ -55,7 +55,7 @@ end
 
 """    set_forward!(model) do self, inputs... end"""
 function set_forward!(forward::Function, model::Model)
-    LibAccel.accel_module_set_forward(model, forward_callback(), keep(forward), destroy())
+    LibAccel.accel_module_set_forward(model, forward_callback(), keep(forward, model), destroy())
     return model
 end
 """    add_hook!(model) do self, outputs... end
@@ -65,7 +65,7 @@ Runs after the forward, or before it with `when = :before`. What it returns, a v
 function add_hook!(hook::Function, model::Model; when::Symbol = :after)
     when in (:before, :after) || refuse("when = :", when, "; expected :before or :after")
     place = when == :before ? LibAccel.ACCEL_HOOK_FORWARD_PRE : LibAccel.ACCEL_HOOK_FORWARD
-    LibAccel.accel_module_add_hook(model, place, hook_callback(), keep(hook), destroy())
+    LibAccel.accel_module_add_hook(model, place, hook_callback(), keep(hook, model), destroy())
     return model
 end
 """    add_parameter!(model, name, tensor; requires_grad = true)"""

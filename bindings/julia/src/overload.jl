@@ -37,22 +37,22 @@ The operators of LibTorch. `aten.NAME` lists its schemas.
 const aten = Operators("aten")
 
 function Base.getproperty(operators::Operators, name::Symbol)
-    (name === :namespace || name === :found || name === :lock) && return getfield(operators, name)
-    lock(operators.lock)
-    operator = get(operators.found, name, nothing)
-    unlock(operators.lock)
+    found, guard = getfield(operators, :found), getfield(operators, :lock)
+    lock(guard)
+    operator = get(found, name, nothing)
+    unlock(guard)
     operator === nothing || return operator
-    operator = find_operator(string(operators.namespace, "::", name))
-    lock(operators.lock)
-    operators.found[name] = operator
-    unlock(operators.lock)
+    operator = find_operator(string(getfield(operators, :namespace), "::", name))
+    lock(guard)
+    found[name] = operator
+    unlock(guard)
     return operator
 end
 function Base.propertynames(operators::Operators, private::Bool = false)
-    names = result(out -> LibAccel.accel_op_list(operators.namespace * "::", out))
+    names = result(out -> LibAccel.accel_op_list(getfield(operators, :namespace) * "::", out))
     return unique(Symbol(first(split(split(name, "::")[2], '.'))) for name in names)
 end
-Base.show(io::IO, operators::Operators) = print(io, "Operators(\"", operators.namespace, "\")")
+Base.show(io::IO, operators::Operators) = print(io, "Operators(\"", getfield(operators, :namespace), "\")")
 Base.show(io::IO, operator::Operator) = print(io, join((schema(overload.op) for overload in operator.overloads), "\n"))
 
 function find_operator(name)

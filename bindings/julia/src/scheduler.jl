@@ -51,7 +51,7 @@ function Scheduler(::Val{:multi_step}, optimizer::Optimizer, milestones, gamma::
     return made(Scheduler, out -> LibAccel.accel_scheduler_multi_step(optimizer, steps, length(steps), gamma, out))
 end
 Scheduler(factor::Function, optimizer::Optimizer) =
-    made(Scheduler, out -> LibAccel.accel_scheduler_lambda(optimizer, factor_callback(), keep(factor), destroy(), out))
+    made(Scheduler, out -> LibAccel.accel_scheduler_lambda(optimizer, factor_callback(), keep(factor, optimizer), destroy(), out))
 
 """    chained(schedulers...): their factors multiply"""
 function chained(schedulers::Scheduler...)

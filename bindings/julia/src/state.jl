@@ -116,7 +116,7 @@ seed!(state::State, seed; device_specific = false, deterministic = false) =
 
 Has `seed!` seed one more generator, for example Julia's: `Random.seed!(seed)`."""
 add_seed_callback!(seed::Function, state::State) =
-    (LibAccel.accel_add_seed_callback(state, seed_callback(), keep(seed), destroy()); nothing)
+    (LibAccel.accel_add_seed_callback(state, seed_callback(), keep(seed, state), destroy()); nothing)
 
 """    Generator(seed; device = "cpu")
 

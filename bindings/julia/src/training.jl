@@ -131,7 +131,7 @@ Turns the gradients of a bucket, in place, into what the optimizer shall see. Fo
 Julia does not know."""
 function register_comm_hook!(hook::Function, state::State, model::Model)
     getfield(device(state), :type) == LibAccel.ACCEL_DEVICE_CPU || refuse("the state is on ", device_name(device(state)), "; expected cpu")
-    LibAccel.accel_register_comm_hook(state, model, comm_hook_callback(), keep(hook), destroy())
+    LibAccel.accel_register_comm_hook(state, model, comm_hook_callback(), keep(hook, state, model), destroy())
     return nothing
 end
 
@@ -140,7 +140,7 @@ end
 Calls the function with smaller and smaller sizes until one fits into memory; `OutOfMemoryError` and the library's own ask for a smaller
 one. Returns the size."""
 find_executable_batch_size(body::Function, state::State, starting_batch_size) = output(out ->
-    LibAccel.accel_find_executable_batch_size(state, batch_size_callback(), C_NULL, keep(body), destroy(), starting_batch_size, out), Int64)
+    LibAccel.accel_find_executable_batch_size(state, batch_size_callback(), C_NULL, keep(body, state), destroy(), starting_batch_size, out), Int64)
 """Lets go of all prepared objects, and of what is kept for the next large results."""
 free_memory!(state::State) = (LibAccel.accel_free_memory(state); nothing)
 """    step_report(state; reset = false): where the time of the steps went"""

@@ -15,6 +15,8 @@ end
     @test status_of(() -> model(Tensor([1.0]))) == L.ACCEL_ERROR_INVALID_HANDLE
     @test status_of(() -> step!(optimizer)) == L.ACCEL_ERROR_INVALID_HANDLE
     @test status_of(() -> to_json([tensor])) == L.ACCEL_ERROR_INVALID_HANDLE
+    before = length(Accel.KEPT)
+    @test status_of(() -> set_forward!(identity, model)) == L.ACCEL_ERROR_INVALID_HANDLE && length(Accel.KEPT) == before
     close(tensor)
     state = State(cpu = true)
     close(state)
