@@ -37,6 +37,9 @@ function throw_carried(status::Int32)
     end
 end
 
+"""After a call that went on although a callback failed."""
+forget_carried() = (pop!(task_local_storage(), :accel_carried, nothing); nothing)
+
 @noinline refuse(parts...) = throw(ArgumentError(string(parts...)))
 
 """The exception that a callback without a status leaves: the outer call will fail with this one."""

@@ -139,8 +139,12 @@ end
 
 Calls the function with smaller and smaller sizes until one fits into memory; `OutOfMemoryError` and the library's own ask for a smaller
 one. Returns the size."""
-find_executable_batch_size(body::Function, state::State, starting_batch_size) = output(out ->
-    LibAccel.accel_find_executable_batch_size(state, batch_size_callback(), C_NULL, keep(body, state), destroy(), starting_batch_size, out), Int64)
+function find_executable_batch_size(body::Function, state::State, starting_batch_size)
+    size = Ref{Int64}(0)
+    LibAccel.accel_find_executable_batch_size(state, batch_size_callback(), C_NULL, keep(body, state), destroy(), starting_batch_size, size)
+    forget_carried() # what did not fit
+    return size[]
+end
 """Lets go of all prepared objects, and of what is kept for the next large results."""
 free_memory!(state::State) = (LibAccel.accel_free_memory(state); nothing)
 """    step_report(state; reset = false): where the time of the steps went"""

@@ -104,6 +104,7 @@ end
             push!(tried, batch_size)
             batch_size > 60 && throw(OutOfMemoryError())
         end
+        @test !haskey(task_local_storage(), :accel_carried)
         @test size <= 60 && first(tried) == 100 && last(tried) == size
         @test_throws OwnException find_executable_batch_size(batch_size -> throw(OwnException(5)), state, 8)
     end
