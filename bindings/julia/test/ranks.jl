@@ -20,6 +20,7 @@ State(cpu = true, timeout_ms = 60_000) do state
         @test size(pad_across_processes(state, Tensor(ones(rank + 1, 2)))) == (2, 2)
         @test size(pad_across_processes(state, Tensor(ones(2, rank + 1)); dim = 2, pad_index = 5)) == (2, 2)
         wait_for_everyone(state)
+        interruptible!(false)
     end
 
     @testset "in the memory of Julia" begin
@@ -90,6 +91,48 @@ State(cpu = true, timeout_ms = 60_000) do state
         end
         backward(state, sum(prepared(Tensor(Float32[rank + 1][:, :]))))
         @test buckets == [0] && Array(gradient(hooked["weight"])) == fill(3, 1, 1)
+    end
+
+    @testset "scopes of the training loop" begin
+        network = Linear(1, 1; bias = false)
+        model = prepare(state, network)
+        input = Tensor(Float32[rank + 1][:, :])
+        no_sync(() -> backward(state, sum(model(input))), state, model)
+        @test item(gradient(network["weight"])[1, 1]) == rank + 1
+        optimizer = prepare(state, SGD(network; lr = 0.1))
+        zero_grad!(optimizer)
+        accumulate(state, model) do
+            backward_sum(state, sum(model(input)), 1)
+        end
+        @test item(gradient(network["weight"])[1, 1]) == 1.5
+        @test clip_grad_norm!(state, model, 1.0) == 1.5 && isapprox(item(gradient(network["weight"])[1, 1]), 1; atol = 1e-5)
+        clip_grad_value!(state, model, 0.5)
+        unscale_gradients!(state, optimizer)
+        @test item(gradient(network["weight"])[1, 1]) == 0.5 && loss_scale(state) == 1
+        zero_grad!(optimizer)
+
+        averaged = Bool[]
+        local_sgd(state, model, 2) do averaging
+            for _ in 1:4
+                backward(state, sum(model(input)))
+                step!(optimizer)
+                zero_grad!(optimizer)
+                push!(averaged, step!(averaging))
+            end
+            @test haskey(state_dict(averaging), "steps") || length(state_dict(averaging)) > 0
+        end
+        @test averaged == [false, true, false, true]
+        @test Array(reduce(state, network["weight"]; by = :min)) == Array(network["weight"])
+
+        # Rank 1 has a batch more.
+        join_uneven_inputs(state, model; even_batches = 0) do
+            for _ in 1:rank+1
+                backward(state, sum(model(input)))
+                step!(optimizer)
+                zero_grad!(optimizer)
+            end
+        end
+        @test Array(reduce(state, network["weight"]; by = :min)) == Array(network["weight"])
     end
 
     @testset "a short last batch" begin
