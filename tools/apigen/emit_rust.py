@@ -118,7 +118,8 @@ def emit(api, root):
     declared = [f"{documentation(function_text(function), '    ')}    pub fn {function['name']}("
                 f"{arguments(function['parameters'], callbacks)}){result(function['returns']['type'], callbacks)};\n"
                 for function in api["functions"] if not function["inline"]]
-    parts.append('extern "C" {\n' + "\n".join(declared) + "}\n")
+    # A macro of lib.rs: linked, or looked up at run time.
+    parts.append("functions! {\n" + "\n".join(declared) + "}\n")
     return {"bindings/rust/accel-sys/src/generated.rs": "\n".join(parts),
             "bindings/rust/accel-sys/tests/layout.rs": layout_test(api)}
 

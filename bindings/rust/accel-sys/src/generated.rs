@@ -1939,7 +1939,7 @@ impl Default for accel_parameters_options_t {
     }
 }
 
-extern "C" {
+functions! {
     /// Frees the bytes and empties the buffer.
     ///
     /// * `buffer`: NULL is allowed. Nothing happens for NULL and for an empty one.
