@@ -134,8 +134,8 @@ impl Error {
     fn take(status: i32) -> Self {
         let mut taken = ptr::null_mut();
         if unsafe { sys::accel_error_take(&mut taken) } != sys::ACCEL_OK {
-            let code = ErrorCode::from_status(status);
-            return Error::new(code, format!("{code} without a message"));
+            // In a process that was forked off this is refused as well, and its message is the same.
+            return Error::of_status(status, &text(unsafe { sys::accel_last_error() }));
         }
         let content = unsafe {
             Content {

@@ -27,6 +27,10 @@ macro_rules! options {
             )*
         }
 
+        // Pointers inside are set only while a call is made.
+        unsafe impl Send for $name {}
+        unsafe impl Sync for $name {}
+
         impl Default for $name {
             fn default() -> Self {
                 Self::new()

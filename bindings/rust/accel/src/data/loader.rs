@@ -22,10 +22,6 @@ options! {
     }
 }
 
-// The pointer inside is set only while a loader is made.
-unsafe impl Send for DataLoaderOptions {}
-unsafe impl Sync for DataLoaderOptions {}
-
 options! {
     /// How the ranks share a loader's batches.
     DataLoaderConfig(accel_dataloader_config_t = ACCEL_DATALOADER_CONFIG_INIT) {
