@@ -122,6 +122,12 @@ if [ -n "$develop" ]; then
       -r tools/apigen/libclang.txt || stop "pip cannot install libclang"
     cp tools/apigen/libclang.txt build/deps/libclang.txt
   fi
+  if ! cmp -s bindings/rust/Cargo.lock build/deps/crates/Cargo.lock; then
+    rm -rf build/deps/crates
+    cargo vendor --quiet --locked --versioned-dirs --manifest-path bindings/rust/Cargo.toml build/deps/crates >/dev/null ||
+      stop "cargo cannot fetch the crates of bindings/rust/Cargo.lock"
+    cp bindings/rust/Cargo.lock build/deps/crates
+  fi
   tools/install_julia.sh || [ $? = 77 ]
 fi
 libtorch=$(python3 tools/find_libtorch.py "" "$PWD") || exit 1

@@ -15,20 +15,20 @@ fn is_sync<T: Sync>() {}
 /// Whether a type is Sync: an inherent function comes before that of a trait.
 struct Question<T>(std::marker::PhantomData<T>);
 trait Otherwise: Sized {
-    fn is_sync(self) -> bool {
+    fn holds(self) -> bool {
         false
     }
 }
 impl<T> Otherwise for Question<T> {}
 impl<T: Sync> Question<T> {
-    fn is_sync(self) -> bool {
+    fn holds(self) -> bool {
         true
     }
 }
 
 macro_rules! are_sync {
     ($($kind:ty),*) => {
-        [$(Question::<$kind>(std::marker::PhantomData).is_sync()),*]
+        [$(Question::<$kind>(std::marker::PhantomData).holds()),*]
     };
 }
 
