@@ -11,3 +11,4 @@ esac
 for features in accel/ndarray accel/dlopen; do
   ./cargo.sh "$1" clippy --quiet --workspace --all-targets --features "$features" -- -D warnings
 done
+RUSTDOCFLAGS='-D warnings' ./cargo.sh "$1" doc --quiet --no-deps -p accel -p accel-sys --features ndarray

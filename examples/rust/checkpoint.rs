@@ -33,12 +33,15 @@ impl Training {
             &nn::linear(16, 1, true)?,
         ])?;
         let adamw = Optimizer::adamw(&model, AdamOptions::new().lr(0.01))?;
+        let decay = Scheduler::exponential(&adamw, 0.9)?;
+        let (model, optimizer, scheduler, loader) =
+            state.prepare((&model, &adamw, &decay, &loader))?;
         Ok(Training {
-            scheduler: state.prepare_scheduler(&Scheduler::exponential(&adamw, 0.9)?)?,
-            optimizer: state.prepare_optimizer(&adamw)?,
-            loader: state.prepare_data_loader(&loader, DataLoaderConfig::new())?,
-            model: state.prepare_model(&model, DdpOptions::new())?,
             state,
+            model,
+            optimizer,
+            scheduler,
+            loader,
         })
     }
 

@@ -1,7 +1,7 @@
 //! The C ABI of libaccel, as `include/accel.h` declares it. Everything here is unsafe; the crate `accel` is the safe layer.
 //!
 //! The library is found through `ACCEL_LIB_DIR` or pkg-config when the crate is built, and by the dynamic linker when
-//! the program runs. With the feature `dlopen` nothing is linked: [`load`], or else the first call, loads the library.
+//! the program runs. With the feature `dlopen` nothing is linked: `load()`, or else the first call, loads the library.
 #![allow(non_camel_case_types)]
 #![cfg_attr(feature = "dlopen", allow(clippy::missing_safety_doc, clippy::too_many_arguments))]
 

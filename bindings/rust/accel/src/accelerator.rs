@@ -6,7 +6,7 @@ mod prepare;
 mod settings;
 
 pub use local_sgd::{LocalSgd, LocalSgdOptions};
-pub use prepare::Prepared;
+pub use prepare::Prepare;
 pub use settings::{
     AutocastOptions, DdpCommHook, DdpOptions, Fp8Recipe, GradScalerOptions, ParametersOptions, PowerSgdOptions,
 };

@@ -15,9 +15,9 @@
 //! let y = (&x.narrow(1, 0, 1)? - &x.narrow(1, 1, 1)?)?;
 //! let data = DataLoader::new(&Dataset::tensors(&[&x, &y])?, DataLoaderOptions::new().batch_size(16).shuffle(true))?;
 //!
-//! let model = state.prepare_model(&nn::linear(2, 1, true)?, DdpOptions::new())?;
-//! let optimizer = state.prepare_optimizer(&Optimizer::adamw(&model, AdamOptions::new().lr(0.1))?)?;
-//! let mut data = state.prepare_data_loader(&data, DataLoaderConfig::new())?;
+//! let model = nn::linear(2, 1, true)?;
+//! let adamw = Optimizer::adamw(&model, AdamOptions::new().lr(0.1))?;
+//! let (model, optimizer, mut data) = state.prepare((&model, &adamw, &data))?;
 //!
 //! let mut last = f64::MAX;
 //! for _epoch in 0..20 {

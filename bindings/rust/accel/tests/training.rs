@@ -11,20 +11,10 @@ fn train(state: State) -> Vec<f32> {
     let x = ops::arange(0, 16, Some(DType::Float32)).unwrap().reshape(&[8, 2]).unwrap().div_scalar(16).unwrap();
     let y = x.sum_dim(Some(&[1]), true).unwrap();
     let plain = nn::linear(2, 1, true).unwrap();
-    let made = state
-        .prepare(&[
-            Prepared::DataLoader(
-                DataLoader::new(&Dataset::tensors(&[&x, &y]).unwrap(), DataLoaderOptions::new().batch_size(8)).unwrap(),
-            ),
-            Prepared::Optimizer(Optimizer::sgd(&plain, SgdOptions::new().lr(0.1)).unwrap()),
-        ])
-        .unwrap();
-    let model = state.prepare_model(&plain, DdpOptions::new()).unwrap();
-    let mut made = made.into_iter();
-    let (mut loader, optimizer) = match (made.next(), made.next()) {
-        (Some(Prepared::DataLoader(loader)), Some(Prepared::Optimizer(optimizer))) => (loader, optimizer),
-        _ => panic!("other kinds than were given"),
-    };
+    let loader =
+        DataLoader::new(&Dataset::tensors(&[&x, &y]).unwrap(), DataLoaderOptions::new().batch_size(8)).unwrap();
+    let sgd = Optimizer::sgd(&plain, SgdOptions::new().lr(0.1)).unwrap();
+    let (mut loader, model, optimizer) = state.prepare((&loader, &plain, &sgd)).unwrap();
     for _ in 0..5 {
         for batch in &mut loader {
             let batch = batch.unwrap();

@@ -12,57 +12,103 @@ use crate::tensor::Tensor;
 use accel_sys as sys;
 use std::ffi::c_void;
 
-/// One object for [`State::prepare`].
-pub enum Prepared {
-    /// A model.
-    Model(Model),
-    /// An optimizer.
-    Optimizer(Optimizer),
-    /// A loader.
-    DataLoader(DataLoader),
-    /// A scheduler.
-    Scheduler(Scheduler),
+/// What [`State::prepare`] takes: a reference to a model, an optimizer, a loader or a scheduler, or a tuple of such.
+pub trait Prepare: private::Sealed {
+    /// The prepared ones.
+    type Prepared;
+
+    #[doc(hidden)]
+    fn put(&self, items: &mut Vec<sys::accel_prepare_item_t>);
+
+    /// # Safety
+    /// The items are those that were put, prepared.
+    #[doc(hidden)]
+    unsafe fn take(items: &mut std::slice::Iter<'_, sys::accel_prepare_item_t>) -> Self::Prepared;
 }
 
-impl Prepared {
-    fn to_item(&self) -> sys::accel_prepare_item_t {
-        let mut item = sys::accel_prepare_item_t {
-            module: std::ptr::null_mut(),
-            optimizer: std::ptr::null_mut(),
-            loader: std::ptr::null_mut(),
-            scheduler: std::ptr::null_mut(),
-            device_placement: sys::ACCEL_UNSET,
-            reserved: 0,
-        };
-        match self {
-            Prepared::Model(model) => item.module = model.as_raw(),
-            Prepared::Optimizer(optimizer) => item.optimizer = optimizer.as_raw(),
-            Prepared::DataLoader(loader) => item.loader = loader.as_raw(),
-            Prepared::Scheduler(scheduler) => item.scheduler = scheduler.as_raw(),
-        }
-        item
-    }
+mod private {
+    pub trait Sealed {}
+}
 
-    /// The same kind, of what the library made.
-    unsafe fn like(&self, item: &sys::accel_prepare_item_t) -> Self {
-        match self {
-            Prepared::Model(_) => Prepared::Model(Model::from_raw(item.module)),
-            Prepared::Optimizer(_) => Prepared::Optimizer(Optimizer::from_raw(item.optimizer)),
-            Prepared::DataLoader(_) => Prepared::DataLoader(DataLoader::from_raw(item.loader)),
-            Prepared::Scheduler(_) => Prepared::Scheduler(Scheduler::from_raw(item.scheduler)),
+const NOTHING: sys::accel_prepare_item_t = sys::accel_prepare_item_t {
+    module: std::ptr::null_mut(),
+    optimizer: std::ptr::null_mut(),
+    loader: std::ptr::null_mut(),
+    scheduler: std::ptr::null_mut(),
+    device_placement: sys::ACCEL_UNSET,
+    reserved: 0,
+};
+
+macro_rules! prepared_objects {
+    ($($kind:ident in $field:ident),*) => {$(
+        impl private::Sealed for &$kind {}
+
+        impl Prepare for &$kind {
+            type Prepared = $kind;
+
+            fn put(&self, items: &mut Vec<sys::accel_prepare_item_t>) {
+                items.push(sys::accel_prepare_item_t { $field: self.as_raw(), ..NOTHING });
+            }
+
+            unsafe fn take(items: &mut std::slice::Iter<'_, sys::accel_prepare_item_t>) -> $kind {
+                $kind::from_raw(items.next().expect("an item for each object").$field)
+            }
         }
-    }
+    )*};
+}
+
+prepared_objects! { Model in module, Optimizer in optimizer, DataLoader in loader, Scheduler in scheduler }
+
+macro_rules! prepared_tuples {
+    ($(($($name:ident $index:tt),*))*) => {$(
+        impl<$($name: Prepare),*> private::Sealed for ($($name,)*) {}
+
+        impl<$($name: Prepare),*> Prepare for ($($name,)*) {
+            type Prepared = ($($name::Prepared,)*);
+
+            fn put(&self, items: &mut Vec<sys::accel_prepare_item_t>) {
+                $(self.$index.put(items);)*
+            }
+
+            unsafe fn take(items: &mut std::slice::Iter<'_, sys::accel_prepare_item_t>) -> Self::Prepared {
+                ($($name::take(items),)*)
+            }
+        }
+    )*};
+}
+
+prepared_tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
 }
 
 /// What is prepared takes part in the state's training, and in its checkpoints.
 impl State {
-    /// Prepares objects of any kinds, in any order; all or none of them. They come back in the same order.
-    pub fn prepare(&self, objects: &[Prepared]) -> Result<Vec<Prepared>> {
-        let items: Vec<_> = objects.iter().map(Prepared::to_item).collect();
+    /// Prepares objects of any kinds, in any order; all or none of them.
+    ///
+    /// ```
+    /// # fn main() -> accel::Result<()> {
+    /// # use accel::*;
+    /// # let state = StateOptions::new().cpu(true).build()?;
+    /// # let plain = nn::linear(2, 1, true)?;
+    /// # let adamw = Optimizer::adamw(&plain, AdamOptions::new())?;
+    /// # let schedule = Scheduler::exponential(&adamw, 0.9)?;
+    /// let (model, optimizer, scheduler) = state.prepare((&plain, &adamw, &schedule))?;
+    /// # drop((model, optimizer, scheduler)); state.end_training() }
+    /// ```
+    pub fn prepare<P: Prepare>(&self, objects: P) -> Result<P::Prepared> {
+        let mut items = Vec::new();
+        objects.put(&mut items);
         let mut made = items.clone();
         let (first, length) = array(&items);
         check(unsafe { sys::accel_prepare(self.as_raw(), first, length, made.as_mut_ptr()) })?;
-        Ok(objects.iter().zip(&made).map(|(object, item)| unsafe { object.like(item) }).collect())
+        Ok(unsafe { P::take(&mut made.iter()) })
     }
 
     /// A model on the device, under the precision, and under data parallelism when there are several ranks. It shares its
