@@ -3,4 +3,4 @@
 set -eu
 cd "$(dirname "$0")"
 ./cargo.sh "$1" test --quiet
-exec ./cargo.sh "$1" test --quiet -p accel --features dlopen --test tensors --test callbacks
+exec ./cargo.sh "$1" test --quiet -p accel --features dlopen --test loading --test tensors --test callbacks

@@ -9,12 +9,8 @@ use std::sync::{Arc, Mutex};
 
 const CONFIG: &str = r#"{"model_type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 128, "n_layer": 4,
     "n_head": 4}"#;
-const SENTENCES: [&str; 4] = [
-    "the cat sat on the mat",
-    "the cat sat on the hat",
-    "gradients travel in buckets",
-    "1 2 3 4 5 6 7 8",
-];
+const SENTENCES: [&str; 4] =
+    ["the cat sat on the mat", "the cat sat on the hat", "gradients travel in buckets", "1 2 3 4 5 6 7 8"];
 
 /// A model that gives, instead of the scores of the next token, the state from which they are computed.
 struct Embedder {
@@ -26,12 +22,10 @@ impl Embedder {
     fn new(model: Model) -> Result<Self> {
         let hidden = Arc::new(Mutex::new(None));
         let seen = Arc::clone(&hidden);
-        model
-            .child("transformer.ln_f")?
-            .add_hook(When::AfterForward, move |_, outputs| {
-                *seen.lock().expect("no panic") = Some(outputs.tensor_at(0)?.detach()?);
-                Ok(None)
-            })?;
+        model.child("transformer.ln_f")?.add_hook(When::AfterForward, move |_, outputs| {
+            *seen.lock().expect("no panic") = Some(outputs.tensor_at(0)?.detach()?);
+            Ok(None)
+        })?;
         model.train(false)?;
         Ok(Embedder { model, hidden })
     }
@@ -41,14 +35,8 @@ impl Embedder {
         let tokens: Vec<i64> = text.bytes().map(i64::from).collect();
         let length = tokens.len() as i64;
         no_grad()?.run(|| {
-            self.model
-                .forward(&Tensor::from_vec(tokens, &[1, length])?)?;
-            let hidden = self
-                .hidden
-                .lock()
-                .expect("no panic")
-                .take()
-                .expect("the hook has run");
+            self.model.forward(&Tensor::from_vec(tokens, &[1, length])?)?;
+            let hidden = self.hidden.lock().expect("no panic").take().expect("the hook has run");
             let mean = hidden.mean_dim(Some(&[1]), false)?;
             mean.div(&mean.norm(2)?)
         })
@@ -77,10 +65,7 @@ fn main() -> Result<()> {
     let similar = vectors.matmul(&vectors.t()?)?.to_vec::<f32>()?;
     state.print(&format!("vectors: {:?}", vectors.shape()?))?;
     for (other, sentence) in SENTENCES.iter().enumerate() {
-        state.print(&format!(
-            "similarity of {:?} and {sentence:?}: {:.4}",
-            SENTENCES[0], similar[other]
-        ))?;
+        state.print(&format!("similarity of {:?} and {sentence:?}: {:.4}", SENTENCES[0], similar[other]))?;
     }
     state.end_training()
 }

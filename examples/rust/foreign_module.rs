@@ -27,10 +27,7 @@ struct Network {
 
 impl Network {
     fn view(&self, index: usize) -> Result<ArrayView1<'_, f32>> {
-        Ok(self.tensors[index]
-            .array_view::<f32>()?
-            .into_dimensionality::<Ix1>()
-            .expect("one dimension"))
+        Ok(self.tensors[index].array_view::<f32>()?.into_dimensionality::<Ix1>().expect("one dimension"))
     }
 
     /// The mean squared error of some inputs, of which the batch has `count`, and its gradients.
@@ -65,20 +62,11 @@ fn main() -> Result<()> {
         model.add_parameter(name, Tensor::from_array(array)?, true)?;
     }
     let mut parameters = Parameters::new(&state, &model, ParametersOptions::new())?;
-    let network = Network {
-        tensors: NAMES
-            .iter()
-            .map(|name| model.tensor(name))
-            .collect::<Result<_>>()?,
-    };
-    let optimizer =
-        state.prepare_optimizer(&Optimizer::adam(&model, AdamOptions::new().lr(0.01))?)?;
+    let network = Network { tensors: NAMES.iter().map(|name| model.tensor(name)).collect::<Result<_>>()? };
+    let optimizer = state.prepare_optimizer(&Optimizer::adam(&model, AdamOptions::new().lr(0.01))?)?;
 
     // A batch is shared by the processes, and by the micro-batches that accumulate.
-    let (processes, rank) = (
-        state.num_processes() as usize,
-        state.process_index() as usize,
-    );
+    let (processes, rank) = (state.num_processes() as usize, state.process_index() as usize);
     let micro_batches = state.gradient_accumulation_steps() as usize;
     let parts = processes * micro_batches;
     state.print(&format!("processes: {processes}"))?;
@@ -108,9 +96,7 @@ fn main() -> Result<()> {
             })?;
         }
         if (step + 1) % 100 == 0 {
-            let mean = state
-                .reduce(&Tensor::scalar(loss)?, Reduction::Mean, 1.0)?
-                .item()?;
+            let mean = state.reduce(&Tensor::scalar(loss)?, Reduction::Mean, 1.0)?.item()?;
             state.print(&format!("loss of step {}: {mean:.4}", step + 1))?;
         }
     }

@@ -12,23 +12,13 @@ const CONTEXT: i64 = 32;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let text = arguments
-        .next()
-        .unwrap_or_else(|| panic!("usage: train TEXT [STEPS]"));
-    let steps: usize = arguments
-        .next()
-        .map_or(60, |steps| steps.parse().expect("STEPS: expected a number"));
+    let text = arguments.next().unwrap_or_else(|| panic!("usage: train TEXT [STEPS]"));
+    let steps: usize = arguments.next().map_or(60, |steps| steps.parse().expect("STEPS: expected a number"));
 
     let state = StateOptions::new().split_batches(true).build()?;
     state.set_seed(0, false, false)?;
     let text = Dataset::text(text, None, CONTEXT)?;
-    let loader = DataLoader::new(
-        &text,
-        DataLoaderOptions::new()
-            .batch_size(8)
-            .shuffle(true)
-            .drop_last(true),
-    )?;
+    let loader = DataLoader::new(&text, DataLoaderOptions::new().batch_size(8).shuffle(true).drop_last(true))?;
     let mut loader = state.prepare_data_loader(&loader, DataLoaderConfig::new())?;
 
     let gpt = Model::from_config(CONFIG)?;
@@ -44,9 +34,7 @@ fn main() -> Result<()> {
     for step in 1..=steps {
         let batch = next_batch(&mut loader)?;
         let loss = state.accumulate(&[&model])?.run(|| {
-            let mut loss = model
-                .forward(batch.tensor_at(0)?)?
-                .cross_entropy(batch.tensor_at(1)?)?;
+            let mut loss = model.forward(batch.tensor_at(0)?)?.cross_entropy(batch.tensor_at(1)?)?;
             state.backward(&mut loss)?;
             state.clip_grad_norm(&gpt, 1.0, 2.0)?;
             optimizer.step()?;
@@ -65,10 +53,5 @@ fn main() -> Result<()> {
 /// The next batch, of the next epoch when this one is over.
 fn next_batch(loader: &mut DataLoader) -> Result<Value> {
     let batch = loader.next().or_else(|| loader.next());
-    batch.unwrap_or_else(|| {
-        Err(Error::new(
-            ErrorCode::InvalidArgument,
-            "the text is too short for a batch",
-        ))
-    })
+    batch.unwrap_or_else(|| Err(Error::new(ErrorCode::InvalidArgument, "the text is too short for a batch")))
 }
