@@ -1,14 +1,9 @@
-//! Finds libaccel: in `$ACCEL_LIB_DIR` if that is set, else where pkg-config says. `DEP_ACCEL_LIBTORCH` tells the build
-//! scripts of other crates where LibTorch is.
+//! Finds libaccel: in `$ACCEL_LIB_DIR` if that is set, else where pkg-config says. It has the path of its LibTorch itself.
 use std::env;
 use std::process::Command;
 
-#[allow(dead_code)]
-#[path = "src/libtorch.rs"]
-mod libtorch;
-
 fn main() {
-    for name in ["ACCEL_LIB_DIR", "ACCEL_LIBTORCH", "PKG_CONFIG_PATH"] {
+    for name in ["ACCEL_LIB_DIR", "PKG_CONFIG_PATH"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
     println!("cargo:rerun-if-changed=build.rs");
@@ -17,10 +12,6 @@ fn main() {
     }
     println!("cargo:rustc-link-lib=dylib=accel");
     println!("cargo:rustc-link-search=native={}", library_folder());
-    if let Some(torch) = libtorch::find() {
-        println!("cargo:libtorch={}", torch.display());
-        println!("cargo:rustc-link-arg=-Wl,-rpath-link,{}", torch.join("lib").display());
-    }
 }
 
 fn library_folder() -> String {

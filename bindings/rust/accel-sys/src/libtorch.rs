@@ -1,5 +1,4 @@
 //! Where LibTorch is: in an installed `torch` package of Python, in `$ACCEL_LIBTORCH`, or in the build's own folder.
-//! The build script and the loader share this file.
 use std::env;
 use std::fs;
 use std::ops::RangeInclusive;

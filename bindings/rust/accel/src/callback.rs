@@ -19,14 +19,27 @@ pub(crate) enum Failure {
     Error(Box<dyn std::error::Error + Send + Sync>),
 }
 
-thread_local! {
-    static FAILURE: RefCell<Option<(String, Failure)>> = const { RefCell::new(None) };
+/// A failure with the status and the message that it left in the library.
+struct Left {
+    status: i32,
+    message: String,
+    failure: Failure,
 }
 
-/// What the latest callback of this thread failed with, if `message` is the one that it left.
-pub(crate) fn take_failure(message: &str) -> Option<Failure> {
-    let (left, failure) = FAILURE.with(|slot| slot.borrow_mut().take())?;
-    message.contains(&left).then_some(failure)
+thread_local! {
+    static FAILURE: RefCell<Option<Left>> = const { RefCell::new(None) };
+}
+
+/// What the latest callback of this thread failed with, if it is the reason of this error of the outer call.
+pub(crate) fn take_failure(status: i32, message: &str) -> Option<Failure> {
+    let left = FAILURE.with(|slot| slot.borrow_mut().take())?;
+    let is_reason = status == left.status && !left.message.is_empty() && message.contains(&left.message);
+    is_reason.then_some(left.failure)
+}
+
+/// As [`take_failure`], for callbacks that answer a number: the library knows nothing of their failure.
+pub(crate) fn take_any_failure() -> Option<Failure> {
+    FAILURE.with(|slot| slot.borrow_mut().take()).map(|left| left.failure)
 }
 
 /// Runs the body of a callback: no panic leaves it.
@@ -54,7 +67,7 @@ fn fail(code: ErrorCode, message: String, failure: Failure) -> i32 {
     if let Ok(line) = CString::new(line.as_str()) {
         unsafe { sys::accel_error_set(code.status(), line.as_ptr()) };
     }
-    FAILURE.with(|slot| *slot.borrow_mut() = Some((line, failure)));
+    FAILURE.with(|slot| *slot.borrow_mut() = Some(Left { status: code.status(), message: line, failure }));
     code.status()
 }
 

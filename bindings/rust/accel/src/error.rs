@@ -1,5 +1,5 @@
 //! What a call answers when it fails.
-use crate::callback::{take_failure, Failure};
+use crate::callback::{take_any_failure, take_failure, Failure};
 use accel_sys as sys;
 use std::ffi::CStr;
 use std::fmt;
@@ -186,10 +186,27 @@ pub(crate) fn check(status: i32) -> Result<i32> {
     }
 }
 
+/// As [`check`], for a call whose callback answers a number and no status: its failure is that of the call.
+pub(crate) fn check_callback_of_numbers(call: impl FnOnce() -> i32) -> Result<i32> {
+    take_any_failure(); // of another call
+    let status = call();
+    if status >= 0 {
+        return Ok(status);
+    }
+    let error = Error::take(status);
+    Err(with_failure(error, take_any_failure()))
+}
+
 #[cold]
 fn failed(status: i32) -> Error {
-    let mut error = Error::take(status);
-    match take_failure(&error.0.message) {
+    let error = Error::take(status);
+    let failure = take_failure(status, &error.0.message);
+    with_failure(error, failure)
+}
+
+/// A panic goes on; an error of the callback becomes the source.
+fn with_failure(mut error: Error, failure: Option<Failure>) -> Error {
+    match failure {
         Some(Failure::Panic(payload)) => resume_unwind(payload),
         Some(Failure::Error(source)) => error.0.source = Some(source),
         None => {}

@@ -1,6 +1,6 @@
 //! Schedulers: what drives learning rates.
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
-use crate::error::{check, Result};
+use crate::error::{check, check_callback_of_numbers, Result};
 use crate::handle::{array, handle};
 use crate::optimizer::Optimizer;
 use crate::options::{constants, options};
@@ -8,6 +8,7 @@ use crate::tensor::Tensor;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
+use std::ptr;
 
 constants! {
     /// The shape of a way from one rate to another.
@@ -173,10 +174,11 @@ impl Scheduler {
     where
         F: FnMut(i64) -> CallbackResult<f64> + Send + 'static,
     {
-        let (data, destroy) = hand_over(Exclusive::new(factor));
-        Self::made(|out| unsafe {
-            sys::accel_scheduler_lambda(optimizer.as_raw(), Some(call_factor::<F>), data, destroy, out)
-        })
+        let ((data, destroy), mut made) = (hand_over(Exclusive::new(factor)), ptr::null_mut());
+        check_callback_of_numbers(|| unsafe {
+            sys::accel_scheduler_lambda(optimizer.as_raw(), Some(call_factor::<F>), data, destroy, &mut made)
+        })?;
+        Ok(unsafe { Self::from_raw(made) })
     }
 
     /// Rises linearly, then falls with the inverse square root. The timescale is `warmup_steps` if it is not given.
@@ -227,7 +229,7 @@ impl Scheduler {
 impl Scheduler {
     /// One step on. A prepared scheduler follows the accumulation and the skipped steps of its optimizer.
     pub fn step(&self) -> Result<()> {
-        check(unsafe { sys::accel_scheduler_step(self.as_raw()) }).map(drop)
+        check_callback_of_numbers(|| unsafe { sys::accel_scheduler_step(self.as_raw()) }).map(drop)
     }
 
     /// One step on with what was measured, the same on all ranks.
@@ -244,7 +246,9 @@ impl Scheduler {
 
     /// The rates of the coming updates, without training: float64 `[n_steps, groups]`.
     pub fn curve(&self, n_steps: i64) -> Result<Tensor> {
-        Tensor::made(|out| unsafe { sys::accel_scheduler_curve(self.as_raw(), n_steps, out) })
+        let mut curve = ptr::null_mut();
+        check_callback_of_numbers(|| unsafe { sys::accel_scheduler_curve(self.as_raw(), n_steps, &mut curve) })?;
+        Ok(unsafe { Tensor::from_raw(curve) })
     }
 
     /// The state, with the keys of `torch.optim.lr_scheduler`.

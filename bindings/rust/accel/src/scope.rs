@@ -20,7 +20,7 @@ use std::ptr::{self, NonNull};
 ///
 /// It cannot go to another thread:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// let scope = accel::no_grad().unwrap();
 /// std::thread::spawn(move || drop(scope));
 /// ```

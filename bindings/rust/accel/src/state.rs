@@ -337,7 +337,7 @@ impl StateReader {
 ///
 /// After [`State::end_training`] it is gone, which the compiler knows:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0382
 /// let state = accel::StateOptions::new().cpu(true).build().unwrap();
 /// state.end_training().unwrap();
 /// state.wait_for_everyone().unwrap();
@@ -345,7 +345,7 @@ impl StateReader {
 ///
 /// Another thread cannot use it at the same time:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// let state = accel::StateOptions::new().cpu(true).build().unwrap();
 /// std::thread::scope(|threads| {
 ///     threads.spawn(|| state.wait_for_everyone());

@@ -74,9 +74,12 @@ fn a_schedule_that_panics_ends_the_step() {
     })
     .unwrap();
     scheduler.step().unwrap();
-    // A factor is a number and no status: what the library reports is that there is none.
-    let failed = catch_unwind(AssertUnwindSafe(|| scheduler.step()));
-    assert!(matches!(&failed, Err(_) | Ok(Err(_))));
+    let payload = catch_unwind(AssertUnwindSafe(|| scheduler.step())).unwrap_err();
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"no further than 2"));
+    let payload = catch_unwind(AssertUnwindSafe(|| scheduler.curve(3))).unwrap_err();
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"no further than 2"));
+    let refused = Scheduler::lambda(&optimizer, |_| Err(Own(1).into())).err().unwrap();
+    assert_eq!(refused.source().unwrap().downcast_ref::<Own>(), Some(&Own(1)));
     assert_eq!(scheduler.last_lr(0).unwrap(), 0.5);
 }
 

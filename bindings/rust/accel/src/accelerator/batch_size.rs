@@ -1,6 +1,6 @@
 //! The largest batch that fits into memory.
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
-use crate::error::{check, text, Result};
+use crate::error::{check, check_callback_of_numbers, text, Result};
 use crate::state::State;
 use accel_sys as sys;
 use std::ffi::c_void;
@@ -49,10 +49,15 @@ impl State {
         destroy: Option<sys::accel_destroy_fn>,
     ) -> Result<i64> {
         let (state, mut found) = (self.as_raw(), 0);
-        check(unsafe {
+        let mut call = || unsafe {
             let start = starting_batch_size;
             sys::accel_find_executable_batch_size(state, Some(function), reduce, data, destroy, start, &mut found)
-        })?;
+        };
+        if reduce.is_some() {
+            check_callback_of_numbers(call)?;
+        } else {
+            check(call())?;
+        }
         Ok(found)
     }
 }
