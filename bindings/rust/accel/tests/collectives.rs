@@ -81,6 +81,19 @@ fn works_own_their_tensors_and_give_them_back() {
 }
 
 #[test]
+fn a_work_that_is_dropped_goes_on_and_one_that_fails_says_why() {
+    ranks::run(2, |state| {
+        let elements = vec![1.0f32; 100_000];
+        drop(state.all_reduce_async(Tensor::from_vec(elements, &[100_000]).unwrap(), Reduction::Sum).unwrap());
+        state.wait_for_everyone().unwrap();
+        let rows = 1 + i64::from(state.process_index());
+        let tensor = Tensor::full(&[rows], 1.0, accel::DType::Float32, accel::Device::Cpu).unwrap();
+        let work = state.gather_async(tensor).unwrap();
+        assert_eq!(work.wait().unwrap_err().code(), ErrorCode::CollectiveMismatch);
+    });
+}
+
+#[test]
 fn groups_are_states_of_their_own() {
     let sizes = ranks::run(3, |state| {
         let group = state.split_group(state.process_index() % 2, 0).unwrap();
