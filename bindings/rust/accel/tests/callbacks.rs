@@ -3,7 +3,7 @@ mod ranks;
 
 use accel::{
     nn, DType, DdpOptions, Device, Error, ErrorCode, Model, Module, Optimizer, Reduction, Result, Sampler, Scheduler,
-    SgdOptions, StateOptions, Tensor, Value, When,
+    SgdOptions, Tensor, Value, When,
 };
 use std::cell::RefCell;
 use std::error::Error as _;
@@ -201,9 +201,9 @@ fn the_program_may_exchange_gradients_itself() {
 #[test]
 fn an_update_of_the_program_is_an_optimizer() {
     let trained = |make: fn(&Model) -> Result<Optimizer>| {
-        let state = StateOptions::new().cpu(true).build().unwrap();
-        state.set_seed(3, false, false).unwrap();
-        let model = nn::linear(2, 1, true).unwrap();
+        let model = nn::linear(2, 1, false).unwrap();
+        let start = Tensor::from_slice(&[0.5f32, -0.25], &[1, 2]).unwrap();
+        model.tensor("weight").unwrap().detach().unwrap().copy_from(&start).unwrap();
         let optimizer = make(&model).unwrap();
         for _ in 0..3 {
             let mut loss = model

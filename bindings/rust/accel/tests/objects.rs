@@ -36,6 +36,7 @@ fn every_optimizer_makes_a_loss_smaller() {
     ];
     for (name, make) in optimizers {
         let model = nn::linear(4, 4, false).unwrap();
+        model.tensor("weight").unwrap().detach().unwrap().fill_(0.5).unwrap();
         let optimizer = make(&model).unwrap();
         let mut losses = Vec::new();
         for _ in 0..5 {
