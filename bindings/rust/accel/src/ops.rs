@@ -1,7 +1,7 @@
 //! Operators of LibTorch with types, generated from their schemas. Most of them are methods of [`Tensor`]; here are those
 //! whose first argument is no tensor.
 use crate::error::Result;
-use crate::op::Op;
+use crate::op::RawOp;
 use crate::tensor::Tensor;
 use crate::value::{Arg, Value};
 use accel_sys as sys;
@@ -68,17 +68,17 @@ impl KnownOp {
     }
 
     #[inline]
-    fn get(&self) -> Result<Op> {
+    fn get(&self) -> Result<RawOp> {
         // Operators are interned: whoever finds it first writes the same.
-        match unsafe { Op::from_raw(self.found.load(Ordering::Relaxed)) } {
+        match unsafe { RawOp::from_raw(self.found.load(Ordering::Relaxed)) } {
             Some(op) => Ok(op),
             None => self.find(),
         }
     }
 
     #[cold]
-    fn find(&self) -> Result<Op> {
-        let op = Op::find(self.name, self.overload)?;
+    fn find(&self) -> Result<RawOp> {
+        let op = RawOp::find(self.name, self.overload)?;
         self.found.store(op.as_raw() as *mut _, Ordering::Relaxed);
         Ok(op)
     }

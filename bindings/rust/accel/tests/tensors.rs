@@ -111,6 +111,22 @@ fn every_form_of_a_typed_operator_works() {
 }
 
 #[test]
+fn an_operator_that_changes_a_tensor_needs_it_for_itself() {
+    let mut tensor = Tensor::from_slice(&[1.0f32, 2.0], &[2]).unwrap();
+    let in_place = Op::find("aten::add_", "Scalar").unwrap();
+    let error = in_place.call1(&[(&tensor).into(), 1.into()]).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert!(error.message().contains("call_in_place()"), "{error:?}");
+    in_place.call_in_place(&mut tensor, &[1.into()]).unwrap();
+    assert_eq!(tensor.to_vec::<f32>().unwrap(), [2.0, 3.0]);
+    assert_eq!(in_place.call(&[(&tensor).into(), 1.into()]).unwrap_err().code(), ErrorCode::InvalidArgument);
+    let pure = Op::find("aten::relu", "").unwrap();
+    assert_eq!(pure.call_in_place(&mut tensor, &[]).unwrap_err().code(), ErrorCode::InvalidArgument);
+    let out = Op::find("aten::add", "out").unwrap();
+    assert!(out.call(&[]).unwrap_err().message().contains("other arguments"));
+}
+
+#[test]
 fn values_hold_everything() {
     let mut map = Value::map([("flag", Value::from(true)), ("rate", 0.5.into())]).unwrap();
     map.set("name", &Value::string("n").unwrap()).unwrap();

@@ -125,7 +125,7 @@ impl Operator {
             "Tensor[]" => ("Vec<Tensor>".into(), format!("tensors_of({call}?)")),
             "bool" => ("bool".into(), format!("{call}.map(truth_of)")),
             text if text.starts_with('(') => {
-                (format!("[Tensor; {several}]"), "tensors_in(OP.get()?.call(ARGUMENTS)?)".into())
+                (format!("[Tensor; {several}]"), "tensors_in(OP.get()?.call_with(ARGUMENTS, &[])?)".into())
             }
             other => return Err(unexpected(format!("{}: no type for the result {other}", self.schema))),
         })

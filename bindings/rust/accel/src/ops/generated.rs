@@ -488,13 +488,13 @@ impl Tensor {
     /// `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
     pub fn max_dim(&self, dim: i64, keepdim: bool) -> Result<[Tensor; 2]> {
         static OP: KnownOp = KnownOp::new("aten::max", "dim");
-        tensors_in(OP.get()?.call(&[self.into(), dim.into(), keepdim.into()])?)
+        tensors_in(OP.get()?.call_with(&[self.into(), dim.into(), keepdim.into()], &[])?)
     }
 
     /// `aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
     pub fn min_dim(&self, dim: i64, keepdim: bool) -> Result<[Tensor; 2]> {
         static OP: KnownOp = KnownOp::new("aten::min", "dim");
-        tensors_in(OP.get()?.call(&[self.into(), dim.into(), keepdim.into()])?)
+        tensors_in(OP.get()?.call_with(&[self.into(), dim.into(), keepdim.into()], &[])?)
     }
 
     /// `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
@@ -543,13 +543,13 @@ impl Tensor {
     /// `aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)`
     pub fn topk(&self, k: i64, dim: i64) -> Result<[Tensor; 2]> {
         static OP: KnownOp = KnownOp::new("aten::topk", "");
-        tensors_in(OP.get()?.call(&[self.into(), k.into(), dim.into()])?)
+        tensors_in(OP.get()?.call_with(&[self.into(), k.into(), dim.into()], &[])?)
     }
 
     /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
     pub fn sort(&self, dim: i64, descending: bool) -> Result<[Tensor; 2]> {
         static OP: KnownOp = KnownOp::new("aten::sort", "");
-        tensors_in(OP.get()?.call(&[self.into(), dim.into(), descending.into()])?)
+        tensors_in(OP.get()?.call_with(&[self.into(), dim.into(), descending.into()], &[])?)
     }
 
     /// `aten::eq.Tensor(Tensor self, Tensor other) -> Tensor`
