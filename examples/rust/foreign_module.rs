@@ -97,7 +97,7 @@ fn main() -> Result<()> {
         }
         if (step + 1) % 100 == 0 {
             let mean = state.reduce(&Tensor::scalar(loss)?, Reduction::Mean, 1.0)?.item()?;
-            state.print(&format!("loss of step {}: {mean:.4}", step + 1))?;
+            state.print(&format!("loss of step {}: {mean:.5}", step + 1))?;
         }
     }
     state.end_training()

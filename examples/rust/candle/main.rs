@@ -71,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         if (step + 1) % 100 == 0 {
             let mean = state.reduce(&accel::Tensor::scalar(loss.to_scalar::<f32>()?)?, Reduction::Mean, 1.0)?;
-            state.print(&format!("loss of step {}: {:.4}", step + 1, mean.item()?))?;
+            state.print(&format!("loss of step {}: {:.5}", step + 1, mean.item()?))?;
         }
     }
     state.end_training()?;
