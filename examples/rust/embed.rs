@@ -64,8 +64,8 @@ fn main() -> Result<()> {
     let vectors = state.gather_uneven(&ops::cat(&vectors.iter().collect::<Vec<_>>(), 0)?)?;
     let similar = vectors.matmul(&vectors.t()?)?.to_vec::<f32>()?;
     state.print(&format!("vectors: {:?}", vectors.shape()?))?;
-    for other in 1..SENTENCES.len() {
-        state.print(&format!("similarity of sentences 0 and {other}: {:.4}", similar[other]))?;
+    for (other, cosine) in similar[..SENTENCES.len()].iter().enumerate().skip(1) {
+        state.print(&format!("similarity of sentences 0 and {other}: {cosine:.4}"))?;
     }
     state.end_training()
 }
