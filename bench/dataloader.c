@@ -4,16 +4,25 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define ROWS 20000
-#define WIDTH 64
 #define BATCH 32
-#define EPOCHS 5
+#define MOST_EPOCHS 10
 #define FIRST_BATCHES 20
 
-static accel_dataset_t *make_rows(void) {
+/* What is read, and over how many epochs it is measured. */
+struct kind {
+  const char *name;
+  int64_t rows;
+  int epochs;
+  accel_dataset_t *(*make)(int64_t rows);
+};
+
+enum { WIDTH = 64, LONGEST = 128 };
+
+static accel_dataset_t *make_rows(int64_t rows) {
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
-  const int64_t shape[] = {ROWS, WIDTH};
+  const int64_t shape[] = {rows, WIDTH};
   accel_tensor_t *tensors[2] = {NULL, NULL};
   accel_dataset_t *dataset = NULL;
   CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, cpu, &tensors[0]));
@@ -22,6 +31,36 @@ static accel_dataset_t *make_rows(void) {
   accel_tensor_release(tensors[0]);
   accel_tensor_release(tensors[1]);
   return dataset;
+}
+
+/* Rows of 1 to LONGEST tokens, cut from one flat tensor. */
+static accel_dataset_t *make_ragged(int64_t rows) {
+  int64_t *const offsets = malloc((size_t)(rows + 1) * sizeof *offsets);
+  accel_tensor_t *values = NULL, *cuts = NULL;
+  accel_dataset_t *dataset = NULL;
+  uint32_t random = 1;
+  offsets[0] = 0;
+  for (int64_t row = 0; row < rows; row++) {
+    random = random * 1664525u + 1013904223u;
+    offsets[row + 1] = offsets[row] + 1 + (int64_t)((random >> 16) % LONGEST);
+  }
+  const int64_t n_offsets = rows + 1;
+  CHECK(accel_tensor_randint(0, 50000, &offsets[rows], 1, &values));
+  CHECK(accel_tensor_from_data(offsets, &n_offsets, 1, ACCEL_DTYPE_INT64, &cuts));
+  CHECK(accel_dataset_ragged(&values, 1, cuts, &dataset));
+  accel_tensor_release(values);
+  accel_tensor_release(cuts);
+  free(offsets);
+  return dataset;
+}
+
+static const struct kind kinds[] = {{"tensor", 20000, 5, make_rows}, {"ragged", 200000, 3, make_ragged}};
+
+static const struct kind *find_kind(const char *name) {
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+    if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
+  fprintf(stderr, "--kind is %s; expected tensor or ragged\n", name);
+  exit(2);
 }
 
 static double run_epoch(accel_dataloader_t *loader) {
@@ -42,9 +81,10 @@ static double time_to_first_batch(accel_dataloader_t *loader, int64_t epoch) {
 }
 
 int main(int argc, char **argv) {
-  enum { WORKERS, N_OPTIONS };
-  struct option_value options[N_OPTIONS] = {{"--workers", "0"}};
+  enum { KIND, WORKERS, N_OPTIONS };
+  struct option_value options[N_OPTIONS] = {{"--kind", "tensor"}, {"--workers", "0"}};
   measure_begin(argc, argv, options, N_OPTIONS);
+  const struct kind *const kind = find_kind(options[KIND].value);
   accel_state_options_t settings = ACCEL_STATE_OPTIONS_INIT;
   settings.cpu = 1;
   accel_state_t *state = NULL;
@@ -52,25 +92,26 @@ int main(int argc, char **argv) {
   const double base_rss_mb = measure_memory("VmHWM");
   CHECK(accel_set_seed(state, 0, 0, 0));
 
-  accel_dataset_t *dataset = make_rows();
+  accel_dataset_t *dataset = kind->make(kind->rows);
   accel_dataloader_options_t loader_options = ACCEL_DATALOADER_OPTIONS_INIT;
   loader_options.batch_size = BATCH;
   loader_options.shuffle = 1;
+  if (kind->make == make_ragged) loader_options.collate = ACCEL_COLLATE_PAD;
   loader_options.num_workers = measure_integer(&options[WORKERS]);
   accel_dataloader_t *plain = NULL, *loader = NULL;
   CHECK(accel_dataloader_create(dataset, &loader_options, &plain));
   CHECK(accel_prepare_data_loader(state, plain, NULL, &loader));
 
   char params[120], extra[64];
-  snprintf(params, sizeof params, "{\"dataset\": \"tensor\", \"rows\": %d, \"batch\": %d, \"workers\": %lld}", ROWS,
-           BATCH, (long long)loader_options.num_workers);
+  snprintf(params, sizeof params, "{\"dataset\": \"%s\", \"rows\": %lld, \"batch\": %d, \"workers\": %lld}", kind->name,
+           (long long)kind->rows, BATCH, (long long)loader_options.num_workers);
   run_epoch(loader);
   const double before_mb = measure_memory("VmRSS");
-  double samples[EPOCHS], first[FIRST_BATCHES];
-  for (int epoch = 0; epoch < EPOCHS; epoch++) samples[epoch] = ROWS / run_epoch(loader);
-  for (int epoch = EPOCHS; epoch < 10; epoch++) run_epoch(loader);
+  double samples[MOST_EPOCHS], first[FIRST_BATCHES];
+  for (int epoch = 0; epoch < kind->epochs; epoch++) samples[epoch] = (double)kind->rows / run_epoch(loader);
+  for (int epoch = kind->epochs; epoch < MOST_EPOCHS; epoch++) run_epoch(loader);
   snprintf(extra, sizeof extra, "\"growth_mb_over_10_epochs\": %.3g", measure_memory("VmRSS") - before_mb);
-  const struct figure figure = {"dataloader", params, "samples/s", 1, samples, EPOCHS, base_rss_mb, extra};
+  const struct figure figure = {"dataloader", params, "samples/s", 1, samples, kind->epochs, base_rss_mb, extra};
   measure_report(state, &figure);
   for (int i = 0; i < FIRST_BATCHES; i++) first[i] = time_to_first_batch(loader, i) * 1e3;
   const struct figure first_figure = {

@@ -17,20 +17,24 @@ stop() {
 }
 
 # That Julia crashes on exceptions with a later libunwind than the one it was built with, which later systems have: it gets
-# its own copy, and a program in build/deps/bin that starts it so.
+# its own copy, and a program in build/deps/bin that starts it so. libunwind also has the functions that C++ exceptions go
+# through, and ends the process in some of them: those of libgcc come first.
 finish() {
-  [ ! -x build/deps/bin/julia ] || exit 0
+  ! grep -qs libgcc_s build/deps/bin/julia || exit 0
   case $(julia --version) in
     *" $packaged") ;;
     *) exit 0 ;;
   esac
   mkdir -p "$unwind" build/deps/bin
-  (cd "$unwind" && apt-get -q download libunwind8/bullseye >apt.log 2>&1 && dpkg -x libunwind8_*.deb .) ||
+  [ -n "$(find "$unwind" -name libunwind.so.8)" ] || (cd "$unwind" && apt-get -q download libunwind8/bullseye >apt.log 2>&1 && dpkg -x libunwind8_*.deb .) ||
     stop "apt-get cannot download libunwind8 of bullseye; all it said is in $unwind/apt.log"
   folder=$(dirname "$(find "$PWD/$unwind" -name libunwind.so.8)")
   cat >build/deps/bin/julia <<PROGRAM
 #!/bin/sh
-LD_LIBRARY_PATH=$folder\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} exec $(command -v julia) "\$@"
+LD_PRELOAD=libgcc_s.so.1\${LD_PRELOAD:+:\$LD_PRELOAD}
+LD_LIBRARY_PATH=$folder\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}
+export LD_PRELOAD LD_LIBRARY_PATH
+exec $(command -v julia) "\$@"
 PROGRAM
   chmod +x build/deps/bin/julia
   exit 0

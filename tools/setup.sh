@@ -130,6 +130,12 @@ if [ -n "$develop" ]; then
     $pip -r $tests/requirements_numpy.txt 2>/dev/null || echo "set-up: no NumPy for this Python; its tests are skipped"
     cat $tests/requirements*.txt >build/deps/python_tests.txt
   fi
+  if ! cmp -s bindings/rust/Cargo.lock build/deps/crates/Cargo.lock; then
+    rm -rf build/deps/crates
+    cargo vendor --quiet --locked --versioned-dirs --manifest-path bindings/rust/Cargo.toml build/deps/crates >/dev/null ||
+      stop "cargo cannot fetch the crates of bindings/rust/Cargo.lock"
+    cp bindings/rust/Cargo.lock build/deps/crates
+  fi
   tools/install_julia.sh || [ $? = 77 ]
 fi
 libtorch=$(python3 tools/find_libtorch.py "" "$PWD") || exit 1

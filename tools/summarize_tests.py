@@ -3,7 +3,7 @@
 
 usage: summarize_tests.py TESTLOG STATUS_OF_MESON
 
-The cases of GoogleTest, CMocka and unittest are counted one by one, any other test is one case. What did not run is
+The cases of GoogleTest, CMocka, unittest and Julia's Test are counted one by one, any other test is one case. What did not run is
 named.
 """
 
@@ -16,6 +16,8 @@ import sys
 BRACKETED = re.compile(r"^\[  (PASSED|FAILED)  \] (\d+) test", re.MULTILINE)
 UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
 UNITTEST_RESULT = re.compile(r"^(?:OK|FAILED) \((.*)\)$", re.MULTILINE)
+# Julia's Test: a line of titles, "Test Summary: | Pass  Fail  Total", and below it "name | 10  1  11".
+JULIA = re.compile(r"^Test Summary:[^\n|]*\|(.*)\n[^|\n]*\|(.*)$", re.MULTILINE)
 
 
 def count_cases(entry):
@@ -27,6 +29,11 @@ def count_cases(entry):
             passed += int(number)
         else:
             failed += int(number)
+    for titles, numbers in JULIA.findall(output):
+        counted = dict(zip(titles.split(), map(int, numbers.split())))
+        passed += counted.get("Pass", 0)
+        failed += counted.get("Fail", 0) + counted.get("Error", 0)
+        skipped += counted.get("Broken", 0)
     for number in UNITTEST_RAN.findall(output):
         passed += int(number)
     for result in UNITTEST_RESULT.findall(output):

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs all tests of the workspace without the network: cargo_test.sh CARGO
+# Runs all tests of the workspace without the network, linked and with the library loaded at run time: cargo_test.sh CARGO
 set -eu
 cd "$(dirname "$0")"
-exec "$1" test --offline --quiet
+./cargo.sh "$1" test --quiet
+exec ./cargo.sh "$1" test --quiet -p accel --features dlopen --test loading --test tensors --test callbacks

@@ -70,6 +70,8 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const parallel::D
 }
 
 std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer) {
+  require(std::dynamic_pointer_cast<PreparedOptimizer>(optimizer) == nullptr, Status::kInvalidState,
+          "the optimizer is prepared already; prepare the optimizer inside it");
   auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(), grad_scaler_,
                                                       state_.step_times());
   optimizers_.push_back(prepared);

@@ -58,9 +58,9 @@ void copy_elements(const at::Tensor& target, const at::Tensor& source) {
 }
 
 void set_requires_grad(const at::Tensor& tensor, bool requires_grad) {
-  require(tensor.is_leaf(), Status::kInvalidArgument,
+  require(tensor.is_leaf(), Status::kInvalidState,
           "the tensor is the result of an operator; expected a leaf: detach it first");
-  require(!requires_grad || tensor.is_floating_point() || tensor.is_complex(), Status::kInvalidArgument, "a tensor of ",
+  require(!requires_grad || tensor.is_floating_point() || tensor.is_complex(), Status::kTypeMismatch, "a tensor of ",
           dtype_name(tensor.scalar_type()), " can have no gradient; expected a floating dtype");
   tensor.set_requires_grad(requires_grad);
 }

@@ -188,6 +188,9 @@ static void test_wrong_arguments(void **unused) {
   accel_dataloader_config_init(&config_by_function);
   assert_memory_equal(&config, &config_by_function, sizeof config);
   assert_fails(accel_prepare_model(t->state, t->prepared, NULL, &again), ACCEL_ERROR_INVALID_STATE, "prepared already");
+  accel_optimizer_t *twice = NULL;
+  assert_fails(accel_prepare_optimizer(t->state, t->optimizer, &twice), ACCEL_ERROR_INVALID_STATE, "prepared already");
+  assert_null(twice);
   ddp.static_graph = 5;
   assert_fails(accel_prepare_model(t->state, t->model, &ddp, &again), ACCEL_ERROR_INVALID_ARGUMENT,
                "options.static_graph is 5");

@@ -164,11 +164,15 @@ class SummarizeTests(ToolTest):
                          ("13 passed, 0 failed", 0))
         unittest_output = "Ran 5 tests in 0.1s\n\nOK (skipped=2)\n"
         self.assertEqual(self.summarize(("u", "OK", unittest_output)), ("3 passed, 0 failed", 0))
+        julia_output = "Test Summary: | Pass  Broken  Total\nAll           |    7       1      8\n  part        |    7       1      8\n"
+        self.assertEqual(self.summarize(("j", "OK", julia_output)), ("7 passed, 0 failed", 0))
 
     def test_counts_failures(self):
         output = "[  PASSED  ] 3 tests.\n[  FAILED  ] 2 tests, listed below:\n"
         self.assertEqual(self.summarize(("a", "FAIL", output), status=1), ("3 passed, 2 failed", 1))
         self.assertEqual(self.summarize(("a", "TIMEOUT", ""), status=1), ("0 passed, 1 failed", 1))
+        julia_output = "Test Summary: | Pass  Fail  Error  Total\nAll           |    7     1      2     10\n"
+        self.assertEqual(self.summarize(("j", "FAIL", julia_output), status=1), ("7 passed, 3 failed", 1))
 
     def test_no_results_are_a_failure(self):
         self.assertEqual(self.summarize(status=1), ("0 passed, 1 failed", 1))

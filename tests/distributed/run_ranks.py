@@ -99,6 +99,13 @@ def with_folder(name, is_file):
     return run
 
 
+def resume_epoch(accel, program):
+    with tempfile.TemporaryDirectory(prefix="accel-ranks-") as folder:
+        launch(accel, program, 2, "leave_epoch", folder)
+        for count in (1, 2, 3):
+            launch(accel, program, count, "resume_epoch", folder)
+
+
 def kill(accel, program):
     for count in (2, 4):
         for elements in ("1", "1000003"):
@@ -140,6 +147,8 @@ TESTS = {
     "hooks": launched("hooks"),
     "checkpoint": with_folder("checkpoint", False),
     "uneven": launched("uneven"),
+    "dispatch": launched("dispatch"),
+    "resume_epoch": resume_epoch,
     "mismatch": launched("mismatch"),
     "timeout": launched("timeout"),
     "kill": kill,

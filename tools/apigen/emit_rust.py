@@ -25,6 +25,8 @@ def rust_type(spelling, callbacks):
 
 def documentation(text, indent=""):
     """Doc comment lines; brackets would be links."""
+    if not text:
+        return ""
     return "".join(f"{indent}/// {line}".rstrip() + "\n" for line in text.replace("[", "\\[").replace("]", "\\]").split("\n"))
 
 
@@ -60,7 +62,7 @@ def constants(api):
         if kind == "f64":
             value = "-f64::MAX" if constant["name"] == "ACCEL_UNSET_DOUBLE" else repr(value)
         value = {-2**31: "i32::MIN", -2**63: "i64::MIN"}.get(value, value)
-        yield (documentation(constant["doc"]) if constant["doc"] else "") + f"pub const {constant['name']}: {kind} = {value};\n"
+        yield documentation(constant["doc"]) + f"pub const {constant['name']}: {kind} = {value};\n"
 
 
 def field_type(struct, field, callbacks):
@@ -75,7 +77,7 @@ def structs(api, callbacks):
                 members = "".join(f"    pub {rust_name(member['name'])}: {rust_type(member['type']['c'], callbacks)},\n"
                                   for member in field["members"])
                 yield f"#[repr(C)]\n#[derive(Clone, Copy)]\npub union {field_type(struct, field, callbacks)} {{\n{members}}}\n"
-        fields = "".join((documentation(field["doc"], "    ") if field["doc"] else "")
+        fields = "".join(documentation(field["doc"], "    ")
                          + f"    pub {rust_name(field['name'])}: {field_type(struct, field, callbacks)},\n"
                          for field in struct["fields"])
         yield f"{documentation(struct['doc'])}#[repr(C)]\n#[derive(Clone, Copy)]\npub struct {struct['name']} {{\n{fields}}}\n"
@@ -118,7 +120,8 @@ def emit(api, root):
     declared = [f"{documentation(function_text(function), '    ')}    pub fn {function['name']}("
                 f"{arguments(function['parameters'], callbacks)}){result(function['returns']['type'], callbacks)};\n"
                 for function in api["functions"] if not function["inline"]]
-    parts.append('extern "C" {\n' + "\n".join(declared) + "}\n")
+    # A macro of lib.rs: linked, or looked up at run time.
+    parts.append("functions! {\n" + "\n".join(declared) + "}\n")
     return {"bindings/rust/accel-sys/src/generated.rs": "\n".join(parts),
             "bindings/rust/accel-sys/tests/layout.rs": layout_test(api)}
 

@@ -37,8 +37,12 @@ function Base.showerror(io::IO, error::AccelError)
     print(io, error.where, ": ", error.message, " (", name, ")")
 end
 
+# Called with the status before an error is thrown: what a callback threw comes out in its place.
+const before_error = Ref{Any}(status -> nothing)
+
 @noinline function fail(status::Int32, where::String)
     message = unsafe_string(ccall((:accel_last_error, libaccel), Ptr{Cchar}, ()))
+    before_error[](status)
     throw(AccelError(status, message, where))
 end
 

@@ -33,7 +33,6 @@ pub type accel_cycle_mode_t = i32;
 /// What is better in a metric, and what the threshold is a part of. The numbers are pinned.
 pub type accel_metric_mode_t = i32;
 
-///
 pub type accel_threshold_mode_t = i32;
 
 /// How documents come into sequences. The numbers are pinned.
@@ -1939,7 +1938,7 @@ impl Default for accel_parameters_options_t {
     }
 }
 
-extern "C" {
+functions! {
     /// Frees the bytes and empties the buffer.
     ///
     /// * `buffer`: NULL is allowed. Nothing happens for NULL and for an empty one.

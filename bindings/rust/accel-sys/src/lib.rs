@@ -1,8 +1,37 @@
 //! The C ABI of libaccel, as `include/accel.h` declares it. Everything here is unsafe; the crate `accel` is the safe layer.
 //!
 //! The library is found through `ACCEL_LIB_DIR` or pkg-config when the crate is built, and by the dynamic linker when
-//! the program runs.
+//! the program runs. With the feature `dlopen` nothing is linked: `load()`, or else the first call, loads the library.
 #![allow(non_camel_case_types)]
+#![cfg_attr(feature = "dlopen", allow(clippy::missing_safety_doc, clippy::too_many_arguments))]
+
+#[cfg(feature = "dlopen")]
+mod dlopen;
+pub mod libtorch;
+#[cfg(feature = "dlopen")]
+pub use dlopen::load;
+
+/// Declares the functions of the header: linked, or looked up when they are called first.
+macro_rules! functions {
+    ($($(#[$text:meta])* pub fn $name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {
+        #[cfg(not(feature = "dlopen"))]
+        extern "C" {
+            $($(#[$text])* pub fn $name($($argument: $kind),*) $(-> $result)?;)*
+        }
+        $(
+            #[cfg(feature = "dlopen")]
+            $(#[$text])*
+            #[inline]
+            pub unsafe fn $name($($argument: $kind),*) $(-> $result)? {
+                use std::sync::atomic::AtomicPtr;
+                static KNOWN: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+                let address = crate::dlopen::symbol(&KNOWN, concat!(stringify!($name), "\0"));
+                let function: unsafe extern "C" fn($($kind),*) $(-> $result)? = core::mem::transmute(address);
+                function($($argument),*)
+            }
+        )*
+    };
+}
 
 #[rustfmt::skip]
 mod generated;

@@ -1,0 +1,72 @@
+# Functions that C calls back: always on the thread of the outer call. `user_data` roots the function (keep.jl), and nothing is
+# thrown through C: what a function throws comes out of the outer call (errors.jl).
+
+"""Runs a callback; its exception becomes a status."""
+function answered(body::Function)
+    try
+        body()
+        return LibAccel.ACCEL_OK
+    catch exception
+        return carry(exception)
+    end
+end
+
+give(out::Ptr{CValue}, object) = (unsafe_store!(out, owned(object)); nothing)
+model_of(handle::Ptr{LibAccel.accel_module_t}) = Model(LibAccel.accel_module_retain(handle))
+tensor_of(handle::Ptr{LibAccel.accel_tensor_t}) = Tensor(LibAccel.accel_tensor_retain(handle))
+
+run_forward(model, inputs, n_inputs, out, block) = answered() do
+    arguments = ntuple(i -> borrowed(unsafe_load(inputs, i)), n_inputs)
+    give(out, kept(block)(model_of(model), arguments...))
+end
+forward_callback() = @cfunction(run_forward, Int32, (Ptr{LibAccel.accel_module_t}, Ptr{CValue}, Csize_t, Ptr{CValue}, Ptr{Cvoid}))
+
+run_hook(model, values, out, block) = answered() do
+    replaced = kept(block)(model_of(model), borrowed(unsafe_load(values))...)
+    replaced === nothing || give(out, replaced isa Tuple ? replaced : (replaced,))
+end
+hook_callback() = @cfunction(run_hook, Int32, (Ptr{LibAccel.accel_module_t}, Ptr{CValue}, Ptr{CValue}, Ptr{Cvoid}))
+
+run_tensor(tensor, out, block) = answered() do
+    made = kept(block)(tensor_of(tensor))::Tensor
+    unsafe_store!(out, LibAccel.accel_tensor_retain(pointer(made)))
+end
+tensor_callback() = @cfunction(run_tensor, Int32, (Ptr{LibAccel.accel_tensor_t}, Ptr{Ptr{LibAccel.accel_tensor_t}}, Ptr{Cvoid}))
+
+run_update(parameter, gradient, states, step, lr, weight_decay, block) = answered() do
+    kept(block)(tensor_of(parameter), tensor_of(gradient), borrowed(unsafe_load(states)), step, lr, weight_decay)
+end
+update_callback() = @cfunction(run_update, Int32,
+    (Ptr{LibAccel.accel_tensor_t}, Ptr{LibAccel.accel_tensor_t}, Ptr{CValue}, Int64, Float64, Float64, Ptr{Cvoid}))
+
+# It has no status: NaN is refused by the scheduler, and then the exception comes out.
+function run_factor(step, block)
+    factor = NaN
+    answered(() -> (factor = Float64(kept(block)(step)))) == LibAccel.ACCEL_OK || carried_as(LibAccel.ACCEL_ERROR_INVALID_ARGUMENT)
+    return factor
+end
+factor_callback() = @cfunction(run_factor, Float64, (Int64, Ptr{Cvoid}))
+
+run_order(epoch, indices, n_indices, block) = answered() do
+    order = kept(block)(epoch, Int(n_indices))
+    length(order) == n_indices || throw(DimensionMismatch("the order has $(length(order)) items; expected $n_indices"))
+    foreach(place -> unsafe_store!(indices, order[place] - 1, place), 1:n_indices)
+end
+order_callback() = @cfunction(run_order, Int32, (Int64, Ptr{Int64}, Csize_t, Ptr{Cvoid}))
+
+run_seed(seed, block) = answered(() -> kept(block)(seed))
+seed_callback() = @cfunction(run_seed, Int32, (Int64, Ptr{Cvoid}))
+
+run_comm_hook(buffer, bucket, is_last, block) = answered(() -> kept(block)(tensor_of(buffer), Int(bucket), is_last != 0))
+comm_hook_callback() = @cfunction(run_comm_hook, Int32, (Ptr{LibAccel.accel_tensor_t}, Int64, Int32, Ptr{Cvoid}))
+
+run_save_state(out, block) = answered(() -> give(out, first(kept(block))()))
+save_state_callback() = @cfunction(run_save_state, Int32, (Ptr{CValue}, Ptr{Cvoid}))
+run_load_state(state, block) = answered(() -> last(kept(block))(borrowed(unsafe_load(state))))
+load_state_callback() = @cfunction(run_load_state, Int32, (Ptr{CValue}, Ptr{Cvoid}))
+
+run_batch_size(batch_size, block) = answered(() -> kept(block)(Int(batch_size)))
+batch_size_callback() = @cfunction(run_batch_size, Int32, (Int64, Ptr{Cvoid}))
+
+run_work(status, block) = answered(() -> kept(block)(status))
+work_callback() = @cfunction(run_work, Int32, (Int32, Ptr{Cvoid}))

@@ -1,0 +1,28 @@
+# Files: tensors, models, and whole training states.
+
+"""    save(path, tensors; metadata = nothing)
+
+Writes a map of tensors as a safetensors file: complete, or not at all."""
+function save(path::AbstractString, tensors; metadata = nothing)
+    lend(tensors) do map
+        metadata === nothing ? LibAccel.accel_save(map, C_NULL, path) : lend(texts -> LibAccel.accel_save(map, texts, path), metadata)
+    end
+    return nothing
+end
+"""    load(path): the tensors of a safetensors file by their names"""
+load(path::AbstractString) = result(out -> LibAccel.accel_load(path, out))::Map
+"""    save_model(state, model, folder): the weights as folder/model.safetensors, on the main process"""
+save_model(state::State, model::Model, folder::AbstractString) = (LibAccel.accel_save_model(state, model, folder); nothing)
+"""    save_state(state, folder)
+
+Everything that is prepared, so that training can go on bit by bit. The folder appears complete or not at all."""
+save_state(state::State, folder::AbstractString) = (LibAccel.accel_save_state(state, folder); nothing)
+"""    load_state!(state, folder)"""
+load_state!(state::State, folder::AbstractString) = (LibAccel.accel_load_state(state, folder); nothing)
+"""    register_for_checkpointing!(state, name, save, load)
+
+Adds an object of the program: `save()` gives its state, `load(state)` takes it back."""
+function register_for_checkpointing!(state::State, name, save::Function, load::Function)
+    LibAccel.accel_register_for_checkpointing(state, string(name), save_state_callback(), load_state_callback(), keep((save, load), state), destroy())
+    return nothing
+end

@@ -1,0 +1,99 @@
+# Objects that own one reference of a handle. They are passed to LibAccel as they are.
+
+"""
+An object of the library. `close(object)` gives it back at once, else the garbage collector does; `isopen(object)` says whether it
+is there. Objects keep alive what they use.
+"""
+abstract type Handle end
+
+@noinline closed(object::Handle) = throw(AccelError(LibAccel.ACCEL_ERROR_INVALID_HANDLE,
+    string("the ", nameof(typeof(object)), " is closed; expected an open one"), "Accel"))
+
+macro handle(name, handle, release)
+    quote
+        mutable struct $(esc(name)) <: Handle
+            pointer::Ptr{LibAccel.$handle}
+            # Takes over one reference.
+            function $(esc(name))(pointer::Ptr{LibAccel.$handle})
+                return finalizer(close, new(pointer))
+            end
+        end
+
+        function Base.close(object::$(esc(name)))
+            pointer = object.pointer
+            pointer == C_NULL && return nothing
+            object.pointer = C_NULL
+            LibAccel.$release(pointer)
+            return nothing
+        end
+
+        function Base.unsafe_convert(::Type{Ptr{LibAccel.$handle}}, object::$(esc(name)))
+            pointer = object.pointer
+            pointer == C_NULL && closed(object)
+            return pointer
+        end
+
+        Base.pointer(object::$(esc(name))) = Base.unsafe_convert(Ptr{LibAccel.$handle}, object)
+
+        # Makes an object from what a C function puts into its output.
+        function $(esc(:made))(::Type{$(esc(name))}, make::Function)
+            out = Ref{Ptr{LibAccel.$handle}}(C_NULL)
+            make(out)
+            return $(esc(name))(out[])
+        end
+    end
+end
+
+# The types; a kind of layer, optimizer or dataset is a function that makes one of them.
+@handle State accel_state_t accel_state_release
+@handle Tensor accel_tensor_t accel_tensor_release
+@handle Model accel_module_t accel_module_release
+@handle Optimizer accel_optimizer_t accel_optimizer_release
+@handle Scheduler accel_scheduler_t accel_scheduler_release
+@handle Dataset accel_dataset_t accel_dataset_release
+@handle Sampler accel_sampler_t accel_sampler_release
+@handle DataLoader accel_dataloader_t accel_dataloader_release
+@handle Work accel_work_t accel_work_release
+@handle Parameters accel_parameters_t accel_parameters_release
+@handle Generator accel_generator_t accel_generator_release
+
+"""Keeps a function that is handed to C together with these objects, unless one of them is closed."""
+keep(object, holders::Handle...) = (foreach(pointer, holders); keep(object))
+
+"""Handles for a C array; preserve the objects while it is used."""
+handles(objects) = [pointer(object) for object in objects]
+handles(::Tuple{}) = Ptr{Cvoid}[]
+
+@doc "Items by their numbers, from 1: `length(dataset)`, `dataset[i]`." Dataset
+@doc "A collective that goes on by itself: `wait(work)`, `fetch(work)`, `istaskdone(work)`, `then(function, work)`." Work
+
+Base.isopen(object::Handle) = object.pointer != C_NULL
+Base.:(==)(a::T, b::T) where {T<:Handle} = a.pointer == b.pointer
+Base.hash(object::Handle, seed::UInt) = hash(object.pointer, seed)
+Base.show(io::IO, object::Handle) = isopen(object) ? describe(io, object) : print(io, nameof(typeof(object)), "(closed)")
+describe(io::IO, object::Handle) = print(io, nameof(typeof(object)))
+
+"""What a C function writes to its output of a plain type."""
+function output(read::Function, ::Type{T}) where {T}
+    out = Ref{T}()
+    read(out)
+    return out[]
+end
+
+"""Text that a C function allocates."""
+function text(write::Function)
+    buffer = Ref(LibAccel.accel_buffer_t(C_NULL, 0))
+    write(buffer)
+    result = unsafe_string(buffer[].data, buffer[].size)
+    LibAccel.accel_buffer_dispose(buffer)
+    return result
+end
+
+"""Options of the C struct `T`; those that are not given stay unset. `use` gets a reference that lives during the call."""
+function with_options(use::Function, ::Type{T}; given...) where {T}
+    held = map(value -> value isa AbstractString ? String(value) : value, values(given))
+    return GC.@preserve held use(Ref(T(; map(option, held)...)))
+end
+option(value) = value
+option(value::String) = Ptr{Cchar}(Base.unsafe_convert(Cstring, value))
+option(value::Handle) = pointer(value)

@@ -1,0 +1,12 @@
+# The library itself.
+
+"""The version of the loaded library."""
+function library_version()
+    major, minor, patch = Ref{Int32}(0), Ref{Int32}(0), Ref{Int32}(0)
+    LibAccel.accel_version(major, minor, patch)
+    return VersionNumber(major[], minor[], patch[])
+end
+"""How the library was built, and what it runs on."""
+build_info() = from_json(text(LibAccel.accel_build_info))::Map
+"""Whether a part is there: "ucx", "nccl", "cuda", "torchscript"."""
+is_available(feature) = LibAccel.accel_is_available(feature) == 1

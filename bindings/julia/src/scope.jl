@@ -1,0 +1,39 @@
+# Scopes are `do` blocks. They belong to a thread of the operating system, so a task stays on its thread inside.
+
+function scoped(body::Function, open::Function, arguments...)
+    task = current_task()
+    was_sticky = task.sticky
+    task.sticky = true
+    try
+        scope = output(open, Ptr{LibAccel.accel_scope_t})
+        return end_after(body, scope, arguments...)
+    finally
+        task.sticky = was_sticky
+    end
+end
+
+function end_after(body, scope, arguments...)
+    local result
+    try
+        result = body(arguments...)
+    catch
+        # The exception of the body is the one to hear of.
+        ccall((:accel_scope_end, LibAccel.libaccel), Int32, (Ptr{LibAccel.accel_scope_t},), scope)
+        rethrow()
+    end
+    LibAccel.accel_scope_end(scope)
+    return result
+end
+
+"""    no_grad() do ... end
+
+No gradients are recorded inside."""
+no_grad(body::Function) = scoped(body, LibAccel.accel_no_grad_begin)
+"""    enable_grad() do ... end
+
+Gradients are recorded inside, also within `no_grad`."""
+enable_grad(body::Function) = scoped(body, LibAccel.accel_enable_grad_begin)
+"""    inference_mode() do ... end
+
+As `no_grad`, and results can never take part in autograd later, which is faster."""
+inference_mode(body::Function) = scoped(body, LibAccel.accel_inference_mode_begin)

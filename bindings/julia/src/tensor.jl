@@ -1,0 +1,128 @@
+# Tensors of LibTorch. Their indices are Julia's, from 1; LibTorch's operators (`aten`) keep LibTorch's own numbering.
+
+@doc """
+    Tensor(array; reversed = false)
+
+Shares the memory of a Julia array without a copy. Indices stay as they are: a column-major array becomes a tensor with the strides
+of an array. `reversed = true` reverses the dimensions instead, and the tensor is row-major without gaps: an array of
+(features, batch) is a tensor of [batch, features], which is what LibTorch computes fastest, and collectives in place ask for.
+
+    Tensor(undef, Float32, 2, 3), zeros(Tensor, Float32, 2, 3), ones(...), full(1.5, 2, 3), randn(Tensor, Float32, 2, 3)
+
+`Array(tensor)` copies, [`view_array`](@ref) shares.
+""" Tensor
+
+shape_of(dims) = Int64[dims...]
+
+"""    empty_tensor(Float32, 2, 3; device = "cpu")
+
+Elements that are not initialised."""
+function empty_tensor(::Type{T}, dims::Integer...; device = CPU) where {T}
+    shape = shape_of(dims)
+    return made(Tensor, out -> LibAccel.accel_tensor_empty(shape, length(shape), dtype_code(T), as_device(device), out))
+end
+Tensor(::UndefInitializer, T::Type, dims::Integer...; device = CPU) = empty_tensor(T, dims...; device = device)
+
+"""    full(number, dims...; dtype = Float32, device = "cpu")
+
+All elements equal."""
+function full(number::Real, dims::Integer...; dtype = Float32, device = CPU)
+    shape = shape_of(dims)
+    return made(Tensor, out -> LibAccel.accel_tensor_full(shape, length(shape), number, dtype_code(dtype), as_device(device), out))
+end
+Base.zeros(::Type{Tensor}, T::Type, dims::Integer...; device = CPU) = full(0, dims...; dtype = T, device = device)
+Base.ones(::Type{Tensor}, T::Type, dims::Integer...; device = CPU) = full(1, dims...; dtype = T, device = device)
+
+"""    randn(Tensor, Float32, dims...; device = "cpu")
+
+Draws from the standard normal distribution, with the library's default generator."""
+function Base.randn(::Type{Tensor}, T::Type, dims::Integer...; device = CPU)
+    shape = shape_of(dims)
+    return made(Tensor, out -> LibAccel.accel_tensor_randn(shape, length(shape), dtype_code(T), as_device(device), out))
+end
+"""    rand(Tensor, 0:9, dims...)
+
+Integers of a range, as Int64."""
+function Base.rand(::Type{Tensor}, range::UnitRange{<:Integer}, dims::Integer...)
+    shape = shape_of(dims)
+    return made(Tensor, out -> LibAccel.accel_tensor_randint(first(range), last(range) + 1, shape, length(shape), out))
+end
+
+Base.ndims(tensor::Tensor) = Int(output(out -> LibAccel.accel_tensor_ndim(tensor, out), Csize_t))
+function Base.size(tensor::Tensor)
+    sizes = output(out -> LibAccel.accel_tensor_shape(tensor, out), Ptr{Int64})
+    return GC.@preserve tensor ntuple(i -> unsafe_load(sizes, i), ndims(tensor))
+end
+Base.size(tensor::Tensor, dim::Integer) = dim > ndims(tensor) ? 1 : size(tensor)[dim]
+function Base.strides(tensor::Tensor)
+    distances = output(out -> LibAccel.accel_tensor_strides(tensor, out), Ptr{Int64})
+    return GC.@preserve tensor ntuple(i -> unsafe_load(distances, i), ndims(tensor))
+end
+Base.length(tensor::Tensor) = output(out -> LibAccel.accel_tensor_numel(tensor, out), Int64)
+Base.eltype(tensor::Tensor) = element_type(output(out -> LibAccel.accel_tensor_dtype(tensor, out), Int32))
+Base.sizeof(tensor::Tensor) = Int(output(out -> LibAccel.accel_tensor_nbytes(tensor, out), Csize_t))
+Base.axes(tensor::Tensor) = map(Base.OneTo, size(tensor))
+Base.axes(tensor::Tensor, dim::Integer) = Base.OneTo(size(tensor, dim))
+Base.firstindex(tensor::Tensor, dim::Integer) = 1
+Base.lastindex(tensor::Tensor, dim::Integer) = size(tensor, dim)
+"""Where a tensor is."""
+device(tensor::Tensor) = output(out -> LibAccel.accel_tensor_device(tensor, out), Device)
+"""Whether elements lie row-major without gaps."""
+iscontiguous(tensor::Tensor) = output(out -> LibAccel.accel_tensor_is_contiguous(tensor, out), Int32) != 0
+"""Whether gradients are kept for a tensor."""
+requires_grad(tensor::Tensor) = output(out -> LibAccel.accel_tensor_requires_grad(tensor, out), Int32) != 0
+"""    requires_grad!(tensor, true)"""
+function requires_grad!(tensor::Tensor, wanted::Bool = true)
+    LibAccel.accel_tensor_set_requires_grad(tensor, wanted)
+    return tensor
+end
+
+"""The number in a tensor of one element."""
+function item(tensor::Tensor)
+    type = eltype(tensor)
+    type == Bool && return output(out -> LibAccel.accel_tensor_item_int(tensor, out), Int64) != 0
+    type <: Integer && return output(out -> LibAccel.accel_tensor_item_int(tensor, out), Int64) % type
+    return output(out -> LibAccel.accel_tensor_item(tensor, out), Float64)
+end
+
+"""The gradient of a leaf, or nothing."""
+function gradient(tensor::Tensor)
+    pointer = output(out -> LibAccel.accel_tensor_grad(tensor, out), Ptr{LibAccel.accel_tensor_t})
+    return pointer == C_NULL ? nothing : Tensor(pointer)
+end
+"""Back-propagates from a scalar without any scaling; in training use `backward(state, loss)`."""
+backward(tensor::Tensor) = (LibAccel.accel_tensor_backward(tensor); nothing)
+
+"""    to(tensor, Float16), to(tensor, "cuda:0"), to(tensor, Float16, "cuda:0")
+
+The same memory when nothing changes."""
+to(tensor::Tensor, dtype::Type; non_blocking = false) = to(tensor, dtype, device(tensor); non_blocking = non_blocking)
+to(tensor::Tensor, place::Union{Device,AbstractString}; non_blocking = false) =
+    made(Tensor, out -> LibAccel.accel_tensor_to(tensor, LibAccel.ACCEL_UNSET, as_device(place), non_blocking, out))
+to(tensor::Tensor, dtype::Type, place; non_blocking = false) =
+    made(Tensor, out -> LibAccel.accel_tensor_to(tensor, dtype_code(dtype), as_device(place), non_blocking, out))
+"""Writes the elements of another tensor, converting and broadcasting them."""
+Base.copyto!(tensor::Tensor, source::Tensor) = (LibAccel.accel_tensor_copy(tensor, source); tensor)
+Base.copyto!(tensor::Tensor, source::Array) = copyto!(tensor, Tensor(source))
+Base.copy(tensor::Tensor) = made(Tensor, out -> LibAccel.accel_tensor_clone(tensor, out))
+"""The same memory outside of autograd."""
+Base.detach(tensor::Tensor) = made(Tensor, out -> LibAccel.accel_tensor_detach(tensor, out))
+"""Row-major without gaps; the same memory if it was already."""
+contiguous(tensor::Tensor) = made(Tensor, out -> LibAccel.accel_tensor_contiguous(tensor, out))
+
+function describe(io::IO, tensor::Tensor)
+    print(io, "Tensor(", join(size(tensor), "x"), ndims(tensor) == 0 ? "0-d " : " ", unsafe_string(LibAccel.accel_dtype_name(
+        output(out -> LibAccel.accel_tensor_dtype(tensor, out), Int32))))
+    place = device(tensor)
+    getfield(place, :type) == LibAccel.ACCEL_DEVICE_CPU || print(io, " on ", device_name(place))
+    requires_grad(tensor) && print(io, ", requires grad")
+    print(io, ")")
+end
+
+function Base.show(io::IO, ::MIME"text/plain", tensor::Tensor)
+    show(io, tensor)
+    isopen(tensor) && getfield(device(tensor), :type) != LibAccel.ACCEL_DEVICE_META || return nothing
+    array = Array(tensor)
+    print(io, ":\n")
+    ndims(array) == 0 ? print(io, " ", array[]) : Base.print_array(IOContext(io, :limit => get(io, :limit, true)), array)
+end

@@ -1,0 +1,151 @@
+# The training loop: objects prepared for the job, micro-batches, backward.
+
+"""
+    prepare(state, objects...)
+
+Models, optimizers, schedulers and loaders for the job, in the same order; all of them, or after an error none.
+"""
+function prepare(state::State, first, second, rest...)
+    objects = (first, second, rest...)
+    items = LibAccel.accel_prepare_item_t[map(prepare_item, objects)...]
+    prepared = fill(prepare_item(nothing), length(items))
+    GC.@preserve objects LibAccel.accel_prepare(state, items, length(items), prepared)
+    return ntuple(i -> prepared_as(objects[i], prepared[i]), length(objects))
+end
+prepare_item(::Nothing) = prepare_item()
+prepare_item(; model = C_NULL, optimizer = C_NULL, loader = C_NULL, scheduler = C_NULL) =
+    LibAccel.accel_prepare_item_t(model, optimizer, loader, scheduler, LibAccel.ACCEL_UNSET, 0)
+prepare_item(model::Model) = prepare_item(model = pointer(model))
+prepare_item(optimizer::Optimizer) = prepare_item(optimizer = pointer(optimizer))
+prepare_item(loader::DataLoader) = prepare_item(loader = pointer(loader))
+prepare_item(scheduler::Scheduler) = prepare_item(scheduler = pointer(scheduler))
+prepared_as(::Model, item) = Model(getfield(item, :module))
+prepared_as(::Optimizer, item) = Optimizer(item.optimizer)
+prepared_as(::DataLoader, item) = DataLoader(item.loader)
+prepared_as(::Scheduler, item) = Scheduler(item.scheduler)
+
+prepare(state::State, optimizer::Optimizer) = made(Optimizer, out -> LibAccel.accel_prepare_optimizer(state, optimizer, out))
+prepare(state::State, scheduler::Scheduler) = made(Scheduler, out -> LibAccel.accel_prepare_scheduler(state, scheduler, out))
+
+const COMM_HOOKS = (no = 0, fp16 = 1, bf16 = 2, power_sgd = 3, batched_power_sgd = 4)
+"""    prepare(state, model; options...): options are the fields of `accel_ddp_options_t`"""
+prepare(state::State, model::Model; comm_hook = LibAccel.ACCEL_UNSET, comm_wrapper = LibAccel.ACCEL_UNSET, options...) =
+    with_options(LibAccel.accel_ddp_options_t; comm_hook = number_of(COMM_HOOKS, comm_hook),
+                 comm_wrapper = number_of(COMM_HOOKS, comm_wrapper), options...) do given
+        made(Model, out -> LibAccel.accel_prepare_model(state, model, given, out))
+    end
+"""    prepare(state, loader; even_batches, split_batches, put_on_device, non_blocking)"""
+prepare(state::State, loader::DataLoader; config...) = with_options(LibAccel.accel_dataloader_config_t; config...) do given
+    made(DataLoader, out -> LibAccel.accel_prepare_data_loader(state, loader, given, out))
+end
+
+"""    backward(state, loss)
+
+Gradients of loss / gradient_accumulation_steps; averaged over the ranks in the last micro-batch of a group."""
+backward(state::State, loss::Tensor) = (LibAccel.accel_backward(state, loss); nothing)
+"""    backward_sum(state, loss_sum, count)
+
+From a sum of losses of `count` items: the gradients of one big batch, however the items are spread."""
+backward_sum(state::State, loss_sum::Tensor, count) = (LibAccel.accel_backward_sum(state, loss_sum, count); nothing)
+"""    lomo_backward(state, loss; lr): updates the parameters of LOMO optimizers as soon as their gradients are there"""
+lomo_backward(state::State, loss::Tensor; lr = LibAccel.ACCEL_UNSET_DOUBLE) = (LibAccel.accel_lomo_backward(state, loss, lr); nothing)
+
+function scoped_models(body::Function, models, begin_scope::Function)
+    listed = handles(models)
+    return GC.@preserve models scoped(body, out -> begin_scope(listed, length(listed), out))
+end
+"""    accumulate(state, models...) do ... end
+
+One micro-batch of these prepared models; none for parameters whose gradients Julia computes."""
+Base.accumulate(body::Function, state::State, models::Model...) =
+    scoped_models(body, models, (handles, count, out) -> LibAccel.accel_accumulate_begin(state, handles, count, out))
+"""    no_sync(state, model) do ... end
+
+Gradients of the model are not exchanged inside."""
+no_sync(body::Function, state::State, model::Model) = scoped(body, out -> LibAccel.accel_no_sync_begin(state, model, out))
+"""Gradients of the model are exchanged by a backward inside, although its forward was made where they are not."""
+trigger_sync_in_backward(body::Function, state::State, model::Model) =
+    scoped(body, out -> LibAccel.accel_trigger_sync_in_backward_begin(state, model, out))
+"""    join_uneven_inputs(state, models...; even_batches) do ... end
+
+The ranks may have different numbers of batches inside."""
+join_uneven_inputs(body::Function, state::State, models::Model...; even_batches = LibAccel.ACCEL_UNSET) =
+    scoped_models(body, models, (handles, count, out) -> LibAccel.accel_join_uneven_inputs_begin(state, handles, count, even_batches, out))
+"""    autocast(state; options...) do ... end
+
+Operators inside run in the state's precision."""
+autocast(body::Function, state::State; options...) = with_options(LibAccel.accel_autocast_options_t; options...) do given
+    scoped(body, out -> LibAccel.accel_autocast_begin(state, given, out))
+end
+
+"""An open `local_sgd`."""
+struct LocalSGD
+    scope::Ptr{LibAccel.accel_scope_t}
+end
+"""    local_sgd(state, model, steps; options...) do averaging ... step!(averaging) ... end
+
+Each rank trains for itself, and the weights are averaged every so many steps, and at the end."""
+local_sgd(body::Function, state::State, model::Model, steps; options...) =
+    with_options(LibAccel.accel_local_sgd_options_t; options...) do given
+        scope = Ref{Ptr{LibAccel.accel_scope_t}}(C_NULL)
+        begin_scope(out) = (LibAccel.accel_local_sgd_begin(state, model, steps, given, out); scope[] = out[])
+        scoped(() -> body(LocalSGD(scope[])), begin_scope)
+    end
+"""Counts a step; whether the weights were averaged."""
+step!(averaging::LocalSGD) = output(out -> LibAccel.accel_local_sgd_step(averaging.scope, out), Int32) != 0
+state_dict(averaging::LocalSGD) = result(out -> LibAccel.accel_local_sgd_state_dict(averaging.scope, out))
+load_state_dict!(averaging::LocalSGD, state) =
+    (lend(value -> LibAccel.accel_local_sgd_load_state_dict(averaging.scope, value), state); averaging)
+
+"""    clip_grad_norm!(state, model, max_norm; norm_type = 2)
+
+The norm before; nothing while gradients accumulate."""
+function clip_grad_norm!(state::State, model::Model, max_norm; norm_type = 2.0)
+    norm = Ref(0.0)
+    status = LibAccel.accel_clip_grad_norm(state, model, max_norm, norm_type, norm)
+    return status == LibAccel.ACCEL_OK ? norm[] : nothing
+end
+"""    clip_grad_value!(state, model, clip_value): cuts each element of the gradients"""
+clip_grad_value!(state::State, model::Model, clip_value) = (LibAccel.accel_clip_grad_value(state, model, clip_value); nothing)
+"""Takes the loss scale out of gradients before the step."""
+unscale_gradients!(state::State, optimizer::Union{Optimizer,Nothing} = nothing) =
+    (LibAccel.accel_unscale_gradients(state, something(optimizer, C_NULL)); nothing)
+"""The factor of the next backward."""
+loss_scale(state::State) = LibAccel.accel_loss_scale(state)
+"""    set_grad_scaler!(state; init_scale, growth_factor, ...): before anything is prepared"""
+set_grad_scaler!(state::State; options...) =
+    (with_options(given -> LibAccel.accel_set_grad_scaler(state, given), LibAccel.accel_grad_scaler_options_t; options...); nothing)
+"""    set_autocast!(state; enabled, cache_enabled): of prepared models; before anything is prepared"""
+set_autocast!(state::State; options...) =
+    (with_options(given -> LibAccel.accel_set_autocast(state, given), LibAccel.accel_autocast_options_t; options...); nothing)
+"""    fp8_recipe(; options...): what a recipe for 8-bit products comes to, one setting a line"""
+fp8_recipe(; options...) = with_options(LibAccel.accel_fp8_recipe_options_t; options...) do given
+    text(out -> LibAccel.accel_fp8_recipe_describe(given, out))
+end
+"""The model inside a prepared one."""
+unwrap_model(state::State, model::Model; keep_fp32_wrapper = false) =
+    made(Model, out -> LibAccel.accel_unwrap_model(state, model, keep_fp32_wrapper, out))
+"""    register_comm_hook!(state, model) do buffer, bucket, is_last ... end
+
+Turns the gradients of a bucket, in place, into what the optimizer shall see. For models on the CPU: others call from threads that
+Julia does not know."""
+function register_comm_hook!(hook::Function, state::State, model::Model)
+    getfield(device(state), :type) == LibAccel.ACCEL_DEVICE_CPU || refuse("the state is on ", device_name(device(state)), "; expected cpu")
+    LibAccel.accel_register_comm_hook(state, model, comm_hook_callback(), keep(hook, state, model), destroy())
+    return nothing
+end
+
+"""    find_executable_batch_size(state, starting_batch_size) do batch_size ... end
+
+Calls the function with smaller and smaller sizes until one fits into memory; `OutOfMemoryError` and the library's own ask for a smaller
+one. Returns the size."""
+function find_executable_batch_size(body::Function, state::State, starting_batch_size)
+    size = Ref{Int64}(0)
+    LibAccel.accel_find_executable_batch_size(state, batch_size_callback(), C_NULL, keep(body, state), destroy(), starting_batch_size, size)
+    forget_carried() # what did not fit
+    return size[]
+end
+"""Lets go of all prepared objects, and of what is kept for the next large results."""
+free_memory!(state::State) = (LibAccel.accel_free_memory(state); nothing)
+"""    step_report(state; reset = false): where the time of the steps went"""
+step_report(state::State; reset = false) = result(out -> LibAccel.accel_step_report(state, reset, out))::Map

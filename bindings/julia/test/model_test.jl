@@ -1,0 +1,50 @@
+@testset "layers" begin
+    x = randn(Tensor, Float32, 2, 4)
+    @test size(Linear(4, 3)(x)) == (2, 3)
+    @test collect(keys(parameters(Linear(4, 3; bias = false)))) == ["weight"]
+    @test size(Embedding(10, 5)(rand(Tensor, 0:9, 2, 3))) == (2, 3, 5)
+    @test size(Sequential(Linear(4, 8), Activation("gelu"), LayerNorm(8), Linear(8, 1))(x)) == (2, 1)
+    @test size(Attention(4, 2; causal = true)(randn(Tensor, Float32, 1, 3, 4))) == (1, 3, 4)
+    @test size(Conv2d(1, 2, 3; padding = 1)(randn(Tensor, Float32, 1, 1, 5, 5))) == (1, 2, 5, 5)
+    @test size(BatchNorm(4)(x)) == (2, 4) && size(RMSNorm(4)(x)) == (2, 4)
+    dropout = train!(Dropout(1.0), false)
+    @test Array(dropout(x)) == Array(x) && !istraining(dropout) && all(iszero, Array(train!(dropout)(x)))
+end
+
+@testset "names and state" begin
+    model = Sequential(Linear(4, 3), Linear(3, 2))
+    @test num_parameters(model) == 23 && kind(model) == "Sequential" && kind(child(model, "1")) == "Linear"
+    @test size(model["0.weight"]) == (3, 4)
+    other = Sequential(Linear(4, 3), Linear(3, 2))
+    load_state_dict!(other, state_dict(model))
+    @test Array(other["1.weight"]) == Array(model["1.weight"])
+    @test_throws AccelError load_state_dict!(other, (wrong = Tensor([1.0]),))
+    tie!(model, "0.bias", "0.bias")
+    @test eltype(to!(model, Float64)["0.weight"]) == Float64
+    @test collect(keys(modules(model))) == ["", "0", "1"]
+    @test occursin("0: Linear", sprint(show, MIME("text/plain"), model))
+end
+
+@testset "parameters, buffers, children" begin
+    model = Model("Node"; gain = ones(Tensor, Float32, 1))
+    add_buffer!(model, "count", zeros(Tensor, Int64, 1))
+    add_child!(model, "inner", Linear(2, 2))
+    @test collect(keys(parameters(model))) == ["gain", "inner.weight", "inner.bias"] && collect(keys(buffers(model))) == ["count"]
+    @test_throws AccelError add_child!(model, "inner", Linear(2, 2))
+    @test_throws AccelError model(Tensor([1.0]))
+end
+
+@testset "a model from a configuration" begin
+    model = from_config("""{"model_type": "gpt2", "vocab_size": 8, "n_positions": 8, "n_embd": 4, "n_layer": 1, "n_head": 1}""")
+    @test size(model(rand(Tensor, 0:7, 1, 5))) == (1, 5, 8)
+    @test_throws AccelError from_config("""{"model_type": "unheard of"}""")
+end
+
+@testset "save and load" begin
+    mktempdir() do folder
+        path = joinpath(folder, "x.safetensors")
+        save(path, (a = Tensor([1.0 2; 3 4]),); metadata = (format = "pt",))
+        @test Array(load(path)["a"]) == [1.0 2; 3 4]
+        @test_throws AccelError load(joinpath(folder, "missing"))
+    end
+end

@@ -1,0 +1,128 @@
+# Signals, forks and threads: in processes of their own.
+using Sockets
+const JULIA = `$(Base.julia_cmd()) --startup-file=no --project=$(Base.active_project())`
+
+function run_program(program; threads = 1, before_end = process -> nothing)
+    output = Pipe()
+    command = setenv(`$JULIA -e $program`, merge(Dict(ENV), Dict("JULIA_NUM_THREADS" => string(threads))))
+    process = run(pipeline(command; stdout = output, stderr = output); wait = false)
+    close(output.in)
+    before_end(process)
+    said = read(output, String)
+    wait(process)
+    return process, said
+end
+
+# Memory of the compiler is shared with a forked child: there it may only run what is compiled already.
+@testset "a forked child is told to exec" begin
+    process, said = run_program("""
+        using Accel
+        function added(a, b)
+            try
+                return Int32(item(sum(a + b)))
+            catch problem
+                problem isa AccelError || return Int32(-1)
+                told = problem.status == Accel.LibAccel.ACCEL_ERROR_INVALID_STATE && occursin("fork", problem.message)
+                return told ? Int32(7) : Int32(1)
+            end
+        end
+        function fork_and_add(a, b)
+            child = ccall(:fork, Cint, ())
+            child == 0 && ccall(:_exit, Cvoid, (Cint,), added(a, b)::Int32)
+            status = Ref{Cint}(0)
+            ccall(:waitpid, Cint, (Cint, Ptr{Cint}, Cint), child, status, 0)
+            return status[] >> 8
+        end
+        pair, triple = Tensor([1.0, 1.0]), Tensor([1.0, 1.0, 1.0])
+        before = (added(pair, pair), added(pair, triple))
+        println(before, " ", fork_and_add(pair, pair), " ", added(pair, pair))
+        """)
+    @test success(process)
+    @test strip(said) == "(4, 1) 7 4"
+end
+
+@testset "threads" begin
+    process, said = run_program("""
+        using Accel
+        Threads.nthreads() > 1 || Sys.CPU_THREADS == 1 || error("threads")
+        shared = Tensor(ones(100))
+        sums = zeros(40)
+        Threads.@threads for i in 1:40
+            own = Tensor(fill(Float64(i), 100))
+            model = Model((self, x) -> no_grad(() -> x .* 2), "Doubles")
+            for _ in 1:50
+                sums[i] = item(sum(model(own + shared)))
+            end
+            i % 10 == 0 && GC.gc()
+        end
+        problems = zeros(Int, 40)
+        Threads.@threads for i in 1:40
+            try
+                Tensor(ones(i, 2)) * Tensor(ones(i + 2, 2))
+            catch problem
+                problems[i] = occursin("\$(i)x2", problem.message)
+            end
+        end
+        println(sums == [200.0 * (i + 1) for i in 1:40], " ", sum(problems))
+        """; threads = 4)
+    @test success(process)
+    @test strip(said) == "true 40"
+end
+
+# Two ranks; the other one sleeps, so this one waits.
+const WAITS = """
+    using Accel
+    rank = parse(Int, ENV["RANK"])
+    state = State(cpu = true)
+    if rank == 1
+        sleep(300)
+    end
+    """
+
+function with_two_ranks(test, program)
+    port, server = listenany(20000)
+    close(server)
+    environment = merge(Dict(ENV), Dict("WORLD_SIZE" => "2", "MASTER_ADDR" => "127.0.0.1", "MASTER_PORT" => string(port),
+        "LOCAL_WORLD_SIZE" => "2"))
+    start(rank, output) = run(pipeline(setenv(`$JULIA -e $program`, merge(environment, Dict("RANK" => "$rank", "LOCAL_RANK" => "$rank")));
+        stdout = output, stderr = output); wait = false)
+    output = Pipe()
+    other, waiting = start(1, devnull), start(0, output)
+    close(output.in)
+    try
+        @test readline(output) == "waits"
+        sleep(0.5)
+        kill(waiting, Base.SIGINT)
+        said = read(output, String)
+        wait(waiting)
+        test(waiting, said)
+    finally
+        kill(other, Base.SIGKILL)
+        kill(waiting, Base.SIGKILL)
+    end
+end
+
+@testset "Ctrl-C interrupts a waiting collective" begin
+    with_two_ranks(WAITS * """
+        Base.exit_on_sigint(false)
+        interruptible!(true)
+        println("waits"); flush(stdout)
+        try
+            gather(state, Tensor([1]))
+        catch problem
+            println("caught ", problem)
+        end
+        """) do process, said
+        @test success(process) && strip(said) == "caught InterruptException()"
+    end
+end
+
+@testset "Ctrl-C ends a program that waits" begin
+    with_two_ranks(WAITS * """
+        println("waits"); flush(stdout)
+        gather(state, Tensor([1]))
+        println("went on")
+        """) do process, said
+        @test !success(process) && !occursin("went on", said)
+    end
+end

@@ -1,0 +1,156 @@
+# Two ranks: accel launch --num-processes 2 -- julia --project=bindings/julia bindings/julia/test/ranks.jl
+using Test, Accel
+
+State(cpu = true, timeout_ms = 60_000) do state
+    rank = process_index(state)
+    mine = Tensor(Float32[rank, 10rank])
+
+    @testset "collectives of rank $rank (interruptible: $wanted)" for wanted in (false, true)
+        interruptible!(wanted)
+        @test num_processes(state) == 2 && backend(state) == "ucx" && is_main_process(state) == (rank == 0)
+        @test Array(gather(state, mine)) == [0, 0, 1, 10]
+        tree = gather(state, (a = mine, b = [Tensor(rank)]))
+        @test Array(tree["a"]) == [0, 0, 1, 10] && Array(tree["b"][1]) == [0, 1]
+        @test Array(gather_uneven(state, Tensor(collect(0:rank)))) == [0, 0, 1]
+        @test gather_object(state, (rank = rank,)) == [Dict("rank" => 0), Dict("rank" => 1)]
+        @test Array(reduce(state, mine; by = :mean)) == [0.5, 5]
+        @test Array(reduce(state, mine; by = :max, scale = 2)) == [2, 20]
+        @test Array(broadcast!(state, copy(mine); from = 1)) == [1, 10]
+        @test broadcast_objects(state, ["from $rank"]) == ["from 0"]
+        @test size(pad_across_processes(state, Tensor(ones(rank + 1, 2)))) == (2, 2)
+        @test size(pad_across_processes(state, Tensor(ones(2, rank + 1)); dim = 2, pad_index = 5)) == (2, 2)
+        wait_for_everyone(state)
+        interruptible!(false)
+    end
+
+    @testset "in the memory of Julia" begin
+        array = Float32[rank 1; 2 3]
+        where_it_was = pointer(array)
+        @test all_reduce!(state, array) === array && array == [1 2; 4 6] && pointer(array) == where_it_was
+        both = zeros(Tensor, Float32, 4)
+        @test Array(all_gather!(state, both, mine)) == [0, 0, 1, 10]
+        part = zeros(Tensor, Float32, 2)
+        @test Array(reduce_scatter!(state, part, both)) == (rank == 0 ? [0, 0] : [2, 20])
+        @test Array(all_to_all!(state, part, Tensor(Float32[rank, rank + 10]))) == (rank == 0 ? [0, 1] : [10, 11])
+        @test Array(scatter!(state, part, rank == 0 ? Tensor(Float32[1, 2, 3, 4]) : nothing)) == (rank == 0 ? [1, 2] : [3, 4])
+        rank == 0 ? send_tensor(state, mine; to = 1, tag = 3) : recv_tensor!(state, part; from = 0, tag = 3)
+        @test rank == 0 || Array(part) == [0, 0]
+        @test_throws AccelError all_reduce!(state, Tensor(Float32[1 2; 3 4]))
+    end
+
+    @testset "works and groups" begin
+        works = [gather_async(state, Tensor(i)) for i in 1:3]
+        @test [Array(fetch(work)) for work in works] == [[1, 1], [2, 2], [3, 3]]
+        alone = split_group(state, rank)
+        @test num_processes(alone) == 1
+        close(alone)
+        pair = group(state, [1, 0])
+        @test process_index(pair) == 1 - rank
+        close(pair)
+        @test split_range(state, 5) == (rank == 0 ? (1:3) : (4:5))
+        @test split_between_processes(state, ["a", "b"]) == [rank == 0 ? "a" : "b"]
+        rank == 1 && set_trigger!(state)
+        @test check_trigger(state) && !check_trigger(state)
+        @test main_process_first(() -> rank, state) == rank
+        @test occursin("operations", flight_record(state))
+    end
+
+    @testset "a mismatch is an error on every rank" begin
+        problem = try
+            gather(state, rank == 0 ? Tensor([1]) : Tensor([1, 2, 3]))
+        catch exception
+            exception
+        end
+        @test problem isa AccelError && problem.status == Accel.LibAccel.ACCEL_ERROR_COLLECTIVE_MISMATCH
+    end
+
+    @testset "data parallelism" begin
+        seed!(state, rank)
+        network = Linear(2, 1; bias = false)
+        model, optimizer, loader = prepare(state, network, SGD(network; lr = 0.1),
+            DataLoader(TensorDataset(Tensor(Float32[1 0; 0 1; 2 0; 0 2]), Tensor(collect(1:4))); batch_size = 1))
+        @test Array(reduce(state, network["weight"]; by = :max)) == Array(network["weight"])
+        seen = Int[]
+        for (x, label) in loader
+            push!(seen, item(label))
+            accumulate(state, model) do
+                backward(state, sum(model(x)))
+                step!(optimizer)
+                zero_grad!(optimizer)
+            end
+        end
+        @test seen == (rank == 0 ? [1, 3] : [2, 4])
+        @test Array(reduce(state, network["weight"]; by = :max)) == Array(network["weight"])
+
+        hooked = Linear(1, 1)
+        buckets = Int[]
+        prepared = prepare(state, hooked)
+        register_comm_hook!(state, prepared) do buffer, bucket, is_last
+            push!(buckets, bucket)
+            all_reduce!(state, buffer; by = :sum)
+        end
+        backward(state, sum(prepared(Tensor(Float32[rank + 1][:, :]))))
+        @test buckets == [0] && Array(gradient(hooked["weight"])) == fill(3, 1, 1)
+    end
+
+    @testset "scopes of the training loop" begin
+        network = Linear(1, 1; bias = false)
+        model = prepare(state, network)
+        input = Tensor(Float32[rank + 1][:, :])
+        no_sync(() -> backward(state, sum(model(input))), state, model)
+        @test item(gradient(network["weight"])[1, 1]) == rank + 1
+        optimizer = prepare(state, SGD(network; lr = 0.1))
+        zero_grad!(optimizer)
+        accumulate(state, model) do
+            backward_sum(state, sum(model(input)), 1)
+        end
+        @test item(gradient(network["weight"])[1, 1]) == 1.5
+        @test clip_grad_norm!(state, model, 1.0) == 1.5 && isapprox(item(gradient(network["weight"])[1, 1]), 1; atol = 1e-5)
+        clip_grad_value!(state, model, 0.5)
+        unscale_gradients!(state, optimizer)
+        @test item(gradient(network["weight"])[1, 1]) == 0.5 && loss_scale(state) == 1
+        zero_grad!(optimizer)
+
+        averaged = Bool[]
+        local_sgd(state, model, 2) do averaging
+            for _ in 1:4
+                backward(state, sum(model(input)))
+                step!(optimizer)
+                zero_grad!(optimizer)
+                push!(averaged, step!(averaging))
+            end
+            @test haskey(state_dict(averaging), "steps") || length(state_dict(averaging)) > 0
+        end
+        @test averaged == [false, true, false, true]
+        @test Array(reduce(state, network["weight"]; by = :min)) == Array(network["weight"])
+
+        # Rank 1 has a batch more.
+        join_uneven_inputs(state, model; even_batches = 0) do
+            for _ in 1:rank+1
+                backward(state, sum(model(input)))
+                step!(optimizer)
+                zero_grad!(optimizer)
+            end
+        end
+        @test Array(reduce(state, network["weight"]; by = :min)) == Array(network["weight"])
+    end
+
+    @testset "a short last batch" begin
+        loader = prepare(state, DataLoader(TensorDataset(Tensor(collect(1:7))); batch_size = 2))
+        gathered = Int[]
+        for (x,) in loader
+            append!(gathered, Array(gather_for_metrics(state, x)))
+        end
+        @test sort(gathered) == 1:7
+    end
+
+    @testset "gradients of Julia's" begin
+        own = Model("Own"; weight = Tensor(Float32[rank, 0]))
+        gradients = Parameters(state, own)
+        accumulate(state) do
+            grad_ready!(gradients, 1, Float32[rank, 2])
+            synchronize!(gradients)
+        end
+        @test Array(gradient(gradients, 1)) == [0.5, 2] && Array(own["weight"]) == [0, 0]
+    end
+end

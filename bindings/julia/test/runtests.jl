@@ -1,0 +1,14 @@
+# The tests of one process: julia --project=bindings/julia bindings/julia/test/runtests.jl. Those of several are in ranks.jl.
+using Test, Accel
+
+@testset "Accel" begin
+    for name in ("tensor", "operator", "value", "model", "callback", "training", "data", "memory", "misuse", "process")
+        @testset "$name" begin
+            include(name * "_test.jl")
+        end
+    end
+    @testset "every exported name is explained" begin
+        explained = keys(Base.Docs.meta(Accel))
+        @test filter(name -> !(Base.Docs.Binding(Accel, name) in explained), names(Accel)) == []
+    end
+end

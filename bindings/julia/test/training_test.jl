@@ -1,0 +1,153 @@
+@testset "a loop" begin
+    State(cpu = true, gradient_accumulation_steps = 2) do state
+        seed!(state, 0)
+        network = Sequential(Linear(1, 16), Activation("tanh"), Linear(16, 1))
+        xs = reshape(Float32.(range(-1, 1; length = 32)), 1, 32)
+        data = TensorDataset(Tensor(xs; reversed = true), Tensor(xs .^ 2; reversed = true))
+        plain = AdamW(network; lr = 0.02)
+        model, optimizer, scheduler, loader = prepare(state, network, plain, Scheduler(:cosine, plain, 5, 1000, 0.1),
+            DataLoader(data; batch_size = 8, shuffle = true))
+        losses, steps = Float64[], 0
+        for epoch in 1:60, (x, y) in loader
+            accumulate(state, model) do
+                loss = aten.mse_loss(model(x), y)
+                backward(state, loss)
+                clip_grad_norm!(state, model, 1.0)
+                steps += step!(optimizer)
+                step!(scheduler)
+                zero_grad!(optimizer)
+                push!(losses, item(loss))
+            end
+        end
+        @test steps == 120
+        @test last(losses) < 0.1 * first(losses)
+        @test occursin("accumulation", active(state)) || occursin("2", active(state))
+        @test step_report(state)["steps"] > 0
+        @test 0 < learning_rate(optimizer) < 0.02 && size(curve(scheduler, 3)) == (3, 1)
+        @test sprint(show, state) == "State(rank 0 of 1, cpu)"
+    end
+end
+
+@testset "all are prepared, or none" begin
+    State(cpu = true) do state
+        model, other = Linear(1, 1), Linear(1, 1)
+        optimizer = SGD(model)
+        prepared = prepare(state, Scheduler(:exponential, optimizer, 0.5))
+        @test_throws AccelError prepare(state, other, prepared)
+        @test !occursin("Linear", active(state))
+        @test_throws MethodError prepare(state, model, "optimizer")
+        @test distributed_type(state) == :no && remainder(state) == -1 && on_process(() -> 3, state, 0) == 3
+        set_autocast!(State(cpu = true); enabled = false)
+        @test occursin("backend", fp8_recipe(backend = "TE"))
+        @test_throws AccelError fp8_recipe(backend = "other")
+    end
+end
+
+@testset "generators" begin
+    generator = Generator(3)
+    state = generator_state(generator)
+    @test generator_state!(generator, state) === generator && equal(generator_state(seed!(generator, 3)), state)
+    state = generator_state()
+    first_draw = Array(randn(Tensor, Float32, 3))
+    generator_state!(nothing, state)
+    @test Array(randn(Tensor, Float32, 3)) == first_draw
+end
+
+@testset "the library" begin
+    @test library_version() == v"0.1.0" && build_info()["version"] == "0.1.0" && !is_available("no such part")
+end
+
+@testset "optimizers" begin
+    for make in (AdamW, Adam, SGD, Adagrad, RMSprop, Adamax, NAdam, RAdam, Lion, LAMB, Adafactor, AdamW8bit)
+        model = Linear(2, 1)
+        before = Array(model["weight"])
+        optimizer = make(model; lr = 0.1)
+        backward(sum(model(Tensor(ones(Float32, 1, 2)))))
+        @test step!(optimizer) && Array(model["weight"]) != before
+        other = make(model; lr = 0.2)
+        load_state_dict!(other, state_dict(optimizer))
+        @test learning_rate(other) == 0.1
+        zero_grad!(optimizer)
+        @test gradient(model["weight"]) === nothing || all(iszero, Array(gradient(model["weight"])))
+    end
+    sgd = SGD(nothing; momentum = 0.9)
+    add_group!(sgd, [requires_grad!(Tensor([1.0]))]; lr = 0.5)
+    @test num_groups(sgd) == 1 && learning_rate(sgd) == 0.5 && setting(sgd, :momentum) == 0.9
+    learning_rate!(setting!(sgd, :momentum, 0.8), 0.25)
+    @test setting(sgd, :momentum) == 0.8 && sprint(show, sgd) == "Optimizer(lr 0.25)"
+    update_precision!(sgd, :master_weights)
+    @test_throws MethodError SGD(nothing; no_such_option = 1)
+    @test_throws AccelError SGD(nothing; lr = -1.0)
+end
+
+@testset "schedules" begin
+    sgd() = SGD(Linear(1, 1); lr = 1.0)
+    for (arguments, rate) in (((:step_lr, 1, 0.5), 0.5), ((:linear_warmup, 2, 10), 0.5), ((:constant, 0.25, 5), 0.25), ((:exponential, 0.9), 0.9),
+                              ((:linear, 0.5, 1.0, 10), 0.55), ((:polynomial, 4, 1.0), 0.75), ((:multi_step, [1], 0.1), 0.1),
+                              ((:constant_with_warmup, 4), 0.25))
+        scheduler = Scheduler(arguments[1], sgd(), arguments[2:end]...)
+        step!(scheduler)
+        @test learning_rate(scheduler) ≈ rate
+    end
+    optimizer = sgd()
+    plateau = Scheduler(:plateau, optimizer; patience = 0, factor = 0.5)
+    foreach(metric -> step!(plateau, metric), (1.0, 2.0))
+    @test learning_rate(optimizer) == 0.5
+    one = sgd()
+    both = chained(Scheduler(:exponential, one, 0.5), Scheduler(:exponential, one, 0.5))
+    step!(both)
+    @test learning_rate(one) == 0.25
+    two = sgd()
+    later = one_after_the_other([Scheduler(:constant, two, 0.5, 10), Scheduler(:exponential, two, 0.5)], [1])
+    step!(later)
+    @test learning_rate(two) == 1.0
+    @test_throws ArgumentError Scheduler(:no_such, one, 1)
+end
+
+@testset "checkpoints" begin
+    State(cpu = true) do state
+        mktempdir() do folder
+            network = Linear(2, 1)
+            model, optimizer = prepare(state, network, AdamW(network; lr = 0.1))
+            counter = Ref(7)
+            register_for_checkpointing!(state, "counter", () -> (count = counter[],), saved -> counter[] = saved["count"])
+            train_once() = (backward(state, sum(model(Tensor(ones(Float32, 1, 2))))); step!(optimizer); zero_grad!(optimizer))
+            train_once()
+            save_state(state, joinpath(folder, "state"))
+            train_once()
+            after, counter[] = Array(network["weight"]), 8
+            load_state!(state, joinpath(folder, "state"))
+            @test counter[] == 7
+            train_once()
+            @test Array(network["weight"]) == after
+            save_model(state, model, folder)
+            @test collect(keys(load(joinpath(folder, "model.safetensors")))) == ["weight", "bias"] ||
+                  Set(keys(load(joinpath(folder, "model.safetensors")))) == Set(["weight", "bias"])
+            @test kind(unwrap_model(state, model)) == "Linear"
+        end
+    end
+end
+
+@testset "gradients of Julia's" begin
+    State(cpu = true) do state
+        weight = Float32[1 2; 3 4]
+        module_ = Model("Own"; weight = Tensor(weight; reversed = true))
+        gradients = Parameters(state, module_)
+        optimizer = prepare(state, SGD(module_; lr = 1.0))
+        memory = view_array(gradient(gradients, 1))
+        accumulate(state) do
+            memory .= 1
+            grad_ready!(gradients, 1)
+            synchronize!(gradients)
+            step!(optimizer)
+        end
+        @test weight == [0 1; 2 3]
+        accumulate(state) do
+            grad_ready!(gradients, 1, Float32[1 0; 0 0])
+            synchronize!(gradients)
+            step!(optimizer)
+        end
+        @test weight == [-1 1; 2 3]
+        @test_throws AccelError accumulate(() -> synchronize!(gradients), state)
+    end
+end

@@ -1,0 +1,68 @@
+//! Local SGD: each rank trains for itself, and the weights are averaged from time to time.
+use crate::error::{check, Result};
+use crate::module::Model;
+use crate::options::options;
+use crate::scope::Scope;
+use crate::state::State;
+use crate::value::Value;
+use accel_sys as sys;
+
+options! {
+    /// Of local SGD. With `outer_lr` it is DiLoCo, with `start_step` post-local SGD.
+    LocalSgdOptions(accel_local_sgd_options_t = ACCEL_LOCAL_SGD_OPTIONS_INIT) {
+        /// Steps with exchanged gradients before the first local one. Default 0.
+        start_step: i64,
+        /// Of an SGD step on what the weights have moved. Not set: the mean itself is taken.
+        outer_lr: f64,
+        /// Default 0.9 with `outer_lr`.
+        outer_momentum: f64,
+        /// Default true with `outer_lr`.
+        outer_nesterov: bool,
+        /// If not, gradients are exchanged in each step. Default true.
+        enabled: bool,
+    }
+}
+
+/// The region in which each rank trains for itself.
+pub struct LocalSgd<'a>(Scope<'a>);
+
+impl State {
+    /// Inside, the weights are averaged every `steps` steps and in the end. Ranks of `gradient_group` go on exchanging
+    /// gradients.
+    pub fn local_sgd<'a>(
+        &'a self,
+        model: &Model,
+        steps: i64,
+        options: LocalSgdOptions,
+        gradient_group: Option<&'a State>,
+    ) -> Result<LocalSgd<'a>> {
+        let mut raw = options.0;
+        raw.gradient_group = gradient_group.map_or(std::ptr::null_mut(), |group| group.as_raw());
+        Scope::begin(|out| unsafe { sys::accel_local_sgd_begin(self.as_raw(), model.as_raw(), steps, &raw, out) })
+            .map(LocalSgd)
+    }
+}
+
+impl LocalSgd<'_> {
+    /// Counts a step of the optimizer, and averages the weights when it is time to; true then.
+    pub fn step(&self) -> Result<bool> {
+        let mut averaged = 0;
+        check(unsafe { sys::accel_local_sgd_step(self.0.as_raw(), &mut averaged) })?;
+        Ok(averaged == 1)
+    }
+
+    /// What a resumed run needs besides the weights.
+    pub fn state_dict(&self) -> Result<Value> {
+        Value::made(|out| unsafe { sys::accel_local_sgd_state_dict(self.0.as_raw(), out) })
+    }
+
+    /// Takes it back.
+    pub fn load_state_dict(&self, state_dict: &Value) -> Result<()> {
+        check(unsafe { sys::accel_local_sgd_load_state_dict(self.0.as_raw(), state_dict.as_raw()) }).map(drop)
+    }
+
+    /// Averages the weights a last time.
+    pub fn end(self) -> Result<()> {
+        self.0.end()
+    }
+}

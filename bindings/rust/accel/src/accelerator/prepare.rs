@@ -1,0 +1,194 @@
+//! What a state prepares: models, optimizers, loaders, schedulers.
+use super::settings::{DdpOptions, PowerSgdOptions};
+use crate::callback::{self, closure, hand_over, CallbackResult};
+use crate::data::{DataLoader, DataLoaderConfig};
+use crate::error::{check, Result};
+use crate::handle::{array, buffer_text, Lent};
+use crate::module::Model;
+use crate::optimizer::Optimizer;
+use crate::scheduler::Scheduler;
+use crate::state::{State, WeakState};
+use crate::tensor::Tensor;
+use accel_sys as sys;
+use std::ffi::c_void;
+
+/// What [`State::prepare`] takes: a reference to a model, an optimizer, a loader or a scheduler, or a tuple of such.
+pub trait Prepare: private::Sealed {
+    /// The prepared ones.
+    type Prepared;
+
+    #[doc(hidden)]
+    fn put(&self, items: &mut Vec<sys::accel_prepare_item_t>);
+
+    /// # Safety
+    /// The items are those that were put, prepared.
+    #[doc(hidden)]
+    unsafe fn take(items: &mut std::slice::Iter<'_, sys::accel_prepare_item_t>) -> Self::Prepared;
+}
+
+mod private {
+    pub trait Sealed {}
+}
+
+const NOTHING: sys::accel_prepare_item_t = sys::accel_prepare_item_t {
+    module: std::ptr::null_mut(),
+    optimizer: std::ptr::null_mut(),
+    loader: std::ptr::null_mut(),
+    scheduler: std::ptr::null_mut(),
+    device_placement: sys::ACCEL_UNSET,
+    reserved: 0,
+};
+
+macro_rules! prepared_objects {
+    ($($kind:ident in $field:ident),*) => {$(
+        impl private::Sealed for &$kind {}
+
+        impl Prepare for &$kind {
+            type Prepared = $kind;
+
+            fn put(&self, items: &mut Vec<sys::accel_prepare_item_t>) {
+                items.push(sys::accel_prepare_item_t { $field: self.as_raw(), ..NOTHING });
+            }
+
+            unsafe fn take(items: &mut std::slice::Iter<'_, sys::accel_prepare_item_t>) -> $kind {
+                $kind::from_raw(items.next().expect("an item for each object").$field)
+            }
+        }
+    )*};
+}
+
+prepared_objects! { Model in module, Optimizer in optimizer, DataLoader in loader, Scheduler in scheduler }
+
+macro_rules! prepared_tuples {
+    ($(($($name:ident $index:tt),*))*) => {$(
+        impl<$($name: Prepare),*> private::Sealed for ($($name,)*) {}
+
+        impl<$($name: Prepare),*> Prepare for ($($name,)*) {
+            type Prepared = ($($name::Prepared,)*);
+
+            fn put(&self, items: &mut Vec<sys::accel_prepare_item_t>) {
+                $(self.$index.put(items);)*
+            }
+
+            unsafe fn take(items: &mut std::slice::Iter<'_, sys::accel_prepare_item_t>) -> Self::Prepared {
+                ($($name::take(items),)*)
+            }
+        }
+    )*};
+}
+
+prepared_tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+}
+
+/// What is prepared takes part in the state's training, and in its checkpoints.
+impl State {
+    /// Prepares objects of any kinds, in any order; all or none of them.
+    ///
+    /// ```
+    /// # fn main() -> accel::Result<()> {
+    /// # use accel::*;
+    /// # let state = StateOptions::new().cpu(true).build()?;
+    /// # let plain = nn::linear(2, 1, true)?;
+    /// # let adamw = Optimizer::adamw(&plain, AdamOptions::new())?;
+    /// # let schedule = Scheduler::exponential(&adamw, 0.9)?;
+    /// let (model, optimizer, scheduler) = state.prepare((&plain, &adamw, &schedule))?;
+    /// # drop((model, optimizer, scheduler)); state.end_training() }
+    /// ```
+    pub fn prepare<P: Prepare>(&self, objects: P) -> Result<P::Prepared> {
+        let mut items = Vec::new();
+        objects.put(&mut items);
+        let mut made = items.clone();
+        let (first, length) = array(&items);
+        check(unsafe { sys::accel_prepare(self.as_raw(), first, length, made.as_mut_ptr()) })?;
+        Ok(unsafe { P::take(&mut made.iter()) })
+    }
+
+    /// A model on the device, under the precision, and under data parallelism when there are several ranks. It shares its
+    /// parameters with the one that was given.
+    pub fn prepare_model(&self, model: &Model, options: DdpOptions) -> Result<Model> {
+        Model::made(|out| unsafe { sys::accel_prepare_model(self.as_raw(), model.as_raw(), &options.0, out) })
+    }
+
+    /// The same, for the PowerSGDs among the hooks.
+    pub fn prepare_model_with_power_sgd(
+        &self,
+        model: &Model,
+        options: DdpOptions,
+        power_sgd: PowerSgdOptions,
+    ) -> Result<Model> {
+        let mut options = options;
+        options.0.comm_state_option = &power_sgd.0;
+        self.prepare_model(model, options)
+    }
+
+    /// An optimizer that steps only when gradients are complete.
+    pub fn prepare_optimizer(&self, optimizer: &Optimizer) -> Result<Optimizer> {
+        Optimizer::made(|out| unsafe { sys::accel_prepare_optimizer(self.as_raw(), optimizer.as_raw(), out) })
+    }
+
+    /// A scheduler that steps with its optimizer.
+    pub fn prepare_scheduler(&self, scheduler: &Scheduler) -> Result<Scheduler> {
+        Scheduler::made(|out| unsafe { sys::accel_prepare_scheduler(self.as_raw(), scheduler.as_raw(), out) })
+    }
+
+    /// A loader that hands each rank its own batches.
+    pub fn prepare_data_loader(&self, loader: &DataLoader, config: DataLoaderConfig) -> Result<DataLoader> {
+        DataLoader::made(|out| unsafe {
+            sys::accel_prepare_data_loader(self.as_raw(), loader.as_raw(), &config.0, out)
+        })
+    }
+
+    /// The model inside of a prepared one. With `keep_fp32_wrapper` it still runs under the state's precision.
+    pub fn unwrap_model(&self, model: &Model, keep_fp32_wrapper: bool) -> Result<Model> {
+        let keep = keep_fp32_wrapper.into();
+        Model::made(|out| unsafe { sys::accel_unwrap_model(self.as_raw(), model.as_raw(), keep, out) })
+    }
+
+    /// Puts the exchange of a prepared model's gradients into the program's hands: the function turns the gradients of
+    /// several parameters, which lie in a row, into what the optimizer shall see. It is told the number of the bucket, and
+    /// whether it is the last one of the backward, and runs on the thread of the backward or on one of LibTorch's.
+    pub fn register_comm_hook<F>(&self, model: &Model, hook: F) -> Result<()>
+    where
+        F: Fn(&State, &mut Tensor, i64, bool) -> CallbackResult + Send + Sync + 'static,
+    {
+        let (data, destroy) = hand_over((self.weak(), hook));
+        check(unsafe {
+            sys::accel_register_comm_hook(self.as_raw(), model.as_raw(), Some(call_comm_hook::<F>), data, destroy)
+        })
+        .map(drop)
+    }
+
+    /// What is really active, one object a line.
+    pub fn describe(&self) -> Result<String> {
+        buffer_text(|out| unsafe { sys::accel_describe(self.as_raw(), out) })
+    }
+
+    /// Lets go of all prepared objects and of memory that is kept for later.
+    pub fn free_memory(&self) -> Result<()> {
+        check(unsafe { sys::accel_free_memory(self.as_raw()) }).map(drop)
+    }
+}
+
+unsafe extern "C" fn call_comm_hook<F>(
+    buffer: *mut sys::accel_tensor_t,
+    bucket: i64,
+    is_last: i32,
+    data: *mut c_void,
+) -> i32
+where
+    F: Fn(&State, &mut Tensor, i64, bool) -> CallbackResult,
+{
+    callback::run(|| {
+        let (state, hook) = closure::<(WeakState, F)>(data);
+        let state = state.upgrade().ok_or("gradients are to be exchanged, but their state is gone")?;
+        hook(&state, &mut Lent::new(Tensor::from_raw(buffer)), bucket, is_last == 1)
+    })
+}

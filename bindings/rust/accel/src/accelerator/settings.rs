@@ -1,0 +1,148 @@
+//! How models are trained: exchange of gradients, loss scale, precision.
+use crate::error::{check, Result};
+use crate::handle::{buffer_text, c_string};
+use crate::options::{constants, options};
+use crate::state::State;
+use accel_sys as sys;
+use std::ptr;
+
+constants! {
+    /// How the gradients of a bucket travel between the ranks.
+    DdpCommHook {
+        /// As they are.
+        No = ACCEL_DDP_COMM_HOOK_NO,
+        /// Rounded to float16.
+        Fp16 = ACCEL_DDP_COMM_HOOK_FP16,
+        /// Rounded to bfloat16.
+        Bf16 = ACCEL_DDP_COMM_HOOK_BF16,
+        /// Each matrix as a product of two thin ones.
+        PowerSgd = ACCEL_DDP_COMM_HOOK_POWER_SGD,
+        /// The whole bucket as one square matrix.
+        BatchedPowerSgd = ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD,
+    }
+}
+
+options! {
+    /// Of PowerSGD (Vogels, Karimireddy, Jaggi, 2019).
+    PowerSgdOptions(accel_power_sgd_options_t = ACCEL_POWER_SGD_OPTIONS_INIT) {
+        /// Columns of the thin matrices. Default 1.
+        matrix_approximation_rank: i64,
+        /// Backwards that are averaged exactly before. Default 1000.
+        start_power_sgd_iter: i64,
+        /// What saves less than this factor travels as it is. Default 2.
+        min_compression_rate: f64,
+        /// Added to norms. Default 0.
+        orthogonalization_epsilon: f64,
+        /// Of the first thin matrices. Default 0.
+        random_seed: i64,
+        /// What was lost is added to the next gradients. Default true.
+        use_error_feedback: bool,
+        /// Begins with the former thin matrices. Default true.
+        warm_start: bool,
+        /// Equal shapes are multiplied together. Default false.
+        batch_tensors_with_same_shape: bool,
+    }
+}
+
+options! {
+    /// How gradients are averaged.
+    DdpOptions(accel_ddp_options_t = ACCEL_DDP_OPTIONS_INIT) {
+        /// Rank 0's buffers are sent before each forward. Default true.
+        broadcast_buffers: bool,
+        /// Parameters may be without a gradient. Default false.
+        find_unused_parameters: bool,
+        /// Gradients live in the buckets. Default true.
+        gradient_as_bucket_view: bool,
+        /// The same parameters are used in every step. Default false.
+        static_graph: bool,
+        /// The size of a bucket. Default 25.
+        bucket_cap_mb: f64,
+        /// How gradients travel. Default `No`. PowerSGD with settings of its own: [`State::prepare_model_with_power_sgd`].
+        comm_hook: DdpCommHook,
+        /// `Fp16` or `Bf16`: gradients are rounded before `comm_hook` sees them. Default `No`.
+        comm_wrapper: DdpCommHook,
+    }
+}
+
+options! {
+    /// How losses are scaled so that float16 gradients do not vanish.
+    GradScalerOptions(accel_grad_scaler_options_t = ACCEL_GRAD_SCALER_OPTIONS_INIT) {
+        /// The first scale. Default 65536.
+        init_scale: f64,
+        /// By which the scale grows. Default 2.
+        growth_factor: f64,
+        /// By which it shrinks after an overflow. Default 0.5.
+        backoff_factor: f64,
+        /// Steps without overflow until it grows. Default 2000.
+        growth_interval: i64,
+        /// In every precision, or never. Default: under fp16.
+        enabled: bool,
+    }
+}
+
+options! {
+    /// In which regions operators choose their precision.
+    AutocastOptions(accel_autocast_options_t = ACCEL_AUTOCAST_OPTIONS_INIT) {
+        /// Operators inside do not keep the dtypes of their inputs. Default true.
+        enabled: bool,
+        /// Weights are cast once for a region. Default true.
+        cache_enabled: bool,
+    }
+}
+
+options! {
+    /// Of parameters whose gradients the program computes.
+    ParametersOptions(accel_parameters_options_t = ACCEL_PARAMETERS_OPTIONS_INIT) {
+        /// Gradients travel in buckets of this size. Default 25.
+        bucket_cap_mb: f64,
+    }
+}
+
+options! {
+    /// Numbers of a recipe for products in 8-bit floating point; the environment (`ACCELERATE_FP8_*`) gives the rest.
+    Fp8Recipe(accel_fp8_recipe_options_t = ACCEL_FP8_RECIPE_OPTIONS_INIT) {
+        /// TE: powers of two kept free. Default 0.
+        margin: i64,
+        /// TE: steps between new scales. Default 1.
+        interval: i64,
+        /// TE: steps remembered. Default 1024.
+        amax_history_len: i64,
+        /// TE. Default false.
+        use_autocast_during_eval: bool,
+        /// TE: forward in higher precision. Default false.
+        override_fprop: bool,
+        /// TE: the same for gradients of inputs. Default false.
+        override_dgrad: bool,
+        /// TE: the same for gradients of weights. Default false.
+        override_wgrad: bool,
+        /// TE. Default false.
+        use_mxfp8_block_scaling: bool,
+        /// AO. Default true.
+        pad_inner_dim: bool,
+        /// AO. Default true.
+        enable_fsdp_float8_all_gather: bool,
+    }
+}
+
+impl Fp8Recipe {
+    /// Checks the recipe of "TE", "AO" or "MSAMP", and says what it comes to, one setting a line.
+    pub fn describe(&self, backend: Option<&str>) -> Result<String> {
+        let backend = backend.map(c_string).transpose()?;
+        let mut raw = self.0;
+        raw.backend = backend.as_ref().map_or(ptr::null(), |backend| backend.as_ptr());
+        buffer_text(|out| unsafe { sys::accel_fp8_recipe_describe(&raw, out) })
+    }
+}
+
+/// Settings for all that is prepared; before anything is.
+impl State {
+    /// Sets how losses are scaled.
+    pub fn set_grad_scaler(&self, options: GradScalerOptions) -> Result<()> {
+        check(unsafe { sys::accel_set_grad_scaler(self.as_raw(), &options.0) }).map(drop)
+    }
+
+    /// Sets the autocast of prepared models, and of regions that give no options.
+    pub fn set_autocast(&self, options: AutocastOptions) -> Result<()> {
+        check(unsafe { sys::accel_set_autocast(self.as_raw(), &options.0) }).map(drop)
+    }
+}

@@ -1,0 +1,110 @@
+//! Closures as callbacks of the library.
+//!
+//! A closure belongs to the object that it was given to, and is dropped with it. What it answers with `Err` comes out of
+//! the outer call as an [`Error`] whose source it is; a panic goes on in the outer call. Where a callback runs on a thread
+//! of the library, the outer call fails with the message of the panic.
+use crate::error::{Error, ErrorCode};
+use accel_sys as sys;
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{c_void, CString};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+/// What callbacks answer: any error can be handed on with `?`.
+pub type CallbackResult<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// How a callback failed, on its way to the outer call of the same thread.
+pub(crate) enum Failure {
+    Panic(Box<dyn Any + Send>),
+    Error(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A failure with the status and the message that it left in the library.
+struct Left {
+    status: i32,
+    message: String,
+    failure: Failure,
+}
+
+thread_local! {
+    static FAILURE: RefCell<Option<Left>> = const { RefCell::new(None) };
+}
+
+/// What the latest callback of this thread failed with, if it is the reason of this error of the outer call.
+pub(crate) fn take_failure(status: i32, message: &str) -> Option<Failure> {
+    let left = FAILURE.with(|slot| slot.borrow_mut().take())?;
+    let is_reason = status == left.status && !left.message.is_empty() && message.contains(&left.message);
+    is_reason.then_some(left.failure)
+}
+
+/// As [`take_failure`], for callbacks that answer a number: the library knows nothing of their failure.
+pub(crate) fn take_any_failure() -> Option<Failure> {
+    FAILURE.with(|slot| slot.borrow_mut().take()).map(|left| left.failure)
+}
+
+/// Runs the body of a callback: no panic leaves it.
+pub(crate) fn run(body: impl FnOnce() -> CallbackResult) -> i32 {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => sys::ACCEL_OK,
+        Ok(Err(error)) => {
+            let code = error.downcast_ref::<Error>().map_or(ErrorCode::User, Error::code);
+            let message = error.downcast_ref::<Error>().map_or_else(|| error.to_string(), |own| own.message().into());
+            fail(code, message, Failure::Error(error))
+        }
+        Err(payload) => fail(ErrorCode::User, panic_message(&*payload), Failure::Panic(payload)),
+    }
+}
+
+/// As [`run`], for callbacks that answer a number and not a status.
+pub(crate) fn run_for<T>(otherwise: T, body: impl FnOnce() -> CallbackResult<T>) -> T {
+    let mut answer = otherwise;
+    run(|| body().map(|given| answer = given));
+    answer
+}
+
+fn fail(code: ErrorCode, message: String, failure: Failure) -> i32 {
+    let line = message.replace(['\0', '\n'], " ");
+    if let Ok(line) = CString::new(line.as_str()) {
+        unsafe { sys::accel_error_set(code.status(), line.as_ptr()) };
+    }
+    FAILURE.with(|slot| *slot.borrow_mut() = Some(Left { status: code.status(), message: line, failure }));
+    code.status()
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| text.to_string());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    format!("a callback panicked: {}", text.unwrap_or_else(|| "without a message".into()))
+}
+
+/// Hands a closure over to the library: the pointer for it, and the function that drops it.
+pub(crate) fn hand_over<F: Send + 'static>(closure: F) -> (*mut c_void, Option<sys::accel_destroy_fn>) {
+    (Box::into_raw(Box::new(closure)).cast(), Some(drop_closure::<F>))
+}
+
+unsafe extern "C" fn drop_closure<F>(closure: *mut c_void) {
+    let closure = Box::from_raw(closure.cast::<F>());
+    // A panic of what the closure owns ends here: nobody waits for it.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(closure)));
+}
+
+/// The closure behind a callback's `user_data`.
+pub(crate) unsafe fn closure<'a, F>(user_data: *mut c_void) -> &'a F {
+    &*user_data.cast::<F>()
+}
+
+/// A closure that changes what it owns. One that calls itself through the library gets an error.
+pub(crate) struct Exclusive<F>(RefCell<F>);
+
+impl<F> Exclusive<F> {
+    pub(crate) fn new(closure: F) -> Self {
+        Exclusive(RefCell::new(closure))
+    }
+
+    pub(crate) fn with<T>(&self, call: impl FnOnce(&mut F) -> CallbackResult<T>) -> CallbackResult<T> {
+        match self.0.try_borrow_mut() {
+            Ok(mut closure) => call(&mut closure),
+            Err(_) => Err("the callback is running already; it must not call what calls it".into()),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Element types and devices.
+use crate::error::{check, text, Result};
+use crate::handle::c_string;
+use accel_sys as sys;
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! dtypes {
+    ($($name:ident = $number:ident),* $(,)?) => {
+        /// The type of a tensor's elements.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[non_exhaustive]
+        #[allow(missing_docs)]
+        pub enum DType {
+            $($name,)*
+        }
+
+        impl DType {
+            pub(crate) fn to_raw(self) -> i32 {
+                match self {
+                    $(Self::$name => sys::$number,)*
+                }
+            }
+
+            pub(crate) fn from_raw(number: i32) -> Option<Self> {
+                match number {
+                    $(sys::$number => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+dtypes! {
+    UInt8 = ACCEL_DTYPE_UINT8,
+    Int8 = ACCEL_DTYPE_INT8,
+    Int16 = ACCEL_DTYPE_INT16,
+    Int32 = ACCEL_DTYPE_INT32,
+    Int64 = ACCEL_DTYPE_INT64,
+    Float16 = ACCEL_DTYPE_FLOAT16,
+    Float32 = ACCEL_DTYPE_FLOAT32,
+    Float64 = ACCEL_DTYPE_FLOAT64,
+    Complex32 = ACCEL_DTYPE_COMPLEX32,
+    Complex64 = ACCEL_DTYPE_COMPLEX64,
+    Complex128 = ACCEL_DTYPE_COMPLEX128,
+    Bool = ACCEL_DTYPE_BOOL,
+    BFloat16 = ACCEL_DTYPE_BFLOAT16,
+    Float8E5M2 = ACCEL_DTYPE_FLOAT8_E5M2,
+    Float8E4M3Fn = ACCEL_DTYPE_FLOAT8_E4M3FN,
+    Float8E5M2Fnuz = ACCEL_DTYPE_FLOAT8_E5M2FNUZ,
+    Float8E4M3Fnuz = ACCEL_DTYPE_FLOAT8_E4M3FNUZ,
+    Float8E8M0Fnu = ACCEL_DTYPE_FLOAT8_E8M0FNU,
+    UInt16 = ACCEL_DTYPE_UINT16,
+    UInt32 = ACCEL_DTYPE_UINT32,
+    UInt64 = ACCEL_DTYPE_UINT64,
+}
+
+impl DType {
+    /// Bytes of one element.
+    pub fn size(self) -> usize {
+        unsafe { sys::accel_dtype_size(self.to_raw()) }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&text(unsafe { sys::accel_dtype_name(self.to_raw()) }))
+    }
+}
+
+impl FromStr for DType {
+    type Err = crate::Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let (name, mut number) = (c_string(name)?, 0);
+        check(unsafe { sys::accel_dtype_from_name(name.as_ptr(), &mut number) })?;
+        Ok(DType::from_raw(number).expect("a dtype that has a name"))
+    }
+}
+
+/// Rust types that are elements of tensors. (A `bool` is not: memory that other code writes may hold other bytes.)
+pub trait Element: Copy + Send + Sync + 'static + private::Sealed {
+    /// The element type of the tensor.
+    const DTYPE: DType;
+}
+
+mod private {
+    pub trait Sealed {}
+}
+
+macro_rules! elements {
+    ($($kind:ty = $dtype:ident),* $(,)?) => {$(
+        impl private::Sealed for $kind {}
+        impl Element for $kind {
+            const DTYPE: DType = DType::$dtype;
+        }
+    )*};
+}
+
+elements! {
+    u8 = UInt8, i8 = Int8, i16 = Int16, i32 = Int32, i64 = Int64, f32 = Float32, f64 = Float64, u16 = UInt16, u32 = UInt32,
+    u64 = UInt64,
+}
+
+/// Where a tensor's elements are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Device {
+    /// The memory of the host.
+    #[default]
+    Cpu,
+    /// A CUDA device by its number.
+    Cuda(i32),
+    /// The CUDA device that is the current one.
+    CurrentCuda,
+    /// Shapes without data.
+    Meta,
+}
+
+impl Device {
+    pub(crate) fn to_raw(self) -> sys::accel_device_t {
+        let (kind, index) = match self {
+            Device::Cpu => (sys::ACCEL_DEVICE_CPU, -1),
+            Device::Cuda(index) => (sys::ACCEL_DEVICE_CUDA, index),
+            Device::CurrentCuda => (sys::ACCEL_DEVICE_CUDA, -1),
+            Device::Meta => (sys::ACCEL_DEVICE_META, -1),
+        };
+        sys::accel_device_t { r#type: kind, index }
+    }
+
+    pub(crate) fn from_raw(device: sys::accel_device_t) -> Self {
+        match (device.r#type, device.index) {
+            (sys::ACCEL_DEVICE_CUDA, -1) => Device::CurrentCuda,
+            (sys::ACCEL_DEVICE_CUDA, index) => Device::Cuda(index),
+            (sys::ACCEL_DEVICE_META, _) => Device::Meta,
+            _ => Device::Cpu,
+        }
+    }
+
+    /// How many CUDA devices can be used now.
+    pub fn cuda_count() -> usize {
+        unsafe { sys::accel_device_count(sys::ACCEL_DEVICE_CUDA) }.max(0) as usize
+    }
+}
+
+impl FromStr for Device {
+    type Err = crate::Error;
+
+    /// Reads "cpu", "cuda:1" or "meta".
+    fn from_str(name: &str) -> Result<Self> {
+        let name = c_string(name)?;
+        let mut device = Device::Cpu.to_raw();
+        check(unsafe { sys::accel_device_parse(name.as_ptr(), &mut device) })?;
+        Ok(Device::from_raw(device))
+    }
+}

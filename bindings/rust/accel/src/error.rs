@@ -1,0 +1,223 @@
+//! What a call answers when it fails.
+use crate::callback::{take_any_failure, take_failure, Failure};
+use accel_sys as sys;
+use std::ffi::CStr;
+use std::fmt;
+use std::panic::resume_unwind;
+use std::ptr;
+
+/// The result of a call of the library.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Declares the codes once: number, name and meaning.
+macro_rules! error_codes {
+    ($($(#[$text:meta])* $name:ident = $number:ident),* $(,)?) => {
+        /// What kind of failure it is.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[non_exhaustive]
+        pub enum ErrorCode {
+            $($(#[$text])* $name,)*
+            /// A number that this version of the crate does not know.
+            Other(i32),
+        }
+
+        impl ErrorCode {
+            fn from_status(status: i32) -> Self {
+                match status {
+                    $(sys::$number => Self::$name,)*
+                    other => Self::Other(other),
+                }
+            }
+
+            pub(crate) fn status(self) -> i32 {
+                match self {
+                    $(Self::$name => sys::$number,)*
+                    Self::Other(number) => number,
+                }
+            }
+        }
+    };
+}
+
+error_codes! {
+    /// A value is out of its range.
+    InvalidArgument = ACCEL_ERROR_INVALID_ARGUMENT,
+    /// A handle of another kind, or one that was released.
+    InvalidHandle = ACCEL_ERROR_INVALID_HANDLE,
+    /// Another kind of value or element type was expected.
+    TypeMismatch = ACCEL_ERROR_TYPE_MISMATCH,
+    /// Another shape or number of elements was expected.
+    ShapeMismatch = ACCEL_ERROR_SHAPE_MISMATCH,
+    /// A name, index or file that does not exist.
+    NotFound = ACCEL_ERROR_NOT_FOUND,
+    /// A name that is taken.
+    AlreadyExists = ACCEL_ERROR_ALREADY_EXISTS,
+    /// The object cannot do this now.
+    InvalidState = ACCEL_ERROR_INVALID_STATE,
+    /// This build or this machine cannot do it.
+    Unsupported = ACCEL_ERROR_UNSUPPORTED,
+    /// This version cannot do it yet.
+    NotImplemented = ACCEL_ERROR_NOT_IMPLEMENTED,
+    /// Of the host or the device.
+    OutOfMemory = ACCEL_ERROR_OUT_OF_MEMORY,
+    /// A file could not be read or written.
+    Io = ACCEL_ERROR_IO,
+    /// A file is not what it should be.
+    Corrupt = ACCEL_ERROR_CORRUPT,
+    /// The other ranks did not answer in time.
+    Timeout = ACCEL_ERROR_TIMEOUT,
+    /// Another rank, or this one, gave the group up.
+    Cancelled = ACCEL_ERROR_CANCELLED,
+    /// The process of another rank has ended.
+    PeerLost = ACCEL_ERROR_PEER_LOST,
+    /// The ranks called different things; the group goes on.
+    CollectiveMismatch = ACCEL_ERROR_COLLECTIVE_MISMATCH,
+    /// The transport failed.
+    Backend = ACCEL_ERROR_BACKEND,
+    /// An operator of LibTorch failed.
+    Torch = ACCEL_ERROR_TORCH,
+    /// A callback of the program failed.
+    User = ACCEL_ERROR_USER,
+    /// A defect of the library.
+    Internal = ACCEL_ERROR_INTERNAL,
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&text(unsafe { sys::accel_status_name(self.status()) }))
+    }
+}
+
+/// A failed call: its kind, a line that says what was wrong and what was expected, the function of the C API that
+/// failed, and the rank that reported it. An error that a callback returned is its [source](std::error::Error::source).
+pub struct Error(Box<Content>);
+
+struct Content {
+    code: ErrorCode,
+    message: String,
+    function: String,
+    rank: Option<i32>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error that the program makes itself, for example in a callback.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Error(Box::new(Content { code, message: message.into(), function: String::new(), rank: None, source: None }))
+    }
+
+    pub(crate) fn of_status(status: i32, message: &str) -> Self {
+        Self::new(ErrorCode::from_status(status), message)
+    }
+
+    /// The kind of failure.
+    pub fn code(&self) -> ErrorCode {
+        self.0.code
+    }
+
+    /// One line with the offending value and what was expected.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The function of the C API that failed; "" for errors of this crate and of callbacks.
+    pub fn function(&self) -> &str {
+        &self.0.function
+    }
+
+    /// The rank that reported it, when a process group was involved.
+    pub fn rank(&self) -> Option<i32> {
+        self.0.rank
+    }
+
+    /// The latest error of this thread, moved out of the library.
+    fn take(status: i32) -> Self {
+        let mut taken = ptr::null_mut();
+        if unsafe { sys::accel_error_take(&mut taken) } != sys::ACCEL_OK {
+            // In a process that was forked off this is refused as well, and its message is the same.
+            return Error::of_status(status, &text(unsafe { sys::accel_last_error() }));
+        }
+        let content = unsafe {
+            Content {
+                code: ErrorCode::from_status(status),
+                message: text(sys::accel_error_message(taken)),
+                function: text(sys::accel_error_function(taken)),
+                rank: Some(sys::accel_error_rank(taken)).filter(|rank| *rank >= 0),
+                source: None,
+            }
+        };
+        unsafe { sys::accel_error_release(taken) };
+        Error(Box::new(content))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.code(), self.message())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.code(), self.message())?;
+        if !self.function().is_empty() {
+            write!(formatter, " (in {})", self.function())?;
+        }
+        match self.rank() {
+            Some(rank) => write!(formatter, " (of rank {rank})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| &**source as _)
+    }
+}
+
+/// Turns a status into a result. What is positive is no failure, and is given back. A panic of a callback goes on here.
+#[inline]
+pub(crate) fn check(status: i32) -> Result<i32> {
+    if status >= 0 {
+        Ok(status)
+    } else {
+        Err(failed(status))
+    }
+}
+
+/// As [`check`], for a call whose callback answers a number and no status: its failure is that of the call.
+pub(crate) fn check_callback_of_numbers(call: impl FnOnce() -> i32) -> Result<i32> {
+    take_any_failure(); // of another call
+    let status = call();
+    if status >= 0 {
+        return Ok(status);
+    }
+    let error = Error::take(status);
+    Err(with_failure(error, take_any_failure()))
+}
+
+#[cold]
+fn failed(status: i32) -> Error {
+    let error = Error::take(status);
+    let failure = take_failure(status, &error.0.message);
+    with_failure(error, failure)
+}
+
+/// A panic goes on; an error of the callback becomes the source.
+fn with_failure(mut error: Error, failure: Option<Failure>) -> Error {
+    match failure {
+        Some(Failure::Panic(payload)) => resume_unwind(payload),
+        Some(Failure::Error(source)) => error.0.source = Some(source),
+        None => {}
+    }
+    error
+}
+
+/// The text of a C string; "" for NULL.
+pub(crate) fn text(string: *const std::os::raw::c_char) -> String {
+    if string.is_null() {
+        return String::new();
+    }
+    unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned()
+}

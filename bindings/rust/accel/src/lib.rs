@@ -1,0 +1,119 @@
+//! Distributed training over LibTorch, by libaccel.
+//!
+//! A program has one seat in the job, a [`State`]: it knows the rank, the device and the precision, all taken from the
+//! environment that the launcher made (`accel launch`, torchrun, mpirun, srun). Everything else hangs on it:
+//!
+//! ```
+//! # fn main() -> accel::Result<()> {
+//! use accel::*;
+//!
+//! let state = StateOptions::new().cpu(true).build()?;
+//! state.set_seed(0, false, false)?;
+//!
+//! // y = x0 - x1, from 64 rows.
+//! let x = Tensor::randn(&[64, 2], DType::Float32, Device::Cpu)?;
+//! let y = (&x.narrow(1, 0, 1)? - &x.narrow(1, 1, 1)?)?;
+//! let data = DataLoader::new(&Dataset::tensors(&[&x, &y])?, DataLoaderOptions::new().batch_size(16).shuffle(true))?;
+//!
+//! let model = nn::linear(2, 1, true)?;
+//! let adamw = Optimizer::adamw(&model, AdamOptions::new().lr(0.1))?;
+//! let (model, optimizer, mut data) = state.prepare((&model, &adamw, &data))?;
+//!
+//! let mut last = f64::MAX;
+//! for _epoch in 0..20 {
+//!     for batch in &mut data {
+//!         let batch = batch?;
+//!         state.accumulate(&[&model])?.run(|| {
+//!             let mut loss = model.forward(batch.tensor_at(0)?)?.mse_loss(batch.tensor_at(1)?)?;
+//!             state.backward(&mut loss)?;
+//!             optimizer.step()?;
+//!             last = loss.item()?;
+//!             optimizer.zero_grad()
+//!         })?;
+//!     }
+//! }
+//! assert!(last < 0.1);
+//! # drop((model, optimizer, data));
+//! # state.end_training() }
+//! ```
+//!
+//! # Errors
+//! Everything that can fail gives a [`Result`]; an [`Error`] has a code, one line that says what was wrong and what was
+//! expected, the function of the C API, and the rank that reported it.
+//!
+//! # Ownership
+//! Objects are released when they are dropped, and keep alive what they use. [`State::end_training`] consumes the state, so
+//! the compiler refuses what comes after it.
+//!
+//! # Threads
+//! Functions that the header calls `any` take `&self` of a type that is `Sync`: tensors, operators, values, a
+//! [`StateReader`]. Objects that one thread at a time may use are `Send` and not `Sync`. Regions ([`Scope`]) belong to their
+//! thread and are neither. Two objects that share what is behind them, a model and one of its children, count as one.
+//!
+//! # Callbacks
+//! Closures are callbacks: the forward of a [`Module`], a schedule, an update. What they answer with `Err` comes out of the
+//! outer call, as the source of its error; a panic goes on there.
+//!
+//! # Features
+//! * `dlopen`: the library is loaded at run time instead of linked; `load_library()` says from where.
+//! * `ndarray`: tensors from and as arrays of that crate, without a copy.
+#![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod accelerator;
+mod arithmetic;
+#[cfg(feature = "ndarray")]
+mod array;
+mod callback;
+mod checkpoint;
+mod comm;
+mod data;
+mod dlpack;
+mod dtype;
+mod error;
+mod handle;
+mod library;
+mod module;
+pub mod nn;
+mod op;
+pub mod ops;
+mod optimizer;
+mod options;
+mod parameters;
+mod random;
+mod report;
+mod scheduler;
+mod scope;
+mod state;
+mod tensor;
+mod tree;
+mod value;
+mod work;
+
+pub use accelerator::*;
+pub use callback::CallbackResult;
+pub use checkpoint::{load, save, Checkpoint};
+pub use comm::Reduction;
+pub use data::*;
+pub use dlpack::DlPack;
+pub use dtype::{DType, Device, Element};
+pub use error::{Error, ErrorCode, Result};
+pub use library::*;
+pub use module::{Model, Module, When};
+pub use op::Op;
+pub use ops::Scalar;
+pub use optimizer::*;
+pub use parameters::Parameters;
+pub use random::Generator;
+pub use scheduler::*;
+pub use scope::{enable_grad, inference_mode, no_grad, Scope};
+pub use state::{DistributedType, Precision, SchedulerSteps, State, StateOptions, StateReader};
+pub use tensor::Tensor;
+pub use tree::Tree;
+pub use value::{Arg, Kind, Value};
+pub use work::Work;
+
+/// The README's programs are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -1,0 +1,93 @@
+//! The library itself: its version, its parts, its log.
+use crate::callback::{closure, hand_over};
+use crate::error::{check, text, Result};
+#[cfg(feature = "dlopen")]
+use crate::error::{Error, ErrorCode};
+use crate::handle::{buffer_text, c_string};
+use accel_sys as sys;
+use std::ffi::c_void;
+use std::os::raw::c_char;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::ptr;
+
+/// The version of the loaded library: major, minor, patch.
+pub fn version() -> (i32, i32, i32) {
+    let (mut major, mut minor, mut patch) = (0, 0, 0);
+    unsafe { sys::accel_version(&mut major, &mut minor, &mut patch) };
+    (major, minor, patch)
+}
+
+/// How the library was built, and what it runs on, as a JSON object.
+pub fn build_info() -> Result<String> {
+    buffer_text(|out| unsafe { sys::accel_build_info(out) })
+}
+
+/// Whether a part is there: "ucx", "nccl", "cuda", "torchscript".
+pub fn is_available(feature: &str) -> bool {
+    c_string(feature).map_or(false, |feature| unsafe { sys::accel_is_available(feature.as_ptr()) } == 1)
+}
+
+/// How many objects of the library are alive in this process. Tests assert that there is none in the end.
+pub fn live_objects() -> i64 {
+    unsafe { sys::accel_debug_live_objects() }
+}
+
+/// Loads the library: `file`, else `$ACCEL_LIBRARY`, else the one in `$ACCEL_LIB_DIR`, else what the dynamic linker
+/// finds. Without this call the first one that needs the library loads it, and panics when it is not there.
+///
+/// # Errors
+/// NotFound with what the dynamic linker says.
+#[cfg(feature = "dlopen")]
+pub fn load_library(file: Option<&std::path::Path>) -> Result<()> {
+    sys::load(file).map_err(|reason| Error::new(ErrorCode::NotFound, reason))
+}
+
+/// How urgent a log message is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[allow(missing_docs)]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Warning,
+    Error,
+}
+
+impl LogLevel {
+    fn to_raw(self) -> i32 {
+        match self {
+            LogLevel::Debug => sys::ACCEL_LOG_DEBUG,
+            LogLevel::Info => sys::ACCEL_LOG_INFO,
+            LogLevel::Warning => sys::ACCEL_LOG_WARNING,
+            LogLevel::Error => sys::ACCEL_LOG_ERROR,
+        }
+    }
+
+    fn from_raw(level: i32) -> Self {
+        match level {
+            sys::ACCEL_LOG_DEBUG => LogLevel::Debug,
+            sys::ACCEL_LOG_INFO => LogLevel::Info,
+            sys::ACCEL_LOG_WARNING => LogLevel::Warning,
+            _ => LogLevel::Error,
+        }
+    }
+}
+
+/// Sets where log messages from `level` on go. The function is called on any thread, and must not call the library.
+pub fn set_log<F>(level: LogLevel, receive: F) -> Result<()>
+where
+    F: Fn(LogLevel, &str) + Send + Sync + 'static,
+{
+    let (data, destroy) = hand_over(receive);
+    check(unsafe { sys::accel_set_log_callback(Some(log::<F>), data, destroy) })?;
+    check(unsafe { sys::accel_set_log_level(level.to_raw()) }).map(drop)
+}
+
+/// Messages go nowhere from now on, as at first.
+pub fn unset_log() -> Result<()> {
+    check(unsafe { sys::accel_set_log_callback(None, ptr::null_mut(), None) }).map(drop)
+}
+
+unsafe extern "C" fn log<F: Fn(LogLevel, &str)>(level: i32, message: *const c_char, data: *mut c_void) {
+    // Nobody hears of a panic here: the message is lost, and that is all.
+    let _ = catch_unwind(AssertUnwindSafe(|| closure::<F>(data)(LogLevel::from_raw(level), &text(message))));
+}

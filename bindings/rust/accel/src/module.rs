@@ -1,0 +1,331 @@
+//! Models: trees of modules with parameters.
+use crate::callback::{self, closure, hand_over, CallbackResult};
+use crate::dtype::{DType, Device};
+use crate::error::{check, text, Error, ErrorCode, Result};
+use crate::handle::{array, c_path, c_string, handle, Lent};
+use crate::tensor::Tensor;
+use crate::value::{Arg, Value};
+use accel_sys as sys;
+use std::ffi::c_void;
+use std::path::Path;
+
+handle! {
+    /// A node of a model, with all below it: a layer of [`nn`](crate::nn), a model that was loaded, or a [`Module`] of the
+    /// program. One thread at a time uses it.
+    ///
+    /// ```
+    /// # fn main() -> accel::Result<()> {
+    /// use accel::{nn, DType, Device, Model, Tensor};
+    /// let model = nn::sequential(&[&nn::linear(4, 8, true)?, &nn::activation("relu")?, &nn::linear(8, 2, true)?])?;
+    /// let logits = model.forward(&Tensor::zeros(&[3, 4], DType::Float32, Device::Cpu)?)?;
+    /// assert_eq!(logits.shape()?, [3, 2]);
+    /// assert_eq!(model.num_parameters()?, 4 * 8 + 8 + 8 * 2 + 2);
+    /// # Ok(()) }
+    /// ```
+    Model(accel_module_t), accel_module_release
+}
+
+/// A module that the program computes. It is composed of models, which it names in [`Module::children`], and of own
+/// parameters.
+///
+/// ```
+/// # fn main() -> accel::Result<()> {
+/// use accel::{nn, DType, Device, Model, Module, Result, Tensor};
+///
+/// struct Residual {
+///     inner: Model,
+/// }
+///
+/// impl Module for Residual {
+///     fn children(&self) -> Vec<(&str, &Model)> {
+///         vec![("inner", &self.inner)]
+///     }
+///
+///     fn forward(&self, _node: &Model, input: &Tensor) -> Result<Tensor> {
+///         input + &self.inner.forward(input)?
+///     }
+/// }
+///
+/// let model = Model::new(Residual { inner: nn::linear(3, 3, true)? })?;
+/// let names: Vec<String> = model.named_parameters()?.into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["inner.weight", "inner.bias"]);
+/// model.forward(&Tensor::zeros(&[1, 3], DType::Float32, Device::Cpu)?)?;
+/// # Ok(()) }
+/// ```
+pub trait Module: Send + 'static {
+    /// The modules below this one, each with its name.
+    fn children(&self) -> Vec<(&str, &Model)> {
+        Vec::new()
+    }
+
+    /// Parameters of this module itself, each with its name. They are asked for once, when the model is made; in the
+    /// forward they come from `node` by [`Model::tensor`].
+    fn parameters(&self) -> Result<Vec<(&str, Tensor)>> {
+        Ok(Vec::new())
+    }
+
+    /// State that is not trained, as the parameters.
+    fn buffers(&self) -> Result<Vec<(&str, Tensor)>> {
+        Ok(Vec::new())
+    }
+
+    /// The output for one tensor. `node` is the model that was made of this module.
+    fn forward(&self, node: &Model, input: &Tensor) -> Result<Tensor>;
+
+    /// The output for any inputs; at first for one tensor.
+    fn call(&self, node: &Model, inputs: &[Value]) -> Result<Value> {
+        match inputs.iter().map(Value::as_tensor).collect::<Vec<_>>()[..] {
+            [Some(input)] => Ok(self.forward(node, input)?.into()),
+            _ => {
+                let message = format!("{} inputs: expected one tensor", inputs.len());
+                Err(Error::new(ErrorCode::TypeMismatch, message))
+            }
+        }
+    }
+
+    /// The name of the class, for messages and maps.
+    fn kind(&self) -> &str {
+        let path = std::any::type_name::<Self>();
+        path.rsplit("::").next().unwrap_or(path)
+    }
+}
+
+/// When a hook runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// It sees the inputs.
+    BeforeForward,
+    /// It sees the output, as a list of one.
+    AfterForward,
+}
+
+/// Models that are made.
+impl Model {
+    /// A model of a module of the program.
+    pub fn new<M: Module>(module: M) -> Result<Self> {
+        let node = Self::container(module.kind())?;
+        for (name, parameter) in module.parameters()? {
+            node.add_parameter(name, parameter, true)?;
+        }
+        for (name, buffer) in module.buffers()? {
+            node.add_buffer(name, buffer, true)?;
+        }
+        for (name, child) in module.children() {
+            node.add_child(name, child)?;
+        }
+        let (data, destroy) = hand_over(module);
+        check(unsafe { sys::accel_module_set_forward(node.as_raw(), Some(forward_of_module::<M>), data, destroy) })?;
+        Ok(node)
+    }
+
+    /// A module without parameters, children or forward.
+    pub fn container(kind: &str) -> Result<Self> {
+        let kind = c_string(kind)?;
+        Self::made(|out| unsafe { sys::accel_module_create(kind.as_ptr(), out) })
+    }
+
+    /// A model that Python saved with `torch.jit`.
+    pub fn load_torchscript(path: impl AsRef<Path>) -> Result<Self> {
+        let path = c_path(path.as_ref())?;
+        Self::made(|out| unsafe { sys::accel_module_load_torchscript(path.as_ptr(), out) })
+    }
+
+    /// A model from the configuration of a Hugging Face model, with fresh weights: the path of a `config.json`, or the
+    /// JSON itself. Known: "gpt2".
+    pub fn from_config(config: &str) -> Result<Self> {
+        let config = c_string(config)?;
+        Self::made(|out| unsafe { sys::accel_module_from_config(config.as_ptr(), out) })
+    }
+
+    /// Gives it a parameter: a floating leaf. [`Model::tensor`] finds it again.
+    pub fn add_parameter(&self, name: &str, tensor: Tensor, requires_grad: bool) -> Result<()> {
+        let (name, trained) = (c_string(name)?, requires_grad.into());
+        check(unsafe { sys::accel_module_add_parameter(self.as_raw(), name.as_ptr(), tensor.as_raw(), trained) })
+            .map(drop)
+    }
+
+    /// Gives it a buffer. A persistent one is in the state dict.
+    pub fn add_buffer(&self, name: &str, tensor: Tensor, persistent: bool) -> Result<()> {
+        let (name, persistent) = (c_string(name)?, persistent.into());
+        check(unsafe { sys::accel_module_add_buffer(self.as_raw(), name.as_ptr(), tensor.as_raw(), persistent) })
+            .map(drop)
+    }
+
+    /// Puts another module below it.
+    pub fn add_child(&self, name: &str, child: &Model) -> Result<()> {
+        let name = c_string(name)?;
+        check(unsafe { sys::accel_module_add_child(self.as_raw(), name.as_ptr(), child.as_raw()) }).map(drop)
+    }
+
+    /// Sets the forward of a [`Model::container`].
+    pub fn set_forward<F>(&self, forward: F) -> Result<()>
+    where
+        F: Fn(&Model, &[Value]) -> CallbackResult<Value> + Send + 'static,
+    {
+        let (data, destroy) = hand_over(forward);
+        check(unsafe { sys::accel_module_set_forward(self.as_raw(), Some(forward_of_closure::<F>), data, destroy) })
+            .map(drop)
+    }
+
+    /// Adds a function before or after the forward. `None` keeps the values, a list takes their place.
+    pub fn add_hook<F>(&self, when: When, hook: F) -> Result<()>
+    where
+        F: Fn(&Model, &Value) -> CallbackResult<Option<Value>> + Send + 'static,
+    {
+        let when = match when {
+            When::BeforeForward => sys::ACCEL_HOOK_FORWARD_PRE,
+            When::AfterForward => sys::ACCEL_HOOK_FORWARD,
+        };
+        let (data, destroy) = hand_over(hook);
+        check(unsafe { sys::accel_module_add_hook(self.as_raw(), when, Some(call_hook::<F>), data, destroy) }).map(drop)
+    }
+}
+
+/// Models that run.
+impl Model {
+    /// The output for one tensor.
+    pub fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        self.call(&[input.into()])?.into_tensor()
+    }
+
+    /// The output for any inputs.
+    pub fn call(&self, inputs: &[Arg<'_>]) -> Result<Value> {
+        let (first, length) = array(inputs);
+        Value::made(|out| unsafe { sys::accel_module_call(self.as_raw(), first.cast(), length, out) })
+    }
+
+    /// Dropout and batch statistics are active, here and below, or not.
+    pub fn train(&self, training: bool) -> Result<()> {
+        check(unsafe { sys::accel_module_train(self.as_raw(), training.into()) }).map(drop)
+    }
+
+    /// Whether they are.
+    pub fn is_training(&self) -> Result<bool> {
+        let mut out = 0;
+        check(unsafe { sys::accel_module_is_training(self.as_raw(), &mut out) })?;
+        Ok(out == 1)
+    }
+
+    /// Moves parameters and buffers in place. A dtype is for the floating ones.
+    pub fn to(&self, device: Device, dtype: Option<DType>) -> Result<()> {
+        let dtype = dtype.map_or(sys::ACCEL_UNSET, DType::to_raw);
+        check(unsafe { sys::accel_module_to(self.as_raw(), dtype, device.to_raw()) }).map(drop)
+    }
+}
+
+/// What is in a model.
+impl Model {
+    /// The name of its class.
+    pub fn kind(&self) -> String {
+        text(unsafe { sys::accel_module_kind(self.as_raw()) })
+    }
+
+    /// The module at a path: "" is this one, "layers.0.mlp" one below.
+    pub fn child(&self, path: &str) -> Result<Model> {
+        let path = c_string(path)?;
+        Self::made(|out| unsafe { sys::accel_module_child(self.as_raw(), path.as_ptr(), out) })
+    }
+
+    /// The parameter or buffer at a path.
+    pub fn tensor(&self, path: &str) -> Result<Tensor> {
+        let path = c_string(path)?;
+        Tensor::made(|out| unsafe { sys::accel_module_tensor(self.as_raw(), path.as_ptr(), out) })
+    }
+
+    /// All parameters, here and below, each once.
+    pub fn named_parameters(&self) -> Result<Vec<(String, Tensor)>> {
+        tensors(Value::made(|out| unsafe { sys::accel_module_named_parameters(self.as_raw(), out) })?)
+    }
+
+    /// All buffers, here and below.
+    pub fn named_buffers(&self) -> Result<Vec<(String, Tensor)>> {
+        tensors(Value::made(|out| unsafe { sys::accel_module_named_buffers(self.as_raw(), out) })?)
+    }
+
+    /// Paths and classes of all modules; this one first, under "".
+    pub fn named_modules(&self) -> Result<Vec<(String, String)>> {
+        let map = Value::made(|out| unsafe { sys::accel_module_named_modules(self.as_raw(), out) })?;
+        let entries = map.entries().filter_map(|(path, kind)| Some((path.into(), kind.as_str()?.into())));
+        Ok(entries.collect())
+    }
+
+    /// Elements of all parameters.
+    pub fn num_parameters(&self) -> Result<i64> {
+        let mut out = 0;
+        check(unsafe { sys::accel_module_num_parameters(self.as_raw(), &mut out) })?;
+        Ok(out)
+    }
+
+    /// Parameters and persistent buffers; their tensors share memory with the model.
+    pub fn state_dict(&self) -> Result<Value> {
+        Value::made(|out| unsafe { sys::accel_module_state_dict(self.as_raw(), out) })
+    }
+
+    /// Copies tensors into the model. With `strict` missing and unexpected names are errors. Nothing changes then.
+    pub fn load_state_dict(&self, state_dict: &Value, strict: bool) -> Result<()> {
+        let strict = strict.into();
+        check(unsafe { sys::accel_module_load_state_dict(self.as_raw(), state_dict.as_raw(), strict) }).map(drop)
+    }
+
+    /// Makes `path` share the parameter at `source_path`.
+    pub fn tie(&self, path: &str, source_path: &str) -> Result<()> {
+        let (path, source) = (c_string(path)?, c_string(source_path)?);
+        check(unsafe { sys::accel_module_tie(self.as_raw(), path.as_ptr(), source.as_ptr()) }).map(drop)
+    }
+}
+
+/// The tensors of a map, each of them owned.
+fn tensors(map: Value) -> Result<Vec<(String, Tensor)>> {
+    let entries = map.entries().map(|(name, item)| Ok((name.to_string(), item.try_clone()?.into_tensor()?)));
+    entries.collect()
+}
+
+unsafe extern "C" fn forward_of_module<M: Module>(
+    module: *mut sys::accel_module_t,
+    inputs: *const sys::accel_value_t,
+    n_inputs: usize,
+    out: *mut sys::accel_value_t,
+    data: *mut c_void,
+) -> i32 {
+    callback::run(|| {
+        let node = Lent::new(Model::from_raw(module));
+        *out = closure::<M>(data).call(&node, Value::borrowed_slice(inputs, n_inputs))?.into_raw();
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn forward_of_closure<F>(
+    module: *mut sys::accel_module_t,
+    inputs: *const sys::accel_value_t,
+    n_inputs: usize,
+    out: *mut sys::accel_value_t,
+    data: *mut c_void,
+) -> i32
+where
+    F: Fn(&Model, &[Value]) -> CallbackResult<Value>,
+{
+    callback::run(|| {
+        let node = Lent::new(Model::from_raw(module));
+        *out = closure::<F>(data)(&node, Value::borrowed_slice(inputs, n_inputs))?.into_raw();
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn call_hook<F>(
+    module: *mut sys::accel_module_t,
+    values: *const sys::accel_value_t,
+    out: *mut sys::accel_value_t,
+    data: *mut c_void,
+) -> i32
+where
+    F: Fn(&Model, &Value) -> CallbackResult<Option<Value>>,
+{
+    callback::run(|| {
+        let node = Lent::new(Model::from_raw(module));
+        let values = Value::borrowed(values).ok_or("a hook without values")?;
+        if let Some(made) = closure::<F>(data)(&node, values)? {
+            *out = made.into_raw();
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,123 @@
+//! Regions in which something else holds: no gradients, another precision, gradients that stay on their rank.
+use crate::error::{check, Error, ErrorCode, Result};
+use accel_sys as sys;
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+/// An open region. It ends when it is dropped, or with [`Scope::end`], which tells errors; it belongs to its thread, and
+/// regions end in the reverse order of their beginning. [`Scope::run`] does all of it around a closure.
+///
+/// ```
+/// # fn main() -> accel::Result<()> {
+/// use accel::{no_grad, DType, Device, Tensor};
+/// let mut weight = Tensor::full(&[2], 3.0, DType::Float32, Device::Cpu)?;
+/// weight.set_requires_grad(true)?;
+/// let doubled = no_grad()?.run(|| &weight * 2.0)?;
+/// assert!(!doubled.requires_grad()?);
+/// # Ok(()) }
+/// ```
+///
+/// It cannot go to another thread:
+///
+/// ```compile_fail,E0277
+/// let scope = accel::no_grad().unwrap();
+/// std::thread::spawn(move || drop(scope));
+/// ```
+#[must_use = "the region ends at once when nothing holds it"]
+pub struct Scope<'a> {
+    raw: NonNull<sys::accel_scope_t>,
+    // Of one thread, and not longer than what it is a region of.
+    _lifetime: PhantomData<(&'a (), *mut ())>,
+}
+
+thread_local! {
+    /// The open regions of this thread, the innermost one last, each with whether it was let go while later ones were
+    /// open: it ends when they have.
+    static OPEN: RefCell<Vec<(NonNull<sys::accel_scope_t>, bool)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn begin(call: impl FnOnce(*mut *mut sys::accel_scope_t) -> i32) -> Result<Self> {
+        let mut raw = ptr::null_mut();
+        check(call(&mut raw))?;
+        let raw = NonNull::new(raw).expect("a call that succeeded gives a scope");
+        OPEN.with(|open| open.borrow_mut().push((raw, false)));
+        Ok(Scope { raw, _lifetime: PhantomData })
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut sys::accel_scope_t {
+        self.raw.as_ptr()
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// InvalidState when a later one of this thread is open; it then ends with that one. The error of what the end does,
+    /// for example of waiting for the other ranks.
+    pub fn end(self) -> Result<()> {
+        let raw = self.raw;
+        std::mem::forget(self);
+        end(raw)
+    }
+
+    /// Calls a function inside, and ends the region. The function's own error comes first.
+    pub fn run<T, E: From<Error>>(self, body: impl FnOnce() -> std::result::Result<T, E>) -> std::result::Result<T, E> {
+        let result = body()?;
+        self.end()?;
+        Ok(result)
+    }
+}
+
+impl Drop for Scope<'_> {
+    fn drop(&mut self) {
+        // There is nobody to tell; whoever wants to know calls end().
+        let _ = end(self.raw);
+    }
+}
+
+fn end(raw: NonNull<sys::accel_scope_t>) -> Result<()> {
+    let is_innermost = OPEN.with(|open| {
+        let mut open = open.borrow_mut();
+        if let Some(own) = open.iter_mut().find(|(scope, _)| *scope == raw) {
+            own.1 = true;
+        }
+        open.last().map_or(false, |(scope, _)| *scope == raw)
+    });
+    if !is_innermost {
+        let message = "a scope that is not this thread's innermost open one: end those that were opened after it first";
+        return Err(Error::new(ErrorCode::InvalidState, message));
+    }
+    let mut result = Ok(());
+    while let Some(scope) = take_innermost_let_go() {
+        let ended = check(unsafe { sys::accel_scope_end(scope.as_ptr()) }).map(drop);
+        result = result.and(ended);
+    }
+    result
+}
+
+fn take_innermost_let_go() -> Option<NonNull<sys::accel_scope_t>> {
+    OPEN.with(|open| {
+        let mut open = open.borrow_mut();
+        let (scope, let_go) = *open.last()?;
+        if let_go {
+            open.pop();
+        }
+        let_go.then_some(scope)
+    })
+}
+
+/// No gradients are recorded inside.
+pub fn no_grad() -> Result<Scope<'static>> {
+    Scope::begin(|out| unsafe { sys::accel_no_grad_begin(out) })
+}
+
+/// Gradients are recorded inside, also within [`no_grad`].
+pub fn enable_grad() -> Result<Scope<'static>> {
+    Scope::begin(|out| unsafe { sys::accel_enable_grad_begin(out) })
+}
+
+/// As [`no_grad`], and results can never take part in autograd later, which is faster.
+pub fn inference_mode() -> Result<Scope<'static>> {
+    Scope::begin(|out| unsafe { sys::accel_inference_mode_begin(out) })
+}

@@ -1,0 +1,400 @@
+//! Nested values: what batches, state dicts, arguments and results are made of.
+use crate::dtype::{DType, Device};
+use crate::error::{check, text, Error, ErrorCode, Result};
+use crate::handle::{array, buffer_text, c_string};
+use crate::tensor::Tensor;
+use accel_sys as sys;
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::{fmt, mem};
+
+/// A number, a text, a tensor, a list, or a map whose keys keep their order.
+///
+/// ```
+/// # fn main() -> accel::Result<()> {
+/// use accel::Value;
+/// let value = Value::map([("step", Value::from(3)), ("rates", Value::list([0.5, 0.25])?)])?;
+/// assert_eq!(value.get("step").and_then(Value::as_int), Some(3));
+/// assert_eq!(value.to_json()?, r#"{"step":3,"rates":[0.5,0.25]}"#);
+/// # Ok(()) }
+/// ```
+#[repr(transparent)]
+pub struct Value(sys::accel_value_t);
+
+// What a shared value is asked for is of the kind `any`.
+unsafe impl Send for Value {}
+unsafe impl Sync for Value {}
+
+/// What kind of value it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Kind {
+    None,
+    Bool,
+    Int,
+    Double,
+    String,
+    Tensor,
+    List,
+    Map,
+    DType,
+    Device,
+}
+
+impl Drop for Value {
+    #[inline]
+    fn drop(&mut self) {
+        // Only these own something.
+        if matches!(self.0.kind, sys::ACCEL_VALUE_STRING..=sys::ACCEL_VALUE_MAP) {
+            unsafe { sys::accel_value_dispose(&mut self.0) }
+        }
+    }
+}
+
+/// Values that are made.
+impl Value {
+    /// Nothing.
+    pub const fn none() -> Self {
+        Value(sys::accel_value_t::none())
+    }
+
+    /// A text.
+    ///
+    /// # Errors
+    /// InvalidArgument for a text with a NUL inside.
+    pub fn string(string: impl AsRef<str>) -> Result<Self> {
+        let string = c_string(string)?;
+        Self::made(|out| unsafe { sys::accel_value_string(string.as_ptr(), out) })
+    }
+
+    /// A list.
+    pub fn list<Item: Into<Value>>(items: impl IntoIterator<Item = Item>) -> Result<Self> {
+        let items: Vec<Value> = items.into_iter().map(Into::into).collect();
+        Self::list_of(&items)
+    }
+
+    fn list_of(items: &[Value]) -> Result<Self> {
+        let (first, length) = array(items);
+        Self::made(|out| unsafe { sys::accel_value_list(first.cast(), length, out) })
+    }
+
+    /// A map.
+    pub fn map<Key: AsRef<str>>(items: impl IntoIterator<Item = (Key, Value)>) -> Result<Self> {
+        let mut map = Self::made(|out| unsafe { sys::accel_value_map(out) })?;
+        for (key, item) in items {
+            map.set(key, &item)?;
+        }
+        Ok(map)
+    }
+
+    /// The value of a JSON document.
+    pub fn from_json(json: &str) -> Result<Self> {
+        let json = c_string(json)?;
+        Self::made(|out| unsafe { sys::accel_value_from_json(json.as_ptr(), out) })
+    }
+
+    /// A copy of the containers; tensors are shared.
+    pub fn try_clone(&self) -> Result<Self> {
+        Self::made(|out| unsafe { sys::accel_value_copy(&self.0, out) })
+    }
+
+    /// What `call` writes, when it succeeds.
+    pub(crate) fn made(call: impl FnOnce(*mut sys::accel_value_t) -> i32) -> Result<Self> {
+        let mut value = Value::none();
+        check(call(&mut value.0))?;
+        Ok(value)
+    }
+
+    /// Gives up what it owns.
+    pub(crate) fn into_raw(self) -> sys::accel_value_t {
+        let raw = self.0;
+        mem::forget(self);
+        raw
+    }
+
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *const sys::accel_value_t {
+        &self.0
+    }
+
+    pub(crate) fn as_mut_raw(&mut self) -> *mut sys::accel_value_t {
+        &mut self.0
+    }
+
+    /// A value that the library owns.
+    pub(crate) unsafe fn borrowed<'a>(raw: *const sys::accel_value_t) -> Option<&'a Value> {
+        raw.cast::<Value>().as_ref()
+    }
+
+    /// Values that the library owns.
+    pub(crate) unsafe fn borrowed_slice<'a>(raw: *const sys::accel_value_t, length: usize) -> &'a [Value] {
+        if length == 0 {
+            &[]
+        } else {
+            std::slice::from_raw_parts(raw.cast(), length)
+        }
+    }
+}
+
+/// What is in a value.
+impl Value {
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        match self.0.kind {
+            sys::ACCEL_VALUE_BOOL => Kind::Bool,
+            sys::ACCEL_VALUE_INT => Kind::Int,
+            sys::ACCEL_VALUE_DOUBLE => Kind::Double,
+            sys::ACCEL_VALUE_STRING => Kind::String,
+            sys::ACCEL_VALUE_TENSOR => Kind::Tensor,
+            sys::ACCEL_VALUE_LIST => Kind::List,
+            sys::ACCEL_VALUE_MAP => Kind::Map,
+            sys::ACCEL_VALUE_DTYPE => Kind::DType,
+            sys::ACCEL_VALUE_DEVICE => Kind::Device,
+            _ => Kind::None,
+        }
+    }
+
+    /// Whether it is nothing.
+    pub fn is_none(&self) -> bool {
+        self.kind() == Kind::None
+    }
+
+    /// A truth.
+    pub fn as_bool(&self) -> Option<bool> {
+        (self.kind() == Kind::Bool).then_some(unsafe { self.0.r#as.integer } != 0)
+    }
+
+    /// An integer.
+    pub fn as_int(&self) -> Option<i64> {
+        (self.kind() == Kind::Int).then_some(unsafe { self.0.r#as.integer })
+    }
+
+    /// A number; integers too.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self.kind() {
+            Kind::Double => Some(unsafe { self.0.r#as.number }),
+            Kind::Int => Some(unsafe { self.0.r#as.integer } as f64),
+            _ => None,
+        }
+    }
+
+    /// A text. (The library's own texts are UTF-8.)
+    pub fn as_str(&self) -> Option<&str> {
+        if self.kind() != Kind::String {
+            return None;
+        }
+        unsafe { CStr::from_ptr(self.0.r#as.string) }.to_str().ok()
+    }
+
+    /// A tensor.
+    pub fn as_tensor(&self) -> Option<&Tensor> {
+        // The pointer inside of the value is all that a Tensor is.
+        (self.kind() == Kind::Tensor).then(|| unsafe { &*(&self.0.r#as.tensor as *const *mut _ as *const Tensor) })
+    }
+
+    /// A dtype.
+    pub fn as_dtype(&self) -> Option<DType> {
+        if self.kind() != Kind::DType {
+            return None;
+        }
+        DType::from_raw(unsafe { self.0.r#as.dtype })
+    }
+
+    /// A device.
+    pub fn as_device(&self) -> Option<Device> {
+        (self.kind() == Kind::Device).then(|| Device::from_raw(unsafe { self.0.r#as.device }))
+    }
+
+    /// The tensor that it is.
+    ///
+    /// # Errors
+    /// TypeMismatch for every other kind.
+    pub fn into_tensor(self) -> Result<Tensor> {
+        if self.kind() != Kind::Tensor {
+            let message = format!("value {self:?}: expected a tensor");
+            return Err(Error::new(ErrorCode::TypeMismatch, message));
+        }
+        Ok(unsafe { Tensor::from_raw(self.into_raw().r#as.tensor) })
+    }
+
+    /// The tensor at a place of a list or map, for batches.
+    ///
+    /// # Errors
+    /// NotFound when there is nothing, TypeMismatch when it is no tensor.
+    pub fn tensor_at(&self, index: usize) -> Result<&Tensor> {
+        let item = self.at(index).ok_or_else(|| {
+            let message = format!("item {index} of a value with {} items: expected one that is there", self.len());
+            Error::new(ErrorCode::NotFound, message)
+        })?;
+        item.as_tensor()
+            .ok_or_else(|| Error::new(ErrorCode::TypeMismatch, format!("item {index}, {item:?}: expected a tensor")))
+    }
+
+    /// The number of items of a list or map; 0 for every other kind.
+    pub fn len(&self) -> usize {
+        unsafe { sys::accel_value_count(&self.0) }
+    }
+
+    /// Whether there are no items.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// An item by its place.
+    pub fn at(&self, index: usize) -> Option<&Value> {
+        (index < self.len()).then(|| unsafe { Value::borrowed(sys::accel_value_at(&self.0, index)) }).flatten()
+    }
+
+    /// The key of a map at a place.
+    pub fn key(&self, index: usize) -> Option<&str> {
+        if self.kind() != Kind::Map || index >= self.len() {
+            return None;
+        }
+        unsafe { CStr::from_ptr(sys::accel_value_key(&self.0, index)) }.to_str().ok()
+    }
+
+    /// An item of a map.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        let key = c_string(key).ok()?;
+        if self.kind() != Kind::Map {
+            return None;
+        }
+        unsafe { Value::borrowed(sys::accel_value_get(&self.0, key.as_ptr())) }
+    }
+
+    /// The items of a list or map.
+    pub fn iter(&self) -> impl Iterator<Item = &Value> + '_ {
+        (0..self.len()).filter_map(move |index| self.at(index))
+    }
+
+    /// Keys and items of a map.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Value)> + '_ {
+        (0..self.len()).filter_map(move |index| Some((self.key(index)?, self.at(index)?)))
+    }
+
+    /// Puts a copy of an item into a map.
+    pub fn set(&mut self, key: impl AsRef<str>, item: &Value) -> Result<()> {
+        let key = c_string(key)?;
+        check(unsafe { sys::accel_value_set(&mut self.0, key.as_ptr(), &item.0) }).map(drop)
+    }
+
+    /// Appends a copy of an item to a list.
+    pub fn push(&mut self, item: &Value) -> Result<()> {
+        check(unsafe { sys::accel_value_push(&mut self.0, &item.0) }).map(drop)
+    }
+
+    /// Whether structure, numbers and the elements of tensors are the same.
+    pub fn equals(&self, other: &Value) -> Result<bool> {
+        let mut out = 0;
+        check(unsafe { sys::accel_value_equal(&self.0, &other.0, &mut out) })?;
+        Ok(out == 1)
+    }
+
+    /// One line of JSON; tensors become nested lists.
+    pub fn to_json(&self) -> Result<String> {
+        buffer_text(|out| unsafe { sys::accel_value_to_json(&self.0, out) })
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind() {
+            Kind::None => formatter.write_str("None"),
+            Kind::Bool => fmt::Debug::fmt(&(self.as_bool() == Some(true)), formatter),
+            Kind::Int => fmt::Debug::fmt(&self.as_int().unwrap_or_default(), formatter),
+            Kind::Double => fmt::Debug::fmt(&self.as_f64().unwrap_or_default(), formatter),
+            Kind::String => fmt::Debug::fmt(&text(unsafe { self.0.r#as.string }), formatter),
+            Kind::DType => fmt::Debug::fmt(&self.as_dtype(), formatter),
+            Kind::Device => fmt::Debug::fmt(&self.as_device(), formatter),
+            Kind::Tensor => fmt::Debug::fmt(&self.as_tensor(), formatter),
+            Kind::List => formatter.debug_list().entries(self.iter()).finish(),
+            Kind::Map => formatter.debug_map().entries(self.entries()).finish(),
+        }
+    }
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Value::none()
+    }
+}
+
+macro_rules! plain {
+    ($($kind:ty, $number:ident => $value:expr;)*) => {$(
+        impl From<$kind> for Value {
+            #[inline]
+            fn from($number: $kind) -> Self {
+                Value($value)
+            }
+        }
+
+        impl From<$kind> for Arg<'_> {
+            #[inline]
+            fn from($number: $kind) -> Self {
+                Arg($value, PhantomData)
+            }
+        }
+    )*};
+}
+
+plain! {
+    bool, truth => sys::accel_value_t::bool(truth);
+    i64, number => sys::accel_value_t::int(number);
+    i32, number => sys::accel_value_t::int(number.into());
+    f64, number => sys::accel_value_t::double(number);
+    f32, number => sys::accel_value_t::double(number.into());
+    DType, dtype => sys::accel_value_t::dtype(dtype.to_raw());
+    Device, device => sys::accel_value_t::device(device.to_raw());
+}
+
+impl From<Tensor> for Value {
+    fn from(tensor: Tensor) -> Self {
+        let value = Value(sys::accel_value_t::tensor(tensor.as_raw()));
+        mem::forget(tensor); // the value owns it now
+        value
+    }
+}
+
+/// An argument of an operator or module, which only borrows.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Arg<'a>(sys::accel_value_t, PhantomData<&'a Value>);
+
+impl Arg<'_> {
+    /// Nothing: an optional argument that is left out.
+    pub const fn none() -> Self {
+        Arg(sys::accel_value_t::none(), PhantomData)
+    }
+
+    pub(crate) fn as_raw(&self) -> *const sys::accel_value_t {
+        &self.0
+    }
+}
+
+impl<'a> From<&'a Tensor> for Arg<'a> {
+    #[inline]
+    fn from(tensor: &'a Tensor) -> Self {
+        Arg(sys::accel_value_t::tensor(tensor.as_raw()), PhantomData)
+    }
+}
+
+impl<'a> From<&'a Value> for Arg<'a> {
+    #[inline]
+    fn from(value: &'a Value) -> Self {
+        Arg(value.0, PhantomData)
+    }
+}
+
+impl<'a, T: Into<Arg<'a>>> From<Option<T>> for Arg<'a> {
+    #[inline]
+    fn from(argument: Option<T>) -> Self {
+        argument.map_or(Arg::none(), Into::into)
+    }
+}
+
+/// Integers as one value, for shapes.
+pub(crate) fn int_list(items: &[i64]) -> Result<Value> {
+    let (first, length) = array(items);
+    Value::made(|out| unsafe { sys::accel_value_int_list(first, length, out) })
+}

@@ -1,0 +1,122 @@
+//! Calls that were started and go on by themselves.
+use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
+use crate::error::{check, Error, ErrorCode, Result};
+use crate::handle::handle;
+use crate::tensor::Tensor;
+use crate::tree::Tree;
+use crate::value::Value;
+use accel_sys as sys;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+handle! {
+    /// The work itself.
+    WorkHandle(accel_work_t), accel_work_release
+}
+
+/// A call under way. It owns the tensors that it reads and writes; dropping it neither waits nor stops the call.
+///
+/// ```
+/// # fn main() -> accel::Result<()> {
+/// use accel::{Reduction, StateOptions, Tensor};
+/// use std::time::Duration;
+/// let state = StateOptions::new().cpu(true).build()?;
+/// let work = state.all_reduce_async(Tensor::from_slice(&[1.0f32, 2.0], &[2])?, Reduction::Mean)?;
+/// // ... something else meanwhile ...
+/// let mean = work.wait()?;
+/// assert_eq!(mean.to_vec::<f32>()?, [1.0, 2.0]);
+/// # state.end_training() }
+/// ```
+pub struct Work<T> {
+    handle: WorkHandle,
+    gives: Gives<T>,
+    _one_thread_at_a_time: PhantomData<Cell<()>>,
+}
+
+/// What the call gives in the end, and what it uses until then.
+enum Gives<T> {
+    Result { _reads: Value },
+    Given { output: T, _reads: Value },
+}
+
+impl<T: Tree> Work<T> {
+    /// A call whose result the library makes.
+    pub(crate) fn of_tree(
+        value: T,
+        call: impl FnOnce(*const sys::accel_value_t, *mut *mut sys::accel_work_t) -> i32,
+    ) -> Result<Self> {
+        // Another owner of what is read: the value itself may go.
+        let reads = Value::made(|out| unsafe { sys::accel_value_copy(value.as_arg().as_raw(), out) })?;
+        let handle = WorkHandle::made(|out| call(reads.as_raw(), out))?;
+        Ok(Work { handle, gives: Gives::Result { _reads: reads }, _one_thread_at_a_time: PhantomData })
+    }
+
+    /// Waits for the end, at the longest for the timeout of the state, and gives the result.
+    pub fn wait(self) -> Result<T> {
+        while !self.wait_for(Duration::from_secs(3600))? {}
+        self.result()
+    }
+
+    /// Waits at most so long; true when the work has ended. Runs its callbacks then.
+    ///
+    /// # Errors
+    /// That of the work, or of a callback.
+    pub fn wait_for(&self, longest: Duration) -> Result<bool> {
+        let longest = longest.as_millis().try_into().unwrap_or(i64::MAX);
+        Ok(check(unsafe { sys::accel_work_wait(self.handle.as_raw(), longest) })? == sys::ACCEL_OK)
+    }
+
+    /// Whether it has ended, successfully or not.
+    pub fn is_done(&self) -> bool {
+        unsafe { sys::accel_work_test(self.handle.as_raw()) == 1 }
+    }
+
+    /// What the work gave.
+    ///
+    /// # Errors
+    /// InvalidState while it goes on; the error of the work.
+    pub fn result(self) -> Result<T> {
+        let result = Value::made(|out| unsafe { sys::accel_work_result(self.handle.as_raw(), out) })?;
+        match self.gives {
+            Gives::Result { .. } => T::from_value(result),
+            Gives::Given { output, .. } => Ok(output),
+        }
+    }
+
+    /// Calls a function when the work has ended: in [`Work::wait_for`], or in [`State::progress`](crate::State::progress),
+    /// also when the work was dropped.
+    pub fn then<F>(&self, callback: F) -> Result<()>
+    where
+        F: FnOnce(Result<()>) -> CallbackResult + Send + 'static,
+    {
+        let (data, destroy) = hand_over(Exclusive::new(Some(callback)));
+        check(unsafe { sys::accel_work_then(self.handle.as_raw(), Some(ended::<F>), data, destroy) }).map(drop)
+    }
+}
+
+impl Work<Tensor> {
+    /// A call that writes a tensor of the program.
+    pub(crate) fn of_tensors(
+        output: Tensor,
+        reads: Value,
+        call: impl FnOnce(*mut sys::accel_tensor_t, *mut *mut sys::accel_work_t) -> i32,
+    ) -> Result<Self> {
+        let handle = WorkHandle::made(|out| call(output.as_raw(), out))?;
+        Ok(Work { handle, gives: Gives::Given { output, _reads: reads }, _one_thread_at_a_time: PhantomData })
+    }
+}
+
+unsafe extern "C" fn ended<F>(status: i32, data: *mut c_void) -> i32
+where
+    F: FnOnce(Result<()>) -> CallbackResult,
+{
+    callback::run(|| {
+        closure::<Exclusive<Option<F>>>(data).with(|callback| match callback.take() {
+            Some(callback) if status >= 0 => callback(Ok(())),
+            Some(callback) => callback(Err(Error::of_status(status, "the work failed; waiting for it tells why"))),
+            None => Err(Error::new(ErrorCode::Internal, "a work has ended twice").into()),
+        })
+    })
+}

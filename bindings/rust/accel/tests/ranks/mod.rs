@@ -1,0 +1,35 @@
+//! Ranks as threads of one process.
+use accel::{State, StateOptions};
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
+/// What `body` gives on each of `count` ranks.
+pub fn run<T: Send>(count: i32, body: impl Fn(State) -> T + Sync) -> Vec<T> {
+    run_with(count, |options| options, body)
+}
+
+/// The same with further options.
+pub fn run_with<T: Send>(
+    count: i32,
+    settings: impl Fn(StateOptions) -> StateOptions + Sync,
+    body: impl Fn(State) -> T + Sync,
+) -> Vec<T> {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let start = |rank| {
+        let options = StateOptions::new()
+            .cpu(true)
+            .process_index(rank)
+            .num_processes(count)
+            .local_process_index(rank)
+            .local_num_processes(count)
+            .main_process_port(port.into())
+            .timeout(Duration::from_secs(60));
+        body(settings(options).build().unwrap())
+    };
+    thread::scope(|threads| {
+        let start = &start;
+        let ranks: Vec<_> = (0..count).map(|rank| threads.spawn(move || start(rank))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}

@@ -1,0 +1,8 @@
+# Every process says its rank, and all of them see all ranks:
+#
+#     accel launch --num-processes 2 -- julia --project=bindings/julia examples/julia/hello.jl
+using Accel
+
+State() do state
+    println(state, to_json(gather(state, Tensor(process_index(state)))))
+end
