@@ -60,12 +60,12 @@ fn tensors_as_items() {
     let named = Dataset::named_tensors(&Value::map([("x", tokens.detach().unwrap().into())]).unwrap()).unwrap();
     assert_eq!(json(&named, 2), r#"{"x":9}"#);
     let ragged = Dataset::ragged(&[&tokens], &int64(&[0, 2, 7])).unwrap();
-    assert_eq!((ragged.len().unwrap(), json(&ragged, 0)), (2, "[[1,2]]".to_string()));
+    assert_eq!((ragged.len(), json(&ragged, 0)), (2, "[[1,2]]".to_string()));
     let windows = Dataset::windows(&tokens, 2, Some(1)).unwrap();
-    assert_eq!((windows.len().unwrap(), json(&windows, 1)), (5, "[[2,9],[9,3]]".to_string()));
-    assert_eq!(Dataset::windows(&tokens, 3, None).unwrap().len().unwrap(), 2);
+    assert_eq!((windows.len(), json(&windows, 1)), (5, "[[2,9],[9,3]]".to_string()));
+    assert_eq!(Dataset::windows(&tokens, 3, None).unwrap().len(), 2);
     let both = Dataset::concatenate(&[&named, &named.subset(0..1).unwrap()]).unwrap();
-    assert_eq!((both.len().unwrap(), both.is_empty().unwrap(), json(&both, 7)), (8, false, r#"{"x":1}"#.to_string()));
+    assert_eq!((both.len(), both.is_empty(), json(&both, 7)), (8, false, r#"{"x":1}"#.to_string()));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn documents_are_packed() {
     let tokens = int64(&[1, 2, 9, 3, 9]);
     let options = PackingOptions::new().sequence_length(4).packing(Packing::BestFit).pad_token(7);
     let packed = Dataset::packed(&tokens, None, options.end_of_document(9)).unwrap();
-    assert_eq!(packed.len().unwrap(), 2);
+    assert_eq!(packed.len(), 2);
     assert_eq!(json(&packed, 0), "[[1,2,9,7],[2,9,-100,-100],[0,1,2,0],[0,0,0,-1]]");
     let by_offsets = Dataset::packed(&tokens, Some(&int64(&[0, 3, 5])), options).unwrap();
     assert_eq!(json(&by_offsets, 0), json(&packed, 0));
@@ -84,7 +84,7 @@ fn documents_are_packed() {
 fn files_as_items() {
     let folder = Folder::new("files");
     let lines = Dataset::lines(folder.write("a.txt", b"one\n\xff\ntwo\n"), None, true).unwrap();
-    assert_eq!((lines.len().unwrap(), lines.num_skipped(), json(&lines, 1)), (2, 1, r#""two""#.to_string()));
+    assert_eq!((lines.len(), lines.num_skipped(), json(&lines, 1)), (2, 1, r#""two""#.to_string()));
     folder.write("a.jsonl", "{\"a\": 1}\n[0.5, 2]\n");
     let documents = Dataset::json_lines(&folder.0, Some(".jsonl"), false).unwrap();
     assert_eq!((json(&documents, 0), json(&documents, 1)), (r#"{"a":1}"#.to_string(), "[0.5,2.0]".to_string()));
@@ -92,7 +92,7 @@ fn files_as_items() {
     let options = CsvOptions::new().delimiter(b';').has_header(true).skip_malformed(true).missing(-1.0);
     let types = Value::map([("id", Value::string("text").unwrap())]).unwrap();
     let rows = Dataset::csv(table, None, Some(&types), options).unwrap();
-    assert_eq!((rows.len().unwrap(), rows.num_skipped()), (2, 1));
+    assert_eq!((rows.len(), rows.num_skipped()), (2, 1));
     assert_eq!(json(&rows, 0), r#"{"id":"1","name":"Ada","x":-1.0}"#);
     let numbers = folder.write("a.bin", [1u8, 0, 2, 0]);
     assert_eq!(Tensor::map_file(&numbers, Some(DType::Int16)).unwrap().to_vec::<i16>().unwrap(), [1, 2]);
@@ -100,7 +100,7 @@ fn files_as_items() {
     let file = folder.0.join("a.safetensors");
     save(&Value::map([("x", int64(&[5, 6]).into())]).unwrap(), None, &file).unwrap();
     assert_eq!(json(&Dataset::safetensors(file).unwrap(), 1), r#"{"x":6}"#);
-    assert_eq!(Dataset::text(folder.0.join("a.txt"), None, 2).unwrap().len().unwrap(), 4);
+    assert_eq!(Dataset::text(folder.0.join("a.txt"), None, 2).unwrap().len(), 4);
     let missing = Dataset::lines(Path::new("/nowhere/a.txt"), None, false).err().unwrap();
     assert_eq!(missing.code(), ErrorCode::NotFound);
 }
@@ -116,7 +116,7 @@ fn images_as_items() {
     match Dataset::images(&folder.0, ImageOptions::new().channels(3).height(2).width(1)) {
         Err(error) => assert_eq!(error.code(), ErrorCode::Unsupported), // a build without the libraries
         Ok(images) => {
-            assert_eq!((images.len().unwrap(), images.num_skipped()), (1, 1));
+            assert_eq!((images.len(), images.num_skipped()), (1, 1));
             let item = images.item(0).unwrap();
             assert_eq!(item.get("image").unwrap().to_json().unwrap(), "[[[255],[255]],[[0],[0]],[[0],[0]]]");
         }
@@ -155,7 +155,7 @@ impl Items for Squares {
 #[test]
 fn items_of_the_program() {
     let squares = Dataset::custom(Squares(5)).unwrap();
-    assert_eq!((squares.len().unwrap(), json(&squares, 3)), (5, "9".to_string()));
+    assert_eq!((squares.len(), json(&squares, 3)), (5, "9".to_string()));
     assert_eq!(batches(&mut loader(&squares, 3)), ["[0,1,4]", "[9,16]"]);
     let workers = DataLoaderOptions::new().batch_size(2).num_workers(2).prefetch(1);
     let mut parallel = DataLoader::new(&squares, workers).unwrap();
@@ -203,7 +203,7 @@ fn streams_of_the_program() {
     })
     .unwrap();
     let mut first = loader(&stream, 2);
-    assert_eq!((stream.len().unwrap(), first.num_batches().unwrap()), (6, 3));
+    assert_eq!((stream.len(), first.num_batches().unwrap()), (6, 3));
     first.next().unwrap().unwrap();
     let position = first.state_dict().unwrap();
     assert_eq!(batches(&mut first), ["[2,3]", "[4,5]"]);
@@ -216,7 +216,8 @@ fn streams_of_the_program() {
 
     // An iterator cannot skip by itself, and need not say how long it is.
     let unknown = stream_of(3);
-    assert_eq!(unknown.len().unwrap_err().code(), ErrorCode::Unsupported);
+    assert_eq!(unknown.try_len().unwrap_err().code(), ErrorCode::Unsupported);
+    assert_eq!((unknown.len(), unknown.is_empty()), (-1, false));
     assert_eq!(loader(&unknown, 2).num_batches().unwrap_err().code(), ErrorCode::Unsupported);
     assert_eq!(unknown.item(0).unwrap_err().code(), ErrorCode::Unsupported);
     assert_eq!(batches(&mut loader(&unknown, 2).skip_first_batches(1).unwrap()), ["[2]"]);

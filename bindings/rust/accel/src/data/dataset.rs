@@ -53,17 +53,22 @@ impl Dataset {
         Self::made(|out| unsafe { sys::accel_dataset_subset(self.as_raw(), items.start, items.end, out) })
     }
 
+    /// The number of items; -1 where it is not known, see [`try_len`](Self::try_len).
+    pub fn len(&self) -> i64 {
+        self.try_len().unwrap_or(-1)
+    }
+
     /// The number of items.
     ///
     /// # Errors
     /// Unsupported for a stream whose length is not known; what the program's own length answers.
-    pub fn len(&self) -> Result<i64> {
+    pub fn try_len(&self) -> Result<i64> {
         check_number(unsafe { sys::accel_dataset_length(self.as_raw()) })
     }
 
-    /// Whether there are no items.
-    pub fn is_empty(&self) -> Result<bool> {
-        self.len().map(|length| length == 0)
+    /// Whether it is known that there are no items.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
