@@ -9,6 +9,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{c_void, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Mutex, TryLockError};
 
 /// What callbacks answer: any error can be handed on with `?`.
 pub type CallbackResult<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -62,6 +63,15 @@ pub(crate) fn run_for<T>(otherwise: T, body: impl FnOnce() -> CallbackResult<T>)
     answer
 }
 
+/// As [`run`], for callbacks that answer a number or a status below 0.
+pub(crate) fn run_number(body: impl FnOnce() -> CallbackResult<i64>) -> i64 {
+    let mut answer = 0;
+    match run(|| body().map(|given| answer = given)) {
+        sys::ACCEL_OK => answer,
+        status => status.into(),
+    }
+}
+
 fn fail(code: ErrorCode, message: String, failure: Failure) -> i32 {
     let line = message.replace(['\0', '\n'], " ");
     if let Ok(line) = CString::new(line.as_str()) {
@@ -82,7 +92,7 @@ pub(crate) fn hand_over<F: Send + 'static>(closure: F) -> (*mut c_void, Option<s
     (Box::into_raw(Box::new(closure)).cast(), Some(drop_closure::<F>))
 }
 
-unsafe extern "C" fn drop_closure<F>(closure: *mut c_void) {
+pub(crate) unsafe extern "C" fn drop_closure<F>(closure: *mut c_void) {
     let closure = Box::from_raw(closure.cast::<F>());
     // A panic of what the closure owns ends here: nobody waits for it.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(closure)));
@@ -93,18 +103,23 @@ pub(crate) unsafe fn closure<'a, F>(user_data: *mut c_void) -> &'a F {
     &*user_data.cast::<F>()
 }
 
-/// A closure that changes what it owns. One that calls itself through the library gets an error.
-pub(crate) struct Exclusive<F>(RefCell<F>);
+/// A closure that changes what it owns. One that calls itself through the library, or that another thread calls
+/// meanwhile, gets an error.
+pub(crate) struct Exclusive<F>(Mutex<F>);
 
 impl<F> Exclusive<F> {
     pub(crate) fn new(closure: F) -> Self {
-        Exclusive(RefCell::new(closure))
+        Exclusive(Mutex::new(closure))
     }
 
     pub(crate) fn with<T>(&self, call: impl FnOnce(&mut F) -> CallbackResult<T>) -> CallbackResult<T> {
-        match self.0.try_borrow_mut() {
+        match self.0.try_lock() {
             Ok(mut closure) => call(&mut closure),
-            Err(_) => Err("the callback is running already; it must not call what calls it".into()),
+            // After a panic it goes on as it is.
+            Err(TryLockError::Poisoned(closure)) => call(&mut closure.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                Err("the callback is running already; it must not call what calls it".into())
+            }
         }
     }
 }

@@ -130,16 +130,17 @@ impl Error {
         self.0.rank
     }
 
-    /// The latest error of this thread, moved out of the library.
-    fn take(status: i32) -> Self {
+    /// The latest error of this thread, moved out of the library; `status` is what the call answered, if it was one.
+    fn take(status: Option<i32>) -> Self {
         let mut taken = ptr::null_mut();
         if unsafe { sys::accel_error_take(&mut taken) } != sys::ACCEL_OK {
             // In a process that was forked off this is refused as well, and its message is the same.
+            let status = status.unwrap_or(sys::ACCEL_ERROR_INVALID_STATE);
             return Error::of_status(status, &text(unsafe { sys::accel_last_error() }));
         }
         let content = unsafe {
             Content {
-                code: ErrorCode::from_status(status),
+                code: ErrorCode::from_status(status.unwrap_or_else(|| sys::accel_error_code(taken))),
                 message: text(sys::accel_error_message(taken)),
                 function: text(sys::accel_error_function(taken)),
                 rank: Some(sys::accel_error_rank(taken)).filter(|rank| *rank >= 0),
@@ -182,7 +183,16 @@ pub(crate) fn check(status: i32) -> Result<i32> {
     if status >= 0 {
         Ok(status)
     } else {
-        Err(failed(status))
+        Err(failed(Some(status)))
+    }
+}
+
+/// As [`check`], for a call that answers a number, below 0 when it fails.
+pub(crate) fn check_number(number: i64) -> Result<i64> {
+    if number >= 0 {
+        Ok(number)
+    } else {
+        Err(failed(None))
     }
 }
 
@@ -193,14 +203,14 @@ pub(crate) fn check_callback_of_numbers(call: impl FnOnce() -> i32) -> Result<i3
     if status >= 0 {
         return Ok(status);
     }
-    let error = Error::take(status);
+    let error = Error::take(Some(status));
     Err(with_failure(error, take_any_failure()))
 }
 
 #[cold]
-fn failed(status: i32) -> Error {
+fn failed(status: Option<i32>) -> Error {
     let error = Error::take(status);
-    let failure = take_failure(status, &error.0.message);
+    let failure = take_failure(error.code().status(), &error.0.message);
     with_failure(error, failure)
 }
 

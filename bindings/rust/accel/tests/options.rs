@@ -23,6 +23,8 @@ fn is_set_otherwise(record: &str, field: &str) -> bool {
         (_, "struct_size" | "reserved")
             | ("accel_state_options_t", "timeout_ms") // timeout()
             | ("accel_dataloader_options_t", "sampler") // DataLoader::with_sampler()
+            | ("accel_packing_options_t", "document_offsets") // an argument of Dataset::packed()
+            | ("accel_csv_options_t", "types") // an argument of Dataset::csv()
             | ("accel_ddp_options_t", "check_reduction") // has no effect
             | ("accel_ddp_options_t", "comm_state_option") // State::prepare_model_with_power_sgd()
             | ("accel_local_sgd_options_t", "gradient_group") // State::local_sgd()

@@ -1,10 +1,33 @@
 //! Batches of a dataset's items.
 use super::{Dataset, Sampler};
-use crate::error::{check, Result};
+use crate::callback::{self, closure, hand_over, CallbackResult};
+use crate::error::{check, check_number, Result};
 use crate::handle::handle;
-use crate::options::options;
+use crate::options::{constants, options};
 use crate::value::Value;
 use accel_sys as sys;
+use std::ffi::c_void;
+use std::ops::Range;
+
+constants! {
+    /// How items become a batch.
+    Collate {
+        /// Items of one shape, stacked.
+        Stack = ACCEL_COLLATE_STACK,
+        /// Filled up in their first dimension to the longest of the batch.
+        Pad = ACCEL_COLLATE_PAD,
+    }
+}
+
+constants! {
+    /// Where the filling goes.
+    PaddingSide {
+        /// Behind the item.
+        Right = ACCEL_PADDING_SIDE_RIGHT,
+        /// Before the item.
+        Left = ACCEL_PADDING_SIDE_LEFT,
+    }
+}
 
 options! {
     /// How a loader makes batches.
@@ -17,8 +40,24 @@ options! {
         drop_last: bool,
         /// Of the order. Default 0.
         seed: i64,
-        /// Batches that a background thread keeps ready; 0: none. Default 2.
+        /// Batches that each background thread keeps ready; 0: no thread. Default 2.
         prefetch: i64,
+        /// Threads that read, in order. Default 0: one of them once batches prove slower to make than to hand over, and
+        /// the caller's thread alone where closures read. With 1 or more these run on threads of the library.
+        num_workers: i64,
+        /// Batches that go to a GPU are page-locked first, so that copies run beside. Default false.
+        pin_memory: bool,
+        /// Default [`Collate::Stack`]; [`DataLoader::set_collate`] sets a function instead.
+        collate: Collate,
+        /// What [`Collate::Pad`] fills up with. Default 0.
+        padding_value: f64,
+        /// [`Collate::Pad`] rounds the longest up to it. Default 1.
+        pad_to_multiple_of: i64,
+        /// Where [`Collate::Pad`] fills up. Default [`PaddingSide::Right`].
+        padding_side: PaddingSide,
+        /// [`Collate::Pad`] adds a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind the
+        /// tensor. Default false.
+        padding_masks: bool,
     }
 }
 
@@ -33,6 +72,15 @@ options! {
         put_on_device: bool,
         /// Without waiting for the copy. Default false.
         non_blocking: bool,
+        /// Rank 0 reads, and sends each rank its rows. Default false: every rank reads its own.
+        dispatch_batches: bool,
+        /// A shuffled order follows from seed and epoch; otherwise rank 0's generator draws its seed when the first epoch
+        /// begins. Default true.
+        use_seedable_sampler: bool,
+        /// Instead of the loader's seed.
+        data_seed: i64,
+        /// Loading a state takes the loader to where it was. Default true.
+        use_stateful_dataloader: bool,
     }
 }
 
@@ -71,9 +119,60 @@ impl DataLoader {
         Self::made(|out| unsafe { sys::accel_dataloader_create(dataset.as_raw(), &raw, out) })
     }
 
+    /// Lets the program make batches: of a list of items. With workers it runs on threads of the library.
+    ///
+    /// # Errors
+    /// InvalidState for a loader that is prepared or at work, as for all functions of the program.
+    pub fn set_collate<F>(&mut self, collate: F) -> Result<()>
+    where
+        F: Fn(&Value) -> CallbackResult<Value> + Send + Sync + 'static,
+    {
+        let (data, destroy) = hand_over(collate);
+        let status =
+            unsafe { sys::accel_dataloader_set_collate(self.as_raw(), Some(call_collate::<F>), data, destroy) };
+        check(status).map(drop)
+    }
+
+    /// Lets the program say which items each batch of an epoch has, before they are shared between the ranks: a list that
+    /// has for each batch a list of integers or an int64 tensor. For the same epoch it must do the same on every rank.
+    /// `batch_size` is the size of all batches but the last; None: any.
+    pub fn set_batch_sampler<F>(&mut self, batch_size: Option<i64>, batches: F) -> Result<()>
+    where
+        F: Fn(i64) -> CallbackResult<Value> + Send + Sync + 'static,
+    {
+        let (data, destroy) = hand_over(batches);
+        let size = batch_size.unwrap_or(sys::ACCEL_UNSET_INT64);
+        let call = Some(call_batches::<F> as sys::accel_batch_sampler_fn);
+        check(unsafe { sys::accel_dataloader_set_batch_sampler(self.as_raw(), call, data, destroy, size) }).map(drop)
+    }
+
+    /// Lets the program cut the rows that rank 0 reads for all ranks: of the rows of all, those in the range for the rank
+    /// that comes next, and the number of ranks. It runs on rank 0.
+    pub fn set_slice<F>(&mut self, slice: F) -> Result<()>
+    where
+        F: Fn(&Value, Range<i64>, i32, i32) -> CallbackResult<Value> + Send + Sync + 'static,
+    {
+        let (data, destroy) = hand_over(slice);
+        check(unsafe { sys::accel_dataloader_set_slice(self.as_raw(), Some(call_slice::<F>), data, destroy) }).map(drop)
+    }
+
     /// Batches of an epoch on this rank.
-    pub fn num_batches(&self) -> i64 {
-        unsafe { sys::accel_dataloader_length(self.as_raw()) }
+    ///
+    /// # Errors
+    /// Unsupported where a stream does not say; what the dataset's own length answers.
+    pub fn num_batches(&self) -> Result<i64> {
+        check_number(unsafe { sys::accel_dataloader_length(self.as_raw()) })
+    }
+
+    /// The epoch that the loader is in, from 0.
+    pub fn epoch(&self) -> i64 {
+        unsafe { sys::accel_dataloader_epoch(self.as_raw()) }
+    }
+
+    /// How many rows of the batch in hand count: the first ones. The others only fill it up, and are there a second time.
+    /// 0 while no batch is in hand.
+    pub fn valid_rows(&self) -> i64 {
+        unsafe { sys::accel_dataloader_valid_rows(self.as_raw()) }
     }
 
     /// Drops the rest of the current epoch and goes to the start of another.
@@ -108,4 +207,48 @@ impl Iterator for DataLoader {
             Err(error) => Some(Err(error)),
         }
     }
+}
+
+unsafe extern "C" fn call_collate<F>(
+    items: *const sys::accel_value_t,
+    out: *mut sys::accel_value_t,
+    data: *mut c_void,
+) -> i32
+where
+    F: Fn(&Value) -> CallbackResult<Value>,
+{
+    callback::run(|| {
+        let items = Value::borrowed(items).ok_or("a batch without items")?;
+        *out = closure::<F>(data)(items)?.into_raw();
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn call_batches<F>(epoch: i64, out: *mut sys::accel_value_t, data: *mut c_void) -> i32
+where
+    F: Fn(i64) -> CallbackResult<Value>,
+{
+    callback::run(|| {
+        *out = closure::<F>(data)(epoch)?.into_raw();
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn call_slice<F>(
+    rows: *const sys::accel_value_t,
+    begin: i64,
+    end: i64,
+    process_index: i32,
+    num_processes: i32,
+    out: *mut sys::accel_value_t,
+    data: *mut c_void,
+) -> i32
+where
+    F: Fn(&Value, Range<i64>, i32, i32) -> CallbackResult<Value>,
+{
+    callback::run(|| {
+        let rows = Value::borrowed(rows).ok_or("a slice without rows")?;
+        *out = closure::<F>(data)(rows, begin..end, process_index, num_processes)?.into_raw();
+        Ok(())
+    })
 }
