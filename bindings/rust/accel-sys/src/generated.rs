@@ -1587,7 +1587,7 @@ pub struct accel_dataloader_options_t {
     pub pad_to_multiple_of: i64,
     /// of PAD; default RIGHT
     pub padding_side: accel_padding_side_t,
-    /// of PAD: 1: a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind the tensor. Default 0
+    /// of PAD: 1: a bool tensor, true where no filling is, as "\<key>_mask" in a map, elsewhere behind the tensor. Default 0
     pub padding_masks: i32,
 }
 
