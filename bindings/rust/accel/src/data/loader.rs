@@ -55,7 +55,7 @@ options! {
         pad_to_multiple_of: i64,
         /// Where [`Collate::Pad`] fills up. Default [`PaddingSide::Right`].
         padding_side: PaddingSide,
-        /// [`Collate::Pad`] adds a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind the
+        /// [`Collate::Pad`] adds a bool tensor, true where no filling is, as `"<key>_mask"` in a map, elsewhere behind the
         /// tensor. Default false.
         padding_masks: bool,
     }
