@@ -132,9 +132,12 @@ if [ -n "$develop" ]; then
   fi
   if ! cmp -s bindings/rust/Cargo.lock build/deps/crates/Cargo.lock; then
     rm -rf build/deps/crates
-    cargo vendor --quiet --locked --versioned-dirs --manifest-path bindings/rust/Cargo.toml build/deps/crates >/dev/null ||
-      stop "cargo cannot fetch the crates of bindings/rust/Cargo.lock"
-    cp bindings/rust/Cargo.lock build/deps/crates
+    if cargo vendor --quiet --locked --versioned-dirs --manifest-path bindings/rust/Cargo.toml build/deps/crates >/dev/null; then
+      cp bindings/rust/Cargo.lock build/deps/crates
+    else
+      rm -rf build/deps/crates
+      echo "set-up: cargo cannot fetch the crates of bindings/rust/Cargo.lock; the tests of the Rust binding are skipped"
+    fi
   fi
   tools/install_julia.sh || [ $? = 77 ]
 fi
