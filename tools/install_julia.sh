@@ -21,6 +21,7 @@ stop() {
 # through, and ends the process in some of them: those of libgcc come first.
 finish() {
   ! grep -qs libgcc_s build/deps/bin/julia || exit 0
+  rm -f build/deps/bin/julia # it may be in the PATH, and is not what it should start
   case $(julia --version) in
     *" $packaged") ;;
     *) exit 0 ;;
