@@ -10,6 +10,7 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
+#include "capi/tensor_handle.hpp"
 #include "capi/value.hpp"
 
 using namespace accel;
@@ -20,11 +21,6 @@ namespace {
 constexpr accel_ddp_options_t kUnsetDdpOptions = ACCEL_DDP_OPTIONS_INIT;
 constexpr accel_power_sgd_options_t kUnsetPowerSgd = ACCEL_POWER_SGD_OPTIONS_INIT;
 constexpr accel_dataloader_config_t kUnsetDataloaderConfig = ACCEL_DATALOADER_CONFIG_INIT;
-
-struct ReleaseTensor {
-  void operator()(accel_tensor_t* tensor) const { accel_tensor_release(tensor); }
-};
-using TensorHandle = std::unique_ptr<accel_tensor_t, ReleaseTensor>;
 
 accelerator::Accelerator& accelerator_of(const accel_state_t* state) { return *check(state, "state").accelerator; }
 

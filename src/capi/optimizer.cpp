@@ -13,6 +13,7 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
+#include "capi/tensor_handle.hpp"
 #include "capi/value.hpp"
 #include "nn/module.hpp"
 #include "optim/rules.hpp"
@@ -22,11 +23,6 @@ using namespace accel;
 using namespace accel::capi;
 
 namespace {
-
-struct ReleaseTensor {
-  void operator()(accel_tensor_t* tensor) const { accel_tensor_release(tensor); }
-};
-using TensorHandle = std::unique_ptr<accel_tensor_t, ReleaseTensor>;
 
 // Names and values of an options struct; unset ones have none. The optimizer knows which values there are.
 optim::GivenSettings given(std::initializer_list<std::pair<const char*, double>> numbers,

@@ -1,6 +1,5 @@
 #include "tensor/tree.hpp"
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,17 +9,13 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/object.hpp"
+#include "capi/tensor_handle.hpp"
 #include "capi/value.hpp"
 #include "tensor/device.hpp"
 
 using namespace accel::capi;
 
 namespace {
-
-struct ReleaseTensor {
-  void operator()(accel_tensor_t* tensor) const { accel_tensor_release(tensor); }
-};
-using TensorHandle = std::unique_ptr<accel_tensor_t, ReleaseTensor>;
 
 at::Tensor call_tensor_function(const Callback<accel_tensor_fn>& function, const at::Tensor& tensor) {
   const TensorHandle given(new_tensor(tensor));

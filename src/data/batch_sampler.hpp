@@ -16,6 +16,9 @@ namespace accel::data {
 struct EpochBatches {
   at::Tensor indices;            // int64 and contiguous, on the CPU
   std::vector<int64_t> offsets;  // where each batch begins, and their end; empty where they are cut by the batch size
+
+  // Batches, or items where they are cut by the batch size.
+  int64_t count() const { return offsets.empty() ? indices.numel() : static_cast<int64_t>(offsets.size()) - 1; }
 };
 
 class BatchSampler {

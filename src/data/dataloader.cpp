@@ -70,10 +70,6 @@ int64_t units_of(const EpochBatches& batches, int64_t samples) {
   return place - batches.offsets.begin();
 }
 
-int64_t count_of(const EpochBatches& batches) {
-  return batches.offsets.empty() ? batches.indices.numel() : static_cast<int64_t>(batches.offsets.size()) - 1;
-}
-
 int64_t groups(int64_t items, int64_t size, bool drop_last) { return (items + (drop_last ? 0 : size - 1)) / size; }
 
 }  // namespace
@@ -274,7 +270,7 @@ std::unique_ptr<BatchSource> DataLoader::make_source() {
 
 std::unique_ptr<BatchSource> DataLoader::make_map_source() {
   EpochBatches batches = batch_sampler()->batches(state_.epoch);
-  const int64_t units = count_of(batches), first = units_of(batches, state_.position.samples);
+  const int64_t units = batches.count(), first = units_of(batches, state_.position.samples);
   const BatchSamplerShard share({units, batch_size(), drop_last(), first}, shard());
   progress_->remainder = drop_last() || !batch_size() ? -1 : (units - first) % group_size();
   return std::make_unique<MapSource>(data_.dataset, std::move(batches), share, progress_->remainder,
@@ -337,7 +333,7 @@ std::unique_ptr<BatchSource> DataLoader::make_dispatch_source() {
     if (begin.readers == std::vector<int64_t>{0}) units = data_.stream->length();
   } else {
     const EpochBatches batches = batch_sampler()->batches(state_.epoch);
-    units = count_of(batches);
+    units = batches.count();
     part.done = units_of(batches, begin.samples);
     share.items_are_batches = !batch_size();
     open = [batches] { return read_indices(batches); };

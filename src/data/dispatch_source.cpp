@@ -15,10 +15,7 @@ namespace {
 
 class IndexReader final : public StreamReader {
  public:
-  explicit IndexReader(EpochBatches batches)
-      : batches_(std::move(batches)),
-        units_(batches_.offsets.empty() ? batches_.indices.numel()
-                                        : static_cast<int64_t>(batches_.offsets.size()) - 1) {}
+  explicit IndexReader(EpochBatches batches) : batches_(std::move(batches)), units_(batches_.count()) {}
 
   std::optional<c10::IValue> next() override {
     if (next_ >= units_) return std::nullopt;

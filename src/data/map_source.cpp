@@ -8,7 +8,7 @@ MapSource::MapSource(std::shared_ptr<const Dataset> dataset, EpochBatches batche
                      int64_t remainder, Collation collation)
     : dataset_(std::move(dataset)),
       batches_(std::move(batches)),
-      units_(batches_.offsets.empty() ? batches_.indices.numel() : static_cast<int64_t>(batches_.offsets.size()) - 1),
+      units_(batches_.count()),
       shard_(shard),
       remainder_(remainder),
       collation_(std::move(collation)) {}

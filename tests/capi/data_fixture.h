@@ -1,4 +1,4 @@
-/* What the programs about datasets share: files, and items as JSON. */
+/* What the programs about data share: files, items as JSON, and a dataset of numbers. */
 #ifndef ACCEL_DATA_FIXTURE_H
 #define ACCEL_DATA_FIXTURE_H
 
@@ -39,6 +39,17 @@ static inline void expect_no_item(const accel_dataset_t *dataset, int64_t index,
   accel_value_t item = ACCEL_VALUE_INIT;
   assert_fails(accel_dataset_item(dataset, index, &item), status, part);
   assert_int_equal(item.kind, ACCEL_VALUE_NONE);
+}
+
+/* 0, 1, 2, ... as the one tensor of a dataset. */
+static inline accel_dataset_t *new_numbers(int64_t length) {
+  int64_t numbers[64];
+  accel_dataset_t *dataset = NULL;
+  for (int64_t i = 0; i < length; i++) numbers[i] = i;
+  accel_tensor_t *tensor = new_test_tensor(numbers, &length, 1, ACCEL_DTYPE_INT64);
+  assert_ok(accel_dataset_tensors(&tensor, 1, &dataset));
+  accel_tensor_release(tensor);
+  return dataset;
 }
 
 #endif

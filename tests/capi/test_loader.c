@@ -1,16 +1,5 @@
 /* Section 9: what a loader does with items, and how ranks share them. */
-#include "capi_test.h"
-
-/* 0, 1, 2, ... as the one tensor of a dataset. */
-static accel_dataset_t *new_numbers(int64_t length) {
-  int64_t numbers[64];
-  accel_dataset_t *dataset = NULL;
-  for (int64_t i = 0; i < length; i++) numbers[i] = i;
-  accel_tensor_t *tensor = new_test_tensor(numbers, &length, 1, ACCEL_DTYPE_INT64);
-  assert_ok(accel_dataset_tensors(&tensor, 1, &dataset));
-  accel_tensor_release(tensor);
-  return dataset;
-}
+#include "data_fixture.h"
 
 static accel_dataloader_t *new_loader(int64_t length, const accel_dataloader_options_t *options) {
   accel_dataset_t *dataset = new_numbers(length);

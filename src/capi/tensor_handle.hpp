@@ -1,0 +1,15 @@
+// A tensor handle that a callback is given, or gave: released in the end.
+#pragma once
+
+#include <memory>
+
+#include "accel.h"
+
+namespace accel::capi {
+
+struct ReleaseTensor {
+  void operator()(accel_tensor_t* tensor) const { accel_tensor_release(tensor); }
+};
+using TensorHandle = std::unique_ptr<accel_tensor_t, ReleaseTensor>;
+
+}  // namespace accel::capi
