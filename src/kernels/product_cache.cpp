@@ -1,0 +1,82 @@
+#include "kernels/product_cache.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+
+namespace accel::kernels {
+namespace {
+
+// What every file system takes as a name.
+std::string as_file_name(std::string name) {
+  for (char& c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.';
+    if (!plain) c = '_';
+  }
+  return name;
+}
+
+}  // namespace
+
+std::optional<std::string> cache_folder() {
+  if (const auto folder = environment_text("XDG_CACHE_HOME")) return *folder + "/libaccel";
+  if (const auto home = environment_text("HOME")) return *home + "/.cache/libaccel";
+  return std::nullopt;
+}
+
+std::optional<std::string> processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string name;
+  // The first processor's lines; an empty one ends them.
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    const std::string key = line.substr(0, line.find_last_not_of(" \t", line.find(':') - 1) + 1);
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    if (key == "cpu family" || key == "model" || key == "model name" || key == "stepping")
+      name += (name.empty() ? "" : " ") + line.substr(colon + 2);
+  }
+  if (name.empty()) return std::nullopt;
+  return name;
+}
+
+ProductCache::ProductCache(std::string folder, const std::string& processor, const std::string& libtorch, int threads)
+    : folder_(std::move(folder)),
+      path_(folder_ + "/" + as_file_name(text("products-", processor, "-libtorch-", libtorch, "-", threads)) +
+            ".json") {}
+
+std::optional<ProductTable> ProductCache::load() const {
+  std::ifstream file(path_, std::ios::binary);
+  if (!file.is_open()) return std::nullopt;
+  std::ostringstream document;
+  document << file.rdbuf();
+  const std::optional<ProductTable> table = ProductTable::from_json(document.str());
+  if (!table)
+    log(LogLevel::kWarning, "the cached measurement '", path_,
+        "' is damaged; products are measured again and it is replaced");
+  return table;
+}
+
+void ProductCache::store(const ProductTable& table) const {
+  // Its parent is made too: a new user has no ~/.cache.
+  const std::string parent = folder_.substr(0, folder_.rfind('/'));
+  mkdir(parent.c_str(), 0700);
+  mkdir(folder_.c_str(), 0700);
+  const std::string temporary = text(path_, ".", getpid());
+  std::ofstream file(temporary, std::ios::binary);
+  file << table.to_json() << '\n';
+  file.close();
+  if (file.fail() || std::rename(temporary.c_str(), path_.c_str()) != 0) {
+    std::remove(temporary.c_str());
+    log(LogLevel::kWarning, "the measurement of products cannot be kept in '", path_,
+        "'; each process measures again. Set XDG_CACHE_HOME to a folder that can be written");
+  }
+}
+
+}  // namespace accel::kernels

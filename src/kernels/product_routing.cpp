@@ -1,0 +1,261 @@
+#include "kernels/product_routing.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+#include <torch/csrc/api/include/torch/version.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "kernels/compute_policy.hpp"
+#include "kernels/product_cache.hpp"
+#include "kernels/product_table.hpp"
+
+namespace accel::kernels {
+namespace {
+
+// result = beta * result + alpha * first * second, with beta 0 or 1; the matrices are row-major or transposed ones.
+using OnednnProduct = void (*)(const at::Tensor& first, const at::Tensor& second, const at::Tensor& result, float beta,
+                               float alpha);
+
+// No public name: looked up, so that a LibTorch without it still loads us.
+OnednnProduct find_onednn_product() {
+  return reinterpret_cast<OnednnProduct>(dlsym(RTLD_DEFAULT, "_ZN2at6native13mkldnn_matmulERKNS_6TensorES3_S3_ff"));
+}
+
+struct Routing {
+  OnednnProduct onednn = nullptr;
+  std::atomic<ProductChoice> choice{ProductChoice::kMeasured};
+  std::unique_ptr<torch::Library> library;
+  std::mutex mutex;  // of the measurement
+  struct Measured {
+    int threads;
+    ProductTable table;
+    std::string source;
+  };
+  std::atomic<const Measured*> measured{nullptr};  // never deleted: a product may still read it
+};
+
+// Never destroyed: products may run while the process ends.
+Routing& routing() {
+  static Routing& instance = *std::make_unique<Routing>().release();
+  return instance;
+}
+
+// The kernels below ours.
+constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect);
+constexpr c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
+
+at::Tensor matrix(int64_t rows, int64_t columns, bool transposed) {
+  return transposed ? at::ones({columns, rows}, at::kFloat).t() : at::ones({rows, columns}, at::kFloat);
+}
+
+// The shortest of several times, so that what else the machine does counts little.
+double time_product(const Product& product, bool through_onednn) {
+  using Clock = std::chrono::steady_clock;
+  const at::Tensor first = matrix(product.rows, product.inner, product.layout == Layout::kFirstTransposed);
+  const at::Tensor second = matrix(product.inner, product.columns, product.layout == Layout::kSecondTransposed);
+  at::Tensor result = at::empty({product.rows, product.columns}, at::kFloat);
+  double shortest = std::numeric_limits<double>::max();
+  const Clock::time_point end = Clock::now() + std::chrono::microseconds(500);
+  do {
+    const Clock::time_point begin = Clock::now();
+    if (through_onednn) {
+      routing().onednn(first, second, result, 0, 1);
+    } else {
+      at::_ops::mm_out::redispatch(kCpu, first, second, result);
+    }
+    shortest = std::min(shortest, std::chrono::duration<double>(Clock::now() - begin).count());
+  } while (Clock::now() < end);
+  return shortest;
+}
+
+Routing::Measured measure(int threads) {
+  const std::optional<std::string> folder = cache_folder();
+  const std::optional<std::string> processor = processor_name();
+  std::optional<ProductCache> cache;
+  if (folder && processor) {
+    cache.emplace(*folder, *processor, TORCH_VERSION, threads);
+  } else {
+    log(LogLevel::kWarning, "the measurement of products is not kept: ",
+        folder ? "/proc/cpuinfo names no processor" : "neither XDG_CACHE_HOME nor HOME is set");
+  }
+  if (cache) {
+    if (const std::optional<ProductTable> kept = cache->load())
+      return {threads, *kept, text("measured earlier, '", cache->path(), "'")};
+  }
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const ProductTable table = ProductTable::measured(time_product);
+  if (cache) cache->store(table);
+  return {threads, table, "measured by this process"};
+}
+
+const Routing::Measured& measured_table() {
+  Routing& self = routing();
+  const int threads = at::get_num_threads();
+  const Routing::Measured* current = self.measured.load(std::memory_order_acquire);
+  if (current != nullptr && current->threads == threads) return *current;
+  const std::lock_guard lock(self.mutex);
+  current = self.measured.load(std::memory_order_relaxed);
+  if (current != nullptr && current->threads == threads) return *current;
+  current = std::make_unique<Routing::Measured>(measure(threads)).release();
+  self.measured.store(current, std::memory_order_release);
+  return *current;
+}
+
+bool is_transposed(const at::Tensor& matrix) {
+  const int64_t rows = matrix.size(-2);
+  return matrix.stride(-2) == 1 && matrix.stride(-1) == rows &&
+         (matrix.dim() == 2 || matrix.stride(0) == rows * matrix.size(-1));
+}
+
+bool is_float_matrix(const at::Tensor& tensor, int64_t dim) {
+  return tensor.dim() == dim && tensor.scalar_type() == at::kFloat && tensor.layout() == at::kStrided &&
+         tensor.is_cpu();
+}
+
+// Asked of every product of LibTorch, so the cheapest questions come first.
+bool is_routed(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
+  if (!is_float_matrix(first, dim) || !is_float_matrix(second, dim) || !compute_policy().routed_products) return false;
+  const Product product{dim == 3 ? first.size(0) : 1, first.size(-2), first.size(-1), second.size(-1), Layout::kPlain};
+  if (second.size(-2) != product.inner || (dim == 3 && second.size(0) != product.batch)) return false;
+  if (!ProductTable::may_route(product)) return false;
+  if (at::globalContext().float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST) return false;
+  const bool plain[] = {first.is_contiguous(), second.is_contiguous()};
+  if ((!plain[0] && !is_transposed(first)) || (!plain[1] && !is_transposed(second))) return false;
+  Product placed = product;
+  if (!plain[0]) placed.layout = Layout::kFirstTransposed;
+  if (plain[0] && !plain[1]) placed.layout = Layout::kSecondTransposed;
+  const bool all = routing().choice.load(std::memory_order_relaxed) == ProductChoice::kAll;
+  return all ? ProductTable::always().routes(placed) : measured_table().table.routes(placed);
+}
+
+// Whether `result` may be written before the factors have been read.
+bool is_fresh(const at::Tensor& result, const at::Tensor& first, const at::Tensor& second, c10::IntArrayRef shape) {
+  return is_float_matrix(result, static_cast<int64_t>(shape.size())) && result.sizes() == shape &&
+         result.is_contiguous() && !result.is_alias_of(first) && !result.is_alias_of(second);
+}
+
+c10::DimVector shape_of_product(const at::Tensor& first, const at::Tensor& second) {
+  c10::DimVector shape(first.sizes());
+  shape.back() = second.size(-1);
+  return shape;
+}
+
+// result = beta * added + alpha * first * second; `added` may be the result itself.
+void add_product(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second, double beta, double alpha,
+                 const at::Tensor& result) {
+  if (beta != 0 && !result.is_same(added)) result.copy_(added.expand(result.sizes()));
+  if (beta != 0 && beta != 1) result.mul_(beta);
+  routing().onednn(first, second, result, beta == 0 ? 0.0F : 1.0F, static_cast<float>(alpha));
+}
+
+bool can_add(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second, const at::Scalar& alpha) {
+  return added.scalar_type() == at::kFloat && added.is_cpu() && alpha.toDouble() != 0 &&
+         at::is_expandable_to(added.sizes(), shape_of_product(first, second));
+}
+
+// mm and bmm, and their forms with a given result.
+template <typename Below, int64_t kDim>
+at::Tensor product(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second) {
+  if (!is_routed(first, second, kDim)) return Below::redispatch(keys & kBelow, first, second);
+  const at::Tensor result = at::empty(shape_of_product(first, second), first.options());
+  routing().onednn(first, second, result, 0, 1);
+  return result;
+}
+
+template <typename Below, int64_t kDim>
+at::Tensor& product_out(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second,
+                        at::Tensor& result) {
+  if (!is_routed(first, second, kDim) || !is_fresh(result, first, second, shape_of_product(first, second)))
+    return Below::redispatch(keys & kBelow, first, second, result);
+  routing().onednn(first, second, result, 0, 1);
+  return result;
+}
+
+// addmm and baddbmm, in their three forms.
+template <typename Below, int64_t kDim>
+at::Tensor sum(c10::DispatchKeySet keys, const at::Tensor& added, const at::Tensor& first, const at::Tensor& second,
+               const at::Scalar& beta, const at::Scalar& alpha) {
+  if (!is_routed(first, second, kDim) || !can_add(added, first, second, alpha))
+    return Below::redispatch(keys & kBelow, added, first, second, beta, alpha);
+  const at::Tensor result = at::empty(shape_of_product(first, second), first.options());
+  add_product(added, first, second, beta.toDouble(), alpha.toDouble(), result);
+  return result;
+}
+
+template <typename Below, int64_t kDim>
+at::Tensor& sum_out(c10::DispatchKeySet keys, const at::Tensor& added, const at::Tensor& first,
+                    const at::Tensor& second, const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& result) {
+  const bool routed = is_routed(first, second, kDim) && can_add(added, first, second, alpha) &&
+                      is_fresh(result, first, second, shape_of_product(first, second)) &&
+                      (result.is_same(added) || !result.is_alias_of(added));
+  if (!routed) return Below::redispatch(keys & kBelow, added, first, second, beta, alpha, result);
+  add_product(added, first, second, beta.toDouble(), alpha.toDouble(), result);
+  return result;
+}
+
+template <typename Below, int64_t kDim>
+at::Tensor& sum_in_place(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& first, const at::Tensor& second,
+                         const at::Scalar& beta, const at::Scalar& alpha) {
+  const bool routed = is_routed(first, second, kDim) && can_add(self, first, second, alpha) &&
+                      is_fresh(self, first, second, shape_of_product(first, second));
+  if (!routed) return Below::redispatch(keys & kBelow, self, first, second, beta, alpha);
+  add_product(self, first, second, beta.toDouble(), alpha.toDouble(), self);
+  return self;
+}
+
+// Before the kernels of the device, and after autograd and autocast. The key is one that every call passes; its kernels
+// for factories choose the device, and products have none there.
+std::unique_ptr<torch::Library> register_products() {
+  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::BackendSelect,
+                                                  __FILE__, __LINE__);
+  library->impl("mm", TORCH_FN((product<at::_ops::mm, 2>)));
+  library->impl("mm.out", TORCH_FN((product_out<at::_ops::mm_out, 2>)));
+  library->impl("bmm", TORCH_FN((product<at::_ops::bmm, 3>)));
+  library->impl("bmm.out", TORCH_FN((product_out<at::_ops::bmm_out, 3>)));
+  library->impl("addmm", TORCH_FN((sum<at::_ops::addmm, 2>)));
+  library->impl("addmm.out", TORCH_FN((sum_out<at::_ops::addmm_out, 2>)));
+  library->impl("addmm_", TORCH_FN((sum_in_place<at::_ops::addmm_, 2>)));
+  library->impl("baddbmm", TORCH_FN((sum<at::_ops::baddbmm, 3>)));
+  library->impl("baddbmm.out", TORCH_FN((sum_out<at::_ops::baddbmm_out, 3>)));
+  library->impl("baddbmm_", TORCH_FN((sum_in_place<at::_ops::baddbmm_, 3>)));
+  return library;
+}
+
+}  // namespace
+
+void install_product_routing(ProductChoice choice) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    routing().onednn = find_onednn_product();
+    if (routing().onednn != nullptr && at::globalContext().hasMKLDNN()) {
+      routing().library = register_products();
+    } else {
+      log(LogLevel::kInfo, "float32 products keep LibTorch's kernels: LibTorch ", TORCH_VERSION,
+          " lacks at::native::mkldnn_matmul()");
+    }
+  });
+  routing().choice.store(choice, std::memory_order_relaxed);
+}
+
+std::string describe_product_routing() {
+  Routing& self = routing();
+  if (self.library == nullptr) return "LibTorch's kernels";
+  if (self.choice.load() == ProductChoice::kAll) return "oneDNN";
+  const Routing::Measured* const measured = self.measured.load(std::memory_order_acquire);
+  if (measured == nullptr) return "measured at the first large product";
+  return text(measured->table.routes_any() ? "oneDNN where it is faster" : "LibTorch's kernels, which are faster here",
+              "; ", measured->source);
+}
+
+}  // namespace accel::kernels

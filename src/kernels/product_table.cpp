@@ -1,0 +1,109 @@
+#include "kernels/product_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+
+namespace accel::kernels {
+namespace {
+
+constexpr int64_t kThinFrom = 16;   // the smallest size of a thin product
+constexpr int64_t kBulkyFrom = 64;  // and of a bulky one
+constexpr double kGain = 0.8;       // oneDNN must take at most this part of the time: measurements are not exact
+constexpr int kRounds = 4;          // by turns, so that what else the machine does meets both
+constexpr double kLeastWork = 1 << 16;
+constexpr double kAlwaysFrom = 1 << 18;
+constexpr std::array<Layout, 3> kAllLayouts = {Layout::kPlain, Layout::kSecondTransposed, Layout::kFirstTransposed};
+constexpr std::array<Shape, 2> kAllShapes = {Shape::kThin, Shape::kBulky};
+constexpr const char* kMember = "least_multiply_adds";
+
+int64_t smallest(const Product& product) { return std::min({product.rows, product.inner, product.columns}); }
+
+Product small_product(Layout layout) { return {1, 32, 32, 32, layout}; }
+
+Product large_product(Layout layout, Shape shape) {
+  if (shape == Shape::kBulky) return {1, 256, 256, 256, layout};
+  return {1, 32, 512, 1024, layout};
+}
+
+// The size from which on oneDNN, which has a constant cost for each call, is faster; rounded up to a power of two, so
+// that it comes out the same when it is measured again.
+double break_even(const ProductTable::Measure& measure, Layout layout, Shape shape) {
+  const Product large = large_product(layout, shape);
+  const Product small = small_product(layout);
+  double normal = std::numeric_limits<double>::max(), onednn = normal, least = normal;
+  for (int round = 0; round < kRounds; ++round) {
+    normal = std::min(normal, measure(large, false));
+    onednn = std::min(onednn, measure(large, true));
+    least = std::min(least, measure(small, true));
+  }
+  if (onednn > kGain * normal) return 0;
+  const double constant = std::max(least - onednn * small.work() / large.work(), 0.0);
+  const double gain = (normal * kGain - (onednn - constant)) / large.work();  // seconds for each multiply-add
+  return std::exp2(std::ceil(std::log2(std::max(constant / gain, kLeastWork))));
+}
+
+}  // namespace
+
+double& ProductTable::least_work(Layout layout, Shape shape) {
+  return least_work_[static_cast<size_t>(layout) * kShapes + static_cast<size_t>(shape)];
+}
+
+double ProductTable::least_work(Layout layout, Shape shape) const {
+  return least_work_[static_cast<size_t>(layout) * kShapes + static_cast<size_t>(shape)];
+}
+
+bool ProductTable::may_route(const Product& product) {
+  return smallest(product) >= kThinFrom && product.work() >= kLeastWork;
+}
+
+ProductTable ProductTable::always() {
+  ProductTable table;
+  table.least_work_.fill(kAlwaysFrom);
+  return table;
+}
+
+ProductTable ProductTable::measured(const Measure& measure) {
+  ProductTable table;
+  for (const Layout layout : kAllLayouts)
+    for (const Shape shape : kAllShapes) table.least_work(layout, shape) = break_even(measure, layout, shape);
+  return table;
+}
+
+bool ProductTable::routes(const Product& product) const {
+  if (!may_route(product)) return false;
+  const double least = least_work(product.layout, smallest(product) < kBulkyFrom ? Shape::kThin : Shape::kBulky);
+  return least > 0 && product.work() >= least;
+}
+
+bool ProductTable::routes_any() const {
+  return std::any_of(least_work_.begin(), least_work_.end(), [](double least) { return least > 0; });
+}
+
+std::string ProductTable::to_json() const {
+  const Json json(cJSON_CreateObject());
+  cJSON* const list = cJSON_AddArrayToObject(json.get(), kMember);
+  for (const double least : least_work_) cJSON_AddItemToArray(list, cJSON_CreateNumber(least));
+  return print_json(json.get());
+}
+
+std::optional<ProductTable> ProductTable::from_json(const std::string& document) try {
+  const Json json = parse_json(document, "the table of products");
+  const cJSON* const list = json_member(json.get(), kMember);
+  ProductTable table;
+  if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != static_cast<int>(table.least_work_.size()))
+    return std::nullopt;
+  size_t index = 0;
+  for (const cJSON* item = list->child; item != nullptr; item = item->next) {
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) || !std::isfinite(item->valuedouble)) return std::nullopt;
+    table.least_work_[index++] = item->valuedouble;
+  }
+  return table;
+} catch (const Error&) {
+  return std::nullopt;
+}
+
+}  // namespace accel::kernels

@@ -1,0 +1,61 @@
+// From which size on a float32 product is faster through oneDNN than through LibTorch's default, on this processor.
+// Both are exact float32. On Intel's processors the default (MKL) usually wins everywhere, on others it runs a slow
+// path.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace accel::kernels {
+
+// How the two factors lie in memory; what is neither row-major nor its transpose is not routed.
+enum class Layout : uint8_t { kPlain, kSecondTransposed, kFirstTransposed };
+// By the smallest of the three sizes; below kThin nothing is routed.
+enum class Shape : uint8_t { kThin, kBulky };
+
+struct Product {
+  int64_t batch, rows, inner, columns;
+  Layout layout;
+
+  // Multiply-adds.
+  double work() const {
+    return static_cast<double>(batch) * static_cast<double>(rows) * static_cast<double>(inner) *
+           static_cast<double>(columns);
+  }
+};
+
+class ProductTable {
+ public:
+  // Seconds that a product takes through oneDNN, or through the default.
+  using Measure = std::function<double(const Product& product, bool through_onednn)>;
+
+  // False for products that no table routes: they are so small that oneDNN's constant cost decides.
+  static bool may_route(const Product& product);
+
+  // From a size on that pays on every processor where oneDNN is faster at all.
+  static ProductTable always();
+  // Asks 72 times.
+  static ProductTable measured(const Measure& measure);
+
+  bool routes(const Product& product) const;
+  bool routes_any() const;
+
+  std::string to_json() const;
+  // Nothing for what to_json() did not write.
+  static std::optional<ProductTable> from_json(const std::string& document);
+
+  bool operator==(const ProductTable& other) const { return least_work_ == other.least_work_; }
+
+ private:
+  static constexpr size_t kLayouts = 3;
+  static constexpr size_t kShapes = 2;
+  double& least_work(Layout layout, Shape shape);
+  double least_work(Layout layout, Shape shape) const;
+
+  std::array<double, kLayouts * kShapes> least_work_{};  // 0: none is routed
+};
+
+}  // namespace accel::kernels

@@ -1,0 +1,83 @@
+#include "kernels/tensor_memory.hpp"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <mutex>
+
+#include "kernels/compute_policy.hpp"
+
+namespace accel::kernels {
+namespace {
+
+// Never destroyed: tensors may outlive everything else.
+BlockCache& block_cache() {
+  static BlockCache& cache = *std::make_unique<BlockCache>(0).release();
+  return cache;
+}
+
+c10::Allocator* former_allocator = nullptr;
+
+void free_block(void* block) {
+  if (block == nullptr) return;
+  if (!block_cache().give(block)) return former_allocator->raw_deleter()(block);
+  c10::profiledCPUMemoryReporter().Delete(block);
+}
+
+class TensorAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    if (bytes < BlockCache::kSmallest || !compute_policy().cached_memory) return former_allocator->allocate(bytes);
+    void* block = block_cache().take(bytes);
+    if (block == nullptr) {
+      block_cache().trim();
+      block = block_cache().take(bytes);
+    }
+    if (block == nullptr) return former_allocator->allocate(bytes);  // whose error says that there is no memory
+    c10::profiledCPUMemoryReporter().New(block, bytes);
+    return {block, block, &free_block, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+};
+
+// The limit of a container, where there is one.
+size_t memory_limit() {
+  const size_t physical = static_cast<size_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L)) *
+                          static_cast<size_t>(std::max(sysconf(_SC_PAGESIZE), 0L));
+  std::ifstream file("/sys/fs/cgroup/memory.max");
+  size_t limit = 0;
+  return file >> limit ? std::min(limit, physical) : physical;
+}
+
+}  // namespace
+
+bool host_uses_libtorch() {
+  void* const library = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (library != nullptr) dlclose(library);
+  return library != nullptr;
+}
+
+void install_tensor_memory(size_t most_kept) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    former_allocator = c10::GetCPUAllocator();
+    c10::SetCPUAllocator(std::make_unique<TensorAllocator>().release(), /*priority=*/1);
+  });
+  block_cache().set_most_kept(most_kept);
+}
+
+size_t default_most_kept(size_t local_processes) { return memory_limit() / 4 / std::max<size_t>(local_processes, 1); }
+
+void trim_tensor_memory() { block_cache().trim(); }
+
+BlockStatistics tensor_memory_statistics() { return block_cache().statistics(); }
+
+void reset_tensor_memory_peak() { block_cache().reset_peak(); }
+
+}  // namespace accel::kernels

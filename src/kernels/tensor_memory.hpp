@@ -1,0 +1,28 @@
+// The memory of LibTorch's CPU tensors: large ones that our calls make come from a cache of blocks. Note: measured with
+// a GPT in bf16 on two processes, the step is 20 % faster than with the C library's malloc, as with tcmalloc; mimalloc
+// 2.0, which returns large blocks sooner, gained half of that.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/block_cache.hpp"
+
+namespace accel::kernels {
+
+// Whether the host program is itself one of LibTorch: then its allocator is left alone unless we are told otherwise.
+bool host_uses_libtorch();
+
+// From now on the allocator of CPU tensors is ours; it acts where compute_policy() says cached_memory, and leaves the
+// rest to the former one. Once for the process; again changes the bound only.
+void install_tensor_memory(size_t most_kept);
+
+// A fourth of the memory that this host or container may use, divided among its processes.
+size_t default_most_kept(size_t local_processes);
+
+// Returns the memory that waits to be used again to the system.
+void trim_tensor_memory();
+
+BlockStatistics tensor_memory_statistics();
+void reset_tensor_memory_peak();
+
+}  // namespace accel::kernels

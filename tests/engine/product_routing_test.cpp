@@ -1,0 +1,315 @@
+// Products through oneDNN against LibTorch's default kernels: the same numbers but for rounding, for every form and
+// layout, and only inside of our calls.
+#include "kernels/product_routing.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <random>
+#include <thread>
+
+#include "base/current_call.hpp"
+#include "kernels/compute_policy.hpp"
+#include "kernels/product_cache.hpp"
+#include "kernels/product_table.hpp"
+
+namespace accel::kernels {
+namespace {
+
+constexpr ComputePolicy kRouted{true, false};
+
+// A matrix, or a batch of them, in a layout that is drawn: row-major, transposed, or a part of a larger one.
+at::Tensor draw(std::mt19937& random, std::vector<int64_t> shape) {
+  const size_t rows = shape.size() - 2;
+  switch (random() % 4) {
+    case 0: {
+      std::swap(shape[rows], shape[rows + 1]);
+      return at::randn(shape).transpose(-1, -2);
+    }
+    case 1: {
+      shape[rows + 1] += 3;
+      return at::randn(shape).narrow(-1, 1, shape[rows + 1] - 3);
+    }
+    default:
+      return at::randn(shape);
+  }
+}
+
+int64_t draw_size(std::mt19937& random) {
+  constexpr int64_t kSizes[] = {0, 1, 7, 16, 31, 33, 64, 100, 130, 257};
+  return kSizes[random() % 10];
+}
+
+// The error against float64 may be at most four times that of the default, or what rounding the result alone makes.
+void expect_as_exact(const at::Tensor& routed, const at::Tensor& normal, const at::Tensor& exact) {
+  ASSERT_EQ(routed.sizes(), normal.sizes());
+  ASSERT_EQ(routed.strides(), normal.strides());
+  if (routed.numel() == 0) return;
+  const double error = (routed.to(at::kDouble) - exact).abs().max().item<double>();
+  const double default_error = (normal.to(at::kDouble) - exact).abs().max().item<double>();
+  const double scale = exact.abs().max().item<double>();
+  EXPECT_LE(error, std::max(4 * default_error, 1e-6 * scale)) << routed.sizes();
+}
+
+class ProductRouting : public testing::Test {
+ protected:
+  void SetUp() override { install_product_routing(ProductChoice::kAll); }
+};
+
+TEST_F(ProductRouting, MmAndBmmAgreeForRandomShapesAndLayouts) {
+  at::manual_seed(1);
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    const int64_t m = draw_size(random), k = draw_size(random), n = draw_size(random), batch = 1 + random() % 4;
+    const at::Tensor first = draw(random, {m, k}), second = draw(random, {k, n});
+    const at::Tensor firsts = draw(random, {batch, m, k}), seconds = draw(random, {batch, k, n});
+    const at::Tensor normal = at::mm(first, second), normals = at::bmm(firsts, seconds);
+    const ComputeScope scope(kRouted);
+    expect_as_exact(at::mm(first, second), normal, at::mm(first.to(at::kDouble), second.to(at::kDouble)));
+    expect_as_exact(at::bmm(firsts, seconds), normals, at::bmm(firsts.to(at::kDouble), seconds.to(at::kDouble)));
+    at::Tensor given = at::empty({m, n});
+    expect_as_exact(at::mm_out(given, first, second), normal, at::mm(first.to(at::kDouble), second.to(at::kDouble)));
+  }
+}
+
+TEST_F(ProductRouting, AddedProductsAgreeForAllScalesAndExpandedBiases) {
+  at::manual_seed(2);
+  std::mt19937 random(2);
+  constexpr double kScales[] = {0, 1, 0.5, -2};
+  for (int round = 0; round < 200; ++round) {
+    const int64_t m = draw_size(random), k = draw_size(random), n = draw_size(random), batch = 1 + random() % 3;
+    const double beta = kScales[random() % 4], alpha = kScales[random() % 4];
+    const std::vector<int64_t> shapes[] = {{m, n}, {n}, {m, 1}, {1, n}};
+    const at::Tensor first = draw(random, {m, k}), second = draw(random, {k, n});
+    const at::Tensor added = at::randn(shapes[random() % 4]);
+    const auto exact = [&](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+      return at::addmm(a.to(at::kDouble), b.to(at::kDouble), c.to(at::kDouble), beta, alpha);
+    };
+    const at::Tensor normal = at::addmm(added, first, second, beta, alpha);
+    const at::Tensor firsts = draw(random, {batch, m, k}), seconds = draw(random, {batch, k, n});
+    const at::Tensor addeds = at::randn({batch, m, n});
+    const at::Tensor normals = at::baddbmm(addeds, firsts, seconds, beta, alpha);
+    const at::Tensor exacts =
+        at::baddbmm(addeds.to(at::kDouble), firsts.to(at::kDouble), seconds.to(at::kDouble), beta, alpha);
+    const ComputeScope scope(kRouted);
+    expect_as_exact(at::addmm(added, first, second, beta, alpha), normal, exact(added, first, second));
+    at::Tensor in_place = added.expand({m, n}).clone(at::MemoryFormat::Contiguous);
+    expect_as_exact(in_place.addmm_(first, second, beta, alpha), normal, exact(added, first, second));
+    at::Tensor given = at::empty({m, n});
+    expect_as_exact(at::addmm_out(given, added, first, second, beta, alpha), normal, exact(added, first, second));
+    expect_as_exact(at::baddbmm(addeds, firsts, seconds, beta, alpha), normals, exacts);
+    at::Tensor in_places = addeds.clone();
+    expect_as_exact(in_places.baddbmm_(firsts, seconds, beta, alpha), normals, exacts);
+  }
+}
+
+TEST_F(ProductRouting, IllConditionedSumsAreAsExactAsTheDefault) {
+  at::manual_seed(3);
+  for (const int64_t size : {64, 256, 1024}) {
+    // Large terms that cancel.
+    at::Tensor first = at::randn({size, size}), second = at::randn({size, size});
+    first.slice(1, 0, size / 2).mul_(1e4);
+    second.slice(0, 0, size / 4).copy_(second.slice(0, size / 4, size / 2));
+    first.slice(1, 0, size / 4).copy_(-first.slice(1, size / 4, size / 2));
+    const at::Tensor exact = at::mm(first.to(at::kDouble), second.to(at::kDouble));
+    const at::Tensor normal = at::mm(first, second);
+    const ComputeScope scope(kRouted);
+    expect_as_exact(at::mm(first, second), normal, exact);
+  }
+}
+
+TEST_F(ProductRouting, CarriesNanAndInfinityAsTheDefault) {
+  at::Tensor first = at::ones({128, 128}), second = at::ones({128, 128}), added = at::zeros({128, 128});
+  first[3][5] = std::numeric_limits<float>::quiet_NaN();
+  second[7][9] = std::numeric_limits<float>::infinity();
+  first[20][7] = 0;  // times infinity
+  added[1][1] = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor normal = at::mm(first, second), summed = at::addmm(added, first, second);
+  const at::Tensor without = at::addmm(added, first, second, /*beta=*/0);
+  const ComputeScope scope(kRouted);
+  EXPECT_TRUE(at::mm(first, second).equal(normal) ||
+              at::allclose(at::mm(first, second), normal, 0, 0, /*equal_nan=*/true));
+  EXPECT_TRUE(at::allclose(at::addmm(added, first, second), summed, 0, 0, true));
+  EXPECT_TRUE(at::allclose(at::addmm(added, first, second, 0), without, 0, 0, true));
+  EXPECT_FALSE(without[1][1].isnan().item<bool>());
+}
+
+TEST_F(ProductRouting, EqualBitsFromRunToRun) {
+  const at::Tensor first = at::randn({300, 200}), second = at::randn({200, 100});
+  const ComputeScope scope(kRouted);
+  const at::Tensor result = at::mm(first, second);
+  for (int run = 0; run < 5; ++run) EXPECT_TRUE(at::mm(first, second).equal(result));
+}
+
+TEST_F(ProductRouting, WrongShapesHaveTheErrorsOfTheDefault) {
+  const at::Tensor first = at::randn({128, 128}), second = at::randn({127, 128});
+  const ComputeScope scope(kRouted);
+  EXPECT_THROW(at::mm(first, second), c10::Error);
+  EXPECT_THROW(at::mm(first, second.to(at::kDouble)), c10::Error);
+  EXPECT_THROW(at::addmm(at::randn({5}), first, first), c10::Error);
+  EXPECT_THROW(at::bmm(first, first), c10::Error);
+}
+
+// LibTorch overwrites the factor while it reads it, and so do we.
+TEST_F(ProductRouting, ResultThatIsAFactorIsLeftToLibTorch) {
+  const at::Tensor square = at::randn({128, 128}), other = at::randn({128, 128});
+  at::Tensor normal = square.clone(), routed = square.clone();
+  normal.addmm_(normal, other);
+  const ComputeScope scope(kRouted);
+  routed.addmm_(routed, other);
+  EXPECT_TRUE(routed.equal(normal));
+}
+
+// The bits of oneDNN differ from the default's somewhere in a product this large, which tells which one computed.
+struct Bits {
+  at::Tensor first = at::randn({512, 512});
+  at::Tensor second = at::randn({512, 512});
+  at::Tensor normal = at::mm(first, second);
+  bool routed() const { return !at::mm(first, second).equal(normal); }
+};
+
+TEST_F(ProductRouting, ActsInsideOurCallsOnly) {
+  at::manual_seed(4);
+  const Bits bits;
+  {
+    const ComputeScope scope(kRouted);
+    if (!bits.routed()) GTEST_SKIP() << "both kernels give the same bits on this processor";
+  }
+  EXPECT_FALSE(bits.routed());
+  set_default_policy(kRouted);
+  EXPECT_FALSE(bits.routed()) << "outside of a call";
+  {
+    const CurrentCall call("accel_op_call");
+    EXPECT_TRUE(bits.routed());
+    const ComputeScope off(ComputePolicy{});
+    EXPECT_FALSE(bits.routed()) << "in a state that keeps the default";
+    std::thread([&] { EXPECT_FALSE(bits.routed()) << "another thread of the program"; }).join();
+  }
+  set_default_policy({});
+}
+
+TEST_F(ProductRouting, BackwardHasThePolicyOfItsCaller) {
+  at::manual_seed(5);
+  const at::Tensor first = at::randn({512, 512}).requires_grad_(), second = at::randn({512, 512});
+  const at::Tensor seed = at::randn({512, 512});
+  const auto gradient = [&] {
+    const at::Tensor product = at::mm(first, second);
+    return torch::autograd::grad({product}, {first}, {seed})[0];
+  };
+  const at::Tensor normal = gradient();
+  const ComputeScope scope(kRouted);
+  const at::Tensor routed = gradient();
+  EXPECT_TRUE(at::allclose(routed, normal, 1e-4, 1e-3));
+  // A thread of autograd takes over the state of the caller as LibTorch hands it over.
+  const at::ThreadLocalState state;
+  ComputePolicy there;
+  std::thread([&] {
+    const at::ThreadLocalStateGuard guard(state);
+    there = compute_policy();
+  }).join();
+  EXPECT_EQ(there, kRouted);
+}
+
+TEST_F(ProductRouting, LessThanFloat32IsLeftToLibTorch) {
+  at::manual_seed(6);
+  const Bits bits;
+  at::globalContext().setFloat32MatmulPrecision("high");
+  const at::Tensor normal = at::mm(bits.first, bits.second);
+  {
+    const ComputeScope scope(kRouted);
+    EXPECT_TRUE(at::mm(bits.first, bits.second).equal(normal));
+  }
+  at::globalContext().setFloat32MatmulPrecision("highest");
+}
+
+// Times in seconds as a model gives them: a constant and multiply-adds by rates.
+ProductTable table_of(double normal_rate, double onednn_rate, double constant) {
+  return ProductTable::measured([=](const Product& product, bool through_onednn) {
+    return through_onednn ? constant + product.work() / onednn_rate : product.work() / normal_rate;
+  });
+}
+
+TEST(ProductTable, RoutesNothingWhereTheDefaultIsBest) {
+  const ProductTable table = table_of(100e9, 95e9, 1e-5);
+  EXPECT_FALSE(table.routes_any());
+  EXPECT_FALSE(table.routes({1, 2048, 2048, 2048, Layout::kPlain}));
+}
+
+TEST(ProductTable, RoutesFromTheBreakEvenOn) {
+  const ProductTable table = table_of(50e9, 100e9, 1e-5);
+  EXPECT_TRUE(table.routes_any());
+  // 1e-5 seconds are won back after 1e6 multiply-adds, and later with the margin.
+  EXPECT_FALSE(table.routes({1, 64, 64, 128, Layout::kPlain}));
+  EXPECT_TRUE(table.routes({1, 256, 256, 256, Layout::kPlain}));
+  EXPECT_TRUE(table.routes({16, 64, 64, 256, Layout::kSecondTransposed})) << "the matrices of a batch count together";
+  EXPECT_FALSE(table.routes({1, 8, 4096, 4096, Layout::kPlain})) << "too thin";
+}
+
+TEST(ProductTable, IsTheSameWhenItIsMeasuredAgainWithNoise) {
+  EXPECT_EQ(table_of(50e9, 100e9, 1.0e-5), table_of(50.4e9, 99e9, 1.02e-5));
+}
+
+TEST(ProductTable, GoesThroughJson) {
+  const ProductTable table = table_of(50e9, 100e9, 1e-5);
+  EXPECT_EQ(ProductTable::from_json(table.to_json()), table);
+  for (const char* damaged :
+       {"", "{", "[]", "{}", "{\"least_multiply_adds\": 5}", "{\"least_multiply_adds\": [1, 2]}",
+        "{\"least_multiply_adds\": [1, 2, 3, 4, 5, \"6\"]}", "{\"least_multiply_adds\": [1, 2, 3, 4, 5, -6]}"})
+    EXPECT_FALSE(ProductTable::from_json(damaged)) << damaged;
+}
+
+class ProductCacheFiles : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(mkdtemp(folder_.data()), nullptr); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string folder_ = testing::TempDir() + "product_cacheXXXXXX";
+};
+
+TEST_F(ProductCacheFiles, KeepsATableForTheSameMachineOnly) {
+  const ProductCache cache(folder_ + "/new/libaccel", "A (tm) / B", "2.13.0", 2);
+  EXPECT_FALSE(cache.load());
+  cache.store(ProductTable::always());
+  EXPECT_EQ(cache.load(), ProductTable::always());
+  EXPECT_FALSE(ProductCache(folder_ + "/new/libaccel", "A (tm) / B", "2.13.0", 1).load());
+  EXPECT_FALSE(ProductCache(folder_ + "/new/libaccel", "C", "2.13.0", 2).load());
+  EXPECT_FALSE(ProductCache(folder_ + "/new/libaccel", "A (tm) / B", "2.14.0", 2).load());
+}
+
+TEST_F(ProductCacheFiles, ReplacesADamagedFile) {
+  const ProductCache cache(folder_, "A", "2.13.0", 1);
+  std::ofstream(cache.path()) << "{\"least_multi";
+  EXPECT_FALSE(cache.load());
+  cache.store(ProductTable::always());
+  EXPECT_EQ(cache.load(), ProductTable::always());
+}
+
+TEST_F(ProductCacheFiles, DoesWithoutAFolderThatCannotBeWritten) {
+  std::ofstream(folder_ + "/file") << "no folder";
+  const ProductCache cache(folder_ + "/file", "A", "2.13.0", 1);
+  cache.store(ProductTable::always());
+  EXPECT_FALSE(cache.load());
+}
+
+TEST(ProductRoutingChoice, MeasuresOnceAndSaysWhatItFound) {
+  install_product_routing(ProductChoice::kMeasured);
+  const at::Tensor matrix = at::randn({256, 256});
+  const at::Tensor normal = at::mm(matrix, matrix);
+  {
+    const ComputeScope scope(kRouted);
+    EXPECT_TRUE(at::allclose(at::mm(matrix, matrix), normal, 1e-4, 1e-3));
+  }
+  const std::string said = describe_product_routing();
+  EXPECT_NE(said.find("measured"), std::string::npos) << said;
+  EXPECT_EQ(said.find("at the first large product"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace accel::kernels
