@@ -9,11 +9,31 @@ namespace accel {
 namespace {
 
 constexpr int64_t kDefaultTimeoutMs = 600000;
+constexpr const char* kCpuKernels[] = {"auto", "default", "onednn"};
+constexpr const char* kCpuMemory[] = {"auto", "default", "cached"};
 
 std::optional<Precision> precision_from_environment() {
   const auto name = environment_text("ACCELERATE_MIXED_PRECISION");
   if (!name) return std::nullopt;
   return parse_precision(*name, "environment variable ACCELERATE_MIXED_PRECISION");
+}
+
+// One of the names of an enumeration, in its order.
+template <typename Choice, size_t kCount>
+std::optional<Choice> choice_from_environment(const char* variable, const char* const (&names)[kCount]) {
+  const auto name = environment_text(variable);
+  if (!name) return std::nullopt;
+  std::string known;
+  for (size_t index = 0; index < kCount; ++index) {
+    if (*name == names[index]) return static_cast<Choice>(index);
+    known += text(index == 0 ? "" : ", ", names[index]);
+  }
+  fail(Status::kInvalidArgument, "environment variable ", variable, " is '", *name, "'; expected one of ", known);
+}
+
+template <typename Choice, size_t kCount>
+void line(std::ostream& out, const char* name, const Setting<Choice>& setting, const char* const (&names)[kCount]) {
+  out << name << " = " << names[static_cast<size_t>(setting.value)] << " (" << setting.source << ")\n";
 }
 
 void line(std::ostream& out, const char* name, const Setting<bool>& setting) {
@@ -30,6 +50,8 @@ void line(std::ostream& out, const char* name, const Setting<T>& setting) {
 StateSettings resolve_state_settings(const StateOptions& options) {
   StateSettings result;
   result.cpu = resolve(options.cpu, "ACCELERATE_USE_CPU", environment_flag("ACCELERATE_USE_CPU"), false);
+  result.cpu_affinity =
+      resolve<bool>(std::nullopt, "ACCELERATE_CPU_AFFINITY", environment_flag("ACCELERATE_CPU_AFFINITY"), false);
   result.torch_device =
       resolve<std::string>(std::nullopt, "ACCELERATE_TORCH_DEVICE", environment_text("ACCELERATE_TORCH_DEVICE"), "");
   result.mixed_precision =
@@ -57,6 +79,16 @@ StateSettings resolve_state_settings(const StateOptions& options) {
   result.num_threads = resolve(options.num_threads, int64_t{0});
   require(!options.num_threads || *options.num_threads >= 1, Status::kInvalidArgument, "num_threads is ",
           result.num_threads.value, "; expected at least 1");
+  result.cpu_kernels =
+      resolve(options.cpu_kernels, "ACCEL_CPU_KERNELS",
+              choice_from_environment<CpuKernels>("ACCEL_CPU_KERNELS", kCpuKernels), CpuKernels::kAuto);
+  result.cpu_memory = resolve(options.cpu_memory, "ACCEL_CPU_MEMORY",
+                              choice_from_environment<CpuMemory>("ACCEL_CPU_MEMORY", kCpuMemory), CpuMemory::kAuto);
+  result.cpu_memory_kept = resolve(options.cpu_memory_kept, "ACCEL_CPU_MEMORY_KEPT",
+                                   environment_integer("ACCEL_CPU_MEMORY_KEPT"), int64_t{-1});
+  require(result.cpu_memory_kept.value >= 0 || result.cpu_memory_kept.source == "default", Status::kInvalidArgument,
+          "cpu_memory_kept is ", result.cpu_memory_kept.value, " (from ", result.cpu_memory_kept.source,
+          "); expected 0 or more bytes");
   result.process = resolve_process_environment(options.process);
   return result;
 }
@@ -70,6 +102,7 @@ std::string describe(const StateSettings& settings) {
   line(out, "main_process_ip", settings.process.main_process_ip);
   line(out, "main_process_port", settings.process.main_process_port);
   line(out, "cpu", settings.cpu);
+  line(out, "cpu_affinity", settings.cpu_affinity);
   out << "mixed_precision = " << precision_name(settings.mixed_precision) << " (" << settings.mixed_precision.source
       << ")\n";
   line(out, "gradient_accumulation_steps", settings.gradient_accumulation_steps);
@@ -86,6 +119,8 @@ std::string describe(const StateSettings& settings) {
   line(out, "rng_types", settings.rng_types);
   line(out, "debug", settings.debug);
   line(out, "timeout_ms", settings.timeout_ms);
+  line(out, "cpu_kernels", settings.cpu_kernels, kCpuKernels);
+  line(out, "cpu_memory", settings.cpu_memory, kCpuMemory);
   return out.str();
 }
 

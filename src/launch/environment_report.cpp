@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launch/processors.hpp"
+#include "base/processors.hpp"
 
 namespace accel::launch {
 namespace {

@@ -23,6 +23,7 @@ enum Option : int {
   kNumCpuThreadsPerProcess,
   kCpu,
   kDebug,
+  kCpuAffinity,
   kHelp,
 };
 
@@ -37,6 +38,7 @@ constexpr option kOptions[] = {
     {"num-cpu-threads-per-process", required_argument, nullptr, kNumCpuThreadsPerProcess},
     {"cpu", no_argument, nullptr, kCpu},
     {"debug", no_argument, nullptr, kDebug},
+    {"enable-cpu-affinity", no_argument, nullptr, kCpuAffinity},
     {"help", no_argument, nullptr, kHelp},
     {nullptr, 0, nullptr, 0},
 };
@@ -53,6 +55,7 @@ last lines are shown. When a rank fails, the others are ended and the exit statu
   --cpu                            use no accelerator
   --debug                          check that the ranks agree before each collective
   --num-cpu-threads-per-process N  OMP_NUM_THREADS (default: the environment's, else processors / processes)
+  --enable-cpu-affinity            bind each process to its share of the processors
   --num-machines N                 run the same command on each machine (default 1)
   --machine-rank N                 which of the machines this is (default 0)
   --main-process-ip ADDRESS        the machine of rank 0 (default 127.0.0.1)
@@ -119,6 +122,9 @@ void apply(LaunchOptions& options, int option, const char* value) {
       break;
     case kDebug:
       options.debug = true;
+      break;
+    case kCpuAffinity:
+      options.cpu_affinity = true;
       break;
     case kHelp:
       options.help = true;

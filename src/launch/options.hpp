@@ -18,6 +18,7 @@ struct LaunchOptions {
   std::optional<int> num_cpu_threads_per_process;
   bool cpu = false;
   bool debug = false;
+  bool cpu_affinity = false;
   bool help = false;
   std::vector<std::string> program;  // with its arguments
 

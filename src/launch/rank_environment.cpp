@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "launch/processors.hpp"
+#include "base/processors.hpp"
 
 namespace accel::launch {
 namespace {
@@ -47,11 +47,17 @@ Variables job_variables(const LaunchOptions& options, int local_rank, int port, 
     variables.emplace_back("ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
                            std::to_string(*options.gradient_accumulation_steps));
   }
-  if (options.num_cpu_threads_per_process) {
-    variables.emplace_back("OMP_NUM_THREADS", std::to_string(*options.num_cpu_threads_per_process));
-  } else if (getenv("OMP_NUM_THREADS") == nullptr) {
-    variables.emplace_back("OMP_NUM_THREADS", std::to_string(std::max(1, usable_processors() / local_processes)));
+  const char* const threads_of_user = getenv("OMP_NUM_THREADS");
+  int threads = threads_of_user == nullptr ? 0 : std::atoi(threads_of_user);
+  if (options.num_cpu_threads_per_process || threads_of_user == nullptr) {
+    threads = options.num_cpu_threads_per_process.value_or(std::max(1, usable_processors() / local_processes));
+    variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
   }
+  // A thread that spins at a barrier takes the processor from the one that it waits for.
+  const bool is_crowded = threads > 1 && threads * local_processes > usable_processors();
+  if (is_crowded && getenv("OMP_WAIT_POLICY") == nullptr && getenv("GOMP_SPINCOUNT") == nullptr)
+    variables.emplace_back("OMP_WAIT_POLICY", "passive");
+  if (options.cpu_affinity) variables.emplace_back("ACCELERATE_CPU_AFFINITY", "true");
   return variables;
 }
 

@@ -18,11 +18,12 @@ ACCEL = ""
 GONE_WITHIN = 2.0  # seconds, after a failure
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
                   "ACCEL_JOB_TOKEN")
+OPENMP_VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 
 
 def clean_environment(**changes):
     kept = {name: value for name, value in os.environ.items()
-            if not name.startswith("ACCELERATE_") and name not in RANK_VARIABLES + ("OMP_NUM_THREADS",)}
+            if not name.startswith("ACCELERATE_") and name not in RANK_VARIABLES + OPENMP_VARIABLES}
     return {**kept, **changes}
 
 
@@ -160,6 +161,13 @@ class Environment(LaunchTest):
         self.assertEqual(self.variables_of_each_rank(environment=by_user)[0]["OMP_NUM_THREADS"], "5")
         by_option = self.variables_of_each_rank("--num-cpu-threads-per-process", "3", environment=by_user)
         self.assertEqual(by_option[0]["OMP_NUM_THREADS"], "3")
+
+    def test_threads_of_crowded_processors_do_not_spin(self):
+        crowded = ("--num-cpu-threads-per-process", str(len(os.sched_getaffinity(0)) + 1))
+        self.assertNotIn("OMP_WAIT_POLICY", self.variables_of_each_rank()[0])
+        self.assertEqual(self.variables_of_each_rank(*crowded)[0]["OMP_WAIT_POLICY"], "passive")
+        by_user = clean_environment(OMP_WAIT_POLICY="active")
+        self.assertEqual(self.variables_of_each_rank(*crowded, environment=by_user)[0]["OMP_WAIT_POLICY"], "active")
 
     def test_options_become_variables(self):
         variables = self.variables_of_each_rank(
