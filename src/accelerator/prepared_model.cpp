@@ -1,29 +1,58 @@
 #include "accelerator/prepared_model.hpp"
 
+#include <ATen/core/grad_mode.h>
+
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
 
 PreparedModel::PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp,
-                             const ForwardPrecision& precision, std::shared_ptr<StepTimes> step_times)
+                             const ForwardPrecision& precision, kernels::ComputePolicy compute_policy,
+                             std::shared_ptr<StepTimes> step_times)
     : Module("PreparedModel"),
       model_(std::move(model)),
       ddp_(std::move(ddp)),
       precision_(precision),
+      compute_policy_(compute_policy),
       accumulation_(std::make_shared<state::AccumulationGroup>()),
       step_times_(std::move(step_times)) {
   // The parallel wrapper is no node of the tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model_);
 }
 
+namespace {
+
+// Grows when any parameter is written to.
+int64_t versions_of(const nn::Module& module) {
+  int64_t sum = 0;
+  for (const at::Tensor& parameter : module.parameters()) sum += static_cast<int64_t>(parameter._version());
+  return sum;
+}
+
+}  // namespace
+
+// Within a group of micro-batches the weights stay, so that they are cast in its first one only. Casts that were made
+// without gradients would cut the weights off from the loss of the next forward.
+c10::IValue PreparedModel::forward_with_casts(nn::Module& inner, const nn::Inputs& inputs) {
+  const bool keeps = !accumulation_->complete && at::GradMode::is_enabled() && precision_.autocast.cache_enabled;
+  const int64_t versions = keeps || kept_versions_ >= 0 ? versions_of(*model_) : -1;
+  const bool uses = at::GradMode::is_enabled() && kept_versions_ >= 0 && kept_versions_ == versions;
+  kept_versions_ = -1;
+  precision::AutocastGuard autocast(precision_.precision, precision_.device, precision_.autocast, uses);
+  c10::IValue output = inner.call(inputs);
+  if (keeps) {
+    autocast.keep_casts();
+    kept_versions_ = versions;
+  }
+  return output;
+}
+
 c10::IValue PreparedModel::forward(const nn::Inputs& inputs) {
   const StepTimes::Section timed(*step_times_, StepPart::kForward);
+  const kernels::ComputeScope scope(compute_policy_);
   nn::Module& inner = ddp_ != nullptr ? static_cast<nn::Module&>(*ddp_) : *model_;
   if (precision_.precision == Precision::kNo) return inner.call(inputs);
-  const c10::IValue output = [&] {
-    const precision::AutocastGuard autocast(precision_.precision, precision_.device, precision_.autocast);
-    return inner.call(inputs);
-  }();
+  const c10::IValue output = forward_with_casts(inner, inputs);
   return precision_.keep_output_dtype ? output : tree::convert_to_fp32(output);
 }
 
@@ -38,7 +67,8 @@ nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module) {
   const auto* prepared = dynamic_cast<const PreparedModel*>(module.get());
   const nn::ModulePtr model = unwrap_model(module);
   if (prepared == nullptr || prepared->precision().precision == Precision::kNo) return model;
-  return std::make_shared<PreparedModel>(model, nullptr, prepared->precision(), prepared->step_times());
+  return std::make_shared<PreparedModel>(model, nullptr, prepared->precision(), prepared->compute_policy(),
+                                         prepared->step_times());
 }
 
 parallel::DistributedDataParallel* ddp_of(const nn::ModulePtr& module) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/step_times.hpp"
+#include "kernels/compute_policy.hpp"
 #include "nn/module.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "precision/autocast.hpp"
@@ -24,12 +25,14 @@ struct ForwardPrecision {
 class PreparedModel final : public nn::Module {
  public:
   PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp,
-                const ForwardPrecision& precision, std::shared_ptr<StepTimes> step_times);
+                const ForwardPrecision& precision, kernels::ComputePolicy compute_policy,
+                std::shared_ptr<StepTimes> step_times);
 
   const nn::ModulePtr& model() const { return model_; }
   // Null with one process.
   const std::shared_ptr<parallel::DistributedDataParallel>& ddp() const { return ddp_; }
   const ForwardPrecision& precision() const { return precision_; }
+  kernels::ComputePolicy compute_policy() const { return compute_policy_; }
   const std::shared_ptr<state::AccumulationGroup>& accumulation() const { return accumulation_; }
   const std::shared_ptr<StepTimes>& step_times() const { return step_times_; }
 
@@ -37,9 +40,13 @@ class PreparedModel final : public nn::Module {
   c10::IValue forward(const nn::Inputs& inputs) override;
 
  private:
+  c10::IValue forward_with_casts(nn::Module& inner, const nn::Inputs& inputs);
+
   nn::ModulePtr model_;
   std::shared_ptr<parallel::DistributedDataParallel> ddp_;
   ForwardPrecision precision_;
+  int64_t kept_versions_ = -1;  // of the parameters whose casts are kept; -1: none are
+  kernels::ComputePolicy compute_policy_;
   std::shared_ptr<state::AccumulationGroup> accumulation_;
   std::shared_ptr<StepTimes> step_times_;
 };

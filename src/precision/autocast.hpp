@@ -17,13 +17,18 @@ struct AutocastSettings {
 // Bound to its thread; guards nest and end in reverse order. Only bf16 and fp16 change anything.
 class AutocastGuard {
  public:
-  AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings = {});
+  // `uses_kept_casts`: the caller knows that the weights are those of the casts that an earlier guard has kept.
+  AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings = {},
+                bool uses_kept_casts = false);
   ~AutocastGuard();
+  // The casts of weights outlive this guard, for the next one that asks for them with `uses_kept_casts`.
+  void keep_casts() { keeps_casts_ = true; }
   AutocastGuard(const AutocastGuard&) = delete;
   AutocastGuard& operator=(const AutocastGuard&) = delete;
 
  private:
   bool active_;
+  bool keeps_casts_ = false;
   c10::DeviceType device_;
   bool former_enabled_ = false;
   bool former_cache_ = false;

@@ -1,6 +1,7 @@
 // The training loop as the accelerator puts it together: accumulation, weights of losses, loss scale, precision.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -419,6 +420,79 @@ TEST(TrainingLoopPrecision, OfOutputsIsFloat32UnlessKept) {
       EXPECT_EQ(output_dtype(accelerator), at::kFloat);
     });
   }
+}
+
+using Between = std::function<void(const nn::ModulePtr& model, at::Tensor& weight)>;
+
+thread_local int64_t weight_casts = 0;
+
+std::unique_ptr<at::ObserverContext> count_weight_casts(const at::RecordFunction& function) {
+  if (std::string_view(function.name()) != "aten::_to_copy") return nullptr;
+  const at::Tensor input = function.inputs().front().toTensor();
+  if (input.scalar_type() == at::kFloat && input.size(0) == 64) ++weight_casts;
+  return nullptr;
+}
+
+struct TrainedGroup {
+  at::Tensor gradient;
+  int64_t casts;  // of the weight
+
+  bool operator==(const TrainedGroup& other) const { return gradient.equal(other.gradient); }
+};
+
+void do_nothing(const nn::ModulePtr&, at::Tensor&) {}
+
+// A group of three micro-batches in bf16; `between` runs behind each.
+TrainedGroup train_a_group(bool caches, const Between& between = do_nothing) {
+  TrainedGroup result;
+  StateOptions options = accumulating(3);
+  options.mixed_precision = Precision::kBf16;
+  run_accelerators(1, options, [&](const AcceleratorPtr& accelerator) {
+    accelerator->set_autocast({/*enabled=*/true, caches});
+    auto inner = std::make_shared<nn::ForeignModule>("Product");
+    inner->add_parameter("w", at::linspace(-1, 1, 64 * 8).reshape({64, 8}));
+    inner->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+      return at::mm(inputs[0].toTensor(), module.find_tensor("w"));
+    });
+    at::Tensor weight = inner->find_tensor("w");
+    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    weight_casts = 0;
+    const at::CallbackHandle counter =
+        at::addThreadLocalCallback(at::RecordFunctionCallback(&count_weight_casts).needsInputs(true));
+    for (int micro_batch = 0; micro_batch < 3; ++micro_batch) {
+      const MicroBatch scope(accelerator, {model});
+      const at::Tensor input = at::linspace(micro_batch, 2, 4 * 64).reshape({4, 64});
+      accelerator->backward(model->call(nn::Inputs{input}).toTensor().pow(2).mean());
+      between(model, weight);
+    }
+    at::removeCallback(counter);
+    result = {weight.grad().clone(), weight_casts};
+  });
+  return result;
+}
+
+TEST(TrainingLoopPrecision, WeightsAreCastOnceForAGroupOfMicroBatches) {
+  const TrainedGroup each_time = train_a_group(false);
+  EXPECT_EQ(each_time.casts, 3);
+  const TrainedGroup once = train_a_group(true);
+  EXPECT_EQ(once.casts, 1);
+  EXPECT_TRUE(once == each_time);
+}
+
+TEST(TrainingLoopPrecision, KeptCastsDoNotCutWeightsOffAfterAForwardWithoutGradients) {
+  const Between evaluate = [](const nn::ModulePtr& model, at::Tensor&) {
+    const at::NoGradGuard no_grad;
+    model->call(nn::Inputs{at::ones({4, 64})});
+  };
+  EXPECT_TRUE(train_a_group(true, evaluate) == train_a_group(false, evaluate));
+}
+
+TEST(TrainingLoopPrecision, KeptCastsGoWhenAWeightChanges) {
+  const Between change = [](const nn::ModulePtr&, at::Tensor& weight) {
+    const at::NoGradGuard no_grad;
+    weight.mul_(0.5);
+  };
+  EXPECT_TRUE(train_a_group(true, change) == train_a_group(false, change));
 }
 
 TEST(TrainingLoopPrecision, StaysWithAnUnwrappedModelThatKeepsIt) {
