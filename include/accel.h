@@ -676,6 +676,20 @@ typedef int32_t accel_scheduler_steps_t;
 #define ACCEL_SCHEDULER_STEPS_PER_BATCH 0 /* one step for each rank's batch; with split_batches one for all of them */
 #define ACCEL_SCHEDULER_STEPS_PER_UPDATE 1 /* one step, whatever the number of ranks: schedules count updates */
 
+/* Which kernels compute float32 products on the CPU inside of calls of the library. All are exact float32, with other
+ * roundings; the host program's own use of LibTorch keeps LibTorch's. The numbers are pinned. */
+typedef int32_t accel_cpu_kernels_t;
+#define ACCEL_CPU_KERNELS_AUTO 0 /* what a short measurement finds faster for shape and processor; it is made once for \
+                                  * each processor and version of LibTorch, and kept in the user's cache folder */
+#define ACCEL_CPU_KERNELS_DEFAULT 1 /* LibTorch's */
+#define ACCEL_CPU_KERNELS_ONEDNN 2 /* oneDNN's for all but small products */
+
+/* Where the memory of CPU tensors of 64 KiB and more comes from that calls of the library make. The numbers are pinned. */
+typedef int32_t accel_cpu_memory_t;
+#define ACCEL_CPU_MEMORY_AUTO 0 /* CACHED, but DEFAULT where the host program itself uses LibTorch from Python */
+#define ACCEL_CPU_MEMORY_DEFAULT 1 /* LibTorch's allocator */
+#define ACCEL_CPU_MEMORY_CACHED 2 /* freed memory is kept for the next tensors: no faults of fresh pages */
+
 /* What a state is made from. Everything may stay unset. @accelerate Accelerator, PartialState, AcceleratorState */
 typedef struct accel_state_options {
   size_t struct_size;
@@ -706,12 +720,17 @@ typedef struct accel_state_options {
   int32_t num_threads;          /* that compute on the CPU for this process, from now on. Default: OMP_NUM_THREADS, else
                                  * the first state of a process shares the cores among the ranks of the host */
   accel_scheduler_steps_t scheduler_steps; /* of prepared schedulers. Default PER_BATCH, as the reference */
+  accel_cpu_kernels_t cpu_kernels; /* ACCEL_CPU_KERNELS (auto, default, onednn); default AUTO. Calls without a state have
+                                    * the settings of the state that was made last */
+  accel_cpu_memory_t cpu_memory;   /* ACCEL_CPU_MEMORY (auto, default, cached); default AUTO */
+  int64_t cpu_memory_kept;         /* most bytes that this process keeps for the next tensors. ACCEL_CPU_MEMORY_KEPT;
+                                    * default a fourth of the memory of the host or container by its processes */
 } accel_state_options_t;
 #define ACCEL_STATE_OPTIONS_INIT                                                                                       \
   {sizeof(accel_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET,  \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET,       \
    ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET,            \
-   ACCEL_UNSET}
+   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
@@ -1813,6 +1832,13 @@ ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_op_schema(const accel_op_t *o
  * @return ACCEL_OK.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_op_list(const char *prefix, accel_value_t *ACCEL_OWNED out);
+
+/** How exact float32 products are, of LibTorch as a whole, in this process: as torch.set_float32_matmul_precision().
+ * @param precision "highest" (float32, the default), or where the hardware has it "high" (TensorFloat-32) and "medium"
+ *   (bfloat16 products, sums in float32).
+ * @return ACCEL_OK, or INVALID_ARGUMENT for another name.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_float32_matmul_precision(const char *precision);
 
 /** No gradients are recorded inside.
  * @param out The scope.
@@ -4434,6 +4460,14 @@ accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn funct
  * @accelerate free_memory, clear, utils.release_memory */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_free_memory(accel_state_t *state);
 
+/** Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large
+ * results of a gather or a reduce, and of the device. What is in use stays.
+ * @param state A state.
+ * @return ACCEL_OK.
+ * @threads any
+ * @accelerate utils.clear_device_cache */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_empty_cache(accel_state_t *state);
+
 /* =====================================================================================================================
  * 13. Checkpoints
  * ================================================================================================================== */
@@ -4530,6 +4564,16 @@ accel_register_for_checkpointing(accel_state_t *state, const char *name, accel_s
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *ACCEL_OWNED out);
+
+/** The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {"cpu": {"in_use": bytes of blocks that
+ * tensors have, "most_in_use": the largest that it has been, "kept": bytes of blocks that wait for the next tensor, "reused":
+ * how often a tensor found a block waiting, "mapped": how often not}}. All 0 where the memory is LibTorch's.
+ * @param reset_peak 1: most_in_use begins again at in_use, after it has been told.
+ * @param out The report.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_memory_report(int32_t reset_peak, accel_value_t *ACCEL_OWNED out);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -2182,6 +2182,10 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // of what the device's allocator keeps.
   void free_memory() { detail::check(accel_free_memory(get())); }
 
+  // Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of
+  // large results of a gather or a reduce, and of the device.
+  void empty_cache() { detail::check(accel_empty_cache(get())); }
+
   // Writes a model's weights as `folder/model.safetensors` on the main process; other ranks return at once.
   void save_model(const Module& module, const std::string& folder) {
     detail::check(accel_save_model(get(), module.get(), folder.c_str()));
@@ -2361,6 +2365,11 @@ inline std::int64_t find_batch_size(const Value& value) {
   return out;
 }
 
+// How exact float32 products are, of LibTorch as a whole, in this process: as torch.set_float32_matmul_precision().
+inline void set_float32_matmul_precision(const std::string& precision) {
+  detail::check(accel_set_float32_matmul_precision(precision.c_str()));
+}
+
 // No gradients are recorded inside.
 inline Scope no_grad() {
   Scope out;
@@ -2432,6 +2441,15 @@ inline void save(const Value& tensors, const Value& metadata, const std::string&
 inline Value load(const std::string& path) {
   Value out;
   detail::check(accel_load(path.c_str(), out.put()));
+  return out;
+}
+
+// The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {"cpu": {"in_use": bytes of blocks that
+// tensors have, "most_in_use": the largest that it has been, "kept": bytes of blocks that wait for the next tensor,
+// "reused": how often a tensor found a block waiting, "mapped": how often not}}.
+inline Value memory_report(bool reset_peak) {
+  Value out;
+  detail::check(accel_memory_report(reset_peak, out.put()));
   return out;
 }
 

@@ -249,6 +249,8 @@ typedef int32_t accel_dtype_t;
 typedef int32_t accel_precision_t;
 typedef int32_t accel_distributed_type_t;
 typedef int32_t accel_scheduler_steps_t;
+typedef int32_t accel_cpu_kernels_t;
+typedef int32_t accel_cpu_memory_t;
 typedef int32_t accel_reduction_t;
 typedef int32_t accel_update_precision_t;
 typedef int32_t accel_anneal_strategy_t;
@@ -289,6 +291,9 @@ typedef struct accel_state_options {
   const char *rng_types;
   int32_t num_threads;
   accel_scheduler_steps_t scheduler_steps;
+  accel_cpu_kernels_t cpu_kernels;
+  accel_cpu_memory_t cpu_memory;
+  int64_t cpu_memory_kept;
 } accel_state_options_t;
 typedef struct accel_adam_options {
   size_t struct_size;
@@ -1045,6 +1050,12 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_DISTRIBUTED_MULTI_GPU = 2;
 %constant int ACCEL_SCHEDULER_STEPS_PER_BATCH = 0;
 %constant int ACCEL_SCHEDULER_STEPS_PER_UPDATE = 1;
+%constant int ACCEL_CPU_KERNELS_AUTO = 0;
+%constant int ACCEL_CPU_KERNELS_DEFAULT = 1;
+%constant int ACCEL_CPU_KERNELS_ONEDNN = 2;
+%constant int ACCEL_CPU_MEMORY_AUTO = 0;
+%constant int ACCEL_CPU_MEMORY_DEFAULT = 1;
+%constant int ACCEL_CPU_MEMORY_CACHED = 2;
 %constant int ACCEL_REDUCE_SUM = 0;
 %constant int ACCEL_REDUCE_MEAN = 1;
 %constant int ACCEL_REDUCE_MIN = 2;
@@ -2137,6 +2148,12 @@ prefix: \"aten::\".
 out: A list of strings \"aten::add.Tensor\".
 Returns: ACCEL_OK.";
 accel_status_t accel_op_list(const char *prefix, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_set_float32_matmul_precision "How exact float32 products are, of LibTorch as a whole, in this process: as torch.set_float32_matmul_precision().
+
+precision: \"highest\" (float32, the default), or where the hardware has it \"high\" (TensorFloat-32) and \"medium\" (bfloat16 products, sums in float32).
+Returns: ACCEL_OK, or INVALID_ARGUMENT for another name.";
+accel_status_t accel_set_float32_matmul_precision(const char *precision);
 
 %feature("docstring") accel_no_grad_begin "No gradients are recorded inside.
 
@@ -3787,6 +3804,12 @@ state: A state.
 Returns: ACCEL_OK.";
 accel_status_t accel_free_memory(accel_state_t *state);
 
+%feature("docstring") accel_empty_cache "Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device. What is in use stays.
+
+state: A state.
+Returns: ACCEL_OK.";
+accel_status_t accel_empty_cache(accel_state_t *state);
+
 %feature("docstring") accel_save "Writes tensors to a safetensors file: complete under its name, or not at all.
 
 tensors: A map name -> tensor.
@@ -3842,3 +3865,10 @@ reset: 1: the next mean begins here.
 out: The mean is that of the steps since the last reset; all 0 before the first one has ended.
 Returns: ACCEL_OK.";
 accel_status_t accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_memory_report "The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {\"cpu\": {\"in_use\": bytes of blocks that tensors have, \"most_in_use\": the largest that it has been, \"kept\": bytes of blocks that wait for the next tensor, \"reused\": how often a tensor found a block waiting, \"mapped\": how often not}}. All 0 where the memory is LibTorch's.
+
+reset_peak: 1: most_in_use begins again at in_use, after it has been told.
+out: The report.
+Returns: ACCEL_OK.";
+accel_status_t accel_memory_report(int32_t reset_peak, accel_value_t *OUTPUT);

@@ -8,6 +8,7 @@
 #include "accelerator/prepared_scheduler.hpp"
 #include "base/error.hpp"
 #include "checkpoint/training_state.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "state/random.hpp"
 
 namespace accel::accelerator {
@@ -64,7 +65,8 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const parallel::D
     ddp = std::make_shared<parallel::DistributedDataParallel>(module, state_.communicator(), options);
   const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
                                    state_.settings().keep_output_dtype};
-  auto prepared = std::make_shared<PreparedModel>(module, std::move(ddp), precision, state_.step_times());
+  auto prepared =
+      std::make_shared<PreparedModel>(module, std::move(ddp), precision, state_.compute_policy(), state_.step_times());
   models_.push_back({std::move(module), prepared, prepared->accumulation()});
   return prepared;
 }
@@ -199,6 +201,7 @@ void Accelerator::free_memory() {
 
 void Accelerator::release_cached_memory() {
   state_.communicator()->result_memory().release();
+  kernels::trim_tensor_memory();
   if (!state_.device().is_cpu()) c10::getDeviceAllocator(state_.device().type())->emptyCache();
 }
 

@@ -71,6 +71,7 @@ void Accelerator::run_backward(const at::Tensor& loss, double factor) {
     seed_ = at::full(loss.sizes(), factor, loss.options().requires_grad(false));
     seed_factor_ = factor;
   }
+  const kernels::ComputeScope scope(state_.compute_policy());
   torch::autograd::backward({loss}, {seed_});
 }
 

@@ -241,6 +241,13 @@ accel_status_t accel_describe(accel_state_t* state, accel_buffer_t* out) {
   });
 }
 
+accel_status_t accel_empty_cache(accel_state_t* state) {
+  return guarded(__func__, [&] {
+    accelerator_of(state).release_cached_memory();
+    return ACCEL_OK;
+  });
+}
+
 accel_status_t accel_free_memory(accel_state_t* state) {
   return guarded(__func__, [&] {
     accelerator_of(state).free_memory();

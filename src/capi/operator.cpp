@@ -184,3 +184,13 @@ accel_status_t accel_cross_entropy(const accel_tensor_t* logits, const accel_ten
     return ACCEL_OK;
   });
 }
+
+accel_status_t accel_set_float32_matmul_precision(const char* precision) {
+  return guarded(__func__, [&] {
+    const std::string_view name = check_pointer(precision, "precision");
+    require(name == "highest" || name == "high" || name == "medium", Status::kInvalidArgument, "precision is '", name,
+            "'; expected highest, high or medium");
+    at::globalContext().setFloat32MatmulPrecision(std::string(name));
+    return ACCEL_OK;
+  });
+}

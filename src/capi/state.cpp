@@ -33,6 +33,11 @@ static_assert(static_cast<int32_t>(state::DistributedType::kNo) == ACCEL_DISTRIB
               static_cast<int32_t>(state::DistributedType::kMultiCpu) == ACCEL_DISTRIBUTED_MULTI_CPU &&
               static_cast<int32_t>(state::DistributedType::kMultiGpu) == ACCEL_DISTRIBUTED_MULTI_GPU);
 
+static_assert(static_cast<int32_t>(CpuKernels::kDefault) == ACCEL_CPU_KERNELS_DEFAULT &&
+              static_cast<int32_t>(CpuKernels::kOnednn) == ACCEL_CPU_KERNELS_ONEDNN);
+static_assert(static_cast<int32_t>(CpuMemory::kDefault) == ACCEL_CPU_MEMORY_DEFAULT &&
+              static_cast<int32_t>(CpuMemory::kCached) == ACCEL_CPU_MEMORY_CACHED);
+
 std::optional<Precision> option_precision(accel_precision_t value) {
   if (value == ACCEL_UNSET) return std::nullopt;
   require(value >= ACCEL_PRECISION_NO && value <= ACCEL_PRECISION_FP8, Status::kInvalidArgument,
@@ -58,6 +63,9 @@ StateOptions read_state_options(const accel_state_options_t* given) {
   if (options.rng_types != nullptr) result.rng_types = options.rng_types;
   result.scheduler_steps =
       option_choice(options.scheduler_steps, SchedulerSteps::kPerUpdate, "options.scheduler_steps");
+  result.cpu_kernels = option_choice(options.cpu_kernels, CpuKernels::kOnednn, "options.cpu_kernels");
+  result.cpu_memory = option_choice(options.cpu_memory, CpuMemory::kCached, "options.cpu_memory");
+  result.cpu_memory_kept = option_integer(options.cpu_memory_kept);
   result.debug = option_flag(options.debug, "options.debug");
   result.timeout_ms = option_integer(options.timeout_ms);
   result.num_threads = option_integer(options.num_threads);

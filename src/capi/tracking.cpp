@@ -8,6 +8,7 @@
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "tensor/tree.hpp"
 
 using namespace accel;
@@ -36,6 +37,25 @@ accel_status_t accel_step_report(accel_state_t* state, int32_t reset, accel_valu
     map.insert("steps", report.steps);
     map.insert("latest", by_name(report.latest));
     map.insert("mean", by_name(report.mean));
+    give(out, map);
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_memory_report(int32_t reset_peak, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    const bool resets = read_flag(reset_peak, "reset_peak");
+    const kernels::BlockStatistics statistics = kernels::tensor_memory_statistics();
+    if (resets) kernels::reset_tensor_memory_peak();
+    auto cpu = tree::new_map();
+    cpu.insert("in_use", static_cast<int64_t>(statistics.in_use));
+    cpu.insert("most_in_use", static_cast<int64_t>(statistics.most_in_use));
+    cpu.insert("kept", static_cast<int64_t>(statistics.kept));
+    cpu.insert("reused", static_cast<int64_t>(statistics.reused));
+    cpu.insert("mapped", static_cast<int64_t>(statistics.mapped));
+    auto map = tree::new_map();
+    map.insert("cpu", cpu);
     give(out, map);
     return ACCEL_OK;
   });

@@ -7,15 +7,17 @@
 
 #include <algorithm>
 #include <mutex>
-#include <thread>
 
 #include "base/deadline.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/processors.hpp"
 #include "comm/meeting_places.hpp"
 #include "comm/plugin.hpp"
 #include "comm/rendezvous.hpp"
+#include "kernels/product_routing.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "state/device_choice.hpp"
 
 C10_DECLARE_int(caffe2_log_level);
@@ -38,12 +40,35 @@ void share_cores(int64_t local_processes, int64_t num_threads) {
   if (num_threads > 0) return at::set_num_threads(static_cast<int>(num_threads));
   static std::once_flag once;
   std::call_once(once, [&] {
-    if (local_processes <= 1 || environment_text("OMP_NUM_THREADS")) return;
-    const int64_t cores = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+    if (local_processes <= 1) return;
+    const int64_t cores = usable_processors();
+    if (const auto given = environment_text("OMP_NUM_THREADS")) {
+      // OpenMP reads this when it is loaded, so that only who starts the process can set it.
+      const bool spins = !environment_text("OMP_WAIT_POLICY") && !environment_text("GOMP_SPINCOUNT");
+      if (spins && at::get_num_threads() > 1 && at::get_num_threads() * local_processes > cores)
+        log(LogLevel::kWarning, "OMP_NUM_THREADS is ", *given, " for each of ", local_processes, " processes on ",
+            cores,
+            " processors, where threads that spin at a barrier take the processors from others; start the processes "
+            "with OMP_WAIT_POLICY=passive or fewer threads");
+      return;
+    }
     const int64_t threads = std::max<int64_t>(cores / local_processes, 1);
     at::set_num_threads(static_cast<int>(threads));
     log(LogLevel::kInfo, "OMP_NUM_THREADS is not set: ", threads, " threads for each of ", local_processes,
         " processes");
+  });
+}
+
+// Asked for by the user; once for a process, whose states on other threads are ranks of their own.
+void bind_processors(const StateSettings& settings) {
+  if (!settings.cpu_affinity.value) return;
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    const auto ranks = static_cast<int>(settings.process.local_num_processes.value);
+    const int processors = bind_to_share(static_cast<int>(settings.process.local_process_index.value), ranks);
+    log(LogLevel::kInfo, "ACCELERATE_CPU_AFFINITY: this process has ",
+        processors > 0 ? text(processors, " processors of its own")
+                       : text("no processors of its own: fewer than ", ranks));
   });
 }
 
@@ -96,6 +121,24 @@ void place_on_host(ProcessEnvironment& process, comm::Communicator& group, int64
   process.local_num_processes.value = std::count(host, host + group.size(), first_of_host);
 }
 
+// What the settings ask of the CPU; installed in this process when it is the first time.
+kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
+  kernels::ComputePolicy policy;
+  policy.routed_products = settings.cpu_kernels != CpuKernels::kDefault;
+  policy.cached_memory = settings.cpu_memory == CpuMemory::kCached ||
+                         (settings.cpu_memory == CpuMemory::kAuto && !kernels::host_uses_libtorch());
+  if (policy.routed_products)
+    kernels::install_product_routing(settings.cpu_kernels == CpuKernels::kOnednn ? kernels::ProductChoice::kAll
+                                                                                 : kernels::ProductChoice::kMeasured);
+  if (policy.cached_memory) {
+    const int64_t kept = settings.cpu_memory_kept;
+    const auto local_processes = static_cast<size_t>(settings.process.local_num_processes.value);
+    kernels::install_tensor_memory(kept >= 0 ? static_cast<size_t>(kept) : kernels::default_most_kept(local_processes));
+  }
+  kernels::set_default_policy(policy);
+  return policy;
+}
+
 AccumulationSettings accumulation(const StateSettings& settings) {
   return {settings.gradient_accumulation_steps, settings.adjust_scheduler, settings.sync_with_dataloader,
           settings.sync_each_batch, settings.true_divisor};
@@ -107,6 +150,8 @@ State::State(const StateOptions& options)
     : settings_(resolve_state_settings(options)), device_(choose_device(settings_)) {
   check_precision(settings_.mixed_precision, device_);
   share_cores(settings_.process.local_num_processes, settings_.num_threads);
+  bind_processors(settings_);
+  compute_policy_ = prepare_cpu(settings_);
   communicator_ = connect(settings_, device_);
   communicator_->set_debug(settings_.debug.value);
   gradient_state_ = std::make_shared<GradientState>(accumulation(settings_));
@@ -116,7 +161,8 @@ State::State(const State& parent, std::shared_ptr<comm::Communicator> group)
     : settings_(parent.settings_),
       device_(parent.device_),
       communicator_(std::move(group)),
-      gradient_state_(std::make_shared<GradientState>(accumulation(settings_))) {
+      gradient_state_(std::make_shared<GradientState>(accumulation(settings_))),
+      compute_policy_(parent.compute_policy_) {
   communicator_->set_debug(settings_.debug.value);
   settings_.process.process_index.value = communicator_->rank();
   settings_.process.num_processes.value = communicator_->size();
@@ -141,7 +187,10 @@ std::string State::describe() const {
   std::ostringstream out;
   out << "device = " << device_ << "\n"
       << "backend = " << (use_distributed() ? communicator_->backend_name() : "none") << "\n"
-      << accel::describe(settings_);
+      << accel::describe(settings_) << "float32 products = "
+      << (compute_policy_.routed_products ? kernels::describe_product_routing() : "LibTorch's kernels") << "\n"
+      << "memory of large CPU tensors = " << (compute_policy_.cached_memory ? "kept for the next" : "the C library's")
+      << "\n";
   return out.str();
 }
 

@@ -8,6 +8,7 @@
 
 #include "comm/communicator.hpp"
 #include "config/state_settings.hpp"
+#include "kernels/compute_policy.hpp"
 #include "state/gradient_state.hpp"
 
 namespace accel::state {
@@ -33,6 +34,9 @@ class State {
   c10::Device device() const { return device_; }
   Precision mixed_precision() const { return settings_.mixed_precision; }
 
+  // How calls of this state compute on the CPU.
+  kernels::ComputePolicy compute_policy() const { return compute_policy_; }
+
   const std::shared_ptr<comm::Communicator>& communicator() const { return communicator_; }
   const std::shared_ptr<StepTimes>& step_times() const { return communicator_->step_times(); }
   const std::shared_ptr<GradientState>& gradient_state() const { return gradient_state_; }
@@ -48,6 +52,7 @@ class State {
   c10::Device device_;
   std::shared_ptr<comm::Communicator> communicator_;
   std::shared_ptr<GradientState> gradient_state_;
+  kernels::ComputePolicy compute_policy_;
   bool trigger_ = false;
 };
 

@@ -227,11 +227,20 @@ static void test_cross_entropy(void **state) {
   accel_tensor_release(labels);
 }
 
+static void test_float32_precision(void **unused) {
+  (void)unused;
+  assert_ok(accel_set_float32_matmul_precision("high"));
+  assert_ok(accel_set_float32_matmul_precision("highest"));
+  assert_fails(accel_set_float32_matmul_precision("best"), ACCEL_ERROR_INVALID_ARGUMENT,
+               "precision is 'best'; expected highest, high or medium");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_find),          capi_unit_test(test_list),         capi_unit_test(test_call),
-      capi_unit_test(test_call_kw),       capi_unit_test(test_call_refuses), capi_unit_test(test_scopes),
-      capi_unit_test(test_cross_entropy),
+      capi_unit_test(test_find),          capi_unit_test(test_list),
+      capi_unit_test(test_call),          capi_unit_test(test_call_kw),
+      capi_unit_test(test_call_refuses),  capi_unit_test(test_scopes),
+      capi_unit_test(test_cross_entropy), capi_unit_test(test_float32_precision),
   };
   return cmocka_run_group_tests_name("operator", tests, NULL, NULL);
 }

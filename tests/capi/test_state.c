@@ -124,6 +124,39 @@ static void test_describe(void **unused) {
   accel_state_release(state);
 }
 
+static void test_cpu_settings(void **unused) {
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *state = NULL;
+  accel_buffer_t text = ACCEL_BUFFER_INIT;
+  (void)unused;
+  options.cpu = 1;
+  options.num_processes = 1;
+  options.cpu_kernels = ACCEL_CPU_KERNELS_DEFAULT;
+  options.cpu_memory = ACCEL_CPU_MEMORY_DEFAULT;
+  assert_ok(accel_state_create(&options, &state));
+  assert_ok(accel_state_describe(state, &text));
+  assert_non_null(strstr(text.data, "cpu_kernels = default (call)"));
+  assert_non_null(strstr(text.data, "float32 products = LibTorch's kernels\n"));
+  assert_non_null(strstr(text.data, "memory of large CPU tensors = the C library's\n"));
+  accel_buffer_dispose(&text);
+  accel_state_release(state);
+  options.cpu_kernels = ACCEL_CPU_KERNELS_ONEDNN;
+  options.cpu_memory = ACCEL_CPU_MEMORY_CACHED;
+  options.cpu_memory_kept = 1 << 20;
+  assert_ok(accel_state_create(&options, &state));
+  assert_ok(accel_state_describe(state, &text));
+  assert_non_null(strstr(text.data, "float32 products = oneDNN\n"));
+  assert_non_null(strstr(text.data, "memory of large CPU tensors = kept for the next\n"));
+  accel_buffer_dispose(&text);
+  accel_state_release(state);
+  state = NULL;
+  options.cpu_memory_kept = -2;
+  assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_INVALID_ARGUMENT, "cpu_memory_kept is -2 (from call)");
+  options.cpu_memory_kept = ACCEL_UNSET_INT64;
+  options.cpu_kernels = 3;
+  assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_INVALID_ARGUMENT, "options.cpu_kernels is 3");
+}
+
 static void test_scopes_and_triggers(void **unused) {
   accel_state_t *state = new_cpu_state();
   accel_scope_t *first = NULL, *local = NULL;
@@ -248,10 +281,15 @@ static void test_two_ranks_as_threads(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_one_process),   capi_unit_test(test_options_are_checked),
-      capi_unit_test(test_wrong_handles), capi_unit_test(test_default_and_counting),
-      capi_unit_test(test_describe),      capi_unit_test(test_scopes_and_triggers),
-      capi_unit_test(test_splitting),     capi_unit_test(test_two_ranks_as_threads),
+      capi_unit_test(test_one_process),
+      capi_unit_test(test_options_are_checked),
+      capi_unit_test(test_wrong_handles),
+      capi_unit_test(test_default_and_counting),
+      capi_unit_test(test_describe),
+      capi_unit_test(test_scopes_and_triggers),
+      capi_unit_test(test_cpu_settings),
+      capi_unit_test(test_splitting),
+      capi_unit_test(test_two_ranks_as_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

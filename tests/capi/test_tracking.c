@@ -103,9 +103,58 @@ static void threads_are_counted_from_one(void **unused) {
                "num_threads is 0; expected at least 1");
 }
 
+static int64_t cpu_bytes(const accel_value_t *report, const char *key) {
+  const accel_value_t *const number = accel_value_get(accel_value_get(report, "cpu"), key);
+  assert_non_null(number);
+  assert_int_equal(number->kind, ACCEL_VALUE_INT);
+  return number->as.integer;
+}
+
+static void memory_of_tensors_is_kept_and_returned(void **unused) {
+  const int64_t shape[] = {1 << 20};
+  const int64_t bytes = 4 << 20;
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *state = NULL;
+  accel_tensor_t *tensor = NULL;
+  accel_value_t report = ACCEL_VALUE_INIT;
+  int64_t mapped;
+  (void)unused;
+  options.cpu = 1;
+  options.cpu_memory = ACCEL_CPU_MEMORY_CACHED;
+  assert_ok(accel_state_create(&options, &state));
+  assert_ok(accel_empty_cache(state));
+  assert_ok(accel_memory_report(1, &report));
+  assert_int_equal(cpu_bytes(&report, "kept"), 0);
+  mapped = cpu_bytes(&report, "mapped");
+  accel_value_dispose(&report);
+
+  assert_ok(accel_tensor_full(shape, 1, 1.0, ACCEL_DTYPE_FLOAT32, accel_device(state), &tensor));
+  accel_tensor_release(tensor);
+  assert_ok(accel_memory_report(0, &report));
+  assert_int_equal(cpu_bytes(&report, "in_use"), 0);
+  assert_true(cpu_bytes(&report, "kept") >= bytes);
+  assert_true(cpu_bytes(&report, "most_in_use") >= bytes);
+  assert_int_equal(cpu_bytes(&report, "mapped"), mapped + 1);
+  accel_value_dispose(&report);
+
+  assert_ok(accel_tensor_full(shape, 1, 2.0, ACCEL_DTYPE_FLOAT32, accel_device(state), &tensor));
+  assert_ok(accel_memory_report(0, &report));
+  assert_int_equal(cpu_bytes(&report, "mapped"), mapped + 1);
+  assert_int_equal(cpu_bytes(&report, "kept"), 0);
+  accel_value_dispose(&report);
+  accel_tensor_release(tensor);
+  assert_ok(accel_empty_cache(state));
+  assert_ok(accel_memory_report(0, &report));
+  assert_int_equal(cpu_bytes(&report, "kept"), 0);
+  accel_value_dispose(&report);
+  assert_fails(accel_memory_report(2, &report), ACCEL_ERROR_INVALID_ARGUMENT, "reset_peak is 2");
+  accel_state_release(state);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_teardown(a_loop_is_taken_apart, assert_nothing_left),
+      cmocka_unit_test_teardown(memory_of_tensors_is_kept_and_returned, assert_nothing_left),
       cmocka_unit_test_teardown(threads_are_counted_from_one, assert_nothing_left),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

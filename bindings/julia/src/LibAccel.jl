@@ -63,6 +63,8 @@ const accel_dtype_t = Int32
 const accel_precision_t = Int32
 const accel_distributed_type_t = Int32
 const accel_scheduler_steps_t = Int32
+const accel_cpu_kernels_t = Int32
+const accel_cpu_memory_t = Int32
 const accel_reduction_t = Int32
 const accel_update_precision_t = Int32
 const accel_anneal_strategy_t = Int32
@@ -153,6 +155,12 @@ const ACCEL_DISTRIBUTED_MULTI_CPU = Int32(1)
 const ACCEL_DISTRIBUTED_MULTI_GPU = Int32(2)
 const ACCEL_SCHEDULER_STEPS_PER_BATCH = Int32(0)
 const ACCEL_SCHEDULER_STEPS_PER_UPDATE = Int32(1)
+const ACCEL_CPU_KERNELS_AUTO = Int32(0)
+const ACCEL_CPU_KERNELS_DEFAULT = Int32(1)
+const ACCEL_CPU_KERNELS_ONEDNN = Int32(2)
+const ACCEL_CPU_MEMORY_AUTO = Int32(0)
+const ACCEL_CPU_MEMORY_DEFAULT = Int32(1)
+const ACCEL_CPU_MEMORY_CACHED = Int32(2)
 const ACCEL_REDUCE_SUM = Int32(0)
 const ACCEL_REDUCE_MEAN = Int32(1)
 const ACCEL_REDUCE_MIN = Int32(2)
@@ -257,6 +265,9 @@ struct accel_state_options_t
     rng_types::Ptr{Cchar}
     num_threads::Int32
     scheduler_steps::accel_scheduler_steps_t
+    cpu_kernels::accel_cpu_kernels_t
+    cpu_memory::accel_cpu_memory_t
+    cpu_memory_kept::Int64
 end
 
 """Every field is unset that is not given."""
@@ -283,8 +294,11 @@ function accel_state_options_t(;
     rng_types = C_NULL,
     num_threads = ACCEL_UNSET,
     scheduler_steps = ACCEL_UNSET,
+    cpu_kernels = ACCEL_UNSET,
+    cpu_memory = ACCEL_UNSET,
+    cpu_memory_kept = ACCEL_UNSET_INT64,
 )
-    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps)
+    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept)
 end
 
 """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim."""
@@ -3521,6 +3535,20 @@ Threads: any, waits.
 """
 accel_op_list(prefix, out) =
     check(ccall((:accel_op_list, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), prefix, out), "accel_op_list")
+
+"""
+    accel_set_float32_matmul_precision(precision)
+
+How exact float32 products are, of LibTorch as a whole, in this process: as torch.set_float32_matmul_precision().
+
+- `precision`: \"highest\" (float32, the default), or where the hardware has it \"high\" (TensorFloat-32) and \"medium\" (bfloat16 products, sums in float32).
+
+Returns: ACCEL_OK, or INVALID_ARGUMENT for another name.
+
+Threads: object.
+"""
+accel_set_float32_matmul_precision(precision) =
+    check(ccall((:accel_set_float32_matmul_precision, libaccel), accel_status_t, (Ptr{Cchar},), precision), "accel_set_float32_matmul_precision")
 
 """
     accel_no_grad_begin(out)
@@ -6890,6 +6918,20 @@ accel_free_memory(state) =
     check(ccall((:accel_free_memory, libaccel), accel_status_t, (Ptr{accel_state_t},), state), "accel_free_memory")
 
 """
+    accel_empty_cache(state)
+
+Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device. What is in use stays.
+
+- `state`: A state.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_empty_cache(state) =
+    check(ccall((:accel_empty_cache, libaccel), accel_status_t, (Ptr{accel_state_t},), state), "accel_empty_cache")
+
+"""
     accel_save(tensors, metadata, path)
 
 Writes tensors to a safetensors file: complete under its name, or not at all.
@@ -7000,6 +7042,21 @@ Threads: object.
 """
 accel_step_report(state, reset, out) =
     check(ccall((:accel_step_report, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32, Ptr{accel_value_t}), state, reset, out), "accel_step_report")
+
+"""
+    accel_memory_report(reset_peak, out)
+
+The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {\"cpu\": {\"in_use\": bytes of blocks that tensors have, \"most_in_use\": the largest that it has been, \"kept\": bytes of blocks that wait for the next tensor, \"reused\": how often a tensor found a block waiting, \"mapped\": how often not}}. All 0 where the memory is LibTorch's.
+
+- `reset_peak`: 1: most_in_use begins again at in_use, after it has been told.
+- `out`: The report.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_memory_report(reset_peak, out) =
+    check(ccall((:accel_memory_report, libaccel), accel_status_t, (Int32, Ptr{accel_value_t}), reset_peak, out), "accel_memory_report")
 
 # Every function of the library, for a look whether the loaded one is new enough.
 const FUNCTIONS = (
@@ -7169,6 +7226,7 @@ const FUNCTIONS = (
     :accel_op_call_kw,
     :accel_op_schema,
     :accel_op_list,
+    :accel_set_float32_matmul_precision,
     :accel_no_grad_begin,
     :accel_enable_grad_begin,
     :accel_inference_mode_begin,
@@ -7387,6 +7445,7 @@ const FUNCTIONS = (
     :accel_synchronize_rng_states,
     :accel_find_executable_batch_size,
     :accel_free_memory,
+    :accel_empty_cache,
     :accel_save,
     :accel_load,
     :accel_save_model,
@@ -7394,6 +7453,7 @@ const FUNCTIONS = (
     :accel_load_state,
     :accel_register_for_checkpointing,
     :accel_step_report,
+    :accel_memory_report,
 )
 
 end # module

@@ -166,6 +166,7 @@ static const char *const accel_function_names[] = {
     "accel_op_call_kw",
     "accel_op_schema",
     "accel_op_list",
+    "accel_set_float32_matmul_precision",
     "accel_no_grad_begin",
     "accel_enable_grad_begin",
     "accel_inference_mode_begin",
@@ -384,6 +385,7 @@ static const char *const accel_function_names[] = {
     "accel_synchronize_rng_states",
     "accel_find_executable_batch_size",
     "accel_free_memory",
+    "accel_empty_cache",
     "accel_save",
     "accel_load",
     "accel_save_model",
@@ -391,4 +393,5 @@ static const char *const accel_function_names[] = {
     "accel_load_state",
     "accel_register_for_checkpointing",
     "accel_step_report",
+    "accel_memory_report",
 };

@@ -38,6 +38,9 @@ int main(void) {
   printf("field rng_types %zu\n", offsetof(accel_state_options_t, rng_types));
   printf("field num_threads %zu\n", offsetof(accel_state_options_t, num_threads));
   printf("field scheduler_steps %zu\n", offsetof(accel_state_options_t, scheduler_steps));
+  printf("field cpu_kernels %zu\n", offsetof(accel_state_options_t, cpu_kernels));
+  printf("field cpu_memory %zu\n", offsetof(accel_state_options_t, cpu_memory));
+  printf("field cpu_memory_kept %zu\n", offsetof(accel_state_options_t, cpu_memory_kept));
   printf("struct accel_adam_options_t %zu\n", sizeof(accel_adam_options_t));
   printf("field struct_size %zu\n", offsetof(accel_adam_options_t, struct_size));
   printf("field lr %zu\n", offsetof(accel_adam_options_t, lr));
@@ -371,6 +374,12 @@ int main(void) {
   printf("constant ACCEL_DISTRIBUTED_MULTI_GPU %.17g\n", (double)ACCEL_DISTRIBUTED_MULTI_GPU);
   printf("constant ACCEL_SCHEDULER_STEPS_PER_BATCH %.17g\n", (double)ACCEL_SCHEDULER_STEPS_PER_BATCH);
   printf("constant ACCEL_SCHEDULER_STEPS_PER_UPDATE %.17g\n", (double)ACCEL_SCHEDULER_STEPS_PER_UPDATE);
+  printf("constant ACCEL_CPU_KERNELS_AUTO %.17g\n", (double)ACCEL_CPU_KERNELS_AUTO);
+  printf("constant ACCEL_CPU_KERNELS_DEFAULT %.17g\n", (double)ACCEL_CPU_KERNELS_DEFAULT);
+  printf("constant ACCEL_CPU_KERNELS_ONEDNN %.17g\n", (double)ACCEL_CPU_KERNELS_ONEDNN);
+  printf("constant ACCEL_CPU_MEMORY_AUTO %.17g\n", (double)ACCEL_CPU_MEMORY_AUTO);
+  printf("constant ACCEL_CPU_MEMORY_DEFAULT %.17g\n", (double)ACCEL_CPU_MEMORY_DEFAULT);
+  printf("constant ACCEL_CPU_MEMORY_CACHED %.17g\n", (double)ACCEL_CPU_MEMORY_CACHED);
   printf("constant ACCEL_REDUCE_SUM %.17g\n", (double)ACCEL_REDUCE_SUM);
   printf("constant ACCEL_REDUCE_MEAN %.17g\n", (double)ACCEL_REDUCE_MEAN);
   printf("constant ACCEL_REDUCE_MIN %.17g\n", (double)ACCEL_REDUCE_MIN);

@@ -995,6 +995,12 @@ static void accel_op_list_null_pointers(void **state) {
   refused_with_status("accel_op_list", "out", accel_op_list("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_set_float32_matmul_precision_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_set_float32_matmul_precision", "precision", accel_set_float32_matmul_precision(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_no_grad_begin_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -2326,6 +2332,12 @@ static void accel_free_memory_null_pointers(void **state) {
   refused_with_status("accel_free_memory", "state", accel_free_memory(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_empty_cache_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_empty_cache", "state", accel_empty_cache(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_save_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_save", "tensors", accel_save(NULL, &samples->value, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -2369,6 +2381,12 @@ static void accel_step_report_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_step_report", "state", accel_step_report(NULL, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_step_report", "out", accel_step_report(samples->valid.state, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_memory_report_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_memory_report", "out", accel_memory_report(1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 int main(void) {
@@ -2528,6 +2546,7 @@ int main(void) {
       sweep_test(accel_op_call_kw_null_pointers),
       sweep_test(accel_op_schema_null_pointers),
       sweep_test(accel_op_list_null_pointers),
+      sweep_test(accel_set_float32_matmul_precision_null_pointers),
       sweep_test(accel_no_grad_begin_null_pointers),
       sweep_test(accel_enable_grad_begin_null_pointers),
       sweep_test(accel_inference_mode_begin_null_pointers),
@@ -2746,6 +2765,7 @@ int main(void) {
       sweep_test(accel_synchronize_rng_states_null_pointers),
       sweep_test(accel_find_executable_batch_size_null_pointers),
       sweep_test(accel_free_memory_null_pointers),
+      sweep_test(accel_empty_cache_null_pointers),
       sweep_test(accel_save_null_pointers),
       sweep_test(accel_load_null_pointers),
       sweep_test(accel_save_model_null_pointers),
@@ -2753,6 +2773,7 @@ int main(void) {
       sweep_test(accel_load_state_null_pointers),
       sweep_test(accel_register_for_checkpointing_null_pointers),
       sweep_test(accel_step_report_null_pointers),
+      sweep_test(accel_memory_report_null_pointers),
   };
   return cmocka_run_group_tests(tests, make_samples, release_samples);
 }

@@ -1921,6 +1921,12 @@ static void accel_free_memory_wrong_handles(void **state) {
   refused_with_status("accel_free_memory", "state", accel_free_memory(samples->released.state), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_empty_cache_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_empty_cache", "state", accel_empty_cache(samples->foreign.state), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_empty_cache", "state", accel_empty_cache(samples->released.state), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_save_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_value("accel_save", "tensors", accel_save(&samples->foreign_value, &samples->value, "sample"));
@@ -2245,6 +2251,7 @@ int main(void) {
       sweep_test(accel_synchronize_rng_states_wrong_handles),
       sweep_test(accel_find_executable_batch_size_wrong_handles),
       sweep_test(accel_free_memory_wrong_handles),
+      sweep_test(accel_empty_cache_wrong_handles),
       sweep_test(accel_save_wrong_handles),
       sweep_test(accel_save_model_wrong_handles),
       sweep_test(accel_save_state_wrong_handles),

@@ -18,6 +18,12 @@ pub type accel_distributed_type_t = i32;
 /// How far an update of the parameters moves a prepared scheduler on. The numbers are pinned.
 pub type accel_scheduler_steps_t = i32;
 
+/// Which kernels compute float32 products on the CPU inside of calls of the library. All are exact float32, with other roundings; the host program's own use of LibTorch keeps LibTorch's. The numbers are pinned.
+pub type accel_cpu_kernels_t = i32;
+
+/// Where the memory of CPU tensors of 64 KiB and more comes from that calls of the library make. The numbers are pinned.
+pub type accel_cpu_memory_t = i32;
+
 /// What a reduction makes of the ranks' elements. The numbers are pinned.
 pub type accel_reduction_t = i32;
 
@@ -241,6 +247,24 @@ pub const ACCEL_SCHEDULER_STEPS_PER_BATCH: i32 = 0;
 
 /// one step, whatever the number of ranks: schedules count updates
 pub const ACCEL_SCHEDULER_STEPS_PER_UPDATE: i32 = 1;
+
+/// what a short measurement finds faster for shape and processor; it is made once for \ each processor and version of LibTorch, and kept in the user's cache folder
+pub const ACCEL_CPU_KERNELS_AUTO: i32 = 0;
+
+/// LibTorch's
+pub const ACCEL_CPU_KERNELS_DEFAULT: i32 = 1;
+
+/// oneDNN's for all but small products
+pub const ACCEL_CPU_KERNELS_ONEDNN: i32 = 2;
+
+/// CACHED, but DEFAULT where the host program itself uses LibTorch from Python
+pub const ACCEL_CPU_MEMORY_AUTO: i32 = 0;
+
+/// LibTorch's allocator
+pub const ACCEL_CPU_MEMORY_DEFAULT: i32 = 1;
+
+/// freed memory is kept for the next tensors: no faults of fresh pages
+pub const ACCEL_CPU_MEMORY_CACHED: i32 = 2;
 
 /// also what Accelerate calls "none"
 pub const ACCEL_REDUCE_SUM: i32 = 0;
@@ -849,6 +873,12 @@ pub struct accel_state_options_t {
     pub num_threads: i32,
     /// of prepared schedulers. Default PER_BATCH, as the reference
     pub scheduler_steps: accel_scheduler_steps_t,
+    /// ACCEL_CPU_KERNELS (auto, default, onednn); default AUTO. Calls without a state have the settings of the state that was made last
+    pub cpu_kernels: accel_cpu_kernels_t,
+    /// ACCEL_CPU_MEMORY (auto, default, cached); default AUTO
+    pub cpu_memory: accel_cpu_memory_t,
+    /// most bytes that this process keeps for the next tensors. ACCEL_CPU_MEMORY_KEPT; default a fourth of the memory of the host or container by its processes
+    pub cpu_memory_kept: i64,
 }
 
 /// Every field of [`accel_state_options_t`] unset.
@@ -876,6 +906,9 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
     rng_types: core::ptr::null(),
     num_threads: ACCEL_UNSET,
     scheduler_steps: ACCEL_UNSET,
+    cpu_kernels: ACCEL_UNSET,
+    cpu_memory: ACCEL_UNSET,
+    cpu_memory_kept: ACCEL_UNSET_INT64,
 };
 impl Default for accel_state_options_t {
     fn default() -> Self {
@@ -3687,6 +3720,15 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_op_list(prefix: *const c_char, out: *mut accel_value_t) -> accel_status_t;
 
+    /// How exact float32 products are, of LibTorch as a whole, in this process: as torch.set_float32_matmul_precision().
+    ///
+    /// * `precision`: "highest" (float32, the default), or where the hardware has it "high" (TensorFloat-32) and "medium" (bfloat16 products, sums in float32).
+    ///
+    /// Returns: ACCEL_OK, or INVALID_ARGUMENT for another name.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_set_float32_matmul_precision(precision: *const c_char) -> accel_status_t;
+
     /// No gradients are recorded inside.
     ///
     /// * `out`: The scope.
@@ -6078,6 +6120,17 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_free_memory(state: *mut accel_state_t) -> accel_status_t;
 
+    /// Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device.
+    ///
+    /// What is in use stays.
+    ///
+    /// * `state`: A state.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_empty_cache(state: *mut accel_state_t) -> accel_status_t;
+
     /// Writes tensors to a safetensors file: complete under its name, or not at all.
     ///
     /// * `tensors`: A map name -> tensor.
@@ -6160,4 +6213,16 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_step_report(state: *mut accel_state_t, reset: i32, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {"cpu": {"in_use": bytes of blocks that tensors have, "most_in_use": the largest that it has been, "kept": bytes of blocks that wait for the next tensor, "reused": how often a tensor found a block waiting, "mapped": how often not}}.
+    ///
+    /// All 0 where the memory is LibTorch's.
+    ///
+    /// * `reset_peak`: 1: most_in_use begins again at in_use, after it has been told.
+    /// * `out`: The report.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_memory_report(reset_peak: i32, out: *mut accel_value_t) -> accel_status_t;
 }

@@ -38,7 +38,7 @@ fn layout_of_accel_value() {
 
 #[test]
 fn layout_of_accel_state_options() {
-    assert_eq!(size_of::<accel_state_options_t>(), 112);
+    assert_eq!(size_of::<accel_state_options_t>(), 128);
     assert_eq!(align_of::<accel_state_options_t>(), 8);
     assert_eq!(offset_of!(accel_state_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_state_options_t, cpu), 8);
@@ -63,6 +63,9 @@ fn layout_of_accel_state_options() {
     assert_eq!(offset_of!(accel_state_options_t, rng_types), 96);
     assert_eq!(offset_of!(accel_state_options_t, num_threads), 104);
     assert_eq!(offset_of!(accel_state_options_t, scheduler_steps), 108);
+    assert_eq!(offset_of!(accel_state_options_t, cpu_kernels), 112);
+    assert_eq!(offset_of!(accel_state_options_t, cpu_memory), 116);
+    assert_eq!(offset_of!(accel_state_options_t, cpu_memory_kept), 120);
 }
 
 #[test]
