@@ -450,7 +450,7 @@ TrainedGroup train_a_group(bool caches, const Between& between = do_nothing) {
   run_accelerators(1, options, [&](const AcceleratorPtr& accelerator) {
     accelerator->set_autocast({/*enabled=*/true, caches});
     auto inner = std::make_shared<nn::ForeignModule>("Product");
-    inner->add_parameter("w", at::linspace(-1, 1, 64 * 8).reshape({64, 8}));
+    inner->add_parameter("w", at::linspace(-1, 1, 64 * 8).reshape({64, 8}).clone());
     inner->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
       return at::mm(inputs[0].toTensor(), module.find_tensor("w"));
     });
