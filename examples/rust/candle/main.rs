@@ -3,7 +3,7 @@
 //!
 //!     cargo build --release && accel launch --num-processes 2 -- target/release/candle
 //!
-//! A layer of tanh learns sin(3 x), as in ../foreign_module.rs, from the same numbers.
+//! A layer of tanh learns sin(3 x), as in ../own_gradients.rs, from the same numbers.
 use accel::{AdamOptions, Model, Optimizer, Parameters, ParametersOptions, Reduction, StateOptions};
 use candle_core::{Device, Tensor, Var};
 use std::error::Error;

@@ -259,6 +259,12 @@ impl Tensor {
         check(unsafe { sys::accel_tensor_copy(self.as_raw(), source.as_raw()) }).map(drop)
     }
 
+    /// Another owner of the same tensor.
+    pub fn shallow_clone(&self) -> Self {
+        // SAFETY: the handle is alive, and the reference that is added belongs to the new owner.
+        unsafe { Self::from_raw(sys::accel_tensor_retain(self.as_raw())) }
+    }
+
     /// A copy with its own memory.
     pub fn deep_clone(&self) -> Result<Self> {
         Self::made(|out| unsafe { sys::accel_tensor_clone(self.as_raw(), out) })
