@@ -6,7 +6,7 @@
 //! The parameters of the network are the memory of the library, and so are the gradients: nothing is copied. A layer of
 //! tanh learns sin(3 x). The processes share each batch, so the losses do not depend on their number.
 use accel::*;
-use ndarray::{Array1, ArrayView1, Axis, Ix1};
+use ndarray::{Array1, Axis, Ix1};
 
 const HIDDEN: usize = 24;
 const BATCH: usize = 48;
@@ -26,16 +26,14 @@ struct Network {
 }
 
 impl Network {
-    fn view(&self, index: usize) -> Result<ArrayView1<'_, f32>> {
-        Ok(self.tensors[index].array_view::<f32>()?.into_dimensionality::<Ix1>().expect("one dimension"))
-    }
-
     /// The mean squared error of some inputs, of which the batch has `count`, and its gradients.
     fn learn(&self, x: &Array1<f32>, count: f32) -> Result<(f32, [Array1<f32>; 4])> {
-        let (weight, bias, output) = (self.view(0)?, self.view(1)?, self.view(2)?);
+        let views = self.tensors.iter().map(Tensor::array_view::<f32>).collect::<Result<Vec<_>>>()?;
+        let array = |index: usize| views[index].view().into_dimensionality::<Ix1>().expect("one dimension");
+        let (weight, bias, output) = (array(0), array(1), array(2));
         let x = x.view().insert_axis(Axis(1));
         let hidden = (&x * &weight + bias).mapv(f32::tanh); // [rows, HIDDEN]
-        let predicted = hidden.dot(&output) + self.view(3)?[0];
+        let predicted = hidden.dot(&output) + array(3)[0];
         let difference = predicted - x.index_axis(Axis(1), 0).mapv(|x| (3.0 * x).sin());
         let down = &difference * (2.0 / count);
         let inside = &down.view().insert_axis(Axis(1)) * &output * hidden.mapv(|h| 1.0 - h * h);
@@ -47,6 +45,17 @@ impl Network {
         ];
         Ok((difference.mapv(|d| d * d).sum() / count, gradients))
     }
+}
+
+/// Writes a gradient into its place, or adds it to what is there.
+fn add(gradient: &Array1<f32>, is_there: bool, place: &mut Tensor) -> Result<()> {
+    let mut place = place.array_view_mut::<f32>()?;
+    if is_there {
+        place.view_mut().zip_mut_with(&gradient.view().into_dyn(), |sum, number| *sum += number);
+    } else {
+        place.view_mut().assign(&gradient.view().into_dyn());
+    }
+    Ok(())
 }
 
 fn main() -> Result<()> {
@@ -81,13 +90,7 @@ fn main() -> Result<()> {
                 loss += error / micro_batches as f32;
                 // Each gradient goes on its way as soon as it is there, the last ones first.
                 for (index, gradient) in gradients.into_iter().enumerate().rev() {
-                    let mut place = parameters.gradient(index)?;
-                    let mut place = place.array_view_mut::<f32>()?;
-                    if micro == 0 {
-                        place.assign(&gradient);
-                    } else {
-                        place += &gradient;
-                    }
+                    add(&gradient, micro > 0, &mut parameters.gradient(index)?)?;
                     parameters.grad_ready(index, None)?;
                 }
                 parameters.synchronize()?;

@@ -1,6 +1,7 @@
 //! Any operator of LibTorch by its name. The frequent ones are methods of [`Tensor`](crate::Tensor).
 use crate::error::{check, text, Error, ErrorCode, Result};
 use crate::handle::{array, c_string};
+use crate::memory;
 use crate::tensor::Tensor;
 use crate::value::{Arg, Value};
 use accel_sys as sys;
@@ -83,6 +84,7 @@ impl Op {
     /// InvalidArgument for an operator that changes nothing, or another argument.
     pub fn call_in_place(self, first: &mut Tensor, further: &[Arg<'_>]) -> Result<()> {
         self.require(Changes::First)?;
+        memory::writes((&*first).into())?;
         let mut arguments = Vec::with_capacity(1 + further.len());
         arguments.push(Arg::from(&*first));
         arguments.extend_from_slice(further);
@@ -144,6 +146,7 @@ impl RawOp {
 
     #[inline]
     pub(crate) fn call1(self, arguments: &[Arg<'_>]) -> Result<Value> {
+        memory::reads(arguments)?;
         let (mut result, mut count) = (Value::none(), 0);
         let (first, length) = array(arguments);
         let place = &mut result as *mut Value;
@@ -152,6 +155,8 @@ impl RawOp {
     }
 
     pub(crate) fn call_with(self, arguments: &[Arg<'_>], named: &[(&str, Arg<'_>)]) -> Result<Vec<Value>> {
+        memory::reads(arguments)?;
+        named.iter().try_for_each(|(_, argument)| memory::reads(std::slice::from_ref(argument)))?;
         let names = named.iter().map(|(name, _)| c_string(name)).collect::<Result<Vec<_>>>()?;
         let names: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
         let given: Vec<_> = named.iter().map(|(_, argument)| *argument).collect();

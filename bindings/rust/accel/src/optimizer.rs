@@ -2,6 +2,7 @@
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::{array, c_string, handle, Lent};
+use crate::memory;
 use crate::module::Model;
 use crate::nn::unset_or;
 use crate::options::constants;
@@ -152,12 +153,14 @@ impl Update<'_> {
 impl Optimizer {
     /// One update of all parameters that have a gradient. A prepared optimizer does nothing while gradients accumulate.
     pub fn step(&self) -> Result<Step> {
+        memory::writes_anything()?;
         let status = check(unsafe { sys::accel_optimizer_step(self.as_raw()) })?;
         Ok(if status == sys::ACCEL_STEP_SKIPPED { Step::Skipped } else { Step::Updated })
     }
 
     /// Clears the gradients. A prepared optimizer does nothing while gradients accumulate.
     pub fn zero_grad(&self) -> Result<()> {
+        memory::writes_anything()?;
         check(unsafe { sys::accel_optimizer_zero_grad(self.as_raw()) }).map(drop)
     }
 
@@ -220,6 +223,8 @@ impl Optimizer {
 
     /// Takes it back; nothing changes when it does not fit.
     pub fn load_state_dict(&self, state_dict: &Value) -> Result<()> {
+        memory::reads(&[state_dict.into()])?;
+        memory::writes_anything()?;
         check(unsafe { sys::accel_optimizer_load_state_dict(self.as_raw(), state_dict.as_raw()) }).map(drop)
     }
 }

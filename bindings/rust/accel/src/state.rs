@@ -2,6 +2,7 @@
 use crate::dtype::Device;
 use crate::error::{check, text, Result};
 use crate::handle::{buffer_text, c_string, handle};
+use crate::memory;
 use crate::options::constants;
 use crate::scope::Scope;
 use crate::tree::Tree;
@@ -299,6 +300,7 @@ impl StateReader {
     /// repeat the last element.
     pub fn split_between_processes<T: Tree>(&self, inputs: &T, apply_padding: bool) -> Result<T> {
         let (inputs, pad) = (inputs.as_arg(), apply_padding.into());
+        memory::reads(&[inputs])?;
         T::from_value(Value::made(|out| unsafe {
             sys::accel_split_between_processes(self.as_raw(), inputs.as_raw(), pad, out)
         })?)

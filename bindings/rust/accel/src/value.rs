@@ -2,6 +2,7 @@
 use crate::dtype::{DType, Device};
 use crate::error::{check, text, Error, ErrorCode, Result};
 use crate::handle::{array, buffer_text, c_string};
+use crate::memory;
 use crate::tensor::Tensor;
 use accel_sys as sys;
 use std::ffi::CStr;
@@ -286,6 +287,7 @@ impl Value {
 
     /// Whether structure, numbers and the elements of tensors are the same.
     pub fn equals(&self, other: &Value) -> Result<bool> {
+        memory::reads(&[self.into(), other.into()])?;
         let mut out = 0;
         check(unsafe { sys::accel_value_equal(&self.0, &other.0, &mut out) })?;
         Ok(out == 1)
@@ -293,6 +295,7 @@ impl Value {
 
     /// One line of JSON; tensors become nested lists.
     pub fn to_json(&self) -> Result<String> {
+        memory::reads(&[self.into()])?;
         buffer_text(|out| unsafe { sys::accel_value_to_json(&self.0, out) })
     }
 }
@@ -369,6 +372,12 @@ impl Arg<'_> {
 
     pub(crate) fn as_raw(&self) -> *const sys::accel_value_t {
         &self.0
+    }
+
+    /// The value that is borrowed.
+    pub(crate) fn as_value(&self) -> &Value {
+        // SAFETY: both are transparent, and what the argument borrows is alive. Nothing drops the value.
+        unsafe { &*(self as *const Arg<'_>).cast::<Value>() }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::data::{DataLoader, DataLoaderConfig};
 use crate::error::{check, Result};
 use crate::handle::{array, buffer_text, Lent};
+use crate::memory;
 use crate::module::Model;
 use crate::optimizer::Optimizer;
 use crate::scheduler::Scheduler;
@@ -103,6 +104,7 @@ impl State {
     /// # drop((model, optimizer, scheduler)); state.end_training() }
     /// ```
     pub fn prepare<P: Prepare>(&self, objects: P) -> Result<P::Prepared> {
+        memory::writes_anything()?;
         let mut items = Vec::new();
         objects.put(&mut items);
         let mut made = items.clone();
@@ -114,6 +116,7 @@ impl State {
     /// A model on the device, under the precision, and under data parallelism when there are several ranks. It shares its
     /// parameters with the one that was given.
     pub fn prepare_model(&self, model: &Model, options: DdpOptions) -> Result<Model> {
+        memory::writes_model(model)?;
         Model::made(|out| unsafe { sys::accel_prepare_model(self.as_raw(), model.as_raw(), &options.0, out) })
     }
 
