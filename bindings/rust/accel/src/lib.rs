@@ -99,7 +99,7 @@ pub use callback::CallbackResult;
 pub use checkpoint::{load, save, Checkpoint};
 pub use comm::Reduction;
 pub use data::*;
-pub use dlpack::DlPack;
+pub use dlpack::{DlPack, DlPackUnversioned};
 pub use dtype::{DType, Device, Element};
 pub use error::{Error, ErrorCode, Result};
 pub use library::*;
