@@ -57,6 +57,7 @@ impl Tensor {
             return Err(Error::new(ErrorCode::Unsupported, message));
         }
         let data = array.as_mut_ptr();
+        // SAFETY: shape and strides are those of the array, whose elements stay where they are while it moves.
         unsafe { Self::over_memory(data, &shape, Some(&strides), array) }
     }
 

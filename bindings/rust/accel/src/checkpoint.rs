@@ -59,6 +59,7 @@ impl State {
     /// example by `Arc`.
     pub fn register_for_checkpointing<C: Checkpoint>(&self, name: &str, object: C) -> Result<()> {
         let (name, (data, destroy)) = (c_string(name)?, hand_over(Exclusive::new(object)));
+        // SAFETY: the object is of the kind that both callbacks take.
         check(unsafe {
             let (save, load): (sys::accel_save_state_fn, sys::accel_load_state_fn) = (call_save::<C>, call_load::<C>);
             let name = name.as_ptr();

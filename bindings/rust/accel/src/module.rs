@@ -221,7 +221,7 @@ impl Model {
 impl Model {
     /// The name of its class.
     pub fn kind(&self) -> String {
-        text(unsafe { sys::accel_module_kind(self.as_raw()) })
+        unsafe { text(sys::accel_module_kind(self.as_raw())) }
     }
 
     /// The module at a path: "" is this one, "layers.0.mlp" one below.

@@ -121,8 +121,9 @@ impl Op {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RawOp(NonNull<sys::accel_op_t>);
 
-// Operators are interned, and all their functions are of the kind `any`.
+// SAFETY: operators are interned, and all their functions are of the kind `any`.
 unsafe impl Send for RawOp {}
+// SAFETY: as above.
 unsafe impl Sync for RawOp {}
 
 /// More results than any operator of LibTorch has.
@@ -140,6 +141,8 @@ impl RawOp {
         self.0.as_ptr()
     }
 
+    /// # Safety
+    /// NULL, or an operator that was found.
     pub(crate) unsafe fn from_raw(raw: *mut sys::accel_op_t) -> Option<Self> {
         NonNull::new(raw).map(RawOp)
     }
@@ -163,6 +166,7 @@ impl RawOp {
         let mut results: Vec<Value> = (0..MOST_RESULTS).map(|_| Value::none()).collect();
         let mut count = 0;
         let ((first, length), (names, _), (given, n_named)) = (array(arguments), array(&names), array(&given));
+        // SAFETY: the arguments and the names live through the call, and there is place for so many results.
         check(unsafe {
             let place = results.as_mut_ptr().cast();
             let (first, given) = (first.cast(), given.cast());
@@ -173,7 +177,7 @@ impl RawOp {
     }
 
     fn schema(self) -> String {
-        text(unsafe { sys::accel_op_schema(self.as_raw()) })
+        unsafe { text(sys::accel_op_schema(self.as_raw())) }
     }
 }
 

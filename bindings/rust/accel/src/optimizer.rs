@@ -1,7 +1,7 @@
 //! Optimizers: what updates parameters from their gradients.
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Error, ErrorCode, Result};
-use crate::handle::{array, c_string, handle, Lent};
+use crate::handle::{array, c_string, handle};
 use crate::memory;
 use crate::module::Model;
 use crate::nn::unset_or;
@@ -59,6 +59,7 @@ macro_rules! optimizers {
         $(#[$text])*
         pub fn $name<'a>(model: impl Into<Option<&'a Model>>, options: $options) -> Result<Self> {
             let module = model.into().map_or(ptr::null(), |model| model.as_raw() as *const _);
+            // SAFETY: the handle is alive or NULL, and the options are those of the function.
             Self::made(|out| unsafe { sys::$function(module, &options.0, out) })
         }
     )*};
@@ -113,6 +114,7 @@ impl Optimizer {
         let names: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
         let (first, length) = array(&names);
         let (data, destroy) = hand_over(Exclusive::new(update));
+        // SAFETY: the names live through the call, and the closure is of the kind that the callback takes.
         Self::made(|out| unsafe {
             let call = Some(call_update::<F> as sys::accel_update_fn);
             sys::accel_optimizer_create(module, first, length, lr, weight_decay, call, data, destroy, out)
@@ -242,8 +244,7 @@ where
     F: FnMut(&mut Update<'_>) -> CallbackResult,
 {
     callback::run(|| {
-        let (mut parameter, mut gradient) =
-            (Lent::new(Tensor::from_raw(parameter)), Lent::new(Tensor::from_raw(gradient)));
+        let (mut parameter, mut gradient) = (Tensor::shared_from_raw(parameter), Tensor::shared_from_raw(gradient));
         let states = Value::borrowed(states).ok_or("an update without states")?;
         let mut update = Update { parameter: &mut parameter, gradient: &mut gradient, step, lr, weight_decay, states };
         closure::<Exclusive<F>>(data).with(|function| function(&mut update))

@@ -17,7 +17,7 @@ handle! {
     ParametersHandle(accel_parameters_t), accel_parameters_release
 }
 
-// What takes `&self` is of the kind `any`.
+// SAFETY: what takes `&self` is of the kind `any`.
 unsafe impl Sync for ParametersHandle {}
 
 /// Parameters whose gradients the program computes itself. They are averaged over the ranks while it computes the

@@ -27,7 +27,7 @@ handle! {
     Tensor(accel_tensor_t), accel_tensor_release
 }
 
-// What takes `&self` is of the kind `any` in the header.
+// SAFETY: what takes `&self` is of the kind `any` in the header.
 unsafe impl Sync for Tensor {}
 
 /// Tensors from nothing, from numbers and from memory.
@@ -84,6 +84,7 @@ impl Tensor {
         fits(elements.len(), shape)?;
         let mut elements = elements;
         let data = elements.as_mut_ptr();
+        // SAFETY: the shape has as many elements as the vector, which stays where it is while it moves.
         unsafe { Self::over_memory(data, shape, None, elements) }
     }
 
@@ -130,6 +131,7 @@ impl Tensor {
     fn sizes(&self, ask: impl FnOnce(*mut *const i64) -> i32) -> Result<Vec<i64>> {
         let (ndim, mut sizes) = (self.ndim()?, ptr::null());
         check(ask(&mut sizes))?;
+        // SAFETY: the tensor has so many sizes, which are copied at once.
         Ok(if ndim == 0 { Vec::new() } else { unsafe { slice::from_raw_parts(sizes, ndim) }.to_vec() })
     }
 
@@ -215,10 +217,18 @@ impl Tensor {
         check(unsafe { sys::accel_tensor_copy(self.as_raw(), source.as_raw()) }).map(drop)
     }
 
+    /// Another owner of a tensor that a callback is lent.
+    ///
+    /// # Safety
+    /// A tensor that is alive.
+    pub(crate) unsafe fn shared_from_raw(raw: *mut sys::accel_tensor_t) -> Self {
+        Self::from_raw(sys::accel_tensor_retain(raw))
+    }
+
     /// Another owner of the same tensor.
     pub fn shallow_clone(&self) -> Self {
-        // SAFETY: the handle is alive, and the reference that is added belongs to the new owner.
-        unsafe { Self::from_raw(sys::accel_tensor_retain(self.as_raw())) }
+        // SAFETY: the handle is alive.
+        unsafe { Self::shared_from_raw(self.as_raw()) }
     }
 
     /// A copy with its own memory.
@@ -257,6 +267,7 @@ impl Tensor {
     pub fn grad(&self) -> Result<Option<Tensor>> {
         let mut out = ptr::null_mut();
         check(unsafe { sys::accel_tensor_grad(self.as_raw(), &mut out) })?;
+        // SAFETY: what was written belongs to the caller.
         Ok((!out.is_null()).then(|| unsafe { Tensor::from_raw(out) }))
     }
 

@@ -3,7 +3,7 @@ use super::settings::{DdpOptions, PowerSgdOptions};
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::data::{DataLoader, DataLoaderConfig};
 use crate::error::{check, Result};
-use crate::handle::{array, buffer_text, Lent};
+use crate::handle::{array, buffer_text};
 use crate::memory;
 use crate::module::Model;
 use crate::optimizer::Optimizer;
@@ -110,6 +110,7 @@ impl State {
         let mut made = items.clone();
         let (first, length) = array(&items);
         check(unsafe { sys::accel_prepare(self.as_raw(), first, length, made.as_mut_ptr()) })?;
+        // SAFETY: the call succeeded, so each item has its prepared object, in the order in which they were put.
         Ok(unsafe { P::take(&mut made.iter()) })
     }
 
@@ -192,6 +193,6 @@ where
     callback::run(|| {
         let (state, hook) = closure::<(WeakState, F)>(data);
         let state = state.upgrade().ok_or("gradients are to be exchanged, but their state is gone")?;
-        hook(&state, &mut Lent::new(Tensor::from_raw(buffer)), bucket, is_last == 1)
+        hook(&state, &mut Tensor::shared_from_raw(buffer), bucket, is_last == 1)
     })
 }
