@@ -170,14 +170,20 @@ impl Value {
 
     /// A truth.
     pub fn as_bool(&self) -> Option<bool> {
-        // SAFETY: the kind says what is set.
-        (self.kind() == Kind::Bool).then(|| unsafe { self.0.r#as.integer } != 0)
+        match self.kind() {
+            // SAFETY: the kind says what is set.
+            Kind::Bool => Some(unsafe { self.0.r#as.integer } != 0),
+            _ => None,
+        }
     }
 
     /// An integer.
     pub fn as_int(&self) -> Option<i64> {
-        // SAFETY: the kind says what is set.
-        (self.kind() == Kind::Int).then(|| unsafe { self.0.r#as.integer })
+        match self.kind() {
+            // SAFETY: the kind says what is set.
+            Kind::Int => Some(unsafe { self.0.r#as.integer }),
+            _ => None,
+        }
     }
 
     /// A number; integers too.
