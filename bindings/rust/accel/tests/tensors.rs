@@ -111,6 +111,11 @@ fn every_form_of_a_typed_operator_works() {
     assert_eq!(ops::cat(&[&tensor, &tensor], 1).unwrap().shape().unwrap(), [2, 4]);
     assert_eq!(ops::arange(1, 4, Some(DType::Float32)).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
     assert_eq!(tensor.linear(&tensor, None).unwrap().to_vec::<f32>().unwrap(), [17.0, 14.0, 14.0, 13.0]);
+    assert_eq!(ops::einsum("ij->j", &[&tensor]).unwrap().to_vec::<f32>().unwrap(), [3.0, 7.0]);
+    assert_eq!(ops::linspace(0, 1.0, 3, None).unwrap().to_vec::<f32>().unwrap(), [0.0, 0.5, 1.0]);
+    assert_eq!(tensor.norm_dim(Some(1.into()), &[0], false).unwrap().to_vec::<f32>().unwrap(), [3.0, 7.0]);
+    assert_eq!(tensor.le_scalar(2).unwrap().nonzero().unwrap().to_vec::<i64>().unwrap(), [0, 0, 1, 0]);
+    assert_eq!(tensor.full_like(7, Some(DType::Int64)).unwrap().to_vec::<i64>().unwrap(), [7; 4]);
     let mut changed = tensor.deep_clone().unwrap();
     changed.mul_scalar_(2).unwrap();
     changed.add_(&tensor, -1).unwrap();

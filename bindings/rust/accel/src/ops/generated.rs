@@ -29,6 +29,12 @@ impl Tensor {
         OP.get()?.call1(&[self.into(), Into::<Scalar>::into(other).into()])?.into_tensor()
     }
 
+    /// `aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
+    pub fn rsub_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::rsub", "Scalar");
+        OP.get()?.call1(&[self.into(), Into::<Scalar>::into(other).into()])?.into_tensor()
+    }
+
     /// `aten::mul.Tensor(Tensor self, Tensor other) -> Tensor`
     pub fn mul(&self, other: &Tensor) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::mul", "Tensor");
@@ -59,6 +65,12 @@ impl Tensor {
         OP.get()?.call1(&[self.into(), Into::<Scalar>::into(exponent).into()])?.into_tensor()
     }
 
+    /// `aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
+    pub fn pow_tensor(&self, exponent: &Tensor) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::pow", "Tensor_Tensor");
+        OP.get()?.call1(&[self.into(), exponent.into()])?.into_tensor()
+    }
+
     /// `aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor`
     pub fn remainder(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::remainder", "Scalar");
@@ -69,6 +81,30 @@ impl Tensor {
     pub fn addmm(&self, mat1: &Tensor, mat2: &Tensor) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::addmm", "");
         OP.get()?.call1(&[self.into(), mat1.into(), mat2.into()])?.into_tensor()
+    }
+
+    /// `aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    pub fn baddbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::baddbmm", "");
+        OP.get()?.call1(&[self.into(), batch1.into(), batch2.into()])?.into_tensor()
+    }
+
+    /// `aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
+    pub fn addcdiv(&self, tensor1: &Tensor, tensor2: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::addcdiv", "");
+        OP.get()?.call1(&[self.into(), tensor1.into(), tensor2.into(), Into::<Scalar>::into(value).into()])?.into_tensor()
+    }
+
+    /// `aten::dot(Tensor self, Tensor tensor) -> Tensor`
+    pub fn dot(&self, tensor: &Tensor) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::dot", "");
+        OP.get()?.call1(&[self.into(), tensor.into()])?.into_tensor()
+    }
+
+    /// `aten::outer(Tensor self, Tensor vec2) -> Tensor`
+    pub fn outer(&self, vec2: &Tensor) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::outer", "");
+        OP.get()?.call1(&[self.into(), vec2.into()])?.into_tensor()
     }
 
     /// `aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
@@ -155,9 +191,27 @@ impl Tensor {
         OP.get()?.call1(&[self.into()])?.into_tensor()
     }
 
+    /// `aten::tan(Tensor self) -> Tensor`
+    pub fn tan(&self) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::tan", "");
+        OP.get()?.call1(&[self.into()])?.into_tensor()
+    }
+
+    /// `aten::atan2(Tensor self, Tensor other) -> Tensor`
+    pub fn atan2(&self, other: &Tensor) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::atan2", "");
+        OP.get()?.call1(&[self.into(), other.into()])?.into_tensor()
+    }
+
     /// `aten::floor(Tensor self) -> Tensor`
     pub fn floor(&self) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::floor", "");
+        OP.get()?.call1(&[self.into()])?.into_tensor()
+    }
+
+    /// `aten::ceil(Tensor self) -> Tensor`
+    pub fn ceil(&self) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::ceil", "");
         OP.get()?.call1(&[self.into()])?.into_tensor()
     }
 
@@ -339,6 +393,24 @@ impl Tensor {
         OP.get()?.call1(&[self.into(), Into::<Scalar>::into(negative_slope).into()])?.into_tensor()
     }
 
+    /// `aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor`
+    pub fn elu(&self, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::elu", "");
+        OP.get()?.call1(&[self.into(), Into::<Scalar>::into(alpha).into()])?.into_tensor()
+    }
+
+    /// `aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor`
+    pub fn hardtanh(&self, min_val: impl Into<Scalar>, max_val: impl Into<Scalar>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::hardtanh", "");
+        OP.get()?.call1(&[self.into(), Into::<Scalar>::into(min_val).into(), Into::<Scalar>::into(max_val).into()])?.into_tensor()
+    }
+
+    /// `aten::prelu(Tensor self, Tensor weight) -> Tensor`
+    pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::prelu", "");
+        OP.get()?.call1(&[self.into(), weight.into()])?.into_tensor()
+    }
+
     /// `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
     pub fn softmax(&self, dim: i64) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::softmax", "int");
@@ -382,6 +454,12 @@ impl Tensor {
         OP.get()?.call1(&[self.into(), (&normalized_shape).into(), weight.into(), bias.into(), eps.into()])?.into_tensor()
     }
 
+    /// `aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor`
+    pub fn group_norm(&self, num_groups: i64, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::group_norm", "");
+        OP.get()?.call1(&[self.into(), num_groups.into(), weight.into(), bias.into(), eps.into()])?.into_tensor()
+    }
+
     /// `aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1], SymInt[2] padding=[0, 0], SymInt[2] dilation=[1, 1], SymInt groups=1) -> Tensor`
     pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, stride: &[i64], padding: &[i64], dilation: &[i64], groups: i64) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::conv2d", "");
@@ -389,6 +467,24 @@ impl Tensor {
         let padding = int_list(padding)?;
         let dilation = int_list(dilation)?;
         OP.get()?.call1(&[self.into(), weight.into(), bias.into(), (&stride).into(), (&padding).into(), (&dilation).into(), groups.into()])?.into_tensor()
+    }
+
+    /// `aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=[1], SymInt[1] padding=[0], SymInt[1] dilation=[1], SymInt groups=1) -> Tensor`
+    pub fn conv1d(&self, weight: &Tensor, bias: Option<&Tensor>, stride: &[i64], padding: &[i64], dilation: &[i64], groups: i64) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::conv1d", "");
+        let stride = int_list(stride)?;
+        let padding = int_list(padding)?;
+        let dilation = int_list(dilation)?;
+        OP.get()?.call1(&[self.into(), weight.into(), bias.into(), (&stride).into(), (&padding).into(), (&dilation).into(), groups.into()])?.into_tensor()
+    }
+
+    /// `aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1], SymInt[2] padding=[0, 0], SymInt[2] output_padding=[0, 0], SymInt groups=1, SymInt[2] dilation=[1, 1]) -> Tensor`
+    pub fn conv_transpose2d(&self, weight: &Tensor, bias: Option<&Tensor>, stride: &[i64], padding: &[i64], output_padding: &[i64]) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::conv_transpose2d", "input");
+        let stride = int_list(stride)?;
+        let padding = int_list(padding)?;
+        let output_padding = int_list(output_padding)?;
+        OP.get()?.call1(&[self.into(), weight.into(), bias.into(), (&stride).into(), (&padding).into(), (&output_padding).into()])?.into_tensor()
     }
 
     /// `aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor`
@@ -407,6 +503,13 @@ impl Tensor {
         let stride = int_list(stride)?;
         let padding = int_list(padding)?;
         OP.get()?.call1(&[self.into(), (&kernel_size).into(), (&stride).into(), (&padding).into()])?.into_tensor()
+    }
+
+    /// `aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
+    pub fn adaptive_avg_pool2d(&self, output_size: &[i64]) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::adaptive_avg_pool2d", "");
+        let output_size = int_list(output_size)?;
+        OP.get()?.call1(&[self.into(), (&output_size).into()])?.into_tensor()
     }
 
     /// `aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor`
@@ -437,6 +540,30 @@ impl Tensor {
     pub fn l1_loss(&self, target: &Tensor) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::l1_loss", "");
         OP.get()?.call1(&[self.into(), target.into()])?.into_tensor()
+    }
+
+    /// `aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor`
+    pub fn smooth_l1_loss(&self, target: &Tensor, reduction: i64, beta: f64) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::smooth_l1_loss", "");
+        OP.get()?.call1(&[self.into(), target.into(), reduction.into(), beta.into()])?.into_tensor()
+    }
+
+    /// `aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.) -> Tensor`
+    pub fn huber_loss(&self, target: &Tensor, reduction: i64, delta: f64) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::huber_loss", "");
+        OP.get()?.call1(&[self.into(), target.into(), reduction.into(), delta.into()])?.into_tensor()
+    }
+
+    /// `aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor`
+    pub fn kl_div(&self, target: &Tensor, reduction: i64, log_target: bool) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::kl_div", "");
+        OP.get()?.call1(&[self.into(), target.into(), reduction.into(), log_target.into()])?.into_tensor()
+    }
+
+    /// `aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor`
+    pub fn cosine_similarity(&self, x2: &Tensor, dim: i64, eps: f64) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::cosine_similarity", "");
+        OP.get()?.call1(&[self.into(), x2.into(), dim.into(), eps.into()])?.into_tensor()
     }
 
     /// `aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
@@ -477,16 +604,36 @@ impl Tensor {
         OP.get()?.call1(&[self.into(), dim.as_ref().into(), keepdim.into()])?.into_tensor()
     }
 
+    /// `aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor`
+    pub fn prod(&self) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::prod", "");
+        OP.get()?.call1(&[self.into()])?.into_tensor()
+    }
+
     /// `aten::var(Tensor self, bool unbiased=True) -> Tensor`
     pub fn var(&self, unbiased: bool) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::var", "");
         OP.get()?.call1(&[self.into(), unbiased.into()])?.into_tensor()
     }
 
+    /// `aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
+    pub fn var_dim(&self, dim: Option<&[i64]>, unbiased: bool, keepdim: bool) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::var", "dim");
+        let dim = dim.map(int_list).transpose()?;
+        OP.get()?.call1(&[self.into(), dim.as_ref().into(), unbiased.into(), keepdim.into()])?.into_tensor()
+    }
+
     /// `aten::std(Tensor self, bool unbiased=True) -> Tensor`
     pub fn std(&self, unbiased: bool) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::std", "");
         OP.get()?.call1(&[self.into(), unbiased.into()])?.into_tensor()
+    }
+
+    /// `aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
+    pub fn std_dim(&self, dim: Option<&[i64]>, unbiased: bool, keepdim: bool) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::std", "dim");
+        let dim = dim.map(int_list).transpose()?;
+        OP.get()?.call1(&[self.into(), dim.as_ref().into(), unbiased.into(), keepdim.into()])?.into_tensor()
     }
 
     /// `aten::max(Tensor self) -> Tensor`
@@ -549,6 +696,13 @@ impl Tensor {
         OP.get()?.call1(&[self.into(), Into::<Scalar>::into(p).into()])?.into_tensor()
     }
 
+    /// `aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor`
+    pub fn norm_dim(&self, p: Option<Scalar>, dim: &[i64], keepdim: bool) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::norm", "ScalarOpt_dim");
+        let dim = int_list(dim)?;
+        OP.get()?.call1(&[self.into(), p.into(), (&dim).into(), keepdim.into()])?.into_tensor()
+    }
+
     /// `aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor`
     pub fn logsumexp(&self, dim: &[i64], keepdim: bool) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::logsumexp", "");
@@ -586,6 +740,36 @@ impl Tensor {
         OP.get()?.call1(&[self.into(), other.into()])?.into_tensor()
     }
 
+    /// `aten::ne.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn ne_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::ne", "Scalar");
+        OP.get()?.call1(&[self.into(), Into::<Scalar>::into(other).into()])?.into_tensor()
+    }
+
+    /// `aten::le.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn le(&self, other: &Tensor) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::le", "Tensor");
+        OP.get()?.call1(&[self.into(), other.into()])?.into_tensor()
+    }
+
+    /// `aten::le.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn le_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::le", "Scalar");
+        OP.get()?.call1(&[self.into(), Into::<Scalar>::into(other).into()])?.into_tensor()
+    }
+
+    /// `aten::ge.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn ge(&self, other: &Tensor) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::ge", "Tensor");
+        OP.get()?.call1(&[self.into(), other.into()])?.into_tensor()
+    }
+
+    /// `aten::ge.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn ge_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::ge", "Scalar");
+        OP.get()?.call1(&[self.into(), Into::<Scalar>::into(other).into()])?.into_tensor()
+    }
+
     /// `aten::lt.Tensor(Tensor self, Tensor other) -> Tensor`
     pub fn lt(&self, other: &Tensor) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::lt", "Tensor");
@@ -616,9 +800,21 @@ impl Tensor {
         OP.get()?.call1(&[self.into()])?.into_tensor()
     }
 
+    /// `aten::isfinite(Tensor self) -> Tensor`
+    pub fn isfinite(&self) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::isfinite", "");
+        OP.get()?.call1(&[self.into()])?.into_tensor()
+    }
+
     /// `aten::logical_and(Tensor self, Tensor other) -> Tensor`
     pub fn logical_and(&self, other: &Tensor) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::logical_and", "");
+        OP.get()?.call1(&[self.into(), other.into()])?.into_tensor()
+    }
+
+    /// `aten::logical_or(Tensor self, Tensor other) -> Tensor`
+    pub fn logical_or(&self, other: &Tensor) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::logical_or", "");
         OP.get()?.call1(&[self.into(), other.into()])?.into_tensor()
     }
 
@@ -650,6 +846,18 @@ impl Tensor {
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::masked_fill", "Scalar");
         OP.get()?.call1(&[self.into(), mask.into(), Into::<Scalar>::into(value).into()])?.into_tensor()
+    }
+
+    /// `aten::masked_select(Tensor self, Tensor mask) -> Tensor`
+    pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::masked_select", "");
+        OP.get()?.call1(&[self.into(), mask.into()])?.into_tensor()
+    }
+
+    /// `aten::nonzero(Tensor self) -> Tensor`
+    pub fn nonzero(&self) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::nonzero", "");
+        OP.get()?.call1(&[self.into()])?.into_tensor()
     }
 
     /// `aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)`
@@ -747,6 +955,24 @@ impl Tensor {
         OP.get()?.call1(&[self.into(), dim.into(), index.into()])?.into_tensor()
     }
 
+    /// `aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
+    pub fn scatter(&self, dim: i64, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::scatter", "src");
+        OP.get()?.call1(&[self.into(), dim.into(), index.into(), src.into()])?.into_tensor()
+    }
+
+    /// `aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
+    pub fn scatter_add(&self, dim: i64, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::scatter_add", "");
+        OP.get()?.call1(&[self.into(), dim.into(), index.into(), src.into()])?.into_tensor()
+    }
+
+    /// `aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor`
+    pub fn index_add(&self, dim: i64, index: &Tensor, source: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::index_add", "");
+        OP.get()?.call1(&[self.into(), dim.into(), index.into(), source.into(), Into::<Scalar>::into(alpha).into()])?.into_tensor()
+    }
+
     /// `aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]`
     pub fn split(&self, split_size: i64, dim: i64) -> Result<Vec<Tensor>> {
         static OP: KnownOp = KnownOp::new("aten::split", "Tensor");
@@ -778,12 +1004,54 @@ impl Tensor {
         OP.get()?.call1(&[self.into(), (&dims).into()])?.into_tensor()
     }
 
+    /// `aten::diag(Tensor self, int diagonal=0) -> Tensor`
+    pub fn diag(&self, diagonal: i64) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::diag", "");
+        OP.get()?.call1(&[self.into(), diagonal.into()])?.into_tensor()
+    }
+
+    /// `aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)`
+    pub fn unfold(&self, dimension: i64, size: i64, step: i64) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::unfold", "");
+        OP.get()?.call1(&[self.into(), dimension.into(), size.into(), step.into()])?.into_tensor()
+    }
+
     /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
     pub fn roll(&self, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
         static OP: KnownOp = KnownOp::new("aten::roll", "");
         let shifts = int_list(shifts)?;
         let dims = int_list(dims)?;
         OP.get()?.call1(&[self.into(), (&shifts).into(), (&dims).into()])?.into_tensor()
+    }
+
+    /// `aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    pub fn zeros_like(&self, dtype: Option<DType>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::zeros_like", "");
+        OP.get()?.call1(&[self.into(), dtype.into()])?.into_tensor()
+    }
+
+    /// `aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    pub fn ones_like(&self, dtype: Option<DType>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::ones_like", "");
+        OP.get()?.call1(&[self.into(), dtype.into()])?.into_tensor()
+    }
+
+    /// `aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    pub fn rand_like(&self, dtype: Option<DType>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::rand_like", "");
+        OP.get()?.call1(&[self.into(), dtype.into()])?.into_tensor()
+    }
+
+    /// `aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    pub fn randn_like(&self, dtype: Option<DType>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::randn_like", "");
+        OP.get()?.call1(&[self.into(), dtype.into()])?.into_tensor()
+    }
+
+    /// `aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    pub fn full_like(&self, fill_value: impl Into<Scalar>, dtype: Option<DType>) -> Result<Tensor> {
+        static OP: KnownOp = KnownOp::new("aten::full_like", "");
+        OP.get()?.call1(&[self.into(), Into::<Scalar>::into(fill_value).into(), dtype.into()])?.into_tensor()
     }
 
     /// `aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor`
@@ -813,10 +1081,24 @@ pub fn stack(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
     OP.get()?.call1(&[(&tensors).into(), dim.into()])?.into_tensor()
 }
 
+/// `aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor`
+pub fn einsum(equation: &str, tensors: &[&Tensor]) -> Result<Tensor> {
+    static OP: KnownOp = KnownOp::new("aten::einsum", "");
+    let equation = Value::string(equation)?;
+    let tensors = tensor_list(tensors)?;
+    OP.get()?.call1(&[(&equation).into(), (&tensors).into()])?.into_tensor()
+}
+
 /// `aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn arange(start: impl Into<Scalar>, end: impl Into<Scalar>, dtype: Option<DType>) -> Result<Tensor> {
     static OP: KnownOp = KnownOp::new("aten::arange", "start");
     OP.get()?.call1(&[Into::<Scalar>::into(start).into(), Into::<Scalar>::into(end).into(), dtype.into()])?.into_tensor()
+}
+
+/// `aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn linspace(start: impl Into<Scalar>, end: impl Into<Scalar>, steps: i64, dtype: Option<DType>) -> Result<Tensor> {
+    static OP: KnownOp = KnownOp::new("aten::linspace", "");
+    OP.get()?.call1(&[Into::<Scalar>::into(start).into(), Into::<Scalar>::into(end).into(), steps.into(), dtype.into()])?.into_tensor()
 }
 
 /// `aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
