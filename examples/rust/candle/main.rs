@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         })?;
         for (name, var) in NAMES.iter().zip(&network) {
             let parameter = model.tensor(name)?;
-            var.set(&Tensor::from_slice(parameter.as_slice::<f32>()?, var.shape(), &Device::Cpu)?)?;
+            var.set(&Tensor::from_slice(&parameter.as_slice::<f32>()?, var.shape(), &Device::Cpu)?)?;
         }
         if (step + 1) % 100 == 0 {
             let mean = state.reduce(&accel::Tensor::scalar(loss.to_scalar::<f32>()?)?, Reduction::Mean, 1.0)?;
