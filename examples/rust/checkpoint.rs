@@ -1,76 +1,84 @@
-//! Trains and saves in the middle; with `--resume` it goes on from there, and repeats every loss bit by bit:
+//! Trains and saves in the middle, then begins again from what was saved, and repeats every loss bit by bit:
 //!
 //!     accel launch --num-processes 2 -- checkpoint FOLDER
-//!     accel launch --num-processes 2 -- checkpoint FOLDER --resume
+mod digits;
+
 use accel::*;
-use std::path::PathBuf;
+use digits::{DIGITS, SEGMENTS};
 
 const STEPS: usize = 6;
+const SAVED_AFTER: usize = 3;
+const HIDDEN: i64 = 32;
 
 /// All that is prepared: a checkpoint holds it.
-struct Training {
-    state: State,
+struct Run<'a> {
+    state: &'a State,
     model: Model,
     optimizer: Optimizer,
     scheduler: Scheduler,
     loader: DataLoader,
 }
 
-impl Training {
-    fn begin() -> Result<Self> {
-        let state = State::from_environment()?;
-        state.set_seed(0, false, false)?;
-        let x = ops::arange(0, 64, Some(DType::Float32))?.div_scalar(64)?.reshape(&[32, 2])?;
-        let y = x.sin()?.sum_dim(Some(&[1]), true)?;
-        let options = DataLoaderOptions::new().batch_size(4).shuffle(true);
-        let loader = DataLoader::new(&Dataset::tensors(&[&x, &y])?, options)?;
+impl<'a> Run<'a> {
+    fn begin(state: &'a State, seed: i64) -> Result<Self> {
+        state.set_seed(seed, false, false)?;
         let model = nn::sequential(&[
-            &nn::linear(2, 16, true)?,
-            &nn::activation("tanh")?,
+            &nn::linear(SEGMENTS as i64, HIDDEN, true)?,
+            &nn::activation("relu")?,
             &nn::dropout(0.1)?,
-            &nn::linear(16, 1, true)?,
+            &nn::linear(HIDDEN, DIGITS as i64, true)?,
         ])?;
         let adamw = Optimizer::adamw(&model, AdamOptions::new().lr(0.01))?;
-        let decay = Scheduler::exponential(&adamw, 0.9)?;
-        let (model, optimizer, scheduler, loader) = state.prepare((&model, &adamw, &decay, &loader))?;
-        Ok(Training { state, model, optimizer, scheduler, loader })
+        let cosine = Scheduler::cosine(&adamw, 2, 12, 0.0)?;
+        let options = DataLoaderOptions::new().batch_size(8).shuffle(true).seed(0);
+        let loader = DataLoader::new(&digits::dataset(1, 96)?, options)?;
+        let (model, optimizer, scheduler, loader) = state.prepare((&model, &adamw, &cosine, &loader))?;
+        Ok(Run { state, model, optimizer, scheduler, loader })
     }
 
-    /// The mean of the ranks' losses of one step.
+    /// The mean of the processes' losses.
     fn step(&mut self) -> Result<f64> {
         let batch = self.loader.next().or_else(|| self.loader.next()).expect("an epoch has batches")?;
-        let Training { state, model, optimizer, scheduler, .. } = self;
+        let Run { state, model, optimizer, scheduler, .. } = self;
         let loss = state.accumulate(&[model])?.run(|| {
-            let mut loss = model.forward(batch.tensor_at(0)?)?.mse_loss(batch.tensor_at(1)?)?;
+            let mut loss = model.forward(batch.tensor_at(0)?)?.cross_entropy(batch.tensor_at(1)?)?;
             state.backward(&mut loss)?;
             optimizer.step()?;
             scheduler.step()?;
             optimizer.zero_grad()?;
-            loss.detach()
+            Ok::<_, Error>(loss)
         })?;
         state.reduce(&loss, Reduction::Mean, 1.0)?.item()
-    }
-
-    fn steps(&mut self) -> Result<Vec<f64>> {
-        (0..STEPS).map(|_| self.step()).collect()
     }
 }
 
 fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let folder = PathBuf::from(arguments.next().unwrap_or_else(|| panic!("usage: checkpoint FOLDER [--resume]")));
-    let resumes = arguments.next().map_or(false, |argument| argument == "--resume");
+    let folder = std::env::args().nth(1).unwrap_or_else(|| panic!("usage: checkpoint FOLDER"));
+    let state = StateOptions::new().cpu(true).build()?;
 
-    let mut training = Training::begin()?;
-    training.state.print(&format!("processes: {}", training.state.num_processes()))?;
-    if resumes {
-        training.state.load_state(&folder)?;
-    } else {
-        let losses = training.steps()?;
-        training.state.print(&format!("losses before the checkpoint: {losses:?}"))?;
-        training.state.save_state(&folder)?;
+    let mut losses = Vec::new();
+    let mut run = Run::begin(&state, 0)?;
+    for step in 1..=STEPS {
+        losses.push(run.step()?);
+        state.print(&format!("step {step} loss: {:.4}", losses[step - 1]))?;
+        if step == SAVED_AFTER {
+            state.save_state(&folder)?;
+        }
     }
-    let losses = training.steps()?;
-    training.state.print(&format!("losses after the checkpoint: {losses:?}"))?;
-    training.state.end_training()
+    drop(run);
+    state.free_memory()?;
+    state.print(&format!("saved after step: {SAVED_AFTER}"))?;
+
+    let mut run = Run::begin(&state, 1)?; // other weights, which are replaced
+    state.load_state(&folder)?;
+    let mut equal = true;
+    for step in SAVED_AFTER + 1..=STEPS {
+        let loss = run.step()?;
+        equal &= loss == losses[step - 1];
+        state.print(&format!("resumed step {step} loss: {loss:.4}"))?;
+    }
+    state.print(&format!("equal: {equal}"))?;
+    drop(run);
+    assert!(equal, "a resumed run repeats every loss");
+    state.end_training()
 }

@@ -1,71 +1,78 @@
-//! Turns sentences into vectors by the last hidden states of a GPT-2, which the processes share:
+//! Makes a small GPT-2 and keeps it in a folder as configuration and weights, then loads it from there, as any other GPT-2,
+//! and embeds texts with it. The processes share the texts:
 //!
-//!     accel launch --num-processes 2 -- embed [CONFIG [WEIGHTS]]
-//!
-//! CONFIG is a config.json of Hugging Face, WEIGHTS a model.safetensors. Without them a small model with random weights
-//! shows the way. Every byte is a token here.
+//!     accel launch --num-processes 2 -- embed FOLDER
 use accel::*;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-const CONFIG: &str = r#"{"model_type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 128, "n_layer": 4,
-    "n_head": 4}"#;
-const SENTENCES: [&str; 4] =
-    ["the cat sat on the mat", "the cat sat on the hat", "gradients travel in buckets", "1 2 3 4 5 6 7 8"];
+const CONFIG: &str = r#"{"model_type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 16, "n_layer": 2,
+    "n_head": 2}"#;
+const WIDTH: usize = 16;
+const TEXTS: [&str; 3] = ["the cat sat on the mat", "a cat sat on a mat", "gradients are averaged"];
 
-/// A model that gives, instead of the scores of the next token, the state from which they are computed.
+/// A model, and what its last layer norm gave.
 struct Embedder {
     model: Model,
     hidden: Arc<Mutex<Option<Tensor>>>,
 }
 
 impl Embedder {
-    fn new(model: Model) -> Result<Self> {
+    fn load(folder: &Path) -> Result<Self> {
+        let model = Model::from_config(&folder.join("config.json").to_string_lossy())?;
+        model.load_state_dict(&load(folder.join("model.safetensors"))?, true)?;
+        model.train(false)?;
         let hidden = Arc::new(Mutex::new(None));
         let seen = Arc::clone(&hidden);
         model.child("transformer.ln_f")?.add_hook(When::AfterForward, move |_, outputs| {
-            *seen.lock().expect("no panic") = Some(outputs.tensor_at(0)?.detach()?);
+            *seen.lock().expect("no panic") = Some(outputs.tensor_at(0)?.shallow_clone());
             Ok(None)
         })?;
-        model.train(false)?;
         Ok(Embedder { model, hidden })
     }
 
-    /// The mean over the positions, of length 1: `[1, width]`.
+    /// The mean of the last hidden states: [1, WIDTH]. Every byte of the text is a token.
     fn embed(&self, text: &str) -> Result<Tensor> {
         let tokens: Vec<i64> = text.bytes().map(i64::from).collect();
         let length = tokens.len() as i64;
-        no_grad()?.run(|| {
-            self.model.forward(&Tensor::from_vec(tokens, &[1, length])?)?;
-            let hidden = self.hidden.lock().expect("no panic").take().expect("the hook has run");
-            let mean = hidden.mean_dim(Some(&[1]), false)?;
-            mean.div(&mean.norm(2)?)
-        })
+        self.model.forward(&Tensor::from_vec(tokens, &[1, length])?)?;
+        let hidden = self.hidden.lock().expect("no panic").take().expect("the hook has run");
+        hidden.mean_dim(Some(&[1]), false)
     }
 }
 
-fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let config = arguments.next().unwrap_or_else(|| CONFIG.into());
-    let state = StateOptions::new().cpu(true).build()?;
-    state.set_seed(0, false, false)?;
-    let model = Model::from_config(&config)?;
-    if let Some(weights) = arguments.next() {
-        model.load_state_dict(&load(weights)?, false)?;
-    }
-    state.print(&format!("processes: {}", state.num_processes()))?;
-    state.print(&format!("parameters: {}", model.num_parameters()?))?;
+fn similarity(a: &[f32], b: &[f32]) -> f64 {
+    let product = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    product(a, b) / (product(a, a).sqrt() * product(b, b).sqrt())
+}
 
-    let embedder = Embedder::new(model)?;
-    let mine = state.split_range(SENTENCES.len() as i64)?;
-    let vectors = SENTENCES[mine.start as usize..mine.end as usize]
-        .iter()
-        .map(|sentence| embedder.embed(sentence))
-        .collect::<Result<Vec<_>>>()?;
-    let vectors = state.gather_uneven(&ops::cat(&vectors.iter().collect::<Vec<_>>(), 0)?)?;
-    let similar = vectors.matmul(&vectors.t()?)?.to_vec::<f32>()?;
-    state.print(&format!("vectors: {:?}", vectors.shape()?))?;
-    for (other, cosine) in similar[..SENTENCES.len()].iter().enumerate().skip(1) {
-        state.print(&format!("similarity of sentences 0 and {other}: {cosine:.4}"))?;
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let folder = std::env::args_os().nth(1).unwrap_or_else(|| panic!("usage: embed FOLDER"));
+    let folder = Path::new(&folder);
+    let state = StateOptions::new().cpu(true).build()?;
+    if state.is_main_process() {
+        state.set_seed(7, false, false)?;
+        state.save_model(&Model::from_config(CONFIG)?, folder)?;
+        std::fs::write(folder.join("config.json"), CONFIG)?;
     }
-    state.end_training()
+    state.wait_for_everyone()?;
+    let embedder = Embedder::load(folder)?;
+    state.print(&format!("parameters: {}", embedder.model.num_parameters()?))?;
+
+    let mine = state.split_range(TEXTS.len() as i64)?;
+    let texts = &TEXTS[mine.start as usize..mine.end as usize];
+    let embeddings = no_grad()?.run(|| {
+        let rows = texts.iter().map(|text| embedder.embed(text)).collect::<Result<Vec<_>>>()?;
+        state.gather_uneven(&Value::list(rows)?.concatenate(0)?)
+    })?;
+    let embeddings = embeddings.as_tensor().expect("rows of tensors give one").to_vec::<f32>()?;
+    let rows: Vec<&[f32]> = embeddings.chunks(WIDTH).collect();
+    for (index, row) in rows.iter().enumerate() {
+        state.print(&format!("text {}: {:.4} {:.4} {:.4} {:.4}", index + 1, row[0], row[1], row[2], row[3]))?;
+    }
+    for other in [1, 2] {
+        state.print(&format!("similarity 1 {}: {:.4}", other + 1, similarity(rows[0], rows[other])))?;
+    }
+    state.end_training()?;
+    Ok(())
 }

@@ -1,104 +1,71 @@
-//! Trains a network of pure Rust, data-parallel: the crate `ndarray` computes the forward and the gradients, LibTorch's
-//! autograd has no part in it. So does a framework with an autograd of its own.
+//! A module whose forward this program computes. LibTorch's autograd goes through it, and data parallelism, optimizers and
+//! checkpoints take it as any other:
 //!
 //!     accel launch --num-processes 2 -- foreign_module
-//!
-//! The parameters of the network are the memory of the library, and so are the gradients: nothing is copied. A layer of
-//! tanh learns sin(3 x). The processes share each batch, so the losses do not depend on their number.
 use accel::*;
-use ndarray::{Array1, ArrayView1, Axis, Ix1};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
-const HIDDEN: usize = 24;
-const BATCH: usize = 48;
-const STEPS: usize = 600;
-const NAMES: [&str; 4] = ["weight", "bias", "output", "output_bias"];
+const POINTS: usize = 16;
+const STEPS: usize = 100;
 
-/// The same numbers in [-1, 1] in every process.
-fn noise(number: usize) -> f32 {
-    let mut bits = (number as u32).wrapping_mul(2654435769).wrapping_add(12345);
-    bits = (bits ^ (bits >> 15)).wrapping_mul(2246822519);
-    ((bits >> 8) & 0xffff) as f32 / 32767.5 - 1.0
+/// `x * weight + bias`, which counts its calls.
+struct Affine {
+    calls: Arc<AtomicUsize>,
 }
 
-/// The network: four tensors of one dimension.
-struct Network {
-    tensors: Vec<Tensor>,
-}
-
-impl Network {
-    fn view(&self, index: usize) -> Result<ArrayView1<'_, f32>> {
-        Ok(self.tensors[index].array_view::<f32>()?.into_dimensionality::<Ix1>().expect("one dimension"))
+impl Module for Affine {
+    fn parameters(&self) -> Result<Vec<(&str, Tensor)>> {
+        let zero = || Tensor::zeros(&[1], DType::Float32, Device::Cpu);
+        Ok(vec![("weight", zero()?), ("bias", zero()?)])
     }
 
-    /// The mean squared error of some inputs, of which the batch has `count`, and its gradients.
-    fn learn(&self, x: &Array1<f32>, count: f32) -> Result<(f32, [Array1<f32>; 4])> {
-        let (weight, bias, output) = (self.view(0)?, self.view(1)?, self.view(2)?);
-        let x = x.view().insert_axis(Axis(1));
-        let hidden = (&x * &weight + bias).mapv(f32::tanh); // [rows, HIDDEN]
-        let predicted = hidden.dot(&output) + self.view(3)?[0];
-        let difference = predicted - x.index_axis(Axis(1), 0).mapv(|x| (3.0 * x).sin());
-        let down = &difference * (2.0 / count);
-        let inside = &down.view().insert_axis(Axis(1)) * &output * hidden.mapv(|h| 1.0 - h * h);
-        let gradients = [
-            (&inside * &x).sum_axis(Axis(0)),
-            inside.sum_axis(Axis(0)),
-            hidden.t().dot(&down),
-            Array1::from_elem(1, down.sum()),
-        ];
-        Ok((difference.mapv(|d| d * d).sum() / count, gradients))
+    fn call(&self, node: &Model, inputs: &[Value]) -> Result<Value> {
+        if inputs.len() != 1 {
+            return Err(Error::new(ErrorCode::User, format!("Affine takes 1 input, got {}", inputs.len())));
+        }
+        Ok(self.forward(node, inputs[0].as_tensor().expect("the program gives tensors"))?.into())
+    }
+
+    fn forward(&self, node: &Model, x: &Tensor) -> Result<Tensor> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        (x * &node.tensor("weight")?)? + &node.tensor("bias")?
     }
 }
 
 fn main() -> Result<()> {
     let state = StateOptions::new().cpu(true).build()?;
-    let model = Model::container("Network")?;
-    let initial = [
-        Array1::from_shape_fn(HIDDEN, |i| 3.0 * noise(i)),
-        Array1::from_shape_fn(HIDDEN, |i| noise(i + 100)),
-        Array1::from_shape_fn(HIDDEN, |i| 0.2 * noise(i + 200)),
-        Array1::zeros(1),
-    ];
-    for (name, array) in NAMES.iter().zip(initial) {
-        model.add_parameter(name, Tensor::from_array(array)?, true)?;
-    }
-    let mut parameters = Parameters::new(&state, &model, ParametersOptions::new())?;
-    let network = Network { tensors: NAMES.iter().map(|name| model.tensor(name)).collect::<Result<_>>()? };
-    let optimizer = state.prepare_optimizer(&Optimizer::adam(&model, AdamOptions::new().lr(0.01))?)?;
+    state.set_seed(0, false, false)?;
+    let calls = Arc::new(AtomicUsize::new(0));
+    let module = Model::new(Affine { calls: Arc::clone(&calls) })?;
+    let model = state.prepare_model(&module, DdpOptions::new())?;
+    let optimizer = state.prepare_optimizer(&Optimizer::sgd(&module, SgdOptions::new().lr(0.5))?)?;
 
-    // A batch is shared by the processes, and by the micro-batches that accumulate.
-    let (processes, rank) = (state.num_processes() as usize, state.process_index() as usize);
-    let micro_batches = state.gradient_accumulation_steps() as usize;
-    let parts = processes * micro_batches;
-    state.print(&format!("processes: {processes}"))?;
-    for step in 0..STEPS {
-        let mut loss = 0.0;
-        for micro in 0..micro_batches {
-            let mine = micro * processes + rank;
-            let samples = BATCH * mine / parts..BATCH * (mine + 1) / parts;
-            let x: Array1<f32> = samples.map(|i| noise(step * BATCH + i + 1000)).collect();
-            state.accumulate(&[])?.run(|| {
-                let (error, gradients) = network.learn(&x, (BATCH / parts) as f32)?;
-                loss += error / micro_batches as f32;
-                // Each gradient goes on its way as soon as it is there, the last ones first.
-                for (index, gradient) in gradients.into_iter().enumerate().rev() {
-                    let mut place = parameters.gradient(index)?;
-                    let mut place = place.array_view_mut::<f32>()?;
-                    if micro == 0 {
-                        place.assign(&gradient);
-                    } else {
-                        place += &gradient;
-                    }
-                    parameters.grad_ready(index, None)?;
-                }
-                parameters.synchronize()?;
-                state.clip_grad_norm(&model, 1.0, 2.0)?;
-                optimizer.step().map(drop)
-            })?;
+    // y = 3 x - 1
+    let mine = (state.process_index() as usize..POINTS).step_by(state.num_processes() as usize);
+    let x: Vec<f32> = mine.map(|i| -1.0 + i as f32 / 8.0).collect();
+    let y: Vec<f32> = x.iter().map(|x| 3.0 * x - 1.0).collect();
+    let shape = [x.len() as i64];
+    let (x, y) = (Tensor::from_vec(x, &shape)?, Tensor::from_vec(y, &shape)?);
+
+    state.print(&format!("kind: {}", module.kind()))?;
+    for step in 1..=STEPS {
+        let mut loss = model.forward(&x)?.mse_loss(&y)?;
+        state.backward(&mut loss)?;
+        optimizer.step()?;
+        optimizer.zero_grad()?;
+        if step == 1 || step == STEPS {
+            let mean = state.reduce(&loss, Reduction::Mean, 1.0)?.item()?;
+            state.print(&format!("step {step} loss: {mean:.4}"))?;
         }
-        if (step + 1) % 100 == 0 {
-            let mean = state.reduce(&Tensor::scalar(loss)?, Reduction::Mean, 1.0)?.item()?;
-            state.print(&format!("loss of step {}: {mean:.5}", step + 1))?;
-        }
+    }
+    state.print(&format!("weight: {:.4}", module.tensor("weight")?.item()?))?;
+    state.print(&format!("bias: {:.4}", module.tensor("bias")?.item()?))?;
+    state.print(&format!("forward calls: {}", calls.load(Ordering::Relaxed)))?;
+
+    // What goes wrong inside of the forward comes out of the call around it.
+    if let Err(error) = model.call(&[(&x).into(), (&x).into()]) {
+        state.print(&format!("error: {}", error.message()))?;
     }
     state.end_training()
 }

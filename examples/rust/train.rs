@@ -1,57 +1,75 @@
-//! Trains a small GPT on the bytes of a text:
+//! Trains a small network on the digits of a clock, on as many processes as the launcher starts:
 //!
-//!     accel launch --num-processes 2 -- train TEXT [STEPS]
-//!
-//! The processes share each batch, so the losses do not depend on their number.
+//!     accel launch --num-processes 2 -- train
+mod digits;
+
 use accel::*;
+use digits::{DIGITS, SEGMENTS};
 
-/// Every byte is a token.
-const CONFIG: &str = r#"{"model_type": "gpt2", "vocab_size": 256, "n_positions": 32, "n_embd": 64, "n_layer": 2,
-    "n_head": 4, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}"#;
-const CONTEXT: i64 = 32;
+const EPOCHS: usize = 3;
+const BATCH: i64 = 16;
+const HIDDEN: i64 = 32;
 
-fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let text = arguments.next().unwrap_or_else(|| panic!("usage: train TEXT [STEPS]"));
-    let steps: usize = arguments.next().map_or(60, |steps| steps.parse().expect("STEPS: expected a number"));
-
-    let state = StateOptions::new().split_batches(true).build()?;
-    state.set_seed(0, false, false)?;
-    let text = Dataset::text(text, None, CONTEXT)?;
-    let loader = DataLoader::new(&text, DataLoaderOptions::new().batch_size(8).shuffle(true).drop_last(true))?;
-    let mut loader = state.prepare_data_loader(&loader, DataLoaderConfig::new())?;
-
-    let gpt = Model::from_config(CONFIG)?;
-    let model = state.prepare_model(&gpt, DdpOptions::new())?;
-    let adamw = Optimizer::adamw(&gpt, AdamOptions::new().lr(3e-3))?;
-    let optimizer = state.prepare_optimizer(&adamw)?;
-    let cosine = Scheduler::cosine(&adamw, 5, steps as i64, 0.1)?;
-    let scheduler = state.prepare_scheduler(&cosine)?;
-
-    state.print(&format!("processes: {}", state.num_processes()))?;
-    state.print(&format!("parameters: {}", gpt.num_parameters()?))?;
-    state.print(&format!("windows: {}", text.len()))?;
-    for step in 1..=steps {
-        let batch = next_batch(&mut loader)?;
-        let loss = state.accumulate(&[&model])?.run(|| {
+/// One pass over the data: the mean of the loss, over the processes too.
+fn train_epoch(state: &State, model: &Model, optimizer: &Optimizer, loader: &mut DataLoader) -> Result<f64> {
+    let (mut total, mut batches) = (0.0, 0);
+    for batch in loader {
+        let batch = batch?;
+        total += state.accumulate(&[model])?.run(|| {
             let mut loss = model.forward(batch.tensor_at(0)?)?.cross_entropy(batch.tensor_at(1)?)?;
             state.backward(&mut loss)?;
-            state.clip_grad_norm(&gpt, 1.0, 2.0)?;
             optimizer.step()?;
-            scheduler.step()?;
             optimizer.zero_grad()?;
-            loss.detach()
+            loss.item()
         })?;
-        if step == 1 || step % 20 == 0 {
-            let mean = state.reduce(&loss, Reduction::Mean, 1.0)?.item()?;
-            state.print(&format!("loss of step {step}: {mean:.4}"))?;
-        }
+        batches += 1;
     }
-    state.end_training()
+    let mean = Tensor::scalar(total / f64::from(batches))?.to_device(state.device())?;
+    state.reduce(&mean, Reduction::Mean, 1.0)?.item()
 }
 
-/// The next batch, of the next epoch when this one is over.
-fn next_batch(loader: &mut DataLoader) -> Result<Value> {
-    let batch = loader.next().or_else(|| loader.next());
-    batch.unwrap_or_else(|| Err(Error::new(ErrorCode::InvalidArgument, "the text is too short for a batch")))
+/// The test samples, each of which comes to one process, and those of them that are recognised.
+fn evaluate(state: &State, model: &Model, loader: &mut DataLoader) -> Result<(usize, usize)> {
+    model.train(false)?;
+    let (mut samples, mut correct) = (0, 0);
+    no_grad()?.run(|| {
+        for batch in loader {
+            let batch = batch?;
+            let predictions = model.forward(batch.tensor_at(0)?)?.argmax(Some(1), false)?;
+            // Without what was repeated to fill the last batch.
+            let mine = Value::list([predictions, batch.tensor_at(1)?.shallow_clone()])?;
+            let all = state.gather_for_metrics(&mine)?;
+            let (predictions, labels) = (all.tensor_at(0)?.to_vec::<i64>()?, all.tensor_at(1)?.to_vec::<i64>()?);
+            samples += labels.len();
+            correct += predictions.iter().zip(&labels).filter(|(prediction, label)| prediction == label).count();
+        }
+        Ok((samples, correct))
+    })
+}
+
+fn main() -> Result<()> {
+    let state = StateOptions::new().cpu(true).gradient_accumulation_steps(2).build()?;
+    state.set_seed(0, false, false)?;
+    let model = nn::sequential(&[
+        &nn::linear(SEGMENTS as i64, HIDDEN, true)?,
+        &nn::activation("relu")?,
+        &nn::linear(HIDDEN, DIGITS as i64, true)?,
+    ])?;
+    let adamw = Optimizer::adamw(&model, AdamOptions::new().lr(0.01))?;
+    let options = DataLoaderOptions::new().batch_size(BATCH);
+    let train_loader = DataLoader::new(&digits::dataset(1, 1000)?, options.shuffle(true).seed(0))?;
+    let test_loader = DataLoader::new(&digits::dataset(2, 203)?, options)?;
+    let (model, optimizer, mut train_loader, mut test_loader) =
+        state.prepare((&model, &adamw, &train_loader, &test_loader))?;
+
+    state.print(&format!("processes: {}", state.num_processes()))?;
+    state.print(&format!("parameters: {}", model.num_parameters()?))?;
+    for epoch in 1..=EPOCHS {
+        let loss = train_epoch(&state, &model, &optimizer, &mut train_loader)?;
+        state.print(&format!("epoch {epoch} loss: {loss:.4}"))?;
+    }
+    let (samples, correct) = evaluate(&state, &model, &mut test_loader)?;
+    state.print(&format!("test samples: {samples}"))?;
+    state.print(&format!("accuracy: {:.4}", correct as f64 / samples as f64))?;
+    state.end_training()
 }

@@ -3,7 +3,7 @@
 //!
 //!     cargo build --release && accel launch --num-processes 2 -- target/release/candle
 //!
-//! A layer of tanh learns sin(3 x), as in ../foreign_module.rs, from the same numbers.
+//! A layer of tanh learns sin(3 x), as in ../own_gradients.rs, from the same numbers.
 use accel::{AdamOptions, Model, Optimizer, Parameters, ParametersOptions, Reduction, StateOptions};
 use candle_core::{Device, Tensor, Var};
 use std::error::Error;
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         })?;
         for (name, var) in NAMES.iter().zip(&network) {
             let parameter = model.tensor(name)?;
-            var.set(&Tensor::from_slice(parameter.as_slice::<f32>()?, var.shape(), &Device::Cpu)?)?;
+            var.set(&Tensor::from_slice(&parameter.as_slice::<f32>()?, var.shape(), &Device::Cpu)?)?;
         }
         if (step + 1) % 100 == 0 {
             let mean = state.reduce(&accel::Tensor::scalar(loss.to_scalar::<f32>()?)?, Reduction::Mean, 1.0)?;

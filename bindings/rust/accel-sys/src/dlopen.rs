@@ -48,6 +48,7 @@ fn default_file() -> PathBuf {
 
 fn open(file: &Path) -> Result<*mut c_void, String> {
     let name = CString::new(file.to_string_lossy().as_bytes()).map_err(|_| format!("{file:?}: a path with a NUL"))?;
+    // SAFETY: the name ends with a NUL.
     let library = unsafe { dlopen(name.as_ptr(), RTLD_NOW | RTLD_GLOBAL) };
     if library.is_null() {
         return Err(format!("{}; set ACCEL_LIBRARY to the file of libaccel", last_error()));
@@ -56,10 +57,12 @@ fn open(file: &Path) -> Result<*mut c_void, String> {
 }
 
 fn last_error() -> String {
+    // SAFETY: it takes nothing.
     let text = unsafe { dlerror() };
     if text.is_null() {
         return "the dynamic linker gives no reason".into();
     }
+    // SAFETY: a text of the dynamic linker, which this thread keeps until the next call.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
@@ -80,6 +83,7 @@ fn find_symbol(known: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     if let Err(reason) = load(None) {
         panic!("libaccel cannot be loaded: {reason}");
     }
+    // SAFETY: the library is loaded, and the name ends with a NUL.
     let address = unsafe { dlsym(LIBRARY.load(Ordering::Acquire), name.as_ptr().cast()) };
     assert!(!address.is_null(), "libaccel has no {}: {}", name.trim_end_matches('\0'), last_error());
     known.store(address, Ordering::Relaxed);

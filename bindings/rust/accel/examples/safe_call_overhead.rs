@@ -1,6 +1,6 @@
 //! Workload call_overhead in the safe layer: nanoseconds of one Tensor::numel(), the least of the rounds. With the argument
-//! `add`, of one operator on two tensors of one element.
-use accel::{Result, Tensor};
+//! `operator`, of one addition of four numbers, as in bench/call_overhead/call_overhead.c.
+use accel::{DType, Device, Result, Tensor};
 use std::time::Instant;
 
 const CALLS: u32 = 1_000_000;
@@ -19,10 +19,11 @@ fn least_of_rounds(calls: u32, mut call: impl FnMut() -> Result<()>) -> Result<f
 }
 
 fn main() -> Result<()> {
-    let tensor = Tensor::scalar(0.0f32)?;
-    let least = if std::env::args().nth(1).as_deref() == Some("add") {
-        least_of_rounds(CALLS / 10, || tensor.add(&tensor).map(drop))?
+    let least = if std::env::args().nth(1).as_deref() == Some("operator") {
+        let tensor = Tensor::full(&[4], 1.0, DType::Float32, Device::Cpu)?;
+        least_of_rounds(CALLS / 20, || tensor.add(&tensor).map(drop))?
     } else {
+        let tensor = Tensor::scalar(0.0f32)?;
         least_of_rounds(CALLS, || tensor.numel().map(|_| ()))?
     };
     println!("{least:.3}");

@@ -45,13 +45,17 @@ pub(crate) fn take_any_failure() -> Option<Failure> {
 
 /// Runs the body of a callback: no panic leaves it.
 pub(crate) fn run(body: impl FnOnce() -> CallbackResult) -> i32 {
+    let body = || {
+        body().map_err(|error| {
+            let own = error.downcast_ref::<Error>();
+            let code = own.map_or(ErrorCode::User, Error::code);
+            let message = own.map_or_else(|| error.to_string(), |own| own.message().into());
+            (code, message, error)
+        })
+    };
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => sys::ACCEL_OK,
-        Ok(Err(error)) => {
-            let code = error.downcast_ref::<Error>().map_or(ErrorCode::User, Error::code);
-            let message = error.downcast_ref::<Error>().map_or_else(|| error.to_string(), |own| own.message().into());
-            fail(code, message, Failure::Error(error))
-        }
+        Ok(Err((code, message, error))) => fail(code, message, Failure::Error(error)),
         Err(payload) => fail(ErrorCode::User, panic_message(&*payload), Failure::Panic(payload)),
     }
 }
@@ -77,7 +81,10 @@ fn fail(code: ErrorCode, message: String, failure: Failure) -> i32 {
     if let Ok(line) = CString::new(line.as_str()) {
         unsafe { sys::accel_error_set(code.status(), line.as_ptr()) };
     }
-    FAILURE.with(|slot| *slot.borrow_mut() = Some(Left { status: code.status(), message: line, failure }));
+    let left = Left { status: code.status(), message: line, failure };
+    // At the end of a thread there is no place for it any more; and a former one may panic when it is dropped.
+    let former = FAILURE.try_with(|slot| slot.borrow_mut().replace(left));
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(former)));
     code.status()
 }
 

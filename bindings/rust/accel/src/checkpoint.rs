@@ -2,6 +2,7 @@
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Result};
 use crate::handle::{c_path, c_string};
+use crate::memory;
 use crate::module::Model;
 use crate::state::State;
 use crate::value::Value;
@@ -12,6 +13,7 @@ use std::ptr;
 
 /// Writes a map of tensors to a safetensors file: complete under its name, or not at all.
 pub fn save(tensors: &Value, metadata: Option<&Value>, path: impl AsRef<Path>) -> Result<()> {
+    memory::reads(&[tensors.into()])?;
     let path = c_path(path.as_ref())?;
     let metadata = metadata.map_or(ptr::null(), Value::as_raw);
     check(unsafe { sys::accel_save(tensors.as_raw(), metadata, path.as_ptr()) }).map(drop)
@@ -48,6 +50,7 @@ impl State {
 
     /// Reads it back into the prepared objects, which must be the same. All ranks must call.
     pub fn load_state(&self, folder: impl AsRef<Path>) -> Result<()> {
+        memory::writes_anything()?;
         let folder = c_path(folder.as_ref())?;
         check(unsafe { sys::accel_load_state(self.as_raw(), folder.as_ptr()) }).map(drop)
     }
@@ -56,6 +59,7 @@ impl State {
     /// example by `Arc`.
     pub fn register_for_checkpointing<C: Checkpoint>(&self, name: &str, object: C) -> Result<()> {
         let (name, (data, destroy)) = (c_string(name)?, hand_over(Exclusive::new(object)));
+        // SAFETY: the object is of the kind that both callbacks take.
         check(unsafe {
             let (save, load): (sys::accel_save_state_fn, sys::accel_load_state_fn) = (call_save::<C>, call_load::<C>);
             let name = name.as_ptr();

@@ -4,6 +4,7 @@
 //! a rank has died, and with `CollectiveMismatch` on every rank when they disagree.
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::array;
+use crate::memory;
 use crate::options::constants;
 use crate::state::{State, StateReader};
 use crate::tensor::Tensor;
@@ -90,6 +91,7 @@ impl State {
 
     /// Every rank gets one rank's tensors, written into its own.
     pub fn broadcast<T: Tree>(&self, value: &mut T, from_process: i32) -> Result<()> {
+        memory::writes(value.as_arg())?;
         check(unsafe { sys::accel_broadcast(self.as_raw(), value.as_arg().as_raw(), from_process) }).map(drop)
     }
 
@@ -99,6 +101,7 @@ impl State {
         call: impl FnOnce(*mut sys::accel_state_t, *const sys::accel_value_t, *mut sys::accel_value_t) -> i32,
     ) -> Result<T> {
         let value: Arg<'_> = value.as_arg();
+        memory::reads(&[value])?;
         T::from_value(Value::made(|out| call(self.as_raw(), value.as_raw(), out))?)
     }
 }
@@ -107,38 +110,49 @@ impl State {
 impl State {
     /// Reduces a tensor over the ranks, in place.
     pub fn all_reduce(&self, tensor: &mut Tensor, reduction: Reduction) -> Result<()> {
+        memory::writes((&*tensor).into())?;
         check(unsafe { sys::accel_all_reduce(self.as_raw(), tensor.as_raw(), reduction.into()) }).map(drop)
     }
 
     /// Joins the parts of all ranks in rank order.
     pub fn all_gather(&self, input: &Tensor, output: &mut Tensor) -> Result<()> {
+        memory::reads(&[input.into()])?;
+        memory::writes((&*output).into())?;
         check(unsafe { sys::accel_all_gather(self.as_raw(), input.as_raw(), output.as_raw()) }).map(drop)
     }
 
     /// Reduces over the ranks and leaves each rank its part.
     pub fn reduce_scatter(&self, input: &Tensor, reduction: Reduction, output: &mut Tensor) -> Result<()> {
+        memory::reads(&[input.into()])?;
+        memory::writes((&*output).into())?;
         let (input, output) = (input.as_raw(), output.as_raw());
         check(unsafe { sys::accel_reduce_scatter(self.as_raw(), input, reduction.into(), output) }).map(drop)
     }
 
     /// Part i of the input goes to rank i.
     pub fn all_to_all(&self, input: &Tensor, output: &mut Tensor) -> Result<()> {
+        memory::reads(&[input.into()])?;
+        memory::writes((&*output).into())?;
         check(unsafe { sys::accel_all_to_all(self.as_raw(), input.as_raw(), output.as_raw()) }).map(drop)
     }
 
     /// Part i of the source rank's input goes to rank i; the others give none.
     pub fn scatter(&self, input: Option<&Tensor>, from_process: i32, output: &mut Tensor) -> Result<()> {
+        memory::reads(&[input.into()])?;
+        memory::writes((&*output).into())?;
         let input = input.map_or(ptr::null(), |input| input.as_raw() as *const _);
         check(unsafe { sys::accel_scatter(self.as_raw(), input, from_process, output.as_raw()) }).map(drop)
     }
 
     /// Sends a tensor to one rank; the tag pairs it with a receive.
     pub fn send(&self, tensor: &Tensor, to_process: i32, tag: i32) -> Result<()> {
+        memory::reads(&[tensor.into()])?;
         check(unsafe { sys::accel_send(self.as_raw(), tensor.as_raw(), to_process, tag) }).map(drop)
     }
 
     /// Receives a tensor from one rank.
     pub fn recv(&self, tensor: &mut Tensor, from_process: i32, tag: i32) -> Result<()> {
+        memory::writes((&*tensor).into())?;
         check(unsafe { sys::accel_recv(self.as_raw(), tensor.as_raw(), from_process, tag) }).map(drop)
     }
 }

@@ -65,7 +65,7 @@ impl DType {
 
 impl fmt::Display for DType {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&text(unsafe { sys::accel_dtype_name(self.to_raw()) }))
+        formatter.write_str(unsafe { &text(sys::accel_dtype_name(self.to_raw())) })
     }
 }
 

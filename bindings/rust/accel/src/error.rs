@@ -84,7 +84,7 @@ error_codes! {
 
 impl fmt::Display for ErrorCode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&text(unsafe { sys::accel_status_name(self.status()) }))
+        formatter.write_str(unsafe { &text(sys::accel_status_name(self.status())) })
     }
 }
 
@@ -136,8 +136,9 @@ impl Error {
         if unsafe { sys::accel_error_take(&mut taken) } != sys::ACCEL_OK {
             // In a process that was forked off this is refused as well, and its message is the same.
             let status = status.unwrap_or(sys::ACCEL_ERROR_INVALID_STATE);
-            return Error::of_status(status, &text(unsafe { sys::accel_last_error() }));
+            return Error::of_status(status, unsafe { &text(sys::accel_last_error()) });
         }
+        // SAFETY: the error was taken, and its texts are copied before it is released.
         let content = unsafe {
             Content {
                 code: ErrorCode::from_status(status.unwrap_or_else(|| sys::accel_error_code(taken))),
@@ -225,9 +226,12 @@ fn with_failure(mut error: Error, failure: Option<Failure>) -> Error {
 }
 
 /// The text of a C string; "" for NULL.
-pub(crate) fn text(string: *const std::os::raw::c_char) -> String {
+///
+/// # Safety
+/// NULL, or a string that ends with a NUL.
+pub(crate) unsafe fn text(string: *const std::os::raw::c_char) -> String {
     if string.is_null() {
         return String::new();
     }
-    unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned()
+    CStr::from_ptr(string).to_string_lossy().into_owned()
 }

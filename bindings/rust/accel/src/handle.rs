@@ -9,6 +9,9 @@ macro_rules! handle {
 
         impl $name {
             /// Owns what a successful call gave.
+            ///
+            /// # Safety
+            /// A handle of this kind whose owner the caller is.
             #[allow(dead_code)]
             pub(crate) unsafe fn from_raw(raw: *mut accel_sys::$raw) -> Self {
                 $name(std::ptr::NonNull::new(raw).expect("a call that succeeded gives an object"))
@@ -19,6 +22,7 @@ macro_rules! handle {
             pub(crate) fn made(call: impl FnOnce(*mut *mut accel_sys::$raw) -> i32) -> $crate::error::Result<Self> {
                 let mut raw = std::ptr::null_mut();
                 $crate::error::check(call(&mut raw))?;
+                // SAFETY: the call succeeded, so it has written a handle that belongs to the caller.
                 Ok(unsafe { Self::from_raw(raw) })
             }
 
@@ -34,12 +38,13 @@ macro_rules! handle {
             }
         }
 
-        // Any thread may own it. Only types whose every shared function is of the kind `any` are Sync besides.
+        // SAFETY: any thread may own it. Only types whose every shared function is of the kind `any` are Sync besides.
         unsafe impl Send for $name {}
     };
 }
 
-/// A callback's argument, which it only borrows.
+/// A callback's argument, which it only borrows. It is never lent for changes: whoever has a `&mut` can take the object out and
+/// leave another one.
 pub(crate) struct Lent<T>(std::mem::ManuallyDrop<T>);
 
 impl<T> Lent<T> {
@@ -53,12 +58,6 @@ impl<T> std::ops::Deref for Lent<T> {
 
     fn deref(&self) -> &T {
         &self.0
-    }
-}
-
-impl<T> std::ops::DerefMut for Lent<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
     }
 }
 
@@ -91,6 +90,7 @@ pub(crate) fn buffer_text(call: impl FnOnce(*mut accel_sys::accel_buffer_t) -> i
     let bytes = if buffer.data.is_null() {
         &[][..]
     } else {
+        // SAFETY: the call has written so many bytes, which the buffer owns.
         unsafe { std::slice::from_raw_parts(buffer.data.cast::<u8>(), buffer.size) }
     };
     let text = String::from_utf8_lossy(bytes).into_owned();

@@ -4,6 +4,7 @@ use crate::error::{check, text, Result};
 #[cfg(feature = "dlopen")]
 use crate::error::{Error, ErrorCode};
 use crate::handle::{buffer_text, c_string};
+use crate::options::constants;
 use accel_sys as sys;
 use std::ffi::c_void;
 use std::os::raw::c_char;
@@ -42,33 +43,18 @@ pub fn load_library(file: Option<&std::path::Path>) -> Result<()> {
     sys::load(file).map_err(|reason| Error::new(ErrorCode::NotFound, reason))
 }
 
-/// How urgent a log message is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[allow(missing_docs)]
-pub enum LogLevel {
-    Debug,
-    Info,
-    Warning,
-    Error,
-}
-
-impl LogLevel {
-    fn to_raw(self) -> i32 {
-        match self {
-            LogLevel::Debug => sys::ACCEL_LOG_DEBUG,
-            LogLevel::Info => sys::ACCEL_LOG_INFO,
-            LogLevel::Warning => sys::ACCEL_LOG_WARNING,
-            LogLevel::Error => sys::ACCEL_LOG_ERROR,
-        }
-    }
-
-    fn from_raw(level: i32) -> Self {
-        match level {
-            sys::ACCEL_LOG_DEBUG => LogLevel::Debug,
-            sys::ACCEL_LOG_INFO => LogLevel::Info,
-            sys::ACCEL_LOG_WARNING => LogLevel::Warning,
-            _ => LogLevel::Error,
-        }
+constants! {
+    /// How urgent a log message is.
+    #[derive(PartialOrd, Ord)]
+    LogLevel {
+        /// For whoever looks for a defect.
+        Debug = ACCEL_LOG_DEBUG,
+        /// What happens.
+        Info = ACCEL_LOG_INFO,
+        /// What may be wrong.
+        Warning = ACCEL_LOG_WARNING,
+        /// What went wrong.
+        Error = ACCEL_LOG_ERROR,
     }
 }
 
@@ -79,7 +65,7 @@ where
 {
     let (data, destroy) = hand_over(receive);
     check(unsafe { sys::accel_set_log_callback(Some(log::<F>), data, destroy) })?;
-    check(unsafe { sys::accel_set_log_level(level.to_raw()) }).map(drop)
+    check(unsafe { sys::accel_set_log_level(level.into()) }).map(drop)
 }
 
 /// Messages go nowhere from now on, as at first.
@@ -89,5 +75,7 @@ pub fn unset_log() -> Result<()> {
 
 unsafe extern "C" fn log<F: Fn(LogLevel, &str)>(level: i32, message: *const c_char, data: *mut c_void) {
     // Nobody hears of a panic here: the message is lost, and that is all.
-    let _ = catch_unwind(AssertUnwindSafe(|| closure::<F>(data)(LogLevel::from_raw(level), &text(message))));
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        closure::<F>(data)(LogLevel::from_raw(level).unwrap_or(LogLevel::Error), &text(message))
+    }));
 }

@@ -3,6 +3,7 @@ use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::dtype::{DType, Device};
 use crate::error::{check, text, Error, ErrorCode, Result};
 use crate::handle::{array, c_path, c_string, handle, Lent};
+use crate::memory;
 use crate::tensor::Tensor;
 use crate::value::{Arg, Value};
 use accel_sys as sys;
@@ -190,6 +191,8 @@ impl Model {
 
     /// The output for any inputs.
     pub fn call(&self, inputs: &[Arg<'_>]) -> Result<Value> {
+        memory::reads(inputs)?;
+        memory::writes_model(self)?; // running statistics, and what a model that was loaded does
         let (first, length) = array(inputs);
         Value::made(|out| unsafe { sys::accel_module_call(self.as_raw(), first.cast(), length, out) })
     }
@@ -208,6 +211,7 @@ impl Model {
 
     /// Moves parameters and buffers in place. A dtype is for the floating ones.
     pub fn to(&self, device: Device, dtype: Option<DType>) -> Result<()> {
+        memory::writes_model(self)?;
         let dtype = dtype.map_or(sys::ACCEL_UNSET, DType::to_raw);
         check(unsafe { sys::accel_module_to(self.as_raw(), dtype, device.to_raw()) }).map(drop)
     }
@@ -217,7 +221,7 @@ impl Model {
 impl Model {
     /// The name of its class.
     pub fn kind(&self) -> String {
-        text(unsafe { sys::accel_module_kind(self.as_raw()) })
+        unsafe { text(sys::accel_module_kind(self.as_raw())) }
     }
 
     /// The module at a path: "" is this one, "layers.0.mlp" one below.
@@ -263,12 +267,15 @@ impl Model {
 
     /// Copies tensors into the model. With `strict` missing and unexpected names are errors. Nothing changes then.
     pub fn load_state_dict(&self, state_dict: &Value, strict: bool) -> Result<()> {
+        memory::reads(&[state_dict.into()])?;
+        memory::writes_model(self)?;
         let strict = strict.into();
         check(unsafe { sys::accel_module_load_state_dict(self.as_raw(), state_dict.as_raw(), strict) }).map(drop)
     }
 
     /// Makes `path` share the parameter at `source_path`.
     pub fn tie(&self, path: &str, source_path: &str) -> Result<()> {
+        memory::writes_model(self)?;
         let (path, source) = (c_string(path)?, c_string(source_path)?);
         check(unsafe { sys::accel_module_tie(self.as_raw(), path.as_ptr(), source.as_ptr()) }).map(drop)
     }

@@ -1,6 +1,7 @@
 //! Any operator of LibTorch by its name. The frequent ones are methods of [`Tensor`](crate::Tensor).
 use crate::error::{check, text, Error, ErrorCode, Result};
 use crate::handle::{array, c_string};
+use crate::memory;
 use crate::tensor::Tensor;
 use crate::value::{Arg, Value};
 use accel_sys as sys;
@@ -83,6 +84,7 @@ impl Op {
     /// InvalidArgument for an operator that changes nothing, or another argument.
     pub fn call_in_place(self, first: &mut Tensor, further: &[Arg<'_>]) -> Result<()> {
         self.require(Changes::First)?;
+        memory::writes((&*first).into())?;
         let mut arguments = Vec::with_capacity(1 + further.len());
         arguments.push(Arg::from(&*first));
         arguments.extend_from_slice(further);
@@ -119,8 +121,9 @@ impl Op {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RawOp(NonNull<sys::accel_op_t>);
 
-// Operators are interned, and all their functions are of the kind `any`.
+// SAFETY: operators are interned, and all their functions are of the kind `any`.
 unsafe impl Send for RawOp {}
+// SAFETY: as above.
 unsafe impl Sync for RawOp {}
 
 /// More results than any operator of LibTorch has.
@@ -138,12 +141,15 @@ impl RawOp {
         self.0.as_ptr()
     }
 
+    /// # Safety
+    /// NULL, or an operator that was found.
     pub(crate) unsafe fn from_raw(raw: *mut sys::accel_op_t) -> Option<Self> {
         NonNull::new(raw).map(RawOp)
     }
 
     #[inline]
     pub(crate) fn call1(self, arguments: &[Arg<'_>]) -> Result<Value> {
+        memory::reads(arguments)?;
         let (mut result, mut count) = (Value::none(), 0);
         let (first, length) = array(arguments);
         let place = &mut result as *mut Value;
@@ -152,12 +158,15 @@ impl RawOp {
     }
 
     pub(crate) fn call_with(self, arguments: &[Arg<'_>], named: &[(&str, Arg<'_>)]) -> Result<Vec<Value>> {
+        memory::reads(arguments)?;
+        named.iter().try_for_each(|(_, argument)| memory::reads(std::slice::from_ref(argument)))?;
         let names = named.iter().map(|(name, _)| c_string(name)).collect::<Result<Vec<_>>>()?;
         let names: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
         let given: Vec<_> = named.iter().map(|(_, argument)| *argument).collect();
         let mut results: Vec<Value> = (0..MOST_RESULTS).map(|_| Value::none()).collect();
         let mut count = 0;
         let ((first, length), (names, _), (given, n_named)) = (array(arguments), array(&names), array(&given));
+        // SAFETY: the arguments and the names live through the call, and there is place for so many results.
         check(unsafe {
             let place = results.as_mut_ptr().cast();
             let (first, given) = (first.cast(), given.cast());
@@ -168,7 +177,7 @@ impl RawOp {
     }
 
     fn schema(self) -> String {
-        text(unsafe { sys::accel_op_schema(self.as_raw()) })
+        unsafe { text(sys::accel_op_schema(self.as_raw())) }
     }
 }
 

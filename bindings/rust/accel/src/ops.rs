@@ -69,7 +69,7 @@ impl KnownOp {
 
     #[inline]
     fn get(&self) -> Result<RawOp> {
-        // Operators are interned: whoever finds it first writes the same.
+        // SAFETY: it is NULL or was found. Operators are interned: whoever finds it first writes the same.
         match unsafe { RawOp::from_raw(self.found.load(Ordering::Relaxed)) } {
             Some(op) => Ok(op),
             None => self.find(),

@@ -1,7 +1,8 @@
 //! Optimizers: what updates parameters from their gradients.
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Error, ErrorCode, Result};
-use crate::handle::{array, c_string, handle, Lent};
+use crate::handle::{array, c_string, handle};
+use crate::memory;
 use crate::module::Model;
 use crate::nn::unset_or;
 use crate::options::constants;
@@ -58,6 +59,7 @@ macro_rules! optimizers {
         $(#[$text])*
         pub fn $name<'a>(model: impl Into<Option<&'a Model>>, options: $options) -> Result<Self> {
             let module = model.into().map_or(ptr::null(), |model| model.as_raw() as *const _);
+            // SAFETY: the handle is alive or NULL, and the options are those of the function.
             Self::made(|out| unsafe { sys::$function(module, &options.0, out) })
         }
     )*};
@@ -112,6 +114,7 @@ impl Optimizer {
         let names: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
         let (first, length) = array(&names);
         let (data, destroy) = hand_over(Exclusive::new(update));
+        // SAFETY: the names live through the call, and the closure is of the kind that the callback takes.
         Self::made(|out| unsafe {
             let call = Some(call_update::<F> as sys::accel_update_fn);
             sys::accel_optimizer_create(module, first, length, lr, weight_decay, call, data, destroy, out)
@@ -152,12 +155,14 @@ impl Update<'_> {
 impl Optimizer {
     /// One update of all parameters that have a gradient. A prepared optimizer does nothing while gradients accumulate.
     pub fn step(&self) -> Result<Step> {
+        memory::writes_anything()?;
         let status = check(unsafe { sys::accel_optimizer_step(self.as_raw()) })?;
         Ok(if status == sys::ACCEL_STEP_SKIPPED { Step::Skipped } else { Step::Updated })
     }
 
     /// Clears the gradients. A prepared optimizer does nothing while gradients accumulate.
     pub fn zero_grad(&self) -> Result<()> {
+        memory::writes_anything()?;
         check(unsafe { sys::accel_optimizer_zero_grad(self.as_raw()) }).map(drop)
     }
 
@@ -220,6 +225,8 @@ impl Optimizer {
 
     /// Takes it back; nothing changes when it does not fit.
     pub fn load_state_dict(&self, state_dict: &Value) -> Result<()> {
+        memory::reads(&[state_dict.into()])?;
+        memory::writes_anything()?;
         check(unsafe { sys::accel_optimizer_load_state_dict(self.as_raw(), state_dict.as_raw()) }).map(drop)
     }
 }
@@ -237,8 +244,7 @@ where
     F: FnMut(&mut Update<'_>) -> CallbackResult,
 {
     callback::run(|| {
-        let (mut parameter, mut gradient) =
-            (Lent::new(Tensor::from_raw(parameter)), Lent::new(Tensor::from_raw(gradient)));
+        let (mut parameter, mut gradient) = (Tensor::shared_from_raw(parameter), Tensor::shared_from_raw(gradient));
         let states = Value::borrowed(states).ok_or("an update without states")?;
         let mut update = Update { parameter: &mut parameter, gradient: &mut gradient, step, lr, weight_decay, states };
         closure::<Exclusive<F>>(data).with(|function| function(&mut update))

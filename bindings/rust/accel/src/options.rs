@@ -27,8 +27,9 @@ macro_rules! options {
             )*
         }
 
-        // Pointers inside are set only while a call is made.
+        // SAFETY: pointers inside are set only while a call is made.
         unsafe impl Send for $name {}
+        // SAFETY: as above.
         unsafe impl Sync for $name {}
 
         impl Default for $name {

@@ -136,6 +136,7 @@ macro_rules! schedules {
     ($($(#[$text:meta])* $name:ident($($argument:ident: $kind:ty),*) = $function:ident;)*) => {$(
         $(#[$text])*
         pub fn $name(optimizer: &Optimizer, $($argument: $kind),*) -> Result<Self> {
+            // SAFETY: the handle is alive, the arguments are numbers, and what is written belongs to the caller.
             Self::made(|out| unsafe { sys::$function(optimizer.as_raw(), $($argument,)* out) })
         }
     )*};
@@ -178,6 +179,7 @@ impl Scheduler {
         check_callback_of_numbers(|| unsafe {
             sys::accel_scheduler_lambda(optimizer.as_raw(), Some(call_factor::<F>), data, destroy, &mut made)
         })?;
+        // SAFETY: the call succeeded, so it has written a handle that belongs to the caller.
         Ok(unsafe { Self::from_raw(made) })
     }
 
@@ -248,6 +250,7 @@ impl Scheduler {
     pub fn curve(&self, n_steps: i64) -> Result<Tensor> {
         let mut curve = ptr::null_mut();
         check_callback_of_numbers(|| unsafe { sys::accel_scheduler_curve(self.as_raw(), n_steps, &mut curve) })?;
+        // SAFETY: as above.
         Ok(unsafe { Tensor::from_raw(curve) })
     }
 

@@ -1,5 +1,6 @@
 //! Regions in which something else holds: no gradients, another precision, gradients that stay on their rank.
 use crate::error::{check, Error, ErrorCode, Result};
+use crate::memory;
 use accel_sys as sys;
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -31,18 +32,44 @@ pub struct Scope<'a> {
     _lifetime: PhantomData<(&'a (), *mut ())>,
 }
 
+/// A region that has not ended.
+struct Open {
+    raw: NonNull<sys::accel_scope_t>,
+    /// Its end writes parameters.
+    writes: bool,
+    /// Nobody holds it any more: it ends as soon as it can.
+    let_go: bool,
+}
+
+impl Open {
+    fn check(&self) -> Result<()> {
+        if self.writes {
+            memory::writes_anything()?;
+        }
+        Ok(())
+    }
+}
+
 thread_local! {
-    /// The open regions of this thread, the innermost one last, each with whether it was let go while later ones were
-    /// open: it ends when they have.
-    static OPEN: RefCell<Vec<(NonNull<sys::accel_scope_t>, bool)>> = const { RefCell::new(Vec::new()) };
+    /// The open regions of this thread, the innermost one last.
+    static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
 }
 
 impl<'a> Scope<'a> {
     pub(crate) fn begin(call: impl FnOnce(*mut *mut sys::accel_scope_t) -> i32) -> Result<Self> {
+        Self::open(call, false)
+    }
+
+    /// A region whose end writes parameters.
+    pub(crate) fn begin_writing(call: impl FnOnce(*mut *mut sys::accel_scope_t) -> i32) -> Result<Self> {
+        Self::open(call, true)
+    }
+
+    fn open(call: impl FnOnce(*mut *mut sys::accel_scope_t) -> i32, writes: bool) -> Result<Self> {
         let mut raw = ptr::null_mut();
         check(call(&mut raw))?;
         let raw = NonNull::new(raw).expect("a call that succeeded gives a scope");
-        OPEN.with(|open| open.borrow_mut().push((raw, false)));
+        OPEN.with(|open| open.borrow_mut().push(Open { raw, writes, let_go: false }));
         Ok(Scope { raw, _lifetime: PhantomData })
     }
 
@@ -53,8 +80,9 @@ impl<'a> Scope<'a> {
     /// Ends it.
     ///
     /// # Errors
-    /// InvalidState when a later one of this thread is open; it then ends with that one. The error of what the end does,
-    /// for example of waiting for the other ranks.
+    /// InvalidState when a later one of this thread is open; it then ends with that one. InvalidState when its end writes
+    /// parameters while a slice is held; it then ends with the next region. The error of what the end does, for example of
+    /// waiting for the other ranks.
     pub fn end(self) -> Result<()> {
         let raw = self.raw;
         std::mem::forget(self);
@@ -77,19 +105,23 @@ impl Drop for Scope<'_> {
 }
 
 fn end(raw: NonNull<sys::accel_scope_t>) -> Result<()> {
-    let is_innermost = OPEN.with(|open| {
+    OPEN.with(|open| {
         let mut open = open.borrow_mut();
-        if let Some(own) = open.iter_mut().find(|(scope, _)| *scope == raw) {
-            own.1 = true;
+        if let Some(own) = open.iter_mut().find(|scope| scope.raw == raw) {
+            own.let_go = true;
         }
-        open.last().map_or(false, |(scope, _)| *scope == raw)
-    });
-    if !is_innermost {
-        let message = "a scope that is not this thread's innermost open one: end those that were opened after it first";
-        return Err(Error::new(ErrorCode::InvalidState, message));
-    }
+        match open.last() {
+            Some(innermost) if innermost.raw == raw => innermost.check(),
+            _ => {
+                let message =
+                    "a scope that is not this thread's innermost open one: end those that were opened after it first";
+                Err(Error::new(ErrorCode::InvalidState, message))
+            }
+        }
+    })?;
     let mut result = Ok(());
     while let Some(scope) = take_innermost_let_go() {
+        // SAFETY: it was open, belongs to this thread, and is the innermost one.
         let ended = check(unsafe { sys::accel_scope_end(scope.as_ptr()) }).map(drop);
         result = result.and(ended);
     }
@@ -99,11 +131,12 @@ fn end(raw: NonNull<sys::accel_scope_t>) -> Result<()> {
 fn take_innermost_let_go() -> Option<NonNull<sys::accel_scope_t>> {
     OPEN.with(|open| {
         let mut open = open.borrow_mut();
-        let (scope, let_go) = *open.last()?;
-        if let_go {
-            open.pop();
+        let ends = open.last().map_or(false, |innermost| innermost.let_go && innermost.check().is_ok());
+        if ends {
+            open.pop().map(|scope| scope.raw)
+        } else {
+            None
         }
-        let_go.then_some(scope)
     })
 }
 

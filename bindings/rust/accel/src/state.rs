@@ -2,6 +2,7 @@
 use crate::dtype::Device;
 use crate::error::{check, text, Result};
 use crate::handle::{buffer_text, c_string, handle};
+use crate::memory;
 use crate::options::constants;
 use crate::scope::Scope;
 use crate::tree::Tree;
@@ -59,8 +60,9 @@ pub struct StateOptions {
     wrong_text: Option<String>,
 }
 
-// The pointers inside of `raw` are set only while a state is made.
+// SAFETY: the pointers inside of `raw` are set only while a state is made.
 unsafe impl Send for StateOptions {}
+// SAFETY: as above.
 unsafe impl Sync for StateOptions {}
 
 macro_rules! setters {
@@ -180,11 +182,12 @@ handle! {
     StateReader(accel_state_t), accel_state_release
 }
 
-// It has only functions of the kind `any`.
+// SAFETY: it has only functions of the kind `any`.
 unsafe impl Sync for StateReader {}
 
 impl Clone for StateReader {
     fn clone(&self) -> Self {
+        // SAFETY: the handle is alive, and the reference that is added belongs to the new owner.
         unsafe { Self::from_raw(sys::accel_state_retain(self.as_raw())) }
     }
 }
@@ -193,6 +196,7 @@ macro_rules! questions {
     ($($(#[$text:meta])* $name:ident -> bool = $function:ident;)*) => {$(
         $(#[$text])*
         pub fn $name(&self) -> bool {
+            // SAFETY: the handle is alive.
             unsafe { sys::$function(self.as_raw()) == 1 }
         }
     )*};
@@ -254,7 +258,7 @@ impl StateReader {
 
     /// What carries the collectives: "ucx", "nccl", or "" for one process.
     pub fn backend(&self) -> String {
-        text(unsafe { sys::accel_backend(self.as_raw()) })
+        unsafe { text(sys::accel_backend(self.as_raw())) }
     }
 
     /// The precision of the forward.
@@ -299,6 +303,7 @@ impl StateReader {
     /// repeat the last element.
     pub fn split_between_processes<T: Tree>(&self, inputs: &T, apply_padding: bool) -> Result<T> {
         let (inputs, pad) = (inputs.as_arg(), apply_padding.into());
+        memory::reads(&[inputs])?;
         T::from_value(Value::made(|out| unsafe {
             sys::accel_split_between_processes(self.as_raw(), inputs.as_raw(), pad, out)
         })?)

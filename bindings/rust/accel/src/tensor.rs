@@ -2,6 +2,7 @@
 use crate::dtype::{DType, Device, Element};
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::{array, handle};
+use crate::memory;
 use accel_sys as sys;
 use std::ffi::c_void;
 use std::{fmt, ptr, slice};
@@ -26,7 +27,7 @@ handle! {
     Tensor(accel_tensor_t), accel_tensor_release
 }
 
-// What takes `&self` is of the kind `any` in the header.
+// SAFETY: what takes `&self` is of the kind `any` in the header.
 unsafe impl Sync for Tensor {}
 
 /// Tensors from nothing, from numbers and from memory.
@@ -83,6 +84,7 @@ impl Tensor {
         fits(elements.len(), shape)?;
         let mut elements = elements;
         let data = elements.as_mut_ptr();
+        // SAFETY: the shape has as many elements as the vector, which stays where it is while it moves.
         unsafe { Self::over_memory(data, shape, None, elements) }
     }
 
@@ -129,6 +131,7 @@ impl Tensor {
     fn sizes(&self, ask: impl FnOnce(*mut *const i64) -> i32) -> Result<Vec<i64>> {
         let (ndim, mut sizes) = (self.ndim()?, ptr::null());
         check(ask(&mut sizes))?;
+        // SAFETY: the tensor has so many sizes, which are copied at once.
         Ok(if ndim == 0 { Vec::new() } else { unsafe { slice::from_raw_parts(sizes, ndim) }.to_vec() })
     }
 
@@ -177,6 +180,7 @@ impl Tensor {
 
     /// The number in a tensor of one element.
     pub fn item(&self) -> Result<f64> {
+        memory::reads(&[self.into()])?;
         let mut out = 0.0;
         check(unsafe { sys::accel_tensor_item(self.as_raw(), &mut out) })?;
         Ok(out)
@@ -184,60 +188,10 @@ impl Tensor {
 
     /// The same for integers, exact.
     pub fn item_int(&self) -> Result<i64> {
+        memory::reads(&[self.into()])?;
         let mut out = 0;
         check(unsafe { sys::accel_tensor_item_int(self.as_raw(), &mut out) })?;
         Ok(out)
-    }
-}
-
-/// The elements.
-///
-/// A slice is the memory itself. Tensors can share memory, so do not hold a slice while something else writes there: an
-/// operator in place on a view, a step of the optimizer on a parameter, a collective on a gradient.
-impl Tensor {
-    /// The elements in place.
-    ///
-    /// # Errors
-    /// TypeMismatch for another element type; InvalidState for a tensor that is not on the CPU, or not contiguous.
-    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
-        let (data, length) = self.memory::<T>()?;
-        Ok(if length == 0 { &[] } else { unsafe { slice::from_raw_parts(data, length) } })
-    }
-
-    /// The elements in place, to be changed.
-    ///
-    /// # Errors
-    /// As [`Tensor::as_slice`].
-    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
-        let (data, length) = self.memory::<T>()?;
-        Ok(if length == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(data, length) } })
-    }
-
-    fn memory<T: Element>(&self) -> Result<(*mut T, usize)> {
-        if !self.is_contiguous()? {
-            let message = "a tensor with gaps between its elements; call contiguous() first";
-            return Err(Error::new(ErrorCode::InvalidState, message));
-        }
-        Ok((self.elements::<T>()?, self.numel()? as usize))
-    }
-
-    /// The first element, of a tensor with any strides.
-    pub(crate) fn elements<T: Element>(&self) -> Result<*mut T> {
-        let (dtype, device) = (self.dtype()?, self.device()?);
-        if dtype != T::DTYPE {
-            let message = format!("elements of {dtype}: asked for {}", T::DTYPE);
-            return Err(Error::new(ErrorCode::TypeMismatch, message));
-        }
-        if device != Device::Cpu {
-            let message = format!("elements on {device:?}: expected a tensor on the CPU; call to_device() first");
-            return Err(Error::new(ErrorCode::InvalidState, message));
-        }
-        Ok(self.data_ptr()?.cast())
-    }
-
-    /// A copy of the elements, row-major, from any device.
-    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        Ok(self.to_device(Device::Cpu)?.contiguous()?.as_slice::<T>()?.to_vec())
     }
 }
 
@@ -245,22 +199,41 @@ impl Tensor {
 impl Tensor {
     /// Converts the elements; the same memory when nothing changes.
     pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
+        memory::reads(&[self.into()])?;
         let device = self.device()?.to_raw();
         Self::made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), dtype.to_raw(), device, 0, out) })
     }
 
     /// Moves to a device; the same memory when nothing changes.
     pub fn to_device(&self, device: Device) -> Result<Self> {
+        memory::reads(&[self.into()])?;
         Self::made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), sys::ACCEL_UNSET, device.to_raw(), 0, out) })
     }
 
     /// Copies the elements of another tensor, converting and broadcasting them.
     pub fn copy_from(&mut self, source: &Tensor) -> Result<()> {
+        memory::reads(&[source.into()])?;
+        memory::writes((&*self).into())?;
         check(unsafe { sys::accel_tensor_copy(self.as_raw(), source.as_raw()) }).map(drop)
+    }
+
+    /// Another owner of a tensor that a callback is lent.
+    ///
+    /// # Safety
+    /// A tensor that is alive.
+    pub(crate) unsafe fn shared_from_raw(raw: *mut sys::accel_tensor_t) -> Self {
+        Self::from_raw(sys::accel_tensor_retain(raw))
+    }
+
+    /// Another owner of the same tensor.
+    pub fn shallow_clone(&self) -> Self {
+        // SAFETY: the handle is alive.
+        unsafe { Self::shared_from_raw(self.as_raw()) }
     }
 
     /// A copy with its own memory.
     pub fn deep_clone(&self) -> Result<Self> {
+        memory::reads(&[self.into()])?;
         Self::made(|out| unsafe { sys::accel_tensor_clone(self.as_raw(), out) })
     }
 
@@ -271,6 +244,7 @@ impl Tensor {
 
     /// Row-major without gaps; the same memory if it was already.
     pub fn contiguous(&self) -> Result<Self> {
+        memory::reads(&[self.into()])?;
         Self::made(|out| unsafe { sys::accel_tensor_contiguous(self.as_raw(), out) })
     }
 }
@@ -293,16 +267,19 @@ impl Tensor {
     pub fn grad(&self) -> Result<Option<Tensor>> {
         let mut out = ptr::null_mut();
         check(unsafe { sys::accel_tensor_grad(self.as_raw(), &mut out) })?;
+        // SAFETY: what was written belongs to the caller.
         Ok((!out.is_null()).then(|| unsafe { Tensor::from_raw(out) }))
     }
 
     /// Back-propagates from a scalar without any scaling. Training uses [`State::backward`](crate::State::backward).
     pub fn backward(&mut self) -> Result<()> {
+        memory::writes_anything()?;
         check(unsafe { sys::accel_tensor_backward(self.as_raw()) }).map(drop)
     }
 
     /// Mean cross entropy of class scores `[..., classes]`, with gradients; labels of -100 are left out.
     pub fn cross_entropy(&self, labels: &Tensor) -> Result<Tensor> {
+        memory::reads(&[self.into(), labels.into()])?;
         Self::made(|out| unsafe { sys::accel_cross_entropy(self.as_raw(), labels.as_raw(), out) })
     }
 }

@@ -3,6 +3,7 @@ use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::dtype::Device;
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::{array, c_string, Lent};
+use crate::memory;
 use crate::tensor::Tensor;
 use crate::value::{Arg, Value};
 use accel_sys as sys;
@@ -78,11 +79,13 @@ impl Value {
 
     /// Tensors become nested lists of numbers.
     pub fn listify(&self) -> Result<Value> {
+        memory::reads(&[self.into()])?;
         Value::made(|out| unsafe { sys::accel_listify(self.as_raw(), out) })
     }
 
     /// Joins the trees of this list, tensor by tensor, along a dimension.
     pub fn concatenate(&self, dim: i64) -> Result<Value> {
+        memory::reads(&[self.into()])?;
         Value::made(|out| unsafe { sys::accel_concatenate(self.as_raw(), dim, out) })
     }
 
@@ -93,11 +96,13 @@ impl Value {
 
     /// Zeros behind each tensor, up to the next multiple of a number of processes.
     pub fn pad_for_processes(&self, num_processes: i64, dim: i64) -> Result<Value> {
+        memory::reads(&[self.into()])?;
         Value::made(|out| unsafe { sys::accel_pad_input_tensors(self.as_raw(), num_processes, dim, out) })
     }
 
     /// Each tensor on a device; the values of `skip_keys` stay.
     pub fn to_device(&self, device: Device, skip_keys: &[&str]) -> Result<Value> {
+        memory::reads(&[self.into()])?;
         let keys = skip_keys.iter().map(c_string).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<_> = keys.iter().map(|key| key.as_ptr()).collect();
         let (first, length) = array(&pointers);
@@ -106,6 +111,7 @@ impl Value {
 
     /// float16 and bfloat16 tensors become float32.
     pub fn to_fp32(&self) -> Result<Value> {
+        memory::reads(&[self.into()])?;
         Value::made(|out| unsafe { sys::accel_convert_to_fp32(self.as_raw(), out) })
     }
 

@@ -2,6 +2,7 @@
 use crate::dtype::{DType, Device};
 use crate::error::{check, text, Error, ErrorCode, Result};
 use crate::handle::{array, buffer_text, c_string};
+use crate::memory;
 use crate::tensor::Tensor;
 use accel_sys as sys;
 use std::ffi::CStr;
@@ -21,8 +22,9 @@ use std::{fmt, mem};
 #[repr(transparent)]
 pub struct Value(sys::accel_value_t);
 
-// What a shared value is asked for is of the kind `any`.
+// SAFETY: what a shared value is asked for is of the kind `any`, and any thread may own it.
 unsafe impl Send for Value {}
+// SAFETY: as above.
 unsafe impl Sync for Value {}
 
 /// What kind of value it is.
@@ -123,11 +125,17 @@ impl Value {
     }
 
     /// A value that the library owns.
+    ///
+    /// # Safety
+    /// NULL, or a value that lives and does not change for the lifetime.
     pub(crate) unsafe fn borrowed<'a>(raw: *const sys::accel_value_t) -> Option<&'a Value> {
         raw.cast::<Value>().as_ref()
     }
 
     /// Values that the library owns.
+    ///
+    /// # Safety
+    /// So many values that live and do not change for the lifetime.
     pub(crate) unsafe fn borrowed_slice<'a>(raw: *const sys::accel_value_t, length: usize) -> &'a [Value] {
         if length == 0 {
             &[]
@@ -162,18 +170,28 @@ impl Value {
 
     /// A truth.
     pub fn as_bool(&self) -> Option<bool> {
-        (self.kind() == Kind::Bool).then_some(unsafe { self.0.r#as.integer } != 0)
+        match self.kind() {
+            // SAFETY: the kind says what is set.
+            Kind::Bool => Some(unsafe { self.0.r#as.integer } != 0),
+            _ => None,
+        }
     }
 
     /// An integer.
     pub fn as_int(&self) -> Option<i64> {
-        (self.kind() == Kind::Int).then_some(unsafe { self.0.r#as.integer })
+        match self.kind() {
+            // SAFETY: the kind says what is set.
+            Kind::Int => Some(unsafe { self.0.r#as.integer }),
+            _ => None,
+        }
     }
 
     /// A number; integers too.
     pub fn as_f64(&self) -> Option<f64> {
         match self.kind() {
+            // SAFETY: the kind says what is set.
             Kind::Double => Some(unsafe { self.0.r#as.number }),
+            // SAFETY: as above.
             Kind::Int => Some(unsafe { self.0.r#as.integer } as f64),
             _ => None,
         }
@@ -184,12 +202,14 @@ impl Value {
         if self.kind() != Kind::String {
             return None;
         }
+        // SAFETY: the kind says that it is a text, which the value owns.
         unsafe { CStr::from_ptr(self.0.r#as.string) }.to_str().ok()
     }
 
     /// A tensor.
     pub fn as_tensor(&self) -> Option<&Tensor> {
-        // The pointer inside of the value is all that a Tensor is.
+        // SAFETY: the kind says that it is a tensor. The pointer inside of the value is all that a Tensor is, and is lent
+        // no longer than the value.
         (self.kind() == Kind::Tensor).then(|| unsafe { &*(&self.0.r#as.tensor as *const *mut _ as *const Tensor) })
     }
 
@@ -198,11 +218,13 @@ impl Value {
         if self.kind() != Kind::DType {
             return None;
         }
+        // SAFETY: the kind says what is set.
         DType::from_raw(unsafe { self.0.r#as.dtype })
     }
 
     /// A device.
     pub fn as_device(&self) -> Option<Device> {
+        // SAFETY: the kind says what is set.
         (self.kind() == Kind::Device).then(|| Device::from_raw(unsafe { self.0.r#as.device }))
     }
 
@@ -215,6 +237,7 @@ impl Value {
             let message = format!("value {self:?}: expected a tensor");
             return Err(Error::new(ErrorCode::TypeMismatch, message));
         }
+        // SAFETY: the kind says that it is a tensor, whose owner the value gives up to be.
         Ok(unsafe { Tensor::from_raw(self.into_raw().r#as.tensor) })
     }
 
@@ -243,6 +266,7 @@ impl Value {
 
     /// An item by its place.
     pub fn at(&self, index: usize) -> Option<&Value> {
+        // SAFETY: the item belongs to this value, and is lent no longer.
         (index < self.len()).then(|| unsafe { Value::borrowed(sys::accel_value_at(&self.0, index)) }).flatten()
     }
 
@@ -251,6 +275,7 @@ impl Value {
         if self.kind() != Kind::Map || index >= self.len() {
             return None;
         }
+        // SAFETY: a map has a key at each place, which it owns.
         unsafe { CStr::from_ptr(sys::accel_value_key(&self.0, index)) }.to_str().ok()
     }
 
@@ -260,6 +285,7 @@ impl Value {
         if self.kind() != Kind::Map {
             return None;
         }
+        // SAFETY: the item belongs to this value, and is lent no longer.
         unsafe { Value::borrowed(sys::accel_value_get(&self.0, key.as_ptr())) }
     }
 
@@ -286,6 +312,7 @@ impl Value {
 
     /// Whether structure, numbers and the elements of tensors are the same.
     pub fn equals(&self, other: &Value) -> Result<bool> {
+        memory::reads(&[self.into(), other.into()])?;
         let mut out = 0;
         check(unsafe { sys::accel_value_equal(&self.0, &other.0, &mut out) })?;
         Ok(out == 1)
@@ -293,6 +320,7 @@ impl Value {
 
     /// One line of JSON; tensors become nested lists.
     pub fn to_json(&self) -> Result<String> {
+        memory::reads(&[self.into()])?;
         buffer_text(|out| unsafe { sys::accel_value_to_json(&self.0, out) })
     }
 }
@@ -304,7 +332,8 @@ impl fmt::Debug for Value {
             Kind::Bool => fmt::Debug::fmt(&(self.as_bool() == Some(true)), formatter),
             Kind::Int => fmt::Debug::fmt(&self.as_int().unwrap_or_default(), formatter),
             Kind::Double => fmt::Debug::fmt(&self.as_f64().unwrap_or_default(), formatter),
-            Kind::String => fmt::Debug::fmt(&text(unsafe { self.0.r#as.string }), formatter),
+            // SAFETY: the kind says that it is a text, which the value owns.
+            Kind::String => fmt::Debug::fmt(&unsafe { text(self.0.r#as.string) }, formatter),
             Kind::DType => fmt::Debug::fmt(&self.as_dtype(), formatter),
             Kind::Device => fmt::Debug::fmt(&self.as_device(), formatter),
             Kind::Tensor => fmt::Debug::fmt(&self.as_tensor(), formatter),
@@ -369,6 +398,12 @@ impl Arg<'_> {
 
     pub(crate) fn as_raw(&self) -> *const sys::accel_value_t {
         &self.0
+    }
+
+    /// The value that is borrowed.
+    pub(crate) fn as_value(&self) -> &Value {
+        // SAFETY: both are transparent, and what the argument borrows is alive. Nothing drops the value.
+        unsafe { &*(self as *const Arg<'_>).cast::<Value>() }
     }
 }
 

@@ -2,6 +2,7 @@
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::handle;
+use crate::memory::Held;
 use crate::tensor::Tensor;
 use crate::tree::Tree;
 use crate::value::Value;
@@ -30,9 +31,48 @@ handle! {
 /// # state.end_training() }
 /// ```
 pub struct Work<T> {
-    handle: WorkHandle,
+    pending: Pending,
     gives: Gives<T>,
     _one_thread_at_a_time: PhantomData<Cell<()>>,
+}
+
+/// A call, and the memory that it uses until it has ended.
+struct Pending {
+    handle: WorkHandle,
+    memory: Cell<Vec<Held>>,
+}
+
+impl Pending {
+    fn is_done(&self) -> bool {
+        // SAFETY: the handle is alive.
+        let is_done = unsafe { sys::accel_work_test(self.handle.as_raw()) == 1 };
+        if is_done {
+            self.memory.take();
+        }
+        is_done
+    }
+
+    fn then<F>(&self, callback: F) -> Result<()>
+    where
+        F: FnOnce(Result<()>) -> CallbackResult + Send + 'static,
+    {
+        let (data, destroy) = hand_over(Exclusive::new(Some(callback)));
+        // SAFETY: the closure is of the kind that `ended` takes.
+        check(unsafe { sys::accel_work_then(self.handle.as_raw(), Some(ended::<F>), data, destroy) }).map(drop)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let memory = self.memory.take();
+        if !memory.is_empty() && !self.is_done() {
+            // It goes on, and keeps its memory. Where this fails, the work has failed.
+            let _ = self.then(move |_| {
+                drop(memory);
+                Ok(())
+            });
+        }
+    }
 }
 
 /// What the call gives in the end, and what it uses until then.
@@ -49,8 +89,9 @@ impl<T: Tree> Work<T> {
     ) -> Result<Self> {
         // Another owner of what is read: the value itself may go.
         let reads = Value::made(|out| unsafe { sys::accel_value_copy(value.as_arg().as_raw(), out) })?;
-        let handle = WorkHandle::made(|out| call(reads.as_raw(), out))?;
-        Ok(Work { handle, gives: Gives::Result { _reads: reads }, _one_thread_at_a_time: PhantomData })
+        let memory = Cell::new(vec![Held::by_call(&reads, None)?]);
+        let pending = Pending { handle: WorkHandle::made(|out| call(reads.as_raw(), out))?, memory };
+        Ok(Work { pending, gives: Gives::Result { _reads: reads }, _one_thread_at_a_time: PhantomData })
     }
 
     /// Waits for the end, at the longest for the timeout of the state, and gives the result.
@@ -65,12 +106,17 @@ impl<T: Tree> Work<T> {
     /// That of the work, or of a callback.
     pub fn wait_for(&self, longest: Duration) -> Result<bool> {
         let longest = longest.as_millis().try_into().unwrap_or(i64::MAX);
-        Ok(check(unsafe { sys::accel_work_wait(self.handle.as_raw(), longest) })? == sys::ACCEL_OK)
+        // SAFETY: the handle is alive.
+        let has_ended = check(unsafe { sys::accel_work_wait(self.pending.handle.as_raw(), longest) })? == sys::ACCEL_OK;
+        if has_ended {
+            self.pending.memory.take();
+        }
+        Ok(has_ended)
     }
 
     /// Whether it has ended, successfully or not.
     pub fn is_done(&self) -> bool {
-        unsafe { sys::accel_work_test(self.handle.as_raw()) == 1 }
+        self.pending.is_done()
     }
 
     /// What the work gave.
@@ -78,7 +124,7 @@ impl<T: Tree> Work<T> {
     /// # Errors
     /// InvalidState while it goes on; the error of the work.
     pub fn result(self) -> Result<T> {
-        let result = Value::made(|out| unsafe { sys::accel_work_result(self.handle.as_raw(), out) })?;
+        let result = Value::made(|out| unsafe { sys::accel_work_result(self.pending.handle.as_raw(), out) })?;
         match self.gives {
             Gives::Result { .. } => T::from_value(result),
             Gives::Given { output, .. } => Ok(output),
@@ -91,8 +137,15 @@ impl<T: Tree> Work<T> {
     where
         F: FnOnce(Result<()>) -> CallbackResult + Send + 'static,
     {
-        let (data, destroy) = hand_over(Exclusive::new(Some(callback)));
-        check(unsafe { sys::accel_work_then(self.handle.as_raw(), Some(ended::<F>), data, destroy) }).map(drop)
+        self.pending.then(callback)
+    }
+}
+
+impl Work<()> {
+    /// The call uses this memory besides.
+    pub(crate) fn with_memory(self, memory: Vec<Held>) -> Self {
+        self.pending.memory.set(memory);
+        self
     }
 }
 
@@ -103,8 +156,9 @@ impl Work<Tensor> {
         reads: Value,
         call: impl FnOnce(*mut sys::accel_tensor_t, *mut *mut sys::accel_work_t) -> i32,
     ) -> Result<Self> {
-        let handle = WorkHandle::made(|out| call(output.as_raw(), out))?;
-        Ok(Work { handle, gives: Gives::Given { output, _reads: reads }, _one_thread_at_a_time: PhantomData })
+        let memory = Cell::new(vec![Held::by_call(&reads, Some(&output))?]);
+        let pending = Pending { handle: WorkHandle::made(|out| call(output.as_raw(), out))?, memory };
+        Ok(Work { pending, gives: Gives::Given { output, _reads: reads }, _one_thread_at_a_time: PhantomData })
     }
 }
 

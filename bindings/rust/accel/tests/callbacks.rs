@@ -11,7 +11,7 @@ use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 #[derive(Debug, PartialEq)]
 struct Own(i32);
@@ -232,4 +232,42 @@ fn an_update_of_the_program_is_an_optimizer() {
     for (one, other) in own.iter().zip(&known) {
         assert!((one - other).abs() < 1e-6, "{own:?} {known:?}");
     }
+}
+
+#[test]
+fn what_a_callback_may_change_it_may_also_keep() {
+    let model = nn::linear(1, 1, false).unwrap();
+    let weight = model.tensor("weight").unwrap();
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let keeps = Arc::clone(&kept);
+    let optimizer = Optimizer::custom(&model, &[], 0.1, 0.0, move |update| {
+        let parameter = std::mem::replace(update.parameter, one());
+        std::mem::swap(update.gradient, update.parameter);
+        keeps.lock().unwrap().push(parameter);
+        Ok(())
+    })
+    .unwrap();
+    let mut loss = model.forward(&one()).unwrap().sum().unwrap();
+    loss.backward().unwrap();
+    optimizer.step().unwrap();
+    drop((loss, optimizer, model));
+    let kept = kept.lock().unwrap().pop().unwrap();
+    assert_eq!(kept.data_ptr().unwrap(), weight.data_ptr().unwrap());
+    drop(weight);
+    assert_eq!(kept.numel().unwrap(), 1);
+}
+
+#[test]
+fn an_error_that_cannot_be_shown_panics_in_the_outer_call() {
+    #[derive(Debug)]
+    struct Unspeakable;
+    impl fmt::Display for Unspeakable {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("no words")
+        }
+    }
+    impl std::error::Error for Unspeakable {}
+    let model = model_of(|_, _| Err(Unspeakable.into()));
+    let payload = catch_unwind(AssertUnwindSafe(|| model.forward(&one()))).unwrap_err();
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"no words"));
 }

@@ -3,9 +3,7 @@ mod ranks;
 
 use accel::*;
 use std::error::Error as _;
-use std::ffi::c_void;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 use std::{env, fs, process};
@@ -121,18 +119,6 @@ fn images_as_items() {
             assert_eq!(item.get("image").unwrap().to_json().unwrap(), "[[[255],[255]],[[0],[0]],[[0],[0]]]");
         }
     }
-}
-
-#[test]
-fn what_arrow_released_is_refused() {
-    // A struct whose `release` is NULL was released. None of the three is larger than this.
-    let mut released = [[0usize; 16]; 3];
-    let [schema, batch, stream] = &mut released;
-    let place = |words: &mut [usize; 16]| NonNull::from(words).cast::<c_void>();
-    let error = unsafe { Dataset::arrow(place(schema), place(batch), None) }.err().unwrap();
-    assert!(error.message().contains("released already"), "{error:?}");
-    let error = unsafe { Dataset::arrow_stream(place(stream), Some(0.0)) }.err().unwrap();
-    assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error:?}");
 }
 
 /// The squares; -1 of them has none, and 13 is unlucky.

@@ -12,23 +12,31 @@ extern "C" {
 fn is_send<T: Send>() {}
 fn is_sync<T: Sync>() {}
 
-/// Whether a type is Sync: an inherent function comes before that of a trait.
+/// Whether a type is Send and Sync: an inherent function comes before that of a trait.
 struct Question<T>(std::marker::PhantomData<T>);
 trait Otherwise: Sized {
-    fn holds(self) -> bool {
+    fn is_sync(&self) -> bool {
+        false
+    }
+    fn is_send(&self) -> bool {
         false
     }
 }
 impl<T> Otherwise for Question<T> {}
 impl<T: Sync> Question<T> {
-    fn holds(self) -> bool {
+    fn is_sync(&self) -> bool {
+        true
+    }
+}
+impl<T: Send> Question<T> {
+    fn is_send(&self) -> bool {
         true
     }
 }
 
-macro_rules! are_sync {
-    ($($kind:ty),*) => {
-        [$(Question::<$kind>(std::marker::PhantomData).holds()),*]
+macro_rules! ask {
+    ($question:ident: $($kind:ty),*) => {
+        [$(Question::<$kind>(std::marker::PhantomData).$question()),*]
     };
 }
 
@@ -41,13 +49,18 @@ fn threads_forks_and_objects() {
 }
 
 fn types_are_for_threads_as_the_header_says() {
-    is_send::<(State, StateReader, Tensor, Value, Op, Model, Optimizer)>();
+    assert_eq!(ask!(is_send: State, StateReader, Tensor, Value, Op, Model, Optimizer), [true; 7]);
     is_send::<(Scheduler, Dataset, Sampler, DataLoader, Parameters, Generator, Work<Tensor>)>();
     is_send::<(Error, StateOptions, AdamOptions, DdpOptions, DlPack)>();
     is_sync::<(StateReader, Tensor, Value, Op, Parameters, Error, StateOptions)>();
-    assert_eq!(are_sync!(Tensor, Value), [true; 2]);
-    assert_eq!(are_sync!(State, Model, Optimizer, Scheduler, Dataset, Sampler, DataLoader, Generator), [false; 8]);
-    assert_eq!(are_sync!(Work<Tensor>, Scope<'static>), [false; 2]);
+    assert_eq!(ask!(is_sync: Tensor, Value), [true; 2]);
+    assert_eq!(ask!(is_sync: State, Model, Optimizer, Scheduler, Dataset, Sampler, DataLoader, Generator), [false; 8]);
+    assert_eq!(ask!(is_sync: Work<Tensor>, Scope<'static>, Slice<'static, f32>), [false; 3]);
+    // What belongs to its thread.
+    assert_eq!(
+        ask!(is_send: Scope<'static>, LocalSgd<'static>, Slice<'static, f32>, SliceMut<'static, f32>),
+        [false; 4]
+    );
 }
 
 fn objects_are_used_on_other_threads() {
@@ -81,10 +94,17 @@ fn a_forked_process_gets_an_error() {
     let tensor = Tensor::scalar(1.0f32).unwrap();
     let child = unsafe { fork() };
     if child == 0 {
-        let told = match tensor.add(&tensor) {
-            Err(error) => error.code() == ErrorCode::InvalidState && error.message().contains("fork"),
-            Ok(_) => false,
-        };
+        let errors = [
+            tensor.add(&tensor).err(),
+            tensor.as_slice::<f32>().err(),
+            State::from_environment().err(),
+            nn::linear(1, 1, true).err(),
+            Value::string("text").err(),
+        ];
+        let told = errors.iter().flatten().filter(|error| {
+            error.code() == ErrorCode::InvalidState && error.message().contains("fork") && error.message().len() > 20
+        });
+        let told = told.count() == errors.len();
         unsafe { _exit(c_int::from(!told)) };
     }
     let mut status = -1;

@@ -1,5 +1,5 @@
 //! Tensors, their memory, and calls with wrong arguments.
-use accel::{ops, DType, Device, ErrorCode, Op, Scalar, Tensor, Value};
+use accel::{ops, DType, Device, DlPack, DlPackUnversioned, ErrorCode, Op, Scalar, Tensor, Value};
 
 #[test]
 fn memory_of_vectors_is_not_copied() {
@@ -13,6 +13,20 @@ fn memory_of_vectors_is_not_copied() {
     assert_eq!(view.data_ptr().unwrap() as *const f32, memory);
     drop(tensor);
     assert_eq!(view.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 8.0]);
+}
+
+#[test]
+fn dlpack_hands_memory_over_in_both_versions() {
+    let tensor = Tensor::from_slice(&[1.0f32, 2.0], &[2]).unwrap();
+    let memory = tensor.data_ptr().unwrap();
+    let lent = DlPackUnversioned::try_from(&tensor).unwrap();
+    let back = Tensor::try_from(lent).unwrap();
+    assert_eq!((back.data_ptr().unwrap(), back.to_vec::<f32>().unwrap()), (memory, vec![1.0, 2.0]));
+    drop(DlPackUnversioned::try_from(&back).unwrap());
+    drop(DlPack::try_from(&back).unwrap());
+    let mut trained = tensor.deep_clone().unwrap();
+    trained.set_requires_grad(true).unwrap();
+    assert!(trained.to_dlpack().is_err() && DlPackUnversioned::try_from(&trained).is_err());
 }
 
 #[test]
@@ -97,6 +111,11 @@ fn every_form_of_a_typed_operator_works() {
     assert_eq!(ops::cat(&[&tensor, &tensor], 1).unwrap().shape().unwrap(), [2, 4]);
     assert_eq!(ops::arange(1, 4, Some(DType::Float32)).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
     assert_eq!(tensor.linear(&tensor, None).unwrap().to_vec::<f32>().unwrap(), [17.0, 14.0, 14.0, 13.0]);
+    assert_eq!(ops::einsum("ij->j", &[&tensor]).unwrap().to_vec::<f32>().unwrap(), [3.0, 7.0]);
+    assert_eq!(ops::linspace(0, 1.0, 3, None).unwrap().to_vec::<f32>().unwrap(), [0.0, 0.5, 1.0]);
+    assert_eq!(tensor.norm_dim(Some(1.into()), &[0], false).unwrap().to_vec::<f32>().unwrap(), [3.0, 7.0]);
+    assert_eq!(tensor.le_scalar(2).unwrap().nonzero().unwrap().to_vec::<i64>().unwrap(), [0, 0, 1, 0]);
+    assert_eq!(tensor.full_like(7, Some(DType::Int64)).unwrap().to_vec::<i64>().unwrap(), [7; 4]);
     let mut changed = tensor.deep_clone().unwrap();
     changed.mul_scalar_(2).unwrap();
     changed.add_(&tensor, -1).unwrap();

@@ -49,6 +49,7 @@ impl State {
         destroy: Option<sys::accel_destroy_fn>,
     ) -> Result<i64> {
         let (state, mut found) = (self.as_raw(), 0);
+        // SAFETY: the closures are of the kind that both callbacks take.
         let mut call = || unsafe {
             let start = starting_batch_size;
             sys::accel_find_executable_batch_size(state, Some(function), reduce, data, destroy, start, &mut found)

@@ -2,6 +2,7 @@
 use super::settings::AutocastOptions;
 use crate::error::{check, Result};
 use crate::handle::array;
+use crate::memory;
 use crate::module::Model;
 use crate::optimizer::{Optimizer, Step};
 use crate::scope::Scope;
@@ -15,23 +16,27 @@ impl State {
     /// Back-propagates a loss, divided by the accumulation steps; gradients are averaged over the ranks in the last
     /// micro-batch of a group.
     pub fn backward(&self, loss: &mut Tensor) -> Result<()> {
+        memory::writes_anything()?;
         check(unsafe { sys::accel_backward(self.as_raw(), loss.as_raw()) }).map(drop)
     }
 
     /// Back-propagates a sum of losses of `count` items. The gradients of a group are those of the mean over all items
     /// on all ranks.
     pub fn backward_sum(&self, loss_sum: &mut Tensor, count: i64) -> Result<()> {
+        memory::writes_anything()?;
         check(unsafe { sys::accel_backward_sum(self.as_raw(), loss_sum.as_raw(), count) }).map(drop)
     }
 
     /// Backward that updates the parameters of the prepared LOMO optimizers; `lr` instead of that of each group.
     pub fn lomo_backward(&self, loss: &mut Tensor, lr: Option<f64>) -> Result<()> {
+        memory::writes_anything()?;
         let lr = crate::nn::unset_or(lr);
         check(unsafe { sys::accel_lomo_backward(self.as_raw(), loss.as_raw(), lr) }).map(drop)
     }
 
     /// Takes the loss scale out of gradients, of one prepared optimizer or of all.
     pub fn unscale_gradients(&self, optimizer: Option<&Optimizer>) -> Result<Step> {
+        memory::writes_anything()?;
         let optimizer = optimizer.map_or(ptr::null_mut(), Optimizer::as_raw);
         check(unsafe { sys::accel_unscale_gradients(self.as_raw(), optimizer) }).map(done)
     }
@@ -39,6 +44,7 @@ impl State {
     /// Scales all gradients so that their joint norm is at most `max_norm`, and tells the norm before; nothing while
     /// gradients accumulate. `norm_type` is 2 for the Euclidean norm, infinity for the largest element.
     pub fn clip_grad_norm(&self, model: &Model, max_norm: f64, norm_type: f64) -> Result<Option<f64>> {
+        memory::writes_anything()?;
         let mut norm = 0.0;
         let status =
             check(unsafe { sys::accel_clip_grad_norm(self.as_raw(), model.as_raw(), max_norm, norm_type, &mut norm) })?;
@@ -47,6 +53,7 @@ impl State {
 
     /// Cuts each element of the gradients to `[-clip_value, clip_value]`; nothing while gradients accumulate.
     pub fn clip_grad_value(&self, model: &Model, clip_value: f64) -> Result<Step> {
+        memory::writes_anything()?;
         check(unsafe { sys::accel_clip_grad_value(self.as_raw(), model.as_raw(), clip_value) }).map(done)
     }
 }
@@ -103,7 +110,9 @@ impl State {
     pub fn join_uneven_inputs(&self, models: &[&Model], even_batches: Option<bool>) -> Result<Scope<'_>> {
         let handles: Vec<_> = models.iter().map(|model| model.as_raw()).collect();
         let ((first, length), even) = (array(&handles), even_batches.map_or(sys::ACCEL_UNSET, i32::from));
-        Scope::begin(|out| unsafe { sys::accel_join_uneven_inputs_begin(self.as_raw(), first, length, even, out) })
+        Scope::begin_writing(|out| unsafe {
+            sys::accel_join_uneven_inputs_begin(self.as_raw(), first, length, even, out)
+        })
     }
 
     /// Operators inside run in the state's precision.

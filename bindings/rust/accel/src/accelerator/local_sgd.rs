@@ -1,5 +1,6 @@
 //! Local SGD: each rank trains for itself, and the weights are averaged from time to time.
 use crate::error::{check, Result};
+use crate::memory;
 use crate::module::Model;
 use crate::options::options;
 use crate::scope::Scope;
@@ -38,14 +39,17 @@ impl State {
     ) -> Result<LocalSgd<'a>> {
         let mut raw = options.0;
         raw.gradient_group = gradient_group.map_or(std::ptr::null_mut(), |group| group.as_raw());
-        Scope::begin(|out| unsafe { sys::accel_local_sgd_begin(self.as_raw(), model.as_raw(), steps, &raw, out) })
-            .map(LocalSgd)
+        Scope::begin_writing(|out| unsafe {
+            sys::accel_local_sgd_begin(self.as_raw(), model.as_raw(), steps, &raw, out)
+        })
+        .map(LocalSgd)
     }
 }
 
 impl LocalSgd<'_> {
     /// Counts a step of the optimizer, and averages the weights when it is time to; true then.
     pub fn step(&self) -> Result<bool> {
+        memory::writes_anything()?;
         let mut averaged = 0;
         check(unsafe { sys::accel_local_sgd_step(self.0.as_raw(), &mut averaged) })?;
         Ok(averaged == 1)

@@ -3,7 +3,8 @@ use super::settings::{DdpOptions, PowerSgdOptions};
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::data::{DataLoader, DataLoaderConfig};
 use crate::error::{check, Result};
-use crate::handle::{array, buffer_text, Lent};
+use crate::handle::{array, buffer_text};
+use crate::memory;
 use crate::module::Model;
 use crate::optimizer::Optimizer;
 use crate::scheduler::Scheduler;
@@ -103,17 +104,20 @@ impl State {
     /// # drop((model, optimizer, scheduler)); state.end_training() }
     /// ```
     pub fn prepare<P: Prepare>(&self, objects: P) -> Result<P::Prepared> {
+        memory::writes_anything()?;
         let mut items = Vec::new();
         objects.put(&mut items);
         let mut made = items.clone();
         let (first, length) = array(&items);
         check(unsafe { sys::accel_prepare(self.as_raw(), first, length, made.as_mut_ptr()) })?;
+        // SAFETY: the call succeeded, so each item has its prepared object, in the order in which they were put.
         Ok(unsafe { P::take(&mut made.iter()) })
     }
 
     /// A model on the device, under the precision, and under data parallelism when there are several ranks. It shares its
     /// parameters with the one that was given.
     pub fn prepare_model(&self, model: &Model, options: DdpOptions) -> Result<Model> {
+        memory::writes_model(model)?;
         Model::made(|out| unsafe { sys::accel_prepare_model(self.as_raw(), model.as_raw(), &options.0, out) })
     }
 
@@ -189,6 +193,6 @@ where
     callback::run(|| {
         let (state, hook) = closure::<(WeakState, F)>(data);
         let state = state.upgrade().ok_or("gradients are to be exchanged, but their state is gone")?;
-        hook(&state, &mut Lent::new(Tensor::from_raw(buffer)), bucket, is_last == 1)
+        hook(&state, &mut Tensor::shared_from_raw(buffer), bucket, is_last == 1)
     })
 }

@@ -42,6 +42,7 @@ impl Dataset {
     /// ```
     pub fn custom<I: Items>(items: I) -> Result<Self> {
         let (data, destroy) = hand_over(items);
+        // SAFETY: the items are of the kind that the callbacks take.
         Self::made(|out| unsafe {
             let (length, item, items) = (Some(call_length::<I> as _), Some(call_item::<I> as _), call_items::<I> as _);
             sys::accel_dataset_create(length, item, Some(items), data, destroy, out)

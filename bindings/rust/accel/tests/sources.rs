@@ -1,4 +1,4 @@
-//! Every field of the C API's structs of options can be set in Rust.
+//! What the sources must have: a setter for each option of the C API, and a reason for each `unsafe`.
 use std::fs;
 use std::path::Path;
 
@@ -68,4 +68,35 @@ fn every_option_has_a_setter() {
     }
     assert!(records > 20, "only {records} structs were found");
     assert!(missing.is_empty(), "add to the `options!` of each: {missing:?}");
+}
+
+/// Whether a block or implementation is nothing but a call of the C API.
+fn is_plain_call(code: &str) -> bool {
+    let inside = code.split_once('{').map_or("", |(_, inside)| inside).trim_start().trim_start_matches('&');
+    let called = inside.trim_start_matches("text(");
+    called.starts_with("sys::") || called.starts_with("accel_sys::")
+}
+
+#[test]
+fn every_unsafe_block_says_why_it_is_sound() {
+    let (mut silent, mut seen) = (Vec::new(), 0);
+    for text in sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))) {
+        let lines: Vec<&str> = text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap();
+            let is_block = code.contains("unsafe {") || code.contains("unsafe impl");
+            if !is_block {
+                continue;
+            }
+            seen += 1;
+            let near = lines[index..lines.len().min(index + 3)].join("\n");
+            let from = near.find("unsafe").unwrap();
+            let reasons = &lines[index.saturating_sub(4)..=index];
+            if !is_plain_call(&near[from..]) && !reasons.iter().any(|line| line.contains("// SAFETY: ")) {
+                silent.push(line.to_string());
+            }
+        }
+    }
+    assert!(seen > 300, "{seen} blocks: are the sources there?");
+    assert!(silent.is_empty(), "without `// SAFETY: `: {silent:#?}");
 }
