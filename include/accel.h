@@ -4452,7 +4452,7 @@ accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn funct
                                  accel_destroy_fn ACCEL_NULLABLE destroy, int64_t starting_batch_size,
                                  int64_t *ACCEL_NULLABLE out_batch_size);
 
-/** Lets go of all prepared objects, of the memory that large results of a gather or a reduce leave for the next, and of
+/** Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of
  * what the device's allocator keeps. Micro-batches are counted from the start again.
  * @param state A state.
  * @return ACCEL_OK.

@@ -2178,8 +2178,8 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_synchronize_rng_states(get(), rng_types.c_str(), generator.get()));
   }
 
-  // Lets go of all prepared objects, of the memory that large results of a gather or a reduce leave for the next, and
-  // of what the device's allocator keeps.
+  // Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the
+  // device's allocator keeps.
   void free_memory() { detail::check(accel_free_memory(get())); }
 
   // Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of

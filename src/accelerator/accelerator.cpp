@@ -200,7 +200,6 @@ void Accelerator::free_memory() {
 }
 
 void Accelerator::release_cached_memory() {
-  state_.communicator()->result_memory().release();
   kernels::trim_tensor_memory();
   if (!state_.device().is_cpu()) c10::getDeviceAllocator(state_.device().type())->emptyCache();
 }

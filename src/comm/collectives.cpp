@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "comm/small_tensors.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
@@ -27,7 +28,7 @@ at::Tensor gather_tensor(Communicator& communicator, const at::Tensor& tensor) {
   const at::Tensor rows = rows_of(tensor);
   std::vector<int64_t> shape = rows.sizes().vec();
   shape[0] *= communicator.size();
-  at::Tensor joined = communicator.result_memory().take(shape, rows.options());
+  at::Tensor joined = kernels::empty_kept(shape, rows.options());
   communicator.all_gather(rows, joined);
   return joined;
 }
@@ -77,7 +78,7 @@ at::Tensor join_rows(Communicator& communicator, const at::Tensor& tensor, const
   const at::Tensor rows = rows_of(tensor);
   std::vector<int64_t> shape = rows.sizes().vec();
   shape[0] = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  at::Tensor joined = communicator.result_memory().take(shape, rows.options());
+  at::Tensor joined = kernels::empty_kept(shape, rows.options());
   int64_t begin = 0;
   for (int rank = 0; rank < communicator.size(); rank++) {
     at::Tensor part = joined.narrow(0, begin, lengths[rank]);
@@ -189,7 +190,7 @@ c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reducti
                             [&](const at::Tensor& joined) { reduce_tensor(communicator, joined, reduction, scale); });
       },
       [&](const at::Tensor& tensor) {
-        at::Tensor result = communicator.result_memory().take(tensor.sizes(), tensor.options());
+        at::Tensor result = kernels::empty_kept(tensor.sizes(), tensor.options());
         result.copy_(tensor.detach());
         reduce_tensor(communicator, result, reduction, scale);
         return result;

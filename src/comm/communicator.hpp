@@ -16,7 +16,6 @@
 #include "base/step_times.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/flight_record.hpp"
-#include "comm/result_memory.hpp"
 #include "comm/work_queue.hpp"
 
 namespace c10d {
@@ -94,7 +93,6 @@ class Communicator {
 
   const std::shared_ptr<WorkQueue>& queue() const { return queue_; }
   const std::shared_ptr<FlightRecord>& flight_record() const { return flight_record_; }
-  ResultMemory& result_memory() { return result_memory_; }
   // Of the training loop, which waits here too. Groups share those of the group that they were made of.
   const std::shared_ptr<StepTimes>& step_times() const { return step_times_; }
 
@@ -147,7 +145,6 @@ class Communicator {
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   const std::shared_ptr<FlightRecord> flight_record_;
   const std::shared_ptr<StepTimes> step_times_;
-  ResultMemory result_memory_;
   const std::shared_ptr<WorkQueue> queue_;
 };
 

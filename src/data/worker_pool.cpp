@@ -4,12 +4,18 @@
 #include <utility>
 
 #include "base/background_thread.hpp"
+#include "kernels/compute_policy.hpp"
 
 namespace accel::data {
 
 WorkerPool::WorkerPool(Read read, int64_t begin, int64_t workers, int64_t depth)
     : read_(std::move(read)), slots_(static_cast<size_t>(depth)), next_(begin), taken_(begin) {
-  for (int64_t i = 0; i < workers; ++i) threads_.push_back(background_thread("accel-data", [this] { run(); }));
+  for (int64_t i = 0; i < workers; ++i) {
+    threads_.push_back(background_thread("accel-data", [this, policy = kernels::compute_policy()] {
+      const kernels::ComputeScope scope(policy);
+      run();
+    }));
+  }
 }
 
 WorkerPool::~WorkerPool() {

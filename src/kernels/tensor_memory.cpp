@@ -1,11 +1,14 @@
 #include "kernels/tensor_memory.hpp"
 
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <memory>
 #include <mutex>
@@ -21,30 +24,42 @@ BlockCache& block_cache() {
   return cache;
 }
 
-c10::Allocator* former_allocator = nullptr;
+// What is not ours is left to it.
+std::atomic<c10::Allocator*> former_allocator{nullptr};
+
+c10::Allocator& other_allocator() {
+  c10::Allocator* const former = former_allocator.load(std::memory_order_relaxed);
+  return former != nullptr ? *former : *c10::GetCPUAllocator();
+}
 
 void free_block(void* block) {
   if (block == nullptr) return;
-  if (!block_cache().give(block)) return former_allocator->raw_deleter()(block);
+  if (!block_cache().give(block)) return other_allocator().raw_deleter()(block);
   c10::profiledCPUMemoryReporter().Delete(block);
 }
 
 class TensorAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    if (bytes < BlockCache::kSmallest || !compute_policy().cached_memory) return former_allocator->allocate(bytes);
+    if (bytes < BlockCache::kSmallest || !compute_policy().cached_memory) return other_allocator().allocate(bytes);
     void* block = block_cache().take(bytes);
     if (block == nullptr) {
       block_cache().trim();
       block = block_cache().take(bytes);
     }
-    if (block == nullptr) return former_allocator->allocate(bytes);  // whose error says that there is no memory
+    if (block == nullptr) return other_allocator().allocate(bytes);  // whose error says that there is no memory
     c10::profiledCPUMemoryReporter().New(block, bytes);
     return {block, block, &free_block, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
+
+// Never destroyed either.
+TensorAllocator& tensor_allocator() {
+  static TensorAllocator& allocator = *std::make_unique<TensorAllocator>().release();
+  return allocator;
+}
 
 // The limit of a container, where there is one.
 size_t memory_limit() {
@@ -63,14 +78,23 @@ bool host_uses_libtorch() {
   return library != nullptr;
 }
 
-void install_tensor_memory(size_t most_kept) {
+void install_tensor_memory() {
   static std::once_flag once;
   std::call_once(once, [] {
     former_allocator = c10::GetCPUAllocator();
-    c10::SetCPUAllocator(std::make_unique<TensorAllocator>().release(), /*priority=*/1);
+    c10::SetCPUAllocator(&tensor_allocator(), /*priority=*/1);
   });
-  block_cache().set_most_kept(most_kept);
 }
+
+at::Tensor empty_kept(c10::IntArrayRef shape, const at::TensorOptions& options) {
+  const size_t bytes = static_cast<size_t>(c10::multiply_integers(shape)) * options.dtype().itemsize();
+  if (bytes < BlockCache::kSmallest || !options.device().is_cpu()) return at::empty(shape, options);
+  const ComputeScope scope({compute_policy().routed_products, true});
+  return at::detail::empty_generic(shape, &tensor_allocator(), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                   c10::typeMetaToScalarType(options.dtype()), std::nullopt);
+}
+
+void keep_tensor_memory(size_t most_kept) { block_cache().set_most_kept(most_kept); }
 
 size_t default_most_kept(size_t local_processes) { return memory_limit() / 4 / std::max<size_t>(local_processes, 1); }
 

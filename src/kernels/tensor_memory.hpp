@@ -3,6 +3,8 @@
 // 2.0, which returns large blocks sooner, gained half of that.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
 
 #include "kernels/block_cache.hpp"
@@ -13,8 +15,15 @@ namespace accel::kernels {
 bool host_uses_libtorch();
 
 // From now on the allocator of CPU tensors is ours; it acts where compute_policy() says cached_memory, and leaves the
-// rest to the former one. Once for the process; again changes the bound only.
-void install_tensor_memory(size_t most_kept);
+// rest to the former one. Once for the process.
+void install_tensor_memory();
+
+// A tensor that is not initialised, from the cache if it is large and on the CPU, whatever the policy: for results as
+// large as all ranks' tensors together, whose fresh pages would take most of the time of a gather.
+at::Tensor empty_kept(c10::IntArrayRef shape, const at::TensorOptions& options);
+
+// How many bytes wait for the next tensor at most; 0 until it is set.
+void keep_tensor_memory(size_t most_kept);
 
 // A fourth of the memory that this host or container may use, divided among its processes.
 size_t default_most_kept(size_t local_processes);

@@ -130,10 +130,11 @@ kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
   if (policy.routed_products)
     kernels::install_product_routing(settings.cpu_kernels == CpuKernels::kOnednn ? kernels::ProductChoice::kAll
                                                                                  : kernels::ProductChoice::kMeasured);
-  if (policy.cached_memory) {
+  if (policy.cached_memory) kernels::install_tensor_memory();
+  if (settings.cpu_memory != CpuMemory::kDefault) {
     const int64_t kept = settings.cpu_memory_kept;
     const auto local_processes = static_cast<size_t>(settings.process.local_num_processes.value);
-    kernels::install_tensor_memory(kept >= 0 ? static_cast<size_t>(kept) : kernels::default_most_kept(local_processes));
+    kernels::keep_tensor_memory(kept >= 0 ? static_cast<size_t>(kept) : kernels::default_most_kept(local_processes));
   }
   kernels::set_default_policy(policy);
   return policy;

@@ -111,7 +111,8 @@ TEST(BlockCache, ThreadsFreeWhatOthersTook) {
 class CpuMemory : public testing::Test {
  protected:
   void SetUp() override {
-    install_tensor_memory(size_t{64} << 20);
+    install_tensor_memory();
+    keep_tensor_memory(size_t{64} << 20);
     trim_tensor_memory();
   }
   void TearDown() override { trim_tensor_memory(); }
@@ -134,6 +135,20 @@ TEST_F(CpuMemory, ActsInsideOurCallsAndFreesAnywhere) {
     EXPECT_EQ(at::empty({1 << 18}).const_data_ptr(), address);
   }
   outside.reset();
+}
+
+TEST_F(CpuMemory, KeptTensorsComeFromTheCacheWhateverThePolicy) {
+  const void* address = nullptr;
+  {
+    const at::Tensor first = empty_kept({1 << 10, 1 << 8}, at::kFloat);
+    EXPECT_TRUE(first.is_contiguous());
+    EXPECT_EQ(first.sizes(), (c10::IntArrayRef{1 << 10, 1 << 8}));
+    address = first.const_data_ptr();
+  }
+  EXPECT_EQ(empty_kept({1 << 19}, at::kHalf).const_data_ptr(), address);
+  const uint64_t mapped = tensor_memory_statistics().mapped;
+  EXPECT_EQ(empty_kept({10}, at::kLong).numel(), 10);
+  EXPECT_EQ(tensor_memory_statistics().mapped, mapped) << "small ones are not kept";
 }
 
 TEST_F(CpuMemory, AThousandStepsDoNotGrow) {

@@ -13,7 +13,6 @@
 #include "comm/collectives.hpp"
 #include "comm/group.hpp"
 #include "comm/rendezvous.hpp"
-#include "comm/result_memory.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
 
@@ -208,31 +207,6 @@ TEST(CommCollectives, AFactorOfIntegersIsTruncated) {
       EXPECT_THROW(reduce(*communicator, tensor.to(at::kFloat), Reduction::kXor, 1.0), Error);
       EXPECT_THROW(gather(*communicator, at::eye(2).to_sparse()), Error);
     });
-}
-
-TEST(CommResultMemory, IsUsedAgainOnceItsTensorIsGone) {
-  constexpr int64_t kNumel = 16 << 20;
-  ResultMemory memory;
-  at::Tensor first = memory.take({kNumel / 2, 2}, at::kByte);
-  const void* const data = first.data_ptr();
-  at::Tensor view = first[0];
-  first.reset();
-  EXPECT_NE(memory.take({kNumel}, at::kByte).data_ptr(), data) << "a view still has it";
-  view.reset();
-  const at::Tensor again = memory.take({kNumel / 4, 2}, at::kHalf);
-  EXPECT_EQ(again.numel(), kNumel / 2);
-  EXPECT_TRUE(again.is_contiguous());
-  EXPECT_NE(memory.take({2 * kNumel}, at::kByte).data_ptr(), again.data_ptr());
-  EXPECT_EQ(memory.take({10}, at::kByte).storage().use_count(), 1) << "small ones are not kept";
-}
-
-TEST(CommResultMemory, GoesWhenItIsReleased) {
-  constexpr int64_t kNumel = 16 << 20;
-  ResultMemory memory;
-  const at::Tensor tensor = memory.take({kNumel}, at::kByte);
-  EXPECT_EQ(tensor.storage().use_count(), 2);
-  memory.release();
-  EXPECT_EQ(tensor.storage().use_count(), 1);
 }
 
 TEST(CommCollectives, GathersRowsThatDifferByRank) {

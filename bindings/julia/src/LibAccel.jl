@@ -6906,7 +6906,7 @@ accel_find_executable_batch_size(state, var"function", reduce, user_data, destro
 """
     accel_free_memory(state)
 
-Lets go of all prepared objects, of the memory that large results of a gather or a reduce leave for the next, and of what the device's allocator keeps. Micro-batches are counted from the start again.
+Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again.
 
 - `state`: A state.
 

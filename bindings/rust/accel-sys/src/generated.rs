@@ -6109,7 +6109,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_find_executable_batch_size(state: *mut accel_state_t, function: Option<accel_batch_size_fn>, reduce: Option<accel_reduce_batch_size_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, starting_batch_size: i64, out_batch_size: *mut i64) -> accel_status_t;
 
-    /// Lets go of all prepared objects, of the memory that large results of a gather or a reduce leave for the next, and of what the device's allocator keeps.
+    /// Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps.
     ///
     /// Micro-batches are counted from the start again.
     ///
