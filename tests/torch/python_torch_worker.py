@@ -6,6 +6,7 @@ Runs in a Python that has torch. Any failure ends it with an exception.
 """
 
 import ctypes
+import os
 import sys
 
 LABELS = [0, 2, 1]
@@ -67,6 +68,26 @@ def gradient_of_accel(torch, accel, logits):
     return result
 
 
+class Buffer(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+
+
+def check_host_keeps_kernels_and_memory(torch, accel):
+    """torch's own products have the same bits beside a state that routes its own through oneDNN."""
+    left, right = torch.randn(512, 512), torch.randn(512, 512)
+    before = left @ right
+    os.environ.update(ACCEL_CPU_KERNELS="onednn", ACCELERATE_USE_CPU="true")
+    state = accel.make("accel_state_create", None)
+    text = Buffer()
+    accel.call("accel_state_describe", state, ctypes.byref(text))
+    described = text.data.decode()
+    assert "float32 products = oneDNN" in described, described
+    assert "memory of large CPU tensors = the C library's" in described, described
+    assert torch.equal(left @ right, before), "a product of torch changed"
+    accel.library.accel_buffer_dispose(ctypes.byref(text))
+    accel.library.accel_state_release(state)
+
+
 def loaded_files():
     with open("/proc/self/maps", encoding="utf-8") as maps:
         return {line.split()[-1] for line in maps if line.rstrip().endswith("/libtorch_cpu.so")}
@@ -95,6 +116,7 @@ def main():
     accel.release(given)
     expected, found = gradient_of_torch(torch, logits), gradient_of_accel(torch, accel, logits)
     assert torch.equal(expected, found), f"gradients differ: {expected} and {found}"
+    check_host_keeps_kernels_and_memory(torch, accel)
     assert len(loaded_files()) == 1, f"several LibTorchs are loaded: {loaded_files()}"
     assert accel.library.accel_debug_live_objects() == 0, "a handle was not released"
     print("one LibTorch, same gradients on both sides")
