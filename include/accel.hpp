@@ -2361,6 +2361,10 @@ inline std::int64_t find_batch_size(const Value& value) {
   return out;
 }
 
+// Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all
+// threads, and so do those of the other ranks of their groups.
+inline void interrupt() { detail::check(accel_interrupt()); }
+
 // No gradients are recorded inside.
 inline Scope no_grad() {
   Scope out;

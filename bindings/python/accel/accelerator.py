@@ -373,7 +373,6 @@ class Accelerator(View):
         """Finishes the trackers, waits for all ranks, and leaves the group."""
         for tracker in self.trackers:
             tracker.finish()
-        self.wait_for_everyone()  # the engine waits too; here Ctrl-C can come
         capi.accel_end_training(current())
 
     def step_report(self, reset=False):

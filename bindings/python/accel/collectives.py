@@ -5,7 +5,7 @@ All ranks must make the same call. Trees are lists, tuples and dicts; results ha
 
 from . import capi
 from .device import Device
-from .state import current, wait
+from .state import current
 from .values import like, to_engine
 
 _REDUCTIONS = {"sum": capi.ACCEL_REDUCE_SUM, "none": capi.ACCEL_REDUCE_SUM, "mean": capi.ACCEL_REDUCE_MEAN, "min": capi.ACCEL_REDUCE_MIN,
@@ -15,66 +15,65 @@ _REDUCTIONS = {"sum": capi.ACCEL_REDUCE_SUM, "none": capi.ACCEL_REDUCE_SUM, "mea
 
 def gather(tensor):
     """Every rank gets each tensor of all ranks, joined along dimension 0 in rank order."""
-    return like(tensor, wait(capi.accel_gather, capi.accel_gather_async, to_engine(tensor)))
+    return like(tensor, capi.accel_gather(current(), to_engine(tensor)))
 
 
 def gather_uneven(tensor):
     """As gather(), for tensors whose dimension 0 differs by rank."""
-    return like(tensor, wait(capi.accel_gather_uneven, capi.accel_gather_uneven_async, to_engine(tensor)))
+    return like(tensor, capi.accel_gather_uneven(current(), to_engine(tensor)))
 
 
 def gather_object(object):
     """Every rank gets the values of all ranks in one list; a list counts as its items."""
-    return wait(capi.accel_gather_object, capi.accel_gather_object_async, to_engine(object))
+    return capi.accel_gather_object(current(), to_engine(object))
 
 
 def gather_for_metrics(input_data, use_gather_object=False):
     """As gather(), and cuts off what the loader repeated to fill the last batch."""
-    call = (capi.accel_gather_for_metrics, capi.accel_gather_for_metrics_async)
     if use_gather_object and not isinstance(input_data, (list, tuple)):
         input_data = [input_data]
-    return like(input_data, wait(*call, to_engine(input_data)))
+    return like(input_data, capi.accel_gather_for_metrics(current(), to_engine(input_data)))
 
 
 def reduce(tensor, reduction="sum", scale=1.0):
     """Every rank gets the reduction of each tensor over all ranks: "sum", "mean", "min", "max", ..."""
     if reduction not in _REDUCTIONS:
         raise ValueError(f"reduction={reduction!r}: expected one of {', '.join(_REDUCTIONS)}")
-    return like(tensor, wait(capi.accel_reduce, capi.accel_reduce_async, to_engine(tensor), _REDUCTIONS[reduction], float(scale)))
+    return like(tensor, capi.accel_reduce(current(), to_engine(tensor), _REDUCTIONS[reduction], float(scale)))
 
 
 def broadcast(tensor, from_process=0):
     """Every rank gets one rank's tensors, written into its own."""
     value = to_engine(tensor)
-    wait(capi.accel_broadcast, capi.accel_broadcast_async, value, from_process)
+    capi.accel_broadcast(current(), value, from_process)
     return like(tensor, value)
 
 
 def broadcast_object_list(object_list, from_process=0):
     """Every rank gets one rank's list of values, written into its own list."""
-    object_list[:] = wait(capi.accel_broadcast_object_list, capi.accel_broadcast_object_list_async, to_engine(object_list), from_process)
+    object_list[:] = capi.accel_broadcast_object_list(current(), to_engine(object_list), from_process)
     return object_list
 
 
 def pad_across_processes(tensor, dim=0, pad_index=0, pad_first=False):
     """Pads one dimension of each tensor to its largest size over all ranks."""
-    return like(tensor, wait(capi.accel_pad_across_processes, capi.accel_pad_across_processes_async, to_engine(tensor), dim,
+    return like(tensor, capi.accel_pad_across_processes(current(), to_engine(tensor), dim,
                              float(pad_index), int(pad_first)))
 
 
 def all_reduce(tensor, reduction="sum"):
     """Reduces one tensor over the ranks, in place."""
-    wait(capi.accel_all_reduce, capi.accel_all_reduce_async, tensor, _REDUCTIONS[reduction])
+    capi.accel_all_reduce(current(), tensor, _REDUCTIONS[reduction])
     return tensor
 
 
 def send(tensor, to_process, tag=0):
-    wait(capi.accel_send, capi.accel_send_async, tensor, to_process, tag)
+    capi.accel_send(current(), tensor, to_process, tag)
 
 
 def recv(tensor, from_process, tag=0):
     """Fills a tensor with what another rank sends."""
-    wait(capi.accel_recv, capi.accel_recv_async, tensor, from_process, tag)
+    capi.accel_recv(current(), tensor, from_process, tag)
     return tensor
 
 

@@ -1,10 +1,9 @@
 """The program's place in its job: one for the whole process, behind PartialState, AcceleratorState and GradientState."""
 
 import functools
-import threading
 from typing import Any
 
-from . import capi, errors  # noqa: F401  (errors: the classes of what fails)
+from . import capi, errors, interrupts  # noqa: F401  (errors: the classes of what fails)
 from .device import Device
 from .enums import DistributedType, PrecisionType
 from .handlers import fill
@@ -31,6 +30,7 @@ def connect(settings: dict) -> None:
     if _Job.handle is not None and settings == _Job.settings:
         return
     leave()
+    interrupts.watch()
     _Job.handle = capi.accel_state_create(fill(capi.accel_state_options_t(), settings))
     _Job.settings = settings
 
@@ -51,17 +51,6 @@ def current():
 
 def is_initialized():
     return _Job.accelerator
-
-
-def wait(blocking, start, *arguments):
-    """A collective of the current state. Where Ctrl-C can come it is started and waited for piece by piece, so that Python sees it."""
-    state = current()
-    if capi.accel_num_processes(state) == 1 or threading.current_thread() is not threading.main_thread():
-        return blocking(state, *arguments)
-    work = start(state, *arguments)
-    while capi.accel_work_wait(work, 100) == capi.ACCEL_IN_PROGRESS:
-        pass
-    return capi.accel_work_result(work)
 
 
 class View:
@@ -118,7 +107,7 @@ class View:
 
     def wait_for_everyone(self) -> None:
         """A barrier."""
-        wait(capi.accel_wait_for_everyone, capi.accel_wait_for_everyone_async)
+        capi.accel_wait_for_everyone(current())
 
     def main_process_first(self):
         """The main process runs the body first, the others after it."""
