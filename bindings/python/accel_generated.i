@@ -712,7 +712,7 @@ typedef struct accel_parameters_options {
     if (options != NULL) accel_csv_options_init(options);
     return options;
   }
-  ~accel_csv_options() {  free($self); }
+  ~accel_csv_options() { free_value((accel_value_t *)$self->types); free($self); }
 }
 %extend accel_image_options {
   accel_image_options() {
