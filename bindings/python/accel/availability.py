@@ -2,14 +2,13 @@
 
 import importlib.util
 
-# The package behind each is_..._available().
-_PACKAGES = {name: name for name in (
-    "aim", "bitsandbytes", "boto3", "clearml", "comet_ml", "datasets", "dvclive", "matplotlib", "mlflow", "pandas", "peft", "pytest", "rich",
-    "swanlab", "timm", "torchdata", "torchvision", "tqdm", "trackio", "transformers", "triton", "wandb")}
-_PACKAGES.update(tensorboard="tensorboard", pynvml="pynvml")
+# Packages of Python.
+_PACKAGES = (
+    "aim", "bitsandbytes", "boto3", "clearml", "comet_ml", "datasets", "dvclive", "matplotlib", "mlflow", "pandas", "peft", "pynvml",
+    "pytest", "rich", "swanlab", "tensorboard", "timm", "torchdata", "torchvision", "tqdm", "trackio", "transformers", "triton", "wandb")
 # Devices and packages of the reference that the engine does not use, so that it is never a reason to take another way.
-_NEVER = ("4bit_bnb", "8bit_bnb", "bnb", "deepspeed", "habana_gaudi1", "hpu", "lomo", "megatron_lm", "mlu", "mps", "msamp", "musa", "neuron",
-          "npu", "pippy", "rocm", "sagemaker", "schedulefree", "sdaa", "torch_xla", "torchao", "transformer_engine", "xccl", "xpu")
+_NEVER = ("4bit_bnb", "8bit_bnb", "bnb", "deepspeed", "habana_gaudi1", "hpu", "lomo", "megatron_lm", "mlu", "mps", "msamp", "musa",
+          "neuron", "npu", "pippy", "rocm", "sagemaker", "schedulefree", "sdaa", "torch_xla", "torchao", "transformer_engine", "xccl", "xpu")
 
 
 def is_available(feature):
@@ -45,6 +44,6 @@ def _never(*_, **__):
     return False
 
 
-globals().update({f"is_{name}_available": _package(package) for name, package in _PACKAGES.items()})
+globals().update({f"is_{name}_available": _package(name) for name in _PACKAGES})
 globals().update({f"is_{name}_available": _never for name in _NEVER})
 __all__ = sorted(name for name in globals() if name.startswith("is_"))

@@ -122,7 +122,8 @@ class FP8Recipe(KwargsHandler):
 
         settings = {"backend": type(self).__name__.removesuffix("RecipeKwargs"), **self.to_dict()}
         override = settings.pop("override_linear_precision", None) or (None, None, None)
-        return fill(capi.accel_fp8_recipe_options_t(), {**settings, **dict(zip(("override_fprop", "override_dgrad", "override_wgrad"), override))})
+        overrides = zip(("override_fprop", "override_dgrad", "override_wgrad"), override)
+        return fill(capi.accel_fp8_recipe_options_t(), {**settings, **dict(overrides)})
 
     def describe(self):
         """Every setting with its value and where it came from; an error for one that does not fit."""

@@ -9,8 +9,8 @@ _PARTS = {
         "deepspeed_plugins", "deepspeed_ulysses_dl_adapter", "get_active_deepspeed_plugin"),
     "Megatron-LM": ("MegatronLMPlugin", "megatron_lm_plugin"),
     "tensor and context parallelism": (
-        "ParallelismConfig", "TorchContextParallelConfig", "TorchTensorParallelConfig", "TorchTensorParallelPlugin", "maybe_context_parallel",
-        "parallelism_config", "torch_tp_plugin"),
+        "ParallelismConfig", "TorchContextParallelConfig", "TorchTensorParallelConfig", "TorchTensorParallelPlugin",
+        "maybe_context_parallel", "parallelism_config", "torch_tp_plugin"),
     "pipeline parallelism": ("prepare_pippy",),
     "models that are larger than a device": (
         "cpu_offload", "cpu_offload_with_hook", "disk_offload", "dispatch_model", "infer_auto_device_map", "init_empty_weights",

@@ -253,5 +253,6 @@ def _of_the_model_inside(name):
     return functools.wraps(method)(lambda self, *args, **kwargs: getattr(self.module, name)(*args, **kwargs))
 
 
-for _name in ("children", "get_submodule", "load_state_dict", "named_buffers", "named_children", "named_modules", "named_parameters", "state_dict"):
+for _name in ("children", "get_submodule", "load_state_dict", "named_buffers", "named_children", "named_modules", "named_parameters",
+              "state_dict"):
     setattr(PreparedModule, _name, _of_the_model_inside(_name))

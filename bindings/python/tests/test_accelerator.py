@@ -327,6 +327,10 @@ def test_seeds_and_generators(accelerator):
     kept = generator.get_state()
     generator.manual_seed(6).set_state(kept)
     assert (generator.get_state() == kept).all()
+    kept = accel.random.get_rng_state()
+    first = accel.randn(4)
+    accel.random.set_rng_state(kept)
+    assert (accel.randn(4) == first).all()
     accel.synchronize_rng_states(["torch", "generator"], generator)
     with pytest.raises(ValueError, match="needs the generator"):
         accel.synchronize_rng_states(["generator"])
