@@ -60,7 +60,8 @@
  * be thrown, and no longjmp may pass, through a callback.
  *
  * Waiting. No call waits for ever: collectives end with ACCEL_ERROR_TIMEOUT after the state's timeout, with
- * ACCEL_ERROR_PEER_LOST when a rank has died, with ACCEL_ERROR_COLLECTIVE_MISMATCH on every rank when they disagree.
+ * ACCEL_ERROR_PEER_LOST when a rank has died, with ACCEL_ERROR_COLLECTIVE_MISMATCH on every rank when they disagree, and
+ * with ACCEL_ERROR_CANCELLED after accel_interrupt().
  *
  * The library never prints (except accel_print), never exits, installs no signal handler, changes neither locale nor
  * working directory. It cannot be unloaded. After fork() only exec() is allowed.
@@ -968,6 +969,13 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_check_trigger(accel_state
  * @threads collective, waits
  * @accelerate destroy_process_group */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_destroy_process_group(accel_state_t *state);
+
+/** Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads,
+ * and so do those of the other ranks of their groups. A group is given up by it; make a new state to go on. Call it from
+ * a thread that is free, not from a signal handler.
+ * @return ACCEL_OK.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_interrupt(void);
 
 /** Waits for all ranks, then leaves the group. The last call of a program.
  * @param state A state.

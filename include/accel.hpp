@@ -2365,6 +2365,10 @@ inline std::int64_t find_batch_size(const Value& value) {
   return out;
 }
 
+// Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all
+// threads, and so do those of the other ranks of their groups.
+inline void interrupt() { detail::check(accel_interrupt()); }
+
 // How exact float32 products are, of LibTorch as a whole, in this process: as torch.set_float32_matmul_precision().
 inline void set_float32_matmul_precision(const std::string& precision) {
   detail::check(accel_set_float32_matmul_precision(precision.c_str()));

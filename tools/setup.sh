@@ -69,7 +69,7 @@ find_meson() {
 
 # An own Python environment: for pip, which the system may lack, and for Meson where the system's is too old.
 make_python_environment() {
-  [ -x build/deps/python/bin/pip ] && return
+  build/deps/python/bin/python -m pip --version >/dev/null 2>&1 && return
   rm -rf build/deps/python
   python3 -m venv build/deps/python || stop "python3 cannot make a virtual environment in build/deps/python"
 }
@@ -102,7 +102,7 @@ if [ -n "$packages" ]; then
   install_packages $packages
   if [ -z "$(find_meson)" ]; then
     make_python_environment
-    build/deps/python/bin/pip install --quiet --disable-pip-version-check 'meson>=1.3,<2' ||
+    build/deps/python/bin/python -m pip install --quiet --disable-pip-version-check 'meson>=1.3,<2' ||
       stop "pip cannot install meson"
     mkdir -p build/deps/bin
     ln -sf ../python/bin/meson build/deps/bin/meson
@@ -118,7 +118,7 @@ fi
 if [ -n "$develop" ]; then
   if ! cmp -s tools/apigen/libclang.txt build/deps/libclang.txt; then
     make_python_environment
-    build/deps/python/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+    build/deps/python/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
       -r tools/apigen/libclang.txt || stop "pip cannot install libclang"
     cp tools/apigen/libclang.txt build/deps/libclang.txt
   fi
@@ -127,7 +127,7 @@ if [ -n "$develop" ]; then
     make_python_environment
     pip="build/deps/python/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes"
     $pip -r $tests/requirements.txt || stop "pip cannot install pytest"
-    $pip -r $tests/requirements_numpy.txt 2>/dev/null || echo "set-up: no NumPy for this Python; its tests are skipped"
+    $pip -r $tests/requirements_numpy.txt 2>/dev/null || echo "set-up: no pinned NumPy for this Python; its tests are skipped"
     cat $tests/requirements*.txt >build/deps/python_tests.txt
   fi
   if ! cmp -s bindings/rust/Cargo.lock build/deps/crates/Cargo.lock; then

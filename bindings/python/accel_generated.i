@@ -717,7 +717,7 @@ typedef struct accel_parameters_options {
     if (options != NULL) accel_csv_options_init(options);
     return options;
   }
-  ~accel_csv_options() {  free($self); }
+  ~accel_csv_options() { free_value((accel_value_t *)$self->types); free($self); }
 }
 %extend accel_image_options {
   accel_image_options() {
@@ -864,6 +864,7 @@ typedef struct accel_parameters_options {
 %accel_waits(accel_print)
 %accel_waits(accel_check_trigger)
 %accel_waits(accel_destroy_process_group)
+%accel_waits(accel_interrupt)
 %accel_waits(accel_end_training)
 %accel_waits(accel_gather)
 %accel_waits(accel_gather_uneven)
@@ -1471,6 +1472,10 @@ accel_status_t accel_check_trigger(accel_state_t *state, int32_t *OUTPUT);
 state: A state.
 Returns: ACCEL_OK, also when there is none.";
 accel_status_t accel_destroy_process_group(accel_state_t *state);
+
+%feature("docstring") accel_interrupt "Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do those of the other ranks of their groups. A group is given up by it; make a new state to go on. Call it from a thread that is free, not from a signal handler.
+Returns: ACCEL_OK.";
+accel_status_t accel_interrupt();
 
 %feature("docstring") accel_end_training "Waits for all ranks, then leaves the group. The last call of a program.
 

@@ -73,10 +73,13 @@ static void raise_error(accel_status_t status) {
   SwigPyBuiltin_AddPublicSymbol(public_interface, "use_class");
   SwigPyBuiltin_AddPublicSymbol(public_interface, "use_errors");
   SwigPyBuiltin_AddPublicSymbol(public_interface, "accel_tensor_from_blob");
+  SwigPyBuiltin_AddPublicSymbol(public_interface, "watch_thread");
+  SwigPyBuiltin_AddPublicSymbol(public_interface, "waiting_call");
 #endif
 %}
 
 %include "classes.i"
+%include "waits.i"
 %include "memory.i"
 
 %typemap(out) accel_status_t {
@@ -99,14 +102,6 @@ static void raise_error(accel_status_t status) {
   $result = $1 == NULL ? SWIG_Py_Void() : PyUnicode_FromString($1);
 }
 
-%define %accel_waits(NAME)
-%exception NAME {
-  Py_BEGIN_ALLOW_THREADS
-  $action
-  Py_END_ALLOW_THREADS
-}
-%enddef
-
 // A handle that the library lends becomes the caller's.
 %define %accel_retained(NAME, RETAIN)
 %exception NAME {
@@ -123,16 +118,8 @@ static void accel_leave(const void *handle) { (void)handle; }
 %}
 
 // Where the last release waits for threads that may be in a callback, the interpreter goes on meanwhile.
-%exception accel_state::~accel_state {
-  Py_BEGIN_ALLOW_THREADS
-  $action
-  Py_END_ALLOW_THREADS
-}
-%exception accel_dataloader::~accel_dataloader {
-  Py_BEGIN_ALLOW_THREADS
-  $action
-  Py_END_ALLOW_THREADS
-}
+%accel_waits(accel_state::~accel_state)
+%accel_waits(accel_dataloader::~accel_dataloader)
 
 %define %accel_handle(STRUCT, RELEASE)
 %nodefaultctor STRUCT;
@@ -224,9 +211,9 @@ static int holds_elements(const Py_buffer *view, const int64_t *shape, size_t nd
 %typemap(freearg) const void *data { PyBuffer_Release(&view$argnum); }
 %exception accel_tensor_from_data {
   if (!holds_elements(&view1, arg2, arg3, arg4)) SWIG_fail;
-  Py_BEGIN_ALLOW_THREADS
+  BEGIN_WAIT
   $action
-  Py_END_ALLOW_THREADS
+  END_WAIT
 }
 
 // Texts in options are copied.

@@ -1,12 +1,13 @@
 // DLPack in Python: tensors travel as capsules, which whoever takes the tensor renames (data-apis.org, Python array API).
 %{
-// The frozen beginning of the two structs, as far as the deleter.
+// The frozen beginning of the two structs, as far as the flags and the deleter.
 struct DLManagedTensorVersioned {
   struct {
     uint32_t major, minor;
   } version;
   void *manager_ctx;
   void (*deleter)(struct DLManagedTensorVersioned *);
+  uint64_t flags;
 };
 struct DLManagedTensor {
   struct {
@@ -20,6 +21,15 @@ struct DLManagedTensor {
   void *manager_ctx;
   void (*deleter)(struct DLManagedTensor *);
 };
+
+// A tensor of LibTorch can always be written to.
+static int is_writable_dltensor_versioned(const struct DLManagedTensorVersioned *tensor) {
+  const uint64_t read_only = 1;
+  if (tensor->version.major != 1 || (tensor->flags & read_only) == 0) return 1;
+  PyErr_SetString(PyExc_BufferError, "the tensor is read-only; copy it first");
+  return 0;
+}
+static int is_writable_dltensor(const struct DLManagedTensor *tensor) { return tensor != NULL; } /* it does not say */
 %}
 
 %define %accel_dlpack(STRUCT, NAME)
@@ -35,7 +45,7 @@ static void free_##NAME(PyObject *capsule) {
 }
 %typemap(in) struct STRUCT *tensor {
   $1 = PyCapsule_GetPointer($input, #NAME);
-  if ($1 == NULL || PyCapsule_SetName($input, "used_" #NAME) != 0) SWIG_fail;
+  if ($1 == NULL || !is_writable_##NAME($1) || PyCapsule_SetName($input, "used_" #NAME) != 0) SWIG_fail;
 }
 %enddef
 %accel_dlpack(DLManagedTensorVersioned, dltensor_versioned)

@@ -229,6 +229,24 @@ static int handles_of_python(PyObject *object, swig_type_info *type, void ***han
     $1 = &value;
   }
 }
+// Values in options are copied.
+%{
+static void free_value(accel_value_t *value) {
+  if (value != NULL) accel_value_dispose(value);
+  free(value);
+}
+
+static accel_value_t *new_copy_of_value(const accel_value_t *value) {
+  accel_value_t *const copy = value == NULL || value->kind == ACCEL_VALUE_NONE ? NULL : calloc(1, sizeof(*copy));
+  if (copy == NULL || accel_value_copy(value, copy) == ACCEL_OK) return copy;
+  free(copy);
+  return NULL;
+}
+%}
+%typemap(memberin) const accel_value_t * {
+  free_value((accel_value_t *)$1);
+  $1 = new_copy_of_value($input);
+}
 %typemap(in, numinputs=0) accel_value_t *OUTPUT (accel_value_t value = ACCEL_VALUE_INIT) { $1 = &value; }
 %typemap(argout) accel_value_t *OUTPUT { $result = SWIG_Python_AppendOutput($result, value_to_python($1)); }
 %typemap(freearg) accel_value_t *OUTPUT { accel_value_dispose($1); }

@@ -1,32 +1,49 @@
-"""A model whose forward is the program's own: it learns the exclusive or. accel launch --num-processes 2 -- python foreign_module.py"""
+"""A module whose forward is a function of this program. LibTorch's autograd goes through it, and data parallelism, optimizers and
+checkpoints take it as any other:
+
+    accel launch --num-processes 2 -- python foreign_module.py
+"""
 
 import accel
-from accel import Accelerator, nn, ops, optim
+from accel import Accelerator, nn, optim
+from accel.nn import functional as F
 
 
-class ExclusiveOr(nn.Module):
+class Affine(nn.Module):
     def __init__(self):
         super().__init__()
-        self.hidden = nn.Parameter(accel.tensor([[0.9, -0.7, 0.4, -0.3], [-0.8, 0.6, 0.5, -0.2]]))
-        self.hidden_bias = nn.Parameter(accel.tensor([0.1, 0.2, -0.3, 0.4]))
-        self.output = nn.Parameter(accel.tensor([0.7, 0.8, -0.5, 0.3]))
+        self.weight = nn.Parameter(accel.zeros(1))
+        self.bias = nn.Parameter(accel.zeros(1))
+        self.calls = 0
 
-    def forward(self, x):
-        return ops.sigmoid(ops.tanh(x @ self.hidden + self.hidden_bias) @ self.output)
+    def forward(self, *inputs):
+        if len(inputs) != 1:
+            raise TypeError(f"Affine takes 1 input, got {len(inputs)}")
+        self.calls += 1
+        return inputs[0] * self.weight + self.bias
 
 
 accelerator = Accelerator(cpu=True)
-inputs = accel.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-labels = accel.tensor([0.0, 1.0, 1.0, 0.0])
-model = ExclusiveOr()
-optimizer = optim.SGD(model.parameters(), lr=2.0)
-model, optimizer = accelerator.prepare(model, optimizer)
-for step in range(501):
-    loss = (model(inputs) - labels).square().mean()
-    if step % 100 == 0:
-        accelerator.print(f"step {step} loss {loss.item():.4f}")
+accel.set_seed(0)
+affine = Affine()
+model, optimizer = accelerator.prepare(affine, optim.SGD(affine.parameters(), lr=0.5))
+x = accel.tensor([-1 + i / 8 for i in range(accelerator.process_index, 16, accelerator.num_processes)])
+y = 3 * x - 1
+
+accelerator.print(f"kind: {type(affine).__name__}")
+for step in range(1, 101):
+    loss = F.mse_loss(model(x), y)
     accelerator.backward(loss)
     optimizer.step()
     optimizer.zero_grad()
-accelerator.print("answers", *(int(answer > 0.5) for answer in model(inputs)))
+    if step in (1, 100):
+        accelerator.print(f"step {step} loss: {accelerator.reduce(loss.detach(), 'mean').item():.4f}")
+accelerator.print(f"weight: {affine.weight.item():.4f}")
+accelerator.print(f"bias: {affine.bias.item():.4f}")
+accelerator.print(f"forward calls: {affine.calls}")
+
+try:  # what goes wrong inside of forward comes out of the call around it
+    model(x, x)
+except TypeError as error:
+    accelerator.print(f"error: {error}")
 accelerator.end_training()

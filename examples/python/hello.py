@@ -5,6 +5,6 @@ import json
 import accel
 
 state = accel.PartialState()
-ranks = accel.collectives.gather(accel.full([1], state.process_index, "int64"))
+ranks = accel.collectives.gather(accel.tensor(state.process_index, device=state.device))
 state.print(json.dumps(ranks.tolist(), separators=(",", ":")))
 state.wait_for_everyone()

@@ -8,6 +8,7 @@
 
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
+#include "base/interruption.hpp"
 #include "capi/buffer.hpp"
 #include "capi/device.hpp"
 #include "capi/guard.hpp"
@@ -286,6 +287,13 @@ accel_status_t accel_check_trigger(accel_state_t* state, int32_t* out) {
 accel_status_t accel_destroy_process_group(accel_state_t* state) {
   return guarded(__func__, [&] {
     check(state, "state").accelerator->state().communicator()->shutdown();
+    return ACCEL_OK;
+  });
+}
+
+accel_status_t accel_interrupt(void) {
+  return guarded(__func__, [] {
+    accel::interrupt();
     return ACCEL_OK;
   });
 }

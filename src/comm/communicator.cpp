@@ -13,6 +13,7 @@
 #include "base/current_call.hpp"
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/torch_compat.hpp"
 #include "comm/call_report.hpp"
 #include "comm/plugin.hpp"
@@ -129,9 +130,11 @@ Communicator::Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int 
   }
   process_group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
   process_group_->setGroupName("accel");
+  interruptible_.emplace([this] { abort(); });
 }
 
 Communicator::~Communicator() {
+  interruptible_.reset();
   try {
     shutdown();
   } catch (const std::exception&) {
@@ -422,6 +425,16 @@ CollectiveError Communicator::fail(const CollectiveError& error, uint64_t number
   const CollectiveError told = line.empty() ? error : CollectiveError(error.failure(), rank_, line);
   flight_record_->fail(number, told);
   return told;
+}
+
+void Communicator::abort() noexcept {
+  for (const Lane& lane : lanes_) {
+    try {
+      if (lane.backend) lane.backend->abort();
+    } catch (const std::exception& error) {
+      log(LogLevel::kWarning, "a process group cannot be aborted: ", error.what());
+    }
+  }
 }
 
 void Communicator::shutdown() {

@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/interruption.hpp"
 #include "base/step_times.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/flight_record.hpp"
@@ -96,6 +98,8 @@ class Communicator {
   // Of the training loop, which waits here too. Groups share those of the group that they were made of.
   const std::shared_ptr<StepTimes>& step_times() const { return step_times_; }
 
+  // Fails the calls that wait, here and on the other ranks, and later ones. On any thread; so does interrupt().
+  void abort() noexcept;
   // Leaves the group; later calls fail.
   void shutdown();
 
@@ -146,6 +150,7 @@ class Communicator {
   const std::shared_ptr<FlightRecord> flight_record_;
   const std::shared_ptr<StepTimes> step_times_;
   const std::shared_ptr<WorkQueue> queue_;
+  std::optional<Interruptible> interruptible_;  // with more than one rank
 };
 
 }  // namespace accel::comm

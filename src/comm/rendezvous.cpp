@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/interruption.hpp"
 #include "base/log.hpp"
 #include "comm/socket.hpp"
 #include "comm/tcp_store.hpp"
@@ -112,7 +114,11 @@ c10::intrusive_ptr<c10d::Store> meet(const RendezvousOptions& options, const Dea
   const std::string host = is_loopback(options.host) ? "127.0.0.1" : options.host;
   const int64_t former_groups = enter(options, host, deadline);
   // LibTorch's client pauses up to a second between attempts; ours notices at once that the server is up.
+  std::atomic<bool> interrupted{false};
+  const Interruptible wait([&interrupted] { interrupted.store(true); });
   while (!connect_to({host, options.port}, deadline.left()).socket.is_open()) {
+    require(!interrupted.load(), Status::kCancelled, "the program was interrupted while rank ", options.rank,
+            " waited for rank 0 at ", host, ":", options.port);
     require(!deadline.passed(), Status::kTimeout, "rank ", options.rank, " of ", options.size,
             " cannot reach rank 0 at ", host, ":", options.port, " within ", deadline.total().count(),
             " ms; see whether rank 0 runs and MASTER_ADDR is right");

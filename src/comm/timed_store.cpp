@@ -1,5 +1,7 @@
 #include "comm/timed_store.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <future>
 #include <mutex>
@@ -9,6 +11,7 @@
 #include "base/background_thread.hpp"
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "base/interruption.hpp"
 
 namespace accel::comm {
 namespace {
@@ -17,6 +20,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 // The server itself ends a wait; its answer needs a moment to come back, a long one when all cores are busy.
 constexpr auto kWayBack = Milliseconds(1000);
+constexpr auto kLongestSleep = Milliseconds(50);  // until an interruption is seen
 
 }  // namespace
 
@@ -71,8 +75,17 @@ auto TimedStore::in_time(Milliseconds limit, Operation operation) {
   const auto task = std::make_shared<std::packaged_task<Result(Store&)>>(std::move(operation));
   auto answer = task->get_future();
   const Deadline deadline(limit);
-  const bool answered = worker_->start([task](Store& store) { (*task)(store); }, limit) &&
-                        answer.wait_for(deadline.left()) == std::future_status::ready;
+  std::atomic<bool> interrupted{false};
+  const Interruptible wait([&interrupted] { interrupted.store(true); });
+  const auto ready = [&] {
+    return answer.wait_for(std::min(deadline.left(), kLongestSleep)) == std::future_status::ready;
+  };
+  bool answered = false;
+  if (worker_->start([task](Store& store) { (*task)(store); }, limit))
+    while (!(answered = ready()) && !deadline.passed() && !interrupted.load()) {
+    }
+  require(answered || !interrupted.load(), Status::kCancelled,
+          "the program was interrupted while it waited for rank 0");
   require(answered, Status::kTimeout, "the store of rank 0 did not answer within ", limit.count(),
           " ms; see whether rank 0 runs and its host can be reached");
   return answer.get();

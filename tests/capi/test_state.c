@@ -41,6 +41,7 @@ static void test_one_process(void **unused) {
   assert_ok(accel_set_gradient_accumulation_steps(state, 3));
   assert_int_equal(accel_gradient_accumulation_steps(state), 3);
   assert_fails(accel_set_gradient_accumulation_steps(state, 0), ACCEL_ERROR_INVALID_ARGUMENT, "is 0");
+  assert_ok(accel_interrupt()); /* nobody waits */
   assert_ok(accel_destroy_process_group(state));
   assert_ok(accel_end_training(state));
   accel_state_release(state);

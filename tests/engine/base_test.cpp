@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "base/deadline.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/interruption.hpp"
 #include "base/json.hpp"
 #include "base/log.hpp"
 #include "base/processors.hpp"
@@ -148,6 +151,36 @@ TEST(BaseLog, ThreadsMayLogWhileTheCallbackChanges) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(first.destroyed, 50);
   EXPECT_EQ(second.destroyed, 50);
+}
+
+TEST(BaseInterruption, EndsTheOpenWaitsLatestFirst) {
+  std::vector<int> ended;
+  const Interruptible first([&] { ended.push_back(1); });
+  {
+    const Interruptible second([&] {
+      ended.push_back(2);
+      const Interruptible inner([&] { ended.push_back(3); });  // an end may wait itself
+    });
+    interrupt();
+  }
+  EXPECT_EQ(ended, (std::vector<int>{2, 1}));
+  interrupt();
+  EXPECT_EQ(ended, (std::vector<int>{2, 1, 1}));
+}
+
+TEST(BaseInterruption, WaitsComeAndGoMeanwhile) {
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; i++)
+    threads.emplace_back([&over] {
+      while (!over.load()) {
+        auto lives = std::make_unique<std::atomic<int>>(0);
+        const Interruptible wait([&lives] { lives->fetch_add(1); });
+      }
+    });
+  for (int i = 0; i < 2000; i++) interrupt();
+  over.store(true);
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(BaseStatus, Names) {

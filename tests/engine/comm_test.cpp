@@ -9,6 +9,7 @@
 #include "base/current_call.hpp"
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "base/interruption.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/collectives.hpp"
 #include "comm/group.hpp"
@@ -62,6 +63,18 @@ TEST(CommCommunicator, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
   EXPECT_THROW(alone.broadcast(matrix, 1), Error);
   EXPECT_THROW(alone.all_gather(at::zeros({3}), matrix), Error);
   EXPECT_THROW(alone.send(matrix, 0, 0), Error);
+}
+
+TEST(CommCommunicator, AnInterruptionEndsTheWaitsOfAllRanks) {
+  const auto messages = messages_of(3, std::chrono::seconds(60), [](Communicator& communicator) {
+    if (communicator.rank() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      interrupt();
+    }
+    communicator.barrier();
+  });
+  for (const std::string& message : messages)
+    EXPECT_NE(message.find("aborted the group"), std::string::npos) << message;
 }
 
 TEST(CommCollectives, AForeignTensorMayBeOnCpuZero) {

@@ -24,6 +24,9 @@ HAND_WRITTEN = ("accel_tensor_from_blob",)
 OWN_EXCEPTION = ("accel_tensor_from_data",)
 VALUES_ARE_OBJECTS = "nested values become Python's own None, bool, int, float, str, list and dict"
 
+# What the structs of options own, as capi.i and values.i set it, and how it is freed.
+OWNED_FIELDS = {"char": "free((char *)", "accel_value_t": "free_value((accel_value_t *)"}
+
 
 def skipped(function):
     """Why a function is not in the module, or None."""
@@ -49,11 +52,11 @@ def options_classes(api):
         if not struct["init_function"]:
             continue
         name = struct["name"].removesuffix("_t")
-        texts = " ".join(f"free((char *)$self->{field['name']});" for field in struct["fields"]
-                         if field["type"]["base"] == "char")
+        owned = " ".join(f"{OWNED_FIELDS[field['type']['base']]}$self->{field['name']});" for field in struct["fields"]
+                         if field["type"]["base"] in OWNED_FIELDS)
         yield (f"%extend {name} {{\n  {name}() {{\n    {name}_t *const options = calloc(1, sizeof(*options));\n"
                f"    if (options != NULL) {struct['init_function']}(options);\n    return options;\n  }}\n"
-               f"  ~{name}() {{ {texts} free($self); }}\n}}\n")
+               f"  ~{name}() {{ {owned} free($self); }}\n}}\n")
 
 
 def features(api):

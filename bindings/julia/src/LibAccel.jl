@@ -2128,6 +2128,18 @@ accel_destroy_process_group(state) =
     check(@collective(ccall((:accel_destroy_process_group, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_destroy_process_group")
 
 """
+    accel_interrupt()
+
+Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do those of the other ranks of their groups. A group is given up by it; make a new state to go on. Call it from a thread that is free, not from a signal handler.
+
+Returns: ACCEL_OK.
+
+Threads: any, waits.
+"""
+accel_interrupt() =
+    check(ccall((:accel_interrupt, libaccel), accel_status_t, ()), "accel_interrupt")
+
+"""
     accel_end_training(state)
 
 Waits for all ranks, then leaves the group. The last call of a program.
@@ -7138,6 +7150,7 @@ const FUNCTIONS = (
     :accel_set_trigger,
     :accel_check_trigger,
     :accel_destroy_process_group,
+    :accel_interrupt,
     :accel_end_training,
     :accel_sync_gradients,
     :accel_end_of_dataloader,

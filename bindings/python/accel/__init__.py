@@ -21,11 +21,13 @@ _NAMES = {
     "launchers": ("debug_launcher", "notebook_launcher"),
     "local_sgd": ("LocalSGD",),
     "memory": ("find_executable_batch_size", "release_memory"),
+    "own_gradients": ("OwnGradients",),
     "progress": ("tqdm",),
     "random": ("Generator", "set_seed", "synchronize_rng_states"),
-    "state": ("AcceleratorState", "GradientState", "PartialState"),
+    "state": ("AcceleratorState", "GradientState", "Group", "PartialState"),
     "tensors": ("Tensor",),
     "tracking": ("GeneralTracker",),
+    "work": ("Work",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 _MODULES = ("capi", "collectives", "data", "device", "dtypes", "enums", "errors", "functional", "handlers", "launchers", "logging",
@@ -41,6 +43,9 @@ def __getattr__(name):
     elif name in _MODULES:
         value = importlib.import_module(f"{__name__}.{name}")
     else:
+        from .missing import check_name
+
+        check_name(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value

@@ -15,12 +15,14 @@ from .handlers import AutocastKwargs as AutocastKwargs, DataLoaderConfiguration 
 from .launchers import debug_launcher as debug_launcher, notebook_launcher as notebook_launcher
 from .local_sgd import LocalSGD as LocalSGD
 from .memory import find_executable_batch_size as find_executable_batch_size, release_memory as release_memory
+from .own_gradients import OwnGradients as OwnGradients
 from .progress import tqdm as tqdm
 from .random import Generator as Generator, set_seed as set_seed, synchronize_rng_states as synchronize_rng_states
-from .state import AcceleratorState as AcceleratorState, GradientState as GradientState, PartialState as PartialState
+from .state import AcceleratorState as AcceleratorState, GradientState as GradientState, Group as Group, PartialState as PartialState
 from .tensors import Tensor as Tensor
 from .creation import arange as arange, as_tensor as as_tensor, empty as empty, from_dlpack as from_dlpack, full as full, ones as ones, rand as rand, randint as randint, randn as randn, tensor as tensor, zeros as zeros
 from .tracking import GeneralTracker as GeneralTracker
+from .work import Work as Work
 
 __version__: str
 __all__: List[str]

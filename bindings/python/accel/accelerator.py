@@ -3,20 +3,22 @@
 import os
 from typing import Any
 
-from . import capi, checkpoint, collectives, data, lr_scheduler, memory, optim, tracking
-from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin, GradScalerKwargs,
-                       InitProcessGroupKwargs, ProjectConfiguration)
+from . import capi, checkpoint, collectives, data, lr_scheduler, memory, missing, optim, tracking
+from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, FP8Recipe, GradientAccumulationPlugin,
+                       GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration)
+from .hooks import Hooks
 from .module import Module, Parameters, PreparedModule
 from .scopes import scope
 from .state import AcceleratorState, GradientState, View, current
 
-_HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs)
+_HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, FP8Recipe, GradScalerKwargs, InitProcessGroupKwargs)
 
 
 class Accelerator(View):
     """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
 
-    Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads.
+    Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads. Plugins of the
+    reference for what is not there yet may be given as None.
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
@@ -25,7 +27,8 @@ class Accelerator(View):
                  project_config: "ProjectConfiguration | None" = None,
                  gradient_accumulation_plugin: "GradientAccumulationPlugin | None" = None, step_scheduler_with_optimizer: bool = True,
                  kwargs_handlers: "list | None" = None, true_divisor: "bool | None" = None, keep_output_dtype: "bool | None" = None,
-                 scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None):
+                 scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None, **plugins):
+        missing.check_settings(plugins)
         self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
         if project_dir is not None and self.project_dir is None:
             self.project_configuration.set_directories(project_dir)
@@ -35,6 +38,8 @@ class Accelerator(View):
         self._handlers = self._check_handlers(kwargs_handlers or [])
         accumulation = self._accumulation(gradient_accumulation_steps, gradient_accumulation_plugin)
         group = self._handlers.get(InitProcessGroupKwargs, InitProcessGroupKwargs())
+        if mixed_precision != "fp8" and any(isinstance(handler, FP8Recipe) for handler in self._handlers.values()):
+            raise ValueError("a recipe for fp8 in kwargs_handlers goes with mixed_precision='fp8'")
         self.state = AcceleratorState(
             mixed_precision, cpu, _from_accelerator=True, device_placement=None if device_placement else False,
             split_batches=self.dataloader_config.split_batches or None, rng_types=",".join(map(str, rng_types)) if rng_types else None,
@@ -54,6 +59,7 @@ class Accelerator(View):
         self._schedulers: list = []
         self._dataloaders: list = []
         self._custom_objects: list = []
+        self._save_hooks, self._load_hooks = Hooks(), Hooks()
         self.log_with = tracking.filter_trackers(log_with, self.logging_dir)
         self.trackers: list = []
 
@@ -67,6 +73,8 @@ class Accelerator(View):
             if type(handler) in known:
                 raise ValueError(f"kwargs_handlers has two {type(handler).__name__}")
             known[type(handler)] = handler
+            if isinstance(handler, FP8Recipe):
+                handler.describe()  # checks it
         return known
 
     @staticmethod
@@ -116,6 +124,18 @@ class Accelerator(View):
     @property
     def split_batches(self):
         return self.dataloader_config.split_batches
+
+    @property
+    def dispatch_batches(self):
+        return self.dataloader_config.dispatch_batches
+
+    @property
+    def use_seedable_sampler(self):
+        return self.dataloader_config.use_seedable_sampler
+
+    @property
+    def use_stateful_dataloader(self):
+        return self.dataloader_config.use_stateful_dataloader
 
     @property
     def even_batches(self):
@@ -180,18 +200,35 @@ class Accelerator(View):
         return self.prepare_optimizer(thing) if isinstance(thing, optim.Optimizer) else self.prepare_scheduler(thing)
 
     def prepare_model(self, model: Module, device_placement: "bool | None" = None, evaluation_mode: bool = False) -> PreparedModule:
-        """On the device, under the precision, and data-parallel when there are several ranks; `evaluation_mode` changes nothing."""
+        """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
+        rank only; with device_placement=False the model stays where it is."""
         if isinstance(model, PreparedModule):
             return model
-        if device_placement is False and self.device_placement:
-            raise NotImplementedError("device_placement of a single model: use Accelerator(device_placement=False)")
+        stays_on = self._place(model, self.device_placement if device_placement is None else device_placement)
         options = power = None
         if DistributedDataParallelKwargs in self._handlers:
             options, power = self._handlers[DistributedDataParallelKwargs].to_engine()
         prepared = PreparedModule(capi.accel_prepare_model(current(), model.handle, options), model)
         del power
+        if stays_on is not None:
+            model.to(stays_on)
+        if evaluation_mode:
+            prepared.handle = capi.accel_unwrap_model(current(), prepared.handle, 1)
         self._models.append(prepared)
         return prepared
+
+    def _place(self, model, device_placement):
+        """Moves a model where the engine will not; where it has to go back to after the engine has moved it, or None."""
+        if device_placement and not self.device_placement:
+            model.to(self.device)
+        if device_placement or not self.device_placement:
+            return None
+        place = next((tensor.device for tensor in model.parameters()), self.device)
+        if place == self.device or place.type == self.device.type == "cpu":
+            return None
+        if self.use_distributed:
+            raise NotImplementedError(f"device_placement=False for a model on {place}: several ranks train it on {self.device}")
+        return place
 
     def prepare_optimizer(self, optimizer, device_placement=None):
         """An optimizer that steps only when gradients are complete."""
@@ -216,6 +253,7 @@ class Accelerator(View):
         config = self.dataloader_config.to_engine()
         config.put_on_device = int(self.device_placement if device_placement is None else device_placement)
         prepared = data.prepare(data_loader, config, slice_fn_for_dispatch)
+        prepared.total_batch_size = data_loader.batch_size and data_loader.batch_size * (1 if self.split_batches else self.num_processes)
         self._dataloaders.append(prepared)
         return prepared
 
@@ -298,15 +336,17 @@ class Accelerator(View):
         """Writes a dict of tensors as safetensors, on the main process."""
         checkpoint.save(obj, f, self.project_configuration.save_on_each_node, safe_serialization)
 
-    def save_model(self, model, save_directory, safe_serialization=True):
-        """Writes a model's weights as `model.safetensors` on the main process."""
+    def save_model(self, model, save_directory, max_shard_size=None, safe_serialization=True):
+        """Writes a model's weights as `model.safetensors` on the main process: one file, whatever `max_shard_size` says."""
+        checkpoint.check_serialization(safe_serialization)
         capi.accel_save_model(current(), model.handle, str(save_directory))
 
     def get_state_dict(self, model, unwrap=True):
         return (self.unwrap_model(model, keep_fp32_wrapper=False) if unwrap else model).state_dict()
 
-    def save_state(self, output_dir: Any = None) -> Any:
+    def save_state(self, output_dir: Any = None, safe_serialization: bool = True) -> Any:
         """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder."""
+        checkpoint.check_serialization(safe_serialization)
         project = self.project_configuration
         if project.automatic_checkpoint_naming:
             output_dir = checkpoint.next_folder(project)
@@ -316,11 +356,16 @@ class Accelerator(View):
             os.makedirs(os.path.dirname(os.path.abspath(output_dir)), exist_ok=True)
         self.wait_for_everyone()
         capi.accel_save_state(current(), str(output_dir))
+        if self._save_hooks:
+            self._save_hooks(list(self._models), [model.state_dict() for model in self._models], str(output_dir))
+            self.wait_for_everyone()
         project.iteration += 1
         return output_dir
 
-    def load_state(self, input_dir: Any = None) -> None:
-        """Reads it back; without a folder the newest of automatic naming."""
+    def load_state(self, input_dir: Any = None, load_kwargs: "dict | None" = None) -> None:
+        """Reads it back; without a folder the newest of automatic naming. There is nothing to say in `load_kwargs`."""
+        if load_kwargs:
+            raise TypeError(f"load_state() has no setting {next(iter(load_kwargs))!r}")
         if input_dir is None:
             if not self.project_configuration.automatic_checkpoint_naming:
                 raise ValueError("load_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
@@ -331,6 +376,17 @@ class Accelerator(View):
         capi.accel_load_state(current(), str(input_dir))
         for loader in self._dataloaders:
             loader.resume()
+        self._load_hooks(list(self._models), str(input_dir))
+
+    def register_save_state_pre_hook(self, hook):
+        """hook(models, weights, output_dir) in each save_state(), on all ranks. It may add files to the folder, which is complete by then:
+        what it takes out of the lists is written all the same. The result has remove()."""
+        return self._save_hooks.add(hook)
+
+    def register_load_state_pre_hook(self, hook):
+        """hook(models, input_dir) in each load_state(), on all ranks, when the engine has loaded: what the hook puts into a model stays.
+        The result has remove()."""
+        return self._load_hooks.add(hook)
 
     def register_for_checkpointing(self, *objects):
         """Adds objects with state_dict() and load_state_dict() to what save_state() writes."""
@@ -373,8 +429,16 @@ class Accelerator(View):
         """Finishes the trackers, waits for all ranks, and leaves the group."""
         for tracker in self.trackers:
             tracker.finish()
-        self.wait_for_everyone()  # the engine waits too; here Ctrl-C can come
         capi.accel_end_training(current())
+
+    def verify_device_map(self, model):
+        """Whether a model is spread over devices: none is here."""
+        return False
+
+    def __getattr__(self, name):
+        if missing.text(name):
+            raise NotImplementedError(missing.text(name))
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def step_report(self, reset=False):
         """Where the time of the loop's steps went."""

@@ -9,8 +9,14 @@ from .state import current
 from .values import to_engine
 
 
+def check_serialization(safe_serialization):
+    if not safe_serialization:
+        raise NotImplementedError("safe_serialization=False: tensors are written as safetensors; pickles are not written")
+
+
 def save(obj, f, save_on_each_node=False, safe_serialization=True, metadata=None):
     """Writes a dict of tensors to a safetensors file, complete or not at all, on the main process (or on that of each host)."""
+    check_serialization(safe_serialization)
     here = capi.accel_is_local_main_process if save_on_each_node else capi.accel_is_main_process
     try:
         writes = here(current())
@@ -20,9 +26,10 @@ def save(obj, f, save_on_each_node=False, safe_serialization=True, metadata=None
         capi.accel_save(to_engine(obj), metadata, str(f))
 
 
-def load(f):
+def load(f, map_location="cpu"):
     """The tensors of a safetensors file."""
-    return capi.accel_load(str(f))
+    tensors = capi.accel_load(str(f))
+    return tensors if map_location in (None, "cpu") else {name: tensor.to(map_location) for name, tensor in tensors.items()}
 
 
 def register(objects, first):

@@ -1,81 +1,129 @@
 """What the ranks do together with tensors and trees of tensors, and functions on every tensor of a tree.
 
-All ranks must make the same call. Trees are lists, tuples and dicts; results have the same.
+All ranks must make the same call. Trees are lists, tuples and dicts; results have the same. With `async_op=True` a call only starts,
+and gives a Work.
 """
 
 from . import capi
+from .creation import empty
 from .device import Device
-from .state import current, wait
+from .state import current
 from .values import like, to_engine
+from .work import Work
 
 _REDUCTIONS = {"sum": capi.ACCEL_REDUCE_SUM, "none": capi.ACCEL_REDUCE_SUM, "mean": capi.ACCEL_REDUCE_MEAN, "min": capi.ACCEL_REDUCE_MIN,
                "max": capi.ACCEL_REDUCE_MAX, "product": capi.ACCEL_REDUCE_PRODUCT, "and": capi.ACCEL_REDUCE_AND,
                "or": capi.ACCEL_REDUCE_OR, "xor": capi.ACCEL_REDUCE_XOR}
 
 
-def gather(tensor):
+def _run(call, start, async_op, finish, *arguments):
+    """Makes a call, or starts it; `finish` turns what the engine gives into what the caller gets."""
+    return Work(start(current(), *arguments), finish) if async_op else finish(call(current(), *arguments))
+
+
+def _reduction(name):
+    if name not in _REDUCTIONS:
+        raise ValueError(f"reduction={name!r}: expected one of {', '.join(_REDUCTIONS)}")
+    return _REDUCTIONS[name]
+
+
+def gather(tensor, async_op=False):
     """Every rank gets each tensor of all ranks, joined along dimension 0 in rank order."""
-    return like(tensor, wait(capi.accel_gather, capi.accel_gather_async, to_engine(tensor)))
+    return _run(capi.accel_gather, capi.accel_gather_async, async_op, lambda result: like(tensor, result), to_engine(tensor))
 
 
-def gather_uneven(tensor):
+def gather_uneven(tensor, async_op=False):
     """As gather(), for tensors whose dimension 0 differs by rank."""
-    return like(tensor, wait(capi.accel_gather_uneven, capi.accel_gather_uneven_async, to_engine(tensor)))
+    return _run(capi.accel_gather_uneven, capi.accel_gather_uneven_async, async_op,
+                lambda result: like(tensor, result), to_engine(tensor))
 
 
-def gather_object(object):
+def gather_object(object, async_op=False):
     """Every rank gets the values of all ranks in one list; a list counts as its items."""
-    return wait(capi.accel_gather_object, capi.accel_gather_object_async, to_engine(object))
+    return _run(capi.accel_gather_object, capi.accel_gather_object_async, async_op, lambda result: result, to_engine(object))
 
 
-def gather_for_metrics(input_data, use_gather_object=False):
+def gather_for_metrics(input_data, use_gather_object=False, async_op=False):
     """As gather(), and cuts off what the loader repeated to fill the last batch."""
-    call = (capi.accel_gather_for_metrics, capi.accel_gather_for_metrics_async)
     if use_gather_object and not isinstance(input_data, (list, tuple)):
         input_data = [input_data]
-    return like(input_data, wait(*call, to_engine(input_data)))
+    return _run(capi.accel_gather_for_metrics, capi.accel_gather_for_metrics_async, async_op,
+                lambda result: like(input_data, result), to_engine(input_data))
 
 
-def reduce(tensor, reduction="sum", scale=1.0):
+def reduce(tensor, reduction="sum", scale=1.0, async_op=False):
     """Every rank gets the reduction of each tensor over all ranks: "sum", "mean", "min", "max", ..."""
-    if reduction not in _REDUCTIONS:
-        raise ValueError(f"reduction={reduction!r}: expected one of {', '.join(_REDUCTIONS)}")
-    return like(tensor, wait(capi.accel_reduce, capi.accel_reduce_async, to_engine(tensor), _REDUCTIONS[reduction], float(scale)))
+    return _run(capi.accel_reduce, capi.accel_reduce_async, async_op,
+                lambda result: like(tensor, result), to_engine(tensor), _reduction(reduction), float(scale))
 
 
-def broadcast(tensor, from_process=0):
+def broadcast(tensor, from_process=0, async_op=False):
     """Every rank gets one rank's tensors, written into its own."""
     value = to_engine(tensor)
-    wait(capi.accel_broadcast, capi.accel_broadcast_async, value, from_process)
-    return like(tensor, value)
+    return _run(capi.accel_broadcast, capi.accel_broadcast_async, async_op, lambda _: like(tensor, value), value, from_process)
 
 
-def broadcast_object_list(object_list, from_process=0):
+def broadcast_object_list(object_list, from_process=0, async_op=False):
     """Every rank gets one rank's list of values, written into its own list."""
-    object_list[:] = wait(capi.accel_broadcast_object_list, capi.accel_broadcast_object_list_async, to_engine(object_list), from_process)
-    return object_list
+    def write(values):
+        object_list[:] = values
+        return object_list
+
+    return _run(capi.accel_broadcast_object_list, capi.accel_broadcast_object_list_async, async_op,
+                write, to_engine(object_list), from_process)
 
 
-def pad_across_processes(tensor, dim=0, pad_index=0, pad_first=False):
+def pad_across_processes(tensor, dim=0, pad_index=0, pad_first=False, async_op=False):
     """Pads one dimension of each tensor to its largest size over all ranks."""
-    return like(tensor, wait(capi.accel_pad_across_processes, capi.accel_pad_across_processes_async, to_engine(tensor), dim,
-                             float(pad_index), int(pad_first)))
+    return _run(capi.accel_pad_across_processes, capi.accel_pad_across_processes_async, async_op,
+                lambda result: like(tensor, result), to_engine(tensor), dim, float(pad_index), int(pad_first))
 
 
-def all_reduce(tensor, reduction="sum"):
-    """Reduces one tensor over the ranks, in place."""
-    wait(capi.accel_all_reduce, capi.accel_all_reduce_async, tensor, _REDUCTIONS[reduction])
-    return tensor
+# Of one tensor, without copies and messages about its shape
 
 
-def send(tensor, to_process, tag=0):
-    wait(capi.accel_send, capi.accel_send_async, tensor, to_process, tag)
+def all_reduce(tensor, reduction="sum", async_op=False):
+    """Reduces a tensor over the ranks, in place."""
+    return _run(capi.accel_all_reduce, capi.accel_all_reduce_async, async_op, lambda _: tensor, tensor, _reduction(reduction))
 
 
-def recv(tensor, from_process, tag=0):
+def all_gather(tensor, async_op=False):
+    """The tensors of all ranks, one behind the other: [num_processes, ...]."""
+    output = empty(capi.accel_num_processes(current()), *tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    return _run(capi.accel_all_gather, capi.accel_all_gather_async, async_op, lambda _: output, tensor, output)
+
+
+def reduce_scatter(tensor, reduction="sum", async_op=False):
+    """Reduces [num_processes, ...] over the ranks; rank i gets row i."""
+    output = empty(*tensor.shape[1:], dtype=tensor.dtype, device=tensor.device)
+    return _run(capi.accel_reduce_scatter, capi.accel_reduce_scatter_async, async_op,
+                lambda _: output, tensor, _reduction(reduction), output)
+
+
+def all_to_all(tensor, async_op=False):
+    """Row i of [num_processes, ...] goes to rank i, which gets one row of each rank."""
+    output = empty(*tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    return _run(capi.accel_all_to_all, capi.accel_all_to_all_async, async_op, lambda _: output, tensor, output)
+
+
+def scatter(tensor, rows=None, from_process=0, async_op=False):
+    """Fills a tensor with this rank's row of what one rank passes as `rows`: [num_processes, ...]."""
+    return _run(capi.accel_scatter, capi.accel_scatter_async, async_op, lambda _: tensor, rows, from_process, tensor)
+
+
+def send(tensor, to_process, tag=0, async_op=False):
+    return _run(capi.accel_send, capi.accel_send_async, async_op, lambda _: None, tensor, to_process, tag)
+
+
+def recv(tensor, from_process, tag=0, async_op=False):
     """Fills a tensor with what another rank sends."""
-    wait(capi.accel_recv, capi.accel_recv_async, tensor, from_process, tag)
-    return tensor
+    return _run(capi.accel_recv, capi.accel_recv_async, async_op, lambda _: tensor, tensor, from_process, tag)
+
+
+def progress(seconds=0.0):
+    """For programs with a loop of their own: runs the callbacks of works that have ended, and waits for one up to `seconds`. Whether
+    works are still under way; they go on without this."""
+    return capi.accel_progress(current(), int(seconds * 1e6)) == capi.ACCEL_IN_PROGRESS
 
 
 # Without other ranks

@@ -20,7 +20,8 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor over the memory of `data` where that is possible: what has `__dlpack__` (torch, JAX, CuPy, NumPy) or the buffer
-    protocol (NumPy, array, memoryview). Numbers and lists are copied."""
+    protocol (NumPy, array, memoryview). Numbers, lists and memory that cannot be written to are copied. Arrays of JAX are shared, too: do
+    not write to them."""
     if isinstance(data, Tensor):
         made = data
     elif isinstance(data, (bool, int, float)):
@@ -46,6 +47,11 @@ def _of_memory(data):
     if dtype is None:
         raise TypeError(f"elements of the format {view.format!r} are no dtype")
     number = dtypes.dtype(dtype).number
+    if view.readonly and hasattr(data, "__dlpack__"):
+        try:
+            return from_dlpack(data)  # of JAX, say, which is only immutable by its own rules
+        except BufferError:
+            pass
     if view.readonly or any(step < 0 for step in view.strides or ()):
         return capi.accel_tensor_from_data(view if view.c_contiguous else view.tobytes(), list(view.shape), number)
     return capi.accel_tensor_from_blob(data, number)

@@ -45,6 +45,10 @@ class EngineDataset(Dataset):
     def __iter__(self):
         return (self[index] for index in range(len(self)))
 
+    def as_stream(self, seed=None):
+        """The same items one after another, in a new order every epoch with a seed: for merge()."""
+        return EngineDataset(capi.accel_dataset_as_stream(self.handle, _UNSET if seed is None else seed))
+
     @property
     def num_skipped(self):
         """Malformed rows, and files that are no images, that were left out."""
@@ -158,11 +162,14 @@ class JsonLinesDataset(EngineDataset):
 
 
 class CsvDataset(EngineDataset):
-    """Files of comma-separated values; an item is a dict from columns to cells."""
+    """Files of comma-separated values; an item is a dict from columns to cells. `types` gives columns their
+    dtype, or "text"; those of the others come from their first cells."""
 
-    def __init__(self, path, suffix=None, delimiter=None, has_header=None, skip_malformed=None, missing=None):
+    def __init__(self, path, suffix=None, delimiter=None, has_header=None, skip_malformed=None, missing=None, types=None):
+        types = None if types is None else {column: str(kind) for column, kind in types.items()}
         options = fill(capi.accel_csv_options_t(), {"delimiter": None if delimiter is None else ord(delimiter), "has_header": has_header,
-                                                    "skip_malformed": skip_malformed, "missing": missing})
+                                                    "skip_malformed": skip_malformed, "types": types,
+                                                    "missing": None if missing is None else float(missing)})
         super().__init__(capi.accel_dataset_csv(str(path), suffix, options))
 
 

@@ -1,10 +1,12 @@
 """Models: subclasses of Module with a forward in Python, which the engine prepares, saves and runs as its own layers."""
 
+import functools
 import inspect
 import weakref
 
 from . import capi, dtypes, ops
 from .device import Device
+from .state import current
 from .values import to_engine
 
 
@@ -221,12 +223,17 @@ def _listed(value, several=False):
 
 
 class PreparedModule(Module):
-    """What Accelerator.prepare() makes of a model: on the device, under the precision, and the same on all ranks. Attributes are
-    those of the model inside, `module`."""
+    """What Accelerator.prepare() makes of a model: on the device, under the precision, and the same on all ranks. Attributes, and the
+    names of parameters and modules, are those of the model inside, `module`."""
 
     def __init__(self, handle, module):
         self._adopt(handle)
         object.__setattr__(self, "module", module)
+
+    def register_comm_hook(self, hook):
+        """hook(gradients, bucket, is_last) in place of the exchange of gradients: turns a flat bucket, in place, into what the
+        optimizer shall see, usually the mean over the ranks. Not called with one process."""
+        capi.accel_register_comm_hook(current(), self.handle, lambda gradients, bucket, is_last: hook(gradients, bucket, bool(is_last)))
 
     @property
     def forward(self):
@@ -237,14 +244,15 @@ class PreparedModule(Module):
             raise AttributeError(name)
         return getattr(self.module, name)
 
-    def get_submodule(self, path):
-        return self.module.get_submodule(path)
-
-    def children(self):
-        return self.module.children()
-
-    def named_children(self):
-        return self.module.named_children()
-
     def __repr__(self):
         return f"Prepared({self.module!r})"
+
+
+def _of_the_model_inside(name):
+    method = getattr(Module, name)
+    return functools.wraps(method)(lambda self, *args, **kwargs: getattr(self.module, name)(*args, **kwargs))
+
+
+for _name in ("children", "get_submodule", "load_state_dict", "named_buffers", "named_children", "named_modules", "named_parameters",
+              "state_dict"):
+    setattr(PreparedModule, _name, _of_the_model_inside(_name))

@@ -48,6 +48,11 @@ def synchronize_rng_states(rng_types, generator=None):
     capi.accel_synchronize_rng_states(current(), ",".join(map(str, rng_types)), None if generator is None else generator.handle)
 
 
+def synchronize_rng_state(rng_type, generator=None):
+    """Gives all ranks the state of one of rank 0's generators."""
+    synchronize_rng_states([rng_type], generator)
+
+
 def get_rng_state():
     """Where the default generator of the CPU stands."""
     return capi.accel_generator_state(None)

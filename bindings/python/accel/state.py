@@ -1,10 +1,10 @@
 """The program's place in its job: one for the whole process, behind PartialState, AcceleratorState and GradientState."""
 
 import functools
-import threading
+import os
 from typing import Any
 
-from . import capi, errors  # noqa: F401  (errors: the classes of what fails)
+from . import capi, errors, interrupts  # noqa: F401  (errors: the classes of what fails)
 from .device import Device
 from .enums import DistributedType, PrecisionType
 from .handlers import fill
@@ -31,6 +31,7 @@ def connect(settings: dict) -> None:
     if _Job.handle is not None and settings == _Job.settings:
         return
     leave()
+    interrupts.watch()
     _Job.handle = capi.accel_state_create(fill(capi.accel_state_options_t(), settings))
     _Job.settings = settings
 
@@ -51,17 +52,6 @@ def current():
 
 def is_initialized():
     return _Job.accelerator
-
-
-def wait(blocking, start, *arguments):
-    """A collective of the current state. Where Ctrl-C can come it is started and waited for piece by piece, so that Python sees it."""
-    state = current()
-    if capi.accel_num_processes(state) == 1 or threading.current_thread() is not threading.main_thread():
-        return blocking(state, *arguments)
-    work = start(state, *arguments)
-    while capi.accel_work_wait(work, 100) == capi.ACCEL_IN_PROGRESS:
-        pass
-    return capi.accel_work_result(work)
 
 
 class View:
@@ -116,9 +106,18 @@ class View:
         number = capi.accel_mixed_precision(current())
         return next(name for name, value in _PRECISIONS.items() if value == number)
 
+    @property
+    def local_num_processes(self) -> int:
+        return capi.accel_local_num_processes(current())
+
+    @property
+    def fork_launched(self) -> bool:
+        """Whether notebook_launcher() started this process."""
+        return os.environ.get("FORK_LAUNCHED", "0") not in ("0", "")
+
     def wait_for_everyone(self) -> None:
         """A barrier."""
-        wait(capi.accel_wait_for_everyone, capi.accel_wait_for_everyone_async)
+        capi.accel_wait_for_everyone(current())
 
     def main_process_first(self):
         """The main process runs the body first, the others after it."""
@@ -177,6 +176,36 @@ class View:
         return (f"Distributed environment: {self.distributed_type}{f'  Backend: {self.backend}' if self.backend else ''}\n"
                 f"Num processes: {self.num_processes}\nProcess index: {self.process_index}\n"
                 f"Local process index: {self.local_process_index}\nDevice: {self.device}\n")
+
+
+class Group:
+    """Some of the ranks: `with Group([0, 1]):` makes them the job of the body, where ranks are counted from 0 within the group, and
+    collectives, prepared models and checkpoints are among them. Its members make it, the other ranks do not."""
+
+    def __init__(self, ranks):
+        self._hold(capi.accel_group_create(current(), list(ranks)))
+
+    def _hold(self, handle):
+        self.handle, self._outer = handle, []
+        return self
+
+    @classmethod
+    def split(cls, color, key=0):
+        """All ranks call this: those of one color form a group, ordered by key and then by rank."""
+        return cls.__new__(cls)._hold(capi.accel_group_split(current(), color, key))
+
+    @classmethod
+    def shrink(cls, wait=10.0):
+        """After the loss of a rank: a group of the ranks that call this within `wait` seconds. Nothing but that is left of the job."""
+        return cls.__new__(cls)._hold(capi.accel_group_shrink(current(), int(wait * 1000)))
+
+    def __enter__(self):
+        self._outer.append(_Job.handle)
+        _Job.handle = self.handle
+        return self
+
+    def __exit__(self, *_):
+        _Job.handle = self._outer.pop()
 
 
 class _Share:
@@ -279,6 +308,10 @@ class GradientState:
     @property
     def sync_with_dataloader(self) -> bool:
         return bool(_Job.settings.get("sync_with_dataloader", True))
+
+    @property
+    def plugin_kwargs(self) -> dict:
+        return {"num_steps": self.num_steps, "adjust_scheduler": self.adjust_scheduler, "sync_with_dataloader": self.sync_with_dataloader}
 
     @property
     def initialized(self) -> bool:

@@ -43,6 +43,10 @@ def test_training(accelerator):
     assert accelerator.prepare(*things) == things and accelerator.prepare("other") == "other"
     assert accelerator.unwrap_model(things[0], keep_fp32_wrapper=False) is things[0].module
     assert accelerator.unwrap_model(things[0])(accel.ones(1, 3)).shape == (1, 2)
+    inside = things[0].module
+    for model in (things[0], accelerator.unwrap_model(things[0])):
+        assert model.state_dict().keys() == inside.state_dict().keys() == dict(model.named_parameters()).keys()
+        assert [path for path, _ in model.named_modules()] == [path for path, _ in inside.named_modules()]
     assert "Accelerator(" in repr(accelerator) and "Prepared(" in repr(things[0]) and "Prepared" in repr(things[1]) + repr(things[2])
 
 
@@ -117,8 +121,34 @@ def test_what_is_not_there_is_refused():
     with pytest.raises(NotImplementedError, match="init_method"):
         accel.PartialState._reset_state()
         Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(init_method="tcp://host:1")])
-    with pytest.raises(TypeError, match="fsdp_plugin"):
-        Accelerator(fsdp_plugin=None)
+    with pytest.raises(NotImplementedError, match="fsdp_plugin: fully sharded data parallelism is not in libaccel yet"):
+        Accelerator(cpu=True, fsdp_plugin=object())
+    with pytest.raises(TypeError, match="there is no setting 'unknown'"):
+        Accelerator(cpu=True, unknown=None)
+    accelerator = Accelerator(cpu=True, deepspeed_plugin=None)
+    with pytest.raises(NotImplementedError, match="profile: profiling"):
+        accelerator.profile()
+    with pytest.raises(AttributeError, match="no attribute 'unknown'"):
+        accelerator.unknown  # noqa: B018
+    with pytest.raises(ImportError, match="init_empty_weights: models that are larger than a device"):
+        from accel import init_empty_weights  # noqa: F401
+    with pytest.raises(ImportError, match="DeepSpeedPlugin: DeepSpeed"):
+        from accel.utils import DeepSpeedPlugin  # noqa: F401
+    with pytest.raises(NotImplementedError, match="pickles"):
+        accelerator.save({}, "file", safe_serialization=False)
+
+
+def test_recipes_for_fp8():
+    from accel.utils import AORecipeKwargs, MSAMPRecipeKwargs, TERecipeKwargs
+
+    assert "E4M3" in TERecipeKwargs(fp8_format="E4M3", override_linear_precision=(True, False, False)).describe()
+    assert "O1" in MSAMPRecipeKwargs(opt_level="O1").describe() and "pad_inner_dim" in AORecipeKwargs(pad_inner_dim=False).describe()
+    with pytest.raises(ValueError, match="E9M9"):
+        Accelerator(cpu=True, kwargs_handlers=[TERecipeKwargs(fp8_format="E9M9")])
+    with pytest.raises(ValueError, match="goes with mixed_precision='fp8'"):
+        Accelerator(cpu=True, kwargs_handlers=[AORecipeKwargs()])
+    with pytest.raises(NotImplementedError, match="fp8"):
+        Accelerator(cpu=True, mixed_precision="fp8", kwargs_handlers=[AORecipeKwargs()])
 
 
 def test_an_earlier_partial_state_still_holds():
@@ -183,6 +213,44 @@ def test_checkpoints(tmp_path):
     with pytest.raises(ValueError, match="state_dict"):
         accelerator.register_for_checkpointing(object())
     accelerator.free_memory()
+
+
+def test_hooks_of_checkpoints(accelerator, tmp_path):
+    model = accelerator.prepare(nn.Linear(2, 2))
+
+    def save(models, weights, output_dir):
+        assert models == [model] and weights[0].keys() == {"weight", "bias"}
+        with open(f"{output_dir}/extra", "w") as file:
+            file.write("of the hook")
+
+    def load(models, input_dir):
+        assert open(f"{input_dir}/extra").read() == "of the hook"
+        models.pop().load_state_dict({"weight": accel.ones(2, 2), "bias": accel.zeros(2)})
+
+    saving, loading = accelerator.register_save_state_pre_hook(save), accelerator.register_load_state_pre_hook(load)
+    accelerator.save_state(tmp_path / "one")
+    accelerator.load_state(tmp_path / "one")
+    assert model.weight.sum().item() == 4
+    saving.remove()
+    loading.remove()
+    accelerator.save_state(tmp_path / "two")
+    assert not (tmp_path / "two/extra").exists()
+    accelerator.load_state(tmp_path / "two")
+    with pytest.raises(TypeError, match="no setting 'map'"):
+        accelerator.load_state(tmp_path / "two", load_kwargs={"map": 1})
+
+
+def test_placement_of_single_objects():
+    accelerator = Accelerator(cpu=True, device_placement=False)
+    model, loader = accelerator.prepare(nn.Linear(2, 2), DataLoader([1.0, 2.0], batch_size=2), device_placement=[True, False])
+    assert model(accel.ones(1, 2)).device == "cpu" and next(iter(loader)).tolist() == [1, 2] and loader.total_batch_size == 2
+    accel.PartialState._reset_state()
+    accelerator = Accelerator(cpu=True)
+    assert accelerator.prepare(nn.Linear(2, 2), device_placement=[False])(accel.ones(1, 2)).device == "cpu"
+    with pytest.raises(ValueError, match="2 entries for 1 objects"):
+        accelerator.prepare(nn.Linear(1, 1), device_placement=[None, None])
+    evaluated = accelerator.prepare_model(nn.Linear(2, 2), evaluation_mode=True)
+    assert evaluated(accel.ones(1, 2)).shape == (1, 2)
 
 
 class Memory(accel.GeneralTracker):
@@ -259,6 +327,10 @@ def test_seeds_and_generators(accelerator):
     kept = generator.get_state()
     generator.manual_seed(6).set_state(kept)
     assert (generator.get_state() == kept).all()
+    kept = accel.random.get_rng_state()
+    first = accel.randn(4)
+    accel.random.set_rng_state(kept)
+    assert (accel.randn(4) == first).all()
     accel.synchronize_rng_states(["torch", "generator"], generator)
     with pytest.raises(ValueError, match="needs the generator"):
         accel.synchronize_rng_states(["generator"])
@@ -315,6 +387,14 @@ def test_environment_helpers():
         assert get_int_from_env(["FIRST", "SECOND"], 9) == 4
     with pytest.raises(ValueError):
         str_to_bool("perhaps")
+    assert accel.utils.convert_dict_to_env_variables({"A": 1, "B": "x;y"}) == ["A=1\n"]
+    assert accel.utils.convert_file_size_to_int("2GiB") == 2**31 and accel.utils.convert_file_size_to_int("1.5KB") == 1500
+    with pytest.raises(ValueError, match="no size"):
+        accel.utils.convert_file_size_to_int("12")
+    assert accel.utils.dtype_byte_size(accel.bfloat16) == 2 and accel.utils.is_pytest_available() and not accel.utils.is_npu_available()
+    model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
+    assert accel.utils.get_module_children_bottom_up(model) == [*model, model]
+    assert accel.utils.recursive_getattr(model, "training.real") and accel.utils.get_pretty_name(model) == "Sequential"
     with accel.utils.clear_environment():
         assert not os.environ
     assert os.environ

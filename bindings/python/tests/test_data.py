@@ -176,6 +176,12 @@ def test_readers(tmp_path):
     rows = data.JsonLinesDataset(tmp_path / "rows.jsonl", skip_malformed=True)
     assert rows[0]["x"].tolist() == [1, 2] and rows.num_skipped == 1
     assert list(data.CsvDataset(tmp_path / "rows.csv", delimiter=";"))[1] == {"name": "b", "size": 2}
+    typed = data.CsvDataset(tmp_path / "rows.csv", delimiter=";", types={"size": accel.float32, "name": "text"}, missing=-1)
+    assert typed[0]["name"] == "a" and typed[0]["size"].dtype == "float32"
+    with pytest.raises(ValueError, match="float7"):
+        data.CsvDataset(tmp_path / "rows.csv", delimiter=";", types={"size": "float7"})
+    stream = TensorDataset(accel.arange(4)).as_stream(seed=1)
+    assert sorted(item[0].item() for item in DataLoader(data.MergedDataset([stream]), collate_fn=lambda items: items[0])) == [0, 1, 2, 3]
     accel.save({"x": accel.arange(3)}, tmp_path / "x.safetensors")
     assert data.SafetensorsDataset(tmp_path / "x.safetensors")[2]["x"].item() == 2
     (tmp_path / "tokens.bin").write_bytes(bytes(accel.arange(9).to("uint8").tolist()))

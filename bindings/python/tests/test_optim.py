@@ -91,6 +91,8 @@ SCHEDULES = [
     (lambda optimizer: lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 2), [1, 0.5, 1]),
     (lambda optimizer: lr_scheduler.get_linear_schedule_with_warmup(optimizer, 1, 3), [0, 1, 0.5]),
     (lambda optimizer: lr_scheduler.get_cosine_schedule_with_warmup(optimizer, 1, 3), [0, 1, 0.5]),
+    (lambda optimizer: lr_scheduler.get_cosine_with_hard_restarts_schedule_with_warmup(optimizer, 1, 3, 2), [0, 1, 1]),
+    (lambda optimizer: lr_scheduler.get_inverse_sqrt_schedule(optimizer, 1), [0, 1, 0.5**0.5]),
     (lambda optimizer: lr_scheduler.get_constant_schedule_with_warmup(optimizer, 2), [0, 0.5, 1]),
 ]
 

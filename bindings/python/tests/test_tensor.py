@@ -115,6 +115,13 @@ def test_memory_is_shared_with_numpy():
     with pytest.raises(RuntimeError, match="detach"):
         accel.ones(2).requires_grad_().numpy()
     assert (numpy.ones(2, "float32") + accel.ones(2).numpy()).tolist() == [2, 2]
+    fixed = numpy.arange(2.0)
+    fixed.flags.writeable = False
+    copied = accel.as_tensor(fixed)
+    copied[0] = 5
+    assert fixed[0] == 0 and copied.data_ptr() != fixed.ctypes.data
+    with pytest.raises(BufferError):
+        accel.from_dlpack(fixed)
     assert accel.as_tensor(numpy.float32(2)).item() == 2 and accel.tensor([numpy.float64(1), numpy.int32(2)]).tolist() == [1, 2]
     assert accel.tensor([numpy.ones(2), numpy.zeros(2)]).tolist() == [[1, 1], [0, 0]]
     batch = next(iter(accel.DataLoader([{"x": numpy.ones(3, "float32"), "y": numpy.int64(4)}] * 2, batch_size=2)))

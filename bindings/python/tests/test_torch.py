@@ -25,3 +25,36 @@ assert accel.from_dlpack(torch.ones(2, dtype=torch.bfloat16)).dtype == "bfloat16
 def test_exchange(first):
     done = subprocess.run([sys.executable, "-c", first + EXCHANGE], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_model_of_torch_hands_its_gradients_over(ranks):
+    printed = ranks("""
+        import torch
+        import accel
+        from accel import Accelerator, OwnGradients, nn, optim
+        accelerator = Accelerator(cpu=True)
+        torch.manual_seed(accelerator.process_index)  # rank 0's weights count
+        net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        parameters, holder = list(net.parameters()), nn.Module()
+        for place, parameter in enumerate(parameters):
+            holder.register_parameter(f"part_{place}", nn.Parameter(accel.from_dlpack(parameter.detach())))
+            assert getattr(holder, f"part_{place}").data_ptr() == parameter.data_ptr()
+        gradients = OwnGradients(holder)
+        optimizer = accelerator.prepare(optim.SGD(holder.parameters(), lr=0.1))
+        torch.manual_seed(5 + accelerator.process_index)
+        losses = []
+        for step in range(30):
+            x = torch.randn(8, 4)
+            loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+            with accelerator.accumulate():
+                computed = torch.autograd.grad(loss, parameters)
+                for place in reversed(range(len(gradients))):
+                    gradients.ready(place, computed[place])
+                gradients.synchronize()
+                optimizer.step()
+                optimizer.zero_grad()
+            losses.append(accelerator.reduce(accel.tensor(loss.item()), "mean").item())
+        sums = accelerator.gather(accel.tensor([parameters[0].sum().item()])).tolist()
+        print(losses[-1] < losses[0] / 2, sums[0] == sums[1])
+        """)
+    assert printed == ["True True\n"] * 2

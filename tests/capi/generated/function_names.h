@@ -78,6 +78,7 @@ static const char *const accel_function_names[] = {
     "accel_set_trigger",
     "accel_check_trigger",
     "accel_destroy_process_group",
+    "accel_interrupt",
     "accel_end_training",
     "accel_sync_gradients",
     "accel_end_of_dataloader",

@@ -2725,6 +2725,15 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_destroy_process_group(state: *mut accel_state_t) -> accel_status_t;
 
+    /// Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do those of the other ranks of their groups.
+    ///
+    /// A group is given up by it; make a new state to go on. Call it from a thread that is free, not from a signal handler.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_interrupt() -> accel_status_t;
+
     /// Waits for all ranks, then leaves the group.
     ///
     /// The last call of a program.

@@ -1,0 +1,49 @@
+"""What can be used here: parts of the engine, devices, packages of Python."""
+
+import importlib.util
+
+# Packages of Python.
+_PACKAGES = (
+    "aim", "bitsandbytes", "boto3", "clearml", "comet_ml", "datasets", "dvclive", "matplotlib", "mlflow", "pandas", "peft", "pynvml",
+    "pytest", "rich", "swanlab", "tensorboard", "timm", "torchdata", "torchvision", "tqdm", "trackio", "transformers", "triton", "wandb")
+# Devices and packages of the reference that the engine does not use, so that it is never a reason to take another way.
+_NEVER = ("4bit_bnb", "8bit_bnb", "bnb", "deepspeed", "habana_gaudi1", "hpu", "lomo", "megatron_lm", "mlu", "mps", "msamp", "musa",
+          "neuron", "npu", "pippy", "rocm", "sagemaker", "schedulefree", "sdaa", "torch_xla", "torchao", "transformer_engine", "xccl", "xpu")
+
+
+def is_available(feature):
+    """Whether the engine has a part: "ucx", "nccl", "cuda", "torchscript"."""
+    from . import capi
+
+    return capi.accel_is_available(feature) == 1
+
+
+def is_cuda_available():
+    return is_available("cuda")
+
+
+def is_bf16_available(ignore_tpu=False):
+    """The CPU always computes in bfloat16."""
+    return True
+
+
+def is_fp16_available():
+    """Training under fp16 needs a GPU."""
+    return is_cuda_available()
+
+
+def is_fp8_available():
+    return False
+
+
+def _package(name):
+    return lambda: importlib.util.find_spec(name) is not None
+
+
+def _never(*_, **__):
+    return False
+
+
+globals().update({f"is_{name}_available": _package(name) for name in _PACKAGES})
+globals().update({f"is_{name}_available": _never for name in _NEVER})
+__all__ = sorted(name for name in globals() if name.startswith("is_"))

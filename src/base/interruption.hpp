@@ -1,0 +1,28 @@
+// The program's wish that what waits for other ranks ends: Ctrl-C, where a language has it.
+#pragma once
+
+#include <functional>
+
+namespace accel {
+
+// A wait that interrupt() can end, for as long as this lives.
+class Interruptible {
+ public:
+  // Calls `end`, which must not throw, on the thread that interrupts.
+  explicit Interruptible(std::function<void()> end);
+  // Returns when `end` is not running.
+  ~Interruptible();
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+ private:
+  friend void interrupt();
+
+  const std::function<void()> end_;
+  bool ending_ = false;  // under the mutex of all
+};
+
+// On any thread. The latest waits end first.
+void interrupt();
+
+}  // namespace accel
