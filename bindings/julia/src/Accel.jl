@@ -31,7 +31,11 @@ include("state.jl")
 include("communication.jl")
 include("optimizer.jl")
 include("scheduler.jl")
-include("data.jl")
+include("data/dataset.jl")
+include("data/files.jl")
+include("data/items.jl")
+include("data/sampler.jl")
+include("data/loader.jl")
 include("training.jl")
 include("parameters.jl")
 include("checkpoint.jl")
@@ -56,9 +60,10 @@ export Work, gather, gather_async, gather_uneven, gather_uneven_async, gather_fo
 export Optimizer, AdamW, Adam, SGD, Adagrad, RMSprop, Adamax, NAdam, RAdam, Lion, LAMB, Adafactor, Muon, AdamW8bit, LOMO, add_group!,
     step!, zero_grad!, step_was_skipped, num_groups, state_bytes, learning_rate, learning_rate!, setting, setting!, update_precision!
 export Scheduler, chained, one_after_the_other, curve
-export Dataset, TensorDataset, TextDataset, subset, Sampler, SequentialSampler, RandomSampler, RandomDraws, WeightedSampler,
-    SubsetSampler, LengthGroupedSampler, DistributedSampler, indices, DataLoader, set_epoch!,
-    skip_first_batches
+export Dataset, TensorDataset, RaggedDataset, WindowsDataset, PackedDataset, ArrowDataset, SafetensorsDataset, TextDataset, LinesDataset,
+    JsonLinesDataset, CsvDataset, ImageDataset, StreamDataset, map_file, subset, as_stream, num_skipped
+export Sampler, SequentialSampler, RandomSampler, RandomDraws, WeightedSampler, SubsetSampler, LengthGroupedSampler, DistributedSampler,
+    indices, DataLoader, set_epoch!, current_epoch, valid_rows, skip_first_batches
 export prepare, backward_sum, lomo_backward, no_sync, trigger_sync_in_backward, join_uneven_inputs, autocast, local_sgd, clip_grad_norm!,
     clip_grad_value!, unscale_gradients!, loss_scale, set_grad_scaler!, set_autocast!, fp8_recipe, unwrap_model, register_comm_hook!, find_executable_batch_size,
     free_memory!, step_report

@@ -48,3 +48,15 @@ function carried_as(status::Int32)
     task_local_storage(:accel_carried, Carried(status, carried.exception, carried.backtrace))
     return nothing
 end
+
+"""A count of C, whose -1 stands for the error of the thread."""
+counted(count::Integer, where::String) = count < 0 ? fail_count(where) : Int(count)
+@noinline function fail_count(where::String)
+    taken = Ref{Ptr{LibAccel.accel_error_t}}(C_NULL)
+    LibAccel.accel_error_take(taken)
+    status = LibAccel.accel_error_code(taken[])
+    message = unsafe_string(LibAccel.accel_error_message(taken[]))
+    LibAccel.accel_error_release(taken[])
+    throw_carried(status)
+    throw(AccelError(status, message, where))
+end

@@ -9,13 +9,17 @@ abstract type Handle end
 @noinline closed(object::Handle) = throw(AccelError(LibAccel.ACCEL_ERROR_INVALID_HANDLE,
     string("the ", nameof(typeof(object)), " is closed; expected an open one"), "Accel"))
 
-macro handle(name, handle, release)
+# `flags` are further fields, false at first.
+macro handle(name, handle, release, flags...)
+    fields = [:($flag::Bool) for flag in flags]
+    unset = [false for _ in flags]
     quote
         mutable struct $(esc(name)) <: Handle
             pointer::Ptr{LibAccel.$handle}
+            $(fields...)
             # Takes over one reference.
             function $(esc(name))(pointer::Ptr{LibAccel.$handle})
-                return finalizer(close, new(pointer))
+                return finalizer(close, new(pointer, $(unset...)))
             end
         end
 
@@ -50,7 +54,7 @@ end
 @handle Model accel_module_t accel_module_release
 @handle Optimizer accel_optimizer_t accel_optimizer_release
 @handle Scheduler accel_scheduler_t accel_scheduler_release
-@handle Dataset accel_dataset_t accel_dataset_release
+@handle Dataset accel_dataset_t accel_dataset_release calls_julia
 @handle Sampler accel_sampler_t accel_sampler_release
 @handle DataLoader accel_dataloader_t accel_dataloader_release
 @handle Work accel_work_t accel_work_release
@@ -64,7 +68,6 @@ keep(object, holders::Handle...) = (foreach(pointer, holders); keep(object))
 handles(objects) = [pointer(object) for object in objects]
 handles(::Tuple{}) = Ptr{Cvoid}[]
 
-@doc "Items by their numbers, from 1: `length(dataset)`, `dataset[i]`." Dataset
 @doc "A collective that goes on by itself: `wait(work)`, `fetch(work)`, `istaskdone(work)`, `then(function, work)`." Work
 
 Base.isopen(object::Handle) = object.pointer != C_NULL

@@ -1,8 +1,16 @@
 # The tests of one process: julia --project=bindings/julia bindings/julia/test/runtests.jl. Those of several are in ranks.jl.
 using Test, Accel
 
+const L = Accel.LibAccel
+status_of(call) = try
+    call()
+    L.ACCEL_OK
+catch exception
+    exception isa AccelError ? exception.status : rethrow()
+end
+
 @testset "Accel" begin
-    for name in ("tensor", "operator", "value", "model", "callback", "training", "data", "memory", "misuse", "process")
+    for name in ("tensor", "operator", "value", "model", "callback", "training", "dataset", "data", "memory", "misuse", "process")
         @testset "$name" begin
             include(name * "_test.jl")
         end
