@@ -7,6 +7,8 @@ NAMES = {"char": "Cchar", "void": "Cvoid", "size_t": "Csize_t", "int32_t": "Int3
          "uint64_t": "UInt64", "double": "Float64", "union": "UInt64"}
 # Waiting for other ranks while the garbage collector may run: only where the library cannot call back into Julia.
 SAFE_SECTIONS = (3, 4)
+# Values, tensors and operators: their calls wait for nobody else, and must not cost more than they do.
+SHORT_SECTIONS = (2, 5, 6)
 KEYWORDS = {"end", "begin", "function", "module", "type", "where", "in"}
 
 PRELUDE = '''"""
@@ -57,6 +59,18 @@ const before_error = Ref{{Any}}(status -> nothing)
 end
 
 check(status::Int32, where::String) = status < 0 ? fail(status, where) : status
+
+# Calls that may wait for other ranks, threads or files, and are not over. One that was left by an exception never is.
+const WAITING = Threads.Atomic{{Int}}(0)
+
+macro waiting(call)
+    quote
+        Threads.atomic_add!(WAITING, 1)
+        result = $(esc(call))
+        Threads.atomic_sub!(WAITING, 1)
+        result
+    end
+end
 
 # Julia's garbage collector need not wait for a thread that waits for other ranks.
 macro collective(call)
@@ -109,6 +123,8 @@ def wrapper(function, callbacks):
     call = f"ccall({', '.join([symbol, result, f'({listed})', *names])})"
     if function["threads"] == "collective" and function["section"] in SAFE_SECTIONS:
         call = f"@collective({call})"
+    if function["waits"] and function["section"] not in SHORT_SECTIONS:
+        call = f"@waiting({call})"
     if status:
         call = f'check({call}, "{function["name"]}")'
     return f'"""\n{documentation(function)}\n"""\n{function["name"]}({", ".join(names)}) =\n    {call}\n'

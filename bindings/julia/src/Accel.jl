@@ -72,7 +72,9 @@ export save, load, save_model, save_state, load_state!, register_for_checkpointi
 
 function __init__()
     LibAccel.before_error[] = throw_carried
-    interruptible!(isinteractive())
+    # Where Julia itself makes an exception of Ctrl-C: at the prompt, and in `julia -e`.
+    interruptible!(isinteractive() || isempty(PROGRAM_FILE))
+    atexit(note_the_end)
     Sweeper()
     return nothing
 end

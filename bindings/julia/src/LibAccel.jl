@@ -48,6 +48,18 @@ end
 
 check(status::Int32, where::String) = status < 0 ? fail(status, where) : status
 
+# Calls that may wait for other ranks, threads or files, and are not over. One that was left by an exception never is.
+const WAITING = Threads.Atomic{Int}(0)
+
+macro waiting(call)
+    quote
+        Threads.atomic_add!(WAITING, 1)
+        result = $(esc(call))
+        Threads.atomic_sub!(WAITING, 1)
+        result
+    end
+end
+
 # Julia's garbage collector need not wait for a thread that waits for other ranks.
 macro collective(call)
     quote
@@ -1211,7 +1223,7 @@ Returns: ACCEL_OK; ACCEL_ERROR_INVALID_STATE when it is not the thread's innermo
 Threads: thread, waits.
 """
 accel_scope_end(scope) =
-    check(ccall((:accel_scope_end, libaccel), accel_status_t, (Ptr{accel_scope_t},), scope), "accel_scope_end")
+    check(@waiting(ccall((:accel_scope_end, libaccel), accel_status_t, (Ptr{accel_scope_t},), scope)), "accel_scope_end")
 
 """
     accel_dtype_name(dtype)
@@ -1682,7 +1694,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for 
 Threads: collective, waits.
 """
 accel_state_create(options, out) =
-    check(@collective(ccall((:accel_state_create, libaccel), accel_status_t, (Ptr{accel_state_options_t}, Ptr{Ptr{accel_state_t}}), options, out)), "accel_state_create")
+    check(@waiting(@collective(ccall((:accel_state_create, libaccel), accel_status_t, (Ptr{accel_state_options_t}, Ptr{Ptr{accel_state_t}}), options, out))), "accel_state_create")
 
 """
     accel_state_retain(state)
@@ -1708,7 +1720,7 @@ The last owner leaves the job without waiting for the others.
 Threads: any, waits.
 """
 accel_state_release(state) =
-    ccall((:accel_state_release, libaccel), Cvoid, (Ptr{accel_state_t},), state)
+    @waiting(ccall((:accel_state_release, libaccel), Cvoid, (Ptr{accel_state_t},), state))
 
 """
     accel_state_set_default(state)
@@ -1989,7 +2001,7 @@ Returns: ACCEL_OK, TIMEOUT or PEER_LOST.
 Threads: collective, waits.
 """
 accel_wait_for_everyone(state) =
-    check(@collective(ccall((:accel_wait_for_everyone, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_wait_for_everyone")
+    check(@waiting(@collective(ccall((:accel_wait_for_everyone, libaccel), accel_status_t, (Ptr{accel_state_t},), state))), "accel_wait_for_everyone")
 
 """
     accel_main_process_first_begin(state, out)
@@ -2004,7 +2016,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 Threads: collective, waits.
 """
 accel_main_process_first_begin(state, out) =
-    check(@collective(ccall((:accel_main_process_first_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out)), "accel_main_process_first_begin")
+    check(@waiting(@collective(ccall((:accel_main_process_first_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out))), "accel_main_process_first_begin")
 
 """
     accel_local_main_process_first_begin(state, out)
@@ -2019,7 +2031,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 Threads: collective, waits.
 """
 accel_local_main_process_first_begin(state, out) =
-    check(@collective(ccall((:accel_local_main_process_first_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out)), "accel_local_main_process_first_begin")
+    check(@waiting(@collective(ccall((:accel_local_main_process_first_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out))), "accel_local_main_process_first_begin")
 
 """
     accel_split_range(state, length, out_begin, out_end)
@@ -2053,7 +2065,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT when a map's members differ in length or an 
 Threads: any, waits.
 """
 accel_split_between_processes(state, inputs, apply_padding, out) =
-    check(ccall((:accel_split_between_processes, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{accel_value_t}), state, inputs, apply_padding, out), "accel_split_between_processes")
+    check(@waiting(ccall((:accel_split_between_processes, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{accel_value_t}), state, inputs, apply_padding, out)), "accel_split_between_processes")
 
 """
     accel_print(state, line)
@@ -2068,7 +2080,7 @@ Returns: ACCEL_OK or ACCEL_ERROR_IO.
 Threads: any, waits.
 """
 accel_print(state, line) =
-    check(ccall((:accel_print, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, line), "accel_print")
+    check(@waiting(ccall((:accel_print, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, line)), "accel_print")
 
 """
     accel_set_trigger(state)
@@ -2097,7 +2109,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 Threads: collective, waits.
 """
 accel_check_trigger(state, out) =
-    check(@collective(ccall((:accel_check_trigger, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int32}), state, out)), "accel_check_trigger")
+    check(@waiting(@collective(ccall((:accel_check_trigger, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int32}), state, out))), "accel_check_trigger")
 
 """
     accel_destroy_process_group(state)
@@ -2111,7 +2123,7 @@ Returns: ACCEL_OK, also when there is none.
 Threads: collective, waits.
 """
 accel_destroy_process_group(state) =
-    check(@collective(ccall((:accel_destroy_process_group, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_destroy_process_group")
+    check(@waiting(@collective(ccall((:accel_destroy_process_group, libaccel), accel_status_t, (Ptr{accel_state_t},), state))), "accel_destroy_process_group")
 
 """
     accel_end_training(state)
@@ -2125,7 +2137,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 Threads: collective, waits.
 """
 accel_end_training(state) =
-    check(@collective(ccall((:accel_end_training, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_end_training")
+    check(@waiting(@collective(ccall((:accel_end_training, libaccel), accel_status_t, (Ptr{accel_state_t},), state))), "accel_end_training")
 
 """
     accel_sync_gradients(state)
@@ -2227,7 +2239,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMAT
 Threads: collective, waits.
 """
 accel_gather(state, value, out) =
-    check(@collective(ccall((:accel_gather, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather")
+    check(@waiting(@collective(ccall((:accel_gather, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out))), "accel_gather")
 
 """
     accel_gather_uneven(state, value, out)
@@ -2243,7 +2255,7 @@ Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 diffe
 Threads: collective, waits.
 """
 accel_gather_uneven(state, value, out) =
-    check(@collective(ccall((:accel_gather_uneven, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather_uneven")
+    check(@waiting(@collective(ccall((:accel_gather_uneven, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out))), "accel_gather_uneven")
 
 """
     accel_gather_for_metrics(state, value, out)
@@ -2259,7 +2271,7 @@ Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which
 Threads: collective, waits.
 """
 accel_gather_for_metrics(state, value, out) =
-    check(@collective(ccall((:accel_gather_for_metrics, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather_for_metrics")
+    check(@waiting(@collective(ccall((:accel_gather_for_metrics, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out))), "accel_gather_for_metrics")
 
 """
     accel_gather_object(state, object, out)
@@ -2275,7 +2287,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH for a value that cannot be sent; TIMEOUT, PEER_
 Threads: collective, waits.
 """
 accel_gather_object(state, object, out) =
-    check(@collective(ccall((:accel_gather_object, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, object, out)), "accel_gather_object")
+    check(@waiting(@collective(ccall((:accel_gather_object, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, object, out))), "accel_gather_object")
 
 """
     accel_reduce(state, value, reduction, scale, out)
@@ -2293,7 +2305,7 @@ Returns: As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dt
 Threads: collective, waits.
 """
 accel_reduce(state, value, reduction, scale, out) =
-    check(@collective(ccall((:accel_reduce, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, accel_reduction_t, Float64, Ptr{accel_value_t}), state, value, reduction, scale, out)), "accel_reduce")
+    check(@waiting(@collective(ccall((:accel_reduce, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, accel_reduction_t, Float64, Ptr{accel_value_t}), state, value, reduction, scale, out))), "accel_reduce")
 
 """
     accel_broadcast(state, value, from_process)
@@ -2309,7 +2321,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_broadcast(state, value, from_process) =
-    check(@collective(ccall((:accel_broadcast, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32), state, value, from_process)), "accel_broadcast")
+    check(@waiting(@collective(ccall((:accel_broadcast, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32), state, value, from_process))), "accel_broadcast")
 
 """
     accel_broadcast_object_list(state, objects, from_process, out)
@@ -2326,7 +2338,7 @@ Returns: ACCEL_OK; COLLECTIVE_MISMATCH when the lengths differ.
 Threads: collective, waits.
 """
 accel_broadcast_object_list(state, objects, from_process, out) =
-    check(@collective(ccall((:accel_broadcast_object_list, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{accel_value_t}), state, objects, from_process, out)), "accel_broadcast_object_list")
+    check(@waiting(@collective(ccall((:accel_broadcast_object_list, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{accel_value_t}), state, objects, from_process, out))), "accel_broadcast_object_list")
 
 """
     accel_pad_across_processes(state, value, dim, pad_index, pad_first, out)
@@ -2345,7 +2357,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_pad_across_processes(state, value, dim, pad_index, pad_first, out) =
-    check(@collective(ccall((:accel_pad_across_processes, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int64, Float64, Int32, Ptr{accel_value_t}), state, value, dim, pad_index, pad_first, out)), "accel_pad_across_processes")
+    check(@waiting(@collective(ccall((:accel_pad_across_processes, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int64, Float64, Int32, Ptr{accel_value_t}), state, value, dim, pad_index, pad_first, out))), "accel_pad_across_processes")
 
 """
     accel_all_reduce(state, tensor, reduction)
@@ -2361,7 +2373,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_all_reduce(state, tensor, reduction) =
-    check(@collective(ccall((:accel_all_reduce, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t), state, tensor, reduction)), "accel_all_reduce")
+    check(@waiting(@collective(ccall((:accel_all_reduce, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t), state, tensor, reduction))), "accel_all_reduce")
 
 """
     accel_all_gather(state, input, output)
@@ -2377,7 +2389,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_all_gather(state, input, output) =
-    check(@collective(ccall((:accel_all_gather, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), state, input, output)), "accel_all_gather")
+    check(@waiting(@collective(ccall((:accel_all_gather, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), state, input, output))), "accel_all_gather")
 
 """
     accel_reduce_scatter(state, input, reduction, output)
@@ -2394,7 +2406,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_reduce_scatter(state, input, reduction, output) =
-    check(@collective(ccall((:accel_reduce_scatter, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t, Ptr{accel_tensor_t}), state, input, reduction, output)), "accel_reduce_scatter")
+    check(@waiting(@collective(ccall((:accel_reduce_scatter, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t, Ptr{accel_tensor_t}), state, input, reduction, output))), "accel_reduce_scatter")
 
 """
     accel_all_to_all(state, input, output)
@@ -2410,7 +2422,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_all_to_all(state, input, output) =
-    check(@collective(ccall((:accel_all_to_all, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), state, input, output)), "accel_all_to_all")
+    check(@waiting(@collective(ccall((:accel_all_to_all, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), state, input, output))), "accel_all_to_all")
 
 """
     accel_scatter(state, input, from_process, output)
@@ -2427,7 +2439,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_scatter(state, input, from_process, output) =
-    check(@collective(ccall((:accel_scatter, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Ptr{accel_tensor_t}), state, input, from_process, output)), "accel_scatter")
+    check(@waiting(@collective(ccall((:accel_scatter, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Ptr{accel_tensor_t}), state, input, from_process, output))), "accel_scatter")
 
 """
     accel_send(state, tensor, to_process, tag)
@@ -2444,7 +2456,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; TIMEOUT, PEE
 Threads: collective, waits.
 """
 accel_send(state, tensor, to_process, tag) =
-    check(@collective(ccall((:accel_send, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, to_process, tag)), "accel_send")
+    check(@waiting(@collective(ccall((:accel_send, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, to_process, tag))), "accel_send")
 
 """
     accel_recv(state, tensor, from_process, tag)
@@ -2461,7 +2473,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; COLLECTIVE_M
 Threads: collective, waits.
 """
 accel_recv(state, tensor, from_process, tag) =
-    check(@collective(ccall((:accel_recv, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, from_process, tag)), "accel_recv")
+    check(@waiting(@collective(ccall((:accel_recv, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, from_process, tag))), "accel_recv")
 
 """
     accel_gather_async(state, value, out_work)
@@ -2749,7 +2761,7 @@ Returns: ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or o
 Threads: object, waits.
 """
 accel_work_wait(work, timeout_ms) =
-    check(ccall((:accel_work_wait, libaccel), accel_status_t, (Ptr{accel_work_t}, Int64), work, timeout_ms), "accel_work_wait")
+    check(@waiting(ccall((:accel_work_wait, libaccel), accel_status_t, (Ptr{accel_work_t}, Int64), work, timeout_ms)), "accel_work_wait")
 
 """
     accel_work_test(work)
@@ -2836,7 +2848,7 @@ Returns: ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the 
 Threads: object, waits.
 """
 accel_progress(state, max_us) =
-    check(ccall((:accel_progress, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, max_us), "accel_progress")
+    check(@waiting(ccall((:accel_progress, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, max_us)), "accel_progress")
 
 """
     accel_group_create(state, ranks, n_ranks, out)
@@ -2853,7 +2865,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there, comes twice, o
 Threads: collective, waits.
 """
 accel_group_create(state, ranks, n_ranks, out) =
-    check(@collective(ccall((:accel_group_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_state_t}}), state, ranks, n_ranks, out)), "accel_group_create")
+    check(@waiting(@collective(ccall((:accel_group_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_state_t}}), state, ranks, n_ranks, out))), "accel_group_create")
 
 """
     accel_group_split(state, color, key, out)
@@ -2870,7 +2882,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_group_split(state, color, key, out) =
-    check(@collective(ccall((:accel_group_split, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32, Int32, Ptr{Ptr{accel_state_t}}), state, color, key, out)), "accel_group_split")
+    check(@waiting(@collective(ccall((:accel_group_split, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32, Int32, Ptr{Ptr{accel_state_t}}), state, color, key, out))), "accel_group_split")
 
 """
     accel_group_shrink(state, wait_ms, out)
@@ -2886,7 +2898,7 @@ Returns: ACCEL_OK; CANCELLED when the others went on without this rank; TIMEOUT 
 Threads: collective, waits.
 """
 accel_group_shrink(state, wait_ms, out) =
-    check(@collective(ccall((:accel_group_shrink, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Ptr{accel_state_t}}), state, wait_ms, out)), "accel_group_shrink")
+    check(@waiting(@collective(ccall((:accel_group_shrink, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Ptr{accel_state_t}}), state, wait_ms, out))), "accel_group_shrink")
 
 """
     accel_flight_record(state, out)
@@ -3608,7 +3620,7 @@ Returns: ACCEL_OK, NOT_FOUND, CORRUPT.
 Threads: any, waits.
 """
 accel_module_load_torchscript(path, out) =
-    check(ccall((:accel_module_load_torchscript, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), path, out), "accel_module_load_torchscript")
+    check(@waiting(ccall((:accel_module_load_torchscript, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), path, out)), "accel_module_load_torchscript")
 
 """
     accel_module_from_config(config, out)
@@ -3623,7 +3635,7 @@ Returns: ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known;
 Threads: any, waits.
 """
 accel_module_from_config(config, out) =
-    check(ccall((:accel_module_from_config, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), config, out), "accel_module_from_config")
+    check(@waiting(ccall((:accel_module_from_config, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), config, out)), "accel_module_from_config")
 
 """
     accel_module_linear(in_features, out_features, bias, out)
@@ -3640,7 +3652,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_module_linear(in_features, out_features, bias, out) =
-    check(ccall((:accel_module_linear, libaccel), accel_status_t, (Int64, Int64, Int32, Ptr{Ptr{accel_module_t}}), in_features, out_features, bias, out), "accel_module_linear")
+    check(@waiting(ccall((:accel_module_linear, libaccel), accel_status_t, (Int64, Int64, Int32, Ptr{Ptr{accel_module_t}}), in_features, out_features, bias, out)), "accel_module_linear")
 
 """
     accel_module_embedding(num_embeddings, embedding_dim, out)
@@ -3656,7 +3668,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_module_embedding(num_embeddings, embedding_dim, out) =
-    check(ccall((:accel_module_embedding, libaccel), accel_status_t, (Int64, Int64, Ptr{Ptr{accel_module_t}}), num_embeddings, embedding_dim, out), "accel_module_embedding")
+    check(@waiting(ccall((:accel_module_embedding, libaccel), accel_status_t, (Int64, Int64, Ptr{Ptr{accel_module_t}}), num_embeddings, embedding_dim, out)), "accel_module_embedding")
 
 """
     accel_module_layer_norm(normalized_size, eps, out)
@@ -3737,7 +3749,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_module_attention(embed_dim, num_heads, causal, bias, dropout, out) =
-    check(ccall((:accel_module_attention, libaccel), accel_status_t, (Int64, Int64, Int32, Int32, Float64, Ptr{Ptr{accel_module_t}}), embed_dim, num_heads, causal, bias, dropout, out), "accel_module_attention")
+    check(@waiting(ccall((:accel_module_attention, libaccel), accel_status_t, (Int64, Int64, Int32, Int32, Float64, Ptr{Ptr{accel_module_t}}), embed_dim, num_heads, causal, bias, dropout, out)), "accel_module_attention")
 
 """
     accel_module_conv2d(in_channels, out_channels, kernel, stride, padding, groups, bias, out)
@@ -3758,7 +3770,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_module_conv2d(in_channels, out_channels, kernel, stride, padding, groups, bias, out) =
-    check(ccall((:accel_module_conv2d, libaccel), accel_status_t, (Int64, Int64, Int64, Int64, Int64, Int64, Int32, Ptr{Ptr{accel_module_t}}), in_channels, out_channels, kernel, stride, padding, groups, bias, out), "accel_module_conv2d")
+    check(@waiting(ccall((:accel_module_conv2d, libaccel), accel_status_t, (Int64, Int64, Int64, Int64, Int64, Int64, Int32, Ptr{Ptr{accel_module_t}}), in_channels, out_channels, kernel, stride, padding, groups, bias, out)), "accel_module_conv2d")
 
 """
     accel_module_batch_norm(num_features, eps, momentum, out)
@@ -3933,7 +3945,7 @@ Returns: ACCEL_OK, INVALID_STATE for a module without forward, or the error of t
 Threads: object, waits.
 """
 accel_module_call(var"module", inputs, n_inputs, out) =
-    check(ccall((:accel_module_call, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), var"module", inputs, n_inputs, out), "accel_module_call")
+    check(@waiting(ccall((:accel_module_call, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), var"module", inputs, n_inputs, out)), "accel_module_call")
 
 """
     accel_module_child(module, path, out)
@@ -4041,7 +4053,7 @@ Returns: ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH that name the tensors.
 Threads: object, waits.
 """
 accel_module_load_state_dict(var"module", state_dict, strict) =
-    check(ccall((:accel_module_load_state_dict, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Int32), var"module", state_dict, strict), "accel_module_load_state_dict")
+    check(@waiting(ccall((:accel_module_load_state_dict, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Int32), var"module", state_dict, strict)), "accel_module_load_state_dict")
 
 """
     accel_module_to(module, dtype, device)
@@ -4057,7 +4069,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 Threads: object, waits.
 """
 accel_module_to(var"module", dtype, device) =
-    check(ccall((:accel_module_to, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, accel_device_t), var"module", dtype, device), "accel_module_to")
+    check(@waiting(ccall((:accel_module_to, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, accel_device_t), var"module", dtype, device)), "accel_module_to")
 
 """
     accel_module_train(module, training)
@@ -4552,7 +4564,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_optimizer_add_group(optimizer, parameters, n_parameters, lr, weight_decay) =
-    check(ccall((:accel_optimizer_add_group, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Ptr{accel_tensor_t}}, Csize_t, Float64, Float64), optimizer, parameters, n_parameters, lr, weight_decay), "accel_optimizer_add_group")
+    check(@waiting(ccall((:accel_optimizer_add_group, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Ptr{accel_tensor_t}}, Csize_t, Float64, Float64), optimizer, parameters, n_parameters, lr, weight_decay)), "accel_optimizer_add_group")
 
 """
     accel_optimizer_step(optimizer)
@@ -4566,7 +4578,7 @@ Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE wit
 Threads: object, waits.
 """
 accel_optimizer_step(optimizer) =
-    check(ccall((:accel_optimizer_step, libaccel), accel_status_t, (Ptr{accel_optimizer_t},), optimizer), "accel_optimizer_step")
+    check(@waiting(ccall((:accel_optimizer_step, libaccel), accel_status_t, (Ptr{accel_optimizer_t},), optimizer)), "accel_optimizer_step")
 
 """
     accel_optimizer_zero_grad(optimizer)
@@ -4580,7 +4592,7 @@ Returns: ACCEL_OK.
 Threads: object, waits.
 """
 accel_optimizer_zero_grad(optimizer) =
-    check(ccall((:accel_optimizer_zero_grad, libaccel), accel_status_t, (Ptr{accel_optimizer_t},), optimizer), "accel_optimizer_zero_grad")
+    check(@waiting(ccall((:accel_optimizer_zero_grad, libaccel), accel_status_t, (Ptr{accel_optimizer_t},), optimizer)), "accel_optimizer_zero_grad")
 
 """
     accel_optimizer_step_was_skipped(optimizer)
@@ -4719,7 +4731,7 @@ Returns: ACCEL_OK.
 Threads: any, waits.
 """
 accel_optimizer_state_dict(optimizer, out) =
-    check(ccall((:accel_optimizer_state_dict, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_value_t}), optimizer, out), "accel_optimizer_state_dict")
+    check(@waiting(ccall((:accel_optimizer_state_dict, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_value_t}), optimizer, out)), "accel_optimizer_state_dict")
 
 """
     accel_optimizer_load_state_dict(optimizer, state_dict)
@@ -4734,7 +4746,7 @@ Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
 Threads: object, waits.
 """
 accel_optimizer_load_state_dict(optimizer, state_dict) =
-    check(ccall((:accel_optimizer_load_state_dict, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_value_t}), optimizer, state_dict), "accel_optimizer_load_state_dict")
+    check(@waiting(ccall((:accel_optimizer_load_state_dict, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_value_t}), optimizer, state_dict)), "accel_optimizer_load_state_dict")
 
 """
     accel_scheduler_lambda(optimizer, lambda, user_data, destroy, out)
@@ -4752,7 +4764,7 @@ Returns: ACCEL_OK.
 Threads: object, waits.
 """
 accel_scheduler_lambda(optimizer, lambda, user_data, destroy, out) =
-    check(ccall((:accel_scheduler_lambda, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, lambda, user_data, destroy, out), "accel_scheduler_lambda")
+    check(@waiting(ccall((:accel_scheduler_lambda, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, lambda, user_data, destroy, out)), "accel_scheduler_lambda")
 
 """
     accel_scheduler_step_lr(optimizer, step_size, gamma, out)
@@ -5138,7 +5150,7 @@ Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come t
 Threads: object, waits.
 """
 accel_scheduler_step(scheduler) =
-    check(ccall((:accel_scheduler_step, libaccel), accel_status_t, (Ptr{accel_scheduler_t},), scheduler), "accel_scheduler_step")
+    check(@waiting(ccall((:accel_scheduler_step, libaccel), accel_status_t, (Ptr{accel_scheduler_t},), scheduler)), "accel_scheduler_step")
 
 """
     accel_scheduler_step_metric(scheduler, metric)
@@ -5185,7 +5197,7 @@ Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that ends befor
 Threads: object, waits.
 """
 accel_scheduler_curve(scheduler, n_steps, out) =
-    check(ccall((:accel_scheduler_curve, libaccel), accel_status_t, (Ptr{accel_scheduler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), scheduler, n_steps, out), "accel_scheduler_curve")
+    check(@waiting(ccall((:accel_scheduler_curve, libaccel), accel_status_t, (Ptr{accel_scheduler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), scheduler, n_steps, out)), "accel_scheduler_curve")
 
 """
     accel_scheduler_state_dict(scheduler, out)
@@ -5261,7 +5273,7 @@ Returns: ACCEL_OK, NOT_FOUND, CORRUPT, or SHAPE_MISMATCH for tensors with differ
 Threads: any, waits.
 """
 accel_dataset_safetensors(path, out) =
-    check(ccall((:accel_dataset_safetensors, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_dataset_t}}), path, out), "accel_dataset_safetensors")
+    check(@waiting(ccall((:accel_dataset_safetensors, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_dataset_t}}), path, out)), "accel_dataset_safetensors")
 
 """
     accel_dataset_ragged(values, n_values, offsets, out)
@@ -5294,7 +5306,7 @@ Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file 
 Threads: any, waits.
 """
 accel_tensor_map_file(path, dtype, out) =
-    check(ccall((:accel_tensor_map_file, libaccel), accel_status_t, (Ptr{Cchar}, accel_dtype_t, Ptr{Ptr{accel_tensor_t}}), path, dtype, out), "accel_tensor_map_file")
+    check(@waiting(ccall((:accel_tensor_map_file, libaccel), accel_status_t, (Ptr{Cchar}, accel_dtype_t, Ptr{Ptr{accel_tensor_t}}), path, dtype, out)), "accel_tensor_map_file")
 
 """
     accel_dataset_text(path, suffix, sequence_length, out)
@@ -5311,7 +5323,7 @@ Returns: ACCEL_OK, NOT_FOUND, or INVALID_ARGUMENT for too little text.
 Threads: any, waits.
 """
 accel_dataset_text(path, suffix, sequence_length, out) =
-    check(ccall((:accel_dataset_text, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int64, Ptr{Ptr{accel_dataset_t}}), path, suffix, sequence_length, out), "accel_dataset_text")
+    check(@waiting(ccall((:accel_dataset_text, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int64, Ptr{Ptr{accel_dataset_t}}), path, suffix, sequence_length, out)), "accel_dataset_text")
 
 """
     accel_dataset_windows(tokens, sequence_length, stride, out)
@@ -5356,7 +5368,7 @@ Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_dataset_packed(tokens, options, out) =
-    check(ccall((:accel_dataset_packed, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_packing_options_t}, Ptr{Ptr{accel_dataset_t}}), tokens, options, out), "accel_dataset_packed")
+    check(@waiting(ccall((:accel_dataset_packed, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_packing_options_t}, Ptr{Ptr{accel_dataset_t}}), tokens, options, out)), "accel_dataset_packed")
 
 """
     accel_dataset_lines(path, suffix, skip_malformed, out)
@@ -5373,7 +5385,7 @@ Returns: ACCEL_OK, NOT_FOUND or IO.
 Threads: any, waits.
 """
 accel_dataset_lines(path, suffix, skip_malformed, out) =
-    check(ccall((:accel_dataset_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out), "accel_dataset_lines")
+    check(@waiting(ccall((:accel_dataset_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out)), "accel_dataset_lines")
 
 """
     accel_dataset_json_lines(path, suffix, skip_malformed, out)
@@ -5390,7 +5402,7 @@ Returns: ACCEL_OK, NOT_FOUND or IO.
 Threads: any, waits.
 """
 accel_dataset_json_lines(path, suffix, skip_malformed, out) =
-    check(ccall((:accel_dataset_json_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out), "accel_dataset_json_lines")
+    check(@waiting(ccall((:accel_dataset_json_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out)), "accel_dataset_json_lines")
 
 """
     accel_csv_options_init(options)
@@ -5419,7 +5431,7 @@ Returns: ACCEL_OK, NOT_FOUND, IO or CORRUPT.
 Threads: any, waits.
 """
 accel_dataset_csv(path, suffix, options, out) =
-    check(ccall((:accel_dataset_csv, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_csv_options_t}, Ptr{Ptr{accel_dataset_t}}), path, suffix, options, out), "accel_dataset_csv")
+    check(@waiting(ccall((:accel_dataset_csv, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_csv_options_t}, Ptr{Ptr{accel_dataset_t}}), path, suffix, options, out)), "accel_dataset_csv")
 
 """
     accel_image_options_init(options)
@@ -5447,7 +5459,7 @@ Returns: ACCEL_OK, NOT_FOUND, INVALID_ARGUMENT, or UNSUPPORTED by a build withou
 Threads: any, waits.
 """
 accel_dataset_images(folder, options, out) =
-    check(ccall((:accel_dataset_images, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_image_options_t}, Ptr{Ptr{accel_dataset_t}}), folder, options, out), "accel_dataset_images")
+    check(@waiting(ccall((:accel_dataset_images, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_image_options_t}, Ptr{Ptr{accel_dataset_t}}), folder, options, out)), "accel_dataset_images")
 
 """
     accel_dataset_arrow(schema, array, null_value, out)
@@ -5480,7 +5492,7 @@ Returns: As accel_dataset_arrow(); IO when the stream fails.
 Threads: any, waits.
 """
 accel_dataset_arrow_stream(stream, null_value, out) =
-    check(ccall((:accel_dataset_arrow_stream, libaccel), accel_status_t, (Ptr{ArrowArrayStream}, Float64, Ptr{Ptr{accel_dataset_t}}), stream, null_value, out), "accel_dataset_arrow_stream")
+    check(@waiting(ccall((:accel_dataset_arrow_stream, libaccel), accel_status_t, (Ptr{ArrowArrayStream}, Float64, Ptr{Ptr{accel_dataset_t}}), stream, null_value, out)), "accel_dataset_arrow_stream")
 
 """
     accel_dataset_create(length, item, items, user_data, destroy, out)
@@ -5659,7 +5671,7 @@ Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is malformed; UNSUPPORTED for a s
 Threads: any, waits.
 """
 accel_dataset_item(dataset, index, out) =
-    check(ccall((:accel_dataset_item, libaccel), accel_status_t, (Ptr{accel_dataset_t}, Int64, Ptr{accel_value_t}), dataset, index, out), "accel_dataset_item")
+    check(@waiting(ccall((:accel_dataset_item, libaccel), accel_status_t, (Ptr{accel_dataset_t}, Int64, Ptr{accel_value_t}), dataset, index, out)), "accel_dataset_item")
 
 """
     accel_sampler_sequential(length, out)
@@ -5858,7 +5870,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_sampler_indices(sampler, epoch, out) =
-    check(ccall((:accel_sampler_indices, libaccel), accel_status_t, (Ptr{accel_sampler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), sampler, epoch, out), "accel_sampler_indices")
+    check(@waiting(ccall((:accel_sampler_indices, libaccel), accel_status_t, (Ptr{accel_sampler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), sampler, epoch, out)), "accel_sampler_indices")
 
 """
     accel_dataloader_options_init(options)
@@ -5912,7 +5924,7 @@ Removes an owner.
 Threads: any, waits.
 """
 accel_dataloader_release(loader) =
-    ccall((:accel_dataloader_release, libaccel), Cvoid, (Ptr{accel_dataloader_t},), loader)
+    @waiting(ccall((:accel_dataloader_release, libaccel), Cvoid, (Ptr{accel_dataloader_t},), loader))
 
 """
     accel_dataloader_set_collate(loader, collate, user_data, destroy)
@@ -5979,7 +5991,7 @@ Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following c
 Threads: object, waits.
 """
 accel_dataloader_next(loader, out) =
-    check(ccall((:accel_dataloader_next, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, out), "accel_dataloader_next")
+    check(@waiting(ccall((:accel_dataloader_next, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, out)), "accel_dataloader_next")
 
 """
     accel_dataloader_length(loader)
@@ -6036,7 +6048,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_dataloader_set_epoch(loader, epoch) =
-    check(ccall((:accel_dataloader_set_epoch, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64), loader, epoch), "accel_dataloader_set_epoch")
+    check(@waiting(ccall((:accel_dataloader_set_epoch, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64), loader, epoch)), "accel_dataloader_set_epoch")
 
 """
     accel_dataloader_state_dict(loader, out)
@@ -6066,7 +6078,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_dataloader_load_state_dict(loader, state_dict) =
-    check(ccall((:accel_dataloader_load_state_dict, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, state_dict), "accel_dataloader_load_state_dict")
+    check(@waiting(ccall((:accel_dataloader_load_state_dict, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, state_dict)), "accel_dataloader_load_state_dict")
 
 """
     accel_skip_first_batches(loader, num_batches, out)
@@ -6082,7 +6094,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_skip_first_batches(loader, num_batches, out) =
-    check(ccall((:accel_skip_first_batches, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), loader, num_batches, out), "accel_skip_first_batches")
+    check(@waiting(ccall((:accel_skip_first_batches, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), loader, num_batches, out)), "accel_skip_first_batches")
 
 """
     accel_power_sgd_options_init(options)
@@ -6218,7 +6230,7 @@ Returns: ACCEL_OK; COLLECTIVE_MISMATCH when the ranks' models differ.
 Threads: collective, waits.
 """
 accel_prepare_model(state, var"module", options, out) =
-    check(ccall((:accel_prepare_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_ddp_options_t}, Ptr{Ptr{accel_module_t}}), state, var"module", options, out), "accel_prepare_model")
+    check(@waiting(ccall((:accel_prepare_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_ddp_options_t}, Ptr{Ptr{accel_module_t}}), state, var"module", options, out)), "accel_prepare_model")
 
 """
     accel_register_comm_hook(state, module, hook, user_data, destroy)
@@ -6297,7 +6309,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for di
 Threads: object, waits.
 """
 accel_prepare_data_loader(state, loader, config, out) =
-    check(ccall((:accel_prepare_data_loader, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_dataloader_t}, Ptr{accel_dataloader_config_t}, Ptr{Ptr{accel_dataloader_t}}), state, loader, config, out), "accel_prepare_data_loader")
+    check(@waiting(ccall((:accel_prepare_data_loader, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_dataloader_t}, Ptr{accel_dataloader_config_t}, Ptr{Ptr{accel_dataloader_t}}), state, loader, config, out)), "accel_prepare_data_loader")
 
 """
     accel_prepare(state, items, n_items, out_items)
@@ -6314,7 +6326,7 @@ Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for 
 Threads: collective, waits.
 """
 accel_prepare(state, items, n_items, out_items) =
-    check(ccall((:accel_prepare, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_prepare_item_t}, Csize_t, Ptr{accel_prepare_item_t}), state, items, n_items, out_items), "accel_prepare")
+    check(@waiting(ccall((:accel_prepare, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_prepare_item_t}, Csize_t, Ptr{accel_prepare_item_t}), state, items, n_items, out_items)), "accel_prepare")
 
 """
     accel_backward(state, loss)
@@ -6329,7 +6341,7 @@ Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient his
 Threads: collective, waits.
 """
 accel_backward(state, loss) =
-    check(ccall((:accel_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}), state, loss), "accel_backward")
+    check(@waiting(ccall((:accel_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}), state, loss)), "accel_backward")
 
 """
     accel_lomo_backward(state, loss, lr)
@@ -6345,7 +6357,7 @@ Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED
 Threads: collective, waits.
 """
 accel_lomo_backward(state, loss, lr) =
-    check(ccall((:accel_lomo_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Float64), state, loss, lr), "accel_lomo_backward")
+    check(@waiting(ccall((:accel_lomo_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Float64), state, loss, lr)), "accel_lomo_backward")
 
 """
     accel_backward_sum(state, loss_sum, count)
@@ -6361,7 +6373,7 @@ Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.
 Threads: collective, waits.
 """
 accel_backward_sum(state, loss_sum, count) =
-    check(ccall((:accel_backward_sum, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64), state, loss_sum, count), "accel_backward_sum")
+    check(@waiting(ccall((:accel_backward_sum, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64), state, loss_sum, count)), "accel_backward_sum")
 
 """
     accel_accumulate_begin(state, modules, n_modules, out)
@@ -6439,7 +6451,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIME
 Threads: collective, waits.
 """
 accel_local_sgd_step(scope, out_averaged) =
-    check(ccall((:accel_local_sgd_step, libaccel), accel_status_t, (Ptr{accel_scope_t}, Ptr{Int32}), scope, out_averaged), "accel_local_sgd_step")
+    check(@waiting(ccall((:accel_local_sgd_step, libaccel), accel_status_t, (Ptr{accel_scope_t}, Ptr{Int32}), scope, out_averaged)), "accel_local_sgd_step")
 
 """
     accel_local_sgd_state_dict(scope, out)
@@ -6534,7 +6546,7 @@ Returns: ACCEL_OK, also when losses are not scaled; ACCEL_STEP_SKIPPED while gra
 Threads: object, waits.
 """
 accel_unscale_gradients(state, optimizer) =
-    check(ccall((:accel_unscale_gradients, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_optimizer_t}), state, optimizer), "accel_unscale_gradients")
+    check(@waiting(ccall((:accel_unscale_gradients, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_optimizer_t}), state, optimizer)), "accel_unscale_gradients")
 
 """
     accel_clip_grad_norm(state, module, max_norm, norm_type, out_norm)
@@ -6552,7 +6564,7 @@ Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untou
 Threads: object, waits.
 """
 accel_clip_grad_norm(state, var"module", max_norm, norm_type, out_norm) =
-    check(ccall((:accel_clip_grad_norm, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64, Float64, Ptr{Float64}), state, var"module", max_norm, norm_type, out_norm), "accel_clip_grad_norm")
+    check(@waiting(ccall((:accel_clip_grad_norm, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64, Float64, Ptr{Float64}), state, var"module", max_norm, norm_type, out_norm)), "accel_clip_grad_norm")
 
 """
     accel_clip_grad_value(state, module, clip_value)
@@ -6568,7 +6580,7 @@ Returns: As accel_clip_grad_norm().
 Threads: object, waits.
 """
 accel_clip_grad_value(state, var"module", clip_value) =
-    check(ccall((:accel_clip_grad_value, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64), state, var"module", clip_value), "accel_clip_grad_value")
+    check(@waiting(ccall((:accel_clip_grad_value, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64), state, var"module", clip_value)), "accel_clip_grad_value")
 
 """
     accel_parameters_options_init(options)
@@ -6597,7 +6609,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a module without trainable parameters; I
 Threads: collective, waits.
 """
 accel_parameters_create(state, var"module", options, out) =
-    check(ccall((:accel_parameters_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_parameters_options_t}, Ptr{Ptr{accel_parameters_t}}), state, var"module", options, out), "accel_parameters_create")
+    check(@waiting(ccall((:accel_parameters_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_parameters_options_t}, Ptr{Ptr{accel_parameters_t}}), state, var"module", options, out)), "accel_parameters_create")
 
 """
     accel_parameters_gradient(parameters, index, out)
@@ -6643,7 +6655,7 @@ Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, af
 Threads: collective, waits.
 """
 accel_parameters_synchronize(parameters) =
-    check(ccall((:accel_parameters_synchronize, libaccel), accel_status_t, (Ptr{accel_parameters_t},), parameters), "accel_parameters_synchronize")
+    check(@waiting(ccall((:accel_parameters_synchronize, libaccel), accel_status_t, (Ptr{accel_parameters_t},), parameters)), "accel_parameters_synchronize")
 
 """
     accel_parameters_synchronize_async(parameters, out_work)
@@ -6853,7 +6865,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without o
 Threads: collective, waits.
 """
 accel_synchronize_rng_states(state, rng_types, generator) =
-    check(ccall((:accel_synchronize_rng_states, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_generator_t}), state, rng_types, generator), "accel_synchronize_rng_states")
+    check(@waiting(ccall((:accel_synchronize_rng_states, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_generator_t}), state, rng_types, generator)), "accel_synchronize_rng_states")
 
 """
     accel_find_executable_batch_size(state, function, reduce, user_data, destroy, starting_batch_size, out_batch_size)
@@ -6873,7 +6885,7 @@ Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negat
 Threads: collective, waits.
 """
 accel_find_executable_batch_size(state, var"function", reduce, user_data, destroy, starting_batch_size, out_batch_size) =
-    check(ccall((:accel_find_executable_batch_size, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Int64}), state, var"function", reduce, user_data, destroy, starting_batch_size, out_batch_size), "accel_find_executable_batch_size")
+    check(@waiting(ccall((:accel_find_executable_batch_size, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Int64}), state, var"function", reduce, user_data, destroy, starting_batch_size, out_batch_size)), "accel_find_executable_batch_size")
 
 """
     accel_free_memory(state)
@@ -6887,7 +6899,7 @@ Returns: ACCEL_OK.
 Threads: object, waits.
 """
 accel_free_memory(state) =
-    check(ccall((:accel_free_memory, libaccel), accel_status_t, (Ptr{accel_state_t},), state), "accel_free_memory")
+    check(@waiting(ccall((:accel_free_memory, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_free_memory")
 
 """
     accel_save(tensors, metadata, path)
@@ -6903,7 +6915,7 @@ Returns: ACCEL_OK, TYPE_MISMATCH or IO.
 Threads: any, waits.
 """
 accel_save(tensors, metadata, path) =
-    check(ccall((:accel_save, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Cchar}), tensors, metadata, path), "accel_save")
+    check(@waiting(ccall((:accel_save, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Cchar}), tensors, metadata, path)), "accel_save")
 
 """
     accel_load(path, out)
@@ -6918,7 +6930,7 @@ Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.
 Threads: any, waits.
 """
 accel_load(path, out) =
-    check(ccall((:accel_load, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out), "accel_load")
+    check(@waiting(ccall((:accel_load, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out)), "accel_load")
 
 """
     accel_save_model(state, module, folder)
@@ -6934,7 +6946,7 @@ Returns: ACCEL_OK or IO.
 Threads: object, waits.
 """
 accel_save_model(state, var"module", folder) =
-    check(ccall((:accel_save_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Cchar}), state, var"module", folder), "accel_save_model")
+    check(@waiting(ccall((:accel_save_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Cchar}), state, var"module", folder)), "accel_save_model")
 
 """
     accel_save_state(state, folder)
@@ -6949,7 +6961,7 @@ Returns: ACCEL_OK or IO.
 Threads: collective, waits.
 """
 accel_save_state(state, folder) =
-    check(ccall((:accel_save_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, folder), "accel_save_state")
+    check(@waiting(ccall((:accel_save_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, folder)), "accel_save_state")
 
 """
     accel_load_state(state, folder)
@@ -6964,7 +6976,7 @@ Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVA
 Threads: collective, waits.
 """
 accel_load_state(state, folder) =
-    check(ccall((:accel_load_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, folder), "accel_load_state")
+    check(@waiting(ccall((:accel_load_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, folder)), "accel_load_state")
 
 """
     accel_register_for_checkpointing(state, name, save, load, user_data, destroy)

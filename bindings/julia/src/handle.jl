@@ -9,6 +9,11 @@ abstract type Handle end
 @noinline closed(object::Handle) = throw(AccelError(LibAccel.ACCEL_ERROR_INVALID_HANDLE,
     string("the ", nameof(typeof(object)), " is closed; expected an open one"), "Accel"))
 
+# A program that ends in the middle of a call, by Ctrl-C, must not wait in a finalizer for that call: the process gives all back.
+const ENDS_IN_A_CALL = Ref(false)
+note_the_end() = (ENDS_IN_A_CALL[] = LibAccel.WAITING[] > 0; nothing)
+collected(object::Handle) = ENDS_IN_A_CALL[] ? nothing : close(object)
+
 # `flags` are further fields, false at first.
 macro handle(name, handle, release, flags...)
     fields = [:($flag::Bool) for flag in flags]
@@ -19,7 +24,7 @@ macro handle(name, handle, release, flags...)
             $(fields...)
             # Takes over one reference.
             function $(esc(name))(pointer::Ptr{LibAccel.$handle})
-                return finalizer(close, new(pointer, $(unset...)))
+                return finalizer(collected, new(pointer, $(unset...)))
             end
         end
 
