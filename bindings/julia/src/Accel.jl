@@ -42,14 +42,14 @@ include("checkpoint.jl")
 include("library.jl")
 
 export AccelError, Device, BFloat16, Map, to_json, from_json, device_count, library_version, build_info, is_available
-export Tensor, full, item, gradient, backward, to, contiguous, iscontiguous, requires_grad, requires_grad!, view_array, device
+export Tensor, full, item, gradient, backward, to, contiguous, iscontiguous, requires_grad, requires_grad!, view_array, dlpack, device
 export Op, aten, schema, cross_entropy, no_grad, enable_grad, inference_mode
 export Model, Linear, Embedding, LayerNorm, RMSNorm, Dropout, Activation, Attention, Conv2d, BatchNorm, Sequential, from_config,
     load_torchscript, set_forward!, add_hook!, add_parameter!, add_buffer!, add_child!, tie!, child, kind, parameters, buffers, modules,
     num_parameters, state_dict, load_state_dict!, to!, train!, istraining
 export map_tensors, concatenate, listify, slice_tensors, pad_input_tensors, equal, send_to_device, convert_to_fp32, find_batch_size
 export State, process_index, num_processes, local_process_index, local_num_processes, is_main_process, is_local_main_process,
-    is_last_process, backend, mixed_precision, settings, active, distributed_type, on_main_process, on_process, main_process_first, local_main_process_first,
+    is_last_process, backend, mixed_precision, settings, active, distributed_type, on_main_process, on_process, on_local_process, is_distributed, is_debug, use_device!, main_process_first, local_main_process_first,
     split_range, split_between_processes, set_trigger!, check_trigger, destroy_process_group, end_training, sync_gradients, sync_gradients!, end_of_dataloader, remainder,
     gradient_accumulation_steps, gradient_accumulation_steps!, seed!, add_seed_callback!, Generator, generator_state,
     generator_state!, synchronize_rng_states!

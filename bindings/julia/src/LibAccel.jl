@@ -25,12 +25,14 @@ function __init__()
     return nothing
 end
 
-"""An error of the library: the status, one line, and the function that failed."""
+"""An error of the library: the status, one line, the function that failed, and the rank that reported it, -1 without a group."""
 struct AccelError <: Exception
     status::Int32
     message::String
     where::String
+    rank::Int32
 end
+AccelError(status, message, where) = AccelError(status, message, where, -1)
 
 function Base.showerror(io::IO, error::AccelError)
     name = unsafe_string(ccall((:accel_status_name, libaccel), Ptr{Cchar}, (Int32,), error.status))
@@ -40,13 +42,26 @@ end
 # Called with the status before an error is thrown: what a callback threw comes out in its place.
 const before_error = Ref{Any}(status -> nothing)
 
-@noinline function fail(status::Int32, where::String)
-    message = unsafe_string(ccall((:accel_last_error, libaccel), Ptr{Cchar}, ()))
-    before_error[](status)
-    throw(AccelError(status, message, where))
+"""The thread's latest error, with the status that is given or its own."""
+function last_error(where::String, status = nothing)
+    taken = Ref{Ptr{Cvoid}}(C_NULL)
+    if ccall((:accel_error_take, libaccel), Int32, (Ptr{Ptr{Cvoid}},), taken) != ACCEL_OK # as in a forked child
+        message = unsafe_string(ccall((:accel_last_error, libaccel), Ptr{Cchar}, ()))
+        return AccelError(something(status, ACCEL_ERROR_INVALID_STATE), message, where)
+    end
+    error = AccelError(something(status, ccall((:accel_error_code, libaccel), Int32, (Ptr{Cvoid},), taken[])),
+        unsafe_string(ccall((:accel_error_message, libaccel), Ptr{Cchar}, (Ptr{Cvoid},), taken[])), where,
+        ccall((:accel_error_rank, libaccel), Int32, (Ptr{Cvoid},), taken[]))
+    ccall((:accel_error_release, libaccel), Cvoid, (Ptr{Cvoid},), taken[])
+    return error
 end
 
-check(status::Int32, where::String) = status < 0 ? fail(status, where) : status
+@noinline function fail(error::AccelError)
+    before_error[](error.status)
+    throw(error)
+end
+
+check(status::Int32, where::String) = status < 0 ? fail(last_error(where, status)) : status
 
 # Calls that may wait for other ranks, threads or files, and are not over. One that was left by an exception never is.
 const WAITING = Threads.Atomic{Int}(0)

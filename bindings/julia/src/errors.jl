@@ -1,7 +1,7 @@
 # Errors of the library are `AccelError`s. What a callback throws goes through C as a status, and comes out of the outer call as
 # it was thrown.
 
-"""An error of the library: `status`, `message`, and in `where` the function that failed."""
+"""An error of the library: `status`, `message`, in `where` the function that failed, and the `rank` that reported it, or -1."""
 const AccelError = LibAccel.AccelError
 
 """An exception on its way from a callback to the call around it."""
@@ -50,13 +50,4 @@ function carried_as(status::Int32)
 end
 
 """A count of C, whose -1 stands for the error of the thread."""
-counted(count::Integer, where::String) = count < 0 ? fail_count(where) : Int(count)
-@noinline function fail_count(where::String)
-    taken = Ref{Ptr{LibAccel.accel_error_t}}(C_NULL)
-    LibAccel.accel_error_take(taken)
-    status = LibAccel.accel_error_code(taken[])
-    message = unsafe_string(LibAccel.accel_error_message(taken[]))
-    LibAccel.accel_error_release(taken[])
-    throw_carried(status)
-    throw(AccelError(status, message, where))
-end
+counted(count::Integer, where::String) = count < 0 ? LibAccel.fail(LibAccel.last_error(where)) : Int(count)

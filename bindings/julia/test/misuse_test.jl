@@ -42,9 +42,10 @@ end
     problem = try
         Linear(4, 3)["wieght"]
     catch exception
-        sprint(showerror, exception)
+        exception
     end
-    @test occursin("wieght", problem) && occursin("ACCEL_ERROR_NOT_FOUND", problem)
+    @test problem.where == "accel_module_tensor" && problem.status == L.ACCEL_ERROR_NOT_FOUND && problem.rank == -1
+    @test occursin("wieght", sprint(showerror, problem)) && occursin("ACCEL_ERROR_NOT_FOUND", sprint(showerror, problem))
 end
 
 @testset "scopes end in every way" begin
