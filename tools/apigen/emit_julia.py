@@ -68,12 +68,13 @@ function last_error(where::String, status = nothing)
     return error
 end
 
-@noinline function fail(error::AccelError)
+@noinline function fail(where::String, status = nothing)
+    error = last_error(where, status)
     before_error[](error.status)
     throw(error)
 end
 
-check(status::Int32, where::String) = status < 0 ? fail(last_error(where, status)) : status
+check(status::Int32, where::String) = status < 0 ? fail(where, status) : status
 
 # Calls that may wait for other ranks, threads or files, and are not over. One that was left by an exception never is.
 const WAITING = Threads.Atomic{{Int}}(0)

@@ -50,4 +50,4 @@ function carried_as(status::Int32)
 end
 
 """A count of C, whose -1 stands for the error of the thread."""
-counted(count::Integer, where::String) = count < 0 ? LibAccel.fail(LibAccel.last_error(where)) : Int(count)
+counted(count::Integer, where::String) = count < 0 ? LibAccel.fail(where) : Int(count)

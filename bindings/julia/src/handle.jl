@@ -36,6 +36,12 @@ macro handle(name, handle, release, flags...)
             return nothing
         end
 
+        @uses $(esc(name)) $handle
+    end
+end
+
+macro uses(name, handle)
+    quote
         function Base.unsafe_convert(::Type{Ptr{LibAccel.$handle}}, object::$(esc(name)))
             pointer = object.pointer
             pointer == C_NULL && closed(object)
@@ -53,9 +59,23 @@ macro handle(name, handle, release, flags...)
     end
 end
 
+# Programs make tensors all the time, so a tensor is laid out as an `accel_value_t` that owns one: C itself is its finalizer, without a
+# call of Julia.
+mutable struct Tensor <: Handle
+    kind::Int32
+    reserved::UInt32
+    pointer::Ptr{LibAccel.accel_tensor_t}
+    # Takes over one reference.
+    function Tensor(pointer::Ptr{LibAccel.accel_tensor_t})
+        return finalizer(cglobal((:accel_value_dispose, LibAccel.libaccel)), new(LibAccel.ACCEL_VALUE_TENSOR, 0, pointer))
+    end
+end
+Base.close(tensor::Tensor) =
+    GC.@preserve tensor LibAccel.accel_value_dispose(Ptr{LibAccel.accel_value_t}(pointer_from_objref(tensor)))
+@uses Tensor accel_tensor_t
+
 # The types; a kind of layer, optimizer or dataset is a function that makes one of them.
 @handle State accel_state_t accel_state_release
-@handle Tensor accel_tensor_t accel_tensor_release
 @handle Model accel_module_t accel_module_release
 @handle Optimizer accel_optimizer_t accel_optimizer_release
 @handle Scheduler accel_scheduler_t accel_scheduler_release
