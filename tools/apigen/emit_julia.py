@@ -41,61 +41,68 @@ end
 struct AccelError <: Exception
     status::Int32
     message::String
-    where::String
+    call::String
     rank::Int32
 end
-AccelError(status, message, where) = AccelError(status, message, where, -1)
+AccelError(status, message, call) = AccelError(status, message, call, -1)
 
 function Base.showerror(io::IO, error::AccelError)
     name = unsafe_string(ccall((:accel_status_name, libaccel), Ptr{{Cchar}}, (Int32,), error.status))
-    print(io, error.where, ": ", error.message, " (", name, ")")
+    print(io, error.call, ": ", error.message, " (", name, ")")
 end
 
 # Called with the status before an error is thrown: what a callback threw comes out in its place.
 const before_error = Ref{{Any}}(status -> nothing)
 
 """The thread's latest error, with the status that is given or its own."""
-function last_error(where::String, status = nothing)
+function last_error(call::String, status = nothing)
     taken = Ref{{Ptr{{Cvoid}}}}(C_NULL)
     if ccall((:accel_error_take, libaccel), Int32, (Ptr{{Ptr{{Cvoid}}}},), taken) != ACCEL_OK # as in a forked child
         message = unsafe_string(ccall((:accel_last_error, libaccel), Ptr{{Cchar}}, ()))
-        return AccelError(something(status, ACCEL_ERROR_INVALID_STATE), message, where)
+        return AccelError(something(status, ACCEL_ERROR_INVALID_STATE), message, call)
     end
     error = AccelError(something(status, ccall((:accel_error_code, libaccel), Int32, (Ptr{{Cvoid}},), taken[])),
-        unsafe_string(ccall((:accel_error_message, libaccel), Ptr{{Cchar}}, (Ptr{{Cvoid}},), taken[])), where,
+        unsafe_string(ccall((:accel_error_message, libaccel), Ptr{{Cchar}}, (Ptr{{Cvoid}},), taken[])), call,
         ccall((:accel_error_rank, libaccel), Int32, (Ptr{{Cvoid}},), taken[]))
     ccall((:accel_error_release, libaccel), Cvoid, (Ptr{{Cvoid}},), taken[])
     return error
 end
 
-@noinline function fail(where::String, status = nothing)
-    error = last_error(where, status)
+@noinline function fail(call::String, status = nothing)
+    error = last_error(call, status)
     before_error[](error.status)
     throw(error)
 end
 
-check(status::Int32, where::String) = status < 0 ? fail(where, status) : status
+check(status::Int32, call::String) = status < 0 ? fail(call, status) : status
 
 # Calls that may wait for other ranks, threads or files, and are not over. One that was left by an exception never is.
 const WAITING = Threads.Atomic{{Int}}(0)
 
-macro waiting(call)
-    quote
-        Threads.atomic_add!(WAITING, 1)
-        result = $(esc(call))
-        Threads.atomic_sub!(WAITING, 1)
-        result
+# Arguments are converted first: what is thrown there has not begun to wait.
+function waiting_call(call, enter, leave)
+    target, result, types, arguments = call.args[2], call.args[3], call.args[4].args, call.args[5:end]
+    held, given = [gensym() for _ in arguments], [gensym() for _ in arguments]
+    return quote
+        $([:($hold = Base.cconvert($type, $argument)) for (hold, type, argument) in zip(held, types, arguments)]...)
+        GC.@preserve $(held...) begin
+            $([:($give = Base.unsafe_convert($type, $hold)) for (give, type, hold) in zip(given, types, held)]...)
+            Threads.atomic_add!(WAITING, 1)
+            gc_state = $enter
+            result = ccall($target, $result, ($(types...),), $(given...))
+            $leave
+            Threads.atomic_sub!(WAITING, 1)
+            result
+        end
     end
 end
 
+macro waiting(call)
+    return esc(waiting_call(call, nothing, nothing))
+end
 # Julia's garbage collector need not wait for a thread that waits for other ranks.
 macro collective(call)
-    quote
-        state = ccall(:jl_gc_safe_enter, Int8, ())
-        result = $(esc(call))
-        ccall(:jl_gc_safe_leave, Cvoid, (Int8,), state)
-        result
-    end
+    return esc(waiting_call(call, :(ccall(:jl_gc_safe_enter, Int8, ())), :(ccall(:jl_gc_safe_leave, Cvoid, (Int8,), gc_state))))
 end
 '''
 
@@ -139,7 +146,7 @@ def wrapper(function, callbacks):
     call = f"ccall({', '.join([symbol, result, f'({listed})', *names])})"
     if function["threads"] == "collective" and function["section"] in SAFE_SECTIONS:
         call = f"@collective({call})"
-    if function["waits"] and function["section"] not in SHORT_SECTIONS:
+    elif function["waits"] and function["section"] not in SHORT_SECTIONS:
         call = f"@waiting({call})"
     if status:
         call = f'check({call}, "{function["name"]}")'

@@ -29,61 +29,68 @@ end
 struct AccelError <: Exception
     status::Int32
     message::String
-    where::String
+    call::String
     rank::Int32
 end
-AccelError(status, message, where) = AccelError(status, message, where, -1)
+AccelError(status, message, call) = AccelError(status, message, call, -1)
 
 function Base.showerror(io::IO, error::AccelError)
     name = unsafe_string(ccall((:accel_status_name, libaccel), Ptr{Cchar}, (Int32,), error.status))
-    print(io, error.where, ": ", error.message, " (", name, ")")
+    print(io, error.call, ": ", error.message, " (", name, ")")
 end
 
 # Called with the status before an error is thrown: what a callback threw comes out in its place.
 const before_error = Ref{Any}(status -> nothing)
 
 """The thread's latest error, with the status that is given or its own."""
-function last_error(where::String, status = nothing)
+function last_error(call::String, status = nothing)
     taken = Ref{Ptr{Cvoid}}(C_NULL)
     if ccall((:accel_error_take, libaccel), Int32, (Ptr{Ptr{Cvoid}},), taken) != ACCEL_OK # as in a forked child
         message = unsafe_string(ccall((:accel_last_error, libaccel), Ptr{Cchar}, ()))
-        return AccelError(something(status, ACCEL_ERROR_INVALID_STATE), message, where)
+        return AccelError(something(status, ACCEL_ERROR_INVALID_STATE), message, call)
     end
     error = AccelError(something(status, ccall((:accel_error_code, libaccel), Int32, (Ptr{Cvoid},), taken[])),
-        unsafe_string(ccall((:accel_error_message, libaccel), Ptr{Cchar}, (Ptr{Cvoid},), taken[])), where,
+        unsafe_string(ccall((:accel_error_message, libaccel), Ptr{Cchar}, (Ptr{Cvoid},), taken[])), call,
         ccall((:accel_error_rank, libaccel), Int32, (Ptr{Cvoid},), taken[]))
     ccall((:accel_error_release, libaccel), Cvoid, (Ptr{Cvoid},), taken[])
     return error
 end
 
-@noinline function fail(where::String, status = nothing)
-    error = last_error(where, status)
+@noinline function fail(call::String, status = nothing)
+    error = last_error(call, status)
     before_error[](error.status)
     throw(error)
 end
 
-check(status::Int32, where::String) = status < 0 ? fail(where, status) : status
+check(status::Int32, call::String) = status < 0 ? fail(call, status) : status
 
 # Calls that may wait for other ranks, threads or files, and are not over. One that was left by an exception never is.
 const WAITING = Threads.Atomic{Int}(0)
 
-macro waiting(call)
-    quote
-        Threads.atomic_add!(WAITING, 1)
-        result = $(esc(call))
-        Threads.atomic_sub!(WAITING, 1)
-        result
+# Arguments are converted first: what is thrown there has not begun to wait.
+function waiting_call(call, enter, leave)
+    target, result, types, arguments = call.args[2], call.args[3], call.args[4].args, call.args[5:end]
+    held, given = [gensym() for _ in arguments], [gensym() for _ in arguments]
+    return quote
+        $([:($hold = Base.cconvert($type, $argument)) for (hold, type, argument) in zip(held, types, arguments)]...)
+        GC.@preserve $(held...) begin
+            $([:($give = Base.unsafe_convert($type, $hold)) for (give, type, hold) in zip(given, types, held)]...)
+            Threads.atomic_add!(WAITING, 1)
+            gc_state = $enter
+            result = ccall($target, $result, ($(types...),), $(given...))
+            $leave
+            Threads.atomic_sub!(WAITING, 1)
+            result
+        end
     end
 end
 
+macro waiting(call)
+    return esc(waiting_call(call, nothing, nothing))
+end
 # Julia's garbage collector need not wait for a thread that waits for other ranks.
 macro collective(call)
-    quote
-        state = ccall(:jl_gc_safe_enter, Int8, ())
-        result = $(esc(call))
-        ccall(:jl_gc_safe_leave, Cvoid, (Int8,), state)
-        result
-    end
+    return esc(waiting_call(call, :(ccall(:jl_gc_safe_enter, Int8, ())), :(ccall(:jl_gc_safe_leave, Cvoid, (Int8,), gc_state))))
 end
 
 const accel_status_t = Int32
@@ -1710,7 +1717,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for 
 Threads: collective, waits.
 """
 accel_state_create(options, out) =
-    check(@waiting(@collective(ccall((:accel_state_create, libaccel), accel_status_t, (Ptr{accel_state_options_t}, Ptr{Ptr{accel_state_t}}), options, out))), "accel_state_create")
+    check(@collective(ccall((:accel_state_create, libaccel), accel_status_t, (Ptr{accel_state_options_t}, Ptr{Ptr{accel_state_t}}), options, out)), "accel_state_create")
 
 """
     accel_state_retain(state)
@@ -2017,7 +2024,7 @@ Returns: ACCEL_OK, TIMEOUT or PEER_LOST.
 Threads: collective, waits.
 """
 accel_wait_for_everyone(state) =
-    check(@waiting(@collective(ccall((:accel_wait_for_everyone, libaccel), accel_status_t, (Ptr{accel_state_t},), state))), "accel_wait_for_everyone")
+    check(@collective(ccall((:accel_wait_for_everyone, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_wait_for_everyone")
 
 """
     accel_main_process_first_begin(state, out)
@@ -2032,7 +2039,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 Threads: collective, waits.
 """
 accel_main_process_first_begin(state, out) =
-    check(@waiting(@collective(ccall((:accel_main_process_first_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out))), "accel_main_process_first_begin")
+    check(@collective(ccall((:accel_main_process_first_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out)), "accel_main_process_first_begin")
 
 """
     accel_local_main_process_first_begin(state, out)
@@ -2047,7 +2054,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 Threads: collective, waits.
 """
 accel_local_main_process_first_begin(state, out) =
-    check(@waiting(@collective(ccall((:accel_local_main_process_first_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out))), "accel_local_main_process_first_begin")
+    check(@collective(ccall((:accel_local_main_process_first_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out)), "accel_local_main_process_first_begin")
 
 """
     accel_split_range(state, length, out_begin, out_end)
@@ -2125,7 +2132,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 Threads: collective, waits.
 """
 accel_check_trigger(state, out) =
-    check(@waiting(@collective(ccall((:accel_check_trigger, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int32}), state, out))), "accel_check_trigger")
+    check(@collective(ccall((:accel_check_trigger, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int32}), state, out)), "accel_check_trigger")
 
 """
     accel_destroy_process_group(state)
@@ -2139,7 +2146,7 @@ Returns: ACCEL_OK, also when there is none.
 Threads: collective, waits.
 """
 accel_destroy_process_group(state) =
-    check(@waiting(@collective(ccall((:accel_destroy_process_group, libaccel), accel_status_t, (Ptr{accel_state_t},), state))), "accel_destroy_process_group")
+    check(@collective(ccall((:accel_destroy_process_group, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_destroy_process_group")
 
 """
     accel_end_training(state)
@@ -2153,7 +2160,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 Threads: collective, waits.
 """
 accel_end_training(state) =
-    check(@waiting(@collective(ccall((:accel_end_training, libaccel), accel_status_t, (Ptr{accel_state_t},), state))), "accel_end_training")
+    check(@collective(ccall((:accel_end_training, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_end_training")
 
 """
     accel_sync_gradients(state)
@@ -2255,7 +2262,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMAT
 Threads: collective, waits.
 """
 accel_gather(state, value, out) =
-    check(@waiting(@collective(ccall((:accel_gather, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out))), "accel_gather")
+    check(@collective(ccall((:accel_gather, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather")
 
 """
     accel_gather_uneven(state, value, out)
@@ -2271,7 +2278,7 @@ Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 diffe
 Threads: collective, waits.
 """
 accel_gather_uneven(state, value, out) =
-    check(@waiting(@collective(ccall((:accel_gather_uneven, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out))), "accel_gather_uneven")
+    check(@collective(ccall((:accel_gather_uneven, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather_uneven")
 
 """
     accel_gather_for_metrics(state, value, out)
@@ -2287,7 +2294,7 @@ Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which
 Threads: collective, waits.
 """
 accel_gather_for_metrics(state, value, out) =
-    check(@waiting(@collective(ccall((:accel_gather_for_metrics, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out))), "accel_gather_for_metrics")
+    check(@collective(ccall((:accel_gather_for_metrics, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather_for_metrics")
 
 """
     accel_gather_object(state, object, out)
@@ -2303,7 +2310,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH for a value that cannot be sent; TIMEOUT, PEER_
 Threads: collective, waits.
 """
 accel_gather_object(state, object, out) =
-    check(@waiting(@collective(ccall((:accel_gather_object, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, object, out))), "accel_gather_object")
+    check(@collective(ccall((:accel_gather_object, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, object, out)), "accel_gather_object")
 
 """
     accel_reduce(state, value, reduction, scale, out)
@@ -2321,7 +2328,7 @@ Returns: As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dt
 Threads: collective, waits.
 """
 accel_reduce(state, value, reduction, scale, out) =
-    check(@waiting(@collective(ccall((:accel_reduce, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, accel_reduction_t, Float64, Ptr{accel_value_t}), state, value, reduction, scale, out))), "accel_reduce")
+    check(@collective(ccall((:accel_reduce, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, accel_reduction_t, Float64, Ptr{accel_value_t}), state, value, reduction, scale, out)), "accel_reduce")
 
 """
     accel_broadcast(state, value, from_process)
@@ -2337,7 +2344,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_broadcast(state, value, from_process) =
-    check(@waiting(@collective(ccall((:accel_broadcast, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32), state, value, from_process))), "accel_broadcast")
+    check(@collective(ccall((:accel_broadcast, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32), state, value, from_process)), "accel_broadcast")
 
 """
     accel_broadcast_object_list(state, objects, from_process, out)
@@ -2354,7 +2361,7 @@ Returns: ACCEL_OK; COLLECTIVE_MISMATCH when the lengths differ.
 Threads: collective, waits.
 """
 accel_broadcast_object_list(state, objects, from_process, out) =
-    check(@waiting(@collective(ccall((:accel_broadcast_object_list, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{accel_value_t}), state, objects, from_process, out))), "accel_broadcast_object_list")
+    check(@collective(ccall((:accel_broadcast_object_list, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{accel_value_t}), state, objects, from_process, out)), "accel_broadcast_object_list")
 
 """
     accel_pad_across_processes(state, value, dim, pad_index, pad_first, out)
@@ -2373,7 +2380,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_pad_across_processes(state, value, dim, pad_index, pad_first, out) =
-    check(@waiting(@collective(ccall((:accel_pad_across_processes, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int64, Float64, Int32, Ptr{accel_value_t}), state, value, dim, pad_index, pad_first, out))), "accel_pad_across_processes")
+    check(@collective(ccall((:accel_pad_across_processes, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int64, Float64, Int32, Ptr{accel_value_t}), state, value, dim, pad_index, pad_first, out)), "accel_pad_across_processes")
 
 """
     accel_all_reduce(state, tensor, reduction)
@@ -2389,7 +2396,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_all_reduce(state, tensor, reduction) =
-    check(@waiting(@collective(ccall((:accel_all_reduce, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t), state, tensor, reduction))), "accel_all_reduce")
+    check(@collective(ccall((:accel_all_reduce, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t), state, tensor, reduction)), "accel_all_reduce")
 
 """
     accel_all_gather(state, input, output)
@@ -2405,7 +2412,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_all_gather(state, input, output) =
-    check(@waiting(@collective(ccall((:accel_all_gather, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), state, input, output))), "accel_all_gather")
+    check(@collective(ccall((:accel_all_gather, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), state, input, output)), "accel_all_gather")
 
 """
     accel_reduce_scatter(state, input, reduction, output)
@@ -2422,7 +2429,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_reduce_scatter(state, input, reduction, output) =
-    check(@waiting(@collective(ccall((:accel_reduce_scatter, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t, Ptr{accel_tensor_t}), state, input, reduction, output))), "accel_reduce_scatter")
+    check(@collective(ccall((:accel_reduce_scatter, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t, Ptr{accel_tensor_t}), state, input, reduction, output)), "accel_reduce_scatter")
 
 """
     accel_all_to_all(state, input, output)
@@ -2438,7 +2445,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_all_to_all(state, input, output) =
-    check(@waiting(@collective(ccall((:accel_all_to_all, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), state, input, output))), "accel_all_to_all")
+    check(@collective(ccall((:accel_all_to_all, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), state, input, output)), "accel_all_to_all")
 
 """
     accel_scatter(state, input, from_process, output)
@@ -2455,7 +2462,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_scatter(state, input, from_process, output) =
-    check(@waiting(@collective(ccall((:accel_scatter, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Ptr{accel_tensor_t}), state, input, from_process, output))), "accel_scatter")
+    check(@collective(ccall((:accel_scatter, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Ptr{accel_tensor_t}), state, input, from_process, output)), "accel_scatter")
 
 """
     accel_send(state, tensor, to_process, tag)
@@ -2472,7 +2479,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; TIMEOUT, PEE
 Threads: collective, waits.
 """
 accel_send(state, tensor, to_process, tag) =
-    check(@waiting(@collective(ccall((:accel_send, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, to_process, tag))), "accel_send")
+    check(@collective(ccall((:accel_send, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, to_process, tag)), "accel_send")
 
 """
     accel_recv(state, tensor, from_process, tag)
@@ -2489,7 +2496,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; COLLECTIVE_M
 Threads: collective, waits.
 """
 accel_recv(state, tensor, from_process, tag) =
-    check(@waiting(@collective(ccall((:accel_recv, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, from_process, tag))), "accel_recv")
+    check(@collective(ccall((:accel_recv, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, from_process, tag)), "accel_recv")
 
 """
     accel_gather_async(state, value, out_work)
@@ -2881,7 +2888,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there, comes twice, o
 Threads: collective, waits.
 """
 accel_group_create(state, ranks, n_ranks, out) =
-    check(@waiting(@collective(ccall((:accel_group_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_state_t}}), state, ranks, n_ranks, out))), "accel_group_create")
+    check(@collective(ccall((:accel_group_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_state_t}}), state, ranks, n_ranks, out)), "accel_group_create")
 
 """
     accel_group_split(state, color, key, out)
@@ -2898,7 +2905,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_group_split(state, color, key, out) =
-    check(@waiting(@collective(ccall((:accel_group_split, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32, Int32, Ptr{Ptr{accel_state_t}}), state, color, key, out))), "accel_group_split")
+    check(@collective(ccall((:accel_group_split, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32, Int32, Ptr{Ptr{accel_state_t}}), state, color, key, out)), "accel_group_split")
 
 """
     accel_group_shrink(state, wait_ms, out)
@@ -2914,7 +2921,7 @@ Returns: ACCEL_OK; CANCELLED when the others went on without this rank; TIMEOUT 
 Threads: collective, waits.
 """
 accel_group_shrink(state, wait_ms, out) =
-    check(@waiting(@collective(ccall((:accel_group_shrink, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Ptr{accel_state_t}}), state, wait_ms, out))), "accel_group_shrink")
+    check(@collective(ccall((:accel_group_shrink, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Ptr{accel_state_t}}), state, wait_ms, out)), "accel_group_shrink")
 
 """
     accel_flight_record(state, out)

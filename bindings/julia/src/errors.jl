@@ -1,7 +1,7 @@
 # Errors of the library are `AccelError`s. What a callback throws goes through C as a status, and comes out of the outer call as
 # it was thrown.
 
-"""An error of the library: `status`, `message`, in `where` the function that failed, and the `rank` that reported it, or -1."""
+"""An error of the library: `status`, `message`, the `call` of C that failed, and the `rank` that reported it, or -1."""
 const AccelError = LibAccel.AccelError
 
 """An exception on its way from a callback to the call around it."""
@@ -50,4 +50,4 @@ function carried_as(status::Int32)
 end
 
 """A count of C, whose -1 stands for the error of the thread."""
-counted(count::Integer, where::String) = count < 0 ? LibAccel.fail(where) : Int(count)
+counted(count::Integer, call::String) = count < 0 ? LibAccel.fail(call) : Int(count)

@@ -12,7 +12,7 @@
     close(tensor)
     state = State(cpu = true)
     close(state)
-    @test status_of(() -> gather(state, Tensor([1]))) == L.ACCEL_ERROR_INVALID_HANDLE
+    @test status_of(() -> gather(state, Tensor([1]))) == L.ACCEL_ERROR_INVALID_HANDLE && L.WAITING[] == 0
 end
 
 @testset "wrong types" begin
@@ -44,7 +44,7 @@ end
     catch exception
         exception
     end
-    @test problem.where == "accel_module_tensor" && problem.status == L.ACCEL_ERROR_NOT_FOUND && problem.rank == -1
+    @test problem.call == "accel_module_tensor" && problem.status == L.ACCEL_ERROR_NOT_FOUND && problem.rank == -1
     @test occursin("wieght", sprint(showerror, problem)) && occursin("ACCEL_ERROR_NOT_FOUND", sprint(showerror, problem))
 end
 
