@@ -75,6 +75,7 @@ end
     @test_throws Unreadable first(DataLoader(StreamDataset((epoch, shards) -> throw(Unreadable()))))
     @test_throws Unreadable first(DataLoader(StreamDataset(throw(Unreadable()) for _ in 1:2)))
     @test_throws Unreadable length(Dataset(Uncounted()))
+    @test sprint(show, Dataset(Uncounted())) == "Dataset(a stream)" && !haskey(task_local_storage(), :accel_carried)
     for wrong in ((collate = identity,), (slice = identity,))
         @test_throws ArgumentError DataLoader(TensorDataset(Tensor([1])); num_workers = 1, wrong...)
     end

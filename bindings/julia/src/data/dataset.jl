@@ -118,4 +118,8 @@ Base.eltype(::Type{Dataset}) = Any
 num_skipped(dataset::Dataset) = counted(LibAccel.accel_dataset_num_skipped(dataset), "accel_dataset_num_skipped")
 
 describe(io::IO, dataset::Dataset) = print(io, "Dataset(", how_many(LibAccel.accel_dataset_length(dataset), "items"), ")")
-how_many(count, things) = count < 0 ? "a stream" : string(count, " ", things)
+function how_many(count, things)
+    count < 0 || return string(count, " ", things)
+    forget_carried() # of an object whose length failed
+    return "a stream"
+end
