@@ -17,7 +17,8 @@ PRELUDE = '''"""
 The C ABI of libaccel under its own names. A function that can fail throws [`AccelError`](@ref) and returns its status
 otherwise, so that information such as `ACCEL_ITER_END` can be seen. Outputs are `Ref`s, as in C.
 
-The library is `ENV["ACCEL_LIBRARY"]`, else what the dynamic linker finds under its name.
+The library is `ENV["ACCEL_LIBRARY"]`, else what the dynamic linker finds under its name. LibTorch is that of
+`ENV["ACCEL_LIBTORCH"]`, else the one that the library was built with, else that of the package torch of `python3`.
 """
 module LibAccel
 
@@ -26,14 +27,48 @@ import Libdl
 # Once it is loaded under whatever path, the linker knows it by its soname.
 const libaccel = "libaccel.so.{soversion}"
 
-function __init__()
+# What is loaded first is what the library gets: a process can have only one LibTorch (docs/libtorch.md).
+const LIBTORCH = ("libc10.so", "libtorch_cpu.so")
+
+function load_libtorch(folder, source)
+    place = isfile(joinpath(folder, "lib", LIBTORCH[end])) ? joinpath(folder, "lib") : folder
+    isfile(joinpath(place, LIBTORCH[end])) ||
+        error(source, "=", folder, ": expected the folder of a LibTorch, with lib/", LIBTORCH[end], " in it")
+    foreach(name -> Libdl.dlopen(joinpath(place, name)), LIBTORCH)
+    return nothing
+end
+
+"""The folder of the package torch of `python3`, or an empty text."""
+function installed_torch()
+    look = "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
     try
-        Libdl.dlopen(get(ENV, "ACCEL_LIBRARY", libaccel))
+        return strip(read(pipeline(`python3 -c $look`; stderr = devnull), String))
+    catch
+        return "" # there is no python3
+    end
+end
+
+function load_library(library = get(ENV, "ACCEL_LIBRARY", libaccel))
+    try
+        Libdl.dlopen(library)
     catch problem
         reason = sprint(showerror, problem)
-        occursin("undefined symbol", reason) || rethrow()
-        error("another version of LibTorch is loaded than the one libaccel was built for; docs/libtorch.md says what to do: ", reason)
+        occursin("undefined symbol", reason) && error("another version of LibTorch is loaded than the one libaccel was built for; ",
+            "docs/libtorch.md says what to do: ", reason)
+        any(name -> occursin(name * ": cannot open", reason), LIBTORCH) || rethrow()
+        folder = installed_torch()
+        isempty(folder) && error("there is no LibTorch: install the package torch of the version that libaccel was built for, or set ",
+            "ACCEL_LIBTORCH to the folder of one: ", reason)
+        load_libtorch(folder, "torch")
+        Libdl.dlopen(library)
     end
+    return nothing
+end
+
+function __init__()
+    named = get(ENV, "ACCEL_LIBTORCH", "")
+    isempty(named) || load_libtorch(named, "ACCEL_LIBTORCH")
+    load_library()
     return nothing
 end
 

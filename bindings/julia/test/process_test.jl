@@ -13,6 +13,18 @@ function run_program(program; threads = 1, before_end = process -> nothing)
     return process, said
 end
 
+@testset "LibTorch of ACCEL_LIBTORCH" begin
+    loaded = match(r"\S*/libtorch_cpu\.so", read("/proc/self/maps", String)).match
+    mktempdir() do folder
+        symlink(dirname(dirname(loaded)), joinpath(folder, "torch"))
+        process, said = withenv(() -> run_program("using Accel, Libdl; print(item(Tensor([1]) + 1), join(Libdl.dllist(), '\n'))"),
+            "ACCEL_LIBTORCH" => joinpath(folder, "torch"))
+        @test success(process) && startswith(said, "2") && occursin(joinpath(folder, "torch", "lib", "libtorch_cpu.so"), said)
+    end
+    process, said = withenv(() -> run_program("using Accel"), "ACCEL_LIBTORCH" => "/nowhere")
+    @test !success(process) && occursin("ACCEL_LIBTORCH=/nowhere: expected the folder of a LibTorch", said)
+end
+
 # Memory of the compiler is shared with a forked child: there it may only run what is compiled already.
 @testset "a forked child is told to exec" begin
     process, said = run_program("""
