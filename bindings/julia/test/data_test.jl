@@ -63,6 +63,9 @@ end
 
 @testset "exceptions of Julia's come out of the loop" begin
     struct Unreadable <: Exception end
+    struct Uncounted end
+    Base.length(::Uncounted) = throw(Unreadable())
+    Base.getindex(::Uncounted, index::Int) = index
     failing = Ref(true)
     reads = DataLoader(Dataset(mapped(i -> failing[] && i == 3 ? throw(Unreadable()) : i, 4)); batch_size = 2)
     seen = []

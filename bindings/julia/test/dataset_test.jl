@@ -1,16 +1,3 @@
-# A vector of what a function gives, made at each read.
-struct Mapped <: AbstractVector{Any}
-    make::Any
-    length::Int
-end
-mapped(make, length) = Mapped(make, length)
-Base.size(mapped::Mapped) = (mapped.length,)
-Base.getindex(mapped::Mapped, index::Int) = mapped.make(index)
-
-struct Uncounted end
-Base.length(::Uncounted) = throw(Unreadable())
-Base.getindex(::Uncounted, index::Int) = index
-
 lists(item) = [Array(part) for part in item]
 
 @testset "of tensors" begin

@@ -9,6 +9,15 @@ catch exception
     exception isa AccelError ? exception.status : rethrow()
 end
 
+# A vector of what a function gives, made at each read.
+struct Mapped <: AbstractVector{Any}
+    make::Any
+    length::Int
+end
+mapped(make, length) = Mapped(make, length)
+Base.size(mapped::Mapped) = (mapped.length,)
+Base.getindex(mapped::Mapped, index::Int) = mapped.make(index)
+
 @testset "Accel" begin
     for name in ("tensor", "operator", "value", "model", "callback", "training", "dataset", "data", "memory", "misuse", "process")
         @testset "$name" begin
