@@ -1,24 +1,18 @@
-# Workload call_overhead in Julia: nanoseconds of one accel_tensor_numel(), the least of the rounds.
-include(joinpath(@__DIR__, "..", "..", "bindings", "julia", "src", "LibAccel.jl"))
-using .LibAccel
+# Workload call_overhead in Julia: nanoseconds of one accel_tensor_numel(), or with the argument "operator" of one addition of four
+# numbers by an Op, which is closed at once as the program in C does; the least of the rounds.
+using Accel
+using Accel: LibAccel
 
 const CALLS = 1_000_000
 const ROUNDS = 10
 
-function measure(tensor)
-    least, count = Inf, Ref{Int64}(0)
-    for _ in 1:ROUNDS
-        start = time_ns()
-        for _ in 1:CALLS
-            LibAccel.accel_tensor_numel(tensor, count)
-        end
-        least = min(least, (time_ns() - start) / CALLS)
-    end
-    return least
+count_elements(tensor, count, calls) = foreach(_ -> LibAccel.accel_tensor_numel(tensor, count), 1:calls)
+add(tensor, op, calls) = foreach(_ -> close(op(tensor, tensor)::Tensor), 1:calls)
+
+function least(work, calls, arguments...)
+    work(arguments..., 1)
+    return minimum((@elapsed work(arguments..., calls)) * 1e9 / calls for _ in 1:ROUNDS)
 end
 
-out = Ref{Ptr{LibAccel.accel_tensor_t}}(C_NULL)
-cpu = LibAccel.accel_device_t(LibAccel.ACCEL_DEVICE_CPU, -1)
-LibAccel.accel_tensor_full(C_NULL, 0, 0.0, LibAccel.ACCEL_DTYPE_FLOAT32, cpu, out)
-println(measure(out[]))
-LibAccel.accel_tensor_release(out[])
+println(ARGS == ["operator"] ? least(add, CALLS ÷ 20, ones(Tensor, Float32, 4), Op("aten::add.Tensor")) :
+        least(count_elements, CALLS, pointer(full(0)), Ref{Int64}(0)))

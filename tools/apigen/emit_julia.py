@@ -7,6 +7,8 @@ NAMES = {"char": "Cchar", "void": "Cvoid", "size_t": "Csize_t", "int32_t": "Int3
          "uint64_t": "UInt64", "double": "Float64", "union": "UInt64"}
 # Waiting for other ranks while the garbage collector may run: only where the library cannot call back into Julia.
 SAFE_SECTIONS = (3, 4)
+# Values, tensors and operators: their calls wait for nobody else, and must not cost more than they do.
+SHORT_SECTIONS = (2, 5, 6)
 KEYWORDS = {"end", "begin", "function", "module", "type", "where", "in"}
 
 PRELUDE = '''"""
@@ -15,7 +17,8 @@ PRELUDE = '''"""
 The C ABI of libaccel under its own names. A function that can fail throws [`AccelError`](@ref) and returns its status
 otherwise, so that information such as `ACCEL_ITER_END` can be seen. Outputs are `Ref`s, as in C.
 
-The library is `ENV["ACCEL_LIBRARY"]`, else what the dynamic linker finds under its name.
+The library is `ENV["ACCEL_LIBRARY"]`, else what the dynamic linker finds under its name. LibTorch is that of
+`ENV["ACCEL_LIBTORCH"]`, else the one that the library was built with, else that of the package torch of `python3`.
 """
 module LibAccel
 
@@ -24,48 +27,117 @@ import Libdl
 # Once it is loaded under whatever path, the linker knows it by its soname.
 const libaccel = "libaccel.so.{soversion}"
 
-function __init__()
+# What is loaded first is what the library gets: a process can have only one LibTorch (docs/libtorch.md).
+const LIBTORCH = ("libc10.so", "libtorch_cpu.so")
+
+function load_libtorch(folder, source)
+    place = isfile(joinpath(folder, "lib", LIBTORCH[end])) ? joinpath(folder, "lib") : folder
+    isfile(joinpath(place, LIBTORCH[end])) ||
+        error(source, "=", folder, ": expected the folder of a LibTorch, with lib/", LIBTORCH[end], " in it")
+    foreach(name -> Libdl.dlopen(joinpath(place, name)), LIBTORCH)
+    return nothing
+end
+
+"""The folder of the package torch of `python3`, or an empty text."""
+function installed_torch()
+    look = "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
     try
-        Libdl.dlopen(get(ENV, "ACCEL_LIBRARY", libaccel))
+        return strip(read(pipeline(`python3 -c $look`; stderr = devnull), String))
+    catch
+        return "" # there is no python3
+    end
+end
+
+function load_library(library = get(ENV, "ACCEL_LIBRARY", libaccel))
+    try
+        Libdl.dlopen(library)
     catch problem
         reason = sprint(showerror, problem)
-        occursin("undefined symbol", reason) || rethrow()
-        error("another version of LibTorch is loaded than the one libaccel was built for; docs/libtorch.md says what to do: ", reason)
+        occursin("undefined symbol", reason) && error("another version of LibTorch is loaded than the one libaccel was built for; ",
+            "docs/libtorch.md says what to do: ", reason)
+        any(name -> occursin(name * ": cannot open", reason), LIBTORCH) || rethrow()
+        folder = installed_torch()
+        isempty(folder) && error("there is no LibTorch: install the package torch of the version that libaccel was built for, or set ",
+            "ACCEL_LIBTORCH to the folder of one: ", reason)
+        load_libtorch(folder, "torch")
+        Libdl.dlopen(library)
     end
     return nothing
 end
 
-"""An error of the library: the status, one line, and the function that failed."""
+function __init__()
+    named = get(ENV, "ACCEL_LIBTORCH", "")
+    isempty(named) || load_libtorch(named, "ACCEL_LIBTORCH")
+    load_library()
+    return nothing
+end
+
+"""An error of the library: the status, one line, the function that failed, and the rank that reported it, -1 without a group."""
 struct AccelError <: Exception
     status::Int32
     message::String
-    where::String
+    call::String
+    rank::Int32
 end
+AccelError(status, message, call) = AccelError(status, message, call, -1)
 
 function Base.showerror(io::IO, error::AccelError)
     name = unsafe_string(ccall((:accel_status_name, libaccel), Ptr{{Cchar}}, (Int32,), error.status))
-    print(io, error.where, ": ", error.message, " (", name, ")")
+    print(io, error.call, ": ", error.message, " (", name, ")")
 end
 
 # Called with the status before an error is thrown: what a callback threw comes out in its place.
 const before_error = Ref{{Any}}(status -> nothing)
 
-@noinline function fail(status::Int32, where::String)
-    message = unsafe_string(ccall((:accel_last_error, libaccel), Ptr{{Cchar}}, ()))
-    before_error[](status)
-    throw(AccelError(status, message, where))
+"""The thread's latest error, with the status that is given or its own."""
+function last_error(call::String, status = nothing)
+    taken = Ref{{Ptr{{Cvoid}}}}(C_NULL)
+    if ccall((:accel_error_take, libaccel), Int32, (Ptr{{Ptr{{Cvoid}}}},), taken) != ACCEL_OK # as in a forked child
+        message = unsafe_string(ccall((:accel_last_error, libaccel), Ptr{{Cchar}}, ()))
+        return AccelError(something(status, ACCEL_ERROR_INVALID_STATE), message, call)
+    end
+    error = AccelError(something(status, ccall((:accel_error_code, libaccel), Int32, (Ptr{{Cvoid}},), taken[])),
+        unsafe_string(ccall((:accel_error_message, libaccel), Ptr{{Cchar}}, (Ptr{{Cvoid}},), taken[])), call,
+        ccall((:accel_error_rank, libaccel), Int32, (Ptr{{Cvoid}},), taken[]))
+    ccall((:accel_error_release, libaccel), Cvoid, (Ptr{{Cvoid}},), taken[])
+    return error
 end
 
-check(status::Int32, where::String) = status < 0 ? fail(status, where) : status
+@noinline function fail(call::String, status = nothing)
+    error = last_error(call, status)
+    before_error[](error.status)
+    throw(error)
+end
 
+check(status::Int32, call::String) = status < 0 ? fail(call, status) : status
+
+# Calls that may wait for other ranks, threads or files, and are not over. One that was left by an exception never is.
+const WAITING = Threads.Atomic{{Int}}(0)
+
+# Arguments are converted first: what is thrown there has not begun to wait.
+function waiting_call(call, enter, leave)
+    target, result, types, arguments = call.args[2], call.args[3], call.args[4].args, call.args[5:end]
+    held, given = [gensym() for _ in arguments], [gensym() for _ in arguments]
+    return quote
+        $([:($hold = Base.cconvert($type, $argument)) for (hold, type, argument) in zip(held, types, arguments)]...)
+        GC.@preserve $(held...) begin
+            $([:($give = Base.unsafe_convert($type, $hold)) for (give, type, hold) in zip(given, types, held)]...)
+            Threads.atomic_add!(WAITING, 1)
+            gc_state = $enter
+            result = ccall($target, $result, ($(types...),), $(given...))
+            $leave
+            Threads.atomic_sub!(WAITING, 1)
+            result
+        end
+    end
+end
+
+macro waiting(call)
+    return esc(waiting_call(call, nothing, nothing))
+end
 # Julia's garbage collector need not wait for a thread that waits for other ranks.
 macro collective(call)
-    quote
-        state = ccall(:jl_gc_safe_enter, Int8, ())
-        result = $(esc(call))
-        ccall(:jl_gc_safe_leave, Cvoid, (Int8,), state)
-        result
-    end
+    return esc(waiting_call(call, :(ccall(:jl_gc_safe_enter, Int8, ())), :(ccall(:jl_gc_safe_leave, Cvoid, (Int8,), gc_state))))
 end
 '''
 
@@ -109,6 +181,8 @@ def wrapper(function, callbacks):
     call = f"ccall({', '.join([symbol, result, f'({listed})', *names])})"
     if function["threads"] == "collective" and function["section"] in SAFE_SECTIONS:
         call = f"@collective({call})"
+    elif function["waits"] and function["section"] not in SHORT_SECTIONS:
+        call = f"@waiting({call})"
     if status:
         call = f'check({call}, "{function["name"]}")'
     return f'"""\n{documentation(function)}\n"""\n{function["name"]}({", ".join(names)}) =\n    {call}\n'

@@ -31,21 +31,25 @@ include("state.jl")
 include("communication.jl")
 include("optimizer.jl")
 include("scheduler.jl")
-include("data.jl")
+include("data/dataset.jl")
+include("data/files.jl")
+include("data/items.jl")
+include("data/sampler.jl")
+include("data/loader.jl")
 include("training.jl")
 include("parameters.jl")
 include("checkpoint.jl")
 include("library.jl")
 
 export AccelError, Device, BFloat16, Map, to_json, from_json, device_count, library_version, build_info, is_available
-export Tensor, full, item, gradient, backward, to, contiguous, iscontiguous, requires_grad, requires_grad!, view_array, device
+export Tensor, full, item, gradient, backward, to, contiguous, iscontiguous, requires_grad, requires_grad!, view_array, dlpack, device
 export Op, aten, schema, cross_entropy, no_grad, enable_grad, inference_mode
 export Model, Linear, Embedding, LayerNorm, RMSNorm, Dropout, Activation, Attention, Conv2d, BatchNorm, Sequential, from_config,
     load_torchscript, set_forward!, add_hook!, add_parameter!, add_buffer!, add_child!, tie!, child, kind, parameters, buffers, modules,
     num_parameters, state_dict, load_state_dict!, to!, train!, istraining
 export map_tensors, concatenate, listify, slice_tensors, pad_input_tensors, equal, send_to_device, convert_to_fp32, find_batch_size
 export State, process_index, num_processes, local_process_index, local_num_processes, is_main_process, is_local_main_process,
-    is_last_process, backend, mixed_precision, settings, active, distributed_type, on_main_process, on_process, main_process_first, local_main_process_first,
+    is_last_process, backend, mixed_precision, settings, active, distributed_type, on_main_process, on_process, on_local_process, is_distributed, is_debug, use_device!, main_process_first, local_main_process_first,
     split_range, split_between_processes, set_trigger!, check_trigger, destroy_process_group, end_training, sync_gradients, sync_gradients!, end_of_dataloader, remainder,
     gradient_accumulation_steps, gradient_accumulation_steps!, seed!, add_seed_callback!, Generator, generator_state,
     generator_state!, synchronize_rng_states!
@@ -56,9 +60,10 @@ export Work, gather, gather_async, gather_uneven, gather_uneven_async, gather_fo
 export Optimizer, AdamW, Adam, SGD, Adagrad, RMSprop, Adamax, NAdam, RAdam, Lion, LAMB, Adafactor, Muon, AdamW8bit, LOMO, add_group!,
     step!, zero_grad!, step_was_skipped, num_groups, state_bytes, learning_rate, learning_rate!, setting, setting!, update_precision!
 export Scheduler, chained, one_after_the_other, curve
-export Dataset, TensorDataset, TextDataset, subset, Sampler, SequentialSampler, RandomSampler, RandomDraws, WeightedSampler,
-    SubsetSampler, LengthGroupedSampler, DistributedSampler, indices, DataLoader, set_epoch!,
-    skip_first_batches
+export Dataset, TensorDataset, RaggedDataset, WindowsDataset, PackedDataset, ArrowDataset, SafetensorsDataset, TextDataset, LinesDataset,
+    JsonLinesDataset, CsvDataset, ImageDataset, StreamDataset, map_file, subset, as_stream, num_skipped
+export Sampler, SequentialSampler, RandomSampler, RandomDraws, WeightedSampler, SubsetSampler, LengthGroupedSampler, DistributedSampler,
+    indices, DataLoader, set_epoch!, current_epoch, valid_rows, skip_first_batches
 export prepare, backward_sum, lomo_backward, no_sync, trigger_sync_in_backward, join_uneven_inputs, autocast, local_sgd, clip_grad_norm!,
     clip_grad_value!, unscale_gradients!, loss_scale, set_grad_scaler!, set_autocast!, fp8_recipe, unwrap_model, register_comm_hook!, find_executable_batch_size,
     free_memory!, step_report
@@ -67,7 +72,9 @@ export save, load, save_model, save_state, load_state!, register_for_checkpointi
 
 function __init__()
     LibAccel.before_error[] = throw_carried
-    interruptible!(isinteractive())
+    # Where Julia itself makes an exception of Ctrl-C: at the prompt, and in `julia -e`.
+    interruptible!(isinteractive() || isempty(PROGRAM_FILE))
+    atexit(note_the_end)
     Sweeper()
     return nothing
 end

@@ -5,7 +5,8 @@
 The C ABI of libaccel under its own names. A function that can fail throws [`AccelError`](@ref) and returns its status
 otherwise, so that information such as `ACCEL_ITER_END` can be seen. Outputs are `Ref`s, as in C.
 
-The library is `ENV["ACCEL_LIBRARY"]`, else what the dynamic linker finds under its name.
+The library is `ENV["ACCEL_LIBRARY"]`, else what the dynamic linker finds under its name. LibTorch is that of
+`ENV["ACCEL_LIBTORCH"]`, else the one that the library was built with, else that of the package torch of `python3`.
 """
 module LibAccel
 
@@ -14,48 +15,117 @@ import Libdl
 # Once it is loaded under whatever path, the linker knows it by its soname.
 const libaccel = "libaccel.so.0.1"
 
-function __init__()
+# What is loaded first is what the library gets: a process can have only one LibTorch (docs/libtorch.md).
+const LIBTORCH = ("libc10.so", "libtorch_cpu.so")
+
+function load_libtorch(folder, source)
+    place = isfile(joinpath(folder, "lib", LIBTORCH[end])) ? joinpath(folder, "lib") : folder
+    isfile(joinpath(place, LIBTORCH[end])) ||
+        error(source, "=", folder, ": expected the folder of a LibTorch, with lib/", LIBTORCH[end], " in it")
+    foreach(name -> Libdl.dlopen(joinpath(place, name)), LIBTORCH)
+    return nothing
+end
+
+"""The folder of the package torch of `python3`, or an empty text."""
+function installed_torch()
+    look = "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
     try
-        Libdl.dlopen(get(ENV, "ACCEL_LIBRARY", libaccel))
+        return strip(read(pipeline(`python3 -c $look`; stderr = devnull), String))
+    catch
+        return "" # there is no python3
+    end
+end
+
+function load_library(library = get(ENV, "ACCEL_LIBRARY", libaccel))
+    try
+        Libdl.dlopen(library)
     catch problem
         reason = sprint(showerror, problem)
-        occursin("undefined symbol", reason) || rethrow()
-        error("another version of LibTorch is loaded than the one libaccel was built for; docs/libtorch.md says what to do: ", reason)
+        occursin("undefined symbol", reason) && error("another version of LibTorch is loaded than the one libaccel was built for; ",
+            "docs/libtorch.md says what to do: ", reason)
+        any(name -> occursin(name * ": cannot open", reason), LIBTORCH) || rethrow()
+        folder = installed_torch()
+        isempty(folder) && error("there is no LibTorch: install the package torch of the version that libaccel was built for, or set ",
+            "ACCEL_LIBTORCH to the folder of one: ", reason)
+        load_libtorch(folder, "torch")
+        Libdl.dlopen(library)
     end
     return nothing
 end
 
-"""An error of the library: the status, one line, and the function that failed."""
+function __init__()
+    named = get(ENV, "ACCEL_LIBTORCH", "")
+    isempty(named) || load_libtorch(named, "ACCEL_LIBTORCH")
+    load_library()
+    return nothing
+end
+
+"""An error of the library: the status, one line, the function that failed, and the rank that reported it, -1 without a group."""
 struct AccelError <: Exception
     status::Int32
     message::String
-    where::String
+    call::String
+    rank::Int32
 end
+AccelError(status, message, call) = AccelError(status, message, call, -1)
 
 function Base.showerror(io::IO, error::AccelError)
     name = unsafe_string(ccall((:accel_status_name, libaccel), Ptr{Cchar}, (Int32,), error.status))
-    print(io, error.where, ": ", error.message, " (", name, ")")
+    print(io, error.call, ": ", error.message, " (", name, ")")
 end
 
 # Called with the status before an error is thrown: what a callback threw comes out in its place.
 const before_error = Ref{Any}(status -> nothing)
 
-@noinline function fail(status::Int32, where::String)
-    message = unsafe_string(ccall((:accel_last_error, libaccel), Ptr{Cchar}, ()))
-    before_error[](status)
-    throw(AccelError(status, message, where))
+"""The thread's latest error, with the status that is given or its own."""
+function last_error(call::String, status = nothing)
+    taken = Ref{Ptr{Cvoid}}(C_NULL)
+    if ccall((:accel_error_take, libaccel), Int32, (Ptr{Ptr{Cvoid}},), taken) != ACCEL_OK # as in a forked child
+        message = unsafe_string(ccall((:accel_last_error, libaccel), Ptr{Cchar}, ()))
+        return AccelError(something(status, ACCEL_ERROR_INVALID_STATE), message, call)
+    end
+    error = AccelError(something(status, ccall((:accel_error_code, libaccel), Int32, (Ptr{Cvoid},), taken[])),
+        unsafe_string(ccall((:accel_error_message, libaccel), Ptr{Cchar}, (Ptr{Cvoid},), taken[])), call,
+        ccall((:accel_error_rank, libaccel), Int32, (Ptr{Cvoid},), taken[]))
+    ccall((:accel_error_release, libaccel), Cvoid, (Ptr{Cvoid},), taken[])
+    return error
 end
 
-check(status::Int32, where::String) = status < 0 ? fail(status, where) : status
+@noinline function fail(call::String, status = nothing)
+    error = last_error(call, status)
+    before_error[](error.status)
+    throw(error)
+end
 
+check(status::Int32, call::String) = status < 0 ? fail(call, status) : status
+
+# Calls that may wait for other ranks, threads or files, and are not over. One that was left by an exception never is.
+const WAITING = Threads.Atomic{Int}(0)
+
+# Arguments are converted first: what is thrown there has not begun to wait.
+function waiting_call(call, enter, leave)
+    target, result, types, arguments = call.args[2], call.args[3], call.args[4].args, call.args[5:end]
+    held, given = [gensym() for _ in arguments], [gensym() for _ in arguments]
+    return quote
+        $([:($hold = Base.cconvert($type, $argument)) for (hold, type, argument) in zip(held, types, arguments)]...)
+        GC.@preserve $(held...) begin
+            $([:($give = Base.unsafe_convert($type, $hold)) for (give, type, hold) in zip(given, types, held)]...)
+            Threads.atomic_add!(WAITING, 1)
+            gc_state = $enter
+            result = ccall($target, $result, ($(types...),), $(given...))
+            $leave
+            Threads.atomic_sub!(WAITING, 1)
+            result
+        end
+    end
+end
+
+macro waiting(call)
+    return esc(waiting_call(call, nothing, nothing))
+end
 # Julia's garbage collector need not wait for a thread that waits for other ranks.
 macro collective(call)
-    quote
-        state = ccall(:jl_gc_safe_enter, Int8, ())
-        result = $(esc(call))
-        ccall(:jl_gc_safe_leave, Cvoid, (Int8,), state)
-        result
-    end
+    return esc(waiting_call(call, :(ccall(:jl_gc_safe_enter, Int8, ())), :(ccall(:jl_gc_safe_leave, Cvoid, (Int8,), gc_state))))
 end
 
 const accel_status_t = Int32
@@ -1225,7 +1295,7 @@ Returns: ACCEL_OK; ACCEL_ERROR_INVALID_STATE when it is not the thread's innermo
 Threads: thread, waits.
 """
 accel_scope_end(scope) =
-    check(ccall((:accel_scope_end, libaccel), accel_status_t, (Ptr{accel_scope_t},), scope), "accel_scope_end")
+    check(@waiting(ccall((:accel_scope_end, libaccel), accel_status_t, (Ptr{accel_scope_t},), scope)), "accel_scope_end")
 
 """
     accel_dtype_name(dtype)
@@ -1722,7 +1792,7 @@ The last owner leaves the job without waiting for the others.
 Threads: any, waits.
 """
 accel_state_release(state) =
-    ccall((:accel_state_release, libaccel), Cvoid, (Ptr{accel_state_t},), state)
+    @waiting(ccall((:accel_state_release, libaccel), Cvoid, (Ptr{accel_state_t},), state))
 
 """
     accel_state_set_default(state)
@@ -2067,7 +2137,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT when a map's members differ in length or an 
 Threads: any, waits.
 """
 accel_split_between_processes(state, inputs, apply_padding, out) =
-    check(ccall((:accel_split_between_processes, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{accel_value_t}), state, inputs, apply_padding, out), "accel_split_between_processes")
+    check(@waiting(ccall((:accel_split_between_processes, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{accel_value_t}), state, inputs, apply_padding, out)), "accel_split_between_processes")
 
 """
     accel_print(state, line)
@@ -2082,7 +2152,7 @@ Returns: ACCEL_OK or ACCEL_ERROR_IO.
 Threads: any, waits.
 """
 accel_print(state, line) =
-    check(ccall((:accel_print, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, line), "accel_print")
+    check(@waiting(ccall((:accel_print, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, line)), "accel_print")
 
 """
     accel_set_trigger(state)
@@ -2137,7 +2207,7 @@ Returns: ACCEL_OK.
 Threads: any, waits.
 """
 accel_interrupt() =
-    check(ccall((:accel_interrupt, libaccel), accel_status_t, ()), "accel_interrupt")
+    check(@waiting(ccall((:accel_interrupt, libaccel), accel_status_t, ())), "accel_interrupt")
 
 """
     accel_end_training(state)
@@ -2775,7 +2845,7 @@ Returns: ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or o
 Threads: object, waits.
 """
 accel_work_wait(work, timeout_ms) =
-    check(ccall((:accel_work_wait, libaccel), accel_status_t, (Ptr{accel_work_t}, Int64), work, timeout_ms), "accel_work_wait")
+    check(@waiting(ccall((:accel_work_wait, libaccel), accel_status_t, (Ptr{accel_work_t}, Int64), work, timeout_ms)), "accel_work_wait")
 
 """
     accel_work_test(work)
@@ -2862,7 +2932,7 @@ Returns: ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the 
 Threads: object, waits.
 """
 accel_progress(state, max_us) =
-    check(ccall((:accel_progress, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, max_us), "accel_progress")
+    check(@waiting(ccall((:accel_progress, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, max_us)), "accel_progress")
 
 """
     accel_group_create(state, ranks, n_ranks, out)
@@ -3648,7 +3718,7 @@ Returns: ACCEL_OK, NOT_FOUND, CORRUPT.
 Threads: any, waits.
 """
 accel_module_load_torchscript(path, out) =
-    check(ccall((:accel_module_load_torchscript, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), path, out), "accel_module_load_torchscript")
+    check(@waiting(ccall((:accel_module_load_torchscript, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), path, out)), "accel_module_load_torchscript")
 
 """
     accel_module_from_config(config, out)
@@ -3663,7 +3733,7 @@ Returns: ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known;
 Threads: any, waits.
 """
 accel_module_from_config(config, out) =
-    check(ccall((:accel_module_from_config, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), config, out), "accel_module_from_config")
+    check(@waiting(ccall((:accel_module_from_config, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), config, out)), "accel_module_from_config")
 
 """
     accel_module_linear(in_features, out_features, bias, out)
@@ -3680,7 +3750,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_module_linear(in_features, out_features, bias, out) =
-    check(ccall((:accel_module_linear, libaccel), accel_status_t, (Int64, Int64, Int32, Ptr{Ptr{accel_module_t}}), in_features, out_features, bias, out), "accel_module_linear")
+    check(@waiting(ccall((:accel_module_linear, libaccel), accel_status_t, (Int64, Int64, Int32, Ptr{Ptr{accel_module_t}}), in_features, out_features, bias, out)), "accel_module_linear")
 
 """
     accel_module_embedding(num_embeddings, embedding_dim, out)
@@ -3696,7 +3766,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_module_embedding(num_embeddings, embedding_dim, out) =
-    check(ccall((:accel_module_embedding, libaccel), accel_status_t, (Int64, Int64, Ptr{Ptr{accel_module_t}}), num_embeddings, embedding_dim, out), "accel_module_embedding")
+    check(@waiting(ccall((:accel_module_embedding, libaccel), accel_status_t, (Int64, Int64, Ptr{Ptr{accel_module_t}}), num_embeddings, embedding_dim, out)), "accel_module_embedding")
 
 """
     accel_module_layer_norm(normalized_size, eps, out)
@@ -3777,7 +3847,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_module_attention(embed_dim, num_heads, causal, bias, dropout, out) =
-    check(ccall((:accel_module_attention, libaccel), accel_status_t, (Int64, Int64, Int32, Int32, Float64, Ptr{Ptr{accel_module_t}}), embed_dim, num_heads, causal, bias, dropout, out), "accel_module_attention")
+    check(@waiting(ccall((:accel_module_attention, libaccel), accel_status_t, (Int64, Int64, Int32, Int32, Float64, Ptr{Ptr{accel_module_t}}), embed_dim, num_heads, causal, bias, dropout, out)), "accel_module_attention")
 
 """
     accel_module_conv2d(in_channels, out_channels, kernel, stride, padding, groups, bias, out)
@@ -3798,7 +3868,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_module_conv2d(in_channels, out_channels, kernel, stride, padding, groups, bias, out) =
-    check(ccall((:accel_module_conv2d, libaccel), accel_status_t, (Int64, Int64, Int64, Int64, Int64, Int64, Int32, Ptr{Ptr{accel_module_t}}), in_channels, out_channels, kernel, stride, padding, groups, bias, out), "accel_module_conv2d")
+    check(@waiting(ccall((:accel_module_conv2d, libaccel), accel_status_t, (Int64, Int64, Int64, Int64, Int64, Int64, Int32, Ptr{Ptr{accel_module_t}}), in_channels, out_channels, kernel, stride, padding, groups, bias, out)), "accel_module_conv2d")
 
 """
     accel_module_batch_norm(num_features, eps, momentum, out)
@@ -3973,7 +4043,7 @@ Returns: ACCEL_OK, INVALID_STATE for a module without forward, or the error of t
 Threads: object, waits.
 """
 accel_module_call(var"module", inputs, n_inputs, out) =
-    check(ccall((:accel_module_call, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), var"module", inputs, n_inputs, out), "accel_module_call")
+    check(@waiting(ccall((:accel_module_call, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), var"module", inputs, n_inputs, out)), "accel_module_call")
 
 """
     accel_module_child(module, path, out)
@@ -4081,7 +4151,7 @@ Returns: ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH that name the tensors.
 Threads: object, waits.
 """
 accel_module_load_state_dict(var"module", state_dict, strict) =
-    check(ccall((:accel_module_load_state_dict, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Int32), var"module", state_dict, strict), "accel_module_load_state_dict")
+    check(@waiting(ccall((:accel_module_load_state_dict, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Int32), var"module", state_dict, strict)), "accel_module_load_state_dict")
 
 """
     accel_module_to(module, dtype, device)
@@ -4097,7 +4167,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 Threads: object, waits.
 """
 accel_module_to(var"module", dtype, device) =
-    check(ccall((:accel_module_to, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, accel_device_t), var"module", dtype, device), "accel_module_to")
+    check(@waiting(ccall((:accel_module_to, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, accel_device_t), var"module", dtype, device)), "accel_module_to")
 
 """
     accel_module_train(module, training)
@@ -4592,7 +4662,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_optimizer_add_group(optimizer, parameters, n_parameters, lr, weight_decay) =
-    check(ccall((:accel_optimizer_add_group, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Ptr{accel_tensor_t}}, Csize_t, Float64, Float64), optimizer, parameters, n_parameters, lr, weight_decay), "accel_optimizer_add_group")
+    check(@waiting(ccall((:accel_optimizer_add_group, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Ptr{accel_tensor_t}}, Csize_t, Float64, Float64), optimizer, parameters, n_parameters, lr, weight_decay)), "accel_optimizer_add_group")
 
 """
     accel_optimizer_step(optimizer)
@@ -4606,7 +4676,7 @@ Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE wit
 Threads: object, waits.
 """
 accel_optimizer_step(optimizer) =
-    check(ccall((:accel_optimizer_step, libaccel), accel_status_t, (Ptr{accel_optimizer_t},), optimizer), "accel_optimizer_step")
+    check(@waiting(ccall((:accel_optimizer_step, libaccel), accel_status_t, (Ptr{accel_optimizer_t},), optimizer)), "accel_optimizer_step")
 
 """
     accel_optimizer_zero_grad(optimizer)
@@ -4620,7 +4690,7 @@ Returns: ACCEL_OK.
 Threads: object, waits.
 """
 accel_optimizer_zero_grad(optimizer) =
-    check(ccall((:accel_optimizer_zero_grad, libaccel), accel_status_t, (Ptr{accel_optimizer_t},), optimizer), "accel_optimizer_zero_grad")
+    check(@waiting(ccall((:accel_optimizer_zero_grad, libaccel), accel_status_t, (Ptr{accel_optimizer_t},), optimizer)), "accel_optimizer_zero_grad")
 
 """
     accel_optimizer_step_was_skipped(optimizer)
@@ -4759,7 +4829,7 @@ Returns: ACCEL_OK.
 Threads: any, waits.
 """
 accel_optimizer_state_dict(optimizer, out) =
-    check(ccall((:accel_optimizer_state_dict, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_value_t}), optimizer, out), "accel_optimizer_state_dict")
+    check(@waiting(ccall((:accel_optimizer_state_dict, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_value_t}), optimizer, out)), "accel_optimizer_state_dict")
 
 """
     accel_optimizer_load_state_dict(optimizer, state_dict)
@@ -4774,7 +4844,7 @@ Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
 Threads: object, waits.
 """
 accel_optimizer_load_state_dict(optimizer, state_dict) =
-    check(ccall((:accel_optimizer_load_state_dict, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_value_t}), optimizer, state_dict), "accel_optimizer_load_state_dict")
+    check(@waiting(ccall((:accel_optimizer_load_state_dict, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_value_t}), optimizer, state_dict)), "accel_optimizer_load_state_dict")
 
 """
     accel_scheduler_lambda(optimizer, lambda, user_data, destroy, out)
@@ -4792,7 +4862,7 @@ Returns: ACCEL_OK.
 Threads: object, waits.
 """
 accel_scheduler_lambda(optimizer, lambda, user_data, destroy, out) =
-    check(ccall((:accel_scheduler_lambda, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, lambda, user_data, destroy, out), "accel_scheduler_lambda")
+    check(@waiting(ccall((:accel_scheduler_lambda, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, lambda, user_data, destroy, out)), "accel_scheduler_lambda")
 
 """
     accel_scheduler_step_lr(optimizer, step_size, gamma, out)
@@ -5178,7 +5248,7 @@ Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come t
 Threads: object, waits.
 """
 accel_scheduler_step(scheduler) =
-    check(ccall((:accel_scheduler_step, libaccel), accel_status_t, (Ptr{accel_scheduler_t},), scheduler), "accel_scheduler_step")
+    check(@waiting(ccall((:accel_scheduler_step, libaccel), accel_status_t, (Ptr{accel_scheduler_t},), scheduler)), "accel_scheduler_step")
 
 """
     accel_scheduler_step_metric(scheduler, metric)
@@ -5225,7 +5295,7 @@ Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that ends befor
 Threads: object, waits.
 """
 accel_scheduler_curve(scheduler, n_steps, out) =
-    check(ccall((:accel_scheduler_curve, libaccel), accel_status_t, (Ptr{accel_scheduler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), scheduler, n_steps, out), "accel_scheduler_curve")
+    check(@waiting(ccall((:accel_scheduler_curve, libaccel), accel_status_t, (Ptr{accel_scheduler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), scheduler, n_steps, out)), "accel_scheduler_curve")
 
 """
     accel_scheduler_state_dict(scheduler, out)
@@ -5301,7 +5371,7 @@ Returns: ACCEL_OK, NOT_FOUND, CORRUPT, or SHAPE_MISMATCH for tensors with differ
 Threads: any, waits.
 """
 accel_dataset_safetensors(path, out) =
-    check(ccall((:accel_dataset_safetensors, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_dataset_t}}), path, out), "accel_dataset_safetensors")
+    check(@waiting(ccall((:accel_dataset_safetensors, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_dataset_t}}), path, out)), "accel_dataset_safetensors")
 
 """
     accel_dataset_ragged(values, n_values, offsets, out)
@@ -5334,7 +5404,7 @@ Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file 
 Threads: any, waits.
 """
 accel_tensor_map_file(path, dtype, out) =
-    check(ccall((:accel_tensor_map_file, libaccel), accel_status_t, (Ptr{Cchar}, accel_dtype_t, Ptr{Ptr{accel_tensor_t}}), path, dtype, out), "accel_tensor_map_file")
+    check(@waiting(ccall((:accel_tensor_map_file, libaccel), accel_status_t, (Ptr{Cchar}, accel_dtype_t, Ptr{Ptr{accel_tensor_t}}), path, dtype, out)), "accel_tensor_map_file")
 
 """
     accel_dataset_text(path, suffix, sequence_length, out)
@@ -5351,7 +5421,7 @@ Returns: ACCEL_OK, NOT_FOUND, or INVALID_ARGUMENT for too little text.
 Threads: any, waits.
 """
 accel_dataset_text(path, suffix, sequence_length, out) =
-    check(ccall((:accel_dataset_text, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int64, Ptr{Ptr{accel_dataset_t}}), path, suffix, sequence_length, out), "accel_dataset_text")
+    check(@waiting(ccall((:accel_dataset_text, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int64, Ptr{Ptr{accel_dataset_t}}), path, suffix, sequence_length, out)), "accel_dataset_text")
 
 """
     accel_dataset_windows(tokens, sequence_length, stride, out)
@@ -5396,7 +5466,7 @@ Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_dataset_packed(tokens, options, out) =
-    check(ccall((:accel_dataset_packed, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_packing_options_t}, Ptr{Ptr{accel_dataset_t}}), tokens, options, out), "accel_dataset_packed")
+    check(@waiting(ccall((:accel_dataset_packed, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_packing_options_t}, Ptr{Ptr{accel_dataset_t}}), tokens, options, out)), "accel_dataset_packed")
 
 """
     accel_dataset_lines(path, suffix, skip_malformed, out)
@@ -5413,7 +5483,7 @@ Returns: ACCEL_OK, NOT_FOUND or IO.
 Threads: any, waits.
 """
 accel_dataset_lines(path, suffix, skip_malformed, out) =
-    check(ccall((:accel_dataset_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out), "accel_dataset_lines")
+    check(@waiting(ccall((:accel_dataset_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out)), "accel_dataset_lines")
 
 """
     accel_dataset_json_lines(path, suffix, skip_malformed, out)
@@ -5430,7 +5500,7 @@ Returns: ACCEL_OK, NOT_FOUND or IO.
 Threads: any, waits.
 """
 accel_dataset_json_lines(path, suffix, skip_malformed, out) =
-    check(ccall((:accel_dataset_json_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out), "accel_dataset_json_lines")
+    check(@waiting(ccall((:accel_dataset_json_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out)), "accel_dataset_json_lines")
 
 """
     accel_csv_options_init(options)
@@ -5459,7 +5529,7 @@ Returns: ACCEL_OK, NOT_FOUND, IO or CORRUPT.
 Threads: any, waits.
 """
 accel_dataset_csv(path, suffix, options, out) =
-    check(ccall((:accel_dataset_csv, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_csv_options_t}, Ptr{Ptr{accel_dataset_t}}), path, suffix, options, out), "accel_dataset_csv")
+    check(@waiting(ccall((:accel_dataset_csv, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_csv_options_t}, Ptr{Ptr{accel_dataset_t}}), path, suffix, options, out)), "accel_dataset_csv")
 
 """
     accel_image_options_init(options)
@@ -5487,7 +5557,7 @@ Returns: ACCEL_OK, NOT_FOUND, INVALID_ARGUMENT, or UNSUPPORTED by a build withou
 Threads: any, waits.
 """
 accel_dataset_images(folder, options, out) =
-    check(ccall((:accel_dataset_images, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_image_options_t}, Ptr{Ptr{accel_dataset_t}}), folder, options, out), "accel_dataset_images")
+    check(@waiting(ccall((:accel_dataset_images, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_image_options_t}, Ptr{Ptr{accel_dataset_t}}), folder, options, out)), "accel_dataset_images")
 
 """
     accel_dataset_arrow(schema, array, null_value, out)
@@ -5520,7 +5590,7 @@ Returns: As accel_dataset_arrow(); IO when the stream fails.
 Threads: any, waits.
 """
 accel_dataset_arrow_stream(stream, null_value, out) =
-    check(ccall((:accel_dataset_arrow_stream, libaccel), accel_status_t, (Ptr{ArrowArrayStream}, Float64, Ptr{Ptr{accel_dataset_t}}), stream, null_value, out), "accel_dataset_arrow_stream")
+    check(@waiting(ccall((:accel_dataset_arrow_stream, libaccel), accel_status_t, (Ptr{ArrowArrayStream}, Float64, Ptr{Ptr{accel_dataset_t}}), stream, null_value, out)), "accel_dataset_arrow_stream")
 
 """
     accel_dataset_create(length, item, items, user_data, destroy, out)
@@ -5699,7 +5769,7 @@ Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is malformed; UNSUPPORTED for a s
 Threads: any, waits.
 """
 accel_dataset_item(dataset, index, out) =
-    check(ccall((:accel_dataset_item, libaccel), accel_status_t, (Ptr{accel_dataset_t}, Int64, Ptr{accel_value_t}), dataset, index, out), "accel_dataset_item")
+    check(@waiting(ccall((:accel_dataset_item, libaccel), accel_status_t, (Ptr{accel_dataset_t}, Int64, Ptr{accel_value_t}), dataset, index, out)), "accel_dataset_item")
 
 """
     accel_sampler_sequential(length, out)
@@ -5898,7 +5968,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_sampler_indices(sampler, epoch, out) =
-    check(ccall((:accel_sampler_indices, libaccel), accel_status_t, (Ptr{accel_sampler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), sampler, epoch, out), "accel_sampler_indices")
+    check(@waiting(ccall((:accel_sampler_indices, libaccel), accel_status_t, (Ptr{accel_sampler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), sampler, epoch, out)), "accel_sampler_indices")
 
 """
     accel_dataloader_options_init(options)
@@ -5952,7 +6022,7 @@ Removes an owner.
 Threads: any, waits.
 """
 accel_dataloader_release(loader) =
-    ccall((:accel_dataloader_release, libaccel), Cvoid, (Ptr{accel_dataloader_t},), loader)
+    @waiting(ccall((:accel_dataloader_release, libaccel), Cvoid, (Ptr{accel_dataloader_t},), loader))
 
 """
     accel_dataloader_set_collate(loader, collate, user_data, destroy)
@@ -6019,7 +6089,7 @@ Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following c
 Threads: object, waits.
 """
 accel_dataloader_next(loader, out) =
-    check(ccall((:accel_dataloader_next, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, out), "accel_dataloader_next")
+    check(@waiting(ccall((:accel_dataloader_next, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, out)), "accel_dataloader_next")
 
 """
     accel_dataloader_length(loader)
@@ -6076,7 +6146,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_dataloader_set_epoch(loader, epoch) =
-    check(ccall((:accel_dataloader_set_epoch, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64), loader, epoch), "accel_dataloader_set_epoch")
+    check(@waiting(ccall((:accel_dataloader_set_epoch, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64), loader, epoch)), "accel_dataloader_set_epoch")
 
 """
     accel_dataloader_state_dict(loader, out)
@@ -6106,7 +6176,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_dataloader_load_state_dict(loader, state_dict) =
-    check(ccall((:accel_dataloader_load_state_dict, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, state_dict), "accel_dataloader_load_state_dict")
+    check(@waiting(ccall((:accel_dataloader_load_state_dict, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, state_dict)), "accel_dataloader_load_state_dict")
 
 """
     accel_skip_first_batches(loader, num_batches, out)
@@ -6122,7 +6192,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_skip_first_batches(loader, num_batches, out) =
-    check(ccall((:accel_skip_first_batches, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), loader, num_batches, out), "accel_skip_first_batches")
+    check(@waiting(ccall((:accel_skip_first_batches, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), loader, num_batches, out)), "accel_skip_first_batches")
 
 """
     accel_power_sgd_options_init(options)
@@ -6258,7 +6328,7 @@ Returns: ACCEL_OK; COLLECTIVE_MISMATCH when the ranks' models differ.
 Threads: collective, waits.
 """
 accel_prepare_model(state, var"module", options, out) =
-    check(ccall((:accel_prepare_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_ddp_options_t}, Ptr{Ptr{accel_module_t}}), state, var"module", options, out), "accel_prepare_model")
+    check(@waiting(ccall((:accel_prepare_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_ddp_options_t}, Ptr{Ptr{accel_module_t}}), state, var"module", options, out)), "accel_prepare_model")
 
 """
     accel_register_comm_hook(state, module, hook, user_data, destroy)
@@ -6337,7 +6407,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for di
 Threads: object, waits.
 """
 accel_prepare_data_loader(state, loader, config, out) =
-    check(ccall((:accel_prepare_data_loader, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_dataloader_t}, Ptr{accel_dataloader_config_t}, Ptr{Ptr{accel_dataloader_t}}), state, loader, config, out), "accel_prepare_data_loader")
+    check(@waiting(ccall((:accel_prepare_data_loader, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_dataloader_t}, Ptr{accel_dataloader_config_t}, Ptr{Ptr{accel_dataloader_t}}), state, loader, config, out)), "accel_prepare_data_loader")
 
 """
     accel_prepare(state, items, n_items, out_items)
@@ -6354,7 +6424,7 @@ Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for 
 Threads: collective, waits.
 """
 accel_prepare(state, items, n_items, out_items) =
-    check(ccall((:accel_prepare, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_prepare_item_t}, Csize_t, Ptr{accel_prepare_item_t}), state, items, n_items, out_items), "accel_prepare")
+    check(@waiting(ccall((:accel_prepare, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_prepare_item_t}, Csize_t, Ptr{accel_prepare_item_t}), state, items, n_items, out_items)), "accel_prepare")
 
 """
     accel_backward(state, loss)
@@ -6369,7 +6439,7 @@ Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient his
 Threads: collective, waits.
 """
 accel_backward(state, loss) =
-    check(ccall((:accel_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}), state, loss), "accel_backward")
+    check(@waiting(ccall((:accel_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}), state, loss)), "accel_backward")
 
 """
     accel_lomo_backward(state, loss, lr)
@@ -6385,7 +6455,7 @@ Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED
 Threads: collective, waits.
 """
 accel_lomo_backward(state, loss, lr) =
-    check(ccall((:accel_lomo_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Float64), state, loss, lr), "accel_lomo_backward")
+    check(@waiting(ccall((:accel_lomo_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Float64), state, loss, lr)), "accel_lomo_backward")
 
 """
     accel_backward_sum(state, loss_sum, count)
@@ -6401,7 +6471,7 @@ Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.
 Threads: collective, waits.
 """
 accel_backward_sum(state, loss_sum, count) =
-    check(ccall((:accel_backward_sum, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64), state, loss_sum, count), "accel_backward_sum")
+    check(@waiting(ccall((:accel_backward_sum, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64), state, loss_sum, count)), "accel_backward_sum")
 
 """
     accel_accumulate_begin(state, modules, n_modules, out)
@@ -6479,7 +6549,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIME
 Threads: collective, waits.
 """
 accel_local_sgd_step(scope, out_averaged) =
-    check(ccall((:accel_local_sgd_step, libaccel), accel_status_t, (Ptr{accel_scope_t}, Ptr{Int32}), scope, out_averaged), "accel_local_sgd_step")
+    check(@waiting(ccall((:accel_local_sgd_step, libaccel), accel_status_t, (Ptr{accel_scope_t}, Ptr{Int32}), scope, out_averaged)), "accel_local_sgd_step")
 
 """
     accel_local_sgd_state_dict(scope, out)
@@ -6574,7 +6644,7 @@ Returns: ACCEL_OK, also when losses are not scaled; ACCEL_STEP_SKIPPED while gra
 Threads: object, waits.
 """
 accel_unscale_gradients(state, optimizer) =
-    check(ccall((:accel_unscale_gradients, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_optimizer_t}), state, optimizer), "accel_unscale_gradients")
+    check(@waiting(ccall((:accel_unscale_gradients, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_optimizer_t}), state, optimizer)), "accel_unscale_gradients")
 
 """
     accel_clip_grad_norm(state, module, max_norm, norm_type, out_norm)
@@ -6592,7 +6662,7 @@ Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untou
 Threads: object, waits.
 """
 accel_clip_grad_norm(state, var"module", max_norm, norm_type, out_norm) =
-    check(ccall((:accel_clip_grad_norm, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64, Float64, Ptr{Float64}), state, var"module", max_norm, norm_type, out_norm), "accel_clip_grad_norm")
+    check(@waiting(ccall((:accel_clip_grad_norm, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64, Float64, Ptr{Float64}), state, var"module", max_norm, norm_type, out_norm)), "accel_clip_grad_norm")
 
 """
     accel_clip_grad_value(state, module, clip_value)
@@ -6608,7 +6678,7 @@ Returns: As accel_clip_grad_norm().
 Threads: object, waits.
 """
 accel_clip_grad_value(state, var"module", clip_value) =
-    check(ccall((:accel_clip_grad_value, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64), state, var"module", clip_value), "accel_clip_grad_value")
+    check(@waiting(ccall((:accel_clip_grad_value, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64), state, var"module", clip_value)), "accel_clip_grad_value")
 
 """
     accel_parameters_options_init(options)
@@ -6637,7 +6707,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a module without trainable parameters; I
 Threads: collective, waits.
 """
 accel_parameters_create(state, var"module", options, out) =
-    check(ccall((:accel_parameters_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_parameters_options_t}, Ptr{Ptr{accel_parameters_t}}), state, var"module", options, out), "accel_parameters_create")
+    check(@waiting(ccall((:accel_parameters_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_parameters_options_t}, Ptr{Ptr{accel_parameters_t}}), state, var"module", options, out)), "accel_parameters_create")
 
 """
     accel_parameters_gradient(parameters, index, out)
@@ -6683,7 +6753,7 @@ Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, af
 Threads: collective, waits.
 """
 accel_parameters_synchronize(parameters) =
-    check(ccall((:accel_parameters_synchronize, libaccel), accel_status_t, (Ptr{accel_parameters_t},), parameters), "accel_parameters_synchronize")
+    check(@waiting(ccall((:accel_parameters_synchronize, libaccel), accel_status_t, (Ptr{accel_parameters_t},), parameters)), "accel_parameters_synchronize")
 
 """
     accel_parameters_synchronize_async(parameters, out_work)
@@ -6893,7 +6963,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without o
 Threads: collective, waits.
 """
 accel_synchronize_rng_states(state, rng_types, generator) =
-    check(ccall((:accel_synchronize_rng_states, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_generator_t}), state, rng_types, generator), "accel_synchronize_rng_states")
+    check(@waiting(ccall((:accel_synchronize_rng_states, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_generator_t}), state, rng_types, generator)), "accel_synchronize_rng_states")
 
 """
     accel_find_executable_batch_size(state, function, reduce, user_data, destroy, starting_batch_size, out_batch_size)
@@ -6913,7 +6983,7 @@ Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negat
 Threads: collective, waits.
 """
 accel_find_executable_batch_size(state, var"function", reduce, user_data, destroy, starting_batch_size, out_batch_size) =
-    check(ccall((:accel_find_executable_batch_size, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Int64}), state, var"function", reduce, user_data, destroy, starting_batch_size, out_batch_size), "accel_find_executable_batch_size")
+    check(@waiting(ccall((:accel_find_executable_batch_size, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Int64}), state, var"function", reduce, user_data, destroy, starting_batch_size, out_batch_size)), "accel_find_executable_batch_size")
 
 """
     accel_free_memory(state)
@@ -6927,7 +6997,7 @@ Returns: ACCEL_OK.
 Threads: object, waits.
 """
 accel_free_memory(state) =
-    check(ccall((:accel_free_memory, libaccel), accel_status_t, (Ptr{accel_state_t},), state), "accel_free_memory")
+    check(@waiting(ccall((:accel_free_memory, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_free_memory")
 
 """
     accel_empty_cache(state)
@@ -6957,7 +7027,7 @@ Returns: ACCEL_OK, TYPE_MISMATCH or IO.
 Threads: any, waits.
 """
 accel_save(tensors, metadata, path) =
-    check(ccall((:accel_save, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Cchar}), tensors, metadata, path), "accel_save")
+    check(@waiting(ccall((:accel_save, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Cchar}), tensors, metadata, path)), "accel_save")
 
 """
     accel_load(path, out)
@@ -6972,7 +7042,7 @@ Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.
 Threads: any, waits.
 """
 accel_load(path, out) =
-    check(ccall((:accel_load, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out), "accel_load")
+    check(@waiting(ccall((:accel_load, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out)), "accel_load")
 
 """
     accel_save_model(state, module, folder)
@@ -6988,7 +7058,7 @@ Returns: ACCEL_OK or IO.
 Threads: object, waits.
 """
 accel_save_model(state, var"module", folder) =
-    check(ccall((:accel_save_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Cchar}), state, var"module", folder), "accel_save_model")
+    check(@waiting(ccall((:accel_save_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Cchar}), state, var"module", folder)), "accel_save_model")
 
 """
     accel_save_state(state, folder)
@@ -7003,7 +7073,7 @@ Returns: ACCEL_OK or IO.
 Threads: collective, waits.
 """
 accel_save_state(state, folder) =
-    check(ccall((:accel_save_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, folder), "accel_save_state")
+    check(@waiting(ccall((:accel_save_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, folder)), "accel_save_state")
 
 """
     accel_load_state(state, folder)
@@ -7018,7 +7088,7 @@ Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVA
 Threads: collective, waits.
 """
 accel_load_state(state, folder) =
-    check(ccall((:accel_load_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, folder), "accel_load_state")
+    check(@waiting(ccall((:accel_load_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, folder)), "accel_load_state")
 
 """
     accel_register_for_checkpointing(state, name, save, load, user_data, destroy)

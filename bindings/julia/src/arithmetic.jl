@@ -1,6 +1,6 @@
 # Julia's own operators and functions on tensors. Shapes are broadcast as LibTorch does it.
 
-# Operators are found when they are first used: the library is not there while Julia compiles the package. An operator is boxed, so
+# Operators are found when they are first used: the library is not there while Julia compiles the package. It is one pointer, so
 # that threads see all of it or nothing.
 macro op(full_name)
     cache = Ref{Any}(nothing)

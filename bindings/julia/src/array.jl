@@ -93,3 +93,18 @@ end
 inside(::Tensor, place, ::Colon) = true
 inside(tensor::Tensor, place, index::Integer) = index in axes(tensor, place)
 inside(tensor::Tensor, place, index::AbstractUnitRange) = isempty(index) || (first(index) >= 1 && last(index) <= size(tensor, place))
+
+# DLPack: how other packages share arrays.
+
+"""    Tensor(dlpack; versioned = true)
+
+Takes the pointer of a tensor of DLPack without a copy: a `DLManagedTensorVersioned`, or with `versioned = false` what was before
+version 1. Any thread may call its deleter."""
+Tensor(dlpack::Ptr{Cvoid}; versioned::Bool = true) = versioned ? made(Tensor, out -> LibAccel.accel_tensor_from_dlpack(dlpack, out)) :
+    made(Tensor, out -> LibAccel.accel_tensor_from_dlpack_unversioned(dlpack, out))
+"""    dlpack(tensor; versioned = true)
+
+Lends a tensor without a copy; what takes the pointer calls its deleter."""
+dlpack(tensor::Tensor; versioned::Bool = true) = Ptr{Cvoid}(versioned ?
+    output(out -> LibAccel.accel_tensor_to_dlpack(tensor, out), Ptr{LibAccel.DLManagedTensorVersioned}) :
+    output(out -> LibAccel.accel_tensor_to_dlpack_unversioned(tensor, out), Ptr{LibAccel.DLManagedTensor}))

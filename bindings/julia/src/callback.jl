@@ -11,6 +11,15 @@ function answered(body::Function)
     end
 end
 
+"""Runs a callback whose result is a number; its exception becomes a negative one."""
+function answered_number(body::Function)
+    try
+        return Int64(body())
+    catch exception
+        return Int64(carry(exception))
+    end
+end
+
 give(out::Ptr{CValue}, object) = (unsafe_store!(out, owned(object)); nothing)
 model_of(handle::Ptr{LibAccel.accel_module_t}) = Model(LibAccel.accel_module_retain(handle))
 tensor_of(handle::Ptr{LibAccel.accel_tensor_t}) = Tensor(LibAccel.accel_tensor_retain(handle))
@@ -46,13 +55,6 @@ function run_factor(step, block)
     return factor
 end
 factor_callback() = @cfunction(run_factor, Float64, (Int64, Ptr{Cvoid}))
-
-run_order(epoch, indices, n_indices, block) = answered() do
-    order = kept(block)(epoch, Int(n_indices))
-    length(order) == n_indices || throw(DimensionMismatch("the order has $(length(order)) items; expected $n_indices"))
-    foreach(place -> unsafe_store!(indices, order[place] - 1, place), 1:n_indices)
-end
-order_callback() = @cfunction(run_order, Int32, (Int64, Ptr{Int64}, Csize_t, Ptr{Cvoid}))
 
 run_seed(seed, block) = answered(() -> kept(block)(seed))
 seed_callback() = @cfunction(run_seed, Int32, (Int64, Ptr{Cvoid}))

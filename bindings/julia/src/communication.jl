@@ -47,8 +47,8 @@ const INTERRUPTIBLE = Ref(false)
 """
     interruptible!(true)
 
-Whether Ctrl-C becomes an `InterruptException` in a collective that waits, as in a session at a prompt, where this is on from the
-start. Each collective takes some microseconds longer then. Programs end at Ctrl-C either way.
+Whether Ctrl-C becomes an `InterruptException` in a collective that waits. This is on from the start where Julia itself makes an
+exception of it: at the prompt, and in `julia -e`. Each collective takes some microseconds longer then. Programs end at Ctrl-C either way.
 """
 interruptible!(wanted::Bool) = (INTERRUPTIBLE[] = wanted; nothing)
 

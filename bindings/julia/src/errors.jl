@@ -1,7 +1,7 @@
 # Errors of the library are `AccelError`s. What a callback throws goes through C as a status, and comes out of the outer call as
 # it was thrown.
 
-"""An error of the library: `status`, `message`, and in `where` the function that failed."""
+"""An error of the library: `status`, `message`, the `call` of C that failed, and the `rank` that reported it, or -1."""
 const AccelError = LibAccel.AccelError
 
 """An exception on its way from a callback to the call around it."""
@@ -48,3 +48,6 @@ function carried_as(status::Int32)
     task_local_storage(:accel_carried, Carried(status, carried.exception, carried.backtrace))
     return nothing
 end
+
+"""A count of C, whose -1 stands for the error of the thread."""
+counted(count::Integer, call::String) = count < 0 ? LibAccel.fail(call) : Int(count)

@@ -9,13 +9,22 @@ abstract type Handle end
 @noinline closed(object::Handle) = throw(AccelError(LibAccel.ACCEL_ERROR_INVALID_HANDLE,
     string("the ", nameof(typeof(object)), " is closed; expected an open one"), "Accel"))
 
-macro handle(name, handle, release)
+# A program that ends in the middle of a call, by Ctrl-C, must not wait in a finalizer for that call: the process gives all back.
+const ENDS_IN_A_CALL = Ref(false)
+note_the_end() = (ENDS_IN_A_CALL[] = LibAccel.WAITING[] > 0; nothing)
+collected(object::Handle) = ENDS_IN_A_CALL[] ? nothing : close(object)
+
+# `flags` are further fields, false at first.
+macro handle(name, handle, release, flags...)
+    fields = [:($flag::Bool) for flag in flags]
+    unset = [false for _ in flags]
     quote
         mutable struct $(esc(name)) <: Handle
             pointer::Ptr{LibAccel.$handle}
+            $(fields...)
             # Takes over one reference.
             function $(esc(name))(pointer::Ptr{LibAccel.$handle})
-                return finalizer(close, new(pointer))
+                return finalizer(collected, new(pointer, $(unset...)))
             end
         end
 
@@ -27,6 +36,12 @@ macro handle(name, handle, release)
             return nothing
         end
 
+        @uses $(esc(name)) $handle
+    end
+end
+
+macro uses(name, handle)
+    quote
         function Base.unsafe_convert(::Type{Ptr{LibAccel.$handle}}, object::$(esc(name)))
             pointer = object.pointer
             pointer == C_NULL && closed(object)
@@ -44,13 +59,27 @@ macro handle(name, handle, release)
     end
 end
 
+# Programs make tensors all the time, so a tensor is laid out as an `accel_value_t` that owns one: C itself is its finalizer, without a
+# call of Julia.
+mutable struct Tensor <: Handle
+    kind::Int32
+    reserved::UInt32
+    pointer::Ptr{LibAccel.accel_tensor_t}
+    # Takes over one reference.
+    function Tensor(pointer::Ptr{LibAccel.accel_tensor_t})
+        return finalizer(cglobal((:accel_value_dispose, LibAccel.libaccel)), new(LibAccel.ACCEL_VALUE_TENSOR, 0, pointer))
+    end
+end
+Base.close(tensor::Tensor) =
+    GC.@preserve tensor LibAccel.accel_value_dispose(Ptr{LibAccel.accel_value_t}(pointer_from_objref(tensor)))
+@uses Tensor accel_tensor_t
+
 # The types; a kind of layer, optimizer or dataset is a function that makes one of them.
 @handle State accel_state_t accel_state_release
-@handle Tensor accel_tensor_t accel_tensor_release
 @handle Model accel_module_t accel_module_release
 @handle Optimizer accel_optimizer_t accel_optimizer_release
 @handle Scheduler accel_scheduler_t accel_scheduler_release
-@handle Dataset accel_dataset_t accel_dataset_release
+@handle Dataset accel_dataset_t accel_dataset_release calls_julia
 @handle Sampler accel_sampler_t accel_sampler_release
 @handle DataLoader accel_dataloader_t accel_dataloader_release
 @handle Work accel_work_t accel_work_release
@@ -64,7 +93,6 @@ keep(object, holders::Handle...) = (foreach(pointer, holders); keep(object))
 handles(objects) = [pointer(object) for object in objects]
 handles(::Tuple{}) = Ptr{Cvoid}[]
 
-@doc "Items by their numbers, from 1: `length(dataset)`, `dataset[i]`." Dataset
 @doc "A collective that goes on by itself: `wait(work)`, `fetch(work)`, `istaskdone(work)`, `then(function, work)`." Work
 
 Base.isopen(object::Handle) = object.pointer != C_NULL

@@ -6,7 +6,7 @@
 An operator of LibTorch with its overload; calling it is a call of C. Arguments are in the order of its schema, or named; missing ones
 take their defaults. One result is returned as it is, several as a tuple. Dimensions and indices count from 0, as the schema means them.
 """
-struct Op
+mutable struct Op # mutable: handed about without a copy
     pointer::Ptr{LibAccel.accel_op_t}
     n_results::Int
 end
@@ -38,21 +38,21 @@ mutable struct Arguments{N}
 end
 Base.unsafe_convert(::Type{Ptr{CValue}}, arguments::Arguments) = Ptr{CValue}(pointer_from_objref(arguments))
 
-call(op::Op, args::NTuple{N,Plain}) where {N} = GC.@preserve args call(op, Arguments(map(plain, args)), N)
-call(op::Op, args::Tuple{}) = call(op, Ptr{CValue}(C_NULL), 0)
-call(op::Op, args::Tuple) = lend_all(values -> call(op, values, length(values)), args)
-
-function call(op::Op, arguments, count::Int)
-    n_results = Ref{Csize_t}(0)
-    if op.n_results == 1
-        out = Ref(NONE)
-        LibAccel.accel_op_call(op.pointer, arguments, count, out, 1, n_results)
-        return taken(out[])
-    end
-    results = fill(NONE, max(op.n_results, 1))
-    LibAccel.accel_op_call(op.pointer, arguments, count, results, length(results), n_results)
-    return Tuple(taken(results[i]) for i in 1:n_results[])
+# One result and plain arguments are what training does all the time: nothing but the result is allocated.
+function call(op::Op, args::NTuple{N,Plain}) where {N}
+    op.n_results == 1 || return call_many(op, args)
+    arguments, out, n_results = Arguments(map(plain, args)), Ref(NONE), Ref{Csize_t}(0)
+    GC.@preserve args LibAccel.accel_op_call(op.pointer, arguments, N, out, 1, n_results)
+    return taken(out[])
 end
+call(op::Op, args::Tuple) = call_many(op, args)
+
+call_many(op::Op, args) = lend_all(args) do values
+    n_results, results = Ref{Csize_t}(0), fill(NONE, max(op.n_results, 1))
+    LibAccel.accel_op_call(op.pointer, values, length(values), results, length(results), n_results)
+    returned(op, results, n_results[])
+end
+returned(op::Op, results, count) = op.n_results == 1 ? taken(results[1]) : Tuple(taken(results[i]) for i in 1:count)
 
 function call_named(op::Op, args, kwargs)
     names = [String(name) for name in keys(kwargs)]
@@ -63,6 +63,5 @@ function call_named(op::Op, args, kwargs)
             LibAccel.accel_op_call_kw(op.pointer, positional, length(positional), names, named, length(named), results, length(results), n_results)
         end
     end
-    n_results[] == 1 && return taken(results[1])
-    return Tuple(taken(results[i]) for i in 1:n_results[])
+    return returned(op, results, n_results[])
 end

@@ -43,8 +43,9 @@ end
 
 """    add_group!(optimizer, tensors; lr, weight_decay)"""
 function add_group!(optimizer::Optimizer, tensors; lr = LibAccel.ACCEL_UNSET_DOUBLE, weight_decay = LibAccel.ACCEL_UNSET_DOUBLE)
-    listed = handles(tensors)
-    GC.@preserve tensors LibAccel.accel_optimizer_add_group(optimizer, listed, length(listed), lr, weight_decay)
+    kept = collect(Tensor, tensors) # of a generator nothing else would keep them
+    listed = handles(kept)
+    GC.@preserve kept LibAccel.accel_optimizer_add_group(optimizer, listed, length(listed), lr, weight_decay)
     return optimizer
 end
 """    step!(optimizer)

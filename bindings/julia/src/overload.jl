@@ -12,22 +12,38 @@ struct Overload
     parameters::Vector{Parameter}
 end
 
+# What was found is read without a lock: tables are never changed, but replaced by longer ones.
+
 """All overloads of one name. The choice is made once for each combination of types of arguments."""
-struct Operator
+mutable struct Operator
     name::String
     overloads::Vector{Overload}
-    chosen::IdDict{Any,Op} # by the type of the arguments; of lists, by their items
-    chosen_named::Dict{Any,Op}
+    chosen::IdDict{Any,Op} # by the type of the arguments
+    chosen_named::Dict{Any,Op} # by the types of the arguments, of lists by those of their items
     lock::Threads.SpinLock
 end
 
 """The operators of a namespace by their names: `aten.matmul(a, b)`."""
-struct Operators
+mutable struct Operators
     namespace::String
     found::Dict{Symbol,Operator}
     lock::Threads.SpinLock
 end
 Operators(namespace) = Operators(namespace, Dict{Symbol,Operator}(), Threads.SpinLock())
+
+"""Puts a longer table in the place of one."""
+function remember(table, field, key, value)
+    guard = getfield(table, :lock)
+    lock(guard)
+    try
+        longer = copy(getfield(table, field))
+        longer[key] = value
+        setfield!(table, field, longer)
+    finally
+        unlock(guard)
+    end
+    return value
+end
 
 """
     aten.NAME(arguments...; names...)
@@ -37,17 +53,11 @@ The operators of LibTorch. `aten.NAME` lists its schemas.
 const aten = Operators("aten")
 
 function Base.getproperty(operators::Operators, name::Symbol)
-    found, guard = getfield(operators, :found), getfield(operators, :lock)
-    lock(guard)
-    operator = get(found, name, nothing)
-    unlock(guard)
-    operator === nothing || return operator
-    operator = find_operator(string(getfield(operators, :namespace), "::", name))
-    lock(guard)
-    found[name] = operator
-    unlock(guard)
-    return operator
+    operator = get(getfield(operators, :found), name, nothing)
+    return operator === nothing ? find_operator(operators, name) : operator
 end
+@noinline find_operator(operators::Operators, name::Symbol) =
+    remember(operators, :found, name, find_operator(string(getfield(operators, :namespace), "::", name)))
 function Base.propertynames(operators::Operators, private::Bool = false)
     names = result(out -> LibAccel.accel_op_list(getfield(operators, :namespace) * "::", out))
     return unique(Symbol(first(split(split(name, "::")[2], '.'))) for name in names)
@@ -138,24 +148,16 @@ function choose(operator::Operator, args, kwargs)
 end
 
 function (operator::Operator)(args...; kwargs...)
-    if !isempty(kwargs)
-        given = values(kwargs)
-        return call_named(chosen(operator, operator.chosen_named, (map(kind, args), map(kind, given)), args, given), args, given)
-    end
-    args isa Tuple{Vararg{Plain}} && return call(chosen(operator, operator.chosen, typeof(args), args, NamedTuple()), args)
-    return call(chosen(operator, operator.chosen_named, map(kind, args), args, NamedTuple()), args)
+    isempty(kwargs) || return call_named(chosen_named(operator, args, values(kwargs)), args, values(kwargs))
+    args isa Tuple{Vararg{Plain}} || return call(chosen_named(operator, args, NamedTuple()), args)
+    op = get(operator.chosen, typeof(args), nothing)
+    return call(op === nothing ? remember(operator, :chosen, typeof(args), choose(operator, args, NamedTuple())) : op, args)
 end
 
-function chosen(operator, known, key, args, kwargs)
-    lock(operator.lock)
-    op = get(known, key, nothing)
-    unlock(operator.lock)
-    op === nothing || return op::Op
-    op = choose(operator, args, kwargs)
-    lock(operator.lock)
-    known[key] = op
-    unlock(operator.lock)
-    return op
+function chosen_named(operator, args, kwargs)
+    key = (map(kind, args), map(kind, kwargs))
+    op = get(operator.chosen_named, key, nothing)
+    return op === nothing ? remember(operator, :chosen_named, key, choose(operator, args, kwargs)) : op
 end
 kind(argument) = typeof(argument)
 kind(list::Union{Tuple,AbstractVector}) = map(typeof, Tuple(list))

@@ -60,8 +60,9 @@ function chained(schedulers::Scheduler...)
 end
 """    one_after_the_other(schedulers, milestones): each begins at its milestone"""
 function one_after_the_other(schedulers, milestones)
-    listed, steps = handles(schedulers), Int64[milestones...]
-    return GC.@preserve schedulers made(Scheduler, out -> LibAccel.accel_scheduler_sequential(listed, length(listed), steps, length(steps), out))
+    kept, steps = collect(Scheduler, schedulers), Int64[milestones...]
+    listed = handles(kept)
+    return GC.@preserve kept made(Scheduler, out -> LibAccel.accel_scheduler_sequential(listed, length(listed), steps, length(steps), out))
 end
 
 """    step!(scheduler), step!(scheduler, metric) for a plateau"""

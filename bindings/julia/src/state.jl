@@ -55,6 +55,12 @@ device(state::State) = LibAccel.accel_device(state)
 backend(state::State) = unsafe_string(LibAccel.accel_backend(state))
 """The precision of the forward: :no, :fp16, :bf16, :fp8."""
 mixed_precision(state::State) = name_of(PRECISIONS, LibAccel.accel_mixed_precision(state))
+"""Whether several processes work together."""
+is_distributed(state::State) = LibAccel.accel_use_distributed(state) == 1
+"""Whether collectives are checked, as `ACCELERATE_DEBUG_MODE` asks for."""
+is_debug(state::State) = LibAccel.accel_debug(state) == 1
+"""Makes the state's device the current one of this thread of the operating system; there is nothing to do on the CPU."""
+use_device!(state::State) = (LibAccel.accel_set_device(state); state)
 """How the ranks work together: :no, :multi_cpu or :multi_gpu."""
 distributed_type(state::State) = name_of((no = 0, multi_cpu = 1, multi_gpu = 2), LibAccel.accel_distributed_type(state))
 """Every setting with its value and where it came from, one a line."""
@@ -68,6 +74,8 @@ Base.println(state::State, part, parts...) = (LibAccel.accel_print(state, string
 on_main_process(body::Function, state::State) = is_main_process(state) ? body() : nothing
 """    on_process(state, rank) do ... end: what it returns on that rank, nothing elsewhere"""
 on_process(body::Function, state::State, rank) = LibAccel.accel_on_process(state, rank) == 1 ? body() : nothing
+"""    on_local_process(state, rank) do ... end: the same by the rank within the host"""
+on_local_process(body::Function, state::State, rank) = LibAccel.accel_on_local_process(state, rank) == 1 ? body() : nothing
 """    main_process_first(state) do ... end: the other ranks after it"""
 main_process_first(body::Function, state::State) = scoped(body, out -> LibAccel.accel_main_process_first_begin(state, out))
 """    local_main_process_first(state) do ... end: the other ranks of the host after its first one"""

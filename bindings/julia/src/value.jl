@@ -82,6 +82,8 @@ function lend_all(use::Function, objects)
     end
 end
 
+option(value::Ref{CValue}) = Base.unsafe_convert(Ptr{CValue}, value)
+
 tensor_pointer(value::CValue) = Ptr{LibAccel.accel_tensor_t}(UInt(getfield(value, :as)))
 
 """Julia's own object for a value that stays with C."""

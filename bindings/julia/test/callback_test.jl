@@ -32,7 +32,7 @@ end
     # An error of the library inside keeps its status, and one that was handled inside leaves nothing behind.
     wrong = Model((self, x) -> x * x, "Wrong")
     problem = @test_throws AccelError wrong(Tensor(ones(2, 3)))
-    @test problem.value.where == "accel_op_call"
+    @test problem.value.call == "accel_op_call"
     handled = Model("Handles") do self, x
         try
             deep(x)

@@ -1,18 +1,3 @@
-@testset "datasets" begin
-    dataset = TensorDataset(Tensor([1 2; 3 4; 5 6]), Tensor([10, 20, 30]))
-    @test length(dataset) == 3 && Array(dataset[2][1]) == [3, 4] && item(dataset[end][2]) == 30
-    @test length(subset(dataset, 2:3)) == 2 && item(subset(dataset, 2:3)[1][2]) == 20
-    @test_throws BoundsError dataset[4]
-    @test_throws BoundsError dataset[0]
-    @test_throws AccelError TensorDataset(Tensor([1, 2]), Tensor([1]))
-    mktempdir() do folder
-        write(joinpath(folder, "a.txt"), "0123456789")
-        text = TextDataset(joinpath(folder, "a.txt"), 4)
-        @test String(UInt8.(Array(text[1][1]))) == "0123" && String(UInt8.(Array(text[1][2]))) == "1234"
-        @test_throws AccelError TextDataset(joinpath(folder, "missing"), 4)
-    end
-end
-
 @testset "iteration" begin
     dataset = TensorDataset(Tensor(collect(1:5)))
     loader = DataLoader(dataset; batch_size = 2)
@@ -45,4 +30,61 @@ end
     @test indices(SubsetSampler([3, 1]), 0) == [3, 1]
     @test sort(indices(LengthGroupedSampler([5, 1, 5, 1], 2), 0)) == 1:4
     @test indices(DistributedSampler(6, 2, 1; shuffle = false), 0) == [2, 4, 6]
+end
+
+@testset "what makes a batch" begin
+    rows = RaggedDataset([[1, 2, 3], [4], [5, 6]])
+    padded = DataLoader(rows; batch_size = 3, collate = :pad, padding_value = -1, padding_side = :left, padding_masks = true)
+    (numbers, mask), = padded
+    @test Array(numbers) == [1 2 3; -1 -1 4; -1 5 6] && Array(mask) == [1 1 1; 0 0 1; 0 1 1]
+    @test size(first(DataLoader(rows; batch_size = 3, collate = :pad, pad_to_multiple_of = 4))[1]) == (3, 4)
+    @test_throws AccelError first(DataLoader(rows; batch_size = 3))
+    lengths = DataLoader(rows; batch_size = 2, collate = items -> (sizes = [length(row) for (row,) in items], count = length(items)))
+    @test Array(first(lengths)["sizes"]) == [3, 1] && first(DataLoader(rows; collate = items -> "text")) == "text"
+    @test [batch["count"] for batch in set_epoch!(lengths, 0)] == [2, 1]
+end
+
+@testset "what is in a batch" begin
+    dataset = TensorDataset(Tensor(collect(10:10:60)))
+    chosen = DataLoader(dataset; batch_sampler = epoch -> [[6, 1], [epoch + 1]])
+    @test [[Array(x) for (x,) in chosen] for _ in 1:2] == [[[60, 10], [10]], [[60, 10], [20]]] && current_epoch(chosen) == 2
+    @test length(DataLoader(dataset; batch_sampler = epoch -> [[1, 2], [3]], batch_size = 2)) == 2
+    sampled = DataLoader(dataset; batch_size = 2, sampler = SubsetSampler([2, 4, 6]))
+    @test [(Array(x), valid_rows(sampled)) for (x,) in sampled] == [([20, 40], 2), ([60], 1)]
+    ordered = Sampler((epoch, length) -> length:-1:1, 3)
+    @test indices(ordered, 0) == [3, 2, 1]
+    @test_throws DimensionMismatch indices(Sampler((epoch, length) -> [1], 3), 0)
+    State(cpu = true) do state
+        sliced = DataLoader(dataset; batch_size = 2, slice = (rows, range, rank, ranks) -> (Array(rows[1])[range], rank, ranks))
+        rows, rank, ranks = first(prepare(state, sliced; dispatch_batches = true))
+        @test Array(rows) == [10, 20] && (rank, ranks) == (0, 1)
+    end
+end
+
+@testset "exceptions of Julia's come out of the loop" begin
+    struct Unreadable <: Exception end
+    struct Uncounted end
+    Base.length(::Uncounted) = throw(Unreadable())
+    Base.getindex(::Uncounted, index::Int) = index
+    failing = Ref(true)
+    reads = DataLoader(Dataset(mapped(i -> failing[] && i == 3 ? throw(Unreadable()) : i, 4)); batch_size = 2)
+    seen = []
+    @test_throws Unreadable foreach(batch -> push!(seen, Array(batch)), reads)
+    failing[] = false # the same batch can be asked for again
+    foreach(batch -> push!(seen, Array(batch)), reads)
+    @test seen == [[1, 2], [3, 4]]
+    @test_throws Unreadable first(DataLoader(1:3; collate = items -> throw(Unreadable())))
+    @test_throws Unreadable first(DataLoader(TensorDataset(Tensor([1])); batch_sampler = epoch -> throw(Unreadable())))
+    @test_throws Unreadable first(DataLoader(StreamDataset((epoch, shards) -> throw(Unreadable()))))
+    @test_throws Unreadable first(DataLoader(StreamDataset(throw(Unreadable()) for _ in 1:2)))
+    @test_throws Unreadable length(Dataset(Uncounted()))
+    @test sprint(show, Dataset(Uncounted())) == "Dataset(a stream)" && !haskey(task_local_storage(), :accel_carried)
+    for wrong in ((collate = identity,), (slice = identity,))
+        @test_throws ArgumentError DataLoader(TensorDataset(Tensor([1])); num_workers = 1, wrong...)
+    end
+    @test_throws ArgumentError DataLoader(Dataset(1:3)[1:2]; num_workers = 1)
+    @test_throws ArgumentError DataLoader(merge(as_stream(vcat(Dataset(1:3)))); num_workers = 1)
+    @test length(DataLoader(TensorDataset(Tensor([1])); num_workers = 1)) == 1
+    @test_throws ArgumentError DataLoader(TensorDataset(Tensor([1])); collate = :heap)
+    @test_throws MethodError DataLoader(TensorDataset(Tensor([1])); batchsize = 1)
 end

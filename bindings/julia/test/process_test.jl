@@ -13,6 +13,18 @@ function run_program(program; threads = 1, before_end = process -> nothing)
     return process, said
 end
 
+@testset "LibTorch of ACCEL_LIBTORCH" begin
+    loaded = match(r"\S*/libtorch_cpu\.so", read("/proc/self/maps", String)).match
+    mktempdir() do folder
+        symlink(dirname(dirname(loaded)), joinpath(folder, "torch"))
+        process, said = withenv(() -> run_program("using Accel, Libdl; print(item(Tensor([1]) + 1), join(Libdl.dllist(), '\n'))"),
+            "ACCEL_LIBTORCH" => joinpath(folder, "torch"))
+        @test success(process) && startswith(said, "2") && occursin(joinpath(folder, "torch", "lib", "libtorch_cpu.so"), said)
+    end
+    process, said = withenv(() -> run_program("using Accel"), "ACCEL_LIBTORCH" => "/nowhere")
+    @test !success(process) && occursin("ACCEL_LIBTORCH=/nowhere: expected the folder of a LibTorch", said)
+end
+
 # Memory of the compiler is shared with a forked child: there it may only run what is compiled already.
 @testset "a forked child is told to exec" begin
     process, said = run_program("""
@@ -72,19 +84,19 @@ end
 # Two ranks; the other one sleeps, so this one waits.
 const WAITS = """
     using Accel
-    rank = parse(Int, ENV["RANK"])
     state = State(cpu = true)
-    if rank == 1
-        sleep(300)
+    if process_index(state) == 1
+        sleep(100)
     end
+    println("waits"); flush(stdout)
     """
 
-function with_two_ranks(test, program)
+function with_two_ranks(test, program...)
     port, server = listenany(20000)
     close(server)
     environment = merge(Dict(ENV), Dict("WORLD_SIZE" => "2", "MASTER_ADDR" => "127.0.0.1", "MASTER_PORT" => string(port),
         "LOCAL_WORLD_SIZE" => "2"))
-    start(rank, output) = run(pipeline(setenv(`$JULIA -e $program`, merge(environment, Dict("RANK" => "$rank", "LOCAL_RANK" => "$rank")));
+    start(rank, output) = run(pipeline(setenv(`$JULIA $program`, merge(environment, Dict("RANK" => "$rank", "LOCAL_RANK" => "$rank")));
         stdout = output, stderr = output); wait = false)
     output = Pipe()
     other, waiting = start(1, devnull), start(0, output)
@@ -93,8 +105,9 @@ function with_two_ranks(test, program)
         @test readline(output) == "waits"
         sleep(0.5)
         kill(waiting, Base.SIGINT)
-        said = read(output, String)
+        took = @elapsed said = read(output, String)
         wait(waiting)
+        @test took < 50
         test(waiting, said)
     finally
         kill(other, Base.SIGKILL)
@@ -103,10 +116,7 @@ function with_two_ranks(test, program)
 end
 
 @testset "Ctrl-C interrupts a waiting collective" begin
-    with_two_ranks(WAITS * """
-        Base.exit_on_sigint(false)
-        interruptible!(true)
-        println("waits"); flush(stdout)
+    with_two_ranks("-e", WAITS * """
         try
             gather(state, Tensor([1]))
         catch problem
@@ -118,11 +128,14 @@ end
 end
 
 @testset "Ctrl-C ends a program that waits" begin
-    with_two_ranks(WAITS * """
-        println("waits"); flush(stdout)
-        gather(state, Tensor([1]))
-        println("went on")
-        """) do process, said
-        @test !success(process) && !occursin("went on", said)
+    mktempdir() do folder
+        program = joinpath(folder, "program.jl")
+        write(program, WAITS * """
+            gather(state, Tensor([1]))
+            println("went on")
+            """)
+        with_two_ranks(program) do process, said
+            @test process.exitcode == 130 && !occursin("went on", said)
+        end
     end
 end

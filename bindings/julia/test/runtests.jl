@@ -1,8 +1,25 @@
 # The tests of one process: julia --project=bindings/julia bindings/julia/test/runtests.jl. Those of several are in ranks.jl.
 using Test, Accel
 
+const L = Accel.LibAccel
+status_of(call) = try
+    call()
+    L.ACCEL_OK
+catch exception
+    exception isa AccelError ? exception.status : rethrow()
+end
+
+# A vector of what a function gives, made at each read.
+struct Mapped <: AbstractVector{Any}
+    make::Any
+    length::Int
+end
+mapped(make, length) = Mapped(make, length)
+Base.size(mapped::Mapped) = (mapped.length,)
+Base.getindex(mapped::Mapped, index::Int) = mapped.make(index)
+
 @testset "Accel" begin
-    for name in ("tensor", "operator", "value", "model", "callback", "training", "data", "memory", "misuse", "process")
+    for name in ("tensor", "operator", "value", "model", "callback", "training", "dataset", "data", "memory", "misuse", "process")
         @testset "$name" begin
             include(name * "_test.jl")
         end

@@ -102,3 +102,10 @@ end
     @test occursin("requires grad", sprint(show, requires_grad!(Tensor([1.0]))))
     @test sprint(show, Device("cuda:1")) == "Device(\"cuda:1\")"
 end
+
+@testset "DLPack shares memory with version $(versioned ? 1 : 0)" for versioned in (true, false)
+    array = [1.0 2.0; 3.0 4.0]
+    lent = dlpack(Tensor(array); versioned = versioned)
+    @test pointer(view_array(Tensor(lent; versioned = versioned))) == pointer(array)
+    @test_throws AccelError dlpack(requires_grad!(Tensor([1.0])); versioned = versioned)
+end
