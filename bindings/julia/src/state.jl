@@ -2,6 +2,8 @@
 
 const PRECISIONS = (no = 0, fp16 = 1, bf16 = 2, fp8 = 3)
 const SCHEDULER_STEPS = (per_batch = 0, per_update = 1)
+const CPU_KERNELS = (auto = 0, default = 1, onednn = 2)
+const CPU_MEMORY = (auto = 0, default = 1, cached = 2)
 
 """The number of a name: constants of C are symbols in Julia."""
 number_of(names::NamedTuple, name::Symbol) = haskey(names, name) ? Int32(names[name]) :
@@ -15,13 +17,17 @@ name_of(names::NamedTuple, number) = keys(names)[number + 1]
     State(; options...) do state ... end
 
 Joins the job: rank, device and precision, from the options, then from the environment that the launcher set. Options are those of
-`accel_state_options_t`: `cpu`, `mixed_precision = :bf16`, `gradient_accumulation_steps`, `timeout_ms`, ... The form with a block
+`accel_state_options_t`: `cpu`, `mixed_precision = :bf16`, `gradient_accumulation_steps`, `timeout_ms`, `cpu_kernels = :onednn`,
+`cpu_memory = :cached`, ... The form with a block
 waits for all ranks in its end, and closes the state.
 """ State
 
-function State(; mixed_precision = LibAccel.ACCEL_UNSET, scheduler_steps = LibAccel.ACCEL_UNSET, options...)
+function State(; mixed_precision = LibAccel.ACCEL_UNSET, scheduler_steps = LibAccel.ACCEL_UNSET,
+               cpu_kernels = LibAccel.ACCEL_UNSET, cpu_memory = LibAccel.ACCEL_UNSET, options...)
     with_options(LibAccel.accel_state_options_t; mixed_precision = number_of(PRECISIONS, mixed_precision),
-                 scheduler_steps = number_of(SCHEDULER_STEPS, scheduler_steps), options...) do given
+                 scheduler_steps = number_of(SCHEDULER_STEPS, scheduler_steps),
+                 cpu_kernels = number_of(CPU_KERNELS, cpu_kernels), cpu_memory = number_of(CPU_MEMORY, cpu_memory),
+                 options...) do given
         made(State, out -> LibAccel.accel_state_create(given, out))
     end
 end

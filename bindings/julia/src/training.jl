@@ -149,3 +149,9 @@ end
 free_memory!(state::State) = (LibAccel.accel_free_memory(state); nothing)
 """    step_report(state; reset = false): where the time of the steps went"""
 step_report(state::State; reset = false) = result(out -> LibAccel.accel_step_report(state, reset, out))::Map
+"""    memory_report(; reset_peak = false): bytes of large CPU tensors, with `cpu_memory = :cached`"""
+memory_report(; reset_peak = false) = result(out -> LibAccel.accel_memory_report(reset_peak, out))::Map
+"""    empty_cache!(state): returns memory that is kept for later tensors"""
+empty_cache!(state::State) = (LibAccel.accel_empty_cache(state); nothing)
+"""    float32_matmul_precision!(precision): "highest", "high" or "medium", of LibTorch as a whole"""
+float32_matmul_precision!(precision) = (LibAccel.accel_set_float32_matmul_precision(string(precision)); nothing)

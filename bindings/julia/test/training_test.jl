@@ -23,6 +23,11 @@
         @test last(losses) < 0.1 * first(losses)
         @test occursin("accumulation", active(state)) || occursin("2", active(state))
         @test step_report(state)["steps"] > 0
+        empty_cache!(state)
+        @test memory_report(reset_peak = true)["cpu"]["kept"] == 0
+        float32_matmul_precision!(:highest)
+        @test_throws AccelError float32_matmul_precision!(:best)
+        @test_throws ArgumentError State(cpu = true, cpu_kernels = :mkl)
         @test 0 < learning_rate(optimizer) < 0.02 && size(curve(scheduler, 3)) == (3, 1)
         @test sprint(show, state) == "State(rank 0 of 1, cpu)"
     end

@@ -14,10 +14,18 @@ from .state import AcceleratorState, GradientState, View, current
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, FP8Recipe, GradScalerKwargs, InitProcessGroupKwargs)
 
 
+def _choice(setting, name, names):
+    """The number that a setting's name has in C."""
+    if name not in (None, *names):
+        raise ValueError(f"{setting}={name!r}; expected one of {', '.join(names)}")
+    return None if name is None else getattr(capi, f"ACCEL_{setting}_{name}".upper())
+
+
 class Accelerator(View):
     """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
 
-    Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads. Plugins of the
+    Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
+    "default", "onednn"), cpu_memory ("auto", "default", "cached") and cpu_memory_kept (bytes). Plugins of the
     reference for what is not there yet may be given as None.
     """
 
@@ -27,7 +35,8 @@ class Accelerator(View):
                  project_config: "ProjectConfiguration | None" = None,
                  gradient_accumulation_plugin: "GradientAccumulationPlugin | None" = None, step_scheduler_with_optimizer: bool = True,
                  kwargs_handlers: "list | None" = None, true_divisor: "bool | None" = None, keep_output_dtype: "bool | None" = None,
-                 scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None, **plugins):
+                 scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None,
+                 cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None, **plugins):
         missing.check_settings(plugins)
         self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
         if project_dir is not None and self.project_dir is None:
@@ -44,7 +53,8 @@ class Accelerator(View):
             mixed_precision, cpu, _from_accelerator=True, device_placement=None if device_placement else False,
             split_batches=self.dataloader_config.split_batches or None, rng_types=",".join(map(str, rng_types)) if rng_types else None,
             step_scheduler_with_optimizer=None if step_scheduler_with_optimizer else False, true_divisor=true_divisor,
-            keep_output_dtype=keep_output_dtype, num_threads=num_threads,
+            keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=_choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
+            cpu_memory=_choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             timeout_ms=None if group.timeout is None else int(group.timeout.total_seconds() * 1000), **accumulation)
         if group.init_method not in (None, "env://"):
@@ -401,7 +411,8 @@ class Accelerator(View):
         """Lets go of all prepared objects; as many None as objects."""
         for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
             held.clear()
-        return memory.release_memory(*objects)
+        capi.accel_free_memory(current())
+        return [None] * len(objects)
 
     clear = free_memory
 
@@ -443,6 +454,10 @@ class Accelerator(View):
     def step_report(self, reset=False):
         """Where the time of the loop's steps went."""
         return capi.accel_step_report(current(), int(reset))
+
+    def memory_report(self, reset_peak=False):
+        """The bytes of large CPU tensors in use and kept for the next ones, with cpu_memory="cached"."""
+        return capi.accel_memory_report(int(reset_peak))
 
 
 def _module_of(parameters):

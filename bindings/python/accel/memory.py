@@ -38,5 +38,5 @@ def find_executable_batch_size(function=None, starting_batch_size=128, reduce_ba
 def release_memory(*objects):
     """As many None as objects, for `a, b = release_memory(a, b)`; cached memory goes back."""
     if PartialState.is_made():
-        capi.accel_free_memory(current())
+        capi.accel_empty_cache(current())
     return [None] * len(objects)

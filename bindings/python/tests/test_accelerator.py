@@ -349,6 +349,16 @@ def test_local_sgd_and_scopes(accelerator):
     with accelerator.join_uneven_inputs([model]):
         pass
     assert accelerator.step_report()["steps"] >= 0
+    assert accelerator.memory_report()["cpu"]["in_use"] >= 0
+
+
+def test_memory_that_is_kept_goes_back(accelerator):
+    for wrong in ({"cpu_kernels": "mkl"}, {"cpu_memory": "all"}):
+        with pytest.raises(ValueError, match="expected one of auto, default"):
+            Accelerator(**wrong)
+    accel.zeros(1 << 20).relu()
+    accel.utils.release_memory()
+    assert accelerator.memory_report()["cpu"]["kept"] == 0
 
 
 def test_logging_and_progress(accelerator, caplog, capsys):

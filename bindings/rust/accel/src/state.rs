@@ -51,6 +51,30 @@ constants! {
     }
 }
 
+constants! {
+    /// Which kernels compute float32 products on the CPU in calls of the library; all are exact.
+    CpuKernels {
+        /// What a short measurement, kept for the processor, finds faster.
+        Auto = ACCEL_CPU_KERNELS_AUTO,
+        /// LibTorch's.
+        Default = ACCEL_CPU_KERNELS_DEFAULT,
+        /// oneDNN's for all but small products.
+        Onednn = ACCEL_CPU_KERNELS_ONEDNN,
+    }
+}
+
+constants! {
+    /// Where the memory of large CPU tensors comes from that calls of the library make.
+    CpuMemory {
+        /// `Cached`, but `Default` where the host program itself uses LibTorch from Python.
+        Auto = ACCEL_CPU_MEMORY_AUTO,
+        /// LibTorch's allocator.
+        Default = ACCEL_CPU_MEMORY_DEFAULT,
+        /// Freed memory is kept for the next tensors.
+        Cached = ACCEL_CPU_MEMORY_CACHED,
+    }
+}
+
 /// What a state is made from; what is not set comes from the environment that the launcher made.
 #[derive(Clone)]
 pub struct StateOptions {
@@ -125,6 +149,12 @@ impl StateOptions {
         num_threads: i32,
         /// Of prepared schedulers. Default `PerBatch`.
         scheduler_steps: SchedulerSteps,
+        /// `ACCEL_CPU_KERNELS`; default `Auto`.
+        cpu_kernels: CpuKernels,
+        /// `ACCEL_CPU_MEMORY`; default `Auto`.
+        cpu_memory: CpuMemory,
+        /// Most bytes that this process keeps for the next tensors. `ACCEL_CPU_MEMORY_KEPT`.
+        cpu_memory_kept: i64,
     }
 
     /// The deadline of the rendezvous and of each collective. Default: ten minutes.

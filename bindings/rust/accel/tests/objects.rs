@@ -224,6 +224,8 @@ fn the_state_tells_and_checks() {
     assert_eq!(output.dtype().unwrap(), DType::BFloat16);
     assert_eq!(state.unwrap_model(&model, false).unwrap().kind(), "Linear");
     assert!(state.describe().unwrap().contains("bf16"), "{}", state.describe().unwrap());
+    state.empty_cache().unwrap();
+    assert_eq!(memory_report(true).unwrap().get("cpu").unwrap().get("kept").unwrap().as_int().unwrap(), 0);
     assert!(state.step_report(true).unwrap().get("steps").is_some());
     assert!(state.flight_record().unwrap().contains("operations"));
     assert_eq!(state.set_autocast(AutocastOptions::new()).unwrap_err().code(), ErrorCode::InvalidState);
