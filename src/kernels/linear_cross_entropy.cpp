@@ -52,15 +52,16 @@ struct Rows {
 // Scores of one chunk, [rows, classes].
 class Scores {
  public:
-  Scores(at::Tensor scores, at::Tensor target, at::Tensor class_weight, bool is_smoothed)
+  Scores(const LinearCrossEntropy& problem, at::Tensor scores, at::Tensor target, at::Tensor class_weight)
       : scores_(std::move(scores)),
         target_(std::move(target)),
         class_weight_(std::move(class_weight)),
-        is_smoothed_(is_smoothed) {}
+        is_smoothed_(problem.label_smoothing > 0),
+        has_kernels_(scores_.is_cpu() && !problem.uses_operators) {}
 
   // The columns of RowSums.
   at::Tensor measure() const {
-    if (!scores_.is_cpu()) return measure_elsewhere();
+    if (!has_kernels_) return measure_by_operators();
     at::Tensor sums = at::empty({scores_.size(0), 4}, at::kDouble);
     auto* const results = static_cast<RowSums*>(sums.mutable_data_ptr());
     for_all_rows([&](const SoftmaxKernels& kernels, const ScoreRows& rows, int64_t first, int64_t last) {
@@ -71,7 +72,7 @@ class Scores {
 
   // In place; `factors` has the columns of RowFactors.
   const at::Tensor& differentiate(const at::Tensor& sums, const at::Tensor& factors) const {
-    if (!scores_.is_cpu()) return differentiate_elsewhere(sums, factors);
+    if (!has_kernels_) return differentiate_by_operators(sums, factors);
     const auto* const own_sums = static_cast<const RowSums*>(sums.const_data_ptr());
     const auto* const own_factors = static_cast<const RowFactors*>(factors.const_data_ptr());
     for_all_rows([&](const SoftmaxKernels& kernels, const ScoreRows& rows, int64_t first, int64_t last) {
@@ -95,8 +96,8 @@ class Scores {
     parallel_for(scores_.size(0), grain, [&](int64_t first, int64_t last) { work(kernels, rows, first, last); });
   }
 
-  // On other devices LibTorch's operators do the same.
-  at::Tensor measure_elsewhere() const {
+  // The same for other devices.
+  at::Tensor measure_by_operators() const {
     const at::Tensor scores = scores_.to(sum_dtype(scores_));
     const at::Tensor largest = scores.amax(1);
     const at::Tensor sum = (scores - largest.unsqueeze(1)).exp_().sum(1);
@@ -105,7 +106,7 @@ class Scores {
                                                           : scores.sum(1);
     return at::stack({largest, sum, weighted, scores.gather(1, target_.unsqueeze(1)).squeeze(1)}, 1).to(at::kDouble);
   }
-  const at::Tensor& differentiate_elsewhere(const at::Tensor& sums, const at::Tensor& factors) const {
+  const at::Tensor& differentiate_by_operators(const at::Tensor& sums, const at::Tensor& factors) const {
     const at::ScalarType dtype = sum_dtype(scores_);
     const auto column = [&](const at::Tensor& columns, int64_t index) { return columns.narrow(1, index, 1).to(dtype); };
     at::Tensor gradient = scores_.to(dtype).sub_(column(sums, 0)).exp_();
@@ -118,6 +119,7 @@ class Scores {
 
   at::Tensor scores_, target_, class_weight_;
   bool is_smoothed_;
+  bool has_kernels_;
 };
 
 // Each chunk reads all of the weight and adds to all of its gradient. With fewer rows than these that takes a
@@ -174,7 +176,7 @@ class ChunkWalk {
         at::addmm_out(products, problem_.bias, input, problem_.weight.t());
       else
         at::mm_out(products, input, problem_.weight.t());
-      const Scores scores(products, rows_.target.narrow(0, begin, count), class_weight_, is_smoothed());
+      const Scores scores(problem_, products, rows_.target.narrow(0, begin, count), class_weight_);
       const at::Tensor sums = scores.measure();
       if (losses.defined()) rows_.put(loss_of(sums, begin, count), begin, losses);
       if (gradients == nullptr) continue;

@@ -21,7 +21,8 @@ struct LinearCrossEntropy {
   Reduction reduction = Reduction::kMean;
   int64_t ignore_index = -100;
   double label_smoothing = 0;
-  int64_t chunk_size = 0;  // rows; 0: by the number of classes
+  int64_t chunk_size = 0;       // rows; 0: by the number of classes
+  bool uses_operators = false;  // also on the CPU, where there are kernels for the softmax
 };
 
 // Undefined where not wanted.

@@ -270,7 +270,8 @@ static void test_linear_cross_entropy(void **state) {
                "target has shape [2, 2]");
   assert_fails(accel_op_call(op, args, 2, &loss, 1, &n_results), ACCEL_ERROR_INVALID_ARGUMENT, "lacks argument 2");
   const accel_op_t *none = NULL;
-  assert_fails(accel_op_find("accel::linear_cross_entrpy", "", &none), ACCEL_ERROR_NOT_FOUND, "accel::linear_cross_entropy");
+  assert_fails(accel_op_find("accel::linear_cross_entrpy", "", &none), ACCEL_ERROR_NOT_FOUND,
+               "accel::linear_cross_entropy");
   assert_null(none);
   accel_tensor_release(outside);
   accel_tensor_release(target);

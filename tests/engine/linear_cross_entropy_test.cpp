@@ -19,6 +19,7 @@
 
 #include "expect_error.hpp"
 #include "kernels/instruction_set.hpp"
+#include "kernels/linear_cross_entropy.hpp"
 #include "kernels/softmax_rows.hpp"
 #include "nn/operators.hpp"
 #include "precision/autocast.hpp"
@@ -144,6 +145,38 @@ void expect_same(const Outcome& actual, const Outcome& expected, double loss_tol
 // What the mean of no rows gives a gradient of: 0 here and in LibTorch, but for the smoothed part, which is 0/0 there.
 bool is_empty_mean(const Problem& problem) {
   return problem.reduction == "mean" && problem.target.eq(problem.ignore_index).all().item<bool>();
+}
+
+// What devices without kernels run.
+TEST(LinearCrossEntropy, OperatorsGiveWhatTheKernelsDo) {
+  RandomProblems problems(11);
+  for (int trial = 0; trial < 40; ++trial) {
+    const Problem drawn = problems.next();
+    for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      const Problem given = drawn.in(dtype);
+      kernels::LinearCrossEntropy problem;
+      problem.weight = given.weight;
+      problem.input = given.input.reshape({given.target.numel(), given.weight.size(1)});
+      problem.bias = given.bias;
+      problem.target = given.target.reshape({-1}).contiguous();
+      problem.class_weight = given.class_weight;
+      problem.reduction = trial % 2 == 0 ? kernels::Reduction::kMean : kernels::Reduction::kSum;
+      problem.ignore_index = given.ignore_index;
+      problem.label_smoothing = given.label_smoothing;
+      problem.chunk_size = given.chunk_size;
+      const kernels::WantedGradients all{true, true, given.bias.defined()};
+      Outcome outcomes[2];
+      for (const bool by_operators : {false, true}) {
+        problem.uses_operators = by_operators;
+        kernels::LinearGradients gradients;
+        const at::Tensor loss = kernels::linear_cross_entropy(problem, all, gradients);
+        outcomes[by_operators] = {loss, {gradients.input, gradients.weight}};
+        if (given.bias.defined()) outcomes[by_operators].gradients.push_back(gradients.bias);
+      }
+      const double tolerance = dtype == at::kDouble ? 1e-12 : dtype == at::kFloat ? 4e-6 : 1e-2;
+      expect_same(outcomes[1], outcomes[0], dtype == at::kDouble ? 1e-12 : 1e-6, tolerance);
+    }
+  }
 }
 
 struct Threads {
