@@ -1790,8 +1790,8 @@ accel_tensor_contiguous(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNE
  * 6. Operators and autograd
  * ================================================================================================================== */
 
-/** Finds any operator of LibTorch. Keep the handle: finding costs more than calling.
- * @param name "aten::add".
+/** Finds any operator of LibTorch, or one of our own. Keep the handle: finding costs more than calling.
+ * @param name "aten::add"; "accel::linear_cross_entropy": the loss of a large vocabulary (docs/large_vocabularies.md).
  * @param overload "Tensor"; "" for the plain one.
  * @param out Interned, never released.
  * @return ACCEL_OK, or NOT_FOUND that lists the overloads or near names.
@@ -1835,7 +1835,7 @@ accel_op_call_kw(const accel_op_t *op, const accel_value_t *ACCEL_NULLABLE args,
 ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_op_schema(const accel_op_t *op);
 
 /** The names of all operators that begin with a prefix, sorted.
- * @param prefix "aten::".
+ * @param prefix "aten::", or "accel::" for our own.
  * @param out A list of strings "aten::add.Tensor".
  * @return ACCEL_OK.
  * @threads any, waits */

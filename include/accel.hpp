@@ -758,7 +758,7 @@ class Op : public detail::Interned<const accel_op_t> {
  public:
   using Interned::Interned;
 
-  // Finds any operator of LibTorch.
+  // Finds any operator of LibTorch, or one of our own.
   static Op find(const std::string& name, const std::string& overload) {
     Op out;
     detail::check(accel_op_find(name.c_str(), overload.c_str(), out.put()));

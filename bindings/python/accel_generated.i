@@ -2108,9 +2108,9 @@ out: Row-major without gaps; the same memory if it was already.
 Returns: ACCEL_OK or OUT_OF_MEMORY.";
 accel_status_t accel_tensor_contiguous(const accel_tensor_t *tensor, accel_tensor_t **OUTPUT);
 
-%feature("docstring") accel_op_find "Finds any operator of LibTorch. Keep the handle: finding costs more than calling.
+%feature("docstring") accel_op_find "Finds any operator of LibTorch, or one of our own. Keep the handle: finding costs more than calling.
 
-name: \"aten::add\".
+name: \"aten::add\"; \"accel::linear_cross_entropy\": the loss of a large vocabulary (docs/large_vocabularies.md).
 overload: \"Tensor\"; \"\" for the plain one.
 out: Interned, never released.
 Returns: ACCEL_OK, or NOT_FOUND that lists the overloads or near names.";
@@ -2149,7 +2149,7 @@ const char *accel_op_schema(const accel_op_t *op);
 
 %feature("docstring") accel_op_list "The names of all operators that begin with a prefix, sorted.
 
-prefix: \"aten::\".
+prefix: \"aten::\", or \"accel::\" for our own.
 out: A list of strings \"aten::add.Tensor\".
 Returns: ACCEL_OK.";
 accel_status_t accel_op_list(const char *prefix, accel_value_t *OUTPUT);

@@ -8,3 +8,6 @@
 
 // 2.15 gave c10d::Reducer a 14th argument, lazy_bucket_allocation.
 #define ACCEL_TORCH_REDUCER_LAZY_BUCKETS (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 15)
+
+// 2.13 counts the owners of an autograd::Node inside it; before, std::shared_ptr did.
+#define ACCEL_TORCH_INTRUSIVE_NODES (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13)

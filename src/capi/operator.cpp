@@ -16,6 +16,7 @@
 #include "capi/scope.hpp"
 #include "capi/value.hpp"
 #include "capi/value_node.hpp"
+#include "nn/operators.hpp"
 #include "tensor/device.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/loss.hpp"
@@ -110,6 +111,7 @@ accel_status_t begin_guard(const char* function, accel_scope_t** out, Arguments.
 accel_status_t accel_op_find(const char* name, const char* overload, const accel_op_t** out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
+    nn::register_operators();
     *out = intern(tensor::find_operator(check_pointer(name, "name"), check_pointer(overload, "overload")));
     return ACCEL_OK;
   });
@@ -158,6 +160,7 @@ const char* accel_op_schema(const accel_op_t* op) {
 accel_status_t accel_op_list(const char* prefix, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
+    nn::register_operators();
     c10::List<c10::IValue> names = tree::new_list();
     for (std::string& name : tensor::operator_names(check_pointer(prefix, "prefix"))) names.push_back(std::move(name));
     give(out, std::move(names));

@@ -235,12 +235,69 @@ static void test_float32_precision(void **unused) {
                "precision is 'best'; expected highest, high or medium");
 }
 
+/* The engine's own operators are found, listed and called as LibTorch's are. */
+static void test_linear_cross_entropy(void **state) {
+  (void)state;
+  accel_value_t names = ACCEL_VALUE_INIT;
+  assert_ok(accel_op_list("accel::", &names));
+  assert_int_equal(accel_value_count(&names), 1);
+  assert_string_equal(accel_value_at(&names, 0)->as.string, "accel::linear_cross_entropy");
+  accel_value_dispose(&names);
+
+  const float rows[] = {0, 0, 5, 7}, unit[] = {1, 0, 0, 1};
+  const int64_t classes[] = {1, -100}, wrong[] = {2, 0}, shape[] = {2, 2};
+  accel_tensor_t *const input = new_test_tensor(rows, shape, 2, ACCEL_DTYPE_FLOAT32);
+  accel_tensor_t *const weight = new_test_tensor(unit, shape, 2, ACCEL_DTYPE_FLOAT32);
+  accel_tensor_t *const target = new_test_tensor(classes, shape, 1, ACCEL_DTYPE_INT64);
+  accel_tensor_t *const outside = new_test_tensor(wrong, shape, 1, ACCEL_DTYPE_INT64);
+  assert_ok(accel_tensor_set_requires_grad(input, 1));
+  const accel_op_t *const op = find("accel::linear_cross_entropy", "");
+  const accel_value_t args[] = {accel_arg_tensor(input), accel_arg_tensor(weight), accel_arg_tensor(target)};
+  const char *const options[] = {"reduction", "chunk_size"};
+  const accel_value_t values[] = {accel_arg_string("sum"), accel_arg_int(1)};
+  accel_value_t loss = ACCEL_VALUE_INIT;
+  size_t n_results = 0;
+  assert_ok(accel_op_call_kw(op, args, 3, options, values, 2, &loss, 1, &n_results));
+  assert_int_equal(n_results, 1);
+  accel_tensor_t *gradient = NULL;
+  assert_ok(accel_tensor_backward(loss.as.tensor));
+  assert_ok(accel_tensor_grad(input, &gradient));
+  void *data = NULL;
+  assert_ok(accel_tensor_data(gradient, &data));
+  const float expected[] = {0.5f, -0.5f, 0, 0};
+  assert_memory_equal(data, expected, sizeof expected);
+  accel_tensor_release(gradient);
+  const double number = take_number(&loss);
+  assert_true(number > 0.6931 && number < 0.6932);
+
+  const accel_value_t range[] = {args[0], args[1], accel_arg_tensor(outside)};
+  assert_fails(accel_op_call(op, range, 3, &loss, 1, &n_results), ACCEL_ERROR_INVALID_ARGUMENT, "target of row 0 is 2");
+  const accel_value_t shapes[] = {args[0], args[2], args[2]}, dtypes[] = {args[0], args[1], args[0]};
+  assert_fails(accel_op_call(op, shapes, 3, &loss, 1, &n_results), ACCEL_ERROR_SHAPE_MISMATCH, "linear_weight [2]");
+  assert_fails(accel_op_call(op, dtypes, 3, &loss, 1, &n_results), ACCEL_ERROR_SHAPE_MISMATCH,
+               "target has shape [2, 2]");
+  assert_fails(accel_op_call(op, args, 2, &loss, 1, &n_results), ACCEL_ERROR_INVALID_ARGUMENT, "lacks argument 2");
+  const accel_op_t *none = NULL;
+  assert_fails(accel_op_find("accel::linear_cross_entrpy", "", &none), ACCEL_ERROR_NOT_FOUND,
+               "accel::linear_cross_entropy");
+  assert_null(none);
+  accel_tensor_release(outside);
+  accel_tensor_release(target);
+  accel_tensor_release(weight);
+  accel_tensor_release(input);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_find),          capi_unit_test(test_list),
-      capi_unit_test(test_call),          capi_unit_test(test_call_kw),
-      capi_unit_test(test_call_refuses),  capi_unit_test(test_scopes),
-      capi_unit_test(test_cross_entropy), capi_unit_test(test_float32_precision),
+      capi_unit_test(test_find),
+      capi_unit_test(test_list),
+      capi_unit_test(test_call),
+      capi_unit_test(test_call_kw),
+      capi_unit_test(test_call_refuses),
+      capi_unit_test(test_scopes),
+      capi_unit_test(test_cross_entropy),
+      capi_unit_test(test_linear_cross_entropy),
+      capi_unit_test(test_float32_precision),
   };
   return cmocka_run_group_tests_name("operator", tests, NULL, NULL);
 }

@@ -3535,9 +3535,9 @@ accel_tensor_contiguous(tensor, out) =
 """
     accel_op_find(name, overload, out)
 
-Finds any operator of LibTorch. Keep the handle: finding costs more than calling.
+Finds any operator of LibTorch, or one of our own. Keep the handle: finding costs more than calling.
 
-- `name`: \"aten::add\".
+- `name`: \"aten::add\"; \"accel::linear_cross_entropy\": the loss of a large vocabulary (docs/large_vocabularies.md).
 - `overload`: \"Tensor\"; \"\" for the plain one.
 - `out`: Interned, never released.
 
@@ -3608,7 +3608,7 @@ accel_op_schema(op) =
 
 The names of all operators that begin with a prefix, sorted.
 
-- `prefix`: \"aten::\".
+- `prefix`: \"aten::\", or \"accel::\" for our own.
 - `out`: A list of strings \"aten::add.Tensor\".
 
 Returns: ACCEL_OK.

@@ -35,6 +35,13 @@ end
     @test startswith(schema(add), "aten::add.Tensor(") && occursin("alpha", sprint(show, add))
 end
 
+@testset "an operator of the engine" begin
+    cross_entropy_of_rows = Op("accel::linear_cross_entropy")
+    rows, classes = Tensor(Float32[0 0; 5 7]), Tensor(Float32[1 0; 0 1])
+    @test item(cross_entropy_of_rows(rows, classes, Tensor([1, -100]); reduction = "sum")) ≈ log(2)
+    @test_throws AccelError cross_entropy_of_rows(rows, classes, Tensor([1, 2]))
+end
+
 @testset "refused" begin
     problem = @test_throws AccelError Op("aten::addd")
     @test problem.value.status == Accel.LibAccel.ACCEL_ERROR_NOT_FOUND && occursin("addd", problem.value.message)

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from . import capi, checkpoint, collectives, data, lr_scheduler, memory, missing, optim, tracking
+from . import capi, checkpoint, collectives, data, lr_scheduler, missing, optim, tracking
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, FP8Recipe, GradientAccumulationPlugin,
                        GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration)
 from .hooks import Hooks

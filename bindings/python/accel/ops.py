@@ -1,4 +1,5 @@
-"""Every operator of LibTorch under its name: `accel.ops.softmax(x, -1)`, with its schemas as documentation.
+"""Every operator of LibTorch, and the engine's own, under its name: `accel.ops.softmax(x, -1)`, with its schemas as
+documentation.
 
 Arguments are those of the schemas. Numbers and arrays stand for tensors where only a tensor fits. An operator with several
 results gives a tuple, one without results None.
@@ -21,8 +22,8 @@ def _unpack(results):
 def names():
     """The names of all operators."""
     if not _declared:
-        for full in capi.accel_op_list("aten::"):
-            _declared.setdefault(full.removeprefix("aten::").partition(".")[0], None)
+        for full in (full for namespace in schema.NAMESPACES for full in capi.accel_op_list(f"{namespace}::")):
+            _declared.setdefault(full.partition("::")[2].partition(".")[0], None)
     return _declared.keys()
 
 
@@ -55,7 +56,9 @@ def find(name):
     operator = declare(name)
     if not hasattr(operator, "overloads"):
         operator.overloads = schema.overloads(name)
-        operator.__doc__ = "\n".join([f"aten::{name} of LibTorch:", "", *(f"    {overload.text}" for overload in operator.overloads)])
+        namespace = operator.overloads[0].text.partition("::")[0]
+        owner = "LibTorch" if namespace == "aten" else "the engine"
+        operator.__doc__ = "\n".join([f"{namespace}::{name} of {owner}:", "", *(f"    {overload.text}" for overload in operator.overloads)])
         operator.__signature__ = _signature(operator.overloads[0])
     return operator
 

@@ -10,6 +10,8 @@ from . import capi
 from .device import Device
 from .tensor_type import is_tensor
 
+NAMESPACES = ("aten", "accel")  # LibTorch's operators, and the engine's own
+
 _ANNOTATION = re.compile(r"\([a-z*!|> -]+\)")  # aliases: Tensor(a!)
 _SIZE = re.compile(r"\[\d+\]")
 
@@ -99,11 +101,12 @@ def fits(value, kind):
 def overloads(name):
     """All overloads of an operator, the usual ones first: those of tensors, and those that make a new result."""
     found = []
-    for full in capi.accel_op_list(f"aten::{name}"):
-        plain, _, overload = full.removeprefix("aten::").partition(".")
-        if plain == name:
-            handle = capi.accel_op_find(f"aten::{plain}", overload)
-            found.append(parse(capi.accel_op_schema(handle), handle))
+    for namespaced in (f"{namespace}::{name}" for namespace in NAMESPACES):
+        for full in capi.accel_op_list(namespaced) if not found else ():
+            plain, _, overload = full.partition(".")
+            if plain == namespaced:
+                handle = capi.accel_op_find(plain, overload)
+                found.append(parse(capi.accel_op_schema(handle), handle))
     return sorted(found, key=_order)
 
 

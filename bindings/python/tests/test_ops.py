@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 import accel
-from accel import errors, ops, schema
+from accel import errors, functional as F, ops, schema
 
 
 def test_calls():
@@ -22,6 +22,21 @@ def test_calls():
     ops.add(x, x, out=out)
     assert out.tolist() == [[6, 2], [4, 8]]
     assert x.clamp(2, 3).tolist() == [[3, 2], [2, 3]] and x.softmax(-1).shape == (2, 2)
+
+
+def test_own_operators():
+    """The engine's own operators are called as LibTorch's are."""
+    rows, classes = accel.randn(12, 8), accel.randn(30, 8)
+    rows.requires_grad_(True)
+    target, bias = accel.tensor([*range(11), -100]), accel.randn(30)
+    loss = F.linear_cross_entropy(rows, classes, target, linear_bias=bias, label_smoothing=0.1, chunk_size=5)
+    assert loss.item() == pytest.approx(ops.cross_entropy_loss(ops.linear(rows, classes, bias), target, label_smoothing=0.1).item())
+    loss.backward()
+    assert rows.grad.tolist()[11] == [0] * 8 and rows.grad.abs().sum().item() > 0
+    assert ops.linear_cross_entropy(rows, classes, target, reduction="none").shape == (12,)
+    assert "accel::linear_cross_entropy(Tensor input" in ops.linear_cross_entropy.__doc__ and "linear_cross_entropy" in dir(F)
+    with pytest.raises(errors.Error, match="target of row 0 is 30"):
+        F.linear_cross_entropy(rows, classes, accel.tensor([30] * 12))
 
 
 def test_documentation():

@@ -3664,11 +3664,11 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_tensor_contiguous(tensor: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
-    /// Finds any operator of LibTorch.
+    /// Finds any operator of LibTorch, or one of our own.
     ///
     /// Keep the handle: finding costs more than calling.
     ///
-    /// * `name`: "aten::add".
+    /// * `name`: "aten::add"; "accel::linear_cross_entropy": the loss of a large vocabulary (docs/large_vocabularies.md).
     /// * `overload`: "Tensor"; "" for the plain one.
     /// * `out`: Interned, never released.
     ///
@@ -3721,7 +3721,7 @@ functions! {
 
     /// The names of all operators that begin with a prefix, sorted.
     ///
-    /// * `prefix`: "aten::".
+    /// * `prefix`: "aten::", or "accel::" for our own.
     /// * `out`: A list of strings "aten::add.Tensor".
     ///
     /// Returns: ACCEL_OK.

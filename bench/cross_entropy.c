@@ -1,0 +1,115 @@
+/* Workload cross-entropy: the last layer of a language model and its loss, forward and backward, by the operator that
+ * never holds all class scores ("fused") or by LibTorch's two operators ("unfused"). */
+#include "measure.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WARMUP 1
+
+/* Calls an operator with one result. */
+static accel_tensor_t *apply(const char *name, const char *overload, const accel_value_t *arguments, size_t n_arguments,
+                             const char *const *names, const accel_value_t *named, size_t n_named) {
+  const accel_op_t *op = NULL;
+  accel_value_t result = ACCEL_VALUE_INIT;
+  size_t n_results = 0;
+  CHECK(accel_op_find(name, overload, &op));
+  CHECK(accel_op_call_kw(op, arguments, n_arguments, names, named, n_named, &result, 1, &n_results));
+  return result.as.tensor;
+}
+
+static accel_tensor_t *random_matrix(int64_t rows, int64_t columns, double scale) {
+  const int64_t shape[] = {rows, columns};
+  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
+  accel_tensor_t *drawn = NULL;
+  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, cpu, &drawn));
+  const accel_value_t factors[] = {accel_arg_tensor(drawn), accel_arg_double(scale)};
+  accel_tensor_t *matrix = apply("aten::mul", "Scalar", factors, 2, NULL, NULL, 0);
+  accel_tensor_release(drawn);
+  return matrix;
+}
+
+/* The same memory as a parameter that has no gradient yet. */
+static accel_tensor_t *fresh_parameter(const accel_tensor_t *tensor) {
+  accel_tensor_t *parameter = NULL;
+  CHECK(accel_tensor_detach(tensor, &parameter));
+  CHECK(accel_tensor_set_requires_grad(parameter, 1));
+  return parameter;
+}
+
+static accel_tensor_t *fused_loss(accel_tensor_t *input, accel_tensor_t *weight, accel_tensor_t *target,
+                                  int64_t chunk) {
+  const accel_value_t arguments[] = {accel_arg_tensor(input), accel_arg_tensor(weight), accel_arg_tensor(target)};
+  const char *const names[] = {"chunk_size"};
+  const accel_value_t named[] = {accel_arg_int(chunk)};
+  return apply("accel::linear_cross_entropy", "", arguments, 3, names, named, 1);
+}
+
+static accel_tensor_t *unfused_loss(accel_tensor_t *input, accel_tensor_t *weight, accel_tensor_t *target) {
+  const accel_value_t factors[] = {accel_arg_tensor(input), accel_arg_tensor(weight)};
+  accel_tensor_t *scores = apply("aten::linear", "", factors, 2, NULL, NULL, 0);
+  const accel_value_t arguments[] = {accel_arg_tensor(scores), accel_arg_tensor(target)};
+  accel_tensor_t *loss = apply("aten::cross_entropy_loss", "", arguments, 2, NULL, NULL, 0);
+  accel_tensor_release(scores);
+  return loss;
+}
+
+int main(int argc, char **argv) {
+  enum { VARIANT, PRECISION, ROWS, FEATURES, CLASSES, CHUNK, STEPS, THREADS, N_OPTIONS };
+  struct option_value options[N_OPTIONS] = {{"--variant", "fused"}, {"--precision", "no"},  {"--rows", "4096"},
+                                            {"--features", "512"},  {"--classes", "50257"}, {"--chunk", "0"},
+                                            {"--steps", "5"},       {"--threads", "2"}};
+  measure_begin(argc, argv, options, N_OPTIONS);
+  const size_t steps = (size_t)measure_integer(&options[STEPS]);
+  const int64_t rows = measure_integer(&options[ROWS]), features = measure_integer(&options[FEATURES]);
+  const int64_t classes = measure_integer(&options[CLASSES]), chunk = measure_integer(&options[CHUNK]);
+  const int is_fused = strcmp(options[VARIANT].value, "fused") == 0;
+
+  accel_state_options_t settings = ACCEL_STATE_OPTIONS_INIT;
+  settings.cpu = 1;
+  settings.mixed_precision = strcmp(options[PRECISION].value, "bf16") == 0 ? ACCEL_PRECISION_BF16 : ACCEL_PRECISION_NO;
+  accel_state_t *state = NULL;
+  CHECK(accel_state_create(&settings, &state));
+  CHECK(accel_set_seed(state, 0, 0, 0));
+  accel_tensor_t *hidden = random_matrix(rows, features, 1.0), *matrix = random_matrix(classes, features, 0.02);
+  accel_tensor_t *target = NULL;
+  CHECK(accel_tensor_randint(0, classes, &rows, 1, &target));
+
+  double *samples = measure_allocate(steps * sizeof *samples);
+  double last_loss = 0;
+  measure_reset_peak();
+  const double base_rss_mb = measure_memory("VmHWM");
+  for (size_t step = 0; step < WARMUP + steps; step++) {
+    accel_tensor_t *input = fresh_parameter(hidden), *weight = fresh_parameter(matrix);
+    accel_scope_t *precision = NULL;
+    const double start = measure_now();
+    CHECK(accel_autocast_begin(state, NULL, &precision));
+    accel_tensor_t *loss = is_fused ? fused_loss(input, weight, target, chunk) : unfused_loss(input, weight, target);
+    CHECK(accel_scope_end(precision));
+    CHECK(accel_tensor_backward(loss));
+    if (step >= WARMUP) samples[step - WARMUP] = (measure_now() - start) * 1e3;
+    CHECK(accel_tensor_item(loss, &last_loss));
+    accel_tensor_release(loss);
+    accel_tensor_release(weight);
+    accel_tensor_release(input);
+  }
+
+  char params[200], extra[160];
+  snprintf(params, sizeof params,
+           "{\"variant\": \"%s\", \"precision\": \"%s\", \"rows\": %lld, \"features\": %lld, \"classes\": %lld, "
+           "\"threads\": %s}",
+           options[VARIANT].value, options[PRECISION].value, (long long)rows, (long long)features, (long long)classes,
+           options[THREADS].value);
+  snprintf(extra, sizeof extra, "\"added_peak_mb\": %.5g, \"loss\": %.9g", measure_memory("VmHWM") - base_rss_mb,
+           last_loss);
+  const struct figure figure = {"cross_entropy", params, "ms", 0, samples, steps, base_rss_mb, extra};
+  measure_report(state, &figure);
+
+  accel_tensor_release(target);
+  accel_tensor_release(matrix);
+  accel_tensor_release(hidden);
+  accel_state_release(state);
+  free(samples);
+  return 0;
+}

@@ -1,0 +1,26 @@
+// The operator accel::linear_cross_entropy: its arguments checked, with gradients, and under autocast in its dtype.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace accel::nn {
+
+// The names are those of torch.nn.functional.linear_cross_entropy. `chunk_size` is the number of rows whose scores
+// exist at a time; 0: chosen by the number of classes.
+inline constexpr const char* kLinearCrossEntropySchema =
+    "linear_cross_entropy(Tensor input, Tensor linear_weight, Tensor target, *, Tensor? linear_bias=None, "
+    "Tensor? weight=None, str reduction='mean', int ignore_index=-100, float label_smoothing=0.0, int chunk_size=0) "
+    "-> Tensor";
+
+// cross_entropy(linear(input, linear_weight, linear_bias), target, ...) of input [..., features] and target [...],
+// where never all scores exist. The loss is float32, or float64 where the input is.
+at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& linear_weight, const at::Tensor& target,
+                                const std::optional<at::Tensor>& linear_bias, const std::optional<at::Tensor>& weight,
+                                std::string_view reduction, int64_t ignore_index, double label_smoothing,
+                                int64_t chunk_size);
+
+}  // namespace accel::nn

@@ -1,0 +1,27 @@
+#include "nn/operators.hpp"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <memory>
+
+#include "nn/linear_cross_entropy.hpp"
+
+namespace accel::nn {
+namespace {
+
+// Never destroyed: operators may be called while the process ends.
+const torch::Library* make_library() {
+  // Another copy of the engine in the same process may have been first.
+  if (c10::Dispatcher::singleton().findSchema({"accel::linear_cross_entropy", ""})) return nullptr;
+  auto library = std::make_unique<torch::Library>(torch::Library::FRAGMENT, "accel", std::nullopt, __FILE__, __LINE__);
+  // Without a dispatch key: the functions differentiate and cast by themselves, on every device.
+  library->def(kLinearCrossEntropySchema, linear_cross_entropy);
+  return library.release();
+}
+
+}  // namespace
+
+void register_operators() { [[maybe_unused]] static const torch::Library* const library = make_library(); }
+
+}  // namespace accel::nn
