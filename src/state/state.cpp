@@ -16,6 +16,7 @@
 #include "comm/meeting_places.hpp"
 #include "comm/plugin.hpp"
 #include "comm/rendezvous.hpp"
+#include "kernels/attention_routing.hpp"
 #include "kernels/product_routing.hpp"
 #include "kernels/tensor_memory.hpp"
 #include "state/device_choice.hpp"
@@ -130,6 +131,7 @@ kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
   if (policy.routed_products)
     kernels::install_product_routing(settings.cpu_kernels == CpuKernels::kOnednn ? kernels::ProductChoice::kAll
                                                                                  : kernels::ProductChoice::kMeasured);
+  if (policy.routed_products) kernels::install_attention_routing();
   if (policy.cached_memory) kernels::install_tensor_memory();
   if (settings.cpu_memory != CpuMemory::kDefault) {
     const int64_t kept = settings.cpu_memory_kept;
