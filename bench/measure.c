@@ -155,7 +155,8 @@ void measure_report(accel_state_t *state, const struct figure *figure) {
     for (int32_t rank = 0; rank < ranks; rank++) printf("%s%.5g", rank == 0 ? "" : ", ", facts[rank * FACTS + PEAK]);
     printf("]");
   }
-  printf(", \"base_rss_mb\": %.5g, \"anonymous_rss_mb\": %.5g", figure->base_rss_mb, measure_memory("RssAnon"));
+  if (figure->base_rss_mb > 0) printf(", \"base_rss_mb\": %.5g", figure->base_rss_mb);
+  printf(", \"anonymous_rss_mb\": %.5g", measure_memory("RssAnon"));
   if (figure->extra != NULL) printf(", %s", figure->extra);
   printf("}\n");
   fflush(stdout);

@@ -7,6 +7,10 @@
 
 #include <stddef.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Ends the program with the library's message when a call failed; gives the status back otherwise. */
 #define CHECK(call) measure_check((call), #call)
 accel_status_t measure_check(accel_status_t status, const char *call);
@@ -40,11 +44,15 @@ struct figure {
   int higher_is_better;
   double *samples; /* sorted by the report */
   size_t n_samples;
-  double base_rss_mb; /* the peak when the state was ready */
+  double base_rss_mb; /* the peak when the state was ready; 0: not told */
   const char *extra;  /* further JSON members: "\"loss\": 1.5", or NULL */
 };
 /* Prints the figure on rank 0 with the peak memory of the largest rank and the processor time that others took. All
  * ranks call. */
 void measure_report(accel_state_t *state, const struct figure *figure);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

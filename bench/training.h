@@ -6,6 +6,10 @@
 
 #include <stddef.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct training {
   accel_state_t *state;
   accel_module_t *model; /* the model, the optimizer and the loader are prepared ones */
@@ -21,5 +25,9 @@ void training_release(struct training *training);
 
 /* Runs warmup + steps optimizer steps. `seconds` gets those of each step that is timed. Returns the last loss. */
 double training_run(struct training *training, size_t warmup, size_t steps, double *seconds);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
+#include <time.h>
 #include <torch/csrc/api/include/torch/version.h>
 #include <torch/library.h>
 
@@ -79,6 +80,23 @@ double time_product(const Product& product, bool through_onednn) {
   return shortest;
 }
 
+// How much of the time since it was made the process computed: near the number of its threads when nobody else did.
+class ComputingTime {
+ public:
+  double share() const { return (seconds(CLOCK_PROCESS_CPUTIME_ID) - computed_) / (seconds(CLOCK_MONOTONIC) - begin_); }
+
+ private:
+  static double seconds(clockid_t clock) {
+    timespec time = {};
+    clock_gettime(clock, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+  double begin_ = seconds(CLOCK_MONOTONIC);
+  double computed_ = seconds(CLOCK_PROCESS_CPUTIME_ID);
+};
+
+constexpr double kUndisturbed = 0.9;
+
 Routing::Measured measure(int threads) {
   const std::optional<std::string> folder = cache_folder();
   const std::optional<std::string> processor = processor_name();
@@ -94,8 +112,13 @@ Routing::Measured measure(int threads) {
       return {threads, *kept, text("measured earlier, '", cache->path(), "'")};
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const ComputingTime time;
   const ProductTable table = ProductTable::measured(time_product);
-  if (cache) cache->store(table);
+  const bool is_disturbed = time.share() < kUndisturbed * threads;
+  if (is_disturbed)
+    log(LogLevel::kInfo, "the measurement of products is not kept: other programs used the processors meanwhile");
+  else if (cache)
+    cache->store(table);
   return {threads, table, "measured by this process"};
 }
 

@@ -1,0 +1,80 @@
+#include "workloads.h"
+
+#include "measure.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLASSES 10
+#define MAX_DEPTH 64
+
+/* Exact GELU, no dropout, a head of its own. */
+static const char gpt_config[] =
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 256, \"n_positions\": 128, \"n_embd\": 256, \"n_layer\": 4, "
+    "\"n_head\": 4,"
+    " \"activation_function\": \"gelu\", \"resid_pdrop\": 0, \"embd_pdrop\": 0, \"attn_pdrop\": 0,"
+    " \"tie_word_embeddings\": false}";
+
+accel_state_t *workload_state(const char *precision, int64_t accumulate) {
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  options.cpu = 1;
+  options.mixed_precision = strcmp(precision, "bf16") == 0 ? ACCEL_PRECISION_BF16 : ACCEL_PRECISION_NO;
+  options.gradient_accumulation_steps = accumulate;
+  accel_state_t *state = NULL;
+  CHECK(accel_state_create(&options, &state));
+  return state;
+}
+
+static accel_tensor_t *columns(accel_tensor_t *tensor, int64_t begin, int64_t end) {
+  const accel_op_t *slice = NULL;
+  const accel_value_t arguments[] = {accel_arg_tensor(tensor), accel_arg_int(1), accel_arg_int(begin),
+                                     accel_arg_int(end)};
+  accel_value_t view = ACCEL_VALUE_INIT;
+  accel_tensor_t *copy = NULL;
+  size_t n_results = 0;
+  CHECK(accel_op_find("aten::slice", "Tensor", &slice));
+  CHECK(accel_op_call(slice, arguments, 4, &view, 1, &n_results));
+  CHECK(accel_tensor_contiguous(view.as.tensor, &copy));
+  accel_value_dispose(&view);
+  return copy;
+}
+
+void workload_gpt(struct training *training, accel_state_t *state, size_t steps) {
+  accel_module_t *model = NULL;
+  accel_tensor_t *tokens = NULL;
+  const int64_t shape[] = {GPT_BATCH * GPT_ACCUMULATE * accel_num_processes(state) * (int64_t)steps, GPT_CONTEXT + 1};
+  CHECK(accel_module_from_config(gpt_config, &model));
+  CHECK(accel_tensor_randint(0, 256, shape, 2, &tokens));
+  training_prepare(training, state, model, 3e-4, columns(tokens, 0, GPT_CONTEXT), columns(tokens, 1, GPT_CONTEXT + 1),
+                   GPT_BATCH);
+  accel_tensor_release(tokens);
+}
+
+static accel_module_t *make_mlp(int64_t width, int64_t depth) {
+  accel_module_t *layers[2 * MAX_DEPTH + 1], *model = NULL;
+  if (depth > MAX_DEPTH) {
+    fprintf(stderr, "--depth %lld: expected at most %d\n", (long long)depth, MAX_DEPTH);
+    exit(2);
+  }
+  const size_t n_layers = 2 * (size_t)depth + 1;
+  for (size_t i = 0; i + 1 < n_layers; i += 2) {
+    CHECK(accel_module_linear(width, width, 1, &layers[i]));
+    CHECK(accel_module_activation("relu", &layers[i + 1]));
+  }
+  CHECK(accel_module_linear(width, CLASSES, 1, &layers[n_layers - 1]));
+  CHECK(accel_module_sequential(layers, n_layers, &model));
+  for (size_t i = 0; i < n_layers; i++) accel_module_release(layers[i]);
+  return model;
+}
+
+void workload_mlp(struct training *training, accel_state_t *state, int64_t width, int64_t depth, int64_t batch,
+                  size_t steps) {
+  accel_module_t *model = make_mlp(width, depth);
+  accel_tensor_t *inputs = NULL, *labels = NULL;
+  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
+  const int64_t shape[] = {batch * accel_num_processes(state) * (int64_t)steps, width};
+  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, cpu, &inputs));
+  CHECK(accel_tensor_randint(0, CLASSES, shape, 1, &labels));
+  training_prepare(training, state, model, 1e-3, inputs, labels, batch);
+}

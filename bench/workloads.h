@@ -1,0 +1,36 @@
+/* The models of the workloads train_gpt and train_mlp, ready to be trained on data of their own. */
+#ifndef ACCEL_BENCH_WORKLOADS_H
+#define ACCEL_BENCH_WORKLOADS_H
+
+#include "training.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GPT_BATCH 8
+#define GPT_ACCUMULATE 4
+#define GPT_CONTEXT 128
+#define GPT_WARMUP 2
+
+#define MLP_WIDTH 512
+#define MLP_DEPTH 4
+#define MLP_BATCH 64
+#define MLP_WARMUP 10
+
+/* A state on the CPU that all processes of the job have. `precision`: "no" or "bf16". */
+accel_state_t *workload_state(const char *precision, int64_t accumulate);
+
+/* 3.3 M parameters: 4 blocks of 256 with 4 heads. For a state that accumulates GPT_ACCUMULATE batches; data for `steps`
+ * steps, those of the warm-up included. */
+void workload_gpt(struct training *training, accel_state_t *state, size_t steps);
+
+/* `depth` times a linear layer and a ReLU, then a linear layer to the classes. */
+void workload_mlp(struct training *training, accel_state_t *state, int64_t width, int64_t depth, int64_t batch,
+                  size_t steps);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
