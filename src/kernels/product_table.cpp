@@ -10,10 +10,11 @@
 namespace accel::kernels {
 namespace {
 
-constexpr int64_t kThinFrom = 16;   // the smallest size of a thin product
-constexpr int64_t kBulkyFrom = 64;  // and of a bulky one
-constexpr double kGain = 0.8;       // oneDNN must take at most this part of the time: measurements are not exact
-constexpr int kRounds = 4;          // by turns, so that what else the machine does meets both
+constexpr int64_t kThinFrom = 16;    // the smallest size of a thin product
+constexpr int64_t kBulkyFrom = 64;   // and of a bulky one
+constexpr double kGain = 0.8;        // oneDNN must take at most this part of a large product's time,
+constexpr double kLeastGain = 0.95;  // and of that of the smallest one that is routed: measurements are not exact
+constexpr int kRounds = 4;           // by turns, so that what else the machine does meets both
 constexpr double kLeastWork = 1 << 16;
 constexpr double kAlwaysFrom = 1 << 21;
 constexpr std::array<Layout, 3> kAllLayouts = {Layout::kPlain, Layout::kSecondTransposed, Layout::kFirstTransposed};
@@ -42,7 +43,7 @@ double break_even(const ProductTable::Measure& measure, Layout layout, Shape sha
   }
   if (onednn > kGain * normal) return 0;
   const double constant = std::max(least - onednn * small.work() / large.work(), 0.0);
-  const double gain = (normal * kGain - (onednn - constant)) / large.work();  // seconds for each multiply-add
+  const double gain = (normal * kLeastGain - (onednn - constant)) / large.work();  // seconds for each multiply-add
   return std::exp2(std::ceil(std::log2(std::max(constant / gain, kLeastWork))));
 }
 
