@@ -42,8 +42,9 @@ struct Routing {
     int threads;
     ProductTable table;
     std::string source;
+    const Measured* next;  // of another number of threads
   };
-  std::atomic<const Measured*> measured{nullptr};  // never deleted: a product may still read it
+  std::atomic<const Measured*> measured{nullptr};  // the latest; never deleted: a product may still read it
 };
 
 // Never destroyed: products may run while the process ends.
@@ -109,7 +110,7 @@ Routing::Measured measure(int threads) {
   }
   if (cache) {
     if (const std::optional<ProductTable> kept = cache->load())
-      return {threads, *kept, text("measured earlier, '", cache->path(), "'")};
+      return {threads, *kept, text("measured earlier, '", cache->path(), "'"), nullptr};
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const ComputingTime time;
@@ -119,20 +120,26 @@ Routing::Measured measure(int threads) {
     log(LogLevel::kInfo, "the measurement of products is not kept: other programs used the processors meanwhile");
   else if (cache)
     cache->store(table);
-  return {threads, table, "measured by this process"};
+  return {threads, table, "measured by this process", nullptr};
+}
+
+const Routing::Measured* find_measured(int threads) {
+  const Routing::Measured* measured = routing().measured.load(std::memory_order_acquire);
+  while (measured != nullptr && measured->threads != threads) measured = measured->next;
+  return measured;
 }
 
 const Routing::Measured& measured_table() {
   Routing& self = routing();
   const int threads = at::get_num_threads();
-  const Routing::Measured* current = self.measured.load(std::memory_order_acquire);
-  if (current != nullptr && current->threads == threads) return *current;
+  if (const Routing::Measured* const known = find_measured(threads)) return *known;
   const std::lock_guard lock(self.mutex);
-  current = self.measured.load(std::memory_order_relaxed);
-  if (current != nullptr && current->threads == threads) return *current;
-  current = std::make_unique<Routing::Measured>(measure(threads)).release();
-  self.measured.store(current, std::memory_order_release);
-  return *current;
+  if (const Routing::Measured* const known = find_measured(threads)) return *known;
+  Routing::Measured measured = measure(threads);
+  measured.next = self.measured.load(std::memory_order_relaxed);
+  const Routing::Measured* const kept = std::make_unique<Routing::Measured>(std::move(measured)).release();
+  self.measured.store(kept, std::memory_order_release);
+  return *kept;
 }
 
 bool is_transposed(const at::Tensor& matrix) {
@@ -275,7 +282,7 @@ std::string describe_product_routing() {
   Routing& self = routing();
   if (self.library == nullptr) return "LibTorch's kernels";
   if (self.choice.load() == ProductChoice::kAll) return "oneDNN";
-  const Routing::Measured* const measured = self.measured.load(std::memory_order_acquire);
+  const Routing::Measured* const measured = find_measured(at::get_num_threads());
   if (measured == nullptr) return "measured at the first large product";
   return text(measured->table.routes_any() ? "oneDNN where it is faster" : "LibTorch's kernels, which are faster here",
               "; ", measured->source);
