@@ -9,7 +9,7 @@ from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataP
 from .hooks import Hooks
 from .module import Module, Parameters, PreparedModule
 from .scopes import scope
-from .state import AcceleratorState, GradientState, View, current
+from .state import AcceleratorState, GradientState, PartialState, View, current
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, FP8Recipe, GradScalerKwargs, InitProcessGroupKwargs)
 
@@ -411,7 +411,8 @@ class Accelerator(View):
         """Lets go of all prepared objects; as many None as objects."""
         for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
             held.clear()
-        capi.accel_free_memory(current())
+        if PartialState.is_made():  # not after end_training()
+            capi.accel_free_memory(current())
         return [None] * len(objects)
 
     clear = free_memory
