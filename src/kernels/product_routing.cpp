@@ -68,7 +68,7 @@ double time_product(const Product& product, bool through_onednn) {
   const at::Tensor second = matrix(product.inner, product.columns, product.layout == Layout::kSecondTransposed);
   at::Tensor result = at::empty({product.rows, product.columns}, at::kFloat);
   double shortest = std::numeric_limits<double>::max();
-  const Clock::time_point end = Clock::now() + std::chrono::microseconds(500);
+  const Clock::time_point end = Clock::now() + std::chrono::microseconds(400);
   do {
     const Clock::time_point begin = Clock::now();
     if (through_onednn) {
