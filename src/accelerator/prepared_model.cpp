@@ -5,6 +5,16 @@
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
+namespace {
+
+// Grows when any parameter is written to.
+int64_t versions_of(const nn::Module& module) {
+  int64_t sum = 0;
+  for (const at::Tensor& parameter : module.parameters()) sum += static_cast<int64_t>(parameter._version());
+  return sum;
+}
+
+}  // namespace
 
 PreparedModel::PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp,
                              const ForwardPrecision& precision, kernels::ComputePolicy compute_policy,
@@ -19,17 +29,6 @@ PreparedModel::PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::Dist
   // The parallel wrapper is no node of the tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model_);
 }
-
-namespace {
-
-// Grows when any parameter is written to.
-int64_t versions_of(const nn::Module& module) {
-  int64_t sum = 0;
-  for (const at::Tensor& parameter : module.parameters()) sum += static_cast<int64_t>(parameter._version());
-  return sum;
-}
-
-}  // namespace
 
 // Within a group of micro-batches the weights stay, so that they are cast in its first one only. Casts that were made
 // without gradients would cut the weights off from the loss of the next forward.

@@ -1,6 +1,7 @@
 // The program's wish that what waits for other ranks ends: Ctrl-C, where a language has it.
 #pragma once
 
+#include <atomic>
 #include <functional>
 
 namespace accel {
@@ -20,6 +21,16 @@ class Interruptible {
 
   const std::function<void()> end_;
   bool ending_ = false;  // under the mutex of all
+};
+
+// For a wait that looks again and again.
+class InterruptionFlag {
+ public:
+  bool raised() const { return raised_.load(); }
+
+ private:
+  std::atomic<bool> raised_{false};
+  const Interruptible wait_{[this] { raised_.store(true); }};
 };
 
 // On any thread. The latest waits end first.

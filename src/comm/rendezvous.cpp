@@ -3,7 +3,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -114,10 +113,9 @@ c10::intrusive_ptr<c10d::Store> meet(const RendezvousOptions& options, const Dea
   const std::string host = is_loopback(options.host) ? "127.0.0.1" : options.host;
   const int64_t former_groups = enter(options, host, deadline);
   // LibTorch's client pauses up to a second between attempts; ours notices at once that the server is up.
-  std::atomic<bool> interrupted{false};
-  const Interruptible wait([&interrupted] { interrupted.store(true); });
+  const InterruptionFlag interruption;
   while (!connect_to({host, options.port}, deadline.left()).socket.is_open()) {
-    require(!interrupted.load(), Status::kCancelled, "the program was interrupted while rank ", options.rank,
+    require(!interruption.raised(), Status::kCancelled, "the program was interrupted while rank ", options.rank,
             " waited for rank 0 at ", host, ":", options.port);
     require(!deadline.passed(), Status::kTimeout, "rank ", options.rank, " of ", options.size,
             " cannot reach rank 0 at ", host, ":", options.port, " within ", deadline.total().count(),

@@ -1,7 +1,6 @@
 #include "comm/timed_store.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <future>
 #include <mutex>
@@ -75,16 +74,15 @@ auto TimedStore::in_time(Milliseconds limit, Operation operation) {
   const auto task = std::make_shared<std::packaged_task<Result(Store&)>>(std::move(operation));
   auto answer = task->get_future();
   const Deadline deadline(limit);
-  std::atomic<bool> interrupted{false};
-  const Interruptible wait([&interrupted] { interrupted.store(true); });
+  const InterruptionFlag interruption;
   const auto ready = [&] {
     return answer.wait_for(std::min(deadline.left(), kLongestSleep)) == std::future_status::ready;
   };
   bool answered = false;
   if (worker_->start([task](Store& store) { (*task)(store); }, limit))
-    while (!(answered = ready()) && !deadline.passed() && !interrupted.load()) {
+    while (!(answered = ready()) && !deadline.passed() && !interruption.raised()) {
     }
-  require(answered || !interrupted.load(), Status::kCancelled,
+  require(answered || !interruption.raised(), Status::kCancelled,
           "the program was interrupted while it waited for rank 0");
   require(answered, Status::kTimeout, "the store of rank 0 did not answer within ", limit.count(),
           " ms; see whether rank 0 runs and its host can be reached");

@@ -1,14 +1,14 @@
 #include "kernels/attention_routing.hpp"
 
 #include <ATen/ATen.h>
-#include <torch/library.h>
 
 #include <algorithm>
-#include <memory>
+#include <mutex>
 #include <optional>
 #include <tuple>
 
 #include "kernels/compute_policy.hpp"
+#include "kernels/operator_routes.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -16,7 +16,6 @@ namespace {
 using Below = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward;
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect);
 constexpr int64_t kLongest = 192;  // positions
 
 bool is_routed(const at::Tensor& query, const at::Tensor& key) {
@@ -30,8 +29,8 @@ Gradients attention_backward(c10::DispatchKeySet keys, const at::Tensor& out_gra
                              const at::Tensor& logsumexp, double dropout, bool is_causal,
                              const std::optional<at::Tensor>& mask, std::optional<double> scale) {
   if (!is_routed(query, key))
-    return Below::redispatch(keys & kBelow, out_gradient, query, key, value, out, logsumexp, dropout, is_causal, mask,
-                             scale);
+    return Below::redispatch(keys & kBelowRoutes, out_gradient, query, key, value, out, logsumexp, dropout, is_causal,
+                             mask, scale);
   const at::ScalarType dtype = query.scalar_type();
   const auto exact = [&](const at::Tensor& tensor) {
     return tensor.scalar_type() == dtype ? tensor.to(at::kFloat) : tensor;
@@ -39,20 +38,18 @@ Gradients attention_backward(c10::DispatchKeySet keys, const at::Tensor& out_gra
   std::optional<at::Tensor> exact_mask = mask;
   if (mask && mask->defined()) exact_mask = exact(*mask);
   const auto [of_query, of_key, of_value] =
-      Below::redispatch(keys & kBelow, exact(out_gradient), exact(query), exact(key), exact(value), exact(out),
+      Below::redispatch(keys & kBelowRoutes, exact(out_gradient), exact(query), exact(key), exact(value), exact(out),
                         logsumexp, dropout, is_causal, exact_mask, scale);
   return {of_query.to(dtype), of_key.to(dtype), of_value.to(dtype)};
 }
 
-const torch::Library* make_library() {
-  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::BackendSelect,
-                                                  __FILE__, __LINE__);
-  library->impl("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(attention_backward));
-  return library.release();
-}
-
 }  // namespace
 
-void install_attention_routing() { [[maybe_unused]] static const torch::Library* const library = make_library(); }
+void install_attention_routing() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    operator_routes().impl("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(attention_backward));
+  });
+}
 
 }  // namespace accel::kernels

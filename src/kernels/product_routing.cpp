@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <time.h>
 #include <torch/csrc/api/include/torch/version.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +17,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "kernels/compute_policy.hpp"
+#include "kernels/operator_routes.hpp"
 #include "kernels/product_cache.hpp"
 #include "kernels/product_table.hpp"
 
@@ -36,7 +36,7 @@ OnednnProduct find_onednn_product() {
 struct Routing {
   OnednnProduct onednn = nullptr;
   std::atomic<ProductChoice> choice{ProductChoice::kMeasured};
-  std::unique_ptr<torch::Library> library;
+  bool is_installed = false;
   std::mutex mutex;  // of the measurement
   struct Measured {
     int threads;
@@ -53,8 +53,6 @@ Routing& routing() {
   return instance;
 }
 
-// The kernels below ours.
-constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect);
 constexpr c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
 
 at::Tensor matrix(int64_t rows, int64_t columns, bool transposed) {
@@ -197,7 +195,7 @@ bool can_add(const at::Tensor& added, const at::Tensor& first, const at::Tensor&
 // mm and bmm, and their forms with a given result.
 template <typename Below, int64_t kDim>
 at::Tensor product(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second) {
-  if (!is_routed(first, second, kDim)) return Below::redispatch(keys & kBelow, first, second);
+  if (!is_routed(first, second, kDim)) return Below::redispatch(keys & kBelowRoutes, first, second);
   const at::Tensor result = at::empty(shape_of_product(first, second), first.options());
   routing().onednn(first, second, result, 0, 1);
   return result;
@@ -207,7 +205,7 @@ template <typename Below, int64_t kDim>
 at::Tensor& product_out(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second,
                         at::Tensor& result) {
   if (!is_routed(first, second, kDim) || !is_fresh(result, first, second, shape_of_product(first, second)))
-    return Below::redispatch(keys & kBelow, first, second, result);
+    return Below::redispatch(keys & kBelowRoutes, first, second, result);
   routing().onednn(first, second, result, 0, 1);
   return result;
 }
@@ -217,7 +215,7 @@ template <typename Below, int64_t kDim>
 at::Tensor sum(c10::DispatchKeySet keys, const at::Tensor& added, const at::Tensor& first, const at::Tensor& second,
                const at::Scalar& beta, const at::Scalar& alpha) {
   if (!is_routed(first, second, kDim) || !can_add(added, first, second, alpha))
-    return Below::redispatch(keys & kBelow, added, first, second, beta, alpha);
+    return Below::redispatch(keys & kBelowRoutes, added, first, second, beta, alpha);
   const at::Tensor result = at::empty(shape_of_product(first, second), first.options());
   add_product(added, first, second, beta.toDouble(), alpha.toDouble(), result);
   return result;
@@ -229,7 +227,7 @@ at::Tensor& sum_out(c10::DispatchKeySet keys, const at::Tensor& added, const at:
   const bool routed = is_routed(first, second, kDim) && can_add(added, first, second, alpha) &&
                       is_fresh(result, first, second, shape_of_product(first, second)) &&
                       (result.is_same(added) || !result.is_alias_of(added));
-  if (!routed) return Below::redispatch(keys & kBelow, added, first, second, beta, alpha, result);
+  if (!routed) return Below::redispatch(keys & kBelowRoutes, added, first, second, beta, alpha, result);
   add_product(added, first, second, beta.toDouble(), alpha.toDouble(), result);
   return result;
 }
@@ -239,27 +237,23 @@ at::Tensor& sum_in_place(c10::DispatchKeySet keys, at::Tensor& self, const at::T
                          const at::Scalar& beta, const at::Scalar& alpha) {
   const bool routed = is_routed(first, second, kDim) && can_add(self, first, second, alpha) &&
                       is_fresh(self, first, second, shape_of_product(first, second));
-  if (!routed) return Below::redispatch(keys & kBelow, self, first, second, beta, alpha);
+  if (!routed) return Below::redispatch(keys & kBelowRoutes, self, first, second, beta, alpha);
   add_product(self, first, second, beta.toDouble(), alpha.toDouble(), self);
   return self;
 }
 
-// Before the kernels of the device, and after autograd and autocast. The key is one that every call passes; its kernels
-// for factories choose the device, and products have none there.
-std::unique_ptr<torch::Library> register_products() {
-  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::BackendSelect,
-                                                  __FILE__, __LINE__);
-  library->impl("mm", TORCH_FN((product<at::_ops::mm, 2>)));
-  library->impl("mm.out", TORCH_FN((product_out<at::_ops::mm_out, 2>)));
-  library->impl("bmm", TORCH_FN((product<at::_ops::bmm, 3>)));
-  library->impl("bmm.out", TORCH_FN((product_out<at::_ops::bmm_out, 3>)));
-  library->impl("addmm", TORCH_FN((sum<at::_ops::addmm, 2>)));
-  library->impl("addmm.out", TORCH_FN((sum_out<at::_ops::addmm_out, 2>)));
-  library->impl("addmm_", TORCH_FN((sum_in_place<at::_ops::addmm_, 2>)));
-  library->impl("baddbmm", TORCH_FN((sum<at::_ops::baddbmm, 3>)));
-  library->impl("baddbmm.out", TORCH_FN((sum_out<at::_ops::baddbmm_out, 3>)));
-  library->impl("baddbmm_", TORCH_FN((sum_in_place<at::_ops::baddbmm_, 3>)));
-  return library;
+void register_products() {
+  torch::Library& routes = operator_routes();
+  routes.impl("mm", TORCH_FN((product<at::_ops::mm, 2>)));
+  routes.impl("mm.out", TORCH_FN((product_out<at::_ops::mm_out, 2>)));
+  routes.impl("bmm", TORCH_FN((product<at::_ops::bmm, 3>)));
+  routes.impl("bmm.out", TORCH_FN((product_out<at::_ops::bmm_out, 3>)));
+  routes.impl("addmm", TORCH_FN((sum<at::_ops::addmm, 2>)));
+  routes.impl("addmm.out", TORCH_FN((sum_out<at::_ops::addmm_out, 2>)));
+  routes.impl("addmm_", TORCH_FN((sum_in_place<at::_ops::addmm_, 2>)));
+  routes.impl("baddbmm", TORCH_FN((sum<at::_ops::baddbmm, 3>)));
+  routes.impl("baddbmm.out", TORCH_FN((sum_out<at::_ops::baddbmm_out, 3>)));
+  routes.impl("baddbmm_", TORCH_FN((sum_in_place<at::_ops::baddbmm_, 3>)));
 }
 
 }  // namespace
@@ -269,7 +263,8 @@ void install_product_routing(ProductChoice choice) {
   std::call_once(once, [] {
     routing().onednn = find_onednn_product();
     if (routing().onednn != nullptr && at::globalContext().hasMKLDNN()) {
-      routing().library = register_products();
+      register_products();
+      routing().is_installed = true;
     } else {
       log(LogLevel::kInfo, "float32 products keep LibTorch's kernels: LibTorch ", TORCH_VERSION,
           " lacks at::native::mkldnn_matmul()");
@@ -280,7 +275,7 @@ void install_product_routing(ProductChoice choice) {
 
 std::string describe_product_routing() {
   Routing& self = routing();
-  if (self.library == nullptr) return "LibTorch's kernels";
+  if (!self.is_installed) return "LibTorch's kernels";
   if (self.choice.load() == ProductChoice::kAll) return "oneDNN";
   const Routing::Measured* const measured = find_measured(at::get_num_threads());
   if (measured == nullptr) return "measured at the first large product";

@@ -1,0 +1,15 @@
+#include "kernels/operator_routes.hpp"
+
+#include <memory>
+
+namespace accel::kernels {
+
+torch::Library& operator_routes() {
+  static torch::Library& library =
+      *std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::BackendSelect, __FILE__,
+                                        __LINE__)
+           .release();
+  return library;
+}
+
+}  // namespace accel::kernels
