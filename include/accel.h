@@ -1686,7 +1686,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_numel(const accel_
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_nbytes(const accel_tensor_t *tensor, size_t *out);
 
-/** The memory of the elements.
+/** The memory of the elements. What is written there by address, backward does not notice: write between steps. From the
+ * call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the optimizer.
  * @param tensor A tensor with memory.
  * @param out Its first element; lives as long as the tensor.
  * @return ACCEL_OK, or INVALID_STATE for a tensor without memory (meta).

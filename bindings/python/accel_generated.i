@@ -2015,7 +2015,7 @@ out: Elements times bytes of one.
 Returns: ACCEL_OK or INVALID_HANDLE.";
 accel_status_t accel_tensor_nbytes(const accel_tensor_t *tensor, size_t *OUTPUT);
 
-%feature("docstring") accel_tensor_data "The memory of the elements.
+%feature("docstring") accel_tensor_data "The memory of the elements. What is written there by address, backward does not notice: write between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the optimizer.
 
 tensor: A tensor with memory.
 out: Its first element; lives as long as the tensor.

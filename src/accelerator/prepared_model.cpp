@@ -1,20 +1,8 @@
 #include "accelerator/prepared_model.hpp"
 
-#include <ATen/core/grad_mode.h>
-
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
-namespace {
-
-// Grows when any parameter is written to.
-int64_t versions_of(const nn::Module& module) {
-  int64_t sum = 0;
-  for (const at::Tensor& parameter : module.parameters()) sum += static_cast<int64_t>(parameter._version());
-  return sum;
-}
-
-}  // namespace
 
 PreparedModel::PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp,
                              const ForwardPrecision& precision, kernels::ComputePolicy compute_policy,
@@ -28,22 +16,15 @@ PreparedModel::PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::Dist
       step_times_(std::move(step_times)) {
   // The parallel wrapper is no node of the tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model_);
+  if (precision_.precision != Precision::kNo) casts_.emplace();
 }
 
-// Within a group of micro-batches the weights stay, so that they are cast in its first one only. Casts that were made
-// without gradients would cut the weights off from the loss of the next forward.
-c10::IValue PreparedModel::forward_with_casts(nn::Module& inner, const nn::Inputs& inputs) {
-  const bool keeps = !accumulation_->complete && at::GradMode::is_enabled() && precision_.autocast.cache_enabled;
-  const int64_t versions = keeps || kept_versions_ >= 0 ? versions_of(*model_) : -1;
-  const bool uses = at::GradMode::is_enabled() && kept_versions_ >= 0 && kept_versions_ == versions;
-  kept_versions_ = -1;
-  precision::AutocastGuard autocast(precision_.precision, precision_.device, precision_.autocast, uses);
-  c10::IValue output = inner.call(inputs);
-  if (keeps) {
-    autocast.keep_casts();
-    kept_versions_ = versions;
-  }
-  return output;
+c10::IValue PreparedModel::forward_in_half(nn::Module& inner, const nn::Inputs& inputs) {
+  if (!group_is_open_) casts_->start_group();
+  group_is_open_ = !accumulation_->complete;
+  const precision::KeptCasts::Scope kept(&*casts_);
+  const precision::AutocastGuard autocast(precision_.precision, precision_.device, precision_.autocast);
+  return inner.call(inputs);
 }
 
 c10::IValue PreparedModel::forward(const nn::Inputs& inputs) {
@@ -51,7 +32,7 @@ c10::IValue PreparedModel::forward(const nn::Inputs& inputs) {
   const kernels::ComputeScope scope(compute_policy_);
   nn::Module& inner = ddp_ != nullptr ? static_cast<nn::Module&>(*ddp_) : *model_;
   if (precision_.precision == Precision::kNo) return inner.call(inputs);
-  const c10::IValue output = forward_with_casts(inner, inputs);
+  const c10::IValue output = forward_in_half(inner, inputs);
   return precision_.keep_output_dtype ? output : tree::convert_to_fp32(output);
 }
 

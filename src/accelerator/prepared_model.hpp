@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -40,12 +41,13 @@ class PreparedModel final : public nn::Module {
   c10::IValue forward(const nn::Inputs& inputs) override;
 
  private:
-  c10::IValue forward_with_casts(nn::Module& inner, const nn::Inputs& inputs);
+  c10::IValue forward_in_half(nn::Module& inner, const nn::Inputs& inputs);
 
   nn::ModulePtr model_;
   std::shared_ptr<parallel::DistributedDataParallel> ddp_;
   ForwardPrecision precision_;
-  int64_t kept_versions_ = -1;  // of the parameters whose casts are kept; -1: none are
+  std::optional<precision::KeptCasts> casts_;  // of the parameters, in half precision
+  bool group_is_open_ = false;                 // of micro-batches: the weights stay until its last one
   kernels::ComputePolicy compute_policy_;
   std::shared_ptr<state::AccumulationGroup> accumulation_;
   std::shared_ptr<StepTimes> step_times_;

@@ -19,6 +19,7 @@
 #include "comm/plugin.hpp"
 #include "comm/recorded_backend.hpp"
 #include "comm/reduce_op.hpp"
+#include "tensor/access.hpp"
 
 namespace accel::comm {
 namespace {
@@ -184,6 +185,7 @@ void Communicator::all_reduce(at::Tensor tensor, Reduction reduction, double sca
   check_reduction(tensor, reduction);
   require(scale == 1.0 || scales_in_one_pass(tensor, reduction), Status::kInvalidArgument, "scale is ", scale, " for ",
           tensor.scalar_type(), "; expected 1 where it is no sum or mean of floating-point numbers");
+  tensor::count_write(tensor);
   run("all_reduce", tensor, [&](const Lane& lane) -> TorchWork {
     if (!lane.backend) {
       if (scale != 1.0) tensor.mul_(scale);
@@ -199,6 +201,7 @@ void Communicator::all_reduce(at::Tensor tensor, Reduction reduction, double sca
 void Communicator::broadcast(at::Tensor tensor, int from) {
   check_contiguous(tensor, "tensor");
   check_rank(from, "from_process");
+  tensor::count_write(tensor);
   run("broadcast", tensor, [&](const Lane& lane) -> TorchWork {
     if (!lane.backend) return {};
     auto options = options_for<c10d::BroadcastOptions>(lane);
@@ -210,6 +213,7 @@ void Communicator::broadcast(at::Tensor tensor, int from) {
 
 void Communicator::all_gather(const at::Tensor& input, at::Tensor output) {
   check_parts(output, "output", input, "input", size_);
+  tensor::count_write(output);
   run("all_gather", input, [&](const Lane& lane) -> TorchWork {
     if (!lane.backend) return copy_of_one_rank(input, output);
     at::Tensor source = input;
@@ -225,6 +229,7 @@ void Communicator::all_gather(const at::Tensor& input, at::Tensor output) {
 void Communicator::reduce_scatter(const at::Tensor& input, Reduction reduction, at::Tensor output) {
   check_parts(input, "input", output, "output", size_);
   check_reduction(input, reduction);
+  tensor::count_write(output);
   run("reduce_scatter", input, [&](const Lane& lane) -> TorchWork {
     if (!lane.backend) return copy_of_one_rank(input, output);
     auto options = options_for<c10d::ReduceScatterOptions>(lane);
@@ -242,6 +247,7 @@ void Communicator::all_to_all(const at::Tensor& input, at::Tensor output) {
   check_parts(input, "input", output, "output", 1);
   require(input.numel() % size_ == 0, Status::kShapeMismatch, "input has ", input.numel(),
           " elements; expected a multiple of ", size_, ", a part for each rank");
+  tensor::count_write(output);
   run("all_to_all", input, [&](const Lane& lane) -> TorchWork {
     if (!lane.backend) return copy_of_one_rank(input, output);
     at::Tensor source = input.view({size_, -1}), goal = output.view({size_, -1});
@@ -263,6 +269,7 @@ void Communicator::scatter(const at::Tensor& input, int from, at::Tensor output)
             ", the source; expected its tensor");
     check_parts(input, "input", output, "output", size_);
   }
+  tensor::count_write(output);
   run("scatter", output, [&](const Lane& lane) -> TorchWork {
     if (!lane.backend) return copy_of_one_rank(input, output);
     auto options = options_for<c10d::ScatterOptions>(lane);
@@ -313,6 +320,7 @@ Communicator::Message Communicator::post_receive(at::Tensor tensor, int from, in
   require(from != rank_, Status::kInvalidArgument, "from_process is ", from,
           ", this rank itself; expected another rank");
   require(tag >= 0, Status::kInvalidArgument, "tag is ", tag, "; expected 0 or more");
+  tensor::count_write(tensor);
   return post("recv", tensor, [&](const Lane& lane) {
     std::vector<at::Tensor> tensors{tensor};
     return lane.backend->recv(tensors, from, tag);

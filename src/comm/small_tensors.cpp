@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "tensor/access.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::comm {
@@ -54,6 +55,7 @@ void pack(const std::vector<at::Tensor>& tensors, char* place) {
 void unpack(const char* place, const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.nbytes() != 0) std::memcpy(tensor.data_ptr(), place, tensor.nbytes());
+    tensor::count_write(tensor);
     place += tensor.nbytes();
   }
 }

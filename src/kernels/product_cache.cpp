@@ -31,8 +31,8 @@ std::optional<std::string> cache_folder() {
   return std::nullopt;
 }
 
-std::optional<std::string> processor_name() {
-  std::ifstream file("/proc/cpuinfo");
+std::optional<std::string> processor_name(const std::string& list) {
+  std::ifstream file(list);
   std::string name;
   // The first processor's lines; an empty one ends them.
   for (std::string line; std::getline(file, line) && !line.empty();) {
@@ -50,6 +50,16 @@ ProductCache::ProductCache(std::string folder, const std::string& processor, con
     : folder_(std::move(folder)),
       path_(folder_ + "/" + as_file_name(text("products-", processor, "-libtorch-", libtorch, "-", threads)) +
             ".json") {}
+
+std::optional<ProductCache> ProductCache::find(const std::string& libtorch, int threads,
+                                               const std::string& processors) {
+  const std::optional<std::string> folder = cache_folder();
+  const std::optional<std::string> processor = processor_name(processors);
+  if (folder && processor) return ProductCache(*folder, *processor, libtorch, threads);
+  log(LogLevel::kWarning, "the measurement of products is not kept: ",
+      folder ? text(processors, " names no processor") : "neither XDG_CACHE_HOME nor HOME is set");
+  return std::nullopt;
+}
 
 std::optional<ProductTable> ProductCache::load() const {
   std::ifstream file(path_, std::ios::binary);

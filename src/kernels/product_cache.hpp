@@ -14,11 +14,14 @@ std::optional<std::string> cache_folder();
 
 // Name, family, model and stepping of the processor as the system says them; nothing where it does not. A virtual
 // machine gives many processors one name.
-std::optional<std::string> processor_name();
+std::optional<std::string> processor_name(const std::string& list = "/proc/cpuinfo");
 
 class ProductCache {
  public:
   ProductCache(std::string folder, const std::string& processor, const std::string& libtorch, int threads);
+  // That of this user and processor; nothing, which is logged, where there is no folder or the processor has no name.
+  static std::optional<ProductCache> find(const std::string& libtorch, int threads,
+                                          const std::string& processors = "/proc/cpuinfo");
 
   const std::string& path() const { return path_; }
   // Nothing when there is no file, and when it is damaged, which is logged.

@@ -28,11 +28,6 @@ namespace {
 using OnednnProduct = void (*)(const at::Tensor& first, const at::Tensor& second, const at::Tensor& result, float beta,
                                float alpha);
 
-// No public name: looked up, so that a LibTorch without it still loads us.
-OnednnProduct find_onednn_product() {
-  return reinterpret_cast<OnednnProduct>(dlsym(RTLD_DEFAULT, "_ZN2at6native13mkldnn_matmulERKNS_6TensorES3_S3_ff"));
-}
-
 struct Routing {
   OnednnProduct onednn = nullptr;
   std::atomic<ProductChoice> choice{ProductChoice::kMeasured};
@@ -97,15 +92,7 @@ class ComputingTime {
 constexpr double kUndisturbed = 0.9;
 
 Routing::Measured measure(int threads) {
-  const std::optional<std::string> folder = cache_folder();
-  const std::optional<std::string> processor = processor_name();
-  std::optional<ProductCache> cache;
-  if (folder && processor) {
-    cache.emplace(*folder, *processor, TORCH_VERSION, threads);
-  } else {
-    log(LogLevel::kWarning, "the measurement of products is not kept: ",
-        folder ? "/proc/cpuinfo names no processor" : "neither XDG_CACHE_HOME nor HOME is set");
-  }
+  const std::optional<ProductCache> cache = ProductCache::find(TORCH_VERSION, threads);
   if (cache) {
     if (const std::optional<ProductTable> kept = cache->load())
       return {threads, *kept, text("measured earlier, '", cache->path(), "'"), nullptr};
@@ -258,16 +245,17 @@ void register_products() {
 
 }  // namespace
 
-void install_product_routing(ProductChoice choice) {
+void install_product_routing(ProductChoice choice, const char* onednn_symbol) {
   static std::once_flag once;
-  std::call_once(once, [] {
-    routing().onednn = find_onednn_product();
+  std::call_once(once, [onednn_symbol] {
+    // No public function: looked up, so that a LibTorch without it still loads us.
+    routing().onednn = reinterpret_cast<OnednnProduct>(dlsym(RTLD_DEFAULT, onednn_symbol));
     if (routing().onednn != nullptr && at::globalContext().hasMKLDNN()) {
       register_products();
       routing().is_installed = true;
     } else {
-      log(LogLevel::kInfo, "float32 products keep LibTorch's kernels: LibTorch ", TORCH_VERSION,
-          " lacks at::native::mkldnn_matmul()");
+      log(LogLevel::kWarning, "float32 products keep LibTorch's kernels: LibTorch ", TORCH_VERSION, " has no ",
+          onednn_symbol, ", its product through oneDNN, or was built without oneDNN");
     }
   });
   routing().choice.store(choice, std::memory_order_relaxed);

@@ -37,7 +37,7 @@ class ProductTable {
 
   // From a size on that pays on every processor where oneDNN is faster at all.
   static ProductTable always();
-  // Asks 72 times.
+  // Asks 78 times.
   static ProductTable measured(const Measure& measure);
 
   bool routes(const Product& product) const;

@@ -10,6 +10,8 @@
 #include "base/error.hpp"
 #include "optim/parameter_state.hpp"
 #include "optim/rounding.hpp"
+#include "precision/kept_casts.hpp"
+#include "tensor/access.hpp"
 
 namespace accel::optim {
 namespace {
@@ -182,6 +184,7 @@ void ParameterOptimizer::count_step(c10::ArrayRef<Update> updates) const {
 
 void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Entry> entries) {
   std::vector<Update> updates;
+  std::vector<precision::CastUpdate> casts;  // of the parameters for the next forward
   updates.reserve(entries.size());
   const bool in_float32 = computes_in_float32(group, entries[0].parameter);
   const bool by_chance = in_float32 && group.precision == UpdatePrecision::kStochasticRounding;
@@ -199,6 +202,9 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Entry
         if (!master.defined()) update.parameter = entry.parameter.to(at::kFloat);
         update.gradient = entry.gradient.to(at::kFloat);
       }
+    } else if (rule_rounds) {
+      casts.emplace_back(entry.parameter);
+      update.rounded = casts.back().values();
     }
     updates.push_back(std::move(update));
   }
@@ -214,8 +220,8 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Entry
         parameter.copy_(updates[i].parameter);
       }
     }
-    // The kernels do not tell autograd that what it may have saved has changed.
-    parameter.unsafeGetTensorImpl()->bump_version();
+    tensor::count_write(parameter);
+    if (i < casts.size()) casts[i].keep(parameter);
   }
 }
 

@@ -4,8 +4,7 @@
 
 namespace accel::precision {
 
-AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings,
-                             bool uses_kept_casts)
+AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings)
     : active_(precision == Precision::kBf16 || precision == Precision::kFp16), device_(device) {
   if (!active_) return;
   former_enabled_ = at::autocast::is_autocast_enabled(device_);
@@ -15,13 +14,14 @@ AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device, const 
   at::autocast::set_autocast_cache_enabled(settings.cache_enabled);
   at::autocast::set_autocast_dtype(device_,
                                    precision == Precision::kBf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half);
-  if (at::autocast::increment_nesting() == 1 && !uses_kept_casts) at::autocast::clear_cache();
+  at::autocast::increment_nesting();
+  if (!settings.enabled || !settings.cache_enabled) without_kept_casts_.emplace(nullptr);
 }
 
 AutocastGuard::~AutocastGuard() {
   if (!active_) return;
-  // The cached casts of weights are only right until the weights change, so they mostly go with the outermost guard.
-  if (at::autocast::decrement_nesting() == 0 && !keeps_casts_) at::autocast::clear_cache();
+  // LibTorch's own cache of casts is only right until the weights change.
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, former_enabled_);
   at::autocast::set_autocast_cache_enabled(former_cache_);
   at::autocast::set_autocast_dtype(device_, former_dtype_);

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "tensor/device.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/exposed_memory.hpp"
 
 namespace accel::tensor {
 namespace {
@@ -42,7 +43,12 @@ int64_t single_integer(const at::Tensor& tensor) {
 void* data_pointer(const at::Tensor& tensor) {
   require(!tensor.is_meta() && tensor.has_storage(), Status::kInvalidState, "a tensor of layout ", tensor.layout(),
           " on device ", tensor.device(), " has no memory of its own; expected a strided tensor on cpu or cuda");
+  mark_exposed(tensor);
   return tensor.mutable_data_ptr();
+}
+
+void count_write(const at::Tensor& tensor) {
+  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
 at::Tensor convert(const at::Tensor& tensor, std::optional<c10::ScalarType> dtype, c10::Device device,

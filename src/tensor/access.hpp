@@ -17,6 +17,9 @@ int64_t single_integer(const at::Tensor& tensor);
 // The first element; kInvalidState for a tensor without memory.
 void* data_pointer(const at::Tensor& tensor);
 
+// For what writes by address: tells autograd, which may have saved the tensor, and all who keep something made of it.
+void count_write(const at::Tensor& tensor);
+
 // The same memory when nothing changes.
 at::Tensor convert(const at::Tensor& tensor, std::optional<c10::ScalarType> dtype, c10::Device device,
                    bool non_blocking);

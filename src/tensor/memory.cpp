@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "tensor/device.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/exposed_memory.hpp"
 
 namespace accel::tensor {
 namespace {
@@ -97,10 +98,16 @@ at::Tensor from_blob(void* data, c10::IntArrayRef shape, const int64_t* strides,
           " is not aligned to ", alignment, " bytes, as ", dtype_name(dtype), " needs; copy it with from_data");
   // The function owns the owner; LibTorch destroys it with the storage.
   const auto release = [owner = std::move(owner)](void*) {};
-  if (strides == nullptr) return at::from_blob(data, shape, release, options, device);
-  const c10::IntArrayRef given(strides, shape.size());
-  check_strides(shape, given, element_size);
-  return at::from_blob(data, shape, given, release, options, device);
+  at::Tensor tensor;
+  if (strides == nullptr) {
+    tensor = at::from_blob(data, shape, release, options, device);
+  } else {
+    const c10::IntArrayRef given(strides, shape.size());
+    check_strides(shape, given, element_size);
+    tensor = at::from_blob(data, shape, given, release, options, device);
+  }
+  mark_exposed(tensor);
+  return tensor;
 }
 
 }  // namespace accel::tensor

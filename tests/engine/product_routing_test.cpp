@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/current_call.hpp"
+#include "base/log.hpp"
 #include "kernels/compute_policy.hpp"
 #include "kernels/product_cache.hpp"
 #include "kernels/product_table.hpp"
@@ -253,6 +254,14 @@ TEST(ProductTable, RoutesFromTheBreakEvenOn) {
   EXPECT_FALSE(table.routes({1, 8, 4096, 4096, Layout::kPlain})) << "too thin";
 }
 
+TEST(ProductTable, RoutesLargeProductsWhereOnednnGainsLittle) {
+  const ProductTable table = table_of(50e9, 53e9, 1e-5);  // 16 million multiply-adds: 0.335 ms, and 0.327 ms
+  EXPECT_FALSE(table.routes_any()) << "within what measurements err";
+  const ProductTable faster = table_of(50e9, 56e9, 1e-5);
+  EXPECT_TRUE(faster.routes({1, 256, 256, 1024, Layout::kPlain}));
+  EXPECT_FALSE(faster.routes({1, 128, 128, 128, Layout::kPlain}));
+}
+
 TEST(ProductTable, IsTheSameWhenItIsMeasuredAgainWithNoise) {
   EXPECT_EQ(table_of(50e9, 100e9, 1.0e-5), table_of(50.4e9, 99e9, 1.02e-5));
 }
@@ -296,6 +305,45 @@ TEST_F(ProductCacheFiles, DoesWithoutAFolderThatCannotBeWritten) {
   const ProductCache cache(folder_ + "/file", "A", "2.13.0", 1);
   cache.store(ProductTable::always());
   EXPECT_FALSE(cache.load());
+}
+
+// What is logged while it lives.
+class LoggedLines {
+ public:
+  LoggedLines() {
+    set_log_callback([](int32_t, const char* line, void* all) { *static_cast<std::string*>(all) += line; }, &lines,
+                     nullptr);
+  }
+  ~LoggedLines() { set_log_callback(nullptr, nullptr, nullptr); }
+  std::string lines;
+};
+
+TEST_F(ProductCacheFiles, DoesWithoutANameOfTheProcessor) {
+  const LoggedLines logged;
+  const std::string list = folder_ + "/cpuinfo";
+  EXPECT_FALSE(processor_name(list));
+  std::ofstream(list) << "processor: 0\nfeatures\t: few\n\nmodel name\t: of the second one\n";
+  EXPECT_FALSE(processor_name(list));
+  EXPECT_FALSE(ProductCache::find("2.13.0", 1, list));
+  EXPECT_NE(logged.lines.find("is not kept: " + list + " names no processor"), std::string::npos) << logged.lines;
+  std::ofstream(list) << "processor\t: 0\ncpu family\t: 25\nmodel name\t: A\n";
+  EXPECT_EQ(processor_name(list), "25 A");
+  EXPECT_TRUE(ProductCache::find("2.13.0", 1, list));
+}
+
+// In a process of its own, as routes are installed once.
+TEST(ProductRoutingDeathTest, WithoutOnednnsFunctionProductsAreTheDefaults) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto route_without = [] {
+    LoggedLines logged;
+    install_product_routing(ProductChoice::kAll, "no_such_function");
+    const at::Tensor matrix = at::randn({256, 256}), normal = at::mm(matrix, matrix);
+    const ComputeScope scope(kRouted);
+    const bool is_default = at::mm(matrix, matrix).equal(normal);
+    const bool is_logged = logged.lines.find("no no_such_function") != std::string::npos;
+    std::exit(is_default && is_logged && describe_product_routing() == "LibTorch's kernels" ? 0 : 1);
+  };
+  EXPECT_EXIT(route_without(), testing::ExitedWithCode(0), "");
 }
 
 TEST(ProductRoutingChoice, MeasuresOnceAndSaysWhatItFound) {

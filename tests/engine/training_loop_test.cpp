@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
 
 #include "accel.h"
 #include "accelerator_ranks.hpp"
@@ -424,18 +425,34 @@ TEST(TrainingLoopPrecision, OfOutputsIsFloat32UnlessKept) {
 
 using Between = std::function<void(const nn::ModulePtr& model, at::Tensor& weight)>;
 
-thread_local int64_t weight_casts = 0;
+// The casts of a weight that forwards multiply by in bf16; they are held, so that memory tells them apart.
+thread_local std::vector<at::Tensor> seen_casts;
 
-std::unique_ptr<at::ObserverContext> count_weight_casts(const at::RecordFunction& function) {
-  if (std::string_view(function.name()) != "aten::_to_copy") return nullptr;
-  const at::Tensor input = function.inputs().front().toTensor();
-  if (input.scalar_type() == at::kFloat && input.size(0) == 64) ++weight_casts;
+std::unique_ptr<at::ObserverContext> see_cast(const at::RecordFunction& function) {
+  if (std::string_view(function.name()) != "aten::mm") return nullptr;
+  const at::Tensor factor = function.inputs()[1].toTensor();
+  if (factor.size(0) == 64 && factor.scalar_type() == at::kBFloat16) seen_casts.push_back(factor.detach());
   return nullptr;
+}
+
+size_t num_seen_casts() {
+  std::set<const void*> addresses;
+  for (const at::Tensor& cast : seen_casts) addresses.insert(cast.const_data_ptr());
+  return addresses.size();
+}
+
+nn::ModulePtr one_product() {
+  auto model = std::make_shared<nn::ForeignModule>("Product");
+  model->add_parameter("w", at::linspace(-1, 1, 64 * 8).reshape({64, 8}).clone());
+  model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+    return at::mm(inputs[0].toTensor(), module.find_tensor("w"));
+  });
+  return model;
 }
 
 struct TrainedGroup {
   at::Tensor gradient;
-  int64_t casts;  // of the weight
+  size_t casts;  // of the weight
 
   bool operator==(const TrainedGroup& other) const { return gradient.equal(other.gradient); }
 };
@@ -449,24 +466,51 @@ TrainedGroup train_a_group(bool caches, const Between& between = do_nothing) {
   options.mixed_precision = Precision::kBf16;
   run_accelerators(1, options, [&](const AcceleratorPtr& accelerator) {
     accelerator->set_autocast({/*enabled=*/true, caches});
-    auto inner = std::make_shared<nn::ForeignModule>("Product");
-    inner->add_parameter("w", at::linspace(-1, 1, 64 * 8).reshape({64, 8}).clone());
-    inner->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-      return at::mm(inputs[0].toTensor(), module.find_tensor("w"));
-    });
+    const nn::ModulePtr inner = one_product();
     at::Tensor weight = inner->find_tensor("w");
     const nn::ModulePtr model = accelerator->prepare_model(inner, {});
-    weight_casts = 0;
-    const at::CallbackHandle counter =
-        at::addThreadLocalCallback(at::RecordFunctionCallback(&count_weight_casts).needsInputs(true));
+    const at::CallbackHandle observer =
+        at::addThreadLocalCallback(at::RecordFunctionCallback(&see_cast).needsInputs(true));
     for (int micro_batch = 0; micro_batch < 3; ++micro_batch) {
       const MicroBatch scope(accelerator, {model});
       const at::Tensor input = at::linspace(micro_batch, 2, 4 * 64).reshape({4, 64});
       accelerator->backward(model->call(nn::Inputs{input}).toTensor().pow(2).mean());
       between(model, weight);
     }
-    at::removeCallback(counter);
-    result = {weight.grad().clone(), weight_casts};
+    at::removeCallback(observer);
+    result = {weight.grad().clone(), num_seen_casts()};
+    seen_casts.clear();
+  });
+  return result;
+}
+
+// The weight after three steps on two ranks; each step's cast has its memory from the step before.
+at::Tensor train_steps(bool caches) {
+  at::Tensor result;
+  StateOptions options;
+  options.mixed_precision = Precision::kBf16;
+  run_accelerators(2, options, [&](const AcceleratorPtr& accelerator) {
+    accelerator->set_autocast({/*enabled=*/true, caches});
+    const nn::ModulePtr inner = one_product();
+    const auto plain = sgd(inner, 0.01, 0.9);
+    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    const auto optimizer = accelerator->prepare_optimizer(plain);
+    const void* cast = nullptr;
+    for (int step = 0; step < 3; ++step) {
+      const at::CallbackHandle observer =
+          at::addThreadLocalCallback(at::RecordFunctionCallback(&see_cast).needsInputs(true));
+      const at::Tensor input = at::linspace(accelerator->state().process_index(), 2, 4 * 64).reshape({4, 64});
+      const at::Tensor loss = model->call(nn::Inputs{input}).toTensor().pow(2).mean();
+      at::removeCallback(observer);
+      EXPECT_EQ(num_seen_casts(), 1U);
+      EXPECT_TRUE(!caches || step == 0 || seen_casts[0].const_data_ptr() == cast);
+      cast = seen_casts[0].const_data_ptr();
+      seen_casts.clear();
+      accelerator->backward(loss);
+      optimizer->step();
+      optimizer->zero_grad();
+    }
+    if (accelerator->state().process_index() == 0) result = inner->find_tensor("w").detach().clone();
   });
   return result;
 }
@@ -477,6 +521,10 @@ TEST(TrainingLoopPrecision, WeightsAreCastOnceForAGroupOfMicroBatches) {
   const TrainedGroup once = train_a_group(true);
   EXPECT_EQ(once.casts, 1);
   EXPECT_TRUE(once == each_time);
+}
+
+TEST(TrainingLoopPrecision, TheOptimizerWritesTheCastsOfWeights) {
+  EXPECT_TRUE(train_steps(true).equal(train_steps(false)));
 }
 
 TEST(TrainingLoopPrecision, KeptCastsDoNotCutWeightsOffAfterAForwardWithoutGradients) {

@@ -3338,7 +3338,7 @@ accel_tensor_nbytes(tensor, out) =
 """
     accel_tensor_data(tensor, out)
 
-The memory of the elements.
+The memory of the elements. What is written there by address, backward does not notice: write between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the optimizer.
 
 - `tensor`: A tensor with memory.
 - `out`: Its first element; lives as long as the tensor.

@@ -3532,6 +3532,8 @@ functions! {
 
     /// The memory of the elements.
     ///
+    /// What is written there by address, backward does not notice: write between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the optimizer.
+    ///
     /// * `tensor`: A tensor with memory.
     /// * `out`: Its first element; lives as long as the tensor.
     ///

@@ -1,0 +1,147 @@
+#include "precision/kept_casts.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/CompositeExplicitAutogradFunctions.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tensor/exposed_memory.hpp"
+
+namespace accel::precision {
+namespace {
+
+thread_local KeptCasts* current_casts = nullptr;
+
+// All that are alive, for optimizers. Never destroyed: models may outlive everything else.
+struct Registry {
+  std::mutex mutex;
+  std::vector<KeptCasts*> members;
+};
+
+Registry& registry() {
+  static Registry& instance = *std::make_unique<Registry>().release();
+  return instance;
+}
+
+// Autocast casts inside of the operators that it wraps, where its own key is switched off. A program's own cast is not
+// answered with kept memory, which it may write to.
+bool is_autocasting(const at::Tensor& tensor) {
+  return c10::impl::tls_is_dispatch_key_excluded(
+      at::autocast::get_autocast_dispatch_key_from_device_type(tensor.device().type()));
+}
+
+at::Tensor to_copy(const at::Tensor& self, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                   std::optional<at::Device> device, std::optional<bool> pinned, bool non_blocking,
+                   std::optional<at::MemoryFormat> format) {
+  const bool kept = current_casts != nullptr && dtype && (*dtype == at::kBFloat16 || *dtype == at::kHalf) &&
+                    self.scalar_type() == at::kFloat && self.requires_grad() && self.is_leaf() && !self.is_view() &&
+                    !self.is_inference() && (!device || *device == self.device()) && is_autocasting(self);
+  if (kept) return current_casts->cast(self, *dtype);
+  return at::compositeexplicitautograd::_to_copy(self, dtype, layout, device, pinned, non_blocking, format);
+}
+
+// Below autograd, which sees a cast like any other.
+void install() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    for (const c10::DispatchKey key : {c10::DispatchKey::CPU, c10::DispatchKey::CUDA}) {
+      auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+      library->impl("_to_copy", TORCH_FN(to_copy));
+      library.release();  // never destroyed: operators may run while the process ends
+    }
+  });
+}
+
+}  // namespace
+
+KeptCasts::KeptCasts() {
+  install();
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  all.members.push_back(this);
+}
+
+KeptCasts::~KeptCasts() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  all.members.erase(std::find(all.members.begin(), all.members.end(), this));
+}
+
+KeptCasts::Scope::Scope(KeptCasts* casts) : former_(std::exchange(current_casts, casts)) {}
+KeptCasts::Scope::~Scope() { current_casts = former_; }
+
+bool KeptCasts::Cast::is_of(const at::Tensor& now) const {
+  return values.defined() && weight._unsafe_get_target() == now.unsafeGetTensorImpl() &&
+         memory._unsafe_get_target() == now.storage().unsafeGetStorageImpl() && version == now._version();
+}
+
+at::Tensor KeptCasts::cast(const at::Tensor& weight, c10::ScalarType dtype) {
+  const std::lock_guard lock(mutex_);
+  const auto found = casts_.find(weight.unsafeGetTensorImpl());
+  if (found != casts_.end() && found->second.is_of(weight) && found->second.values.scalar_type() == dtype)
+    return found->second.values.variable_data();
+  const uint32_t version = weight._version();
+  at::Tensor values = at::compositeexplicitautograd::_to_copy(weight, weight.options().dtype(dtype));
+  casts_.insert_or_assign(weight.unsafeGetTensorImpl(),
+                          Cast{decltype(Cast::weight)(weight.getIntrusivePtr()), weight.storage().getWeakStorageImpl(),
+                               version, values.variable_data()});
+  return values;
+}
+
+void KeptCasts::start_group() {
+  const std::lock_guard lock(mutex_);
+  for (auto cast = casts_.begin(); cast != casts_.end();) {
+    const auto weight = cast->second.weight.lock();
+    const bool stays = weight && !tensor::is_exposed(at::Tensor(weight));
+    cast = stays ? std::next(cast) : casts_.erase(cast);
+  }
+}
+
+size_t KeptCasts::size() {
+  const std::lock_guard lock(mutex_);
+  return static_cast<size_t>(std::count_if(casts_.begin(), casts_.end(), [](const auto& item) {
+    const auto weight = item.second.weight.lock();
+    return weight && item.second.is_of(at::Tensor(weight));
+  }));
+}
+
+at::Tensor KeptCasts::take(const at::Tensor& weight) {
+  const std::lock_guard lock(mutex_);
+  const auto found = casts_.find(weight.unsafeGetTensorImpl());
+  if (found == casts_.end() || !found->second.is_of(weight)) return {};
+  at::Tensor& values = found->second.values;
+  if (values.storage().use_count() > 1 || values.strides() != weight.strides()) return {};
+  return std::move(values);
+}
+
+void KeptCasts::put_back(const at::Tensor& weight, at::Tensor values) {
+  const std::lock_guard lock(mutex_);
+  const auto found = casts_.find(weight.unsafeGetTensorImpl());
+  if (found == casts_.end()) return;
+  found->second.version = weight._version();
+  found->second.values = std::move(values);
+}
+
+CastUpdate::CastUpdate(const at::Tensor& weight) {
+  const std::lock_guard lock(registry().mutex);
+  for (KeptCasts* const casts : registry().members) {
+    values_ = casts->take(weight);
+    casts_ = casts;
+    if (values_.defined()) return;
+  }
+}
+
+void CastUpdate::keep(const at::Tensor& weight) {
+  if (!values_.defined()) return;
+  const std::lock_guard lock(registry().mutex);
+  const auto& members = registry().members;
+  if (std::find(members.begin(), members.end(), casts_) != members.end()) casts_->put_back(weight, std::move(values_));
+}
+
+}  // namespace accel::precision

@@ -1,0 +1,39 @@
+#include "tensor/exposed_memory.hpp"
+
+#include <array>
+#include <mutex>
+
+namespace accel::tensor {
+namespace {
+
+// A storage has no room for marks of others. This one says that another process gave the memory, which is the same
+// promise: that there are writers whom this process does not see. LibTorch asks for it on CUDA only.
+class Mark {
+ public:
+  explicit Mark(const at::Tensor& tensor)
+      : storage_(*tensor.storage().unsafeGetStorageImpl()), lock_(mutex_of(storage_)) {}
+  bool is_set() const { return storage_.received_cuda(); }
+  void set() { storage_.set_received_cuda(true); }
+
+ private:
+  // The mark is a plain bool, so that its users lock each other out; few of them meet.
+  static std::mutex& mutex_of(const c10::StorageImpl& storage) {
+    static std::array<std::mutex, 64> mutexes;
+    return mutexes[reinterpret_cast<uintptr_t>(&storage) / sizeof(c10::StorageImpl) % mutexes.size()];
+  }
+
+  c10::StorageImpl& storage_;
+  std::lock_guard<std::mutex> lock_;
+};
+
+bool has_marks(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.has_storage(); }
+
+}  // namespace
+
+void mark_exposed(const at::Tensor& tensor) {
+  if (has_marks(tensor)) Mark(tensor).set();
+}
+
+bool is_exposed(const at::Tensor& tensor) { return !has_marks(tensor) || Mark(tensor).is_set(); }
+
+}  // namespace accel::tensor
