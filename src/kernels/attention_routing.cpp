@@ -3,44 +3,73 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <optional>
 #include <tuple>
 
 #include "kernels/compute_policy.hpp"
 #include "kernels/operator_routes.hpp"
+#include "kernels/short_attention.hpp"
 
 namespace accel::kernels {
 namespace {
 
-using Below = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward;
+using Forward = at::_ops::_scaled_dot_product_flash_attention_for_cpu;
+using Backward = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward;
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-constexpr int64_t kLongest = 192;  // positions
-
 bool is_routed(const at::Tensor& query, const at::Tensor& key) {
-  if (!query.is_cpu() || !at::isReducedFloatingType(query.scalar_type()) || query.dim() != 4 || key.dim() != 4)
-    return false;
-  return std::max(query.size(2), key.size(2)) <= kLongest && compute_policy().routed_products;
+  return query.is_cpu() && at::isReducedFloatingType(query.scalar_type()) && query.dim() == 4 && key.dim() == 4 &&
+         query.numel() > 0 && key.numel() > 0 &&
+         ShortAttention::is_faster(query.scalar_type(), std::max(query.size(2), key.size(2))) &&
+         compute_policy().routed_products;
+}
+
+// What LibTorch's kernel would refuse is left to it.
+std::optional<ShortAttention> find_route(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                         double dropout, bool is_causal, const std::optional<at::Tensor>& mask,
+                                         std::optional<double> scale) {
+  if (!is_routed(query, key) || dropout != 0 || (mask && mask->defined())) return std::nullopt;
+  if (key.scalar_type() != query.scalar_type() || value.scalar_type() != key.scalar_type() ||
+      value.sizes() != key.sizes() || key.size(0) != query.size(0) || key.size(1) != query.size(1) ||
+      key.size(3) != query.size(3))
+    return std::nullopt;
+  return ShortAttention{query, key, value, is_causal,
+                        scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3))))};
+}
+
+std::tuple<at::Tensor, at::Tensor> attention(c10::DispatchKeySet keys, const at::Tensor& query, const at::Tensor& key,
+                                             const at::Tensor& value, double dropout, bool is_causal,
+                                             const std::optional<at::Tensor>& mask, std::optional<double> scale) {
+  const auto route = find_route(query, key, value, dropout, is_causal, mask, scale);
+  if (route) return route->forward();
+  return Forward::redispatch(keys & kBelowRoutes, query, key, value, dropout, is_causal, mask, scale);
+}
+
+// With a mask, which ShortAttention lacks: LibTorch's kernel is several times as fast in float32.
+Gradients masked_backward(c10::DispatchKeySet keys, const at::Tensor& out_gradient, const at::Tensor& query,
+                          const at::Tensor& key, const at::Tensor& value, const at::Tensor& out,
+                          const at::Tensor& logsumexp, double dropout, bool is_causal, const at::Tensor& mask,
+                          std::optional<double> scale) {
+  const at::ScalarType dtype = query.scalar_type();
+  const auto exact = [](const at::Tensor& tensor) { return tensor.to(at::kFloat); };
+  const auto [of_query, of_key, of_value] =
+      Backward::redispatch(keys & kBelowRoutes, exact(out_gradient), exact(query), exact(key), exact(value), exact(out),
+                           logsumexp, dropout, is_causal, exact(mask), scale);
+  return {of_query.to(dtype), of_key.to(dtype), of_value.to(dtype)};
 }
 
 Gradients attention_backward(c10::DispatchKeySet keys, const at::Tensor& out_gradient, const at::Tensor& query,
                              const at::Tensor& key, const at::Tensor& value, const at::Tensor& out,
                              const at::Tensor& logsumexp, double dropout, bool is_causal,
                              const std::optional<at::Tensor>& mask, std::optional<double> scale) {
-  if (!is_routed(query, key))
-    return Below::redispatch(keys & kBelowRoutes, out_gradient, query, key, value, out, logsumexp, dropout, is_causal,
-                             mask, scale);
-  const at::ScalarType dtype = query.scalar_type();
-  const auto exact = [&](const at::Tensor& tensor) {
-    return tensor.scalar_type() == dtype ? tensor.to(at::kFloat) : tensor;
-  };
-  std::optional<at::Tensor> exact_mask = mask;
-  if (mask && mask->defined()) exact_mask = exact(*mask);
-  const auto [of_query, of_key, of_value] =
-      Below::redispatch(keys & kBelowRoutes, exact(out_gradient), exact(query), exact(key), exact(value), exact(out),
-                        logsumexp, dropout, is_causal, exact_mask, scale);
-  return {of_query.to(dtype), of_key.to(dtype), of_value.to(dtype)};
+  if (const auto route = find_route(query, key, value, dropout, is_causal, mask, scale))
+    return route->backward(out_gradient, out, logsumexp);
+  if (is_routed(query, key) && mask && mask->defined())
+    return masked_backward(keys, out_gradient, query, key, value, out, logsumexp, dropout, is_causal, *mask, scale);
+  return Backward::redispatch(keys & kBelowRoutes, out_gradient, query, key, value, out, logsumexp, dropout, is_causal,
+                              mask, scale);
 }
 
 }  // namespace
@@ -48,6 +77,7 @@ Gradients attention_backward(c10::DispatchKeySet keys, const at::Tensor& out_gra
 void install_attention_routing() {
   static std::once_flag once;
   std::call_once(once, [] {
+    operator_routes().impl("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(attention));
     operator_routes().impl("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(attention_backward));
   });
 }

@@ -1,6 +1,6 @@
-// The backward of attention in half precision on the CPU, for short sequences. LibTorch multiplies it block by block in
-// bf16, where each small product costs more than its arithmetic; in float32 it is up to seven times as fast, and more
-// exact. From some 200 positions on bf16 wins where the processor has it. Where compute_policy() says routed_products.
+// Attention of short sequences in half precision on the CPU by batched products, both ways. LibTorch multiplies it
+// block by block, where each small product in bfloat16 costs more than its arithmetic. In float32 its kernel is as fast
+// as products in batches, through oneDNN too. Where compute_policy() says routed_products.
 #pragma once
 
 namespace accel::kernels {
