@@ -140,10 +140,10 @@ bool is_float_matrix(const at::Tensor& tensor, int64_t dim) {
 
 // Asked of every product of LibTorch, so the cheapest questions come first.
 bool is_routed(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
-  if (!is_float_matrix(first, dim) || !is_float_matrix(second, dim) || !compute_policy().routed_products) return false;
+  if (!is_float_matrix(first, dim) || !is_float_matrix(second, dim)) return false;
   const Product product{dim == 3 ? first.size(0) : 1, first.size(-2), first.size(-1), second.size(-1), Layout::kPlain};
   if (second.size(-2) != product.inner || (dim == 3 && second.size(0) != product.batch)) return false;
-  if (!ProductTable::may_route(product)) return false;
+  if (!ProductTable::may_route(product) || !compute_policy().routed_products) return false;
   if (at::globalContext().float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST) return false;
   const bool plain[] = {first.is_contiguous(), second.is_contiguous()};
   if ((!plain[0] && !is_transposed(first)) || (!plain[1] && !is_transposed(second))) return false;
