@@ -91,6 +91,15 @@ class ComputingTime {
 
 constexpr double kUndisturbed = 0.9;
 
+// Whether MKL runs on a processor that it is not made for. Other architectures have no MKL.
+bool is_of_other_maker() {
+#ifdef __x86_64__
+  return !__builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
 Routing::Measured measure(int threads) {
   const std::optional<ProductCache> cache = ProductCache::find(TORCH_VERSION, threads);
   if (cache) {
@@ -99,7 +108,8 @@ Routing::Measured measure(int threads) {
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const ComputingTime time;
-  const ProductTable table = ProductTable::measured(time_product);
+  const ProductTable table = ProductTable::measured(
+      time_product, is_of_other_maker() ? ProductTable::kMostTimeElsewhere : ProductTable::kMostTimeOnIntel);
   const bool is_disturbed = time.share() < kUndisturbed * threads;
   if (is_disturbed)
     log(LogLevel::kInfo, "the measurement of products is not kept: other programs used the processors meanwhile");

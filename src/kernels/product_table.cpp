@@ -10,13 +10,10 @@
 namespace accel::kernels {
 namespace {
 
-constexpr int64_t kThinFrom = 16;   // the smallest size of a thin product
-constexpr int64_t kBulkyFrom = 64;  // and of a bulky one
-// Larger products gain more than the one of 16 million multiply-adds that is measured, on which oneDNN must take at
-// most this part of the default's time. Where the default is the faster one, it is so by more than measurements err.
-constexpr double kGain = 0.96;
-constexpr double kLeastGain = 0.97;  // the same for the smallest one that is routed
-constexpr int kRounds = 6;           // by turns, so that what else the machine does meets both
+constexpr int64_t kThinFrom = 16;    // the smallest size of a thin product
+constexpr int64_t kBulkyFrom = 64;   // and of a bulky one
+constexpr double kLeastGain = 0.97;  // part of the default's time at the smallest product that is routed
+constexpr int kRounds = 5;           // by turns, so that what else the machine does meets both
 constexpr double kLeastWork = 1 << 18;
 constexpr double kAlwaysFrom = 1 << 21;
 constexpr std::array<Layout, 3> kAllLayouts = {Layout::kPlain, Layout::kSecondTransposed, Layout::kFirstTransposed};
@@ -28,23 +25,24 @@ int64_t smallest(const Product& product) { return std::min({product.rows, produc
 constexpr Product kSmall = {1, 32, 32, 32, Layout::kPlain};
 
 Product large_product(Layout layout, Shape shape) {
-  if (shape == Shape::kBulky) return {1, 256, 256, 256, layout};
+  if (shape == Shape::kBulky) return {1, 128, 512, 512, layout};
   return {1, 32, 512, 1024, layout};
 }
 
 // The size from which on oneDNN, which has a constant cost for each call, is faster; rounded up to a power of two, so
 // that it comes out the same when it is measured again. `least` is what oneDNN takes for the small product.
-double break_even(const ProductTable::Measure& measure, double least, Layout layout, Shape shape) {
+double break_even(const ProductTable::Measure& measure, double most_time, double least, Layout layout, Shape shape) {
   const Product large = large_product(layout, shape);
   double normal = std::numeric_limits<double>::max(), onednn = normal;
   for (int round = 0; round < kRounds; ++round) {
     normal = std::min(normal, measure(large, false));
     onednn = std::min(onednn, measure(large, true));
   }
-  if (onednn > kGain * normal) return 0;
+  if (onednn > most_time * normal) return 0;
   const double constant = std::max(least - onednn * kSmall.work() / large.work(), 0.0);
   const double gain = (normal * kLeastGain - (onednn - constant)) / large.work();  // seconds for each multiply-add
-  return std::exp2(std::ceil(std::log2(std::max(constant / gain, kLeastWork))));
+  const double from = gain > 0 ? constant / gain : large.work();
+  return std::exp2(std::ceil(std::log2(std::clamp(from, kLeastWork, large.work()))));
 }
 
 }  // namespace
@@ -67,12 +65,13 @@ ProductTable ProductTable::always() {
   return table;
 }
 
-ProductTable ProductTable::measured(const Measure& measure) {
+ProductTable ProductTable::measured(const Measure& measure, double most_time) {
   ProductTable table;
   double least = std::numeric_limits<double>::max();
   for (int round = 0; round < kRounds; ++round) least = std::min(least, measure(kSmall, true));
   for (const Layout layout : kAllLayouts)
-    for (const Shape shape : kAllShapes) table.least_work(layout, shape) = break_even(measure, least, layout, shape);
+    for (const Shape shape : kAllShapes)
+      table.least_work(layout, shape) = break_even(measure, most_time, least, layout, shape);
   return table;
 }
 
