@@ -41,8 +41,9 @@ double break_even(const ProductTable::Measure& measure, double most_time, double
   if (onednn > most_time * normal) return 0;
   const double constant = std::max(least - onednn * kSmall.work() / large.work(), 0.0);
   const double gain = (normal * kLeastGain - (onednn - constant)) / large.work();  // seconds for each multiply-add
-  const double from = gain > 0 ? constant / gain : large.work();
-  return std::exp2(std::ceil(std::log2(std::clamp(from, kLeastWork, large.work()))));
+  const double most = large.work() / 2;  // what wins on the large product does on one of half its size
+  const double from = gain > 0 ? constant / gain : most;
+  return std::exp2(std::ceil(std::log2(std::clamp(from, kLeastWork, most))));
 }
 
 }  // namespace
