@@ -16,19 +16,6 @@ namespace {
 // Below this a thread costs more than it saves.
 constexpr int64_t kBlocksOfThread = 32;
 
-Kernels fastest_kernels() {
-  switch (fastest_instruction_set()) {
-#ifdef __x86_64__
-    case InstructionSet::kAvx512:
-      return avx512::kernels();
-    case InstructionSet::kAvx2:
-      return avx2::kernels();
-#endif
-    default:
-      return baseline::kernels();
-  }
-}
-
 std::optional<Format> format_of(c10::ScalarType dtype) {
   switch (dtype) {
     case at::kFloat:
@@ -76,14 +63,14 @@ Stream stream_of(const at::Tensor& tensor) {
 
 void update(Formula formula, const std::vector<UpdateJob>& jobs) {
   if (jobs.empty()) return;
-  const UpdateKernel kernel = fastest_kernels().find_update(formula, jobs[0].parameter.format);
+  const UpdateKernel kernel = ACCEL_FASTEST(kernels)().find_update(formula, jobs[0].parameter.format);
   for_all_blocks(
       jobs.size(), [&](size_t i) { return jobs[i].count; },
       [&](size_t i, int64_t first, int64_t last) { kernel(jobs[i], first, last); });
 }
 
 std::vector<double> norms(Norm norm, c10::ArrayRef<at::Tensor> tensors) {
-  const Kernels kernels = fastest_kernels();
+  const Kernels kernels = ACCEL_FASTEST(kernels)();
   std::vector<size_t> starts(tensors.size() + 1);
   for (size_t i = 0; i < tensors.size(); ++i)
     starts[i + 1] = starts[i] + static_cast<size_t>(num_blocks(tensors[i].numel()));
@@ -106,7 +93,7 @@ std::vector<double> norms(Norm norm, c10::ArrayRef<at::Tensor> tensors) {
 }
 
 void scale(c10::ArrayRef<at::Tensor> tensors, double factor, double limit) {
-  const Kernels kernels = fastest_kernels();
+  const Kernels kernels = ACCEL_FASTEST(kernels)();
   for_all_blocks(
       tensors.size(), [&](size_t i) { return tensors[i].numel(); },
       [&](size_t i, int64_t first, int64_t last) {
@@ -116,7 +103,7 @@ void scale(c10::ArrayRef<at::Tensor> tensors, double factor, double limit) {
 }
 
 void copy(const Stream& from, const Stream& to, int64_t count, uint32_t seed) {
-  const Kernels kernels = fastest_kernels();
+  const Kernels kernels = ACCEL_FASTEST(kernels)();
   for_all_blocks(
       1, [&](size_t) { return count; },
       [&](size_t, int64_t first, int64_t last) { kernels.copy(from, to, count, first, last, seed); });

@@ -10,19 +10,6 @@
 namespace accel::kernels {
 namespace {
 
-FactoredKernels fastest_kernels() {
-  switch (fastest_instruction_set()) {
-#ifdef __x86_64__
-    case InstructionSet::kAvx512:
-      return avx512::factored_kernels();
-    case InstructionSet::kAvx2:
-      return avx2::factored_kernels();
-#endif
-    default:
-      return baseline::factored_kernels();
-  }
-}
-
 // Calls work(group) for each group of rows; below 2^15 elements a thread costs more than it saves.
 template <typename Work>
 void for_all_groups(const FactoredMatrix& matrix, const Work& work) {
@@ -41,7 +28,7 @@ double sum_of(const std::vector<double>& parts) {
 }  // namespace
 
 double mean_squares(const FactoredMatrix& matrix, float* rows, float* columns) {
-  const FactoredKernels kernels = fastest_kernels();
+  const FactoredKernels kernels = ACCEL_FASTEST(factored_kernels)();
   const auto width = static_cast<size_t>(matrix.width);
   const auto groups = static_cast<size_t>(matrix.groups());
   std::vector<double> row_sums(groups * kRowGroup);
@@ -63,7 +50,7 @@ double mean_squares(const FactoredMatrix& matrix, float* rows, float* columns) {
 }
 
 double step_squares(const FactoredMatrix& matrix) {
-  const FactoredKernels kernels = fastest_kernels();
+  const FactoredKernels kernels = ACCEL_FASTEST(factored_kernels)();
   std::vector<double> sums(static_cast<size_t>(matrix.groups()));
   for_all_groups(matrix,
                  [&](int64_t group) { sums[static_cast<size_t>(group)] = kernels.step_squares(matrix, group); });
@@ -71,7 +58,7 @@ double step_squares(const FactoredMatrix& matrix) {
 }
 
 void take_step(const FactoredMatrix& matrix, float keep, float rate) {
-  const FactoredKernels kernels = fastest_kernels();
+  const FactoredKernels kernels = ACCEL_FASTEST(factored_kernels)();
   for_all_groups(matrix, [&](int64_t group) { kernels.take_step(matrix, group, keep, rate); });
 }
 

@@ -22,6 +22,24 @@ inline InstructionSet fastest_instruction_set() {
   return InstructionSet::kBaseline;
 }
 
+// Of the copies of a function, one in a namespace for each instruction set, the fastest one.
+#ifdef __x86_64__
+template <typename Function>
+Function* fastest_of(Function* baseline, Function* avx2, Function* avx512) {
+  switch (fastest_instruction_set()) {
+    case InstructionSet::kAvx512:
+      return avx512;
+    case InstructionSet::kAvx2:
+      return avx2;
+    default:
+      return baseline;
+  }
+}
+#define ACCEL_FASTEST(function) ::accel::kernels::fastest_of(baseline::function, avx2::function, avx512::function)
+#else
+#define ACCEL_FASTEST(function) baseline::function
+#endif
+
 // What it has for products of bfloat16.
 enum class Bfloat16Products : uint8_t { kNone, kVectors, kTiles };
 

@@ -13,19 +13,6 @@
 namespace accel::kernels {
 namespace {
 
-SoftmaxKernels fastest_kernels() {
-  switch (fastest_instruction_set()) {
-#ifdef __x86_64__
-    case InstructionSet::kAvx512:
-      return avx512::softmax_kernels();
-    case InstructionSet::kAvx2:
-      return avx2::softmax_kernels();
-#endif
-    default:
-      return baseline::softmax_kernels();
-  }
-}
-
 // The rows whose target is a class. The others take no part in anything: they are not even multiplied.
 struct Rows {
   explicit Rows(const LinearCrossEntropy& problem) : target(problem.target) {
@@ -91,7 +78,7 @@ class Scores {
     rows.class_weight = class_weight_.defined() ? class_weight_.const_data_ptr() : nullptr;
     rows.format = stream_of(scores_).format;
     rows.sums_scores = is_smoothed_;
-    const SoftmaxKernels kernels = fastest_kernels();
+    const SoftmaxKernels kernels = ACCEL_FASTEST(softmax_kernels)();
     const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 15) / std::max<int64_t>(1, rows.classes));
     parallel_for(scores_.size(0), grain, [&](int64_t first, int64_t last) { work(kernels, rows, first, last); });
   }

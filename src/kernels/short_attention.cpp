@@ -18,19 +18,6 @@ namespace {
 constexpr int64_t kMostScores = int64_t{1} << 20;  // that are held at once: they stay in the last cache
 constexpr int64_t kRowsOfThread = 64;
 
-AttentionKernels fastest_kernels() {
-  switch (fastest_instruction_set()) {
-#ifdef __x86_64__
-    case InstructionSet::kAvx512:
-      return avx512::attention_kernels();
-    case InstructionSet::kAvx2:
-      return avx2::attention_kernels();
-#endif
-    default:
-      return baseline::attention_kernels();
-  }
-}
-
 constexpr int64_t kMostPositions = 512, kMostWithTiles = 192;
 constexpr int64_t kFewPositions = 32;  // whose products cost little in any dtype
 
@@ -112,7 +99,7 @@ std::tuple<at::Tensor, at::Tensor> ShortAttention::forward() const {
   const at::Tensor all_probabilities = dtype == at::kFloat ? all_scores : chunks.scores(queries, keys, dtype);
   const at::Tensor outputs = at::empty({queries.size(0), queries.size(1), values.size(2)}, values.options());
   const at::Tensor sums = at::empty({queries.size(0), queries.size(1)}, queries.options());
-  const AttentionKernels kernels = fastest_kernels();
+  const AttentionKernels kernels = ACCEL_FASTEST(attention_kernels)();
   chunks.for_each([&](int64_t first, int64_t count) {
     const at::Tensor scores = part(all_scores, 0, count), probabilities = part(all_probabilities, 0, count);
     multiply(scores, part(queries, first, count), part(keys, first, count).transpose(1, 2));
@@ -148,7 +135,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ShortAttention::backward(const at
   const at::Tensor all_score_gradients = dtype == at::kFloat ? all_gradients : chunks.scores(queries, keys, dtype);
   const at::Tensor of_queries = at::empty_like(queries), of_keys = at::empty_like(keys);
   const at::Tensor of_values = at::empty(exact_values.sizes(), queries.options());
-  const AttentionKernels kernels = fastest_kernels();
+  const AttentionKernels kernels = ACCEL_FASTEST(attention_kernels)();
   chunks.for_each([&](int64_t first, int64_t count) {
     const at::Tensor scores = part(all_scores, 0, count), gradients = part(all_gradients, 0, count);
     const at::Tensor probabilities = part(all_probabilities, 0, count);

@@ -13,19 +13,6 @@
 namespace accel::comm::ucx {
 namespace {
 
-ReduceFunction find_fastest(Element element, Reduction reduction) {
-  switch (kernels::fastest_instruction_set()) {
-#ifdef __x86_64__
-    case kernels::InstructionSet::kAvx512:
-      return avx512::find_kernel(element, reduction);
-    case kernels::InstructionSet::kAvx2:
-      return avx2::find_kernel(element, reduction);
-#endif
-    default:
-      return baseline::find_kernel(element, reduction);
-  }
-}
-
 std::optional<Element> plain_element(c10::ScalarType dtype) {
   switch (dtype) {
     case c10::ScalarType::Char:
@@ -63,13 +50,13 @@ ReduceFunction find_boolean(Reduction reduction) {
     case Reduction::kSum:
     case Reduction::kMax:
     case Reduction::kOr:
-      return find_fastest(Element::kUInt8, Reduction::kOr);
+      return ACCEL_FASTEST(find_kernel)(Element::kUInt8, Reduction::kOr);
     case Reduction::kProduct:
     case Reduction::kMin:
     case Reduction::kAnd:
-      return find_fastest(Element::kUInt8, Reduction::kAnd);
+      return ACCEL_FASTEST(find_kernel)(Element::kUInt8, Reduction::kAnd);
     case Reduction::kXor:
-      return find_fastest(Element::kUInt8, Reduction::kXor);
+      return ACCEL_FASTEST(find_kernel)(Element::kUInt8, Reduction::kXor);
     default:
       return nullptr;
   }
@@ -78,7 +65,7 @@ ReduceFunction find_boolean(Reduction reduction) {
 // Sums and means of complex numbers are those of their parts.
 template <Element element, Reduction reduction>
 void reduce_parts(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
-  static const ReduceFunction function = find_fastest(element, reduction);
+  static const ReduceFunction function = ACCEL_FASTEST(find_kernel)(element, reduction);
   function(output, inputs, ranks, 2 * count, number);
 }
 
@@ -151,7 +138,7 @@ ReduceFunction find_complex(Reduction reduction) {
 }
 
 ReduceFunction find_function(c10::ScalarType dtype, Reduction reduction) {
-  if (const auto element = plain_element(dtype)) return find_fastest(*element, reduction);
+  if (const auto element = plain_element(dtype)) return ACCEL_FASTEST(find_kernel)(*element, reduction);
   switch (dtype) {
     case c10::ScalarType::Bool:
       return find_boolean(reduction);
