@@ -7,7 +7,7 @@
 #include "accelerator/accelerator.hpp"
 #include "rank_threads.hpp"
 
-namespace accel::testing {
+namespace accel::tests {
 
 using AcceleratorPtr = std::shared_ptr<accelerator::Accelerator>;
 
@@ -22,4 +22,4 @@ inline void run_accelerators(int size, StateOptions options, const std::function
   });
 }
 
-}  // namespace accel::testing
+}  // namespace accel::tests

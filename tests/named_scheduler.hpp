@@ -12,7 +12,7 @@
 #include "optim/plateau_scheduler.hpp"
 #include "optim/settings.hpp"
 
-namespace accel::testing {
+namespace accel::tests {
 
 class SchedulerArguments {
  public:
@@ -115,4 +115,4 @@ inline std::shared_ptr<optim::Scheduler> named_scheduler(const std::string& name
   return std::make_shared<optim::SequentialScheduler>(std::move(parts), given.integers("milestones"));
 }
 
-}  // namespace accel::testing
+}  // namespace accel::tests

@@ -1,7 +1,9 @@
 // Numbers 0, 1, 2, ... to load, and loaders of several ranks that the tests run one after the other.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
 
 #include <memory>
 #include <optional>
@@ -14,7 +16,7 @@
 #include "data/datasets/tensor_dataset.hpp"
 #include "tensor/tree.hpp"
 
-namespace accel::testing {
+namespace accel::tests {
 
 using Numbers = std::vector<int64_t>;
 using Batches = std::vector<Numbers>;
@@ -79,4 +81,4 @@ inline Batches epoch_of(data::DataLoader& loader) {
   return batches;
 }
 
-}  // namespace accel::testing
+}  // namespace accel::tests

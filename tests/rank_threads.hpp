@@ -16,7 +16,7 @@
 #include "comm/communicator.hpp"
 #include "comm/plugin.hpp"
 
-namespace accel::testing {
+namespace accel::tests {
 
 // Runs `body` on every rank; the first rank's exception is thrown again here.
 inline void run_ranks(int size, const std::function<void(const std::shared_ptr<comm::Communicator>&)>& body,
@@ -65,4 +65,4 @@ inline std::vector<std::string> messages_of(int size, std::chrono::milliseconds 
   return messages;
 }
 
-}  // namespace accel::testing
+}  // namespace accel::tests

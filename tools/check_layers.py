@@ -21,12 +21,19 @@ LAYER = {
     "capi": 7, "launch": 7,
 }
 PUBLIC_HEADER = "accel.h"
-# Headers that would make each source that includes ours compile for seconds longer.
-HEAVY = ("torch/torch.h", "torch/all.h", "torch/extension.h", "ATen/ATen.h")
+# Headers of LibTorch that cost every source that reaches them seconds more than ATen/core/Tensor.h and ATen/ops/<name>.h.
+HEAVY = re.compile(
+    r"ATen/(ATen|Functions|Operators|NativeFunctions|autocast_mode)\.h"
+    r"|torch/(torch|all|extension|script|types)\.h|torch/csrc/(api/include/torch/(?!version)|autograd/|jit/api/).*"
+    r"|torch/csrc/distributed/c10d/(Backend|Work|ProcessGroup|ProcessGroupNCCL|comm|reducer)\.hpp")
+# The sources that use what only these headers have, themselves or through a header of ours, one a line. The list may only
+# shrink: an entry that is not needed any more is an error too.
+HEAVY_SOURCES = "tools/heavy_sources.txt"
 # Modules that work without LibTorch, but for the one header that hides the differences between its versions.
 WITHOUT_TORCH = ("base", "launch")
 TORCH_INCLUDE = re.compile(r"(torch|ATen|c10|caffe2)/")
 TORCH_COMPATIBILITY = "base/torch_compat.hpp"
+USING_NAMESPACE = re.compile(r"^using namespace ", re.MULTILINE)
 FORBIDDEN_NAME = re.compile(r"(^|_)(utils?|helpers?|common|misc)(_|$)")
 MOST_BYTES = 40 * 1024
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
@@ -51,10 +58,47 @@ def include_problems(source, file):
             yield f'includes "{included}"; expected a path from src/'
         elif quote == '"':
             yield f'includes "{included}"; expected the path from src/, "{file.parent.relative_to(source)}/{included}"'
-        if included in HEAVY and file.suffix in (".hpp", ".h") and "pch" not in file.stem:
-            yield f"includes {included}; headers include ATen/core/Tensor.h and the like"
         if module in WITHOUT_TORCH and TORCH_INCLUDE.match(included) and name != TORCH_COMPATIBILITY:
             yield f"includes {included}; {module}/ does without LibTorch"
+
+
+def heavy_includes(source):
+    """{name of a source: {heavy header: the file of ours that includes it}}, through any number of headers of ours."""
+    included = {}
+    for file in source.rglob("*.[ch]pp"):
+        included[file.relative_to(source).as_posix()] = [name for _, name in INCLUDE.findall(file.read_text())]
+    reached = {}
+    for start in included:
+        found, seen, todo = {}, {start}, [start]
+        while todo:
+            name = todo.pop()
+            for header in included[name]:
+                if HEAVY.fullmatch(header):
+                    found.setdefault(header, name)
+                elif header in included and header not in seen:
+                    seen.add(header)
+                    todo.append(header)
+        if found and start.endswith(".cpp"):
+            reached[start] = found
+    return reached
+
+
+def heavy_problems(root):
+    reached, listed = heavy_includes(root / "src"), root / HEAVY_SOURCES
+    allowed = set(listed.read_text().split()) if listed.is_file() else set()
+    for name in sorted(reached.keys() - allowed):
+        header, through = sorted(reached[name].items())[0]
+        origin = "" if through == name else f" through {through}"
+        yield (f"src/{name}: includes {header}{origin}, which costs seconds; expected ATen/core/Tensor.h, ATen/ops/<name>.h "
+               "and other light headers")
+    for name in sorted(allowed - reached.keys()):
+        yield f"src/{name}: needs no heavy header any more, or is gone; remove it from {HEAVY_SOURCES}"
+
+
+def unity_problems(file):
+    """What would leak into the next source of the same compilation, where several are compiled as one."""
+    if USING_NAMESPACE.search(file.read_text()):
+        yield "has a file-level `using namespace`; expected its code inside of that namespace"
 
 
 def problems(root):
@@ -62,10 +106,12 @@ def problems(root):
     for file in sorted(source.rglob("*.[ch]pp")):
         name = file.relative_to(root)
         parts = file.relative_to(source).parts
-        if len(parts) > 1 and parts[0] != "pch" and parts[0] not in LAYER:
+        if len(parts) > 1 and parts[0] not in LAYER:
             yield f"{name}: the module {parts[0]}/ has no layer; add it to LAYER in tools/check_layers.py"
-        elif len(parts) > 1 and parts[0] != "pch":
+        elif len(parts) > 1:
             yield from (f"{name}: {problem}" for problem in include_problems(source, file))
+            yield from (f"{name}: {problem}" for problem in unity_problems(file))
+    yield from heavy_problems(root)
     for folder in ("src", "tests", "tools", "examples", "bench", "bindings"):
         for file in sorted((root / folder).rglob("*")):
             if not file.is_file() or file.suffix not in CODE or "__pycache__" in file.parts:

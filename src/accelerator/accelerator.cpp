@@ -1,6 +1,7 @@
 #include "accelerator/accelerator.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <algorithm>

@@ -1,5 +1,8 @@
 // Backward with the weights of accumulation and the loss scale, and the micro-batches that decide on them.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/full.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <unordered_set>

@@ -1,6 +1,7 @@
 #include "accelerator/batch_size_search.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
 
 #include <array>
 #include <exception>

@@ -1,5 +1,5 @@
 // What is really active: the answer to "does mixed precision do anything?".
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include <map>
 #include <sstream>

@@ -1,6 +1,8 @@
 #include "accelerator/metrics.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/cat.h>
 
 #include <algorithm>
 #include <utility>

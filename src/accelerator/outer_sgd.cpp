@@ -1,6 +1,10 @@
 #include "accelerator/outer_sgd.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_foreach_sub.h>
 
 #include "base/error.hpp"
 #include "optim/rules.hpp"

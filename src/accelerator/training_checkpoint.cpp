@@ -1,5 +1,9 @@
 // Saving and loading of everything that is prepared.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/zeros_like.h>
 #include <sys/stat.h>
 
 #include <cerrno>

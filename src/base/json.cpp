@@ -7,7 +7,6 @@
 namespace accel {
 namespace {
 
-constexpr double kLargestExactInteger = 9007199254740992.0;  // 2^53
 
 [[noreturn]] void wrong_type(const char* key, const cJSON* node, const char* expected) {
   fail(Status::kTypeMismatch, "JSON member '", key, "' is ", print_json(node), "; expected ", expected);

@@ -10,6 +10,9 @@
 
 namespace accel {
 
+// The numbers of JSON are doubles: up to here they hold every integer, 2^53.
+inline constexpr double kLargestExactInteger = 9007199254740992.0;
+
 struct JsonDelete {
   void operator()(cJSON* node) const { cJSON_Delete(node); }
 };

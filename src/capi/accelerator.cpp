@@ -1,7 +1,8 @@
 // Section 10: what a program prepares, and what it saves.
 #include "accelerator/accelerator.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include "accel.h"
 #include "accelerator/prepared_model.hpp"
@@ -13,16 +14,12 @@
 #include "capi/tensor_handle.hpp"
 #include "capi/value.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 constexpr accel_ddp_options_t kUnsetDdpOptions = ACCEL_DDP_OPTIONS_INIT;
 constexpr accel_power_sgd_options_t kUnsetPowerSgd = ACCEL_POWER_SGD_OPTIONS_INIT;
 constexpr accel_dataloader_config_t kUnsetDataloaderConfig = ACCEL_DATALOADER_CONFIG_INIT;
-
-accelerator::Accelerator& accelerator_of(const accel_state_t* state) { return *check(state, "state").accelerator; }
 
 parallel::PowerSgdSettings read_power_sgd_options(const accel_power_sgd_options_t* given) {
   const accel_power_sgd_options_t options = read_options(given, kUnsetPowerSgd, "options.comm_state_option");
@@ -127,22 +124,22 @@ class OwnedItem {
 
 }  // namespace
 
-void accel_ddp_options_init(accel_ddp_options_t* options) {
+ACCEL_FUNCTION void accel_ddp_options_init(accel_ddp_options_t* options) {
   if (options != nullptr) *options = kUnsetDdpOptions;
 }
 
-void accel_power_sgd_options_init(accel_power_sgd_options_t* options) {
+ACCEL_FUNCTION void accel_power_sgd_options_init(accel_power_sgd_options_t* options) {
   if (options != nullptr) *options = kUnsetPowerSgd;
 }
 
-void accel_dataloader_config_init(accel_dataloader_config_t* config) {
+ACCEL_FUNCTION void accel_dataloader_config_init(accel_dataloader_config_t* config) {
   if (config != nullptr) *config = kUnsetDataloaderConfig;
 }
 
-accel_status_t accel_prepare_model(accel_state_t* state, accel_module_t* module, const accel_ddp_options_t* options,
-                                   accel_module_t** out) {
+ACCEL_FUNCTION accel_status_t accel_prepare_model(accel_state_t* state, accel_module_t* module,
+                                                  const accel_ddp_options_t* options, accel_module_t** out) {
   return guarded(__func__, [&] {
-    accelerator::Accelerator& accelerator = accelerator_of(state);
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
     const parallel::DdpOptions ddp = read_ddp_options(options);
     check_pointer(out, "out");
@@ -151,8 +148,9 @@ accel_status_t accel_prepare_model(accel_state_t* state, accel_module_t* module,
   });
 }
 
-accel_status_t accel_register_comm_hook(accel_state_t* state, accel_module_t* module, accel_comm_hook_fn hook,
-                                        void* user_data, accel_destroy_fn destroy) {
+ACCEL_FUNCTION accel_status_t accel_register_comm_hook(accel_state_t* state, accel_module_t* module,
+                                                       accel_comm_hook_fn hook, void* user_data,
+                                                       accel_destroy_fn destroy) {
   return guarded(__func__, [&] {
     const Callback<accel_comm_hook_fn> callback(hook, user_data, destroy);
     accelerator_of(state);
@@ -171,9 +169,10 @@ accel_status_t accel_register_comm_hook(accel_state_t* state, accel_module_t* mo
   });
 }
 
-accel_status_t accel_prepare_optimizer(accel_state_t* state, accel_optimizer_t* optimizer, accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_prepare_optimizer(accel_state_t* state, accel_optimizer_t* optimizer,
+                                                      accel_optimizer_t** out) {
   return guarded(__func__, [&] {
-    accelerator::Accelerator& accelerator = accelerator_of(state);
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
     const auto& plain = check(optimizer, "optimizer").optimizer;
     check_pointer(out, "out");
     *out = std::make_unique<accel_optimizer>(accelerator.prepare_optimizer(plain)).release();
@@ -181,9 +180,10 @@ accel_status_t accel_prepare_optimizer(accel_state_t* state, accel_optimizer_t* 
   });
 }
 
-accel_status_t accel_prepare_scheduler(accel_state_t* state, accel_scheduler_t* scheduler, accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_prepare_scheduler(accel_state_t* state, accel_scheduler_t* scheduler,
+                                                      accel_scheduler_t** out) {
   return guarded(__func__, [&] {
-    accelerator::Accelerator& accelerator = accelerator_of(state);
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
     const auto& plain = check(scheduler, "scheduler").scheduler;
     check_pointer(out, "out");
     *out = std::make_unique<accel_scheduler>(accelerator.prepare_scheduler(plain)).release();
@@ -191,10 +191,11 @@ accel_status_t accel_prepare_scheduler(accel_state_t* state, accel_scheduler_t* 
   });
 }
 
-accel_status_t accel_prepare_data_loader(accel_state_t* state, accel_dataloader_t* loader,
-                                         const accel_dataloader_config_t* config, accel_dataloader_t** out) {
+ACCEL_FUNCTION accel_status_t accel_prepare_data_loader(accel_state_t* state, accel_dataloader_t* loader,
+                                                        const accel_dataloader_config_t* config,
+                                                        accel_dataloader_t** out) {
   return guarded(__func__, [&] {
-    accelerator::Accelerator& accelerator = accelerator_of(state);
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
     const auto& plain = check(loader, "loader").loader;
     const auto configuration = read_dataloader_config(config);
     check_pointer(out, "out");
@@ -203,10 +204,10 @@ accel_status_t accel_prepare_data_loader(accel_state_t* state, accel_dataloader_
   });
 }
 
-accel_status_t accel_prepare(accel_state_t* state, const accel_prepare_item_t* items, size_t n_items,
-                             accel_prepare_item_t* out_items) {
+ACCEL_FUNCTION accel_status_t accel_prepare(accel_state_t* state, const accel_prepare_item_t* items, size_t n_items,
+                                            accel_prepare_item_t* out_items) {
   return guarded(__func__, [&] {
-    accelerator::Accelerator& accelerator = accelerator_of(state);
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
     check_pointer(items, "items");
     check_pointer(out_items, "out_items");
     std::vector<accelerator::PreparedObject> objects;
@@ -218,8 +219,8 @@ accel_status_t accel_prepare(accel_state_t* state, const accel_prepare_item_t* i
   });
 }
 
-accel_status_t accel_unwrap_model(accel_state_t* state, accel_module_t* module, int32_t keep_fp32_wrapper,
-                                  accel_module_t** out) {
+ACCEL_FUNCTION accel_status_t accel_unwrap_model(accel_state_t* state, accel_module_t* module,
+                                                 int32_t keep_fp32_wrapper, accel_module_t** out) {
   return guarded(__func__, [&] {
     accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
@@ -232,57 +233,58 @@ accel_status_t accel_unwrap_model(accel_state_t* state, accel_module_t* module, 
   });
 }
 
-accel_status_t accel_describe(accel_state_t* state, accel_buffer_t* out) {
+ACCEL_FUNCTION accel_status_t accel_describe(accel_state_t* state, accel_buffer_t* out) {
   return guarded(__func__, [&] {
-    const accelerator::Accelerator& accelerator = accelerator_of(state);
+    const accelerator::Accelerator& accelerator = *accelerator_of(state);
     check_pointer(out, "out");
     *out = new_buffer(accelerator.describe());
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_empty_cache(accel_state_t* state) {
+ACCEL_FUNCTION accel_status_t accel_empty_cache(accel_state_t* state) {
   return guarded(__func__, [&] {
-    accelerator_of(state).release_cached_memory();
+    accelerator_of(state)->release_cached_memory();
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_free_memory(accel_state_t* state) {
+ACCEL_FUNCTION accel_status_t accel_free_memory(accel_state_t* state) {
   return guarded(__func__, [&] {
-    accelerator_of(state).free_memory();
+    accelerator_of(state)->free_memory();
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_save_model(accel_state_t* state, const accel_module_t* module, const char* folder) {
+ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel_module_t* module, const char* folder) {
   return guarded(__func__, [&] {
-    accelerator::Accelerator& accelerator = accelerator_of(state);
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
     accelerator.save_model(*accelerator::unwrap_model(model), check_pointer(folder, "folder"));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_save_state(accel_state_t* state, const char* folder) {
+ACCEL_FUNCTION accel_status_t accel_save_state(accel_state_t* state, const char* folder) {
   return guarded(__func__, [&] {
-    accelerator_of(state).save_state(check_pointer(folder, "folder"));
+    accelerator_of(state)->save_state(check_pointer(folder, "folder"));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_load_state(accel_state_t* state, const char* folder) {
+ACCEL_FUNCTION accel_status_t accel_load_state(accel_state_t* state, const char* folder) {
   return guarded(__func__, [&] {
-    accelerator_of(state).load_state(check_pointer(folder, "folder"));
+    accelerator_of(state)->load_state(check_pointer(folder, "folder"));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_register_for_checkpointing(accel_state_t* state, const char* name, accel_save_state_fn save,
-                                                accel_load_state_fn load, void* user_data, accel_destroy_fn destroy) {
+ACCEL_FUNCTION accel_status_t accel_register_for_checkpointing(accel_state_t* state, const char* name,
+                                                               accel_save_state_fn save, accel_load_state_fn load,
+                                                               void* user_data, accel_destroy_fn destroy) {
   return guarded(__func__, [&] {
     const Callback<accel_save_state_fn> save_callback(save, user_data, destroy);  // owns user_data from here on
-    accelerator::Accelerator& accelerator = accelerator_of(state);
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
     check_pointer(name, "name");
     require(save != nullptr && load != nullptr, Status::kInvalidArgument,
             "save or load is NULL; expected two functions");
@@ -304,3 +306,5 @@ accel_status_t accel_register_for_checkpointing(accel_state_t* state, const char
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

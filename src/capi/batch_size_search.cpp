@@ -8,9 +8,7 @@
 #include "capi/handles.hpp"
 #include "capi/thread_error.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 accelerator::Attempt attempt_with(const Callback<accel_batch_size_fn>& function, int64_t batch_size) {
@@ -27,10 +25,10 @@ accelerator::Attempt attempt_with(const Callback<accel_batch_size_fn>& function,
 
 }  // namespace
 
-accel_status_t accel_find_executable_batch_size(accel_state_t* state, accel_batch_size_fn function,
-                                                accel_reduce_batch_size_fn reduce, void* user_data,
-                                                accel_destroy_fn destroy, int64_t starting_batch_size,
-                                                int64_t* out_batch_size) {
+ACCEL_FUNCTION accel_status_t accel_find_executable_batch_size(accel_state_t* state, accel_batch_size_fn function,
+                                                               accel_reduce_batch_size_fn reduce, void* user_data,
+                                                               accel_destroy_fn destroy, int64_t starting_batch_size,
+                                                               int64_t* out_batch_size) {
   return guarded(__func__, [&] {
     const Callback<accel_batch_size_fn> attempt(function, user_data, destroy);
     const auto accelerator = check(state, "state").accelerator;
@@ -49,3 +47,5 @@ accel_status_t accel_find_executable_batch_size(accel_state_t* state, accel_batc
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

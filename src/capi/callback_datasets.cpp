@@ -14,9 +14,7 @@
 #include "data/datasets/callback_dataset.hpp"
 #include "data/streams/callback_stream.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 // A number, or a negative status.
@@ -84,9 +82,9 @@ std::optional<Callback<Function>> optional_callback(const Callback<Other>& regis
 
 }  // namespace
 
-accel_status_t accel_dataset_create(accel_dataset_length_fn length, accel_dataset_item_fn item,
-                                    accel_dataset_items_fn items, void* user_data, accel_destroy_fn destroy,
-                                    accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_create(accel_dataset_length_fn length, accel_dataset_item_fn item,
+                                                   accel_dataset_items_fn items, void* user_data,
+                                                   accel_destroy_fn destroy, accel_dataset_t** out) {
   return guarded(__func__, [&] {
     const Callback<accel_dataset_length_fn> registration(length, user_data, destroy);
     check_pointer(length, "length");
@@ -98,10 +96,10 @@ accel_status_t accel_dataset_create(accel_dataset_length_fn length, accel_datase
   });
 }
 
-accel_status_t accel_dataset_create_stream(accel_stream_begin_fn begin, accel_stream_next_fn next,
-                                           accel_stream_skip_fn skip, accel_stream_end_fn end, void* user_data,
-                                           accel_destroy_fn destroy, int64_t length, int64_t num_shards,
-                                           accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_create_stream(accel_stream_begin_fn begin, accel_stream_next_fn next,
+                                                          accel_stream_skip_fn skip, accel_stream_end_fn end,
+                                                          void* user_data, accel_destroy_fn destroy, int64_t length,
+                                                          int64_t num_shards, accel_dataset_t** out) {
   return guarded(__func__, [&] {
     const Callback<accel_stream_begin_fn> registration(begin, user_data, destroy);
     check_pointer(begin, "begin");
@@ -114,3 +112,5 @@ accel_status_t accel_dataset_create_stream(accel_stream_begin_fn begin, accel_st
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

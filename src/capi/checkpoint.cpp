@@ -45,24 +45,24 @@ c10::IValue to_map(const checkpoint::NamedTensors& tensors) {
 }
 
 }  // namespace
-}  // namespace accel::capi
 
-using namespace accel::capi;
-
-accel_status_t accel_save(const accel_value_t* tensors, const accel_value_t* metadata, const char* path) {
+ACCEL_FUNCTION accel_status_t accel_save(const accel_value_t* tensors, const accel_value_t* metadata,
+                                         const char* path) {
   return guarded(__func__, [&] {
     check_pointer(tensors, "tensors");
     check_pointer(path, "path");
-    accel::checkpoint::save_safetensors(path, to_tensors(*tensors), to_metadata(metadata));
+    checkpoint::save_safetensors(path, to_tensors(*tensors), to_metadata(metadata));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_load(const char* path, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_load(const char* path, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(path, "path");
     check_pointer(out, "out");
-    give(out, to_map(accel::checkpoint::load_safetensors(path).tensors));
+    give(out, to_map(checkpoint::load_safetensors(path).tensors));
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

@@ -8,9 +8,7 @@
 #include "capi/value.hpp"
 #include "comm/collectives.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 static_assert(static_cast<int32_t>(comm::Reduction::kSum) == ACCEL_REDUCE_SUM &&
@@ -171,133 +169,145 @@ accel_status_t start_message(const char* function, accel_state_t* state, accel_w
 
 }  // namespace
 
-accel_status_t accel_gather(accel_state_t* state, const accel_value_t* value, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_gather(accel_state_t* state, const accel_value_t* value, accel_value_t* out) {
   return run(__func__, state, out, [&] { return gather(value); });
 }
 
-accel_status_t accel_gather_async(accel_state_t* state, const accel_value_t* value, accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_gather_async(accel_state_t* state, const accel_value_t* value,
+                                                 accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return gather(value); });
 }
 
-accel_status_t accel_gather_uneven(accel_state_t* state, const accel_value_t* value, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_gather_uneven(accel_state_t* state, const accel_value_t* value,
+                                                  accel_value_t* out) {
   return run(__func__, state, out, [&] { return gather_uneven(value); });
 }
 
-accel_status_t accel_gather_uneven_async(accel_state_t* state, const accel_value_t* value, accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_gather_uneven_async(accel_state_t* state, const accel_value_t* value,
+                                                        accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return gather_uneven(value); });
 }
 
-accel_status_t accel_gather_for_metrics(accel_state_t* state, const accel_value_t* value, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_gather_for_metrics(accel_state_t* state, const accel_value_t* value,
+                                                       accel_value_t* out) {
   return run(__func__, state, out, [&] { return gather_for_metrics(state, value); });
 }
 
-accel_status_t accel_gather_for_metrics_async(accel_state_t* state, const accel_value_t* value,
-                                              accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_gather_for_metrics_async(accel_state_t* state, const accel_value_t* value,
+                                                             accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return gather_for_metrics(state, value); });
 }
 
-accel_status_t accel_gather_object(accel_state_t* state, const accel_value_t* object, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_gather_object(accel_state_t* state, const accel_value_t* object,
+                                                  accel_value_t* out) {
   return run(__func__, state, out, [&] { return gather_object(object); });
 }
 
-accel_status_t accel_gather_object_async(accel_state_t* state, const accel_value_t* object, accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_gather_object_async(accel_state_t* state, const accel_value_t* object,
+                                                        accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return gather_object(object); });
 }
 
-accel_status_t accel_reduce(accel_state_t* state, const accel_value_t* value, accel_reduction_t reduction, double scale,
-                            accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_reduce(accel_state_t* state, const accel_value_t* value,
+                                           accel_reduction_t reduction, double scale, accel_value_t* out) {
   return run(__func__, state, out, [&] { return reduce(value, reduction, scale); });
 }
 
-accel_status_t accel_reduce_async(accel_state_t* state, const accel_value_t* value, accel_reduction_t reduction,
-                                  double scale, accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_reduce_async(accel_state_t* state, const accel_value_t* value,
+                                                 accel_reduction_t reduction, double scale, accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return reduce(value, reduction, scale); });
 }
 
-accel_status_t accel_broadcast(accel_state_t* state, const accel_value_t* value, int32_t from_process) {
+ACCEL_FUNCTION accel_status_t accel_broadcast(accel_state_t* state, const accel_value_t* value, int32_t from_process) {
   return run(__func__, state, [&] { return broadcast(value, from_process); });
 }
 
-accel_status_t accel_broadcast_async(accel_state_t* state, const accel_value_t* value, int32_t from_process,
-                                     accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_broadcast_async(accel_state_t* state, const accel_value_t* value,
+                                                    int32_t from_process, accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return broadcast(value, from_process); });
 }
 
-accel_status_t accel_broadcast_object_list(accel_state_t* state, const accel_value_t* objects, int32_t from_process,
-                                           accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_broadcast_object_list(accel_state_t* state, const accel_value_t* objects,
+                                                          int32_t from_process, accel_value_t* out) {
   return run(__func__, state, out, [&] { return broadcast_object_list(objects, from_process); });
 }
 
-accel_status_t accel_broadcast_object_list_async(accel_state_t* state, const accel_value_t* objects,
-                                                 int32_t from_process, accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_broadcast_object_list_async(accel_state_t* state, const accel_value_t* objects,
+                                                                int32_t from_process, accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return broadcast_object_list(objects, from_process); });
 }
 
-accel_status_t accel_pad_across_processes(accel_state_t* state, const accel_value_t* value, int64_t dim,
-                                          double pad_index, int32_t pad_first, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_pad_across_processes(accel_state_t* state, const accel_value_t* value, int64_t dim,
+                                                         double pad_index, int32_t pad_first, accel_value_t* out) {
   return run(__func__, state, out, [&] { return pad_across_processes(value, dim, pad_index, pad_first != 0); });
 }
 
-accel_status_t accel_pad_across_processes_async(accel_state_t* state, const accel_value_t* value, int64_t dim,
-                                                double pad_index, int32_t pad_first, accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_pad_across_processes_async(accel_state_t* state, const accel_value_t* value,
+                                                               int64_t dim, double pad_index, int32_t pad_first,
+                                                               accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return pad_across_processes(value, dim, pad_index, pad_first != 0); });
 }
 
-accel_status_t accel_all_reduce(accel_state_t* state, accel_tensor_t* tensor, accel_reduction_t reduction) {
+ACCEL_FUNCTION accel_status_t accel_all_reduce(accel_state_t* state, accel_tensor_t* tensor,
+                                               accel_reduction_t reduction) {
   return run(__func__, state, [&] { return all_reduce(tensor, reduction); });
 }
 
-accel_status_t accel_all_reduce_async(accel_state_t* state, accel_tensor_t* tensor, accel_reduction_t reduction,
-                                      accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_all_reduce_async(accel_state_t* state, accel_tensor_t* tensor,
+                                                     accel_reduction_t reduction, accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return all_reduce(tensor, reduction); });
 }
 
-accel_status_t accel_all_gather(accel_state_t* state, const accel_tensor_t* input, accel_tensor_t* output) {
+ACCEL_FUNCTION accel_status_t accel_all_gather(accel_state_t* state, const accel_tensor_t* input,
+                                               accel_tensor_t* output) {
   return run(__func__, state, [&] { return all_gather(input, output); });
 }
 
-accel_status_t accel_all_gather_async(accel_state_t* state, const accel_tensor_t* input, accel_tensor_t* output,
-                                      accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_all_gather_async(accel_state_t* state, const accel_tensor_t* input,
+                                                     accel_tensor_t* output, accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return all_gather(input, output); });
 }
 
-accel_status_t accel_reduce_scatter(accel_state_t* state, const accel_tensor_t* input, accel_reduction_t reduction,
-                                    accel_tensor_t* output) {
+ACCEL_FUNCTION accel_status_t accel_reduce_scatter(accel_state_t* state, const accel_tensor_t* input,
+                                                   accel_reduction_t reduction, accel_tensor_t* output) {
   return run(__func__, state, [&] { return reduce_scatter(input, reduction, output); });
 }
 
-accel_status_t accel_reduce_scatter_async(accel_state_t* state, const accel_tensor_t* input,
-                                          accel_reduction_t reduction, accel_tensor_t* output,
-                                          accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_reduce_scatter_async(accel_state_t* state, const accel_tensor_t* input,
+                                                         accel_reduction_t reduction, accel_tensor_t* output,
+                                                         accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return reduce_scatter(input, reduction, output); });
 }
 
-accel_status_t accel_all_to_all(accel_state_t* state, const accel_tensor_t* input, accel_tensor_t* output) {
+ACCEL_FUNCTION accel_status_t accel_all_to_all(accel_state_t* state, const accel_tensor_t* input,
+                                               accel_tensor_t* output) {
   return run(__func__, state, [&] { return all_to_all(input, output); });
 }
 
-accel_status_t accel_all_to_all_async(accel_state_t* state, const accel_tensor_t* input, accel_tensor_t* output,
-                                      accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_all_to_all_async(accel_state_t* state, const accel_tensor_t* input,
+                                                     accel_tensor_t* output, accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return all_to_all(input, output); });
 }
 
-accel_status_t accel_scatter(accel_state_t* state, const accel_tensor_t* input, int32_t from_process,
-                             accel_tensor_t* output) {
+ACCEL_FUNCTION accel_status_t accel_scatter(accel_state_t* state, const accel_tensor_t* input, int32_t from_process,
+                                            accel_tensor_t* output) {
   return run(__func__, state, [&] { return scatter(input, from_process, output); });
 }
 
-accel_status_t accel_scatter_async(accel_state_t* state, const accel_tensor_t* input, int32_t from_process,
-                                   accel_tensor_t* output, accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_scatter_async(accel_state_t* state, const accel_tensor_t* input,
+                                                  int32_t from_process, accel_tensor_t* output,
+                                                  accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return scatter(input, from_process, output); });
 }
 
-accel_status_t accel_wait_for_everyone(accel_state_t* state) { return run(__func__, state, barrier); }
+ACCEL_FUNCTION accel_status_t accel_wait_for_everyone(accel_state_t* state) { return run(__func__, state, barrier); }
 
-accel_status_t accel_wait_for_everyone_async(accel_state_t* state, accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_wait_for_everyone_async(accel_state_t* state, accel_work_t** out_work) {
   return start(__func__, state, out_work, barrier);
 }
 
-accel_status_t accel_send(accel_state_t* state, const accel_tensor_t* tensor, int32_t to_process, int32_t tag) {
+ACCEL_FUNCTION accel_status_t accel_send(accel_state_t* state, const accel_tensor_t* tensor, int32_t to_process,
+                                         int32_t tag) {
   return guarded(__func__, [&] {
     comm::Communicator& communicator = communicator_of(state);
     communicator.send(check(tensor, "tensor").tensor, to_process, tag);
@@ -305,14 +315,15 @@ accel_status_t accel_send(accel_state_t* state, const accel_tensor_t* tensor, in
   });
 }
 
-accel_status_t accel_send_async(accel_state_t* state, const accel_tensor_t* tensor, int32_t to_process, int32_t tag,
-                                accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_send_async(accel_state_t* state, const accel_tensor_t* tensor, int32_t to_process,
+                                               int32_t tag, accel_work_t** out_work) {
   return start_message(__func__, state, out_work, [&](comm::Communicator& communicator) {
     return communicator.start_send(check(tensor, "tensor").tensor, to_process, tag);
   });
 }
 
-accel_status_t accel_recv(accel_state_t* state, accel_tensor_t* tensor, int32_t from_process, int32_t tag) {
+ACCEL_FUNCTION accel_status_t accel_recv(accel_state_t* state, accel_tensor_t* tensor, int32_t from_process,
+                                         int32_t tag) {
   return guarded(__func__, [&] {
     comm::Communicator& communicator = communicator_of(state);
     communicator.receive(check(tensor, "tensor").tensor, from_process, tag);
@@ -320,14 +331,14 @@ accel_status_t accel_recv(accel_state_t* state, accel_tensor_t* tensor, int32_t 
   });
 }
 
-accel_status_t accel_recv_async(accel_state_t* state, accel_tensor_t* tensor, int32_t from_process, int32_t tag,
-                                accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_recv_async(accel_state_t* state, accel_tensor_t* tensor, int32_t from_process,
+                                               int32_t tag, accel_work_t** out_work) {
   return start_message(__func__, state, out_work, [&](comm::Communicator& communicator) {
     return communicator.start_receive(check(tensor, "tensor").tensor, from_process, tag);
   });
 }
 
-accel_status_t accel_flight_record(const accel_state_t* state, accel_buffer_t* out) {
+ACCEL_FUNCTION accel_status_t accel_flight_record(const accel_state_t* state, accel_buffer_t* out) {
   return guarded(__func__, [&] {
     const comm::Communicator& communicator = *check(state, "state").accelerator->state().communicator();
     check_pointer(out, "out");
@@ -335,3 +346,5 @@ accel_status_t accel_flight_record(const accel_state_t* state, accel_buffer_t* o
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

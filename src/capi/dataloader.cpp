@@ -1,7 +1,8 @@
 // Section 9: loaders.
 #include "data/dataloader.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <memory>
 #include <utility>
@@ -15,9 +16,7 @@
 #include "capi/value.hpp"
 #include "tensor/tree.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 data::LoaderData data_of(const accel_dataset& handle, const accel_dataloader_options_t& options) {
@@ -96,12 +95,13 @@ data::CallbackBatchSampler::Batches batches_by(Callback<accel_batch_sampler_fn> 
 
 }  // namespace
 
-void accel_dataloader_options_init(accel_dataloader_options_t* options) {
+ACCEL_FUNCTION void accel_dataloader_options_init(accel_dataloader_options_t* options) {
   if (options != nullptr) *options = ACCEL_DATALOADER_OPTIONS_INIT;
 }
 
-accel_status_t accel_dataloader_create(accel_dataset_t* dataset, const accel_dataloader_options_t* options,
-                                       accel_dataloader_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataloader_create(accel_dataset_t* dataset,
+                                                      const accel_dataloader_options_t* options,
+                                                      accel_dataloader_t** out) {
   return guarded(__func__, [&] {
     const accel_dataset& items = check(dataset, "dataset");
     check_pointer(out, "out");
@@ -112,14 +112,14 @@ accel_status_t accel_dataloader_create(accel_dataset_t* dataset, const accel_dat
   });
 }
 
-accel_dataloader_t* accel_dataloader_retain(accel_dataloader_t* loader) {
+ACCEL_FUNCTION accel_dataloader_t* accel_dataloader_retain(accel_dataloader_t* loader) {
   return retain_handle(__func__, loader, "loader");
 }
 
-void accel_dataloader_release(accel_dataloader_t* loader) { release_handle(loader); }
+ACCEL_FUNCTION void accel_dataloader_release(accel_dataloader_t* loader) { release_handle(loader); }
 
-accel_status_t accel_dataloader_set_collate(accel_dataloader_t* loader, accel_collate_fn collate, void* user_data,
-                                            accel_destroy_fn destroy) {
+ACCEL_FUNCTION accel_status_t accel_dataloader_set_collate(accel_dataloader_t* loader, accel_collate_fn collate,
+                                                           void* user_data, accel_destroy_fn destroy) {
   return guarded(__func__, [&] {
     const Callback<accel_collate_fn> callback(collate, user_data, destroy);
     data::DataLoader& engine = *check(loader, "loader").loader;
@@ -137,8 +137,9 @@ accel_status_t accel_dataloader_set_collate(accel_dataloader_t* loader, accel_co
   });
 }
 
-accel_status_t accel_dataloader_set_batch_sampler(accel_dataloader_t* loader, accel_batch_sampler_fn batches,
-                                                  void* user_data, accel_destroy_fn destroy, int64_t batch_size) {
+ACCEL_FUNCTION accel_status_t accel_dataloader_set_batch_sampler(accel_dataloader_t* loader,
+                                                                 accel_batch_sampler_fn batches, void* user_data,
+                                                                 accel_destroy_fn destroy, int64_t batch_size) {
   return guarded(__func__, [&] {
     const Callback<accel_batch_sampler_fn> callback(batches, user_data, destroy);
     data::DataLoader& engine = *check(loader, "loader").loader;
@@ -149,8 +150,8 @@ accel_status_t accel_dataloader_set_batch_sampler(accel_dataloader_t* loader, ac
   });
 }
 
-accel_status_t accel_dataloader_set_slice(accel_dataloader_t* loader, accel_slice_fn slice, void* user_data,
-                                          accel_destroy_fn destroy) {
+ACCEL_FUNCTION accel_status_t accel_dataloader_set_slice(accel_dataloader_t* loader, accel_slice_fn slice,
+                                                         void* user_data, accel_destroy_fn destroy) {
   return guarded(__func__, [&] {
     const Callback<accel_slice_fn> callback(slice, user_data, destroy);
     data::DataLoader& engine = *check(loader, "loader").loader;
@@ -168,7 +169,7 @@ accel_status_t accel_dataloader_set_slice(accel_dataloader_t* loader, accel_slic
   });
 }
 
-accel_status_t accel_dataloader_next(accel_dataloader_t* loader, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_dataloader_next(accel_dataloader_t* loader, accel_value_t* out) {
   return guarded(__func__, [&] {
     data::DataLoader& engine = *check(loader, "loader").loader;
     check_pointer(out, "out");
@@ -179,7 +180,7 @@ accel_status_t accel_dataloader_next(accel_dataloader_t* loader, accel_value_t* 
   });
 }
 
-int64_t accel_dataloader_length(const accel_dataloader_t* loader) {
+ACCEL_FUNCTION int64_t accel_dataloader_length(const accel_dataloader_t* loader) {
   return guarded_value<int64_t>(__func__, -1, [&] {
     const auto length = check(loader, "loader").loader->length();
     require(length.has_value(), Status::kUnsupported, "the stream of the loader does not say how many batches it has");
@@ -187,22 +188,22 @@ int64_t accel_dataloader_length(const accel_dataloader_t* loader) {
   });
 }
 
-int64_t accel_dataloader_epoch(const accel_dataloader_t* loader) {
+ACCEL_FUNCTION int64_t accel_dataloader_epoch(const accel_dataloader_t* loader) {
   return guarded_value<int64_t>(__func__, -1, [&] { return check(loader, "loader").loader->epoch(); });
 }
 
-int64_t accel_dataloader_valid_rows(const accel_dataloader_t* loader) {
+ACCEL_FUNCTION int64_t accel_dataloader_valid_rows(const accel_dataloader_t* loader) {
   return guarded_value<int64_t>(__func__, -1, [&] { return check(loader, "loader").loader->valid_rows(); });
 }
 
-accel_status_t accel_dataloader_set_epoch(accel_dataloader_t* loader, int64_t epoch) {
+ACCEL_FUNCTION accel_status_t accel_dataloader_set_epoch(accel_dataloader_t* loader, int64_t epoch) {
   return guarded(__func__, [&] {
     check(loader, "loader").loader->set_epoch(epoch);
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_dataloader_state_dict(const accel_dataloader_t* loader, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_dataloader_state_dict(const accel_dataloader_t* loader, accel_value_t* out) {
   return guarded(__func__, [&] {
     const data::DataLoader& engine = *check(loader, "loader").loader;
     give(check_pointer(out, "out"), engine.state_dict());
@@ -210,7 +211,8 @@ accel_status_t accel_dataloader_state_dict(const accel_dataloader_t* loader, acc
   });
 }
 
-accel_status_t accel_dataloader_load_state_dict(accel_dataloader_t* loader, const accel_value_t* state_dict) {
+ACCEL_FUNCTION accel_status_t accel_dataloader_load_state_dict(accel_dataloader_t* loader,
+                                                               const accel_value_t* state_dict) {
   return guarded(__func__, [&] {
     data::DataLoader& engine = *check(loader, "loader").loader;
     engine.load_state_dict(to_ivalue(*check_pointer(state_dict, "state_dict"), "state_dict"));
@@ -218,7 +220,8 @@ accel_status_t accel_dataloader_load_state_dict(accel_dataloader_t* loader, cons
   });
 }
 
-accel_status_t accel_skip_first_batches(accel_dataloader_t* loader, int64_t num_batches, accel_dataloader_t** out) {
+ACCEL_FUNCTION accel_status_t accel_skip_first_batches(accel_dataloader_t* loader, int64_t num_batches,
+                                                       accel_dataloader_t** out) {
   return guarded(__func__, [&] {
     const data::DataLoader& engine = *check(loader, "loader").loader;
     check_pointer(out, "out");
@@ -226,3 +229,5 @@ accel_status_t accel_skip_first_batches(accel_dataloader_t* loader, int64_t num_
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

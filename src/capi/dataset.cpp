@@ -17,11 +17,8 @@
 #include "data/streams/merged_stream.hpp"
 #include "data/streams/no_items.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
-accel_dataset::accel_dataset(std::shared_ptr<const data::Stream> stream)
-    : dataset(std::make_shared<data::NoItems>()), stream(std::move(stream)) {}
+accel_dataset::accel_dataset(std::shared_ptr<const accel::data::Stream> stream)
+    : dataset(std::make_shared<accel::data::NoItems>()), stream(std::move(stream)) {}
 
 namespace accel::capi {
 
@@ -32,8 +29,6 @@ void give_dataset(accel_dataset_t** out, std::shared_ptr<const data::Dataset> da
 void give_stream(accel_dataset_t** out, std::shared_ptr<const data::Stream> stream) {
   *out = std::make_unique<accel_dataset>(std::move(stream)).release();
 }
-
-}  // namespace accel::capi
 
 namespace {
 
@@ -59,7 +54,8 @@ std::vector<double> read_weights(const accel_value_t* weights, size_t n_sources)
 
 }  // namespace
 
-accel_status_t accel_dataset_subset(accel_dataset_t* dataset, int64_t begin, int64_t end, accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_subset(accel_dataset_t* dataset, int64_t begin, int64_t end,
+                                                   accel_dataset_t** out) {
   return guarded(__func__, [&] {
     const auto& whole = check_numbered(dataset, "dataset").dataset;
     check_pointer(out, "out");
@@ -68,7 +64,8 @@ accel_status_t accel_dataset_subset(accel_dataset_t* dataset, int64_t begin, int
   });
 }
 
-accel_status_t accel_dataset_concatenate(accel_dataset_t* const* datasets, size_t n_datasets, accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_concatenate(accel_dataset_t* const* datasets, size_t n_datasets,
+                                                        accel_dataset_t** out) {
   return guarded(__func__, [&] {
     check_pointer(datasets, "datasets");
     std::vector<std::shared_ptr<const data::Dataset>> parts;
@@ -79,7 +76,7 @@ accel_status_t accel_dataset_concatenate(accel_dataset_t* const* datasets, size_
   });
 }
 
-accel_status_t accel_dataset_as_stream(accel_dataset_t* dataset, int64_t seed, accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_as_stream(accel_dataset_t* dataset, int64_t seed, accel_dataset_t** out) {
   return guarded(__func__, [&] {
     const auto& items = check_numbered(dataset, "dataset").dataset;
     check_pointer(out, "out");
@@ -88,8 +85,9 @@ accel_status_t accel_dataset_as_stream(accel_dataset_t* dataset, int64_t seed, a
   });
 }
 
-accel_status_t accel_dataset_merge(accel_dataset_t* const* sources, size_t n_sources, const accel_value_t* weights,
-                                   int64_t seed, accel_merge_end_t end, accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_merge(accel_dataset_t* const* sources, size_t n_sources,
+                                                  const accel_value_t* weights, int64_t seed, accel_merge_end_t end,
+                                                  accel_dataset_t** out) {
   return guarded(__func__, [&] {
     check_pointer(sources, "sources");
     std::vector<std::shared_ptr<const data::Stream>> streams;
@@ -108,11 +106,13 @@ accel_status_t accel_dataset_merge(accel_dataset_t* const* sources, size_t n_sou
   });
 }
 
-accel_dataset_t* accel_dataset_retain(accel_dataset_t* dataset) { return retain_handle(__func__, dataset, "dataset"); }
+ACCEL_FUNCTION accel_dataset_t* accel_dataset_retain(accel_dataset_t* dataset) {
+  return retain_handle(__func__, dataset, "dataset");
+}
 
-void accel_dataset_release(accel_dataset_t* dataset) { release_handle(dataset); }
+ACCEL_FUNCTION void accel_dataset_release(accel_dataset_t* dataset) { release_handle(dataset); }
 
-int64_t accel_dataset_length(const accel_dataset_t* dataset) {
+ACCEL_FUNCTION int64_t accel_dataset_length(const accel_dataset_t* dataset) {
   return guarded_value<int64_t>(__func__, -1, [&] {
     const accel_dataset& handle = check(dataset, "dataset");
     if (handle.stream == nullptr) return handle.dataset->length();
@@ -123,14 +123,16 @@ int64_t accel_dataset_length(const accel_dataset_t* dataset) {
   });
 }
 
-int64_t accel_dataset_num_skipped(const accel_dataset_t* dataset) {
+ACCEL_FUNCTION int64_t accel_dataset_num_skipped(const accel_dataset_t* dataset) {
   return guarded_value<int64_t>(__func__, -1, [&] { return check(dataset, "dataset").dataset->num_skipped(); });
 }
 
-accel_status_t accel_dataset_item(const accel_dataset_t* dataset, int64_t index, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_item(const accel_dataset_t* dataset, int64_t index, accel_value_t* out) {
   return guarded(__func__, [&] {
     const data::Dataset& engine = *check(dataset, "dataset").dataset;
     give(check_pointer(out, "out"), engine.item(index));
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

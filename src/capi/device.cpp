@@ -5,9 +5,6 @@
 #include "capi/object.hpp"
 #include "tensor/device.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
 namespace accel::capi {
 
 using tensor::DeviceKind;
@@ -23,9 +20,7 @@ accel_device_t from_device(c10::Device device) {
   return {numbers.kind, numbers.index};
 }
 
-}  // namespace accel::capi
-
-accel_status_t accel_device_parse(const char* text, accel_device_t* out) {
+ACCEL_FUNCTION accel_status_t accel_device_parse(const char* text, accel_device_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     *out = from_device(tensor::parse_device(check_pointer(text, "text")));
@@ -33,7 +28,9 @@ accel_status_t accel_device_parse(const char* text, accel_device_t* out) {
   });
 }
 
-int32_t accel_device_count(int32_t type) {
+ACCEL_FUNCTION int32_t accel_device_count(int32_t type) {
   return guarded_value(
       __func__, 0, [&] { return static_cast<int32_t>(tensor::device_count(static_cast<tensor::DeviceKind>(type))); });
 }
+
+}  // namespace accel::capi

@@ -10,9 +10,7 @@
 #include "capi/handles.hpp"
 #include "capi/value.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 // `managed` is consumed in any case: by the engine, or here when `out` is missing.
@@ -30,15 +28,15 @@ accel_status_t take(const char* function, Managed* managed, accel_tensor_t** out
 
 }  // namespace
 
-accel_status_t accel_tensor_from_dlpack(DLManagedTensorVersioned* tensor, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_from_dlpack(DLManagedTensorVersioned* tensor, accel_tensor_t** out) {
   return take(__func__, tensor, out);
 }
 
-accel_status_t accel_tensor_from_dlpack_unversioned(DLManagedTensor* tensor, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_from_dlpack_unversioned(DLManagedTensor* tensor, accel_tensor_t** out) {
   return take(__func__, tensor, out);
 }
 
-accel_status_t accel_tensor_to_dlpack(const accel_tensor_t* tensor, DLManagedTensorVersioned** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_to_dlpack(const accel_tensor_t* tensor, DLManagedTensorVersioned** out) {
   return guarded(__func__, [&] {
     const at::Tensor& lent = check(tensor, "tensor").tensor;
     check_pointer(out, "out");
@@ -47,7 +45,7 @@ accel_status_t accel_tensor_to_dlpack(const accel_tensor_t* tensor, DLManagedTen
   });
 }
 
-accel_status_t accel_tensor_to_dlpack_unversioned(const accel_tensor_t* tensor, DLManagedTensor** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_to_dlpack_unversioned(const accel_tensor_t* tensor, DLManagedTensor** out) {
   return guarded(__func__, [&] {
     const at::Tensor& lent = check(tensor, "tensor").tensor;
     check_pointer(out, "out");
@@ -55,3 +53,5 @@ accel_status_t accel_tensor_to_dlpack_unversioned(const accel_tensor_t* tensor, 
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

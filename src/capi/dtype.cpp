@@ -5,9 +5,7 @@
 #include "capi/guard.hpp"
 #include "capi/object.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 #define ACCEL_SAME_DTYPE(member, pinned) static_assert(tensor::kDtypes[(pinned)-1].type == c10::ScalarType::member)
@@ -36,20 +34,22 @@ ACCEL_SAME_DTYPE(UInt64, ACCEL_DTYPE_UINT64);
 
 }  // namespace
 
-const char* accel_dtype_name(accel_dtype_t dtype) {
+ACCEL_FUNCTION const char* accel_dtype_name(accel_dtype_t dtype) {
   const tensor::Dtype* const known = tensor::find_dtype(dtype);
   return known != nullptr ? known->name : nullptr;
 }
 
-size_t accel_dtype_size(accel_dtype_t dtype) {
+ACCEL_FUNCTION size_t accel_dtype_size(accel_dtype_t dtype) {
   const tensor::Dtype* const known = tensor::find_dtype(dtype);
   return known != nullptr ? known->size : 0;
 }
 
-accel_status_t accel_dtype_from_name(const char* name, accel_dtype_t* out) {
+ACCEL_FUNCTION accel_status_t accel_dtype_from_name(const char* name, accel_dtype_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     *out = tensor::dtype_number(tensor::dtype_from_name(check_pointer(name, "name")));
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

@@ -7,8 +7,6 @@
 #include "capi/object.hpp"
 #include "capi/thread_error.hpp"
 
-using namespace accel::capi;
-
 namespace accel::capi {
 
 ThreadError& thread_error() noexcept {
@@ -30,16 +28,14 @@ void set_thread_error(accel_status_t status, std::string_view message, const cha
   error.rank = rank;
 }
 
-}  // namespace accel::capi
-
-const char* accel_status_name(accel_status_t status) {
-  const char* name = accel::status_name(static_cast<accel::Status>(status));
+ACCEL_FUNCTION const char* accel_status_name(accel_status_t status) {
+  const char* name = status_name(static_cast<Status>(status));
   return name == nullptr ? "unknown status" : name;
 }
 
-const char* accel_last_error(void) { return thread_error().message; }
+ACCEL_FUNCTION const char* accel_last_error(void) { return thread_error().message; }
 
-accel_status_t accel_error_take(accel_error_t** out) {
+ACCEL_FUNCTION accel_status_t accel_error_take(accel_error_t** out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     ThreadError& latest = thread_error();
@@ -57,28 +53,30 @@ accel_status_t accel_error_take(accel_error_t** out) {
   });
 }
 
-accel_status_t accel_error_code(const accel_error_t* error) {
+ACCEL_FUNCTION accel_status_t accel_error_code(const accel_error_t* error) {
   return guarded(__func__, [&] { return check(error, "error").status; });
 }
 
-const char* accel_error_message(const accel_error_t* error) {
+ACCEL_FUNCTION const char* accel_error_message(const accel_error_t* error) {
   return guarded_value<const char*>(__func__, nullptr, [&] { return check(error, "error").message.c_str(); });
 }
 
-const char* accel_error_function(const accel_error_t* error) {
+ACCEL_FUNCTION const char* accel_error_function(const accel_error_t* error) {
   return guarded_value<const char*>(__func__, nullptr, [&] { return check(error, "error").function.c_str(); });
 }
 
-int32_t accel_error_rank(const accel_error_t* error) {
+ACCEL_FUNCTION int32_t accel_error_rank(const accel_error_t* error) {
   return guarded_value(__func__, -1, [&] { return check(error, "error").rank; });
 }
 
-void accel_error_release(accel_error_t* error) { release_handle(error); }
+ACCEL_FUNCTION void accel_error_release(accel_error_t* error) { release_handle(error); }
 
-void accel_error_set(accel_status_t status, const char* message) {
+ACCEL_FUNCTION void accel_error_set(accel_status_t status, const char* message) {
   guarded(__func__, [&] {
-    accel::require(status < 0, accel::Status::kInvalidArgument, "status is ", status, "; expected a negative number");
+    require(status < 0, Status::kInvalidArgument, "status is ", status, "; expected a negative number");
     set_thread_error(status, check_pointer(message, "message"), "");
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

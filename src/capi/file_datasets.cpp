@@ -18,9 +18,7 @@
 #include "data/datasets/window_dataset.hpp"
 #include "tensor/dtype.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 std::optional<std::string> optional_text(const char* text) {
@@ -69,16 +67,16 @@ data::ImageOptions read_image_options(const accel_image_options_t* options) {
 
 }  // namespace
 
-void accel_csv_options_init(accel_csv_options_t* options) {
+ACCEL_FUNCTION void accel_csv_options_init(accel_csv_options_t* options) {
   if (options != nullptr) *options = ACCEL_CSV_OPTIONS_INIT;
 }
 
-void accel_image_options_init(accel_image_options_t* options) {
+ACCEL_FUNCTION void accel_image_options_init(accel_image_options_t* options) {
   if (options != nullptr) *options = ACCEL_IMAGE_OPTIONS_INIT;
 }
 
-accel_status_t accel_dataset_text(const char* path, const char* suffix, int64_t sequence_length,
-                                  accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_text(const char* path, const char* suffix, int64_t sequence_length,
+                                                 accel_dataset_t** out) {
   return guarded(__func__, [&] {
     check_pointer(path, "path");
     check_pointer(out, "out");
@@ -88,8 +86,8 @@ accel_status_t accel_dataset_text(const char* path, const char* suffix, int64_t 
   });
 }
 
-accel_status_t accel_dataset_lines(const char* path, const char* suffix, int32_t skip_malformed,
-                                   accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_lines(const char* path, const char* suffix, int32_t skip_malformed,
+                                                  accel_dataset_t** out) {
   return guarded(__func__, [&] {
     check_pointer(path, "path");
     check_pointer(out, "out");
@@ -99,8 +97,8 @@ accel_status_t accel_dataset_lines(const char* path, const char* suffix, int32_t
   });
 }
 
-accel_status_t accel_dataset_json_lines(const char* path, const char* suffix, int32_t skip_malformed,
-                                        accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_json_lines(const char* path, const char* suffix, int32_t skip_malformed,
+                                                       accel_dataset_t** out) {
   return guarded(__func__, [&] {
     check_pointer(path, "path");
     check_pointer(out, "out");
@@ -110,8 +108,8 @@ accel_status_t accel_dataset_json_lines(const char* path, const char* suffix, in
   });
 }
 
-accel_status_t accel_dataset_csv(const char* path, const char* suffix, const accel_csv_options_t* options,
-                                 accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_csv(const char* path, const char* suffix,
+                                                const accel_csv_options_t* options, accel_dataset_t** out) {
   return guarded(__func__, [&] {
     check_pointer(path, "path");
     check_pointer(out, "out");
@@ -120,7 +118,8 @@ accel_status_t accel_dataset_csv(const char* path, const char* suffix, const acc
   });
 }
 
-accel_status_t accel_dataset_images(const char* folder, const accel_image_options_t* options, accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_images(const char* folder, const accel_image_options_t* options,
+                                                   accel_dataset_t** out) {
   return guarded(__func__, [&] {
     check_pointer(folder, "folder");
     check_pointer(out, "out");
@@ -128,3 +127,5 @@ accel_status_t accel_dataset_images(const char* folder, const accel_image_option
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

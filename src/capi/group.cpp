@@ -7,9 +7,7 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 template <typename Make>
@@ -26,21 +24,24 @@ accel_status_t make_group(const char* function, accel_state_t* state, accel_stat
 
 }  // namespace
 
-accel_status_t accel_group_create(accel_state_t* state, const int64_t* ranks, size_t n_ranks, accel_state_t** out) {
+ACCEL_FUNCTION accel_status_t accel_group_create(accel_state_t* state, const int64_t* ranks, size_t n_ranks,
+                                                 accel_state_t** out) {
   return make_group(__func__, state, out, [&](comm::Communicator& communicator) {
     check_pointer(ranks, "ranks");
     return comm::create_group(communicator, std::vector<int64_t>(ranks, ranks + n_ranks));
   });
 }
 
-accel_status_t accel_group_split(accel_state_t* state, int32_t color, int32_t key, accel_state_t** out) {
+ACCEL_FUNCTION accel_status_t accel_group_split(accel_state_t* state, int32_t color, int32_t key, accel_state_t** out) {
   return make_group(__func__, state, out,
                     [&](comm::Communicator& communicator) { return comm::split_group(communicator, color, key); });
 }
 
-accel_status_t accel_group_shrink(accel_state_t* state, int64_t wait_ms, accel_state_t** out) {
+ACCEL_FUNCTION accel_status_t accel_group_shrink(accel_state_t* state, int64_t wait_ms, accel_state_t** out) {
   return make_group(__func__, state, out, [&](comm::Communicator& communicator) {
     require(wait_ms >= 0, Status::kInvalidArgument, "wait_ms is ", wait_ms, "; expected 0 or more");
     return comm::shrink_group(communicator, std::chrono::milliseconds(wait_ms));
   });
 }
+
+}  // namespace accel::capi

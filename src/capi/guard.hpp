@@ -9,6 +9,10 @@
 #include "base/current_call.hpp"
 #include "capi/process_check.hpp"
 
+// Before the definition of every function of accel.h. The attribute is repeated because GCC takes a definition inside
+// of a namespace for another declaration than the header's, and would hide it.
+#define ACCEL_FUNCTION extern "C" ACCEL_EXPORT
+
 namespace accel::capi {
 
 // Translates the exception in flight; call it inside a catch block only.

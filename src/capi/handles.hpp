@@ -104,3 +104,11 @@ struct accel_generator final : accel::capi::Handle<accel::capi::ObjectKind::kGen
   explicit accel_generator(at::Generator generator) : generator(std::move(generator)) {}
   at::Generator generator;
 };
+
+namespace accel::capi {
+
+inline const std::shared_ptr<accelerator::Accelerator>& accelerator_of(const accel_state_t* state) {
+  return check(state, "state").accelerator;
+}
+
+}  // namespace accel::capi

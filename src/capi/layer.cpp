@@ -15,8 +15,7 @@
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/sequential.hpp"
 
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 template <typename Layer, typename... Arguments>
@@ -30,57 +29,64 @@ accel_status_t make_layer(const char* function, accel_module_t** out, Arguments&
 
 }  // namespace
 
-accel_status_t accel_module_linear(int64_t in_features, int64_t out_features, int32_t bias, accel_module_t** out) {
-  return make_layer<accel::nn::Linear>(__func__, out, in_features, out_features, bias != 0);
+ACCEL_FUNCTION accel_status_t accel_module_linear(int64_t in_features, int64_t out_features, int32_t bias,
+                                                  accel_module_t** out) {
+  return make_layer<nn::Linear>(__func__, out, in_features, out_features, bias != 0);
 }
 
-accel_status_t accel_module_embedding(int64_t num_embeddings, int64_t embedding_dim, accel_module_t** out) {
-  return make_layer<accel::nn::Embedding>(__func__, out, num_embeddings, embedding_dim);
+ACCEL_FUNCTION accel_status_t accel_module_embedding(int64_t num_embeddings, int64_t embedding_dim,
+                                                     accel_module_t** out) {
+  return make_layer<nn::Embedding>(__func__, out, num_embeddings, embedding_dim);
 }
 
-accel_status_t accel_module_layer_norm(int64_t normalized_size, double eps, accel_module_t** out) {
-  return make_layer<accel::nn::LayerNorm>(__func__, out, normalized_size,
-                                          option_number(eps).value_or(accel::nn::LayerNorm::kDefaultEpsilon));
+ACCEL_FUNCTION accel_status_t accel_module_layer_norm(int64_t normalized_size, double eps, accel_module_t** out) {
+  return make_layer<nn::LayerNorm>(__func__, out, normalized_size,
+                                   option_number(eps).value_or(nn::LayerNorm::kDefaultEpsilon));
 }
 
-accel_status_t accel_module_rms_norm(int64_t normalized_size, double eps, accel_module_t** out) {
-  return make_layer<accel::nn::RmsNorm>(__func__, out, normalized_size, option_number(eps));
+ACCEL_FUNCTION accel_status_t accel_module_rms_norm(int64_t normalized_size, double eps, accel_module_t** out) {
+  return make_layer<nn::RmsNorm>(__func__, out, normalized_size, option_number(eps));
 }
 
-accel_status_t accel_module_dropout(double probability, accel_module_t** out) {
-  return make_layer<accel::nn::Dropout>(__func__, out, probability);
+ACCEL_FUNCTION accel_status_t accel_module_dropout(double probability, accel_module_t** out) {
+  return make_layer<nn::Dropout>(__func__, out, probability);
 }
 
-accel_status_t accel_module_activation(const char* name, accel_module_t** out) {
+ACCEL_FUNCTION accel_status_t accel_module_activation(const char* name, accel_module_t** out) {
   return guarded(__func__, [&] {
     check_pointer(name, "name");
-    return make_layer<accel::nn::Activation>("accel_module_activation", out, name);
+    return make_layer<nn::Activation>("accel_module_activation", out, name);
   });
 }
 
-accel_status_t accel_module_attention(int64_t embed_dim, int64_t num_heads, int32_t causal, int32_t bias,
-                                      double dropout, accel_module_t** out) {
-  return make_layer<accel::nn::SelfAttention>(__func__, out, embed_dim, num_heads, causal != 0, bias != 0, dropout);
+ACCEL_FUNCTION accel_status_t accel_module_attention(int64_t embed_dim, int64_t num_heads, int32_t causal, int32_t bias,
+                                                     double dropout, accel_module_t** out) {
+  return make_layer<nn::SelfAttention>(__func__, out, embed_dim, num_heads, causal != 0, bias != 0, dropout);
 }
 
-accel_status_t accel_module_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride,
-                                   int64_t padding, int64_t groups, int32_t bias, accel_module_t** out) {
-  const accel::nn::Conv2dShape shape = {in_channels, out_channels, kernel, stride, padding, groups};
-  return make_layer<accel::nn::Conv2d>(__func__, out, shape, bias != 0);
+ACCEL_FUNCTION accel_status_t accel_module_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                                                  int64_t stride, int64_t padding, int64_t groups, int32_t bias,
+                                                  accel_module_t** out) {
+  const nn::Conv2dShape shape = {in_channels, out_channels, kernel, stride, padding, groups};
+  return make_layer<nn::Conv2d>(__func__, out, shape, bias != 0);
 }
 
-accel_status_t accel_module_batch_norm(int64_t num_features, double eps, double momentum, accel_module_t** out) {
-  return make_layer<accel::nn::BatchNorm>(__func__, out, num_features,
-                                          option_number(eps).value_or(accel::nn::BatchNorm::kDefaultEpsilon),
-                                          option_number(momentum).value_or(accel::nn::BatchNorm::kDefaultMomentum));
+ACCEL_FUNCTION accel_status_t accel_module_batch_norm(int64_t num_features, double eps, double momentum,
+                                                      accel_module_t** out) {
+  return make_layer<nn::BatchNorm>(__func__, out, num_features,
+                                   option_number(eps).value_or(nn::BatchNorm::kDefaultEpsilon),
+                                   option_number(momentum).value_or(nn::BatchNorm::kDefaultMomentum));
 }
 
-accel_status_t accel_module_sequential(accel_module_t* const* modules, size_t n_modules, accel_module_t** out) {
+ACCEL_FUNCTION accel_status_t accel_module_sequential(accel_module_t* const* modules, size_t n_modules,
+                                                      accel_module_t** out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     if (n_modules > 0) check_pointer(modules, "modules");
-    std::vector<accel::nn::ModulePtr> children;
+    std::vector<nn::ModulePtr> children;
     for (size_t i = 0; i < n_modules; i++) children.push_back(check(modules[i], "modules").module);
-    return make_layer<accel::nn::Sequential>("accel_module_sequential", out, children);
+    return make_layer<nn::Sequential>("accel_module_sequential", out, children);
   });
 }
+
+}  // namespace accel::capi

@@ -12,9 +12,7 @@
 #include "capi/value.hpp"
 #include "tensor/tree.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 constexpr accel_local_sgd_options_t kUnsetLocalSgd = ACCEL_LOCAL_SGD_OPTIONS_INIT;
@@ -59,12 +57,13 @@ std::unique_ptr<parallel::OuterStep> outer_step(const accel_local_sgd_options_t&
 
 }  // namespace
 
-void accel_local_sgd_options_init(accel_local_sgd_options_t* options) {
+ACCEL_FUNCTION void accel_local_sgd_options_init(accel_local_sgd_options_t* options) {
   if (options != nullptr) *options = kUnsetLocalSgd;
 }
 
-accel_status_t accel_local_sgd_begin(accel_state_t* state, accel_module_t* module, int64_t local_sgd_steps,
-                                     const accel_local_sgd_options_t* given, accel_scope_t** out) {
+ACCEL_FUNCTION accel_status_t accel_local_sgd_begin(accel_state_t* state, accel_module_t* module,
+                                                    int64_t local_sgd_steps, const accel_local_sgd_options_t* given,
+                                                    accel_scope_t** out) {
   return guarded(__func__, [&] {
     const auto& engine = check(state, "state").accelerator->state();
     const nn::ModulePtr& model = check(module, "module").module;
@@ -90,7 +89,7 @@ accel_status_t accel_local_sgd_begin(accel_state_t* state, accel_module_t* modul
   });
 }
 
-accel_status_t accel_local_sgd_step(accel_scope_t* scope, int32_t* out_averaged) {
+ACCEL_FUNCTION accel_status_t accel_local_sgd_step(accel_scope_t* scope, int32_t* out_averaged) {
   return guarded(__func__, [&] {
     parallel::LocalSgd* const local_sgd = local_sgd_of(body_of(scope));
     const bool averaged = local_sgd != nullptr && local_sgd->step();
@@ -99,7 +98,7 @@ accel_status_t accel_local_sgd_step(accel_scope_t* scope, int32_t* out_averaged)
   });
 }
 
-accel_status_t accel_local_sgd_state_dict(accel_scope_t* scope, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_local_sgd_state_dict(accel_scope_t* scope, accel_value_t* out) {
   return guarded(__func__, [&] {
     ScopeBody& body = body_of(scope);
     check_pointer(out, "out");
@@ -109,7 +108,7 @@ accel_status_t accel_local_sgd_state_dict(accel_scope_t* scope, accel_value_t* o
   });
 }
 
-accel_status_t accel_local_sgd_load_state_dict(accel_scope_t* scope, const accel_value_t* state_dict) {
+ACCEL_FUNCTION accel_status_t accel_local_sgd_load_state_dict(accel_scope_t* scope, const accel_value_t* state_dict) {
   return guarded(__func__, [&] {
     ScopeBody& body = body_of(scope);
     const c10::IValue state = to_ivalue(*check_pointer(state_dict, "state_dict"), "state_dict");
@@ -118,3 +117,5 @@ accel_status_t accel_local_sgd_load_state_dict(accel_scope_t* scope, const accel
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

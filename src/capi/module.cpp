@@ -17,11 +17,7 @@
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
-using namespace accel::capi;
-using accel::fail;
-using accel::require;
-using accel::Status;
-
+namespace accel::capi {
 namespace {
 
 struct ReleaseModule {
@@ -29,14 +25,14 @@ struct ReleaseModule {
 };
 using ModuleHandle = std::unique_ptr<accel_module_t, ReleaseModule>;
 
-void give_module(accel_module_t** out, accel::nn::ModulePtr module) {
+void give_module(accel_module_t** out, nn::ModulePtr module) {
   *out = std::make_unique<accel_module>(std::move(module)).release();
 }
 
 // What a callback gets as inputs: an array that owns its values.
 class GivenValues {
  public:
-  explicit GivenValues(const accel::nn::Inputs& inputs) {
+  explicit GivenValues(const nn::Inputs& inputs) {
     values_.reserve(inputs.size());
     for (const c10::IValue& input : inputs) values_.push_back(from_ivalue(input));
   }
@@ -51,8 +47,8 @@ class GivenValues {
   std::vector<accel_value_t> values_;
 };
 
-accel::nn::Forward forward_of(Callback<accel_forward_fn> callback) {
-  return [callback = std::move(callback)](accel::nn::Module& module, const accel::nn::Inputs& inputs) {
+nn::Forward forward_of(Callback<accel_forward_fn> callback) {
+  return [callback = std::move(callback)](nn::Module& module, const nn::Inputs& inputs) {
     const ModuleHandle handle(new accel_module(module.shared_from_this()));
     const GivenValues given(inputs);
     accel_value_t output = ACCEL_VALUE_INIT;
@@ -63,10 +59,10 @@ accel::nn::Forward forward_of(Callback<accel_forward_fn> callback) {
 }
 
 // The values that take the place of those given; nothing when the hook keeps them.
-std::optional<accel::nn::Inputs> run_hook(const Callback<accel_module_hook_fn>& callback, accel::nn::Module& module,
-                                          const accel::nn::Inputs& values) {
+std::optional<nn::Inputs> run_hook(const Callback<accel_module_hook_fn>& callback, nn::Module& module,
+                                   const nn::Inputs& values) {
   const ModuleHandle handle(new accel_module(module.shared_from_this()));
-  c10::List<c10::IValue> list = accel::tree::new_list();
+  c10::List<c10::IValue> list = tree::new_list();
   for (const c10::IValue& value : values) list.push_back(value);
   accel_value_t given = from_ivalue(list);
   const DisposeValue dispose_given(given);
@@ -80,16 +76,16 @@ std::optional<accel::nn::Inputs> run_hook(const Callback<accel_module_hook_fn>& 
   return items.toListRef().vec();
 }
 
-accel::nn::PreHook pre_hook_of(Callback<accel_module_hook_fn> callback) {
-  return [callback = std::move(callback)](accel::nn::Module& module, const accel::nn::Inputs& inputs) {
+nn::PreHook pre_hook_of(Callback<accel_module_hook_fn> callback) {
+  return [callback = std::move(callback)](nn::Module& module, const nn::Inputs& inputs) {
     return run_hook(callback, module, inputs);
   };
 }
 
-accel::nn::PostHook post_hook_of(Callback<accel_module_hook_fn> callback) {
-  return [callback = std::move(callback)](accel::nn::Module& module, const accel::nn::Inputs&,
+nn::PostHook post_hook_of(Callback<accel_module_hook_fn> callback) {
+  return [callback = std::move(callback)](nn::Module& module, const nn::Inputs&,
                                           const c10::IValue& output) -> std::optional<c10::IValue> {
-    std::optional<accel::nn::Inputs> replaced = run_hook(callback, module, {output});
+    std::optional<nn::Inputs> replaced = run_hook(callback, module, {output});
     if (!replaced) return std::nullopt;
     require(replaced->size() == 1, Status::kInvalidArgument, "a hook after forward gave ", replaced->size(),
             " values; expected one output");
@@ -97,19 +93,19 @@ accel::nn::PostHook post_hook_of(Callback<accel_module_hook_fn> callback) {
   };
 }
 
-c10::impl::GenericDict map_of(const accel::nn::NamedTensors& entries) {
-  c10::impl::GenericDict map = accel::tree::new_map();
+c10::impl::GenericDict map_of(const nn::NamedTensors& entries) {
+  c10::impl::GenericDict map = tree::new_map();
   for (const auto& [name, tensor] : entries) map.insert(name, tensor);
   return map;
 }
 
-accel::nn::NamedTensors entries_of(const accel_value_t& state_dict) {
+nn::NamedTensors entries_of(const accel_value_t& state_dict) {
   require(state_dict.kind == ACCEL_VALUE_MAP, Status::kTypeMismatch,
           "state_dict is no map; expected a map name -> tensor");
-  accel::nn::NamedTensors entries;
+  nn::NamedTensors entries;
   for (const auto& member : to_ivalue(state_dict, "state_dict").toGenericDict()) {
     require(member.value().isTensor(), Status::kTypeMismatch, "state dict entry '", member.key().toStringRef(),
-            "' is a ", accel::tree::kind_name(member.value()), "; expected a tensor");
+            "' is a ", tree::kind_name(member.value()), "; expected a tensor");
     entries.emplace_back(member.key().toStringRef(), member.value().toTensor());
   }
   return entries;
@@ -117,77 +113,79 @@ accel::nn::NamedTensors entries_of(const accel_value_t& state_dict) {
 
 }  // namespace
 
-accel_status_t accel_module_create(const char* kind, accel_module_t** out) {
+ACCEL_FUNCTION accel_status_t accel_module_create(const char* kind, accel_module_t** out) {
   return guarded(__func__, [&] {
     check_pointer(kind, "kind");
     check_pointer(out, "out");
-    give_module(out, std::make_shared<accel::nn::ForeignModule>(kind));
+    give_module(out, std::make_shared<nn::ForeignModule>(kind));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_load_torchscript(const char* path, accel_module_t** out) {
+ACCEL_FUNCTION accel_status_t accel_module_load_torchscript(const char* path, accel_module_t** out) {
   return guarded(__func__, [&] {
     check_pointer(path, "path");
     check_pointer(out, "out");
-    give_module(out, accel::nn::load_torchscript(path));
+    give_module(out, nn::load_torchscript(path));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_from_config(const char* config, accel_module_t** out) {
+ACCEL_FUNCTION accel_status_t accel_module_from_config(const char* config, accel_module_t** out) {
   return guarded(__func__, [&] {
     check_pointer(config, "config");
     check_pointer(out, "out");
-    give_module(out, accel::nn::module_from_config(config));
+    give_module(out, nn::module_from_config(config));
     return ACCEL_OK;
   });
 }
 
-accel_module_t* accel_module_retain(accel_module_t* module) { return retain_handle(__func__, module, "module"); }
+ACCEL_FUNCTION accel_module_t* accel_module_retain(accel_module_t* module) {
+  return retain_handle(__func__, module, "module");
+}
 
-void accel_module_release(accel_module_t* module) { release_handle(module); }
+ACCEL_FUNCTION void accel_module_release(accel_module_t* module) { release_handle(module); }
 
-const char* accel_module_kind(const accel_module_t* module) {
+ACCEL_FUNCTION const char* accel_module_kind(const accel_module_t* module) {
   return guarded_value<const char*>(__func__, nullptr, [&] { return check(module, "module").module->kind().c_str(); });
 }
 
-accel_status_t accel_module_add_parameter(accel_module_t* module, const char* name, accel_tensor_t* tensor,
-                                          int32_t requires_grad) {
+ACCEL_FUNCTION accel_status_t accel_module_add_parameter(accel_module_t* module, const char* name,
+                                                         accel_tensor_t* tensor, int32_t requires_grad) {
   return guarded(__func__, [&] {
-    accel::nn::Module& owner = *check(module, "module").module;
+    nn::Module& owner = *check(module, "module").module;
     check_pointer(name, "name");
     owner.add_parameter(name, check(tensor, "tensor").tensor, requires_grad != 0);
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_add_buffer(accel_module_t* module, const char* name, accel_tensor_t* tensor,
-                                       int32_t persistent) {
+ACCEL_FUNCTION accel_status_t accel_module_add_buffer(accel_module_t* module, const char* name, accel_tensor_t* tensor,
+                                                      int32_t persistent) {
   return guarded(__func__, [&] {
-    accel::nn::Module& owner = *check(module, "module").module;
+    nn::Module& owner = *check(module, "module").module;
     check_pointer(name, "name");
     owner.add_buffer(name, check(tensor, "tensor").tensor, persistent != 0);
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_add_child(accel_module_t* module, const char* name, accel_module_t* child) {
+ACCEL_FUNCTION accel_status_t accel_module_add_child(accel_module_t* module, const char* name, accel_module_t* child) {
   return guarded(__func__, [&] {
-    accel::nn::Module& owner = *check(module, "module").module;
+    nn::Module& owner = *check(module, "module").module;
     check_pointer(name, "name");
     owner.add_child(name, check(child, "child").module);
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_set_forward(accel_module_t* module, accel_forward_fn forward, void* user_data,
-                                        accel_destroy_fn destroy) {
+ACCEL_FUNCTION accel_status_t accel_module_set_forward(accel_module_t* module, accel_forward_fn forward,
+                                                       void* user_data, accel_destroy_fn destroy) {
   return guarded(__func__, [&] {
     Callback<accel_forward_fn> callback(forward, user_data, destroy);
-    accel::nn::Module& owner = *check(module, "module").module;
+    nn::Module& owner = *check(module, "module").module;
     check_pointer(forward, "forward");
-    auto* foreign = dynamic_cast<accel::nn::ForeignModule*>(&owner);
+    auto* foreign = dynamic_cast<nn::ForeignModule*>(&owner);
     require(foreign != nullptr, Status::kInvalidState, "a module of kind '", owner.kind(),
             "' has a forward of its own; expected one that accel_module_create() made");
     foreign->set_forward(forward_of(std::move(callback)));
@@ -195,11 +193,11 @@ accel_status_t accel_module_set_forward(accel_module_t* module, accel_forward_fn
   });
 }
 
-accel_status_t accel_module_add_hook(accel_module_t* module, int32_t when, accel_module_hook_fn hook, void* user_data,
-                                     accel_destroy_fn destroy) {
+ACCEL_FUNCTION accel_status_t accel_module_add_hook(accel_module_t* module, int32_t when, accel_module_hook_fn hook,
+                                                    void* user_data, accel_destroy_fn destroy) {
   return guarded(__func__, [&] {
     Callback<accel_module_hook_fn> callback(hook, user_data, destroy);
-    accel::nn::Module& owner = *check(module, "module").module;
+    nn::Module& owner = *check(module, "module").module;
     check_pointer(hook, "hook");
     switch (when) {
       case ACCEL_HOOK_FORWARD_PRE:
@@ -215,19 +213,19 @@ accel_status_t accel_module_add_hook(accel_module_t* module, int32_t when, accel
   });
 }
 
-accel_status_t accel_module_call(accel_module_t* module, const accel_value_t* inputs, size_t n_inputs,
-                                 accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_module_call(accel_module_t* module, const accel_value_t* inputs, size_t n_inputs,
+                                                accel_value_t* out) {
   return guarded(__func__, [&] {
-    accel::nn::Module& called = *check(module, "module").module;
+    nn::Module& called = *check(module, "module").module;
     check_pointer(out, "out");
     give(out, called.call(to_ivalues(inputs, n_inputs, "inputs")));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_child(const accel_module_t* module, const char* path, accel_module_t** out) {
+ACCEL_FUNCTION accel_status_t accel_module_child(const accel_module_t* module, const char* path, accel_module_t** out) {
   return guarded(__func__, [&] {
-    accel::nn::Module& owner = *check(module, "module").module;
+    nn::Module& owner = *check(module, "module").module;
     check_pointer(path, "path");
     check_pointer(out, "out");
     give_module(out, owner.find(path));
@@ -235,9 +233,10 @@ accel_status_t accel_module_child(const accel_module_t* module, const char* path
   });
 }
 
-accel_status_t accel_module_tensor(const accel_module_t* module, const char* path, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_module_tensor(const accel_module_t* module, const char* path,
+                                                  accel_tensor_t** out) {
   return guarded(__func__, [&] {
-    const accel::nn::Module& owner = *check(module, "module").module;
+    const nn::Module& owner = *check(module, "module").module;
     check_pointer(path, "path");
     check_pointer(out, "out");
     *out = new_tensor(owner.find_tensor(path));
@@ -245,88 +244,91 @@ accel_status_t accel_module_tensor(const accel_module_t* module, const char* pat
   });
 }
 
-accel_status_t accel_module_named_parameters(const accel_module_t* module, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_module_named_parameters(const accel_module_t* module, accel_value_t* out) {
   return guarded(__func__, [&] {
-    const accel::nn::Module& owner = *check(module, "module").module;
+    const nn::Module& owner = *check(module, "module").module;
     give(check_pointer(out, "out"), map_of(owner.named_parameters()));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_named_buffers(const accel_module_t* module, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_module_named_buffers(const accel_module_t* module, accel_value_t* out) {
   return guarded(__func__, [&] {
-    const accel::nn::Module& owner = *check(module, "module").module;
+    const nn::Module& owner = *check(module, "module").module;
     give(check_pointer(out, "out"), map_of(owner.named_buffers()));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_named_modules(const accel_module_t* module, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_module_named_modules(const accel_module_t* module, accel_value_t* out) {
   return guarded(__func__, [&] {
-    const accel::nn::Module& owner = *check(module, "module").module;
+    const nn::Module& owner = *check(module, "module").module;
     check_pointer(out, "out");
-    c10::impl::GenericDict map = accel::tree::new_map();
+    c10::impl::GenericDict map = tree::new_map();
     for (const auto& [path, node] : owner.named_modules()) map.insert(path, node->kind());
     give(out, map);
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_state_dict(const accel_module_t* module, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_module_state_dict(const accel_module_t* module, accel_value_t* out) {
   return guarded(__func__, [&] {
-    const accel::nn::Module& owner = *check(module, "module").module;
+    const nn::Module& owner = *check(module, "module").module;
     give(check_pointer(out, "out"), map_of(owner.state_dict()));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_load_state_dict(accel_module_t* module, const accel_value_t* state_dict, int32_t strict) {
+ACCEL_FUNCTION accel_status_t accel_module_load_state_dict(accel_module_t* module, const accel_value_t* state_dict,
+                                                           int32_t strict) {
   return guarded(__func__, [&] {
-    accel::nn::Module& owner = *check(module, "module").module;
+    nn::Module& owner = *check(module, "module").module;
     owner.load_state_dict(entries_of(*check_pointer(state_dict, "state_dict")), strict != 0);
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_to(accel_module_t* module, accel_dtype_t dtype, accel_device_t device) {
+ACCEL_FUNCTION accel_status_t accel_module_to(accel_module_t* module, accel_dtype_t dtype, accel_device_t device) {
   return guarded(__func__, [&] {
-    accel::nn::Module& owner = *check(module, "module").module;
+    nn::Module& owner = *check(module, "module").module;
     std::optional<at::ScalarType> type;
-    if (dtype != ACCEL_UNSET) type = accel::tensor::dtype_from_number(dtype);
+    if (dtype != ACCEL_UNSET) type = tensor::dtype_from_number(dtype);
     owner.to(type, to_device(device));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_train(accel_module_t* module, int32_t training) {
+ACCEL_FUNCTION accel_status_t accel_module_train(accel_module_t* module, int32_t training) {
   return guarded(__func__, [&] {
     check(module, "module").module->train(training != 0);
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_is_training(const accel_module_t* module, int32_t* out) {
+ACCEL_FUNCTION accel_status_t accel_module_is_training(const accel_module_t* module, int32_t* out) {
   return guarded(__func__, [&] {
-    const accel::nn::Module& asked = *check(module, "module").module;
+    const nn::Module& asked = *check(module, "module").module;
     *check_pointer(out, "out") = asked.is_training() ? 1 : 0;
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_num_parameters(const accel_module_t* module, int64_t* out) {
+ACCEL_FUNCTION accel_status_t accel_module_num_parameters(const accel_module_t* module, int64_t* out) {
   return guarded(__func__, [&] {
-    const accel::nn::Module& owner = *check(module, "module").module;
+    const nn::Module& owner = *check(module, "module").module;
     *check_pointer(out, "out") = owner.num_parameters();
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_module_tie(accel_module_t* module, const char* path, const char* source_path) {
+ACCEL_FUNCTION accel_status_t accel_module_tie(accel_module_t* module, const char* path, const char* source_path) {
   return guarded(__func__, [&] {
-    accel::nn::Module& owner = *check(module, "module").module;
+    nn::Module& owner = *check(module, "module").module;
     check_pointer(path, "path");
     check_pointer(source_path, "source_path");
     owner.tie(path, source_path);
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

@@ -1,6 +1,7 @@
 // Section 6: operators and autograd.
 #include "tensor/operator.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/SmallVector.h>
@@ -22,17 +23,15 @@
 #include "tensor/loss.hpp"
 #include "tensor/tree.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
 // Not counted and never released, so no Object; its word stands where theirs do.
 struct accel_op {
   static constexpr uint32_t kWord = 0xacce1005;
 
   const uint32_t word = kWord;
-  const tensor::Operator& engine;
+  const accel::tensor::Operator& engine;
 };
 
+namespace accel::capi {
 namespace {
 
 const accel_op_t* intern(const tensor::Operator& engine) {
@@ -108,7 +107,7 @@ accel_status_t begin_guard(const char* function, accel_scope_t** out, Arguments.
 
 }  // namespace
 
-accel_status_t accel_op_find(const char* name, const char* overload, const accel_op_t** out) {
+ACCEL_FUNCTION accel_status_t accel_op_find(const char* name, const char* overload, const accel_op_t** out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     nn::register_operators();
@@ -117,14 +116,14 @@ accel_status_t accel_op_find(const char* name, const char* overload, const accel
   });
 }
 
-accel_status_t accel_op_call(const accel_op_t* op, const accel_value_t* args, size_t n_args, accel_value_t* results,
-                             size_t max_results, size_t* out_n_results) {
+ACCEL_FUNCTION accel_status_t accel_op_call(const accel_op_t* op, const accel_value_t* args, size_t n_args,
+                                            accel_value_t* results, size_t max_results, size_t* out_n_results) {
   return accel_op_call_kw(op, args, n_args, nullptr, nullptr, 0, results, max_results, out_n_results);
 }
 
-accel_status_t accel_op_call_kw(const accel_op_t* op, const accel_value_t* args, size_t n_args,
-                                const char* const* names, const accel_value_t* kwargs, size_t n_kwargs,
-                                accel_value_t* results, size_t max_results, size_t* out_n_results) {
+ACCEL_FUNCTION accel_status_t accel_op_call_kw(const accel_op_t* op, const accel_value_t* args, size_t n_args,
+                                               const char* const* names, const accel_value_t* kwargs, size_t n_kwargs,
+                                               accel_value_t* results, size_t max_results, size_t* out_n_results) {
   return guarded(__func__, [&] {
     const tensor::Operator& engine = check_operator(op);
     require(args != nullptr || n_args == 0, Status::kInvalidArgument, "args is NULL; expected ", n_args, " values");
@@ -152,12 +151,12 @@ accel_status_t accel_op_call_kw(const accel_op_t* op, const accel_value_t* args,
   });
 }
 
-const char* accel_op_schema(const accel_op_t* op) {
+ACCEL_FUNCTION const char* accel_op_schema(const accel_op_t* op) {
   return guarded_value(__func__, static_cast<const char*>(nullptr),
                        [&] { return check_operator(op).schema().c_str(); });
 }
 
-accel_status_t accel_op_list(const char* prefix, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_op_list(const char* prefix, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     nn::register_operators();
@@ -168,17 +167,20 @@ accel_status_t accel_op_list(const char* prefix, accel_value_t* out) {
   });
 }
 
-accel_status_t accel_no_grad_begin(accel_scope_t** out) { return begin_guard<at::NoGradGuard>(__func__, out); }
+ACCEL_FUNCTION accel_status_t accel_no_grad_begin(accel_scope_t** out) {
+  return begin_guard<at::NoGradGuard>(__func__, out);
+}
 
-accel_status_t accel_enable_grad_begin(accel_scope_t** out) {
+ACCEL_FUNCTION accel_status_t accel_enable_grad_begin(accel_scope_t** out) {
   return begin_guard<at::AutoGradMode>(__func__, out, true);
 }
 
-accel_status_t accel_inference_mode_begin(accel_scope_t** out) {
+ACCEL_FUNCTION accel_status_t accel_inference_mode_begin(accel_scope_t** out) {
   return begin_guard<c10::InferenceMode>(__func__, out, true);
 }
 
-accel_status_t accel_cross_entropy(const accel_tensor_t* logits, const accel_tensor_t* labels, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_cross_entropy(const accel_tensor_t* logits, const accel_tensor_t* labels,
+                                                  accel_tensor_t** out) {
   return guarded(__func__, [&] {
     const at::Tensor& scores = check(logits, "logits").tensor;
     const at::Tensor& classes = check(labels, "labels").tensor;
@@ -188,7 +190,7 @@ accel_status_t accel_cross_entropy(const accel_tensor_t* logits, const accel_ten
   });
 }
 
-accel_status_t accel_set_float32_matmul_precision(const char* precision) {
+ACCEL_FUNCTION accel_status_t accel_set_float32_matmul_precision(const char* precision) {
   return guarded(__func__, [&] {
     const std::string_view name = check_pointer(precision, "precision");
     require(name == "highest" || name == "high" || name == "medium", Status::kInvalidArgument, "precision is '", name,
@@ -197,3 +199,5 @@ accel_status_t accel_set_float32_matmul_precision(const char* precision) {
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

@@ -1,5 +1,5 @@
 // Section 8: optimizers.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include <cmath>
 #include <initializer_list>
@@ -19,9 +19,7 @@
 #include "optim/rules.hpp"
 #include "tensor/tree.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 // Names and values of an options struct; unset ones have none. The optimizer knows which values there are.
@@ -178,127 +176,129 @@ accel_status_t create(const char* function, const accel_module_t* module, const 
 
 }  // namespace
 
-void accel_adam_options_init(accel_adam_options_t* options) {
+ACCEL_FUNCTION void accel_adam_options_init(accel_adam_options_t* options) {
   if (options != nullptr) *options = ACCEL_ADAM_OPTIONS_INIT;
 }
 
-void accel_sgd_options_init(accel_sgd_options_t* options) {
+ACCEL_FUNCTION void accel_sgd_options_init(accel_sgd_options_t* options) {
   if (options != nullptr) *options = ACCEL_SGD_OPTIONS_INIT;
 }
 
-void accel_adagrad_options_init(accel_adagrad_options_t* options) {
+ACCEL_FUNCTION void accel_adagrad_options_init(accel_adagrad_options_t* options) {
   if (options != nullptr) *options = ACCEL_ADAGRAD_OPTIONS_INIT;
 }
 
-void accel_rmsprop_options_init(accel_rmsprop_options_t* options) {
+ACCEL_FUNCTION void accel_rmsprop_options_init(accel_rmsprop_options_t* options) {
   if (options != nullptr) *options = ACCEL_RMSPROP_OPTIONS_INIT;
 }
 
-void accel_adamax_options_init(accel_adamax_options_t* options) {
+ACCEL_FUNCTION void accel_adamax_options_init(accel_adamax_options_t* options) {
   if (options != nullptr) *options = ACCEL_ADAMAX_OPTIONS_INIT;
 }
 
-void accel_nadam_options_init(accel_nadam_options_t* options) {
+ACCEL_FUNCTION void accel_nadam_options_init(accel_nadam_options_t* options) {
   if (options != nullptr) *options = ACCEL_NADAM_OPTIONS_INIT;
 }
 
-void accel_radam_options_init(accel_radam_options_t* options) {
+ACCEL_FUNCTION void accel_radam_options_init(accel_radam_options_t* options) {
   if (options != nullptr) *options = ACCEL_RADAM_OPTIONS_INIT;
 }
 
-void accel_lion_options_init(accel_lion_options_t* options) {
+ACCEL_FUNCTION void accel_lion_options_init(accel_lion_options_t* options) {
   if (options != nullptr) *options = ACCEL_LION_OPTIONS_INIT;
 }
 
-void accel_lamb_options_init(accel_lamb_options_t* options) {
+ACCEL_FUNCTION void accel_lamb_options_init(accel_lamb_options_t* options) {
   if (options != nullptr) *options = ACCEL_LAMB_OPTIONS_INIT;
 }
 
-void accel_adafactor_options_init(accel_adafactor_options_t* options) {
+ACCEL_FUNCTION void accel_adafactor_options_init(accel_adafactor_options_t* options) {
   if (options != nullptr) *options = ACCEL_ADAFACTOR_OPTIONS_INIT;
 }
 
-void accel_muon_options_init(accel_muon_options_t* options) {
+ACCEL_FUNCTION void accel_muon_options_init(accel_muon_options_t* options) {
   if (options != nullptr) *options = ACCEL_MUON_OPTIONS_INIT;
 }
 
-void accel_lomo_options_init(accel_lomo_options_t* options) {
+ACCEL_FUNCTION void accel_lomo_options_init(accel_lomo_options_t* options) {
   if (options != nullptr) *options = ACCEL_LOMO_OPTIONS_INIT;
 }
 
-accel_status_t accel_optimizer_adamw(const accel_module_t* module, const accel_adam_options_t* options,
-                                     accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_adamw(const accel_module_t* module, const accel_adam_options_t* options,
+                                                    accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::adam_rule, optim::WeightDecay::kDecoupled);
 }
 
-accel_status_t accel_optimizer_adam(const accel_module_t* module, const accel_adam_options_t* options,
-                                    accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_adam(const accel_module_t* module, const accel_adam_options_t* options,
+                                                   accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::adam_rule, optim::WeightDecay::kInGradient);
 }
 
-accel_status_t accel_optimizer_sgd(const accel_module_t* module, const accel_sgd_options_t* options,
-                                   accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_sgd(const accel_module_t* module, const accel_sgd_options_t* options,
+                                                  accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::sgd_rule);
 }
 
-accel_status_t accel_optimizer_adagrad(const accel_module_t* module, const accel_adagrad_options_t* options,
-                                       accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_adagrad(const accel_module_t* module,
+                                                      const accel_adagrad_options_t* options, accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::adagrad_rule);
 }
 
-accel_status_t accel_optimizer_rmsprop(const accel_module_t* module, const accel_rmsprop_options_t* options,
-                                       accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_rmsprop(const accel_module_t* module,
+                                                      const accel_rmsprop_options_t* options, accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::rmsprop_rule);
 }
 
-accel_status_t accel_optimizer_adamax(const accel_module_t* module, const accel_adamax_options_t* options,
-                                      accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_adamax(const accel_module_t* module,
+                                                     const accel_adamax_options_t* options, accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::adamax_rule);
 }
 
-accel_status_t accel_optimizer_nadam(const accel_module_t* module, const accel_nadam_options_t* options,
-                                     accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_nadam(const accel_module_t* module, const accel_nadam_options_t* options,
+                                                    accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::nadam_rule);
 }
 
-accel_status_t accel_optimizer_radam(const accel_module_t* module, const accel_radam_options_t* options,
-                                     accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_radam(const accel_module_t* module, const accel_radam_options_t* options,
+                                                    accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::radam_rule);
 }
 
-accel_status_t accel_optimizer_lion(const accel_module_t* module, const accel_lion_options_t* options,
-                                    accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_lion(const accel_module_t* module, const accel_lion_options_t* options,
+                                                   accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::lion_rule);
 }
 
-accel_status_t accel_optimizer_lamb(const accel_module_t* module, const accel_lamb_options_t* options,
-                                    accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_lamb(const accel_module_t* module, const accel_lamb_options_t* options,
+                                                   accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::lamb_rule);
 }
 
-accel_status_t accel_optimizer_adafactor(const accel_module_t* module, const accel_adafactor_options_t* options,
-                                         accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_adafactor(const accel_module_t* module,
+                                                        const accel_adafactor_options_t* options,
+                                                        accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::adafactor_rule);
 }
 
-accel_status_t accel_optimizer_muon(const accel_module_t* module, const accel_muon_options_t* options,
-                                    accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_muon(const accel_module_t* module, const accel_muon_options_t* options,
+                                                   accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::muon_rule);
 }
 
-accel_status_t accel_optimizer_adamw_8bit(const accel_module_t* module, const accel_adam_options_t* options,
-                                          accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_adamw_8bit(const accel_module_t* module,
+                                                         const accel_adam_options_t* options, accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::adamw_8bit_rule);
 }
 
-accel_status_t accel_optimizer_lomo(const accel_module_t* module, const accel_lomo_options_t* options,
-                                    accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_lomo(const accel_module_t* module, const accel_lomo_options_t* options,
+                                                   accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::lomo_rule);
 }
 
-accel_status_t accel_optimizer_create(const accel_module_t* module, const char* const* state_names, size_t n_states,
-                                      double lr, double weight_decay, accel_update_fn update, void* user_data,
-                                      accel_destroy_fn destroy, accel_optimizer_t** out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_create(const accel_module_t* module, const char* const* state_names,
+                                                     size_t n_states, double lr, double weight_decay,
+                                                     accel_update_fn update, void* user_data, accel_destroy_fn destroy,
+                                                     accel_optimizer_t** out) {
   return guarded(__func__, [&] {
     const Callback<accel_update_fn> callback(update, user_data, destroy);  // taken over whatever fails
     check_pointer(update, "update");
@@ -324,14 +324,14 @@ accel_status_t accel_optimizer_create(const accel_module_t* module, const char* 
   });
 }
 
-accel_optimizer_t* accel_optimizer_retain(accel_optimizer_t* optimizer) {
+ACCEL_FUNCTION accel_optimizer_t* accel_optimizer_retain(accel_optimizer_t* optimizer) {
   return retain_handle(__func__, optimizer, "optimizer");
 }
 
-void accel_optimizer_release(accel_optimizer_t* optimizer) { release_handle(optimizer); }
+ACCEL_FUNCTION void accel_optimizer_release(accel_optimizer_t* optimizer) { release_handle(optimizer); }
 
-accel_status_t accel_optimizer_add_group(accel_optimizer_t* optimizer, accel_tensor_t* const* parameters,
-                                         size_t n_parameters, double lr, double weight_decay) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_add_group(accel_optimizer_t* optimizer, accel_tensor_t* const* parameters,
+                                                        size_t n_parameters, double lr, double weight_decay) {
   return guarded(__func__, [&] {
     optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
     check_pointer(parameters, "parameters");
@@ -342,33 +342,33 @@ accel_status_t accel_optimizer_add_group(accel_optimizer_t* optimizer, accel_ten
   });
 }
 
-accel_status_t accel_optimizer_step(accel_optimizer_t* optimizer) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_step(accel_optimizer_t* optimizer) {
   return guarded(__func__,
                  [&] { return check(optimizer, "optimizer").optimizer->step() ? ACCEL_OK : ACCEL_STEP_SKIPPED; });
 }
 
-accel_status_t accel_optimizer_zero_grad(accel_optimizer_t* optimizer) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_zero_grad(accel_optimizer_t* optimizer) {
   return guarded(__func__, [&] {
     check(optimizer, "optimizer").optimizer->zero_grad();
     return ACCEL_OK;
   });
 }
 
-int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t* optimizer) {
+ACCEL_FUNCTION int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t* optimizer) {
   return guarded_value<int32_t>(__func__, -1,
                                 [&] { return check(optimizer, "optimizer").optimizer->step_was_skipped() ? 1 : 0; });
 }
 
-int64_t accel_optimizer_num_groups(const accel_optimizer_t* optimizer) {
+ACCEL_FUNCTION int64_t accel_optimizer_num_groups(const accel_optimizer_t* optimizer) {
   return guarded_value<int64_t>(
       __func__, -1, [&] { return static_cast<int64_t>(check(optimizer, "optimizer").optimizer->groups().size()); });
 }
 
-int64_t accel_optimizer_state_bytes(const accel_optimizer_t* optimizer) {
+ACCEL_FUNCTION int64_t accel_optimizer_state_bytes(const accel_optimizer_t* optimizer) {
   return guarded_value<int64_t>(__func__, -1, [&] { return check(optimizer, "optimizer").optimizer->state_bytes(); });
 }
 
-accel_status_t accel_optimizer_lr(const accel_optimizer_t* optimizer, size_t group, double* out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_lr(const accel_optimizer_t* optimizer, size_t group, double* out) {
   return guarded(__func__, [&] {
     const optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
     check_pointer(out, "out");
@@ -377,15 +377,15 @@ accel_status_t accel_optimizer_lr(const accel_optimizer_t* optimizer, size_t gro
   });
 }
 
-accel_status_t accel_optimizer_set_lr(accel_optimizer_t* optimizer, size_t group, double lr) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_set_lr(accel_optimizer_t* optimizer, size_t group, double lr) {
   return guarded(__func__, [&] {
     check(optimizer, "optimizer").optimizer->set_lr(group, lr);
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_optimizer_setting(const accel_optimizer_t* optimizer, size_t group, const char* name,
-                                       double* out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_setting(const accel_optimizer_t* optimizer, size_t group,
+                                                      const char* name, double* out) {
   return guarded(__func__, [&] {
     const optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
     check_pointer(name, "name");
@@ -396,7 +396,8 @@ accel_status_t accel_optimizer_setting(const accel_optimizer_t* optimizer, size_
   });
 }
 
-accel_status_t accel_optimizer_set_setting(accel_optimizer_t* optimizer, size_t group, const char* name, double value) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_set_setting(accel_optimizer_t* optimizer, size_t group, const char* name,
+                                                          double value) {
   return guarded(__func__, [&] {
     optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
     engine.set_setting(group, check_pointer(name, "name"), option_number(value).value_or(std::nan("")));
@@ -404,8 +405,8 @@ accel_status_t accel_optimizer_set_setting(accel_optimizer_t* optimizer, size_t 
   });
 }
 
-accel_status_t accel_optimizer_set_update_precision(accel_optimizer_t* optimizer, size_t group,
-                                                    accel_update_precision_t precision) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_set_update_precision(accel_optimizer_t* optimizer, size_t group,
+                                                                   accel_update_precision_t precision) {
   return guarded(__func__, [&] {
     optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
     require(precision >= ACCEL_UPDATE_PRECISION_AS_STORED && precision <= ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING,
@@ -415,7 +416,7 @@ accel_status_t accel_optimizer_set_update_precision(accel_optimizer_t* optimizer
   });
 }
 
-accel_status_t accel_optimizer_state_dict(const accel_optimizer_t* optimizer, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_state_dict(const accel_optimizer_t* optimizer, accel_value_t* out) {
   return guarded(__func__, [&] {
     const optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
     give(check_pointer(out, "out"), engine.state_dict());
@@ -423,10 +424,13 @@ accel_status_t accel_optimizer_state_dict(const accel_optimizer_t* optimizer, ac
   });
 }
 
-accel_status_t accel_optimizer_load_state_dict(accel_optimizer_t* optimizer, const accel_value_t* state_dict) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_load_state_dict(accel_optimizer_t* optimizer,
+                                                              const accel_value_t* state_dict) {
   return guarded(__func__, [&] {
     optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
     engine.load_state_dict(to_ivalue(*check_pointer(state_dict, "state_dict"), "state_dict"));
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

@@ -8,9 +8,7 @@
 #include "capi/options.hpp"
 #include "parallel/bucket_size.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 constexpr accel_parameters_options_t kUnsetParametersOptions = ACCEL_PARAMETERS_OPTIONS_INIT;
@@ -21,12 +19,13 @@ accelerator::PreparedParameters& parameters_of(const accel_parameters_t* paramet
 
 }  // namespace
 
-void accel_parameters_options_init(accel_parameters_options_t* options) {
+ACCEL_FUNCTION void accel_parameters_options_init(accel_parameters_options_t* options) {
   if (options != nullptr) *options = kUnsetParametersOptions;
 }
 
-accel_status_t accel_parameters_create(accel_state_t* state, accel_module_t* module,
-                                       const accel_parameters_options_t* options, accel_parameters_t** out) {
+ACCEL_FUNCTION accel_status_t accel_parameters_create(accel_state_t* state, accel_module_t* module,
+                                                      const accel_parameters_options_t* options,
+                                                      accel_parameters_t** out) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
     const nn::ModulePtr& model = check(module, "module").module;
@@ -38,7 +37,8 @@ accel_status_t accel_parameters_create(accel_state_t* state, accel_module_t* mod
   });
 }
 
-accel_status_t accel_parameters_gradient(const accel_parameters_t* parameters, size_t index, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_parameters_gradient(const accel_parameters_t* parameters, size_t index,
+                                                        accel_tensor_t** out) {
   return guarded(__func__, [&] {
     const at::Tensor& gradient = parameters_of(parameters).gradient(index);
     check_pointer(out, "out");
@@ -47,8 +47,8 @@ accel_status_t accel_parameters_gradient(const accel_parameters_t* parameters, s
   });
 }
 
-accel_status_t accel_parameters_grad_ready(accel_parameters_t* parameters, size_t index,
-                                           const accel_tensor_t* gradient) {
+ACCEL_FUNCTION accel_status_t accel_parameters_grad_ready(accel_parameters_t* parameters, size_t index,
+                                                          const accel_tensor_t* gradient) {
   return guarded(__func__, [&] {
     accelerator::PreparedParameters& engine = parameters_of(parameters);
     engine.grad_ready(index, gradient == nullptr ? at::Tensor() : check(gradient, "gradient").tensor);
@@ -56,14 +56,15 @@ accel_status_t accel_parameters_grad_ready(accel_parameters_t* parameters, size_
   });
 }
 
-accel_status_t accel_parameters_synchronize(accel_parameters_t* parameters) {
+ACCEL_FUNCTION accel_status_t accel_parameters_synchronize(accel_parameters_t* parameters) {
   return guarded(__func__, [&] {
     parameters_of(parameters).synchronize();
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_parameters_synchronize_async(accel_parameters_t* parameters, accel_work_t** out_work) {
+ACCEL_FUNCTION accel_status_t accel_parameters_synchronize_async(accel_parameters_t* parameters,
+                                                                 accel_work_t** out_work) {
   return guarded(__func__, [&] {
     accelerator::PreparedParameters& engine = parameters_of(parameters);
     check_pointer(out_work, "out_work");
@@ -72,8 +73,10 @@ accel_status_t accel_parameters_synchronize_async(accel_parameters_t* parameters
   });
 }
 
-accel_parameters_t* accel_parameters_retain(accel_parameters_t* parameters) {
+ACCEL_FUNCTION accel_parameters_t* accel_parameters_retain(accel_parameters_t* parameters) {
   return retain_handle(__func__, parameters, "parameters");
 }
 
-void accel_parameters_release(accel_parameters_t* parameters) { release_handle(parameters); }
+ACCEL_FUNCTION void accel_parameters_release(accel_parameters_t* parameters) { release_handle(parameters); }
+
+}  // namespace accel::capi

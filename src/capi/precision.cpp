@@ -8,9 +8,7 @@
 #include "capi/options.hpp"
 #include "config/fp8_recipe.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 constexpr accel_grad_scaler_options_t kUnsetGradScalerOptions = ACCEL_GRAD_SCALER_OPTIONS_INIT;
@@ -55,8 +53,6 @@ Fp8RecipeOptions read_fp8_recipe_options(const accel_fp8_recipe_options_t* given
 
 }  // namespace
 
-namespace accel::capi {
-
 precision::AutocastSettings read_autocast_options(const accel_autocast_options_t* given,
                                                   const precision::AutocastSettings& otherwise) {
   const accel_autocast_options_t options = read_options(given, kUnsetAutocastOptions, "options");
@@ -67,21 +63,19 @@ precision::AutocastSettings read_autocast_options(const accel_autocast_options_t
   return settings;
 }
 
-}  // namespace accel::capi
-
-void accel_grad_scaler_options_init(accel_grad_scaler_options_t* options) {
+ACCEL_FUNCTION void accel_grad_scaler_options_init(accel_grad_scaler_options_t* options) {
   if (options != nullptr) *options = kUnsetGradScalerOptions;
 }
 
-void accel_autocast_options_init(accel_autocast_options_t* options) {
+ACCEL_FUNCTION void accel_autocast_options_init(accel_autocast_options_t* options) {
   if (options != nullptr) *options = kUnsetAutocastOptions;
 }
 
-void accel_fp8_recipe_options_init(accel_fp8_recipe_options_t* options) {
+ACCEL_FUNCTION void accel_fp8_recipe_options_init(accel_fp8_recipe_options_t* options) {
   if (options != nullptr) *options = kUnsetFp8RecipeOptions;
 }
 
-accel_status_t accel_set_grad_scaler(accel_state_t* state, const accel_grad_scaler_options_t* options) {
+ACCEL_FUNCTION accel_status_t accel_set_grad_scaler(accel_state_t* state, const accel_grad_scaler_options_t* options) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
     accelerator.set_grad_scaler(read_grad_scaler_options(options));
@@ -89,14 +83,14 @@ accel_status_t accel_set_grad_scaler(accel_state_t* state, const accel_grad_scal
   });
 }
 
-double accel_loss_scale(const accel_state_t* state) {
+ACCEL_FUNCTION double accel_loss_scale(const accel_state_t* state) {
   return guarded_value<double>(__func__, -1, [&] {
     const auto& scaler = check(state, "state").accelerator->grad_scaler();
     return scaler == nullptr ? 1.0 : scaler->scale();
   });
 }
 
-accel_status_t accel_set_autocast(accel_state_t* state, const accel_autocast_options_t* options) {
+ACCEL_FUNCTION accel_status_t accel_set_autocast(accel_state_t* state, const accel_autocast_options_t* options) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
     accelerator.set_autocast(read_autocast_options(options, {}));
@@ -104,7 +98,8 @@ accel_status_t accel_set_autocast(accel_state_t* state, const accel_autocast_opt
   });
 }
 
-accel_status_t accel_fp8_recipe_describe(const accel_fp8_recipe_options_t* options, accel_buffer_t* out) {
+ACCEL_FUNCTION accel_status_t accel_fp8_recipe_describe(const accel_fp8_recipe_options_t* options,
+                                                        accel_buffer_t* out) {
   return guarded(__func__, [&] {
     const std::string recipe = describe(resolve_fp8_recipe(read_fp8_recipe_options(options)));
     check_pointer(out, "out");
@@ -112,3 +107,5 @@ accel_status_t accel_fp8_recipe_describe(const accel_fp8_recipe_options_t* optio
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

@@ -1,5 +1,5 @@
 // Section 10: seeds and random generators.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include <memory>
 
@@ -13,9 +13,7 @@
 #include "capi/value.hpp"
 #include "state/random.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 uint64_t read_seed(int64_t seed) {
@@ -31,8 +29,8 @@ at::Generator generator_of(const accel_generator_t* generator) {
 
 }  // namespace
 
-accel_status_t accel_add_seed_callback(accel_state_t* state, accel_seed_fn seed, void* user_data,
-                                       accel_destroy_fn destroy) {
+ACCEL_FUNCTION accel_status_t accel_add_seed_callback(accel_state_t* state, accel_seed_fn seed, void* user_data,
+                                                      accel_destroy_fn destroy) {
   return guarded(__func__, [&] {
     const Callback<accel_seed_fn> callback(seed, user_data, destroy);
     accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
@@ -43,7 +41,8 @@ accel_status_t accel_add_seed_callback(accel_state_t* state, accel_seed_fn seed,
   });
 }
 
-accel_status_t accel_set_seed(accel_state_t* state, int64_t seed, int32_t device_specific, int32_t deterministic) {
+ACCEL_FUNCTION accel_status_t accel_set_seed(accel_state_t* state, int64_t seed, int32_t device_specific,
+                                             int32_t deterministic) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
     const auto number = static_cast<int64_t>(read_seed(seed));
@@ -54,7 +53,7 @@ accel_status_t accel_set_seed(accel_state_t* state, int64_t seed, int32_t device
   });
 }
 
-accel_status_t accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t** out) {
+ACCEL_FUNCTION accel_status_t accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t** out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     *out = std::make_unique<accel_generator>(state::new_generator(read_seed(seed), to_device(device))).release();
@@ -62,20 +61,20 @@ accel_status_t accel_generator_create(int64_t seed, accel_device_t device, accel
   });
 }
 
-accel_generator_t* accel_generator_retain(accel_generator_t* generator) {
+ACCEL_FUNCTION accel_generator_t* accel_generator_retain(accel_generator_t* generator) {
   return retain_handle(__func__, generator, "generator");
 }
 
-void accel_generator_release(accel_generator_t* generator) { release_handle(generator); }
+ACCEL_FUNCTION void accel_generator_release(accel_generator_t* generator) { release_handle(generator); }
 
-accel_status_t accel_generator_set_seed(accel_generator_t* generator, int64_t seed) {
+ACCEL_FUNCTION accel_status_t accel_generator_set_seed(accel_generator_t* generator, int64_t seed) {
   return guarded(__func__, [&] {
     state::set_seed(check(generator, "generator").generator, read_seed(seed));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_generator_state(accel_generator_t* generator, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_generator_state(accel_generator_t* generator, accel_tensor_t** out) {
   return guarded(__func__, [&] {
     const at::Generator source = generator_of(generator);
     check_pointer(out, "out");
@@ -84,7 +83,7 @@ accel_status_t accel_generator_state(accel_generator_t* generator, accel_tensor_
   });
 }
 
-accel_status_t accel_generator_set_state(accel_generator_t* generator, const accel_tensor_t* state) {
+ACCEL_FUNCTION accel_status_t accel_generator_set_state(accel_generator_t* generator, const accel_tensor_t* state) {
   return guarded(__func__, [&] {
     at::Generator changed = generator_of(generator);
     state::set_generator_state(changed, check(state, "state").tensor);
@@ -92,7 +91,8 @@ accel_status_t accel_generator_set_state(accel_generator_t* generator, const acc
   });
 }
 
-accel_status_t accel_synchronize_rng_states(accel_state_t* state, const char* rng_types, accel_generator_t* generator) {
+ACCEL_FUNCTION accel_status_t accel_synchronize_rng_states(accel_state_t* state, const char* rng_types,
+                                                           accel_generator_t* generator) {
   return guarded(__func__, [&] {
     const auto& engine = check(state, "state").accelerator->state();
     check_pointer(rng_types, "rng_types");
@@ -101,3 +101,5 @@ accel_status_t accel_synchronize_rng_states(accel_state_t* state, const char* rn
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

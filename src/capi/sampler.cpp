@@ -19,9 +19,7 @@
 #include "data/samplers/subset_sampler.hpp"
 #include "data/samplers/weighted_sampler.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 template <typename Sampler, typename... Arguments>
@@ -44,22 +42,22 @@ std::optional<int64_t> seed_of(int32_t shuffle, int64_t seed) {
 
 }  // namespace
 
-accel_status_t accel_sampler_sequential(int64_t length, accel_sampler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_sampler_sequential(int64_t length, accel_sampler_t** out) {
   return guarded(__func__, [&] {
     give_sampler<data::SequentialSampler>(out, length);
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_sampler_seedable_random(int64_t length, int64_t seed, accel_sampler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_sampler_seedable_random(int64_t length, int64_t seed, accel_sampler_t** out) {
   return guarded(__func__, [&] {
     give_sampler<data::SeedableRandomSampler>(out, length, seed);
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_sampler_random_draws(int64_t length, int64_t num_samples, int32_t replacement, int64_t seed,
-                                          accel_sampler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_sampler_random_draws(int64_t length, int64_t num_samples, int32_t replacement,
+                                                         int64_t seed, accel_sampler_t** out) {
   return guarded(__func__, [&] {
     const data::RandomDraw draw{read_flag(replacement, "replacement"), num_samples};
     give_sampler<data::SeedableRandomSampler>(out, length, seed, draw);
@@ -67,8 +65,8 @@ accel_status_t accel_sampler_random_draws(int64_t length, int64_t num_samples, i
   });
 }
 
-accel_status_t accel_sampler_weighted(const double* weights, size_t n_weights, int64_t num_samples, int32_t replacement,
-                                      int64_t seed, accel_sampler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_sampler_weighted(const double* weights, size_t n_weights, int64_t num_samples,
+                                                     int32_t replacement, int64_t seed, accel_sampler_t** out) {
   return guarded(__func__, [&] {
     give_sampler<data::WeightedSampler>(out, read_numbers(weights, n_weights, "weights"), num_samples,
                                         read_flag(replacement, "replacement"), seed);
@@ -76,16 +74,16 @@ accel_status_t accel_sampler_weighted(const double* weights, size_t n_weights, i
   });
 }
 
-accel_status_t accel_sampler_subset(const int64_t* indices, size_t n_indices, int32_t shuffle, int64_t seed,
-                                    accel_sampler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_sampler_subset(const int64_t* indices, size_t n_indices, int32_t shuffle,
+                                                   int64_t seed, accel_sampler_t** out) {
   return guarded(__func__, [&] {
     give_sampler<data::SubsetSampler>(out, read_numbers(indices, n_indices, "indices"), seed_of(shuffle, seed));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_sampler_length_grouped(const int64_t* lengths, size_t n_lengths, int64_t batch_size,
-                                            int64_t group_batches, int64_t seed, accel_sampler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_sampler_length_grouped(const int64_t* lengths, size_t n_lengths, int64_t batch_size,
+                                                           int64_t group_batches, int64_t seed, accel_sampler_t** out) {
   return guarded(__func__, [&] {
     give_sampler<data::LengthGroupedSampler>(out, read_numbers(lengths, n_lengths, "lengths"), batch_size,
                                              option_integer(group_batches), seed);
@@ -93,8 +91,9 @@ accel_status_t accel_sampler_length_grouped(const int64_t* lengths, size_t n_len
   });
 }
 
-accel_status_t accel_sampler_distributed(int64_t length, int64_t num_replicas, int64_t rank, int32_t shuffle,
-                                         int64_t seed, int32_t drop_last, accel_sampler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_sampler_distributed(int64_t length, int64_t num_replicas, int64_t rank,
+                                                        int32_t shuffle, int64_t seed, int32_t drop_last,
+                                                        accel_sampler_t** out) {
   return guarded(__func__, [&] {
     give_sampler<data::DistributedSampler>(out, length, num_replicas, rank, seed_of(shuffle, seed),
                                            read_flag(drop_last, "drop_last"));
@@ -102,8 +101,8 @@ accel_status_t accel_sampler_distributed(int64_t length, int64_t num_replicas, i
   });
 }
 
-accel_status_t accel_sampler_create(int64_t length, accel_order_fn order, void* user_data, accel_destroy_fn destroy,
-                                    accel_sampler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_sampler_create(int64_t length, accel_order_fn order, void* user_data,
+                                                   accel_destroy_fn destroy, accel_sampler_t** out) {
   return guarded(__func__, [&] {
     const Callback<accel_order_fn> callback(order, user_data, destroy);
     check_pointer(order, "order");
@@ -115,15 +114,18 @@ accel_status_t accel_sampler_create(int64_t length, accel_order_fn order, void* 
   });
 }
 
-accel_sampler_t* accel_sampler_retain(accel_sampler_t* sampler) { return retain_handle(__func__, sampler, "sampler"); }
+ACCEL_FUNCTION accel_sampler_t* accel_sampler_retain(accel_sampler_t* sampler) {
+  return retain_handle(__func__, sampler, "sampler");
+}
 
-void accel_sampler_release(accel_sampler_t* sampler) { release_handle(sampler); }
+ACCEL_FUNCTION void accel_sampler_release(accel_sampler_t* sampler) { release_handle(sampler); }
 
-int64_t accel_sampler_length(const accel_sampler_t* sampler) {
+ACCEL_FUNCTION int64_t accel_sampler_length(const accel_sampler_t* sampler) {
   return guarded_value<int64_t>(__func__, -1, [&] { return check(sampler, "sampler").sampler->length(); });
 }
 
-accel_status_t accel_sampler_indices(const accel_sampler_t* sampler, int64_t epoch, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_sampler_indices(const accel_sampler_t* sampler, int64_t epoch,
+                                                    accel_tensor_t** out) {
   return guarded(__func__, [&] {
     const data::Sampler& engine = *check(sampler, "sampler").sampler;
     check_pointer(out, "out");
@@ -132,3 +134,5 @@ accel_status_t accel_sampler_indices(const accel_sampler_t* sampler, int64_t epo
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

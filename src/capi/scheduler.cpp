@@ -15,9 +15,7 @@
 #include "optim/lr_scheduler.hpp"
 #include "optim/plateau_scheduler.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 constexpr accel_one_cycle_options_t kUnsetOneCycle = ACCEL_ONE_CYCLE_OPTIONS_INIT;
@@ -99,20 +97,21 @@ std::vector<int64_t> read_milestones(const int64_t* milestones, size_t count) {
 
 }  // namespace
 
-void accel_one_cycle_options_init(accel_one_cycle_options_t* options) {
+ACCEL_FUNCTION void accel_one_cycle_options_init(accel_one_cycle_options_t* options) {
   if (options != nullptr) *options = kUnsetOneCycle;
 }
 
-void accel_cyclic_options_init(accel_cyclic_options_t* options) {
+ACCEL_FUNCTION void accel_cyclic_options_init(accel_cyclic_options_t* options) {
   if (options != nullptr) *options = kUnsetCyclic;
 }
 
-void accel_plateau_options_init(accel_plateau_options_t* options) {
+ACCEL_FUNCTION void accel_plateau_options_init(accel_plateau_options_t* options) {
   if (options != nullptr) *options = kUnsetPlateau;
 }
 
-accel_status_t accel_scheduler_lambda(accel_optimizer_t* optimizer, accel_lr_lambda_fn lambda, void* user_data,
-                                      accel_destroy_fn destroy, accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_lambda(accel_optimizer_t* optimizer, accel_lr_lambda_fn lambda,
+                                                     void* user_data, accel_destroy_fn destroy,
+                                                     accel_scheduler_t** out) {
   return guarded(__func__, [&] {
     const Callback<accel_lr_lambda_fn> factor(lambda, user_data, destroy);
     check_pointer(lambda, "lambda");
@@ -120,92 +119,96 @@ accel_status_t accel_scheduler_lambda(accel_optimizer_t* optimizer, accel_lr_lam
   });
 }
 
-accel_status_t accel_scheduler_step_lr(accel_optimizer_t* optimizer, int64_t step_size, double gamma,
-                                       accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_step_lr(accel_optimizer_t* optimizer, int64_t step_size, double gamma,
+                                                      accel_scheduler_t** out) {
   return create(__func__, optimizer, out, [&] { return optim::step_schedule(step_size, gamma); });
 }
 
-accel_status_t accel_scheduler_cosine(accel_optimizer_t* optimizer, int64_t warmup_steps, int64_t total_steps,
-                                      double min_factor, accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_cosine(accel_optimizer_t* optimizer, int64_t warmup_steps,
+                                                     int64_t total_steps, double min_factor, accel_scheduler_t** out) {
   return create(__func__, optimizer, out,
                 [&] { return optim::factor_schedule(optim::cosine_factor(warmup_steps, total_steps, min_factor)); });
 }
 
-accel_status_t accel_scheduler_linear_warmup(accel_optimizer_t* optimizer, int64_t warmup_steps, int64_t total_steps,
-                                             accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_linear_warmup(accel_optimizer_t* optimizer, int64_t warmup_steps,
+                                                            int64_t total_steps, accel_scheduler_t** out) {
   return create(__func__, optimizer, out,
                 [&] { return optim::factor_schedule(optim::linear_warmup_factor(warmup_steps, total_steps)); });
 }
 
-accel_status_t accel_scheduler_cosine_hard_restarts(accel_optimizer_t* optimizer, int64_t warmup_steps,
-                                                    int64_t total_steps, int64_t num_cycles, accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_cosine_hard_restarts(accel_optimizer_t* optimizer, int64_t warmup_steps,
+                                                                   int64_t total_steps, int64_t num_cycles,
+                                                                   accel_scheduler_t** out) {
   return create(__func__, optimizer, out, [&] {
     return optim::factor_schedule(optim::hard_restarts_factor(warmup_steps, total_steps, num_cycles));
   });
 }
 
-accel_status_t accel_scheduler_constant_with_warmup(accel_optimizer_t* optimizer, int64_t warmup_steps,
-                                                    accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_constant_with_warmup(accel_optimizer_t* optimizer, int64_t warmup_steps,
+                                                                   accel_scheduler_t** out) {
   return create(__func__, optimizer, out, [&] { return optim::factor_schedule(optim::constant_factor(warmup_steps)); });
 }
 
-accel_status_t accel_scheduler_inverse_sqrt(accel_optimizer_t* optimizer, int64_t warmup_steps, int64_t timescale,
-                                            accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_inverse_sqrt(accel_optimizer_t* optimizer, int64_t warmup_steps,
+                                                           int64_t timescale, accel_scheduler_t** out) {
   return create(__func__, optimizer, out, [&] {
     return optim::factor_schedule(optim::inverse_sqrt_factor(warmup_steps, option_integer(timescale)));
   });
 }
 
-accel_status_t accel_scheduler_multi_step(accel_optimizer_t* optimizer, const int64_t* milestones, size_t n_milestones,
-                                          double gamma, accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_multi_step(accel_optimizer_t* optimizer, const int64_t* milestones,
+                                                         size_t n_milestones, double gamma, accel_scheduler_t** out) {
   return create(__func__, optimizer, out,
                 [&] { return optim::multi_step_schedule(read_milestones(milestones, n_milestones), gamma); });
 }
 
-accel_status_t accel_scheduler_constant(accel_optimizer_t* optimizer, double factor, int64_t total_iters,
-                                        accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_constant(accel_optimizer_t* optimizer, double factor, int64_t total_iters,
+                                                       accel_scheduler_t** out) {
   return create(__func__, optimizer, out, [&] { return optim::constant_schedule(factor, total_iters); });
 }
 
-accel_status_t accel_scheduler_linear(accel_optimizer_t* optimizer, double start_factor, double end_factor,
-                                      int64_t total_iters, accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_linear(accel_optimizer_t* optimizer, double start_factor,
+                                                     double end_factor, int64_t total_iters, accel_scheduler_t** out) {
   return create(__func__, optimizer, out,
                 [&] { return optim::linear_schedule(start_factor, end_factor, total_iters); });
 }
 
-accel_status_t accel_scheduler_exponential(accel_optimizer_t* optimizer, double gamma, accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_exponential(accel_optimizer_t* optimizer, double gamma,
+                                                          accel_scheduler_t** out) {
   return create(__func__, optimizer, out, [&] { return optim::exponential_schedule(gamma); });
 }
 
-accel_status_t accel_scheduler_polynomial(accel_optimizer_t* optimizer, int64_t total_iters, double power,
-                                          accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_polynomial(accel_optimizer_t* optimizer, int64_t total_iters,
+                                                         double power, accel_scheduler_t** out) {
   return create(__func__, optimizer, out, [&] { return optim::polynomial_schedule(total_iters, power); });
 }
 
-accel_status_t accel_scheduler_cosine_annealing(accel_optimizer_t* optimizer, int64_t t_max, double eta_min,
-                                                accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_cosine_annealing(accel_optimizer_t* optimizer, int64_t t_max,
+                                                               double eta_min, accel_scheduler_t** out) {
   return create(__func__, optimizer, out, [&] { return optim::cosine_annealing_schedule(t_max, eta_min); });
 }
 
-accel_status_t accel_scheduler_cosine_warm_restarts(accel_optimizer_t* optimizer, int64_t t_0, int64_t t_mult,
-                                                    double eta_min, accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_cosine_warm_restarts(accel_optimizer_t* optimizer, int64_t t_0,
+                                                                   int64_t t_mult, double eta_min,
+                                                                   accel_scheduler_t** out) {
   return create(__func__, optimizer, out, [&] { return optim::cosine_warm_restarts_schedule(t_0, t_mult, eta_min); });
 }
 
-accel_status_t accel_scheduler_one_cycle(accel_optimizer_t* optimizer, double max_lr, int64_t total_steps,
-                                         const accel_one_cycle_options_t* options, accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_one_cycle(accel_optimizer_t* optimizer, double max_lr,
+                                                        int64_t total_steps, const accel_one_cycle_options_t* options,
+                                                        accel_scheduler_t** out) {
   return create(__func__, optimizer, out,
                 [&] { return optim::one_cycle_schedule(max_lr, total_steps, one_cycle_settings(options)); });
 }
 
-accel_status_t accel_scheduler_cyclic(accel_optimizer_t* optimizer, double base_lr, double max_lr,
-                                      const accel_cyclic_options_t* options, accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_cyclic(accel_optimizer_t* optimizer, double base_lr, double max_lr,
+                                                     const accel_cyclic_options_t* options, accel_scheduler_t** out) {
   return create(__func__, optimizer, out,
                 [&] { return optim::cyclic_schedule(base_lr, max_lr, cyclic_settings(options)); });
 }
 
-accel_status_t accel_scheduler_plateau(accel_optimizer_t* optimizer, const accel_plateau_options_t* options,
-                                       accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_plateau(accel_optimizer_t* optimizer,
+                                                      const accel_plateau_options_t* options, accel_scheduler_t** out) {
   return guarded(__func__, [&] {
     const auto& engine = check(optimizer, "optimizer").optimizer;
     const optim::PlateauSettings settings = plateau_settings(options);
@@ -215,8 +218,8 @@ accel_status_t accel_scheduler_plateau(accel_optimizer_t* optimizer, const accel
   });
 }
 
-accel_status_t accel_scheduler_chained(accel_scheduler_t* const* schedulers, size_t n_schedulers,
-                                       accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_chained(accel_scheduler_t* const* schedulers, size_t n_schedulers,
+                                                      accel_scheduler_t** out) {
   return guarded(__func__, [&] {
     optim::SchedulerParts parts = read_parts(schedulers, n_schedulers);
     check_pointer(out, "out");
@@ -225,8 +228,9 @@ accel_status_t accel_scheduler_chained(accel_scheduler_t* const* schedulers, siz
   });
 }
 
-accel_status_t accel_scheduler_sequential(accel_scheduler_t* const* schedulers, size_t n_schedulers,
-                                          const int64_t* milestones, size_t n_milestones, accel_scheduler_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_sequential(accel_scheduler_t* const* schedulers, size_t n_schedulers,
+                                                         const int64_t* milestones, size_t n_milestones,
+                                                         accel_scheduler_t** out) {
   return guarded(__func__, [&] {
     optim::SchedulerParts parts = read_parts(schedulers, n_schedulers);
     std::vector<int64_t> steps = read_milestones(milestones, n_milestones);
@@ -236,27 +240,27 @@ accel_status_t accel_scheduler_sequential(accel_scheduler_t* const* schedulers, 
   });
 }
 
-accel_scheduler_t* accel_scheduler_retain(accel_scheduler_t* scheduler) {
+ACCEL_FUNCTION accel_scheduler_t* accel_scheduler_retain(accel_scheduler_t* scheduler) {
   return retain_handle(__func__, scheduler, "scheduler");
 }
 
-void accel_scheduler_release(accel_scheduler_t* scheduler) { release_handle(scheduler); }
+ACCEL_FUNCTION void accel_scheduler_release(accel_scheduler_t* scheduler) { release_handle(scheduler); }
 
-accel_status_t accel_scheduler_step(accel_scheduler_t* scheduler) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_step(accel_scheduler_t* scheduler) {
   return guarded(__func__, [&] {
     check(scheduler, "scheduler").scheduler->step();
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_scheduler_step_metric(accel_scheduler_t* scheduler, double metric) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_step_metric(accel_scheduler_t* scheduler, double metric) {
   return guarded(__func__, [&] {
     check(scheduler, "scheduler").scheduler->step_metric(metric);
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_scheduler_last_lr(const accel_scheduler_t* scheduler, size_t group, double* out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_last_lr(const accel_scheduler_t* scheduler, size_t group, double* out) {
   return guarded(__func__, [&] {
     const optim::Scheduler& engine = *check(scheduler, "scheduler").scheduler;
     check_pointer(out, "out");
@@ -265,7 +269,8 @@ accel_status_t accel_scheduler_last_lr(const accel_scheduler_t* scheduler, size_
   });
 }
 
-accel_status_t accel_scheduler_curve(accel_scheduler_t* scheduler, int64_t n_steps, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_curve(accel_scheduler_t* scheduler, int64_t n_steps,
+                                                    accel_tensor_t** out) {
   return guarded(__func__, [&] {
     const optim::Scheduler& engine = *check(scheduler, "scheduler").scheduler;
     check_pointer(out, "out");
@@ -274,7 +279,7 @@ accel_status_t accel_scheduler_curve(accel_scheduler_t* scheduler, int64_t n_ste
   });
 }
 
-accel_status_t accel_scheduler_state_dict(const accel_scheduler_t* scheduler, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_state_dict(const accel_scheduler_t* scheduler, accel_value_t* out) {
   return guarded(__func__, [&] {
     const optim::Scheduler& engine = *check(scheduler, "scheduler").scheduler;
     give(check_pointer(out, "out"), engine.state_dict());
@@ -282,10 +287,13 @@ accel_status_t accel_scheduler_state_dict(const accel_scheduler_t* scheduler, ac
   });
 }
 
-accel_status_t accel_scheduler_load_state_dict(accel_scheduler_t* scheduler, const accel_value_t* state_dict) {
+ACCEL_FUNCTION accel_status_t accel_scheduler_load_state_dict(accel_scheduler_t* scheduler,
+                                                              const accel_value_t* state_dict) {
   return guarded(__func__, [&] {
     optim::Scheduler& engine = *check(scheduler, "scheduler").scheduler;
     engine.load_state_dict(to_ivalue(*check_pointer(state_dict, "state_dict"), "state_dict"));
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

@@ -37,20 +37,18 @@ ScopeBody& body_of(accel_scope_t* scope) {
   return *scope->body;
 }
 
-}  // namespace accel::capi
-
-using namespace accel::capi;
-
-accel_status_t accel_scope_end(accel_scope_t* scope) {
+ACCEL_FUNCTION accel_status_t accel_scope_end(accel_scope_t* scope) {
   return guarded(__func__, [&] {
     check(scope, "scope");
-    accel::require(scope->thread == std::this_thread::get_id(), accel::Status::kInvalidState,
-                   "scope was opened by another thread; end it there");
-    accel::require(scope == innermost(), accel::Status::kInvalidState,
-                   "scope is not this thread's innermost open one; end the scopes that were opened after it first");
+    require(scope->thread == std::this_thread::get_id(), Status::kInvalidState,
+            "scope was opened by another thread; end it there");
+    require(scope == innermost(), Status::kInvalidState,
+            "scope is not this thread's innermost open one; end the scopes that were opened after it first");
     const std::unique_ptr<accel_scope> ended(scope);  // gone also when its work fails
     innermost() = ended->outer;
     ended->body->finish();
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

@@ -19,9 +19,7 @@
 #include "comm/collectives.hpp"
 #include "state/split.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 constexpr accel_state_options_t kUnsetStateOptions = ACCEL_STATE_OPTIONS_INIT;
@@ -116,11 +114,11 @@ std::atomic<accel_state_t*> default_state{nullptr};
 
 }  // namespace
 
-void accel_state_options_init(accel_state_options_t* options) {
+ACCEL_FUNCTION void accel_state_options_init(accel_state_options_t* options) {
   if (options != nullptr) *options = kUnsetStateOptions;
 }
 
-accel_status_t accel_state_create(const accel_state_options_t* options, accel_state_t** out) {
+ACCEL_FUNCTION accel_status_t accel_state_create(const accel_state_options_t* options, accel_state_t** out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     *out = std::make_unique<accel_state>(std::make_shared<accelerator::Accelerator>(read_state_options(options)))
@@ -129,11 +127,13 @@ accel_status_t accel_state_create(const accel_state_options_t* options, accel_st
   });
 }
 
-accel_state_t* accel_state_retain(accel_state_t* state) { return retain_handle(__func__, state, "state"); }
+ACCEL_FUNCTION accel_state_t* accel_state_retain(accel_state_t* state) {
+  return retain_handle(__func__, state, "state");
+}
 
-void accel_state_release(accel_state_t* state) { release_handle(state); }
+ACCEL_FUNCTION void accel_state_release(accel_state_t* state) { release_handle(state); }
 
-accel_status_t accel_state_set_default(accel_state_t* state) {
+ACCEL_FUNCTION accel_status_t accel_state_set_default(accel_state_t* state) {
   return guarded(__func__, [&] {
     if (state != nullptr) check(state, "state").retain();
     release_handle(default_state.exchange(state));
@@ -141,9 +141,9 @@ accel_status_t accel_state_set_default(accel_state_t* state) {
   });
 }
 
-accel_state_t* accel_state_default(void) { return default_state.load(); }
+ACCEL_FUNCTION accel_state_t* accel_state_default(void) { return default_state.load(); }
 
-accel_status_t accel_state_describe(const accel_state_t* state, accel_buffer_t* out) {
+ACCEL_FUNCTION accel_status_t accel_state_describe(const accel_state_t* state, accel_buffer_t* out) {
   return guarded(__func__, [&] {
     const auto& engine = check(state, "state").accelerator->state();
     check_pointer(out, "out");
@@ -152,74 +152,74 @@ accel_status_t accel_state_describe(const accel_state_t* state, accel_buffer_t* 
   });
 }
 
-int32_t accel_process_index(const accel_state_t* state) {
+ACCEL_FUNCTION int32_t accel_process_index(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.process_index(); });
 }
 
-int32_t accel_num_processes(const accel_state_t* state) {
+ACCEL_FUNCTION int32_t accel_num_processes(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.num_processes(); });
 }
 
-int32_t accel_local_process_index(const accel_state_t* state) {
+ACCEL_FUNCTION int32_t accel_local_process_index(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.local_process_index(); });
 }
 
-int32_t accel_local_num_processes(const accel_state_t* state) {
+ACCEL_FUNCTION int32_t accel_local_num_processes(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.local_num_processes(); });
 }
 
-int32_t accel_is_main_process(const accel_state_t* state) {
+ACCEL_FUNCTION int32_t accel_is_main_process(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.is_main_process(); });
 }
 
-int32_t accel_is_local_main_process(const accel_state_t* state) {
+ACCEL_FUNCTION int32_t accel_is_local_main_process(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.is_local_main_process(); });
 }
 
-int32_t accel_is_last_process(const accel_state_t* state) {
+ACCEL_FUNCTION int32_t accel_is_last_process(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.is_last_process(); });
 }
 
-int32_t accel_on_process(const accel_state_t* state, int32_t process_index) {
+ACCEL_FUNCTION int32_t accel_on_process(const accel_state_t* state, int32_t process_index) {
   return read_state(__func__, state, [&](const state::State& engine) {
     return !engine.use_distributed() || engine.process_index() == process_index;
   });
 }
 
-int32_t accel_on_local_process(const accel_state_t* state, int32_t local_process_index) {
+ACCEL_FUNCTION int32_t accel_on_local_process(const accel_state_t* state, int32_t local_process_index) {
   return read_state(__func__, state, [&](const state::State& engine) {
     return !engine.use_distributed() || engine.local_process_index() == local_process_index;
   });
 }
 
-int32_t accel_use_distributed(const accel_state_t* state) {
+ACCEL_FUNCTION int32_t accel_use_distributed(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.use_distributed(); });
 }
 
-accel_distributed_type_t accel_distributed_type(const accel_state_t* state) {
+ACCEL_FUNCTION accel_distributed_type_t accel_distributed_type(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.distributed_type(); });
 }
 
-const char* accel_backend(const accel_state_t* state) {
+ACCEL_FUNCTION const char* accel_backend(const accel_state_t* state) {
   return guarded_value<const char*>(__func__, nullptr, [&] {
     return check(state, "state").accelerator->state().communicator()->backend_name().c_str();
   });
 }
 
-accel_precision_t accel_mixed_precision(const accel_state_t* state) {
+ACCEL_FUNCTION accel_precision_t accel_mixed_precision(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.mixed_precision(); });
 }
 
-int32_t accel_debug(const accel_state_t* state) {
+ACCEL_FUNCTION int32_t accel_debug(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.settings().debug.value; });
 }
 
-accel_device_t accel_device(const accel_state_t* state) {
+ACCEL_FUNCTION accel_device_t accel_device(const accel_state_t* state) {
   return guarded_value(__func__, accel_device_t{-1, -1},
                        [&] { return from_device(check(state, "state").accelerator->state().device()); });
 }
 
-accel_status_t accel_set_device(const accel_state_t* state) {
+ACCEL_FUNCTION accel_status_t accel_set_device(const accel_state_t* state) {
   return guarded(__func__, [&] {
     const c10::Device device = check(state, "state").accelerator->state().device();
     if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
@@ -227,15 +227,16 @@ accel_status_t accel_set_device(const accel_state_t* state) {
   });
 }
 
-accel_status_t accel_main_process_first_begin(accel_state_t* state, accel_scope_t** out) {
+ACCEL_FUNCTION accel_status_t accel_main_process_first_begin(accel_state_t* state, accel_scope_t** out) {
   return begin_main_first(__func__, state, out, &state::State::is_main_process);
 }
 
-accel_status_t accel_local_main_process_first_begin(accel_state_t* state, accel_scope_t** out) {
+ACCEL_FUNCTION accel_status_t accel_local_main_process_first_begin(accel_state_t* state, accel_scope_t** out) {
   return begin_main_first(__func__, state, out, &state::State::is_local_main_process);
 }
 
-accel_status_t accel_split_range(const accel_state_t* state, int64_t length, int64_t* out_begin, int64_t* out_end) {
+ACCEL_FUNCTION accel_status_t accel_split_range(const accel_state_t* state, int64_t length, int64_t* out_begin,
+                                                int64_t* out_end) {
   return guarded(__func__, [&] {
     const auto& engine = check(state, "state").accelerator->state();
     check_pointer(out_begin, "out_begin");
@@ -245,8 +246,8 @@ accel_status_t accel_split_range(const accel_state_t* state, int64_t length, int
   });
 }
 
-accel_status_t accel_split_between_processes(const accel_state_t* state, const accel_value_t* inputs,
-                                             int32_t apply_padding, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_split_between_processes(const accel_state_t* state, const accel_value_t* inputs,
+                                                            int32_t apply_padding, accel_value_t* out) {
   return guarded(__func__, [&] {
     const auto& engine = check(state, "state").accelerator->state();
     const c10::IValue value = to_ivalue(*check_pointer(inputs, "inputs"), "inputs");
@@ -257,7 +258,7 @@ accel_status_t accel_split_between_processes(const accel_state_t* state, const a
   });
 }
 
-accel_status_t accel_print(const accel_state_t* state, const char* line) {
+ACCEL_FUNCTION accel_status_t accel_print(const accel_state_t* state, const char* line) {
   return guarded(__func__, [&] {
     const auto& engine = check(state, "state").accelerator->state();
     check_pointer(line, "line");
@@ -268,14 +269,14 @@ accel_status_t accel_print(const accel_state_t* state, const char* line) {
   });
 }
 
-accel_status_t accel_set_trigger(accel_state_t* state) {
+ACCEL_FUNCTION accel_status_t accel_set_trigger(accel_state_t* state) {
   return guarded(__func__, [&] {
     check(state, "state").accelerator->state().set_trigger();
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_check_trigger(accel_state_t* state, int32_t* out) {
+ACCEL_FUNCTION accel_status_t accel_check_trigger(accel_state_t* state, int32_t* out) {
   return guarded(__func__, [&] {
     auto& engine = check(state, "state").accelerator->state();
     check_pointer(out, "out");
@@ -284,38 +285,38 @@ accel_status_t accel_check_trigger(accel_state_t* state, int32_t* out) {
   });
 }
 
-accel_status_t accel_destroy_process_group(accel_state_t* state) {
+ACCEL_FUNCTION accel_status_t accel_destroy_process_group(accel_state_t* state) {
   return guarded(__func__, [&] {
     check(state, "state").accelerator->state().communicator()->shutdown();
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_interrupt(void) {
+ACCEL_FUNCTION accel_status_t accel_interrupt(void) {
   return guarded(__func__, [] {
-    accel::interrupt();
+    interrupt();
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_end_training(accel_state_t* state) {
+ACCEL_FUNCTION accel_status_t accel_end_training(accel_state_t* state) {
   return guarded(__func__, [&] {
     check(state, "state").accelerator->end_training();
     return ACCEL_OK;
   });
 }
 
-int32_t accel_sync_gradients(const accel_state_t* state) {
+ACCEL_FUNCTION int32_t accel_sync_gradients(const accel_state_t* state) {
   return read_state(__func__, state,
                     [](const state::State& engine) { return engine.gradient_state()->sync_gradients(); });
 }
 
-int32_t accel_end_of_dataloader(const accel_state_t* state) {
+ACCEL_FUNCTION int32_t accel_end_of_dataloader(const accel_state_t* state) {
   return read_state(__func__, state,
                     [](const state::State& engine) { return engine.gradient_state()->end_of_dataloader(); });
 }
 
-accel_status_t accel_set_sync_gradients(accel_state_t* state, int32_t sync) {
+ACCEL_FUNCTION accel_status_t accel_set_sync_gradients(accel_state_t* state, int32_t sync) {
   return guarded(__func__, [&] {
     auto& gradient_state = *check(state, "state").accelerator->state().gradient_state();
     gradient_state.set_sync_gradients(read_flag(sync, "sync"));
@@ -323,19 +324,21 @@ accel_status_t accel_set_sync_gradients(accel_state_t* state, int32_t sync) {
   });
 }
 
-int64_t accel_remainder(const accel_state_t* state) {
+ACCEL_FUNCTION int64_t accel_remainder(const accel_state_t* state) {
   return guarded_value<int64_t>(
       __func__, -1, [&] { return check(state, "state").accelerator->state().gradient_state()->remainder(); });
 }
 
-int64_t accel_gradient_accumulation_steps(const accel_state_t* state) {
+ACCEL_FUNCTION int64_t accel_gradient_accumulation_steps(const accel_state_t* state) {
   return guarded_value<int64_t>(
       __func__, -1, [&] { return check(state, "state").accelerator->state().gradient_state()->settings().num_steps; });
 }
 
-accel_status_t accel_set_gradient_accumulation_steps(accel_state_t* state, int64_t steps) {
+ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation_steps(accel_state_t* state, int64_t steps) {
   return guarded(__func__, [&] {
     check(state, "state").accelerator->state().gradient_state()->set_num_steps(steps);
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

@@ -1,5 +1,5 @@
 // Section 5: tensors.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include <memory>
 #include <optional>
@@ -15,9 +15,7 @@
 #include "tensor/dtype.hpp"
 #include "tensor/memory.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 // The frame of the getters: a checked tensor in, a checked output.
@@ -48,42 +46,42 @@ accel_status_t create_tensor(const char* function, accel_tensor_t** out, Make ma
 
 }  // namespace
 
-accel_status_t accel_tensor_empty(const int64_t* shape, size_t ndim, accel_dtype_t dtype, accel_device_t device,
-                                  accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_empty(const int64_t* shape, size_t ndim, accel_dtype_t dtype,
+                                                 accel_device_t device, accel_tensor_t** out) {
   return create_tensor(__func__, out, [&] {
     return tensor::empty(tensor::shape_of(shape, ndim), tensor::dtype_from_number(dtype), to_device(device));
   });
 }
 
-accel_status_t accel_tensor_full(const int64_t* shape, size_t ndim, double number, accel_dtype_t dtype,
-                                 accel_device_t device, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_full(const int64_t* shape, size_t ndim, double number, accel_dtype_t dtype,
+                                                accel_device_t device, accel_tensor_t** out) {
   return create_tensor(__func__, out, [&] {
     return tensor::full(tensor::shape_of(shape, ndim), number, tensor::dtype_from_number(dtype), to_device(device));
   });
 }
 
-accel_status_t accel_tensor_randn(const int64_t* shape, size_t ndim, accel_dtype_t dtype, accel_device_t device,
-                                  accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_randn(const int64_t* shape, size_t ndim, accel_dtype_t dtype,
+                                                 accel_device_t device, accel_tensor_t** out) {
   return create_tensor(__func__, out, [&] {
     return tensor::randn(tensor::shape_of(shape, ndim), tensor::dtype_from_number(dtype), to_device(device));
   });
 }
 
-accel_status_t accel_tensor_randint(int64_t low, int64_t high, const int64_t* shape, size_t ndim,
-                                    accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_randint(int64_t low, int64_t high, const int64_t* shape, size_t ndim,
+                                                   accel_tensor_t** out) {
   return create_tensor(__func__, out, [&] { return tensor::randint(low, high, tensor::shape_of(shape, ndim)); });
 }
 
-accel_status_t accel_tensor_from_data(const void* data, const int64_t* shape, size_t ndim, accel_dtype_t dtype,
-                                      accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_from_data(const void* data, const int64_t* shape, size_t ndim,
+                                                     accel_dtype_t dtype, accel_tensor_t** out) {
   return create_tensor(__func__, out, [&] {
     return tensor::from_data(data, tensor::shape_of(shape, ndim), tensor::dtype_from_number(dtype));
   });
 }
 
-accel_status_t accel_tensor_from_blob(void* data, const int64_t* shape, size_t ndim, const int64_t* strides,
-                                      accel_dtype_t dtype, accel_device_t device, void* user_data,
-                                      accel_destroy_fn destroy, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_from_blob(void* data, const int64_t* shape, size_t ndim,
+                                                     const int64_t* strides, accel_dtype_t dtype, accel_device_t device,
+                                                     void* user_data, accel_destroy_fn destroy, accel_tensor_t** out) {
   return guarded(__func__, [&] {
     // First, so that destroy runs whatever fails.
     std::shared_ptr<void> owner(user_data, [destroy](void* held) {
@@ -96,83 +94,85 @@ accel_status_t accel_tensor_from_blob(void* data, const int64_t* shape, size_t n
   });
 }
 
-accel_tensor_t* accel_tensor_retain(accel_tensor_t* tensor) { return retain_handle(__func__, tensor, "tensor"); }
+ACCEL_FUNCTION accel_tensor_t* accel_tensor_retain(accel_tensor_t* tensor) {
+  return retain_handle(__func__, tensor, "tensor");
+}
 
-void accel_tensor_release(accel_tensor_t* tensor) { release_handle(tensor); }
+ACCEL_FUNCTION void accel_tensor_release(accel_tensor_t* tensor) { release_handle(tensor); }
 
-accel_status_t accel_tensor_ndim(const accel_tensor_t* tensor, size_t* out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_ndim(const accel_tensor_t* tensor, size_t* out) {
   return read_tensor(__func__, tensor, out, [](const at::Tensor& value) { return static_cast<size_t>(value.dim()); });
 }
 
-accel_status_t accel_tensor_shape(const accel_tensor_t* tensor, const int64_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_shape(const accel_tensor_t* tensor, const int64_t** out) {
   return read_tensor(__func__, tensor, out, [](const at::Tensor& value) { return value.sizes().data(); });
 }
 
-accel_status_t accel_tensor_strides(const accel_tensor_t* tensor, const int64_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_strides(const accel_tensor_t* tensor, const int64_t** out) {
   return read_tensor(__func__, tensor, out, [](const at::Tensor& value) { return value.strides().data(); });
 }
 
-accel_status_t accel_tensor_dtype(const accel_tensor_t* tensor, accel_dtype_t* out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_dtype(const accel_tensor_t* tensor, accel_dtype_t* out) {
   return read_tensor(__func__, tensor, out,
                      [](const at::Tensor& value) { return tensor::dtype_number(value.scalar_type()); });
 }
 
-accel_status_t accel_tensor_device(const accel_tensor_t* tensor, accel_device_t* out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_device(const accel_tensor_t* tensor, accel_device_t* out) {
   return read_tensor(__func__, tensor, out, [](const at::Tensor& value) { return from_device(value.device()); });
 }
 
-accel_status_t accel_tensor_numel(const accel_tensor_t* tensor, int64_t* out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_numel(const accel_tensor_t* tensor, int64_t* out) {
   return read_tensor(__func__, tensor, out, [](const at::Tensor& value) { return value.numel(); });
 }
 
-accel_status_t accel_tensor_nbytes(const accel_tensor_t* tensor, size_t* out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_nbytes(const accel_tensor_t* tensor, size_t* out) {
   return read_tensor(__func__, tensor, out,
                      [](const at::Tensor& value) { return static_cast<size_t>(value.numel()) * value.element_size(); });
 }
 
-accel_status_t accel_tensor_data(const accel_tensor_t* tensor, void** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_data(const accel_tensor_t* tensor, void** out) {
   return read_tensor(__func__, tensor, out, tensor::data_pointer);
 }
 
-accel_status_t accel_tensor_item(const accel_tensor_t* tensor, double* out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_item(const accel_tensor_t* tensor, double* out) {
   return read_tensor(__func__, tensor, out, tensor::single_number);
 }
 
-accel_status_t accel_tensor_item_int(const accel_tensor_t* tensor, int64_t* out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_item_int(const accel_tensor_t* tensor, int64_t* out) {
   return read_tensor(__func__, tensor, out, tensor::single_integer);
 }
 
-accel_status_t accel_tensor_is_contiguous(const accel_tensor_t* tensor, int32_t* out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_is_contiguous(const accel_tensor_t* tensor, int32_t* out) {
   return read_tensor(__func__, tensor, out, [](const at::Tensor& value) { return value.is_contiguous() ? 1 : 0; });
 }
 
-accel_status_t accel_tensor_requires_grad(const accel_tensor_t* tensor, int32_t* out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_requires_grad(const accel_tensor_t* tensor, int32_t* out) {
   return read_tensor(__func__, tensor, out, [](const at::Tensor& value) { return value.requires_grad() ? 1 : 0; });
 }
 
-accel_status_t accel_tensor_set_requires_grad(accel_tensor_t* tensor, int32_t requires_grad) {
+ACCEL_FUNCTION accel_status_t accel_tensor_set_requires_grad(accel_tensor_t* tensor, int32_t requires_grad) {
   return guarded(__func__, [&] {
     tensor::set_requires_grad(check(tensor, "tensor").tensor, read_flag(requires_grad, "requires_grad"));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_tensor_grad(const accel_tensor_t* tensor, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_grad(const accel_tensor_t* tensor, accel_tensor_t** out) {
   return read_tensor(__func__, tensor, out, [](const at::Tensor& value) {
     const at::Tensor& gradient = value.grad();
     return gradient.defined() ? new_tensor(gradient) : nullptr;
   });
 }
 
-accel_status_t accel_tensor_backward(accel_tensor_t* tensor) {
+ACCEL_FUNCTION accel_status_t accel_tensor_backward(accel_tensor_t* tensor) {
   return guarded(__func__, [&] {
     tensor::backward(check(tensor, "tensor").tensor);
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_tensor_to(const accel_tensor_t* tensor, accel_dtype_t dtype, accel_device_t device,
-                               int32_t non_blocking, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_to(const accel_tensor_t* tensor, accel_dtype_t dtype, accel_device_t device,
+                                              int32_t non_blocking, accel_tensor_t** out) {
   return derive_tensor(__func__, tensor, out, [&](const at::Tensor& value) {
     std::optional<c10::ScalarType> goal;
     if (dtype != ACCEL_UNSET) goal = tensor::dtype_from_number(dtype);
@@ -180,7 +180,7 @@ accel_status_t accel_tensor_to(const accel_tensor_t* tensor, accel_dtype_t dtype
   });
 }
 
-accel_status_t accel_tensor_copy(accel_tensor_t* tensor, const accel_tensor_t* source) {
+ACCEL_FUNCTION accel_status_t accel_tensor_copy(accel_tensor_t* tensor, const accel_tensor_t* source) {
   return guarded(__func__, [&] {
     const at::Tensor& target = check(tensor, "tensor").tensor;
     tensor::copy_elements(target, check(source, "source").tensor);
@@ -188,14 +188,16 @@ accel_status_t accel_tensor_copy(accel_tensor_t* tensor, const accel_tensor_t* s
   });
 }
 
-accel_status_t accel_tensor_clone(const accel_tensor_t* tensor, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_clone(const accel_tensor_t* tensor, accel_tensor_t** out) {
   return derive_tensor(__func__, tensor, out, [](const at::Tensor& value) { return value.clone(); });
 }
 
-accel_status_t accel_tensor_detach(const accel_tensor_t* tensor, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_detach(const accel_tensor_t* tensor, accel_tensor_t** out) {
   return derive_tensor(__func__, tensor, out, [](const at::Tensor& value) { return value.detach(); });
 }
 
-accel_status_t accel_tensor_contiguous(const accel_tensor_t* tensor, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_contiguous(const accel_tensor_t* tensor, accel_tensor_t** out) {
   return derive_tensor(__func__, tensor, out, [](const at::Tensor& value) { return value.contiguous(); });
 }
+
+}  // namespace accel::capi

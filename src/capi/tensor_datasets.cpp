@@ -20,9 +20,7 @@
 #include "data/datasets/window_dataset.hpp"
 #include "tensor/dtype.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 std::vector<at::Tensor> read_tensors(accel_tensor_t* const* tensors, size_t count, const char* name) {
@@ -50,11 +48,12 @@ data::ArrowOwner<Struct> take(Struct* given) {
 
 }  // namespace
 
-void accel_packing_options_init(accel_packing_options_t* options) {
+ACCEL_FUNCTION void accel_packing_options_init(accel_packing_options_t* options) {
   if (options != nullptr) *options = ACCEL_PACKING_OPTIONS_INIT;
 }
 
-accel_status_t accel_dataset_tensors(accel_tensor_t* const* tensors, size_t n_tensors, accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_tensors(accel_tensor_t* const* tensors, size_t n_tensors,
+                                                    accel_dataset_t** out) {
   return guarded(__func__, [&] {
     const auto columns = read_tensors(tensors, n_tensors, "tensors");
     check_pointer(out, "out");
@@ -63,7 +62,7 @@ accel_status_t accel_dataset_tensors(accel_tensor_t* const* tensors, size_t n_te
   });
 }
 
-accel_status_t accel_dataset_named_tensors(const accel_value_t* tensors, accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_named_tensors(const accel_value_t* tensors, accel_dataset_t** out) {
   return guarded(__func__, [&] {
     check_pointer(tensors, "tensors");
     check_pointer(out, "out");
@@ -82,7 +81,7 @@ accel_status_t accel_dataset_named_tensors(const accel_value_t* tensors, accel_d
   });
 }
 
-accel_status_t accel_dataset_safetensors(const char* path, accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_safetensors(const char* path, accel_dataset_t** out) {
   return guarded(__func__, [&] {
     check_pointer(path, "path");
     check_pointer(out, "out");
@@ -97,8 +96,8 @@ accel_status_t accel_dataset_safetensors(const char* path, accel_dataset_t** out
   });
 }
 
-accel_status_t accel_dataset_ragged(accel_tensor_t* const* values, size_t n_values, accel_tensor_t* offsets,
-                                    accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_ragged(accel_tensor_t* const* values, size_t n_values,
+                                                   accel_tensor_t* offsets, accel_dataset_t** out) {
   return guarded(__func__, [&] {
     const auto columns = read_tensors(values, n_values, "values");
     const at::Tensor& ends = check(offsets, "offsets").tensor;
@@ -108,7 +107,7 @@ accel_status_t accel_dataset_ragged(accel_tensor_t* const* values, size_t n_valu
   });
 }
 
-accel_status_t accel_tensor_map_file(const char* path, accel_dtype_t dtype, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_map_file(const char* path, accel_dtype_t dtype, accel_tensor_t** out) {
   return guarded(__func__, [&] {
     check_pointer(path, "path");
     check_pointer(out, "out");
@@ -119,8 +118,8 @@ accel_status_t accel_tensor_map_file(const char* path, accel_dtype_t dtype, acce
   });
 }
 
-accel_status_t accel_dataset_windows(accel_tensor_t* tokens, int64_t sequence_length, int64_t stride,
-                                     accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_windows(accel_tensor_t* tokens, int64_t sequence_length, int64_t stride,
+                                                    accel_dataset_t** out) {
   return guarded(__func__, [&] {
     const at::Tensor& numbers = check(tokens, "tokens").tensor;
     check_pointer(out, "out");
@@ -130,8 +129,8 @@ accel_status_t accel_dataset_windows(accel_tensor_t* tokens, int64_t sequence_le
   });
 }
 
-accel_status_t accel_dataset_packed(accel_tensor_t* tokens, const accel_packing_options_t* options,
-                                    accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_packed(accel_tensor_t* tokens, const accel_packing_options_t* options,
+                                                   accel_dataset_t** out) {
   return guarded(__func__, [&] {
     const at::Tensor& numbers = check(tokens, "tokens").tensor;
     check_pointer(options, "options");
@@ -148,7 +147,8 @@ accel_status_t accel_dataset_packed(accel_tensor_t* tokens, const accel_packing_
   });
 }
 
-accel_status_t accel_dataset_arrow(ArrowSchema* schema, ArrowArray* array, double null_value, accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_arrow(ArrowSchema* schema, ArrowArray* array, double null_value,
+                                                  accel_dataset_t** out) {
   return guarded(__func__, [&] {
     data::ArrowOwner<ArrowSchema> taken_schema = take(schema);
     data::ArrowOwner<ArrowArray> taken_array = take(array);
@@ -160,7 +160,8 @@ accel_status_t accel_dataset_arrow(ArrowSchema* schema, ArrowArray* array, doubl
   });
 }
 
-accel_status_t accel_dataset_arrow_stream(ArrowArrayStream* stream, double null_value, accel_dataset_t** out) {
+ACCEL_FUNCTION accel_status_t accel_dataset_arrow_stream(ArrowArrayStream* stream, double null_value,
+                                                         accel_dataset_t** out) {
   return guarded(__func__, [&] {
     data::ArrowOwner<ArrowArrayStream> taken = take(stream);
     check_pointer(stream, "stream");
@@ -169,3 +170,5 @@ accel_status_t accel_dataset_arrow_stream(ArrowArrayStream* stream, double null_
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

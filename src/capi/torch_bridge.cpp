@@ -10,9 +10,7 @@
 #include "capi/handles.hpp"
 #include "capi/value.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 // Before the tensor is looked at: in another version its fields are elsewhere.
@@ -26,7 +24,8 @@ void check_callers_version(const char* torch_version) {
 
 }  // namespace
 
-accel_status_t accel_tensor_from_torch(void* tensor_impl, const char* torch_version, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_from_torch(void* tensor_impl, const char* torch_version,
+                                                      accel_tensor_t** out) {
   return guarded(__func__, [&] {
     check_pointer(tensor_impl, "tensor_impl");
     check_pointer(torch_version, "torch_version");
@@ -44,7 +43,8 @@ accel_status_t accel_tensor_from_torch(void* tensor_impl, const char* torch_vers
   });
 }
 
-accel_status_t accel_tensor_to_torch(const accel_tensor_t* tensor, const char* torch_version, void** out_tensor_impl) {
+ACCEL_FUNCTION accel_status_t accel_tensor_to_torch(const accel_tensor_t* tensor, const char* torch_version,
+                                                    void** out_tensor_impl) {
   return guarded(__func__, [&] {
     const at::Tensor& given = check(tensor, "tensor").tensor;
     check_pointer(torch_version, "torch_version");
@@ -54,3 +54,5 @@ accel_status_t accel_tensor_to_torch(const accel_tensor_t* tensor, const char* t
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

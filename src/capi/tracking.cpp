@@ -11,9 +11,7 @@
 #include "kernels/tensor_memory.hpp"
 #include "tensor/tree.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 c10::IValue by_name(const StepTimes::Seconds& seconds) {
@@ -26,7 +24,7 @@ c10::IValue by_name(const StepTimes::Seconds& seconds) {
 
 }  // namespace
 
-accel_status_t accel_step_report(accel_state_t* state, int32_t reset, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_step_report(accel_state_t* state, int32_t reset, accel_value_t* out) {
   return guarded(__func__, [&] {
     StepTimes& times = *check(state, "state").accelerator->state().step_times();
     check_pointer(out, "out");
@@ -42,7 +40,7 @@ accel_status_t accel_step_report(accel_state_t* state, int32_t reset, accel_valu
   });
 }
 
-accel_status_t accel_memory_report(int32_t reset_peak, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_memory_report(int32_t reset_peak, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     const bool resets = read_flag(reset_peak, "reset_peak");
@@ -60,3 +58,5 @@ accel_status_t accel_memory_report(int32_t reset_peak, accel_value_t* out) {
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

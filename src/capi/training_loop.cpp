@@ -1,5 +1,5 @@
 // Section 10: backward, micro-batches, and what is done with gradients before the step.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include <memory>
 #include <vector>
@@ -14,14 +14,8 @@
 #include "capi/scope.hpp"
 #include "optim/clip.hpp"
 
-using namespace accel;
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
-
-const std::shared_ptr<accelerator::Accelerator>& accelerator_of(const accel_state_t* state) {
-  return check(state, "state").accelerator;
-}
 
 std::vector<nn::ModulePtr> read_modules(accel_module_t* const* modules, size_t count) {
   if (count > 0) check_pointer(modules, "modules");
@@ -57,7 +51,7 @@ accel_status_t clip_gradients(const char* function, accel_state_t* state, const 
 
 }  // namespace
 
-accel_status_t accel_backward(accel_state_t* state, accel_tensor_t* loss) {
+ACCEL_FUNCTION accel_status_t accel_backward(accel_state_t* state, accel_tensor_t* loss) {
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);
     accelerator->backward(check(loss, "loss").tensor);
@@ -65,7 +59,7 @@ accel_status_t accel_backward(accel_state_t* state, accel_tensor_t* loss) {
   });
 }
 
-accel_status_t accel_lomo_backward(accel_state_t* state, accel_tensor_t* loss, double lr) {
+ACCEL_FUNCTION accel_status_t accel_lomo_backward(accel_state_t* state, accel_tensor_t* loss, double lr) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     accelerator.lomo_backward(check(loss, "loss").tensor, option_number(lr));
@@ -73,7 +67,7 @@ accel_status_t accel_lomo_backward(accel_state_t* state, accel_tensor_t* loss, d
   });
 }
 
-accel_status_t accel_backward_sum(accel_state_t* state, accel_tensor_t* loss_sum, int64_t count) {
+ACCEL_FUNCTION accel_status_t accel_backward_sum(accel_state_t* state, accel_tensor_t* loss_sum, int64_t count) {
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);
     accelerator->backward_sum(check(loss_sum, "loss_sum").tensor, count);
@@ -81,8 +75,8 @@ accel_status_t accel_backward_sum(accel_state_t* state, accel_tensor_t* loss_sum
   });
 }
 
-accel_status_t accel_accumulate_begin(accel_state_t* state, accel_module_t* const* modules, size_t n_modules,
-                                      accel_scope_t** out) {
+ACCEL_FUNCTION accel_status_t accel_accumulate_begin(accel_state_t* state, accel_module_t* const* modules,
+                                                     size_t n_modules, accel_scope_t** out) {
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);
     std::vector<nn::ModulePtr> models = read_modules(modules, n_modules);
@@ -92,7 +86,7 @@ accel_status_t accel_accumulate_begin(accel_state_t* state, accel_module_t* cons
   });
 }
 
-accel_status_t accel_no_sync_begin(accel_state_t* state, accel_module_t* module, accel_scope_t** out) {
+ACCEL_FUNCTION accel_status_t accel_no_sync_begin(accel_state_t* state, accel_module_t* module, accel_scope_t** out) {
   return guarded(__func__, [&] {
     accelerator_of(state);
     std::vector<nn::ModulePtr> models{check(module, "module").module};
@@ -102,7 +96,8 @@ accel_status_t accel_no_sync_begin(accel_state_t* state, accel_module_t* module,
   });
 }
 
-accel_status_t accel_trigger_sync_in_backward_begin(accel_state_t* state, accel_module_t* module, accel_scope_t** out) {
+ACCEL_FUNCTION accel_status_t accel_trigger_sync_in_backward_begin(accel_state_t* state, accel_module_t* module,
+                                                                   accel_scope_t** out) {
   return guarded(__func__, [&] {
     accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
@@ -112,8 +107,9 @@ accel_status_t accel_trigger_sync_in_backward_begin(accel_state_t* state, accel_
   });
 }
 
-accel_status_t accel_join_uneven_inputs_begin(accel_state_t* state, accel_module_t* const* modules, size_t n_modules,
-                                              int32_t even_batches, accel_scope_t** out) {
+ACCEL_FUNCTION accel_status_t accel_join_uneven_inputs_begin(accel_state_t* state, accel_module_t* const* modules,
+                                                             size_t n_modules, int32_t even_batches,
+                                                             accel_scope_t** out) {
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);
     std::vector<nn::ModulePtr> models = read_modules(modules, n_modules);
@@ -124,8 +120,8 @@ accel_status_t accel_join_uneven_inputs_begin(accel_state_t* state, accel_module
   });
 }
 
-accel_status_t accel_autocast_begin(accel_state_t* state, const accel_autocast_options_t* options,
-                                    accel_scope_t** out) {
+ACCEL_FUNCTION accel_status_t accel_autocast_begin(accel_state_t* state, const accel_autocast_options_t* options,
+                                                   accel_scope_t** out) {
   return guarded(__func__, [&] {
     const accelerator::Accelerator& accelerator = *accelerator_of(state);
     const precision::AutocastSettings settings = read_autocast_options(options, accelerator.autocast());
@@ -136,7 +132,7 @@ accel_status_t accel_autocast_begin(accel_state_t* state, const accel_autocast_o
   });
 }
 
-accel_status_t accel_unscale_gradients(accel_state_t* state, accel_optimizer_t* optimizer) {
+ACCEL_FUNCTION accel_status_t accel_unscale_gradients(accel_state_t* state, accel_optimizer_t* optimizer) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     optim::Optimizer* const one = optimizer == nullptr ? nullptr : check(optimizer, "optimizer").optimizer.get();
@@ -146,16 +142,19 @@ accel_status_t accel_unscale_gradients(accel_state_t* state, accel_optimizer_t* 
   });
 }
 
-accel_status_t accel_clip_grad_norm(accel_state_t* state, const accel_module_t* module, double max_norm,
-                                    double norm_type, double* out_norm) {
+ACCEL_FUNCTION accel_status_t accel_clip_grad_norm(accel_state_t* state, const accel_module_t* module, double max_norm,
+                                                   double norm_type, double* out_norm) {
   return clip_gradients(__func__, state, module, [&](const std::vector<at::Tensor>& parameters) {
     const at::Tensor norm = optim::clip_gradients_by_norm(parameters, max_norm, norm_type);
     if (out_norm != nullptr) *out_norm = norm.item<double>();
   });
 }
 
-accel_status_t accel_clip_grad_value(accel_state_t* state, const accel_module_t* module, double clip_value) {
+ACCEL_FUNCTION accel_status_t accel_clip_grad_value(accel_state_t* state, const accel_module_t* module,
+                                                    double clip_value) {
   return clip_gradients(__func__, state, module, [&](const std::vector<at::Tensor>& parameters) {
     optim::clip_gradients_by_value(parameters, clip_value);
   });
 }
+
+}  // namespace accel::capi

@@ -13,8 +13,7 @@
 #include "capi/value.hpp"
 #include "tensor/device.hpp"
 
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 at::Tensor call_tensor_function(const Callback<accel_tensor_fn>& function, const at::Tensor& tensor) {
@@ -37,8 +36,7 @@ accel_status_t apply(const char* name, const accel_value_t* value, accel_value_t
 }
 
 std::vector<std::string> texts(const char* const* items, size_t count, const char* name) {
-  accel::require(items != nullptr || count == 0, accel::Status::kInvalidArgument, name, " is NULL; expected ", count,
-                 " strings");
+  require(items != nullptr || count == 0, Status::kInvalidArgument, name, " is NULL; expected ", count, " strings");
   std::vector<std::string> result;
   for (size_t i = 0; i < count; i++) result.emplace_back(check_pointer(items[i], name));
   return result;
@@ -46,9 +44,9 @@ std::vector<std::string> texts(const char* const* items, size_t count, const cha
 
 }  // namespace
 
-accel_status_t accel_recursively_apply(const accel_value_t* value, int32_t error_on_other_type,
-                                       accel_tensor_fn function, void* user_data, accel_destroy_fn destroy,
-                                       accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_recursively_apply(const accel_value_t* value, int32_t error_on_other_type,
+                                                      accel_tensor_fn function, void* user_data,
+                                                      accel_destroy_fn destroy, accel_value_t* out) {
   return guarded(__func__, [&] {
     const Callback<accel_tensor_fn> callback(function, user_data, destroy);
     check_pointer(value, "value");
@@ -56,54 +54,57 @@ accel_status_t accel_recursively_apply(const accel_value_t* value, int32_t error
     check_pointer(out, "out");
     const auto call = [&](const at::Tensor& tensor) { return call_tensor_function(callback, tensor); };
     const c10::IValue tree = to_ivalue(*value, "value", DtypeForm::kKept);
-    give(out,
-         error_on_other_type != 0 ? accel::tree::map_tensors_only(tree, call) : accel::tree::map_tensors(tree, call));
+    give(out, error_on_other_type != 0 ? tree::map_tensors_only(tree, call) : tree::map_tensors(tree, call));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_listify(const accel_value_t* value, accel_value_t* out) {
-  return apply(__func__, value, out, accel::tree::listify);
+ACCEL_FUNCTION accel_status_t accel_listify(const accel_value_t* value, accel_value_t* out) {
+  return apply(__func__, value, out, tree::listify);
 }
 
-accel_status_t accel_concatenate(const accel_value_t* items, int64_t dim, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_concatenate(const accel_value_t* items, int64_t dim, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(items, "items");
     check_pointer(out, "out");
-    give(out, accel::tree::concatenate(to_ivalue(*items, "items", DtypeForm::kKept), dim));
+    give(out, tree::concatenate(to_ivalue(*items, "items", DtypeForm::kKept), dim));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_slice_tensors(const accel_value_t* value, int64_t begin, int64_t end, accel_value_t* out) {
-  return apply(__func__, value, out, [&](const c10::IValue& tree) { return accel::tree::slice(tree, begin, end); });
+ACCEL_FUNCTION accel_status_t accel_slice_tensors(const accel_value_t* value, int64_t begin, int64_t end,
+                                                  accel_value_t* out) {
+  return apply(__func__, value, out, [&](const c10::IValue& tree) { return tree::slice(tree, begin, end); });
 }
 
-accel_status_t accel_pad_input_tensors(const accel_value_t* value, int64_t num_processes, int64_t dim,
-                                       accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_pad_input_tensors(const accel_value_t* value, int64_t num_processes, int64_t dim,
+                                                      accel_value_t* out) {
   return apply(__func__, value, out,
-               [&](const c10::IValue& tree) { return accel::tree::pad_to_multiple(tree, num_processes, dim); });
+               [&](const c10::IValue& tree) { return tree::pad_to_multiple(tree, num_processes, dim); });
 }
 
-accel_status_t accel_send_to_device(const accel_value_t* value, accel_device_t device, int32_t non_blocking,
-                                    const char* const* skip_keys, size_t n_skip_keys, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_send_to_device(const accel_value_t* value, accel_device_t device,
+                                                   int32_t non_blocking, const char* const* skip_keys,
+                                                   size_t n_skip_keys, accel_value_t* out) {
   return apply(__func__, value, out, [&](const c10::IValue& tree) {
-    const c10::Device goal = accel::tensor::device_from_numbers({device.type, device.index});
+    const c10::Device goal = tensor::device_from_numbers({device.type, device.index});
     const std::vector<std::string> skipped = texts(skip_keys, n_skip_keys, "skip_keys");
-    accel::tensor::require_device(goal);
-    return accel::tree::send_to_device(tree, goal, non_blocking != 0, skipped);
+    tensor::require_device(goal);
+    return tree::send_to_device(tree, goal, non_blocking != 0, skipped);
   });
 }
 
-accel_status_t accel_convert_to_fp32(const accel_value_t* value, accel_value_t* out) {
-  return apply(__func__, value, out, accel::tree::convert_to_fp32);
+ACCEL_FUNCTION accel_status_t accel_convert_to_fp32(const accel_value_t* value, accel_value_t* out) {
+  return apply(__func__, value, out, tree::convert_to_fp32);
 }
 
-accel_status_t accel_find_batch_size(const accel_value_t* value, int64_t* out) {
+ACCEL_FUNCTION accel_status_t accel_find_batch_size(const accel_value_t* value, int64_t* out) {
   return guarded(__func__, [&] {
     check_pointer(value, "value");
     check_pointer(out, "out");
-    *out = accel::tree::find_batch_size(to_ivalue(*value, "value", DtypeForm::kKept));
+    *out = tree::find_batch_size(to_ivalue(*value, "value", DtypeForm::kKept));
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

@@ -11,14 +11,13 @@
 #include "capi/value_node.hpp"
 #include "tensor/tree.hpp"
 
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 accel_value_node& check_container(const accel_value_t* value, int32_t kind, const char* name) {
   check_value(*check_pointer(value, name), name);
-  accel::require(value->kind == kind, accel::Status::kTypeMismatch, name, " is a ", value_kind_name(value->kind),
-                 "; expected a ", value_kind_name(kind));
+  require(value->kind == kind, Status::kTypeMismatch, name, " is a ", value_kind_name(value->kind), "; expected a ",
+          value_kind_name(kind));
   return *value->as.node;
 }
 
@@ -32,7 +31,7 @@ bool equal_values(const accel_value_t& a, const accel_value_t& b) {
   check_value(b, "b");
   if (a.kind != b.kind) return false;
   if (a.kind == ACCEL_VALUE_DTYPE) return a.as.dtype == b.as.dtype;
-  if (!is_container(a)) return accel::tree::equal(to_ivalue(a, "a"), to_ivalue(b, "b"));
+  if (!is_container(a)) return tree::equal(to_ivalue(a, "a"), to_ivalue(b, "b"));
   const accel_value_node &left = *a.as.node, &right = *b.as.node;
   if (left.size() != right.size()) return false;
   for (size_t i = 0; i < left.size(); i++) {
@@ -44,7 +43,7 @@ bool equal_values(const accel_value_t& a, const accel_value_t& b) {
 
 }  // namespace
 
-accel_status_t accel_value_string(const char* text, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_value_string(const char* text, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(text, "text");
     check_pointer(out, "out");
@@ -53,7 +52,7 @@ accel_status_t accel_value_string(const char* text, accel_value_t* out) {
   });
 }
 
-accel_status_t accel_value_tensor(accel_tensor_t* tensor, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_value_tensor(accel_tensor_t* tensor, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     *out = copy_value(accel_arg_tensor(tensor), "tensor").release();
@@ -61,11 +60,10 @@ accel_status_t accel_value_tensor(accel_tensor_t* tensor, accel_value_t* out) {
   });
 }
 
-accel_status_t accel_value_list(const accel_value_t* items, size_t n_items, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_value_list(const accel_value_t* items, size_t n_items, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
-    accel::require(items != nullptr || n_items == 0, accel::Status::kInvalidArgument, "items is NULL; expected ",
-                   n_items, " values");
+    require(items != nullptr || n_items == 0, Status::kInvalidArgument, "items is NULL; expected ", n_items, " values");
     OwnedValue list = container_value(ACCEL_VALUE_LIST);
     list.get().as.node->reserve(n_items);
     for (size_t i = 0; i < n_items; i++) list.get().as.node->push(copy_value(items[i], "items"));
@@ -74,11 +72,11 @@ accel_status_t accel_value_list(const accel_value_t* items, size_t n_items, acce
   });
 }
 
-accel_status_t accel_value_int_list(const int64_t* items, size_t n_items, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_value_int_list(const int64_t* items, size_t n_items, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
-    accel::require(items != nullptr || n_items == 0, accel::Status::kInvalidArgument, "items is NULL; expected ",
-                   n_items, " integers");
+    require(items != nullptr || n_items == 0, Status::kInvalidArgument, "items is NULL; expected ", n_items,
+            " integers");
     OwnedValue list = container_value(ACCEL_VALUE_LIST);
     list.get().as.node->reserve(n_items);
     for (size_t i = 0; i < n_items; i++) list.get().as.node->push(OwnedValue(accel_arg_int(items[i])));
@@ -87,7 +85,7 @@ accel_status_t accel_value_int_list(const int64_t* items, size_t n_items, accel_
   });
 }
 
-accel_status_t accel_value_map(accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_value_map(accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     *out = container_value(ACCEL_VALUE_MAP).release();
@@ -95,7 +93,7 @@ accel_status_t accel_value_map(accel_value_t* out) {
   });
 }
 
-accel_status_t accel_value_copy(const accel_value_t* value, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_value_copy(const accel_value_t* value, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     *out = copy_value(*check_pointer(value, "value"), "value").release();
@@ -103,21 +101,21 @@ accel_status_t accel_value_copy(const accel_value_t* value, accel_value_t* out) 
   });
 }
 
-size_t accel_value_count(const accel_value_t* value) {
+ACCEL_FUNCTION size_t accel_value_count(const accel_value_t* value) {
   return guarded_value<size_t>(__func__, 0, [&] {
     const accel_value_node* node = container_of(check_pointer(value, "value"));
     return node == nullptr ? 0 : node->size();
   });
 }
 
-const accel_value_t* accel_value_at(const accel_value_t* value, size_t index) {
+ACCEL_FUNCTION const accel_value_t* accel_value_at(const accel_value_t* value, size_t index) {
   return guarded_value<const accel_value_t*>(__func__, nullptr, [&] {
     const accel_value_node* node = container_of(check_pointer(value, "value"));
     return node == nullptr || index >= node->size() ? nullptr : &node->item(index);
   });
 }
 
-const char* accel_value_key(const accel_value_t* map, size_t index) {
+ACCEL_FUNCTION const char* accel_value_key(const accel_value_t* map, size_t index) {
   return guarded_value<const char*>(__func__, nullptr, [&] {
     const accel_value_node* node = container_of(check_pointer(map, "map"));
     const bool there = node != nullptr && map->kind == ACCEL_VALUE_MAP && index < node->size();
@@ -125,7 +123,7 @@ const char* accel_value_key(const accel_value_t* map, size_t index) {
   });
 }
 
-const accel_value_t* accel_value_get(const accel_value_t* map, const char* key) {
+ACCEL_FUNCTION const accel_value_t* accel_value_get(const accel_value_t* map, const char* key) {
   return guarded_value<const accel_value_t*>(__func__, nullptr, [&] {
     const accel_value_node* node = container_of(check_pointer(map, "map"));
     check_pointer(key, "key");
@@ -133,7 +131,7 @@ const accel_value_t* accel_value_get(const accel_value_t* map, const char* key) 
   });
 }
 
-accel_status_t accel_value_set(accel_value_t* map, const char* key, const accel_value_t* item) {
+ACCEL_FUNCTION accel_status_t accel_value_set(accel_value_t* map, const char* key, const accel_value_t* item) {
   return guarded(__func__, [&] {
     check_pointer(map, "map");
     check_pointer(key, "key");
@@ -143,7 +141,7 @@ accel_status_t accel_value_set(accel_value_t* map, const char* key, const accel_
   });
 }
 
-accel_status_t accel_value_push(accel_value_t* list, const accel_value_t* item) {
+ACCEL_FUNCTION accel_status_t accel_value_push(accel_value_t* list, const accel_value_t* item) {
   return guarded(__func__, [&] {
     check_pointer(list, "list");
     check_pointer(item, "item");
@@ -152,7 +150,7 @@ accel_status_t accel_value_push(accel_value_t* list, const accel_value_t* item) 
   });
 }
 
-accel_status_t accel_value_equal(const accel_value_t* a, const accel_value_t* b, int32_t* out) {
+ACCEL_FUNCTION accel_status_t accel_value_equal(const accel_value_t* a, const accel_value_t* b, int32_t* out) {
   return guarded(__func__, [&] {
     check_pointer(a, "a");
     check_pointer(b, "b");
@@ -162,19 +160,21 @@ accel_status_t accel_value_equal(const accel_value_t* a, const accel_value_t* b,
   });
 }
 
-accel_status_t accel_value_to_json(const accel_value_t* value, accel_buffer_t* out) {
+ACCEL_FUNCTION accel_status_t accel_value_to_json(const accel_value_t* value, accel_buffer_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
     const c10::IValue tree = to_ivalue(*check_pointer(value, "value"), "value", DtypeForm::kName);
-    *out = new_buffer(accel::tree::to_json(tree));
+    *out = new_buffer(tree::to_json(tree));
     return ACCEL_OK;
   });
 }
 
-accel_status_t accel_value_from_json(const char* json, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_value_from_json(const char* json, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
-    give(out, accel::tree::from_json(check_pointer(json, "json"), "json"));
+    give(out, tree::from_json(check_pointer(json, "json"), "json"));
     return ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

@@ -12,46 +12,47 @@
 #include "capi/object.hpp"
 #include "comm/plugin.hpp"
 
-using namespace accel::capi;
-
+namespace accel::capi {
 namespace {
 
 constexpr std::array<const char*, 2> kPlugins = {"ucx", "nccl"};
 
-std::string version() { return accel::text(ACCEL_VERSION_MAJOR, ".", ACCEL_VERSION_MINOR, ".", ACCEL_VERSION_PATCH); }
+std::string version() { return text(ACCEL_VERSION_MAJOR, ".", ACCEL_VERSION_MINOR, ".", ACCEL_VERSION_PATCH); }
 
 bool is_available(std::string_view feature) {
   for (const char* plugin : kPlugins)
-    if (feature == plugin) return accel::comm::plugin_path(plugin).has_value();
+    if (feature == plugin) return comm::plugin_path(plugin).has_value();
   if (feature == "cuda") return at::hasCUDA();
   return feature == "torchscript";
 }
 
 }  // namespace
 
-void accel_version(int32_t* out_major, int32_t* out_minor, int32_t* out_patch) {
+ACCEL_FUNCTION void accel_version(int32_t* out_major, int32_t* out_minor, int32_t* out_patch) {
   if (out_major != nullptr) *out_major = ACCEL_VERSION_MAJOR;
   if (out_minor != nullptr) *out_minor = ACCEL_VERSION_MINOR;
   if (out_patch != nullptr) *out_patch = ACCEL_VERSION_PATCH;
 }
 
-accel_status_t accel_build_info(accel_buffer_t* out) {
+ACCEL_FUNCTION accel_status_t accel_build_info(accel_buffer_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
-    const accel::Json info(cJSON_CreateObject());
+    const Json info(cJSON_CreateObject());
     cJSON_AddStringToObject(info.get(), "version", version().c_str());
     cJSON_AddStringToObject(info.get(), "libtorch", TORCH_VERSION);
     cJSON_AddStringToObject(info.get(), "compiler", __VERSION__);
     cJSON* plugins = cJSON_AddObjectToObject(info.get(), "plugins");
     for (const char* name : kPlugins)
-      if (const auto path = accel::comm::plugin_path(name)) cJSON_AddStringToObject(plugins, name, path->c_str());
-    *out = new_buffer(accel::print_json(info.get()));
+      if (const auto path = comm::plugin_path(name)) cJSON_AddStringToObject(plugins, name, path->c_str());
+    *out = new_buffer(print_json(info.get()));
     return ACCEL_OK;
   });
 }
 
-int32_t accel_is_available(const char* feature) {
+ACCEL_FUNCTION int32_t accel_is_available(const char* feature) {
   return guarded_value(__func__, -1, [&] { return is_available(check_pointer(feature, "feature")) ? 1 : 0; });
 }
 
-int64_t accel_debug_live_objects(void) { return live_objects(); }
+ACCEL_FUNCTION int64_t accel_debug_live_objects(void) { return live_objects(); }
+
+}  // namespace accel::capi

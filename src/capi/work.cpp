@@ -12,9 +12,10 @@
 #include "capi/handles.hpp"
 #include "capi/value.hpp"
 
-using namespace accel;
-using namespace accel::capi;
+accel_work::accel_work(std::shared_ptr<accel::comm::Work> work, const accel::comm::Communicator& communicator)
+    : work(std::move(work)), queue(communicator.queue()), step_times(communicator.step_times()) {}
 
+namespace accel::capi {
 namespace {
 
 // The status of an error, whose message becomes the thread's.
@@ -29,10 +30,7 @@ accel_status_t status_of(const std::exception_ptr& error, const char* function) 
 
 }  // namespace
 
-accel_work::accel_work(std::shared_ptr<comm::Work> work, const comm::Communicator& communicator)
-    : work(std::move(work)), queue(communicator.queue()), step_times(communicator.step_times()) {}
-
-accel_status_t accel_work_wait(accel_work_t* work, int64_t timeout_ms) {
+ACCEL_FUNCTION accel_status_t accel_work_wait(accel_work_t* work, int64_t timeout_ms) {
   return guarded(__func__, [&] {
     comm::Work& engine = *check(work, "work").work;
     const StepTimes::Section waiting(*work->step_times, StepPart::kCommunication);
@@ -46,11 +44,11 @@ accel_status_t accel_work_wait(accel_work_t* work, int64_t timeout_ms) {
   });
 }
 
-int32_t accel_work_test(const accel_work_t* work) {
+ACCEL_FUNCTION int32_t accel_work_test(const accel_work_t* work) {
   return guarded_value<int32_t>(__func__, -1, [&] { return check(work, "work").work->ended() ? 1 : 0; });
 }
 
-accel_status_t accel_work_result(const accel_work_t* work, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_work_result(const accel_work_t* work, accel_value_t* out) {
   return guarded(__func__, [&] {
     const comm::Work& engine = *check(work, "work").work;
     check_pointer(out, "out");
@@ -60,7 +58,8 @@ accel_status_t accel_work_result(const accel_work_t* work, accel_value_t* out) {
   });
 }
 
-accel_status_t accel_work_then(accel_work_t* work, accel_work_fn callback, void* user_data, accel_destroy_fn destroy) {
+ACCEL_FUNCTION accel_status_t accel_work_then(accel_work_t* work, accel_work_fn callback, void* user_data,
+                                              accel_destroy_fn destroy) {
   const char* const function = __func__;
   return guarded(function, [&] {
     const Callback<accel_work_fn> called(callback, user_data, destroy);
@@ -74,11 +73,11 @@ accel_status_t accel_work_then(accel_work_t* work, accel_work_fn callback, void*
   });
 }
 
-accel_work_t* accel_work_retain(accel_work_t* work) { return retain_handle(__func__, work, "work"); }
+ACCEL_FUNCTION accel_work_t* accel_work_retain(accel_work_t* work) { return retain_handle(__func__, work, "work"); }
 
-void accel_work_release(accel_work_t* work) { release_handle(work); }
+ACCEL_FUNCTION void accel_work_release(accel_work_t* work) { release_handle(work); }
 
-accel_status_t accel_progress(accel_state_t* state, int64_t max_us) {
+ACCEL_FUNCTION accel_status_t accel_progress(accel_state_t* state, int64_t max_us) {
   return guarded(__func__, [&] {
     comm::Communicator& communicator = *check(state, "state").accelerator->state().communicator();
     require(max_us >= 0, Status::kInvalidArgument, "max_us is ", max_us, "; expected 0 or more");
@@ -87,3 +86,5 @@ accel_status_t accel_progress(accel_state_t* state, int64_t max_us) {
     return under_way ? ACCEL_IN_PROGRESS : ACCEL_OK;
   });
 }
+
+}  // namespace accel::capi

@@ -9,7 +9,6 @@ namespace {
 constexpr size_t kGathered = size_t{1} << 16;       // pieces below this are gathered
 constexpr size_t kPending = size_t{1} << 20;        // up to that much
 constexpr size_t kLargestWrite = size_t{64} << 20;  // of one call
-constexpr int kAttempts = 16;                       // at making a sibling that no cleaner takes away
 
 FileDescriptor create(const std::string& path, FileSystem& files) {
   FileDescriptor descriptor(files.create_file(path.c_str()));
@@ -17,8 +16,8 @@ FileDescriptor create(const std::string& path, FileSystem& files) {
   return descriptor;
 }
 
-std::unique_ptr<OutputFile> create_sibling(const Target& target, FileSystem& files) {
-  for (int attempt = 0; attempt < kAttempts; attempt++) {
+std::unique_ptr<OutputFile> create_sibling_file(const Target& target, FileSystem& files) {
+  for (int attempt = 0; attempt < kSiblingAttempts; attempt++) {
     auto output = std::make_unique<OutputFile>(temporary_sibling(target, false), files, OutputFile::Summing::kOff);
     if (claim(output->descriptor())) return output;
   }
@@ -69,7 +68,7 @@ void OutputFile::finish() {
 
 AtomicFile::AtomicFile(const std::string& path, FileSystem& files) : files_(files), target_(path) {
   clean_leftovers(target_, files_);
-  output_ = create_sibling(target_, files_);
+  output_ = create_sibling_file(target_, files_);
 }
 
 AtomicFile::~AtomicFile() {

@@ -12,14 +12,12 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr int kAttempts = 16;  // at making a sibling that no cleaner takes away
-
 FileDescriptor open_folder(const std::string& path) {
   return FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
-std::pair<std::string, FileDescriptor> create_sibling(const Target& target, FileSystem& files) {
-  for (int attempt = 0; attempt < kAttempts; attempt++) {
+std::pair<std::string, FileDescriptor> create_sibling_folder(const Target& target, FileSystem& files) {
+  for (int attempt = 0; attempt < kSiblingAttempts; attempt++) {
     std::string path = temporary_sibling(target, false);
     if (files.make_folder(path.c_str()) != 0) fail_system(Status::kIo, "make the folder", path);
     FileDescriptor lock = open_folder(path);
@@ -35,7 +33,7 @@ bool cannot_exchange(int code) { return code == EINVAL || code == ENOSYS || code
 
 AtomicFolder::AtomicFolder(const std::string& path, FileSystem& files) : files_(files), target_(path) {
   clean_leftovers(target_, files_);
-  std::tie(temporary_, lock_) = create_sibling(target_, files_);
+  std::tie(temporary_, lock_) = create_sibling_folder(target_, files_);
 }
 
 AtomicFolder::~AtomicFolder() {

@@ -17,7 +17,6 @@ constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kLargestHeader = 100'000'000;
 constexpr size_t kMostDimensions = 64;
 constexpr uint64_t kAlignment = 8;
-constexpr double kLargestExactInteger = 9007199254740992.0;  // 2^53
 constexpr const char* kMetadataKey = "__metadata__";
 
 struct DtypeName {

@@ -19,6 +19,8 @@ struct Target {
 // ".<name>.accel-<random>"; `aside` marks something complete that stands aside for a moment.
 std::string temporary_sibling(const Target& target, bool aside);
 
+// How often a writer tries to make a sibling that no cleaner takes away.
+inline constexpr int kSiblingAttempts = 16;
 // Locks a sibling that its writer has just made. False: a cleaner was quicker and removes it.
 bool claim(int descriptor);
 // Locks without waiting what another writer made. False: it is alive, or the file system has no locks.

@@ -11,13 +11,13 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/text_check.hpp"
 
 namespace accel::checkpoint {
 namespace {
 
 constexpr int kDeepest = 500;  // cJSON refuses documents that are nested 1000 deep, and tagged values take two levels
-constexpr double kLargestExactInteger = 9007199254740992.0;  // 2^53
 
 constexpr const char* kTensor = "$tensor";
 constexpr const char* kDouble = "$double";

@@ -1,6 +1,6 @@
 #include "comm/communicator.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <algorithm>
 #include <optional>
 #include <sstream>

@@ -1,6 +1,7 @@
 #include "comm/group.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <numeric>

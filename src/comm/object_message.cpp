@@ -1,6 +1,8 @@
 #include "comm/object_message.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
 
 #include <cstring>
 #include <limits>

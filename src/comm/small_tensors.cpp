@@ -1,6 +1,7 @@
 #include "comm/small_tensors.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <cstring>
 #include <map>

@@ -22,24 +22,6 @@
 namespace accel::comm {
 namespace {
 
-struct Started {
-  WorkQueue::Call call;
-  std::shared_ptr<Work> work;
-  const char* function;  // of the C API, which started it
-  at::ThreadLocalState settings;
-  std::optional<c10::Event> mark;  // what the device has to do before
-};
-
-c10::IValue run_call(Started& started, const std::optional<SideStream>& side) {
-  const at::ThreadLocalStateGuard settings(started.settings);
-  const CurrentCall current(started.function);
-  if (!started.mark) return started.call();
-  const SideStream::Guard stream(*side, *started.mark);
-  c10::IValue result = started.call();
-  stream.synchronize();
-  return result;
-}
-
 std::exception_ptr left_group() {
   return std::make_exception_ptr(Error(Status::kInvalidState, "the process group was destroyed; make a new state"));
 }
@@ -47,6 +29,14 @@ std::exception_ptr left_group() {
 }  // namespace
 
 struct WorkQueue::Shared {
+  struct Started {
+    WorkQueue::Call call;
+    std::shared_ptr<Work> work;
+    const char* function;  // of the C API, which started it
+    at::ThreadLocalState settings;
+    std::optional<c10::Event> mark;  // what the device has to do before
+  };
+
   mutable std::mutex mutex;
   mutable std::condition_variable changed;
   std::deque<Started> calls;
@@ -64,6 +54,16 @@ struct WorkQueue::Shared {
     };
     watched.erase(std::remove_if(watched.begin(), watched.end(), forgotten), watched.end());
     watched.push_back(work);
+  }
+
+  static c10::IValue run_call(Started& started, const std::optional<SideStream>& side) {
+    const at::ThreadLocalStateGuard settings(started.settings);
+    const CurrentCall current(started.function);
+    if (!started.mark) return started.call();
+    const SideStream::Guard stream(*side, *started.mark);
+    c10::IValue result = started.call();
+    stream.synchronize();
+    return result;
   }
 };
 
@@ -106,11 +106,11 @@ void WorkQueue::end_watched(Work& work, std::exception_ptr error) {
 
 void WorkQueue::run(const std::shared_ptr<Shared>& shared) {
   const c10::ParallelGuard no_pool(true);  // copies of results must not start a second thread pool
-  const auto next = [&]() -> std::optional<Started> {
+  const auto next = [&]() -> std::optional<Shared::Started> {
     std::unique_lock<std::mutex> lock(shared->mutex);
     shared->changed.wait(lock, [&] { return shared->closed || !shared->calls.empty(); });
     if (shared->calls.empty()) return std::nullopt;
-    std::optional<Started> started(std::move(shared->calls.front()));
+    std::optional<Shared::Started> started(std::move(shared->calls.front()));
     shared->calls.pop_front();
     return started;
   };
@@ -118,7 +118,7 @@ void WorkQueue::run(const std::shared_ptr<Shared>& shared) {
     c10::IValue result;
     std::exception_ptr error;
     try {
-      result = run_call(*started, shared->side);
+      result = Shared::run_call(*started, shared->side);
     } catch (...) {
       error = std::current_exception();
     }
@@ -161,14 +161,14 @@ bool WorkQueue::progress(std::chrono::microseconds longest) {
 }
 
 void WorkQueue::close() {
-  std::deque<Started> unbegun;
+  std::deque<Shared::Started> unbegun;
   {
     const std::lock_guard<std::mutex> lock(shared_->mutex);
     shared_->closed = true;
     unbegun.swap(shared_->calls);
     shared_->open.fetch_sub(static_cast<int64_t>(unbegun.size()));
   }
-  for (Started& started : unbegun) started.work->complete({}, left_group());
+  for (Shared::Started& started : unbegun) started.work->complete({}, left_group());
   shared_->changed.notify_all();
 }
 

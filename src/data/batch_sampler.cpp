@@ -1,6 +1,7 @@
 #include "data/batch_sampler.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
 
 #include <utility>
 

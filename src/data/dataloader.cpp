@@ -1,7 +1,9 @@
 #include "data/dataloader.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <chrono>

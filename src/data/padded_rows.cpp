@@ -1,6 +1,9 @@
 #include "data/padded_rows.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,8 @@
 #include "data/stream_source.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <utility>

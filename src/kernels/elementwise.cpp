@@ -1,6 +1,6 @@
 #include "kernels/elementwise.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <limits>

@@ -1,8 +1,9 @@
 #include "kernels/parallel.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 namespace accel::kernels {
 

@@ -1,7 +1,15 @@
 #include "kernels/product_routing.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <dlfcn.h>
 #include <time.h>
 #include <torch/csrc/api/include/torch/version.h>

@@ -1,7 +1,8 @@
 #include "nn/module.hpp"
 
-#include <ATen/ATen.h>
-#include <torch/csrc/autograd/grad_mode.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
 
 #include <unordered_set>
 
@@ -237,7 +238,7 @@ void Module::train(bool training) {
 void Module::to(std::optional<at::ScalarType> dtype, std::optional<at::Device> device) {
   require(!dtype || at::isFloatingType(*dtype), Status::kInvalidArgument, "dtype ",
           tensor::dtype_name(dtype.value_or(at::kFloat)), " cannot hold parameters; expected a floating dtype");
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   const auto moved = [&](const at::Tensor& tensor) {
     const bool converts = dtype.has_value() && tensor.is_floating_point();
     return tensor.to(device.value_or(tensor.device()), converts ? *dtype : tensor.scalar_type());

@@ -1,6 +1,6 @@
 // Values in and out of a module, by name.
-#include <ATen/ATen.h>
-#include <torch/csrc/autograd/grad_mode.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 
 #include <unordered_map>
 #include <unordered_set>
@@ -85,7 +85,7 @@ LoadReport Module::load_state_dict(const NamedTensors& entries, bool strict) {
     fail(Status::kNotFound, reason, "; load it without strict to allow that");
   }
 
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   for (const auto& [tensor, source] : copies) tensor.copy_(source);
   return report;
 }

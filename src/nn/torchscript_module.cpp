@@ -1,6 +1,7 @@
 #include "nn/torchscript_module.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <torch/script.h>
 
 #include <filesystem>

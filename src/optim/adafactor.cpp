@@ -1,6 +1,10 @@
 // Adafactor (Shazeer, Stern, 2018) as torch.optim has it: of the squares of a matrix's gradient only the means of rows
 // and columns are kept.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/matmul.h>
 
 #include <cmath>
 #include <limits>

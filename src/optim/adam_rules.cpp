@@ -1,6 +1,13 @@
 // Adam (Kingma, Ba, 2015) and its relatives: AdamW (Loshchilov, Hutter, 2019), AdamW with moments of a byte (Dettmers
 // et al., 2022), Adamax (Kingma, Ba, 2015), NAdam (Dozat, 2016), RAdam (Liu et al., 2020), LAMB (You et al., 2020).
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/where.h>
 
 #include <cmath>
 

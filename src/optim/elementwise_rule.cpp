@@ -1,6 +1,6 @@
 #include "optim/elementwise_rule.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include "kernels/elementwise.hpp"
 #include "optim/parameter_state.hpp"

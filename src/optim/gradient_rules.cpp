@@ -1,6 +1,7 @@
 // Rules without two moments: SGD with momentum (Sutskever et al., 2013), Lion (Chen et al., 2023), Adagrad (Duchi et
 // al., 2011), RMSprop (Hinton, 2012; centred: Graves, 2013).
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_fused_sgd.h>
 
 #include <limits>
 

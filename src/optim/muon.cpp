@@ -1,6 +1,9 @@
 // Muon (Jordan et al., 2024) as torch.optim has it: the momentum of a matrix, brought near to the closest orthogonal
 // matrix by a few steps of a polynomial iteration.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/norm.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,11 @@
 #include "optim/parameter_optimizer.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_zero.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <cmath>

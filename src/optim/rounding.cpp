@@ -1,6 +1,9 @@
 #include "optim/rounding.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/where.h>
 
 #include "kernels/elementwise.hpp"
 

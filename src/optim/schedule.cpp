@@ -10,8 +10,6 @@
 namespace accel::optim {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
-
 struct Rate {
   int64_t step;
   bool first;

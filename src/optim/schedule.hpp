@@ -13,6 +13,8 @@
 
 namespace accel::optim {
 
+inline constexpr double kPi = 3.14159265358979323846;
+
 struct Schedule {
   // The rates of `step` from those before it, in place. `first` is the step with which the schedule begins, usually 0:
   // what follows multiplies the rates of that one.

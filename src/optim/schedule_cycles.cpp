@@ -9,8 +9,6 @@
 namespace accel::optim {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
-
 struct Pair {
   double lr, momentum;
 };

@@ -10,7 +10,6 @@
 namespace accel::optim {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
 constexpr int64_t kInverseSqrtTimescale = 10000;  // without a warm-up that could give it
 
 void check_steps(int64_t warmup_steps, int64_t total_steps) {

@@ -1,6 +1,7 @@
 #include "optim/scheduler.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include "base/error.hpp"
 #include "optim/rules.hpp"

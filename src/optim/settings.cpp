@@ -1,6 +1,7 @@
 #include "optim/settings.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <cmath>
 #include <limits>

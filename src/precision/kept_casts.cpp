@@ -1,8 +1,8 @@
 #include "precision/kept_casts.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/CompositeExplicitAutogradFunctions.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 

@@ -1,8 +1,8 @@
 #include "state/random.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
 
 #include <mutex>
 #include <sstream>

@@ -1,6 +1,8 @@
 #include "state/split.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/cat.h>
 
 #include <algorithm>
 #include <vector>

@@ -1,7 +1,9 @@
 #include "state/state.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <c10/util/Flags.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 

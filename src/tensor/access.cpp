@@ -1,7 +1,7 @@
 #include "tensor/access.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/core/Tensor.h>
 
 #include <limits>
 

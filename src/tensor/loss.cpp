@@ -1,6 +1,7 @@
 #include "tensor/loss.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cross_entropy_loss.h>
 
 #include "base/error.hpp"
 #include "tensor/dtype.hpp"

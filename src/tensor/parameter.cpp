@@ -34,7 +34,7 @@ constexpr std::pair<std::string_view, c10::MemoryFormat> kMemoryFormats[] = {
 
 // Pushes the number of an enumeration's member, which is how the dispatcher wants it.
 template <typename Names>
-bool push_named(const Names& names, const Argument& given, c10::Stack& stack) {
+bool push_named(const Names& names, const Argument& given, torch::jit::Stack& stack) {
   if (given.kind() != Kind::kString) return false;
   for (const auto& [name, value] : names) {
     if (name != given.as_string()) continue;
@@ -44,7 +44,7 @@ bool push_named(const Names& names, const Argument& given, c10::Stack& stack) {
   return false;
 }
 
-bool push_dtype(const Argument& given, c10::Stack& stack) {
+bool push_dtype(const Argument& given, torch::jit::Stack& stack) {
   if (given.kind() == Kind::kDtype) {
     stack.emplace_back(static_cast<int64_t>(given.as_dtype()));
     return true;
@@ -55,7 +55,7 @@ bool push_dtype(const Argument& given, c10::Stack& stack) {
   return dtype != nullptr;
 }
 
-bool push_device(const Argument& given, c10::Stack& stack) {
+bool push_device(const Argument& given, torch::jit::Stack& stack) {
   if (given.kind() == Kind::kDevice) {
     stack.emplace_back(given.as_device());
     return true;
@@ -162,7 +162,7 @@ Parameter::Parameter(const c10::Argument& argument) : argument_(&argument) {
 
 std::string Parameter::declaration() const { return text(*argument_); }
 
-bool Parameter::push(const Argument& given, c10::Stack& stack) const {
+bool Parameter::push(const Argument& given, torch::jit::Stack& stack) const {
   if (given.kind() == Kind::kNone) {
     if (is_optional_) stack.emplace_back();
     return is_optional_;
@@ -170,13 +170,13 @@ bool Parameter::push(const Argument& given, c10::Stack& stack) const {
   return is_list_ ? push_list(given, stack) : push_item(given, stack);
 }
 
-bool Parameter::push_default(c10::Stack& stack) const {
+bool Parameter::push_default(torch::jit::Stack& stack) const {
   if (!argument_->default_value()) return false;
   stack.push_back(*argument_->default_value());
   return true;
 }
 
-bool Parameter::push_item(const Argument& given, c10::Stack& stack) const {
+bool Parameter::push_item(const Argument& given, torch::jit::Stack& stack) const {
   const Kind kind = given.kind();
   switch (type_) {
     case Type::kTensor:
@@ -224,7 +224,7 @@ bool Parameter::push_item(const Argument& given, c10::Stack& stack) const {
   return false;
 }
 
-bool Parameter::push_list(const Argument& given, c10::Stack& stack) const {
+bool Parameter::push_list(const Argument& given, torch::jit::Stack& stack) const {
   const bool is_single = given.kind() != Kind::kList;
   if (is_single && list_size_ == 0) return false;
   const size_t size = is_single ? static_cast<size_t>(list_size_) : given.size();
@@ -246,7 +246,7 @@ bool Parameter::push_list(const Argument& given, c10::Stack& stack) const {
 
 std::string Parameter::describe_misfit(const Argument& given) const {
   if (!is_list_ || given.kind() != Kind::kList) return describe(given);
-  c10::Stack scratch;
+  torch::jit::Stack scratch;
   for (size_t index = 0; index < given.size(); ++index) {
     const Argument item = given[index];
     const bool fits = item.kind() == Kind::kNone ? has_optional_items_ : push_item(item, scratch);

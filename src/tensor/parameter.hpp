@@ -21,9 +21,9 @@ class Parameter {
   std::string declaration() const;
 
   // Converts and pushes; false for an argument that does not fit.
-  bool push(const Argument& given, c10::Stack& stack) const;
+  bool push(const Argument& given, torch::jit::Stack& stack) const;
   // False when there is no default.
-  bool push_default(c10::Stack& stack) const;
+  bool push_default(torch::jit::Stack& stack) const;
 
   // What did not fit: "a list whose item 2 is a string ('x')".
   std::string describe_misfit(const Argument& given) const;
@@ -45,8 +45,8 @@ class Parameter {
   };
 
   static Type type_of(const c10::Type& type);
-  bool push_item(const Argument& given, c10::Stack& stack) const;
-  bool push_list(const Argument& given, c10::Stack& stack) const;
+  bool push_item(const Argument& given, torch::jit::Stack& stack) const;
+  bool push_list(const Argument& given, torch::jit::Stack& stack) const;
 
   const c10::Argument* argument_;
   Type type_ = Type::kOther;

@@ -1,8 +1,12 @@
 #include "tensor/tree.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/equal.h>
 
 #include <algorithm>
 #include <limits>

@@ -182,23 +182,35 @@ class SummarizeTests(ToolTest):
 
 
 class CheckLayers(ToolTest):
-    def check(self, **files):
+    def check(self, heavy_sources="", **files):
         for name, content in files.items():
             name = name.replace("__", "/").replace("_hpp", ".hpp").replace("_cpp", ".cpp")
             write(self.folder / "src" / name, content)
+        write(self.folder / "tools" / "heavy_sources.txt", heavy_sources)
         result = run("check_layers.py", self.folder)
         return result.returncode, result.stdout
 
     def test_downwards_is_allowed(self):
         self.assertEqual(self.check(base__a_hpp="", nn__b_hpp='#include "base/a.hpp"\n')[0], 0)
 
+    def test_heavy_headers_need_an_entry_that_is_used(self):
+        script = "#include <torch/script.h>\n"
+        self.assertEqual(self.check(heavy_sources="nn/b.cpp\n", nn__b_cpp=script)[0], 0)
+        status, output = self.check(heavy_sources="nn/b.cpp\nnn/c.cpp\n", nn__b_cpp=script, nn__c_cpp="")
+        self.assertEqual(status, 1)
+        self.assertIn("src/nn/c.cpp: needs no heavy header any more", output)
+
     def test_what_is_found(self):
+        heavy = "#include <torch/csrc/autograd/autograd.h>\n"
         for content, file, expected in (
             ('#include "nn/a.hpp"', "base__b_cpp", "may include layers below it only"),
             ('#include "data/a.hpp"', "optim__b_cpp", "may include layers below it only"),
             ('#include "nn/gone.hpp"', "data__b_cpp", "does not exist"),
             ('#include "accel.h"', "nn__b_cpp", "only capi/ may"),
-            ("#include <torch/torch.h>", "nn__b_hpp", "ATen/core/Tensor.h"),
+            ("#include <ATen/ATen.h>", "nn__b_cpp", "ATen/core/Tensor.h"),
+            ("#include <torch/script.h>", "nn__b_cpp", "which costs seconds"),
+            ('#include "nn/heavy.hpp"', "nn__b_cpp", "through nn/heavy.hpp"),
+            ("using namespace accel;", "nn__b_cpp", "expected its code inside of that namespace"),
             ("#include <c10/util/Exception.h>", "base__b_cpp", "does without LibTorch"),
             ("", "nn__utils_cpp", "does not say what is in the file"),
             ("", "nn__string_helpers_cpp", "does not say what is in the file"),
@@ -207,7 +219,7 @@ class CheckLayers(ToolTest):
         ):
             with self.subTest(expected=expected, file=file), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
-                status, output = self.check(nn__a_hpp="", data__a_hpp="", **{file: content + "\n"})
+                status, output = self.check(nn__a_hpp="", data__a_hpp="", nn__heavy_hpp=heavy, **{file: content + "\n"})
                 self.assertEqual(status, 1)
                 self.assertIn(expected, output)
 

@@ -4,7 +4,7 @@
 
 #include "cpp_test.hpp"
 
-namespace {
+namespace callback_test {
 
 using accel::Error;
 using accel::Module;
@@ -119,4 +119,4 @@ TEST_F(CppCallback, LogCallbackEndsWhenItIsReplaced) {
   EXPECT_EQ(kept.use_count(), 1);
 }
 
-}  // namespace
+}  // namespace callback_test

@@ -2,7 +2,7 @@
 
 #include "cpp_test.hpp"
 
-namespace {
+namespace object_test {
 
 using accel::Error;
 using accel::Module;
@@ -156,4 +156,4 @@ TEST_F(CppObject, VersionIsThatOfTheHeader) {
   EXPECT_NE(accel::build_info().find("libtorch"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace object_test

@@ -1,6 +1,6 @@
 #include "cpp_test.hpp"
 
-namespace {
+namespace training_test {
 
 using accel::Dataloader;
 using accel::Dataset;
@@ -60,4 +60,4 @@ TEST_F(CppTraining, SmallNetworkLearns) {
   state.end_training();
 }
 
-}  // namespace
+}  // namespace training_test

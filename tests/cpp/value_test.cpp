@@ -1,6 +1,6 @@
 #include "cpp_test.hpp"
 
-namespace {
+namespace value_test {
 
 using accel::Error;
 using accel::Tensor;
@@ -69,4 +69,4 @@ TEST_F(CppValue, TreesOfTensors) {
   EXPECT_EQ(both.to_json(), "[1.0,2.0]");
 }
 
-}  // namespace
+}  // namespace value_test

@@ -7,7 +7,7 @@
 #include "data_fixture.hpp"
 
 namespace accel::data {
-namespace {
+namespace arrow_test {
 
 int live_arrays = 0;
 int live_schemas = 0;
@@ -282,5 +282,5 @@ TEST_F(Arrow, StreamsOfBatches) {
   expect_error(Status::kInvalidArgument, "no record batch", [&] { arrow_dataset(stream, std::nullopt); });
 }
 
-}  // namespace
+}  // namespace arrow_test
 }  // namespace accel::data

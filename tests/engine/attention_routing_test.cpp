@@ -1,7 +1,14 @@
 // The backward of attention in half precision: as exact as LibTorch's or more, in our calls only.
 #include "kernels/attention_routing.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -13,7 +20,7 @@
 #include "kernels/short_attention.hpp"
 
 namespace accel::kernels {
-namespace {
+namespace attention_routing_test {
 
 struct Attention {
   std::vector<at::Tensor> inputs;  // query, key, value
@@ -171,5 +178,5 @@ TEST_F(AttentionRouting, ActsInsideOurCallsOnly) {
   EXPECT_TRUE(problem.gradients(at::kFloat)[1].equal(problem.gradients(at::kFloat)[1]));
 }
 
-}  // namespace
+}  // namespace attention_routing_test
 }  // namespace accel::kernels

@@ -20,7 +20,7 @@
 #include "base/processors.hpp"
 
 namespace accel {
-namespace {
+namespace base_test {
 
 constexpr const char* kVariable = "ACCEL_TEST_VARIABLE";
 
@@ -226,5 +226,5 @@ TEST(BaseProcessors, MoreRanksThanProcessorsAreNotBound) {
   EXPECT_EQ(CPU_COUNT(&bound), usable_processors());
 }
 
-}  // namespace
+}  // namespace base_test
 }  // namespace accel

@@ -1,7 +1,12 @@
 // The cache of blocks, and the memory of LibTorch's CPU tensors that comes from it.
 #include "kernels/block_cache.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/relu.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +21,7 @@
 #include "kernels/tensor_memory.hpp"
 
 namespace accel::kernels {
-namespace {
+namespace block_cache_test {
 
 constexpr size_t kAll = ~size_t{0};
 
@@ -186,5 +191,5 @@ TEST_F(CpuMemory, ThePeakBeginsAgain) {
   EXPECT_EQ(tensor_memory_statistics().most_in_use, tensor_memory_statistics().in_use);
 }
 
-}  // namespace
+}  // namespace block_cache_test
 }  // namespace accel::kernels

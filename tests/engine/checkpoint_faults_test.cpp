@@ -1,4 +1,6 @@
 // Writers of checkpoints that fail or die at every step.
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,9 +10,9 @@
 #include "checkpoint_fixture.hpp"
 
 namespace accel::checkpoint {
-namespace {
+namespace checkpoint_faults_test {
 
-using namespace testing;
+using namespace checkpoint::tests;
 
 // Counts the calls that change the disk; from a given one on, or at that one alone, they fail or end the process.
 class FailingFiles final : public QuickFiles {
@@ -182,5 +184,5 @@ TEST(FaultyFile, FilesOfLivingWritersAreLeftAlone) {
   EXPECT_EQ(read_text(folder / "t"), "{}");
 }
 
-}  // namespace
+}  // namespace checkpoint_faults_test
 }  // namespace accel::checkpoint

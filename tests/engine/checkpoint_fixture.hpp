@@ -1,7 +1,11 @@
 // What the tests of checkpoints share: folders, comparison of nested values, an example of a training state.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,9 +23,9 @@
 #include "checkpoint/training_state.hpp"
 #include "expect_error.hpp"
 
-namespace accel::checkpoint::testing {
+namespace accel::checkpoint::tests {
 
-using accel::testing::expect_error;
+using accel::tests::expect_error;
 namespace fs = std::filesystem;
 
 // A folder that goes with the test.
@@ -178,4 +182,4 @@ inline double number_of(const std::string& folder) {
   return same(loaded, example(0, number)) ? number : 0;
 }
 
-}  // namespace accel::checkpoint::testing
+}  // namespace accel::checkpoint::tests

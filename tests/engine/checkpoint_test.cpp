@@ -1,4 +1,5 @@
 // Nested values and training states of several ranks.
+#include <ATen/ops/zeros.h>
 #include <cmath>
 #include <condition_variable>
 #include <limits>
@@ -10,9 +11,9 @@
 #include "checkpoint_fixture.hpp"
 
 namespace accel::checkpoint {
-namespace {
+namespace checkpoint_test {
 
-using namespace testing;
+using namespace checkpoint::tests;
 
 c10::IValue random_tree(std::mt19937& random, int depth) {
   switch (random() % (depth > 0 ? 10 : 8)) {
@@ -269,5 +270,5 @@ TEST(CheckpointTrainingState, FailureOfOneRankIsTheFailureOfAll) {
   EXPECT_EQ(folder.entries(), 1U);
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace accel::checkpoint

@@ -1,5 +1,8 @@
 // How items become a batch.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
@@ -7,7 +10,7 @@
 #include "tensor/tree.hpp"
 
 namespace accel::data {
-namespace {
+namespace collate_test {
 
 c10::IValue from_json(const std::string& json) { return tree::from_json(json, "test"); }
 
@@ -59,5 +62,5 @@ TEST(Collate, NamesTheItemThatDoesNotFit) {
   EXPECT_NE(message({}).find("0 items"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace collate_test
 }  // namespace accel::data

@@ -1,4 +1,10 @@
 // Datasets whose items are rows of columns: dense, ragged, joined.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <atomic>
 #include <thread>
 
@@ -8,7 +14,7 @@
 #include "data_fixture.hpp"
 
 namespace accel::data {
-namespace {
+namespace columns_test {
 
 Collation padding(double value, int64_t multiple_of = 1, bool at_start = false, bool masks = false) {
   Collation collation;
@@ -132,5 +138,5 @@ TEST(Columns, SeveralThreadsReadAtOnce) {
   EXPECT_EQ(same, 400);
 }
 
-}  // namespace
+}  // namespace columns_test
 }  // namespace accel::data

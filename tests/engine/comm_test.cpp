@@ -1,4 +1,15 @@
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,10 +29,10 @@
 #include "tensor/tree.hpp"
 
 namespace accel::comm {
-namespace {
+namespace comm_test {
 
-using testing::messages_of;
-using testing::run_ranks;
+using tests::messages_of;
+using tests::run_ranks;
 
 TEST(CommCommunicator, BareCollectivesAgreeWithAPlainComputation) {
   for (const int size : {1, 2, 3}) {
@@ -456,5 +467,5 @@ TEST(CommRendezvous, OneAddressServesGroupAfterGroup) {
   }
 }
 
-}  // namespace
+}  // namespace comm_test
 }  // namespace accel::comm

@@ -1,5 +1,25 @@
 // What every backend must do, whatever lies between its ranks: one memory, messages, TCP alone, or several hosts.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/bitwise_or.h>
+#include <ATen/ops/bitwise_xor.h>
+#include <ATen/ops/count_nonzero.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
 
 #include <atomic>
 #include <cstring>
@@ -11,7 +31,7 @@
 #include "ucx_fixture.hpp"
 
 namespace accel::comm {
-namespace {
+namespace conformance_test {
 
 constexpr c10::ScalarType kReducible[] = {at::kFloat,
                                           at::kDouble,
@@ -625,5 +645,5 @@ TEST_P(Conformance, WrongArgumentsAreRefusedAndTheGroupStays) {
   });
 }
 
-}  // namespace
+}  // namespace conformance_test
 }  // namespace accel::comm

@@ -1,7 +1,8 @@
 // What tests of datasets share: files that are gone afterwards, numbers of tensors, expected errors.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +20,7 @@ namespace accel::data {
 
 using Numbers = std::vector<int64_t>;
 
-using accel::testing::expect_error;
+using accel::tests::expect_error;
 
 inline std::string json_of(const c10::IValue& value) { return tree::to_json(tree::listify(value)); }
 

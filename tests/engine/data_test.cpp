@@ -1,5 +1,14 @@
 // Datasets, samplers and loaders.
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,9 +23,9 @@
 #include "tensor/tree.hpp"
 
 namespace accel::data {
-namespace {
+namespace data_test {
 
-using testing::expect_error;
+using tests::expect_error;
 
 using Numbers = std::vector<int64_t>;
 
@@ -353,5 +362,5 @@ TEST(DataSharded, RefusesWhatCannotBeShared) {
                [&] { loader->sharded(share(2, 0))->sharded(share(2, 0)); });
 }
 
-}  // namespace
+}  // namespace data_test
 }  // namespace accel::data

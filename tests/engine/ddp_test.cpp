@@ -1,7 +1,15 @@
 #include "parallel/ddp/distributed_data_parallel.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -12,9 +20,9 @@
 #include "rank_threads.hpp"
 
 namespace accel::parallel {
-namespace {
+namespace ddp_test {
 
-using testing::run_ranks;
+using tests::run_ranks;
 
 // Two layers and one that is used only on demand. The same weights for the same seed.
 nn::ModulePtr make_model(uint64_t seed) {
@@ -185,5 +193,5 @@ TEST(DdpRecord, EveryCollectiveOfAStepStandsInTheFlightRecord) {
   });
 }
 
-}  // namespace
+}  // namespace ddp_test
 }  // namespace accel::parallel

@@ -1,5 +1,10 @@
 // Tensors of several devices in one group: each goes to the backend of its device.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +20,7 @@
 #include "tensor/tree.hpp"
 
 namespace accel::comm {
-namespace {
+namespace devices_test {
 
 constexpr char kBackends[] = "cpu:ucx,meta:stub";
 
@@ -35,7 +40,7 @@ std::string message_of(const std::function<void()>& call) {
 at::Tensor elsewhere() { return at::empty({4}, at::TensorOptions().device(at::kMeta)); }
 
 TEST(Devices, EachTensorGoesToTheBackendOfItsDevice) {
-  testing::run_ranks(
+  tests::run_ranks(
       2,
       [](const std::shared_ptr<comm::Communicator>& communicator) {
         at::Tensor here = at::ones({4});
@@ -73,7 +78,7 @@ TEST(Devices, ThoseWithoutABackendAreNamed) {
   };
   Communicator alone;
   check(alone);
-  testing::run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) { check(*communicator); });
+  tests::run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) { check(*communicator); });
 }
 
 TEST(Devices, WhatADeviceDoesNotFinishEndsByTheTimeout) {
@@ -89,7 +94,7 @@ TEST(Devices, WhatADeviceDoesNotFinishEndsByTheTimeout) {
           << error.what();
     }
   };
-  testing::run_ranks(2, check, std::chrono::seconds(3), kBackends);
+  tests::run_ranks(2, check, std::chrono::seconds(3), kBackends);
 }
 
 // A device whose streams only say what is asked of them. Streams are numbers: 0 is the program's, 7 comes from the
@@ -147,5 +152,5 @@ TEST(Devices, StartedCallsHaveAStreamOfTheirOwn) {
   }
 }
 
-}  // namespace
+}  // namespace devices_test
 }  // namespace accel::comm

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 
-namespace accel::testing {
+namespace accel::tests {
 
 template <typename Call>
 void expect_error(Status status, const std::string& part, Call&& call) {
@@ -21,4 +21,4 @@ void expect_error(Status status, const std::string& part, Call&& call) {
   }
 }
 
-}  // namespace accel::testing
+}  // namespace accel::tests

@@ -1,6 +1,7 @@
 #include "comm/flight_record.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -19,10 +20,10 @@
 #include "tensor/tree.hpp"
 
 namespace accel::comm {
-namespace {
+namespace flight_record_test {
 
-using testing::messages_of;
-using testing::run_ranks;
+using tests::messages_of;
+using tests::run_ranks;
 
 TEST(FlightRecord, KeepsTheLatestOperations) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
@@ -110,5 +111,5 @@ TEST(FlightRecord, CanBeReadAtAnyMoment) {
   writer.join();
 }
 
-}  // namespace
+}  // namespace flight_record_test
 }  // namespace accel::comm

@@ -1,30 +1,37 @@
 // GPT-2 against GPT2LMHeadModel of transformers, with weights that a formula gives.
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "nn/architectures/architecture.hpp"
 #include "nn_fixture.hpp"
 
 namespace accel::nn {
-namespace {
+namespace gpt2_test {
 
-using testing::expect_close;
-using testing::expect_error;
+using tests::expect_close;
+using tests::expect_error;
 
 at::Tensor tokens_of(const cJSON* rows) {
   std::vector<at::Tensor> tensors;
   for (const cJSON* row = rows->child; row != nullptr; row = row->next)
-    tensors.push_back(at::tensor(testing::integers(row)));
+    tensors.push_back(at::tensor(tests::integers(row)));
   return at::stack(tensors);
 }
 
 void fill_by_formula(Module& model) {
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   int64_t salt = 0;
-  for (const auto& [name, tensor] : model.state_dict()) tensor.copy_(testing::pattern_tensor(tensor.sizes(), salt++));
+  for (const auto& [name, tensor] : model.state_dict()) tensor.copy_(tests::pattern_tensor(tensor.sizes(), salt++));
 }
 
 TEST(Gpt2, GivesTheLogitsAndGradientsOfTheReference) {
-  const Json fixture = testing::read_fixture("gpt2_tiny.json");
+  const Json fixture = tests::read_fixture("gpt2_tiny.json");
   for (const cJSON* recorded = fixture->child; recorded != nullptr; recorded = recorded->next) {
     const std::string config = print_json(json_member(recorded, "config"));
     SCOPED_TRACE(config);
@@ -36,19 +43,19 @@ TEST(Gpt2, GivesTheLogitsAndGradientsOfTheReference) {
     for (int i = 0; i < cJSON_GetArraySize(names); i++) {
       const cJSON* entry = cJSON_GetArrayItem(names, i);
       EXPECT_EQ(state[static_cast<size_t>(i)].first, entry->child->valuestring);
-      EXPECT_EQ(state[static_cast<size_t>(i)].second.sizes().vec(), testing::integers(entry->child->next));
+      EXPECT_EQ(state[static_cast<size_t>(i)].second.sizes().vec(), tests::integers(entry->child->next));
     }
     fill_by_formula(*model);
     const at::Tensor tokens = tokens_of(json_member(recorded, "tokens"));
     const at::Tensor logits = model->call(tokens);
-    expect_close(logits, testing::tensor_of(json_member(recorded, "logits")), 1e-5);
+    expect_close(logits, tests::tensor_of(json_member(recorded, "logits")), 1e-5);
     const at::Tensor loss = at::cross_entropy_loss(logits.slice(1, 0, -1).flatten(0, 1), tokens.slice(1, 1).flatten());
     EXPECT_NEAR(loss.item<double>(), json_number(recorded, "loss", 0), 1e-5);
     loss.backward();
     const cJSON* gradients = json_member(recorded, "gradients");
     EXPECT_EQ(static_cast<int>(model->named_parameters().size()), cJSON_GetArraySize(gradients));
     for (const auto& [name, tensor] : model->named_parameters()) {
-      const std::vector<double> expected = testing::numbers(json_member(gradients, name.c_str()));
+      const std::vector<double> expected = tests::numbers(json_member(gradients, name.c_str()));
       EXPECT_NEAR(tensor.grad().norm().item<double>(), expected[0], 1e-5 + 1e-4 * expected[0]) << name;
       EXPECT_NEAR(tensor.grad().flatten()[1].item<double>(), expected[1], 1e-5) << name;
     }
@@ -117,5 +124,5 @@ TEST(Gpt2, RefusesWrongTokens) {
   expect_error(Status::kTypeMismatch, "int64", [&] { model->call(at::ones({1, 3})); });
 }
 
-}  // namespace
+}  // namespace gpt2_test
 }  // namespace accel::nn

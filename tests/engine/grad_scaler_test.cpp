@@ -1,7 +1,15 @@
 #include "precision/grad_scaler.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/_amp_update_scale.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -9,7 +17,7 @@
 #include "base/error.hpp"
 
 namespace accel::precision {
-namespace {
+namespace grad_scaler_test {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -155,5 +163,5 @@ TEST(GradScalerSettings, AreChecked) {
   refused([](GradScalerSettings& settings) { settings.growth_interval = 0; }, "growth_interval is 0");
 }
 
-}  // namespace
+}  // namespace grad_scaler_test
 }  // namespace accel::precision

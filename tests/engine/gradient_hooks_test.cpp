@@ -1,5 +1,14 @@
 // The hooks that exchange gradients. What is compared with torch's was recorded by fixtures/make_comm_hook_fixtures.py.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/outer.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -15,10 +24,10 @@
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
-namespace {
+namespace gradient_hooks_test {
 
-using testing::pattern_tensor;
-using testing::run_ranks;
+using tests::pattern_tensor;
+using tests::run_ranks;
 using Shapes = std::vector<std::vector<int64_t>>;
 
 // Whose gradients are the inputs themselves.
@@ -112,7 +121,7 @@ CommHookSettings settings_of(const c10::impl::GenericDict& recorded) {
 }
 
 TEST(GradientHookAsTorch, LeavesTheSameGradients) {
-  const std::string path = testing::fixture_path("comm_hooks.json");
+  const std::string path = tests::fixture_path("comm_hooks.json");
   std::ifstream file(path, std::ios::binary);
   const auto document =
       tree::from_json({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, path).toGenericDict();
@@ -288,8 +297,8 @@ TEST(GradientHook, BadSettingsAreRefused) {
       DdpOptions options;
       options.comm_hook.hook = CommHook::kPowerSgd;
       spoil(options.comm_hook);
-      testing::expect_error(Status::kInvalidArgument, part,
-                            [&] { DistributedDataParallel ddp(make_model(mixed_shapes()), communicator, options); });
+      tests::expect_error(Status::kInvalidArgument, part,
+                          [&] { DistributedDataParallel ddp(make_model(mixed_shapes()), communicator, options); });
     };
     refused("matrix_approximation_rank is 0", [](auto& hook) { hook.power_sgd.matrix_approximation_rank = 0; });
     refused("start_power_sgd_iter is 1", [](auto& hook) { hook.power_sgd.start_iteration = 1; });
@@ -299,5 +308,5 @@ TEST(GradientHook, BadSettingsAreRefused) {
   });
 }
 
-}  // namespace
+}  // namespace gradient_hooks_test
 }  // namespace accel::parallel

@@ -15,7 +15,7 @@
 #include "comm/collective_error.hpp"
 
 namespace accel::capi {
-namespace {
+namespace guard_test {
 
 template <typename Exception>
 accel_status_t leave_with(const Exception& exception) {
@@ -120,5 +120,5 @@ TEST(Guard, AScopeIsGoneAlsoWhenItsEndFails) {
   EXPECT_EQ(live_objects(), before);
 }
 
-}  // namespace
+}  // namespace guard_test
 }  // namespace accel::capi

@@ -1,10 +1,15 @@
 // Pictures in folders. The fixtures were written by libpng and libjpeg-turbo.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
+
 #include "data/datasets/image_dataset.hpp"
 #include "data/datasets/image_decoder.hpp"
 #include "data_fixture.hpp"
 
 namespace accel::data {
-namespace {
+namespace images_test {
 
 std::string fixture(const std::string& name) {
   std::ifstream file(std::string(ACCEL_TEST_FIXTURES) + "/images/" + name, std::ios::binary);
@@ -95,5 +100,5 @@ TEST_F(Images, FoldersWithoutLabels) {
   expect_error(Status::kNotFound, "has no image", [&] { ImageDataset((folder_ / "none").native(), {}); });
 }
 
-}  // namespace
+}  // namespace images_test
 }  // namespace accel::data

@@ -1,8 +1,13 @@
 // The kept half-precision casts of weights: the same training as with fresh ones, whoever writes the weights.
 #include "precision/kept_casts.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/dlpack.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -18,7 +23,7 @@
 #include "tensor/memory.hpp"
 
 namespace accel::precision {
-namespace {
+namespace kept_casts_test {
 
 // Two layers, one of them with its weight transposed in memory, as some models have it.
 struct Model {
@@ -212,5 +217,5 @@ TEST(KeptCasts, ForwardsOnSeveralThreadsShareThem) {
   for (const at::Tensor& output : outputs) EXPECT_TRUE(output.equal(expected));
 }
 
-}  // namespace
+}  // namespace kept_casts_test
 }  // namespace accel::precision

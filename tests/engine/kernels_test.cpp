@@ -2,7 +2,17 @@
 // lists.
 #include "kernels/elementwise.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +24,7 @@
 #include "kernels/list_update.hpp"
 
 namespace accel::kernels {
-namespace {
+namespace kernels_test {
 
 constexpr int64_t kCount = 2 * kBlock + 37;  // whole blocks and a rest
 
@@ -274,5 +284,5 @@ TEST(KernelsUpdate, ManyTensorsAsOneByOne) {
   }
 }
 
-}  // namespace
+}  // namespace kernels_test
 }  // namespace accel::kernels

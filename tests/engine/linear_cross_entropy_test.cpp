@@ -1,8 +1,21 @@
 // The operator accel::linear_cross_entropy against LibTorch's linear and cross_entropy_loss.
 #include "nn/linear_cross_entropy.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mv.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <c10/core/Allocator.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -26,9 +39,9 @@
 #include "tensor/operator.hpp"
 
 namespace accel::nn {
-namespace {
+namespace linear_cross_entropy_test {
 
-using testing::expect_error;
+using tests::expect_error;
 
 // One call with its arguments, and where its gradients are wanted.
 struct Problem {
@@ -601,5 +614,5 @@ TEST(LinearCrossEntropyKernels, ExponentialIsRightToTheLastBits) {
   largest_error(at::kDouble, kernels::Format::kDouble, -708, 4e-16);
 }
 
-}  // namespace
+}  // namespace linear_cross_entropy_test
 }  // namespace accel::nn

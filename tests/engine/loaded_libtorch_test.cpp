@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 
 namespace accel::capi {
-namespace {
+namespace loaded_libtorch_test {
 
 const LoadedLibtorch kGood = {"2.13.0", "/one/libtorch_cpu.so", "/one/libc10.so", "/app/libaccel.so"};
 
@@ -58,5 +58,5 @@ TEST(LoadedLibtorch, OneFolderMayBeWrittenInTwoWays) {
 
 TEST(LoadedLibtorch, ThisProcessPasses) { EXPECT_NO_THROW(require_matching_libtorch()); }
 
-}  // namespace
+}  // namespace loaded_libtorch_test
 }  // namespace accel::capi

@@ -1,5 +1,8 @@
 // Loaders of several ranks: every sample once, the same ones after a resume, whatever reads them.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,12 +19,12 @@
 #include "numbers.hpp"
 
 namespace accel::data {
-namespace {
+namespace loader_test {
 
-using testing::Batches;
-using testing::epoch_of;
-using testing::Numbers;
-using testing::numbers_of;
+using tests::Batches;
+using tests::epoch_of;
+using tests::Numbers;
+using tests::numbers_of;
 using LoaderPtr = std::shared_ptr<DataLoader>;
 
 template <typename Body>
@@ -87,7 +90,7 @@ std::ostream& operator<<(std::ostream& out, const Setting& setting) {
 }
 
 LoaderPtr make_loader(const Setting& setting, int64_t rank) {
-  LoaderData data = testing::numbers(setting.kind, setting.size);
+  LoaderData data = tests::numbers(setting.kind, setting.size);
   if (!setting.dynamic.empty())
     data.batch_sampler = std::make_shared<CallbackBatchSampler>(
         [batches = setting.dynamic](int64_t) { return batches; }, std::nullopt, setting.drop_last);
@@ -302,21 +305,21 @@ TEST(LoaderWorkers, CanBeLeftAtAnyTime) {
 TEST(LoaderInput, OfAllBadSorts) {
   LoaderOptions options;
   options.batch_size = 2;
-  DataLoader empty(testing::numbers("map", 0), options);
+  DataLoader empty(tests::numbers("map", 0), options);
   EXPECT_EQ(empty.length(), 0);
   EXPECT_FALSE(empty.next().has_value());
   EXPECT_FALSE(empty.next().has_value());
-  DataLoader ended(testing::numbers("stream", 0), options);
+  DataLoader ended(tests::numbers("stream", 0), options);
   EXPECT_FALSE(ended.next().has_value());
   options.shuffle = true;
-  expect_error(Status::kInvalidArgument, "0 items", [&] { DataLoader(testing::numbers("map", 0), options); });
-  expect_error(Status::kInvalidArgument, "a stream", [&] { DataLoader(testing::numbers("stream", 4), options); });
+  expect_error(Status::kInvalidArgument, "0 items", [&] { DataLoader(tests::numbers("map", 0), options); });
+  expect_error(Status::kInvalidArgument, "a stream", [&] { DataLoader(tests::numbers("stream", 4), options); });
   options.shuffle = false;
   options.num_workers = -1;
-  expect_error(Status::kInvalidArgument, "num_workers is -1", [&] { DataLoader(testing::numbers("map", 4), options); });
+  expect_error(Status::kInvalidArgument, "num_workers is -1", [&] { DataLoader(tests::numbers("map", 4), options); });
   options.num_workers = 1;
   options.prefetch = 0;
-  expect_error(Status::kInvalidArgument, "prefetch is 0", [&] { DataLoader(testing::numbers("map", 4), options); });
+  expect_error(Status::kInvalidArgument, "prefetch is 0", [&] { DataLoader(tests::numbers("map", 4), options); });
   expect_error(Status::kInvalidArgument, "a dataset or a stream", [&] { DataLoader(LoaderData(), LoaderOptions()); });
 }
 
@@ -348,14 +351,14 @@ TEST(LoaderInput, ADatasetThatChangesItsLength) {
 }
 
 TEST(LoaderInput, TwoLoopsOverOneLoaderShareItsPlace) {
-  DataLoader loader(testing::numbers("map", 4), LoaderOptions());
+  DataLoader loader(tests::numbers("map", 4), LoaderOptions());
   loader.next();
   EXPECT_EQ(epoch_of(loader), (Batches{{1}, {2}, {3}}));
 }
 
 TEST(LoaderBatchSampler, RefusesWhatItCannotUse) {
   const auto with = [](std::vector<Numbers> batches, std::optional<int64_t> size) {
-    LoaderData data = testing::numbers("map", 4);
+    LoaderData data = tests::numbers("map", 4);
     data.batch_sampler = std::make_shared<CallbackBatchSampler>([batches](int64_t) { return batches; }, size, false);
     return std::make_shared<DataLoader>(data, LoaderOptions());
   };
@@ -398,7 +401,7 @@ Numbers metric(DataLoader& loader, const ShardOptions& sharding, int64_t steps =
 }
 
 void run(int ranks, const std::function<void(const std::shared_ptr<comm::Communicator>&)>& body) {
-  testing::run_ranks(ranks, body);
+  tests::run_ranks(ranks, body);
 }
 
 Numbers range(int64_t end) {
@@ -418,7 +421,7 @@ TEST(LoaderMetrics, EverySampleOnceInEveryMode) {
               sharding.split_batches = split;
               LoaderOptions options;
               options.batch_size = split ? 2 * ranks : 4;
-              const auto loader = DataLoader(testing::numbers(kind, size), options).sharded(sharding);
+              const auto loader = DataLoader(tests::numbers(kind, size), options).sharded(sharding);
               for (int epoch = 0; epoch < 2; ++epoch)
                 require(metric(*loader, sharding) == range(size), Status::kInternal, kind, " dispatch ", dispatch,
                         " split ", split, " size ", size, " ranks ", ranks);
@@ -429,7 +432,7 @@ TEST(LoaderMetrics, EverySampleOnceInEveryMode) {
 TEST(LoaderMetrics, BatchesOfAnySize) {
   run(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     for (const bool dispatch : {false, true}) {
-      LoaderData data = testing::numbers("map", 9);
+      LoaderData data = tests::numbers("map", 9);
       data.batch_sampler = std::make_shared<CallbackBatchSampler>(
           [](int64_t) {
             return std::vector<Numbers>{{0, 1, 2}, {3}, {4, 5, 6, 7}, {8}, {2, 1}};
@@ -446,7 +449,7 @@ TEST(LoaderMetrics, ARankWithoutABatchIsAnErrorInsteadOfAWait) {
   run(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     auto sharding = together(communicator, false);
     sharding.even_batches = false;
-    const auto loader = DataLoader(testing::numbers("map", 3), LoaderOptions()).sharded(sharding);
+    const auto loader = DataLoader(tests::numbers("map", 3), LoaderOptions()).sharded(sharding);
     require(metric(*loader, sharding, 1) == Numbers{0, 1}, Status::kInternal, "rows");
     const auto batch = loader->next();
     require(batch.has_value() == (communicator->rank() == 0), Status::kInternal, "batches");
@@ -462,7 +465,7 @@ TEST(LoaderShardedStream, EachRankReadsItsShardsAndAllEndTogether) {
       for (const Numbers& shards : {Numbers{7, 3, 1}, Numbers{4, 4, 4}, Numbers{1, 9, 2, 6, 5}, Numbers{2, 1, 1}}) {
         const int64_t size = std::accumulate(shards.begin(), shards.end(), int64_t{0});
         LoaderData data;
-        data.stream = std::make_shared<testing::NumberStream>(shards, false);
+        data.stream = std::make_shared<tests::NumberStream>(shards, false);
         LoaderOptions options;
         options.batch_size = 2;
         const auto sharding = together(communicator, false);
@@ -492,7 +495,7 @@ TEST(LoaderShardedStream, EachRankReadsItsShardsAndAllEndTogether) {
 TEST(LoaderShardedStream, ShardsWithoutItemsAreAnError) {
   run(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     LoaderData data;
-    data.stream = std::make_shared<testing::NumberStream>(Numbers{3, 0}, false);
+    data.stream = std::make_shared<tests::NumberStream>(Numbers{3, 0}, false);
     const auto loader = DataLoader(data, LoaderOptions()).sharded(together(communicator, false));
     expect_error(Status::kInvalidState, "rank 1 has no item", [&] { loader->next(); });
   });
@@ -568,7 +571,7 @@ TEST(LoaderDispatch, SlicesByAFunctionAndResumes) {
                                [&](const at::Tensor& tensor) { return tensor.slice(0, rank, std::nullopt, ranks); });
     };
     const auto make = [&] {
-      return DataLoader(testing::numbers("map", 8), options).sharded(together(communicator, true));
+      return DataLoader(tests::numbers("map", 8), options).sharded(together(communicator, true));
     };
     const auto loader = make(), resumed = make();
     const int64_t rank = communicator->rank();
@@ -584,7 +587,7 @@ TEST(LoaderSeed, IsDrawnOnceByRank0AndKept) {
     options.shuffle = true;
     auto sharding = together(communicator, false);
     sharding.draw_seed = true;
-    const auto make = [&] { return DataLoader(testing::numbers("map", 20), options).sharded(sharding); };
+    const auto make = [&] { return DataLoader(tests::numbers("map", 20), options).sharded(sharding); };
     const auto loader = make(), resumed = make();
     require(metric(*loader, sharding) == range(20), Status::kInternal, "rows");
     loader->next();
@@ -609,7 +612,7 @@ TEST_F(LoaderCheckpoint, InTheMiddleOfAGroupWithBatchesReadAhead) {
   static constexpr int64_t kItems = 29;
   StateOptions options;
   options.gradient_accumulation_steps = 4;
-  const auto prepare = [](const testing::AcceleratorPtr& accelerator) {
+  const auto prepare = [](const tests::AcceleratorPtr& accelerator) {
     LoaderData data;
     data.dataset = std::make_shared<SlowNumbers>(kItems);
     LoaderOptions loader;
@@ -621,7 +624,7 @@ TEST_F(LoaderCheckpoint, InTheMiddleOfAGroupWithBatchesReadAhead) {
   };
   std::mutex mutex;
   Numbers seen, rest;
-  testing::run_accelerators(2, options, [&](const testing::AcceleratorPtr& accelerator) {
+  tests::run_accelerators(2, options, [&](const tests::AcceleratorPtr& accelerator) {
     const auto loader = prepare(accelerator);
     for (int step = 0; step < 3; ++step) {
       accelerator::MicroBatch micro_batch(accelerator, {});
@@ -639,7 +642,7 @@ TEST_F(LoaderCheckpoint, InTheMiddleOfAGroupWithBatchesReadAhead) {
   EXPECT_EQ(rest.size(), static_cast<size_t>(kItems) - 12);
   for (const int ranks : {1, 2, 3}) {
     Numbers resumed;
-    testing::run_accelerators(ranks, options, [&](const testing::AcceleratorPtr& accelerator) {
+    tests::run_accelerators(ranks, options, [&](const tests::AcceleratorPtr& accelerator) {
       const auto loader = prepare(accelerator);
       accelerator->load_state(folder_ / "state");
       {
@@ -655,5 +658,5 @@ TEST_F(LoaderCheckpoint, InTheMiddleOfAGroupWithBatchesReadAhead) {
   }
 }
 
-}  // namespace
+}  // namespace loader_test
 }  // namespace accel::data

@@ -1,7 +1,12 @@
 // Local SGD with what the reference's has not: a start, a group that exchanges gradients, an outer step.
 #include "parallel/localsgd/local_sgd.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -14,9 +19,9 @@
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
-namespace {
+namespace local_sgd_test {
 
-using testing::run_ranks;
+using tests::run_ranks;
 using DdpPtr = std::shared_ptr<DistributedDataParallel>;
 
 constexpr double kRate = 0.125;
@@ -159,16 +164,16 @@ TEST(LocalSgdOuter, AResumedRunGoesOnAsTheWholeOne) {
       EXPECT_EQ(value_of(resumed), value_of(whole)) << "step " << step;
     }
     LocalSgd plain(resumed, communicator, every(2), nullptr, nullptr);
-    testing::expect_error(Status::kInvalidArgument, "expected none", [&] { plain.load_state_dict(saved); });
-    testing::expect_error(Status::kInvalidArgument, "num_steps", [&] { other.load_state_dict(tree::new_map()); });
-    testing::expect_error(Status::kInvalidArgument, "expected a map", [&] { other.load_state_dict(c10::IValue(3)); });
+    tests::expect_error(Status::kInvalidArgument, "expected none", [&] { plain.load_state_dict(saved); });
+    tests::expect_error(Status::kInvalidArgument, "num_steps", [&] { other.load_state_dict(tree::new_map()); });
+    tests::expect_error(Status::kInvalidArgument, "expected a map", [&] { other.load_state_dict(c10::IValue(3)); });
   });
 }
 
 TEST(LocalSgd, BadSettingsAreRefused) {
-  testing::expect_error(Status::kInvalidArgument, "local_sgd_steps is 0", [] { every(0).check(); });
-  testing::expect_error(Status::kInvalidArgument, "start_step is -1", [] { every(1, -1).check(); });
+  tests::expect_error(Status::kInvalidArgument, "local_sgd_steps is 0", [] { every(0).check(); });
+  tests::expect_error(Status::kInvalidArgument, "start_step is -1", [] { every(1, -1).check(); });
 }
 
-}  // namespace
+}  // namespace local_sgd_test
 }  // namespace accel::parallel

@@ -1,5 +1,6 @@
 // The NCCL plugin: on a machine without a GPU it says what is missing, with one it reduces.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +13,7 @@
 #include "tensor/device.hpp"
 
 namespace accel::comm {
-namespace {
+namespace nccl_plugin_test {
 
 bool has_gpu() { return tensor::device_count(tensor::DeviceKind::kCuda) > 0; }
 
@@ -53,5 +54,5 @@ TEST(NcclPlugin, ReducesOnTheGpu) {
   EXPECT_TRUE(tensors[0].cpu().equal(at::arange(1000, at::kFloat)));
 }
 
-}  // namespace
+}  // namespace nccl_plugin_test
 }  // namespace accel::comm

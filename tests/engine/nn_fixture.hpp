@@ -1,7 +1,9 @@
 // What the module tests share: recorded numbers, and tensors that a formula gives in every language.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -13,7 +15,7 @@
 #include "base/json.hpp"
 #include "expect_error.hpp"
 
-namespace accel::testing {
+namespace accel::tests {
 
 inline std::string fixture_path(const std::string& name) { return std::string(ACCEL_TEST_FIXTURES) + "/" + name; }
 
@@ -50,4 +52,4 @@ inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, d
             tolerance);
 }
 
-}  // namespace accel::testing
+}  // namespace accel::tests

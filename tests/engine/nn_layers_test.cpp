@@ -1,4 +1,11 @@
 // Layers against torch.nn: names, shapes, initial weights of one seed, and outputs.
+#include <ATen/Context.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+
 #include "nn/layers/activation.hpp"
 #include "nn/layers/attention.hpp"
 #include "nn/layers/conv1d.hpp"
@@ -11,14 +18,14 @@
 #include "nn_fixture.hpp"
 
 namespace accel::nn {
-namespace {
+namespace nn_layers_test {
 
-using testing::expect_close;
-using testing::expect_error;
+using tests::expect_close;
+using tests::expect_error;
 
 void expect_as_recorded(const char* name, const std::function<ModulePtr()>& make, int64_t integers = 0) {
   SCOPED_TRACE(name);
-  const Json fixture = testing::read_fixture("layers.json");
+  const Json fixture = tests::read_fixture("layers.json");
   const cJSON* layer_case = json_member(fixture.get(), name);
   ASSERT_NE(layer_case, nullptr);
   at::manual_seed(11);
@@ -30,16 +37,16 @@ void expect_as_recorded(const char* name, const std::function<ModulePtr()>& make
     const auto& [path, tensor] = parameters[static_cast<size_t>(i)];
     const cJSON* entry = cJSON_GetArrayItem(recorded, i);
     EXPECT_EQ(path, cJSON_GetArrayItem(entry, 0)->valuestring);
-    EXPECT_EQ(tensor.sizes().vec(), testing::integers(cJSON_GetArrayItem(entry, 1)));
-    expect_close(tensor.flatten().slice(0, 0, 3), testing::tensor_of(cJSON_GetArrayItem(entry, 2)), 1e-8);
+    EXPECT_EQ(tensor.sizes().vec(), tests::integers(cJSON_GetArrayItem(entry, 1)));
+    expect_close(tensor.flatten().slice(0, 0, 3), tests::tensor_of(cJSON_GetArrayItem(entry, 2)), 1e-8);
     EXPECT_NEAR(tensor.sum(at::kDouble).item<double>(), cJSON_GetArrayItem(entry, 3)->valuedouble, 1e-6);
   }
-  const std::vector<int64_t> shape = testing::integers(json_member(layer_case, "shape"));
-  const at::Tensor input = integers == 0 ? testing::pattern_tensor(shape, 1)
+  const std::vector<int64_t> shape = tests::integers(json_member(layer_case, "shape"));
+  const at::Tensor input = integers == 0 ? tests::pattern_tensor(shape, 1)
                                          : at::arange(c10::multiply_integers(shape)).reshape(shape).remainder(integers);
   const at::Tensor output = layer->call(input);
-  EXPECT_EQ(output.sizes().vec(), testing::integers(json_member(layer_case, "output_shape")));
-  expect_close(output, testing::tensor_of(json_member(layer_case, "output")), 2e-6);
+  EXPECT_EQ(output.sizes().vec(), tests::integers(json_member(layer_case, "output_shape")));
+  expect_close(output, tests::tensor_of(json_member(layer_case, "output")), 2e-6);
 }
 
 TEST(NnLayers, AreThoseOfTheReference) {
@@ -109,8 +116,8 @@ TEST(NnLayers, DropoutScalesWhatItKeeps) {
 }
 
 TEST(NnLayers, Conv1dIsALinearLayerWithTheOtherLayout) {
-  const at::Tensor weight = testing::pattern_tensor({3, 2}, 4), bias = testing::pattern_tensor({2}, 5);
-  const at::Tensor input = testing::pattern_tensor({2, 4, 3}, 6);
+  const at::Tensor weight = tests::pattern_tensor({3, 2}, 4), bias = tests::pattern_tensor({2}, 5);
+  const at::Tensor input = tests::pattern_tensor({2, 4, 3}, 6);
   expect_close(std::make_shared<Conv1d>(weight, bias)->call(input), at::linear(input, weight.t(), bias), 1e-6);
 }
 
@@ -120,5 +127,5 @@ TEST(NnLayers, EmptySequentialPassesItsInput) {
   expect_error(Status::kInvalidArgument, "0 inputs", [&] { model->call(Inputs{}); });
 }
 
-}  // namespace
+}  // namespace nn_layers_test
 }  // namespace accel::nn

@@ -1,5 +1,8 @@
 #include "nn/module.hpp"
 
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "nn/foreign_module.hpp"
@@ -10,9 +13,9 @@
 #include "nn_fixture.hpp"
 
 namespace accel::nn {
-namespace {
+namespace nn_test {
 
-using testing::expect_error;
+using tests::expect_error;
 
 std::vector<std::string> names_of(const NamedTensors& entries) {
   std::vector<std::string> names;
@@ -235,5 +238,5 @@ TEST(NnModule, TrainReachesEveryModule) {
   EXPECT_EQ(model->call(at::ones({4})).sum().item<double>(), 4);
 }
 
-}  // namespace
+}  // namespace nn_test
 }  // namespace accel::nn

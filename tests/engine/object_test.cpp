@@ -1,5 +1,11 @@
 // Values on their way to other ranks.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,9 +19,9 @@
 #include "tensor/tree.hpp"
 
 namespace accel::comm {
-namespace {
+namespace object_test {
 
-using testing::run_ranks;
+using tests::run_ranks;
 
 c10::IValue everything() {
   auto map = tree::new_map();
@@ -99,5 +105,5 @@ TEST(ObjectCollectives, TakeOneMessageWhereObjectsAreShort) {
   });
 }
 
-}  // namespace
+}  // namespace object_test
 }  // namespace accel::comm

@@ -1,7 +1,14 @@
 // Calls of operators by name.
 #include "tensor/operator.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +18,7 @@
 #include "base/error.hpp"
 
 namespace accel::tensor {
-namespace {
+namespace operator_test {
 
 using Arguments = std::vector<Argument>;
 using Named = std::vector<NamedArgument>;
@@ -220,5 +227,5 @@ TEST(Operator, ChecksTheNumberAndTheNames) {
       Status::kInvalidArgument, {"twice"});
 }
 
-}  // namespace
+}  // namespace operator_test
 }  // namespace accel::tensor

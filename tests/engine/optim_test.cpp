@@ -1,5 +1,15 @@
 // Optimizers and clipping. Expected numbers are torch.optim's for the same gradients.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,9 +22,9 @@
 #include "tensor/tree.hpp"
 
 namespace accel::optim {
-namespace {
+namespace optim_test {
 
-using testing::expect_error;
+using tests::expect_error;
 
 at::Tensor new_parameter(const std::vector<float>& values) { return at::tensor(values).set_requires_grad(true); }
 
@@ -349,5 +359,5 @@ TEST(OptimClip, ValueCutsElements) {
   expect_error(Status::kInvalidArgument, "norm_type is 0", [&] { clip_gradients_by_norm(parameters, 1, 0); });
 }
 
-}  // namespace
+}  // namespace optim_test
 }  // namespace accel::optim

@@ -1,4 +1,13 @@
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -10,9 +19,9 @@
 #include "rank_threads.hpp"
 
 namespace accel::parallel {
-namespace {
+namespace parameters_test {
 
-using testing::run_ranks;
+using tests::run_ranks;
 using CommunicatorPointer = std::shared_ptr<comm::Communicator>;
 
 // Enough for several buckets of `kSmallBuckets`, of two dtypes, with one parameter that does not train.
@@ -187,7 +196,7 @@ TEST(Parameters, MistakesAreNamedAndLoseNothing) {
 }
 
 TEST(Parameters, RanksWithOtherParametersHearOfIt) {
-  const auto messages = testing::messages_of(2, std::chrono::seconds(60), [](comm::Communicator& communicator) {
+  const auto messages = tests::messages_of(2, std::chrono::seconds(60), [](comm::Communicator& communicator) {
     const auto module = make_parameters();
     if (communicator.rank() == 1) module->add_parameter("more", at::ones({1}));
     // The communicator outlives the buckets: they fail before they are made.
@@ -198,5 +207,5 @@ TEST(Parameters, RanksWithOtherParametersHearOfIt) {
         << message;
 }
 
-}  // namespace
+}  // namespace parameters_test
 }  // namespace accel::parallel

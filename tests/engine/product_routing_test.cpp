@@ -2,8 +2,20 @@
 // layout, and only inside of our calls.
 #include "kernels/product_routing.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ThreadLocalState.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <unistd.h>
@@ -23,7 +35,7 @@
 #include "kernels/product_table.hpp"
 
 namespace accel::kernels {
-namespace {
+namespace product_routing_test {
 
 constexpr ComputePolicy kRouted{true, false};
 
@@ -363,5 +375,5 @@ TEST(ProductRoutingChoice, MeasuresOnceAndSaysWhatItFound) {
   EXPECT_EQ(said.find("at the first large product"), std::string::npos) << said;
 }
 
-}  // namespace
+}  // namespace product_routing_test
 }  // namespace accel::kernels

@@ -9,7 +9,7 @@
 #include "data_fixture.hpp"
 
 namespace accel::data {
-namespace {
+namespace row_files_test {
 
 class RowFiles : public FilesTest {
  protected:
@@ -192,5 +192,5 @@ TEST_F(RowFiles, SeveralThreadsReadAtOnce) {
   EXPECT_EQ(sum, 4 * 4950);
 }
 
-}  // namespace
+}  // namespace row_files_test
 }  // namespace accel::data

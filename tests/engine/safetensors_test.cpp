@@ -1,14 +1,23 @@
 // Files of tensors: they come back as they were, and damaged ones are refused.
 #include "checkpoint/safetensors.hpp"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/zeros.h>
 #include <sys/stat.h>
 
 #include "checkpoint_fixture.hpp"
 
 namespace accel::checkpoint {
-namespace {
+namespace safetensors_test {
 
-using namespace testing;
+using namespace checkpoint::tests;
 
 std::string file_of(const std::string& header, const std::string& data = "") {
   std::string file(8, '\0');
@@ -227,5 +236,5 @@ TEST(Safetensors, TiedTensorsAreWrittenOnce) {
   EXPECT_TRUE(same(loaded.tensors.back().second, weight));
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace accel::checkpoint

@@ -1,5 +1,5 @@
 // Samplers, against what torch and transformers draw with the same seeds.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 #include "expect_error.hpp"
 
 namespace accel::data {
-namespace {
+namespace sampler_test {
 
-using testing::expect_error;
+using tests::expect_error;
 
 using Numbers = std::vector<int64_t>;
 
@@ -98,5 +98,5 @@ TEST(SamplerCallback, AsksForEachEpoch) {
   expect_error(Status::kInvalidArgument, "sampler length is -1", [] { CallbackSampler(-1, {}); });
 }
 
-}  // namespace
+}  // namespace sampler_test
 }  // namespace accel::data

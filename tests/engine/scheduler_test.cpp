@@ -1,5 +1,9 @@
 // Schedulers. What is compared with torch.optim.lr_scheduler was recorded by fixtures/make_scheduler_fixtures.py.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,12 +19,12 @@
 #include "tensor/tree.hpp"
 
 namespace accel::optim {
-namespace {
+namespace scheduler_test {
 
-using testing::expect_error;
+using tests::expect_error;
 
-using testing::named_scheduler;
-using testing::SchedulerArguments;
+using tests::named_scheduler;
+using tests::SchedulerArguments;
 
 std::shared_ptr<Optimizer> new_optimizer(const std::vector<double>& lrs) {
   const std::shared_ptr<Optimizer> optimizer = make_optimizer(sgd_rule(), {{"momentum", 0.5}});
@@ -425,7 +429,7 @@ TEST(SchedulerRefuses, BadSettings) {
   const auto refused = [](const char* name, const char* arguments, const char* part) {
     SCOPED_TRACE(arguments);
     expect_error(Status::kInvalidArgument, part,
-                 [&] { testing::named_schedule(name, SchedulerArguments(tree::from_json(arguments, "the test"))); });
+                 [&] { tests::named_schedule(name, SchedulerArguments(tree::from_json(arguments, "the test"))); });
   };
   refused("StepLR", R"({"step_size": 0, "gamma": 0.5})", "step_size is 0");
   refused("MultiStepLR", R"({"milestones": [-1], "gamma": 0.5})", "a milestone is -1");
@@ -478,5 +482,5 @@ TEST(SchedulerRefuses, PartsThatDoNotFit) {
   });
 }
 
-}  // namespace
+}  // namespace scheduler_test
 }  // namespace accel::optim

@@ -1,4 +1,8 @@
 // Windows over text and tokens, and packed documents.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <numeric>
 #include <random>
 #include <set>
@@ -10,7 +14,7 @@
 #include "data_fixture.hpp"
 
 namespace accel::data {
-namespace {
+namespace sequences_test {
 
 std::string column(const c10::IValue& item, size_t index) { return json_of(item.toListRef()[index]); }
 
@@ -190,5 +194,5 @@ TEST_F(SequencesOfFiles, NpyFilesSayTheirShape) {
   });
 }
 
-}  // namespace
+}  // namespace sequences_test
 }  // namespace accel::data

@@ -1,6 +1,7 @@
 // Sizes beyond 2^31 elements and bytes, where a number that is too small would wrap. Nothing of that size is allocated:
 // tensors are on the device "meta", which has shapes only.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
@@ -10,7 +11,7 @@
 #include "tensor/tree.hpp"
 
 namespace accel::comm {
-namespace {
+namespace sizes_test {
 
 constexpr int64_t kLarge = (int64_t{1} << 33) + 6;
 
@@ -37,7 +38,7 @@ TEST(Sizes, SlicesCoverLargeTensors) {
 }
 
 TEST(Sizes, PartsOfLargeTensorsAreCounted) {
-  testing::run_ranks(
+  tests::run_ranks(
       2,
       [](const std::shared_ptr<comm::Communicator>& communicator) {
         communicator->all_reduce(large(kLarge), Reduction::kSum);
@@ -60,5 +61,5 @@ TEST(Sizes, RowsAreSharedAndPaddedBeyondTwoToTheThirtyOne) {
   EXPECT_EQ(tree::slice(tensor, kLarge - 3, kLarge).toTensor().size(0), 3);
 }
 
-}  // namespace
+}  // namespace sizes_test
 }  // namespace accel::comm

@@ -10,7 +10,7 @@
 #include "state/split.hpp"
 
 namespace accel {
-namespace {
+namespace state_test {
 
 // Sets variables for one test; others of the job's names are taken away.
 class StateEnvironment {
@@ -204,5 +204,5 @@ TEST(StateGradient, ALoaderThatIsGoneDropsOut) {
   EXPECT_FALSE(gradient_state.end_of_dataloader());
 }
 
-}  // namespace
+}  // namespace state_test
 }  // namespace accel

@@ -6,7 +6,7 @@
 #include <thread>
 
 namespace accel {
-namespace {
+namespace step_times_test {
 
 using Section = StepTimes::Section;
 
@@ -88,5 +88,5 @@ TEST(StepTimes, OtherThreadsAreNotLookedAt) {
   EXPECT_EQ(times.report().steps, 2);
 }
 
-}  // namespace
+}  // namespace step_times_test
 }  // namespace accel

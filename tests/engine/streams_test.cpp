@@ -1,4 +1,6 @@
 // Items that come one after another.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <map>
 
 #include "data/datasets/tensor_dataset.hpp"
@@ -10,7 +12,7 @@
 #include "data_fixture.hpp"
 
 namespace accel::data {
-namespace {
+namespace streams_test {
 
 std::shared_ptr<const Stream> numbers(int64_t begin, int64_t end, std::optional<int64_t> seed = std::nullopt) {
   return std::make_shared<const DatasetStream>(
@@ -156,5 +158,5 @@ TEST(Streams, HaveNoNumbers) {
   expect_error(Status::kUnsupported, "is a stream", [] { NoItems().batch({0}); });
 }
 
-}  // namespace
+}  // namespace streams_test
 }  // namespace accel::data

@@ -1,7 +1,14 @@
 // Dtypes, devices, memory, access and DLPack.
-#include <ATen/ATen.h>
 #include <ATen/DLConvertor.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/dlpack.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -19,7 +26,7 @@
 #include "tensor/memory.hpp"
 
 namespace accel::tensor {
-namespace {
+namespace tensor_test {
 
 constexpr c10::DeviceType kCpu = c10::DeviceType::CPU;
 
@@ -249,5 +256,5 @@ TEST(TensorDlpack, RefusesToLend) {
   expect_failure([] { to_dlpack(at::zeros({2}).to_sparse()); }, Status::kUnsupported, "Sparse");
 }
 
-}  // namespace
+}  // namespace tensor_test
 }  // namespace accel::tensor

@@ -1,5 +1,8 @@
 #include "nn/torchscript_module.hpp"
 
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,12 +11,12 @@
 #include "nn_fixture.hpp"
 
 namespace accel::nn {
-namespace {
+namespace torchscript_test {
 
-using testing::expect_close;
-using testing::expect_error;
+using tests::expect_close;
+using tests::expect_error;
 
-ModulePtr scripted() { return load_torchscript(testing::fixture_path("scripted.pt")); }
+ModulePtr scripted() { return load_torchscript(tests::fixture_path("scripted.pt")); }
 
 c10::impl::GenericList list_of(std::initializer_list<double> items) {
   c10::impl::GenericList list(c10::AnyType::get());
@@ -90,5 +93,5 @@ TEST(TorchScript, NamesFilesThatItCannotRead) {
   std::filesystem::remove(path);
 }
 
-}  // namespace
+}  // namespace torchscript_test
 }  // namespace accel::nn

@@ -1,6 +1,23 @@
 // The training loop as the accelerator puts it together: accumulation, weights of losses, loss scale, precision.
-#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
@@ -21,10 +38,10 @@
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
-namespace {
+namespace training_loop_test {
 
-using testing::AcceleratorPtr;
-using testing::run_accelerators;
+using tests::AcceleratorPtr;
+using tests::run_accelerators;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -606,7 +623,7 @@ at::Tensor all_weights(const nn::ModulePtr& model) {
 // Steps [0, save_at), a checkpoint, and the rest: once in one go, once in new objects that load it.
 void expect_hook_goes_on_bit_for_bit(int ranks, const parallel::DdpOptions& options, int save_at) {
   constexpr int kSteps = 8;
-  const checkpoint::testing::Folder folder;
+  const checkpoint::tests::Folder folder;
   std::vector<at::Tensor> expected(ranks);
   for (const bool resumed : {false, true})
     run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
@@ -694,7 +711,7 @@ TEST(TrainingLoopLomo, RefusesAPartOfAModelInSeveralProcesses) {
 
 // In the middle of a group of counted losses, after an overflow.
 TEST(TrainingLoopCheckpoint, HoldsTheScaleAndTheOpenGroup) {
-  const checkpoint::testing::Folder folder;
+  const checkpoint::tests::Folder folder;
   double expected = 0;
   for (const bool resumed : {false, true})
     run_scaled([&](const Scaled& loop) {
@@ -753,5 +770,5 @@ TEST(TrainingLoopDescription, SaysWhatIsActive) {
   });
 }
 
-}  // namespace
+}  // namespace training_loop_test
 }  // namespace accel::accelerator

@@ -1,9 +1,15 @@
 // Functions on nested values: what the C API cannot reach, and properties over random trees.
 #include "tensor/tree.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +22,7 @@
 #include "base/error.hpp"
 
 namespace accel::tree {
-namespace {
+namespace tree_test {
 
 template <typename Call>
 void expect_fails(Call&& call, Status status, const std::string& part) {
@@ -225,5 +231,5 @@ TEST(Tree, SkippedKeysStayOnEveryLevel) {
   EXPECT_TRUE(result.at("goes").toTensor().is_meta());
 }
 
-}  // namespace
+}  // namespace tree_test
 }  // namespace accel::tree

@@ -1,4 +1,9 @@
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <pthread.h>
 #include <signal.h>
@@ -13,7 +18,7 @@
 #include "ucx_fixture.hpp"
 
 namespace accel::comm {
-namespace {
+namespace ucx_backend_test {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
@@ -232,5 +237,5 @@ TEST(UcxGroup, MissingRankIsNamedWhenTheGroupForms) {
   }
 }
 
-}  // namespace
+}  // namespace ucx_backend_test
 }  // namespace accel::comm

@@ -1,5 +1,9 @@
 // Random collectives on three groups at once, each checked against a plain computation.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
 
 #include <random>
 #include <string>
@@ -8,7 +12,7 @@
 #include "ucx_fixture.hpp"
 
 namespace accel::comm {
-namespace {
+namespace ucx_stress_test {
 
 constexpr int kGroups = 3;
 constexpr unsigned kSeed = 2025;
@@ -173,5 +177,5 @@ TEST(UcxStress, Tcp) { run_random_calls({"aaaa", Between::kTcp}, 2000); }
 TEST(UcxStress, Hosts) { run_random_calls({"aabb"}, 2000); }
 TEST(UcxStress, UnevenHosts) { run_random_calls({"abaa"}, 2000); }
 
-}  // namespace
+}  // namespace ucx_stress_test
 }  // namespace accel::comm

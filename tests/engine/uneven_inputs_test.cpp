@@ -1,7 +1,17 @@
 // Ranks with different numbers of batches, and batch sizes that do not fit on every rank.
 #include "accelerator/uneven_inputs.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -18,10 +28,10 @@
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
-namespace {
+namespace uneven_inputs_test {
 
-using testing::AcceleratorPtr;
-using testing::run_accelerators;
+using tests::AcceleratorPtr;
+using tests::run_accelerators;
 
 // Two layers of weights and a buffer that counts forwards.
 nn::ModulePtr make_model() {
@@ -307,5 +317,5 @@ TEST(UnevenInputsBatchSize, ShrinksAfterARealFailure) {
   }
 }
 
-}  // namespace
+}  // namespace uneven_inputs_test
 }  // namespace accel::accelerator

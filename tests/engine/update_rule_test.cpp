@@ -1,6 +1,22 @@
 // What the kinds of optimizers share and what some have alone: update precision, moments of a byte, the host's update,
 // LOMO, norms of many parameters.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/logspace.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,9 +30,9 @@
 #include "tensor/tree.hpp"
 
 namespace accel::optim {
-namespace {
+namespace update_rule_test {
 
-using testing::expect_error;
+using tests::expect_error;
 
 using Optimizer = ParameterOptimizer;
 
@@ -329,5 +345,5 @@ TEST(UpdateRuleClip, ThousandParametersOfSeveralDtypes) {
   EXPECT_TRUE(parameters[5].grad()[0].isnan().item<bool>()) << "as torch.nn.utils.clip_grad_norm_";
 }
 
-}  // namespace
+}  // namespace update_rule_test
 }  // namespace accel::optim

@@ -1,5 +1,5 @@
 // Any bytes as a picture: pixels, or an error that names the file.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include "base/error.hpp"
 #include "bytes_file.hpp"

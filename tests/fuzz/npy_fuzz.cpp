@@ -1,5 +1,5 @@
 // Any bytes as a file of numbers: an error that names the file, or a tensor of exactly the bytes behind the header.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include "base/error.hpp"
 #include "bytes_file.hpp"

@@ -1,5 +1,7 @@
 // Which micro-batches exchange gradients and step, and what the weight is after each.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include "accelerator_ranks.hpp"
@@ -8,7 +10,7 @@
 #include "training_objects.hpp"
 
 namespace accel::parity {
-namespace {
+namespace accumulation_test {
 
 using accelerator::MicroBatch;
 
@@ -32,7 +34,7 @@ Loop prepare(accelerator::Accelerator& accelerator, int64_t batches) {
   return loop;
 }
 
-void check_micro_batch(const testing::AcceleratorPtr& accelerator, const Loop& loop, const c10::IValue& batch,
+void check_micro_batch(const tests::AcceleratorPtr& accelerator, const Loop& loop, const c10::IValue& batch,
                        const c10::IValue& expected) {
   {
     const MicroBatch micro_batch(accelerator, {loop.model});
@@ -52,7 +54,7 @@ void check_micro_batch(const testing::AcceleratorPtr& accelerator, const Loop& l
   EXPECT_NEAR(loop.inner->find_tensor("w").item<double>(), member(expected, "w").toScalar().toDouble(), 1e-6);
 }
 
-void check_case(const testing::AcceleratorPtr& accelerator, const c10::IValue& input, const c10::IValue& expected) {
+void check_case(const tests::AcceleratorPtr& accelerator, const c10::IValue& input, const c10::IValue& expected) {
   const Loop loop = prepare(*accelerator, member(input, "batches").toInt());
   const auto break_after = optional_member(input, "break_after");
   const c10::IValue epochs = member(expected, "epochs");
@@ -79,13 +81,13 @@ TEST(AccumulationParity, SameExchangesAndWeightsAsTheReference) {
     options.gradient_accumulation_steps = member(input, "num_steps").toInt();
     options.sync_with_dataloader = member(input, "sync_with_dataloader").toBool();
     options.sync_each_batch = member(input, "sync_each_batch").toBool();
-    testing::run_accelerators(
+    tests::run_accelerators(
         static_cast<int>(member(input, "processes").toInt()), options,
-        [&](const testing::AcceleratorPtr& accelerator) { check_case(accelerator, input, test_case.expected); });
+        [&](const tests::AcceleratorPtr& accelerator) { check_case(accelerator, input, test_case.expected); });
     compared++;
   }
   EXPECT_GT(compared, 50);
 }
 
-}  // namespace
+}  // namespace accumulation_test
 }  // namespace accel::parity

@@ -9,7 +9,7 @@
 #include "fixture.hpp"
 
 namespace accel::parity {
-namespace {
+namespace batch_sampler_shard_test {
 
 using Batches = std::vector<std::vector<int64_t>>;
 
@@ -74,5 +74,5 @@ TEST(BatchSamplerShardParity, SameBatchesAndLengthsAsTheReference) {
   }
 }
 
-}  // namespace
+}  // namespace batch_sampler_shard_test
 }  // namespace accel::parity

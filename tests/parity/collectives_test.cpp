@@ -1,5 +1,7 @@
 // Gather, reduce and broadcast of trees and of objects.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/allclose.h>
 #include <gtest/gtest.h>
 
 #include "comm/collectives.hpp"
@@ -8,7 +10,7 @@
 #include "tensor/tree.hpp"
 
 namespace accel::parity {
-namespace {
+namespace collectives_test {
 
 std::string text_or(const c10::IValue& arguments, const char* key, const char* otherwise) {
   const auto value = optional_member(arguments, key);
@@ -51,18 +53,17 @@ TEST(CollectivesParity, SameResultsAsTheReference) {
     const c10::IValue& input = test_case.input;
     const auto data = member(input, "data").toListRef(), results = member(test_case.expected, "results").toListRef();
     const std::string operation = member(input, "operation").toStringRef();
-    testing::run_ranks(static_cast<int>(member(input, "processes").toInt()),
-                       [&](const std::shared_ptr<comm::Communicator>& communicator) {
-                         const int rank = communicator->rank();
-                         const c10::IValue result =
-                             run(*communicator, operation, member(input, "arguments"), data[rank]);
-                         EXPECT_TRUE(close(result, results[rank]))
-                             << test_case.name << " rank " << rank << ": " << tree::to_json(result);
-                       });
+    tests::run_ranks(static_cast<int>(member(input, "processes").toInt()),
+                     [&](const std::shared_ptr<comm::Communicator>& communicator) {
+                       const int rank = communicator->rank();
+                       const c10::IValue result = run(*communicator, operation, member(input, "arguments"), data[rank]);
+                       EXPECT_TRUE(close(result, results[rank]))
+                           << test_case.name << " rank " << rank << ": " << tree::to_json(result);
+                     });
     compared++;
   }
   EXPECT_GT(compared, 80);
 }
 
-}  // namespace
+}  // namespace collectives_test
 }  // namespace accel::parity

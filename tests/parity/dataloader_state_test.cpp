@@ -4,7 +4,7 @@
 #include "loader_input.hpp"
 
 namespace accel::parity {
-namespace {
+namespace dataloader_state_test {
 
 TEST(DataloaderStateParity, SameEventsAsTheReference) {
   for (const auto& [name, input, expected] : read_cases("dataloader_state")) {
@@ -18,7 +18,7 @@ TEST(DataloaderStateParity, SameEventsAsTheReference) {
     sharding.gradient_state = gradients;
     sharding.seed = member(input, "data_seed").toInt();
     const auto loader =
-        data::DataLoader(testing::numbers("map", member(input, "size").toInt()), options).sharded(sharding);
+        data::DataLoader(tests::numbers("map", member(input, "size").toInt()), options).sharded(sharding);
     EXPECT_EQ(loader->length(), member(expected, "length").toInt());
     EXPECT_EQ(loader->total_batch_size(), member(expected, "total_batch_size").toInt());
     const auto passes = member(input, "passes");
@@ -32,7 +32,7 @@ TEST(DataloaderStateParity, SameEventsAsTheReference) {
       while (const auto batch = loader->next()) {
         ASSERT_LT(seen, events.toListRef().size());
         const auto& event = events.toListRef()[seen++];
-        EXPECT_EQ(testing::numbers_of(*batch), integers(member(event, "batch")));
+        EXPECT_EQ(tests::numbers_of(*batch), integers(member(event, "batch")));
         EXPECT_EQ(gradients->end_of_dataloader(), member(event, "end_of_dataloader").toBool());
         EXPECT_EQ(gradients->remainder(), member(event, "remainder").toInt());
         EXPECT_EQ(loader->epoch(), member(event, "iteration").toInt());
@@ -53,5 +53,5 @@ TEST(DataloaderStateParity, SameEventsAsTheReference) {
   }
 }
 
-}  // namespace
+}  // namespace dataloader_state_test
 }  // namespace accel::parity

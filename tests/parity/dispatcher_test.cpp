@@ -7,13 +7,13 @@
 #include "rank_threads.hpp"
 
 namespace accel::parity {
-namespace {
+namespace dispatcher_test {
 
 TEST(DispatcherParity, SameBatchesAndSignalsAsTheReference) {
   const auto cases = read_cases("dispatcher");
   for (const int64_t ranks : {2, 3}) {
     std::mutex mutex;  // of GoogleTest's messages
-    testing::run_ranks(static_cast<int>(ranks), [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    tests::run_ranks(static_cast<int>(ranks), [&](const std::shared_ptr<comm::Communicator>& communicator) {
       for (const auto& [name, input, expected] : cases) {
         if (member(input, "processes").toInt() != ranks) continue;
         const auto of_rank = member(expected, "ranks").toListRef()[communicator->rank()];
@@ -27,11 +27,11 @@ TEST(DispatcherParity, SameBatchesAndSignalsAsTheReference) {
         sharding.communicator = communicator;
         sharding.gradient_state = gradients;
         const auto loader = plain_loader(input)->sharded(sharding);
-        testing::Batches batches;
+        tests::Batches batches;
         std::vector<bool> ends;
         int64_t remainder = -1;
         while (const auto batch = loader->next()) {
-          batches.push_back(testing::numbers_of(*batch));
+          batches.push_back(tests::numbers_of(*batch));
           ends.push_back(gradients->end_of_dataloader());
           remainder = gradients->remainder();
         }
@@ -48,5 +48,5 @@ TEST(DispatcherParity, SameBatchesAndSignalsAsTheReference) {
   }
 }
 
-}  // namespace
+}  // namespace dispatcher_test
 }  // namespace accel::parity

@@ -9,7 +9,7 @@
 #include "fixture.hpp"
 
 namespace accel::parity {
-namespace {
+namespace find_executable_batch_size_test {
 
 using accelerator::Attempt;
 using accelerator::AttemptResult;
@@ -60,5 +60,5 @@ TEST(FindExecutableBatchSizeParity, TriesTheSameSizesAsTheReference) {
   EXPECT_GT(compared, 20);
 }
 
-}  // namespace
+}  // namespace find_executable_batch_size_test
 }  // namespace accel::parity

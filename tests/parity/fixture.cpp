@@ -1,6 +1,8 @@
 #include "fixture.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
 
 #include <fstream>
 #include <iterator>

@@ -8,23 +8,23 @@
 #include "rank_threads.hpp"
 
 namespace accel::parity {
-namespace {
+namespace gather_for_metrics_test {
 
 c10::IValue as_objects(const c10::IValue& batch) {
   auto list = tree::new_list();
-  for (const int64_t number : testing::numbers_of(batch)) list.push_back(number);
+  for (const int64_t number : tests::numbers_of(batch)) list.push_back(number);
   return list;
 }
 
-testing::Numbers gathered_numbers(const c10::IValue& gathered) {
-  return gathered.isTensor() ? testing::numbers_of(gathered) : integers(gathered);
+tests::Numbers gathered_numbers(const c10::IValue& gathered) {
+  return gathered.isTensor() ? tests::numbers_of(gathered) : integers(gathered);
 }
 
 TEST(GatherForMetricsParity, SameRowsAsTheReference) {
   const auto cases = read_cases("gather_for_metrics");
   for (const int64_t ranks : {1, 2, 3}) {
     std::mutex mutex;  // of GoogleTest's messages
-    testing::run_ranks(static_cast<int>(ranks), [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    tests::run_ranks(static_cast<int>(ranks), [&](const std::shared_ptr<comm::Communicator>& communicator) {
       for (const auto& [name, input, expected] : cases) {
         if (member(input, "processes").toInt() != ranks) continue;
         const auto gradients = std::make_shared<state::GradientState>(state::AccumulationSettings{});
@@ -37,7 +37,7 @@ TEST(GatherForMetricsParity, SameRowsAsTheReference) {
         sharding.communicator = communicator;
         sharding.gradient_state = gradients;
         const auto loader = plain_loader(input)->sharded(sharding);
-        testing::Batches steps;
+        tests::Batches steps;
         while (const auto batch = loader->next()) {
           const c10::IValue tensor = batch->isTensor() ? *batch : batch->toListRef()[0];
           const c10::IValue value = member(input, "gather_object").toBool() ? as_objects(tensor) : tensor;
@@ -60,5 +60,5 @@ TEST(GatherForMetricsParity, SameRowsAsTheReference) {
   }
 }
 
-}  // namespace
+}  // namespace gather_for_metrics_test
 }  // namespace accel::parity

@@ -4,7 +4,7 @@
 #include "loader_input.hpp"
 
 namespace accel::parity {
-namespace {
+namespace iterable_dataset_shard_test {
 
 std::shared_ptr<data::DataLoader> shard(const c10::IValue& input, int64_t rank) {
   data::LoaderOptions options;
@@ -14,7 +14,7 @@ std::shared_ptr<data::DataLoader> shard(const c10::IValue& input, int64_t rank) 
   sharding.num_processes = member(input, "processes").toInt();
   sharding.process_index = rank;
   sharding.split_batches = member(input, "split_batches").toBool();
-  return data::DataLoader(testing::numbers("sized_stream", member(input, "size").toInt()), options).sharded(sharding);
+  return data::DataLoader(tests::numbers("sized_stream", member(input, "size").toInt()), options).sharded(sharding);
 }
 
 TEST(IterableDatasetShardParity, SameSamplesAsTheReference) {
@@ -34,8 +34,8 @@ TEST(IterableDatasetShardParity, SameSamplesAsTheReference) {
       const int64_t rows = split ? batch_size / ranks : batch_size;
       // The reference counts whole batches of all ranks also where they share one, and so too few or too many (P19).
       const auto length = loader->length();
-      testing::Numbers all;
-      for (const auto& batch : testing::epoch_of(*loader)) all.insert(all.end(), batch.begin(), batch.end());
+      tests::Numbers all;
+      for (const auto& batch : tests::epoch_of(*loader)) all.insert(all.end(), batch.begin(), batch.end());
       EXPECT_EQ(length, (static_cast<int64_t>(all.size()) + rows - 1) / rows);
       auto from_reference = integers(items.toListRef()[rank]);
       // One process gets the items as they are; the reference's shard of one process fills up its last batch, but no
@@ -49,5 +49,5 @@ TEST(IterableDatasetShardParity, SameSamplesAsTheReference) {
   }
 }
 
-}  // namespace
+}  // namespace iterable_dataset_shard_test
 }  // namespace accel::parity

@@ -15,11 +15,11 @@ inline std::shared_ptr<data::DataLoader> plain_loader(const c10::IValue& input) 
   options.batch_size = member(input, "batch_size").toInt();
   options.drop_last = member(input, "drop_last").toBool();
   return std::make_shared<data::DataLoader>(
-      testing::numbers(member(input, "dataset").toStringRef(), member(input, "size").toInt()), options);
+      tests::numbers(member(input, "dataset").toStringRef(), member(input, "size").toInt()), options);
 }
 
-inline testing::Batches list_of_lists(const c10::IValue& value) {
-  testing::Batches lists;
+inline tests::Batches list_of_lists(const c10::IValue& value) {
+  tests::Batches lists;
   for (const auto& list : value.toListRef()) lists.push_back(integers(list));
   return lists;
 }

@@ -1,5 +1,9 @@
 // Weights that are averaged now and then, on 1, 2 and 3 processes.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -10,7 +14,7 @@
 #include "rank_threads.hpp"
 
 namespace accel::parity {
-namespace {
+namespace local_sgd_test {
 
 nn::ModulePtr one_weight() {
   auto model = std::make_shared<nn::ForeignModule>("OneWeight");
@@ -64,12 +68,12 @@ TEST(LocalSgdParity, AveragesAsTheReference) {
   for (const auto& test_case : read_cases("local_sgd")) {
     const auto processes = static_cast<int>(member(test_case.input, "processes").toInt());
     SCOPED_TRACE(test_case.name);
-    testing::run_ranks(processes, [&](const auto& communicator) {
+    tests::run_ranks(processes, [&](const auto& communicator) {
       SCOPED_TRACE(test_case.name + " rank " + std::to_string(communicator->rank()));
       run_rank(test_case.input, test_case.expected, communicator);
     });
   }
 }
 
-}  // namespace
+}  // namespace local_sgd_test
 }  // namespace accel::parity

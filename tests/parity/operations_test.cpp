@@ -1,4 +1,6 @@
 // Functions on trees of tensors, against the reference's utils.operations.
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -10,7 +12,7 @@
 #include "tensor/tree.hpp"
 
 namespace accel::parity {
-namespace {
+namespace operations_test {
 
 // Nothing for the functions of the fixture that this library has under other names, or not at all.
 std::optional<c10::IValue> call(const std::string& operation, const c10::IValue& input) {
@@ -70,5 +72,5 @@ TEST(OperationsParity, PadsAsTheReferenceWhereThatIsRight) {
   EXPECT_GT(agreed, 5);
 }
 
-}  // namespace
+}  // namespace operations_test
 }  // namespace accel::parity

@@ -1,5 +1,8 @@
 // Every optimizer against torch.optim: parameters after some steps, state dicts in both directions.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/maximum.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,7 +13,7 @@
 #include "tensor/tree.hpp"
 
 namespace accel::parity {
-namespace {
+namespace optimizers_test {
 
 optim::RulePtr rule_of(const std::string& name) {
   static const std::map<std::string, optim::RulePtr (*)()> kRules = {
@@ -160,5 +163,5 @@ TEST(OptimizersParity, StepsAndStateDictsAsTorch) {
   }
 }
 
-}  // namespace
+}  // namespace optimizers_test
 }  // namespace accel::parity

@@ -4,7 +4,7 @@
 #include "loader_input.hpp"
 
 namespace accel::parity {
-namespace {
+namespace prepare_data_loader_test {
 
 TEST(PrepareDataLoaderParity, SameBatchesAndSignalsAsTheReference) {
   for (const auto& [name, input, expected] : read_cases("prepare_data_loader")) {
@@ -27,11 +27,11 @@ TEST(PrepareDataLoaderParity, SameBatchesAndSignalsAsTheReference) {
       sharding.gradient_state = gradients;
       const auto loader = plain_loader(input)->sharded(sharding);
       const auto length = loader->length();
-      testing::Batches batches;
+      tests::Batches batches;
       std::vector<bool> ends;
       int64_t remainder = -1;
       while (const auto batch = loader->next()) {
-        batches.push_back(testing::numbers_of(*batch));
+        batches.push_back(tests::numbers_of(*batch));
         ends.push_back(gradients->end_of_dataloader());
         remainder = gradients->remainder();
       }
@@ -60,5 +60,5 @@ TEST(PrepareDataLoaderParity, SameBatchesAndSignalsAsTheReference) {
   }
 }
 
-}  // namespace
+}  // namespace prepare_data_loader_test
 }  // namespace accel::parity

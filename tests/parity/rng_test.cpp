@@ -1,5 +1,14 @@
 // What the CPU's default generator gives after a seed.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/bernoulli.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randperm.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -8,7 +17,7 @@
 #include "fixture.hpp"
 
 namespace accel::parity {
-namespace {
+namespace rng_test {
 
 at::Tensor numbers(const c10::IValue& list) {
   std::vector<double> values;
@@ -40,8 +49,8 @@ TEST(RngParity, SameDrawsAsTheReference) {
     const c10::IValue& input = test_case.input;
     const auto processes = optional_member(input, "processes");
     const int64_t rank = member(input, "rank").toInt();
-    testing::run_accelerators(
-        processes ? static_cast<int>(processes->toInt()) : 1, {}, [&](const testing::AcceleratorPtr& accelerator) {
+    tests::run_accelerators(
+        processes ? static_cast<int>(processes->toInt()) : 1, {}, [&](const tests::AcceleratorPtr& accelerator) {
           if (accelerator->state().process_index() != rank) return;
           const std::lock_guard<std::mutex> lock(one_at_a_time);
           accelerator->set_seed(member(input, "seed").toInt(), member(input, "device_specific").toBool());
@@ -52,5 +61,5 @@ TEST(RngParity, SameDrawsAsTheReference) {
   EXPECT_GT(compared, 20);
 }
 
-}  // namespace
+}  // namespace rng_test
 }  // namespace accel::parity

@@ -1,4 +1,5 @@
 // How far prepared schedulers move: with accumulation, skipped steps, several processes.
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 #include "optim/rules.hpp"
 
 namespace accel::parity {
-namespace {
+namespace scheduler_test {
 
 // Only says whether its latest step overflowed.
 class Overflowing final : public optim::Optimizer {
@@ -42,7 +43,7 @@ Outcome run(const c10::IValue& input, bool with_processes) {
   const std::shared_ptr<optim::Optimizer> optimizer = optim::make_optimizer(optim::sgd_rule());
   optimizer->add_group({at::zeros({1}).requires_grad_(true)}, member(input, "lr").toScalar().toDouble(), std::nullopt);
   const auto inner =
-      testing::named_scheduler(member(input, "scheduler").toStringRef(), member(input, "arguments"), optimizer);
+      tests::named_scheduler(member(input, "scheduler").toStringRef(), member(input, "arguments"), optimizer);
   const auto overflowing = std::make_shared<Overflowing>();
   const auto gradient_state = std::make_shared<state::GradientState>(state::AccumulationSettings{});
   accelerator::SchedulerStepping stepping;
@@ -97,5 +98,5 @@ TEST(SchedulerParity, MovesAsTheReference) {
   }
 }
 
-}  // namespace
+}  // namespace scheduler_test
 }  // namespace accel::parity

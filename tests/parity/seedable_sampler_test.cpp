@@ -1,6 +1,8 @@
 // Shuffled orders, against the reference's SeedableRandomSampler and torch's own draws.
-#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -12,7 +14,7 @@
 #include "fixture.hpp"
 
 namespace accel::parity {
-namespace {
+namespace seedable_sampler_test {
 
 using Order = std::vector<int64_t>;
 
@@ -113,5 +115,5 @@ TEST(SeedableSamplerParity, SameOrdersAsTheReference) {
   }
 }
 
-}  // namespace
+}  // namespace seedable_sampler_test
 }  // namespace accel::parity

@@ -6,7 +6,7 @@
 #include "loader_input.hpp"
 
 namespace accel::parity {
-namespace {
+namespace skip_first_batches_test {
 
 TEST(SkipFirstBatchesParity, SameBatchesAsTheReference) {
   for (const auto& [name, input, expected] : read_cases("skip_first_batches")) {
@@ -23,10 +23,10 @@ TEST(SkipFirstBatchesParity, SameBatchesAsTheReference) {
     }
     const auto skipping = loader->skip_first(member(input, "skip").toInt());
     const auto length = skipping->length();
-    testing::Batches first;
+    tests::Batches first;
     std::vector<bool> ends;
     while (const auto batch = skipping->next()) {
-      first.push_back(testing::numbers_of(*batch));
+      first.push_back(tests::numbers_of(*batch));
       if (prepared) ends.push_back(gradients->end_of_dataloader());
     }
     EXPECT_EQ(first, list_of_lists(member(expected, "first_pass")));
@@ -35,13 +35,13 @@ TEST(SkipFirstBatchesParity, SameBatchesAsTheReference) {
     }
     // The reference's loader skips in every epoch; here the epochs behind the first one are whole (P21).
     const auto whole = list_of_lists(member(expected, "original_batches"));
-    EXPECT_EQ(testing::epoch_of(*skipping), whole);
+    EXPECT_EQ(tests::epoch_of(*skipping), whole);
     EXPECT_EQ(loader->length().has_value(), expected_length(member(expected, "original_length")).has_value());
     // More batches than there are: an error when the reference is asked for the length, 0 here.
     EXPECT_EQ(length.value_or(0), expected_length(member(expected, "length")).value_or(0));
-    EXPECT_EQ(testing::epoch_of(*loader), whole);
+    EXPECT_EQ(tests::epoch_of(*loader), whole);
   }
 }
 
-}  // namespace
+}  // namespace skip_first_batches_test
 }  // namespace accel::parity

@@ -8,7 +8,7 @@
 #include "tensor/tree.hpp"
 
 namespace accel::parity {
-namespace {
+namespace split_between_processes_test {
 
 // Where the reference fails only for being Python (a tuple cannot be padded by a list) this library gives the share.
 bool is_defect_of_the_reference(const std::string& error) { return error == "TypeError"; }
@@ -38,5 +38,5 @@ TEST(SplitBetweenProcessesParity, SameSharesAsTheReference) {
   EXPECT_GT(compared, 100);
 }
 
-}  // namespace
+}  // namespace split_between_processes_test
 }  // namespace accel::parity

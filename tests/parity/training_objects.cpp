@@ -1,6 +1,9 @@
 #include "training_objects.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
 #include "accel.h"

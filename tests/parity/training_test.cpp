@@ -1,5 +1,16 @@
 // Whole training runs of two small models from stored weights and data.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/tanh.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +25,7 @@
 #include "training_objects.hpp"
 
 namespace accel::parity {
-namespace {
+namespace training_test {
 
 using Tensors = std::map<std::string, at::Tensor>;
 
@@ -119,7 +130,7 @@ std::shared_ptr<optim::Scheduler> falling(const std::shared_ptr<optim::Optimizer
                                               }));
 }
 
-void check_case(const testing::AcceleratorPtr& accelerator, const c10::IValue& input, const c10::IValue& expected,
+void check_case(const tests::AcceleratorPtr& accelerator, const c10::IValue& input, const c10::IValue& expected,
                 const Tensors& start) {
   const std::string name = member(input, "model").toStringRef();
   const Comparison comparison(member(input, "mixed_precision").toStringRef() == "bf16" ? 3e-2 : 1e-5);
@@ -180,13 +191,13 @@ TEST(TrainingParity, SameLossesAndParametersAsTheReference) {
     options.gradient_accumulation_steps = member(input, "accumulation").toInt();
     options.split_batches = member(input, "split_batches").toBool();
     options.mixed_precision = parse_precision(member(input, "mixed_precision").toStringRef(), "mixed_precision");
-    testing::run_accelerators(
+    tests::run_accelerators(
         static_cast<int>(member(input, "processes").toInt()), options,
-        [&](const testing::AcceleratorPtr& accelerator) { check_case(accelerator, input, test_case.expected, start); });
+        [&](const tests::AcceleratorPtr& accelerator) { check_case(accelerator, input, test_case.expected, start); });
     compared++;
   }
   EXPECT_GT(compared, 50);
 }
 
-}  // namespace
+}  // namespace training_test
 }  // namespace accel::parity

@@ -1,6 +1,7 @@
 #include "comm/ucx/backend.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
 
 #include <numeric>
 #include <utility>

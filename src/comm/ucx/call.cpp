@@ -1,6 +1,8 @@
 #include "comm/ucx/call.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <optional>

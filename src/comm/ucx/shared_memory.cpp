@@ -1,6 +1,7 @@
 #include "comm/ucx/shared_memory.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,6 +1,8 @@
 #include "data/datasets/csv_dataset.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 #include <charconv>

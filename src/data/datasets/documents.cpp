@@ -1,6 +1,6 @@
 #include "data/datasets/documents.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
 

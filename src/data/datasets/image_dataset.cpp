@@ -1,6 +1,8 @@
 #include "data/datasets/image_dataset.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/_upsample_bilinear2d_aa.h>
 
 #include <algorithm>
 #include <filesystem>

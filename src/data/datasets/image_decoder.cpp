@@ -3,7 +3,8 @@
 #include "base/error.hpp"
 
 #ifdef ACCEL_HAS_IMAGES
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <png.h>
 #include <turbojpeg.h>
 

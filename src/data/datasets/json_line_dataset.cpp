@@ -1,6 +1,9 @@
 #include "data/datasets/json_line_dataset.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 
 #include <vector>
 

@@ -1,6 +1,8 @@
 #include "data/datasets/sequence_dataset.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
 
 #include <vector>
 

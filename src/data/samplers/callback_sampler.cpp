@@ -1,6 +1,7 @@
 #include "data/samplers/callback_sampler.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <utility>
 

@@ -1,6 +1,8 @@
 #include "data/samplers/distributed_sampler.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/randperm.h>
 
 #include "base/error.hpp"
 

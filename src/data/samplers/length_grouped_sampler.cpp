@@ -1,6 +1,7 @@
 #include "data/samplers/length_grouped_sampler.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/randperm.h>
 
 #include <algorithm>
 #include <utility>

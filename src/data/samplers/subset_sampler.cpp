@@ -1,6 +1,8 @@
 #include "data/samplers/subset_sampler.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/randperm.h>
+#include <ATen/ops/tensor.h>
 
 #include "base/error.hpp"
 

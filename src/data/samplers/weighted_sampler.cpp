@@ -1,6 +1,8 @@
 #include "data/samplers/weighted_sampler.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/multinomial.h>
+#include <ATen/ops/tensor.h>
 
 #include <cmath>
 

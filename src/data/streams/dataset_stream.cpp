@@ -1,6 +1,7 @@
 #include "data/streams/dataset_stream.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,11 @@
 #include "nn/layers/attention.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/zeros.h>
 
 #include "base/error.hpp"
 #include "nn/layers/dropout.hpp"

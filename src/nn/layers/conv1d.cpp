@@ -1,6 +1,8 @@
 #include "nn/layers/conv1d.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/addmm.h>
 
 namespace accel::nn {
 

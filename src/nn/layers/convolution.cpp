@@ -1,6 +1,9 @@
 #include "nn/layers/convolution.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/empty.h>
 
 #include "base/error.hpp"
 #include "nn/layers/initial.hpp"

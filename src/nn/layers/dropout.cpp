@@ -1,6 +1,8 @@
 #include "nn/layers/dropout.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/dropout.h>
 
 #include "base/error.hpp"
 

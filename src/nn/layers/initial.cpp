@@ -1,7 +1,7 @@
 #include "nn/layers/initial.hpp"
 
-#include <ATen/ATen.h>
-#include <torch/csrc/autograd/grad_mode.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 
@@ -21,7 +21,7 @@ Fans fans(const at::Tensor& weight) {
 }
 
 void fill_uniform(const at::Tensor& tensor, double bound) {
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   tensor.uniform_(-bound, bound);
 }
 
@@ -45,7 +45,7 @@ void fill_bias_uniform(const at::Tensor& bias, const at::Tensor& weight) {
 }
 
 void fill_normal(const at::Tensor& tensor, double mean, double deviation) {
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   tensor.normal_(mean, deviation);
 }
 

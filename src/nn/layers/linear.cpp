@@ -1,6 +1,9 @@
 #include "nn/layers/linear.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
 
 #include "base/error.hpp"
 #include "nn/layers/initial.hpp"

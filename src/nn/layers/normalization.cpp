@@ -1,7 +1,14 @@
 #include "nn/layers/normalization.hpp"
 
-#include <ATen/ATen.h>
-#include <torch/csrc/autograd/grad_mode.h>
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rms_norm.h>
+#include <ATen/ops/zeros.h>
 
 #include "base/error.hpp"
 #include "nn/layers/initial.hpp"
@@ -64,7 +71,7 @@ c10::IValue BatchNorm::forward(const Inputs& inputs) {
   at::Tensor output = at::batch_norm(input, weight, parameter(kBias), buffer(kRunningMean), buffer(kRunningVariance),
                                      is_training(), momentum_, epsilon_, at::globalContext().userEnabledCuDNN());
   if (is_training()) {
-    const torch::NoGradGuard no_grad;
+    const at::NoGradGuard no_grad;
     buffer(kBatches).add_(1);
   }
   return output;

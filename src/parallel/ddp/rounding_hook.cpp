@@ -1,6 +1,7 @@
 #include "parallel/ddp/rounding_hook.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 namespace accel::parallel {
 

@@ -1,6 +1,7 @@
 #include "parallel/ddp/uneven_inputs.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
 
 #include "base/error.hpp"
 #include "comm/collectives.hpp"

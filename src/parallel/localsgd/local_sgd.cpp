@@ -1,6 +1,9 @@
 #include "parallel/localsgd/local_sgd.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/_foreach_copy.h>
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <utility>

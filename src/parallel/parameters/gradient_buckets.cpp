@@ -1,6 +1,8 @@
 #include "parallel/parameters/gradient_buckets.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -72,6 +74,8 @@ at::Tensor GradientBuckets::allocate(int64_t numel, const at::TensorOptions& opt
   }
   return at::zeros({numel}, options);
 }
+
+GradientBuckets::~GradientBuckets() = default;
 
 const at::Tensor& GradientBuckets::gradient(size_t index) const {
   require(index < size(), Status::kInvalidArgument, "index is ", index, "; expected 0 to ", size() - 1,

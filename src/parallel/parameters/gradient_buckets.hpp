@@ -20,6 +20,9 @@ class GradientBuckets {
  public:
   // Collective, as DDP's construction. Of the trainable parameters, in the order of Module::named_parameters().
   GradientBuckets(const nn::Module& module, std::shared_ptr<comm::Communicator> communicator, double bucket_cap_mb);
+  ~GradientBuckets();
+  GradientBuckets(const GradientBuckets&) = delete;
+  GradientBuckets& operator=(const GradientBuckets&) = delete;
 
   size_t size() const { return gradients_.size(); }
   // Lies in its bucket, and is the parameter's gradient for optimizers. Zero at first.
