@@ -44,6 +44,7 @@ static accel_status_t check(accel_status_t status, const char *call) {
 /* How often something happens: after a number of steps, or after a part of the run; never if both are 0. */
 struct interval {
   int64_t steps, percent;
+  int64_t reached; /* how many parts of the run are over */
 };
 
 struct options {
@@ -677,11 +678,12 @@ static void validate(struct training *training, struct progress *progress) {
                loss / log(2.0));
 }
 
-static int is_due(struct interval every, int64_t step, int64_t steps) {
-  if (every.steps > 0) return step % every.steps == 0;
-  if (every.percent == 0) return 0;
-  const int64_t part = every.percent * steps; /* in hundredths of a step */
-  return step * 100 / part > (step - 1) * 100 / part;
+static int is_due(struct interval *every, int64_t step, int64_t steps) {
+  if (every->steps > 0) return step % every->steps == 0;
+  const int64_t reached = every->percent == 0 ? 0 : step * 100 / (every->percent * steps);
+  const int is_new = reached > every->reached; /* once each, though the number of steps may be estimated anew */
+  if (is_new) every->reached = reached;
+  return is_new;
 }
 
 /* A number of rank 0, on all ranks. */
@@ -711,6 +713,12 @@ static int is_time_to_estimate(int64_t done) { return done > 1 && ((done & (done
 static void train(struct training *training, const struct options *options) {
   const int64_t batch_tokens = options->batch * options->context * accel_num_processes(training->state);
   if (options->seconds > 0) training->steps = 2 * training->step + 100; /* a guess until something is measured */
+  struct interval log_every = options->log_every, eval_every = options->eval_every;
+  struct interval checkpoint_every = options->checkpoint_every;
+  /* Parts of the run that were over before it was resumed are not due again. */
+  (void)is_due(&log_every, training->step, training->steps);
+  (void)is_due(&eval_every, training->step, training->steps);
+  (void)is_due(&checkpoint_every, training->step, training->steps);
   struct progress progress = progress_begin(training->state, training->step, training->steps);
   while (training->step < training->steps) {
     accel_tensor_t *loss = train_batch(training);
@@ -721,14 +729,14 @@ static void train(struct training *training, const struct options *options) {
       if (options->seconds > 0 && is_time_to_estimate(done))
         training->steps = progress.total = estimate_steps(training, options->seconds, &progress);
 
-      if (is_due(options->log_every, training->step, training->steps))
+      if (is_due(&log_every, training->step, training->steps))
         progress_loss(&progress, training->step, mean_of_ranks(training->state, loss));
       progress_step(&progress, training->step);
 
       const double pause = now();
-      if (is_due(options->eval_every, training->step, training->steps) && training->step < training->steps)
+      if (is_due(&eval_every, training->step, training->steps) && training->step < training->steps)
         validate(training, &progress);
-      if (is_due(options->checkpoint_every, training->step, training->steps))
+      if (is_due(&checkpoint_every, training->step, training->steps))
         save_checkpoint(training, options->checkpoint_dir, &progress);
       progress.paused += now() - pause;
     }
