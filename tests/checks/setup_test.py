@@ -264,6 +264,27 @@ class SetUp(SystemTest):
         self.assert_ready(again)
         self.assertEqual(again.stdout.count("\n"), 1)
 
+    def test_ccache_is_a_wish(self):
+        (self.folder / "installed").touch()
+        (self.folder / "apt_says").write_text("Temporary failure resolving 'mirror'\n")
+        self.environment["PATH"] = f"{self.commands}:{self.bare_path()}"
+        (self.commands / "ccache").unlink()
+        result = self.run_script("setup.sh")
+        self.assert_ready(result)
+        self.assertEqual(result.stdout.splitlines()[:2], ["set-up: installing ccache", "set-up: going on without ccache"])
+
+    def bare_path(self):
+        """A folder with what the folders of PATH have, except ccache."""
+        folder = self.folder / "bare"
+        folder.mkdir()
+        for path in reversed(os.environ["PATH"].split(":")):
+            for file in pathlib.Path(path).glob("*") if path else ():
+                if file.name != "ccache":
+                    link = folder / file.name
+                    link.unlink(missing_ok=True)
+                    link.symlink_to(file)
+        return folder
+
     def test_an_installed_libtorch(self):
         (self.folder / "installed").touch()
         for name, text in LIBTORCH.items():
