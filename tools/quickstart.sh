@@ -25,7 +25,7 @@ esac
 
 # A model so small that it has read a million bytes in this time even on two slow processors.
 "$accel" launch --num-processes 2 --mixed-precision "$precision" -- \
-  "$examples/train_gpt" --seconds 75 --width 128 --batch 4 --lr 0.004 --prompt "def " --temperature 0.7 \
+  "$examples/train_gpt" --seconds 75 --layers 2 --width 128 --batch 4 --lr 0.004 --prompt "def " --temperature 0.7 \
   --checkpoint-dir "$checkpoints" --checkpoint-every 50% "$@"
 cat <<END
 
