@@ -1,31 +1,72 @@
 #!/bin/sh
 # Builds into a folder (default build/release). Arguments that begin with `-` go to `meson setup`, others are targets.
-#   tools/build.sh [-C FOLDER] [-Doption=value ...] [TARGET ...]
+#   tools/build.sh [-C FOLDER] [--unity] [--lean] [-Doption=value ...] [TARGET ...]
+# --unity and --lean say how a folder is configured that is not yet, and leave others as they are: with several sources in one
+# compilation, which is the fastest from nothing; and without tests and benchmarks, which then need nothing to be installed.
+# Shows what is done of how much; at the end the cost of the build, which is also in FOLDER/build_cost.json.
 set -eu
 cd "$(dirname "$0")/.."
+unity="-Dunity=on -Dunity_size=12"
+lean="-Dtests=false -Dbench=false"
+
 PATH=$PWD/build/deps/bin:$PATH
 # ccache may reuse an object that was compiled with the precompiled header.
 export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros,include_file_mtime,include_file_ctime}"
 
+# The options stay in "$@": they may contain blanks.
 folder=build/release
-options=
+if_new=
 targets=
-while [ $# -gt 0 ]; do
-  case $1 in
-    -C) folder=$2 && shift ;;
-    -*) options="$options $1" ;;
-    *) targets="$targets $1" ;;
-  esac
+left=$#
+while [ "$left" -gt 0 ]; do
+  argument=$1
   shift
+  left=$((left - 1))
+  case $argument in
+    -C)
+      [ "$left" -gt 0 ] || { echo "build: -C: expected a folder after it" >&2 && exit 2; }
+      folder=$1
+      shift
+      left=$((left - 1))
+      ;;
+    --unity) if_new="$if_new $unity" ;;
+    --lean) if_new="$if_new $lean" ;;
+    -*) set -- "$@" "$argument" ;;
+    *) targets="$targets $argument" ;;
+  esac
 done
 
 mkdir -p "$folder"
+# One build of a folder at a time. The lock ends with the last process that has it open: with Ninja, at the latest.
+exec 9>"$folder/.build_lock"
+if command -v flock >/dev/null && ! flock -n 9; then
+  echo "build: another build of $folder is running; waiting for its end"
+  flock 9
+fi
+
 log=$folder/setup.log
-# shellcheck disable=SC2086 # options and targets are lists of words
+configure() {
+  "$@" >"$log" 2>&1 || {
+    tail -n 30 "$log" >&2
+    echo "build: $folder cannot be configured; all that Meson said is in $log" >&2
+    exit 1
+  }
+}
+is_configured() {
+  ninja -C "$folder" -n build.ninja 2>/dev/null | grep -q '^ninja: no work to do'
+}
 if [ ! -f "$folder/build.ninja" ]; then
-  meson setup $options "$folder" >"$log" 2>&1 || { tail -n 30 "$log" >&2 && exit 1; }
-elif [ -n "$options" ]; then
-  meson configure $options "$folder" >"$log" 2>&1 || { tail -n 30 "$log" >&2 && exit 1; }
+  echo "build: configuring $folder"
+  rm -rf "$folder/meson-private" # of a run that was interrupted: Meson would take it for complete
+  # shellcheck disable=SC2086 # a list of words; what was given explicitly comes later and counts
+  configure meson setup $if_new "$@" "$folder"
+elif [ $# -gt 0 ] && python3 tools/changed_options.py "$folder" "$@"; then
+  configure meson configure "$@" "$folder"
+fi
+# What changed in the build's description comes first, because Meson then says much that belongs into the log.
+if ! is_configured; then
+  echo "build: configuring $folder anew"
+  configure ninja -C "$folder" build.ninja
 fi
 
 # A compiler needs up to 2 GB for a source that includes LibTorch.
@@ -33,7 +74,5 @@ jobs=$(awk '/MemAvailable/ { print int($2 / 2000000) }' /proc/meminfo)
 cores=$(nproc)
 [ "$jobs" -le "$cores" ] || jobs=$cores
 [ "$jobs" -ge 1 ] || jobs=1
-quiet=
-[ -t 1 ] || quiet=--quiet
 # shellcheck disable=SC2086
-exec ninja $quiet -C "$folder" -j "$jobs" $targets
+exec python3 tools/run_ninja.py "$folder" -j "$jobs" $targets

@@ -3,8 +3,10 @@
 # suite is added to apt with a priority so low that nothing else is ever taken from it. Other systems: install Julia by hand.
 # 77: this system has no such package; the tests are then skipped. 1: it has, and the installation failed.
 set -eu
+umask 022 # apt's own user reads what is written here
 packaged=1.5.3
 unwind=build/deps/julia
+log=build/deps/julia.log
 
 skip() {
   echo "set-up: no Julia, so the tests of its bindings are skipped: $*"
@@ -20,24 +22,30 @@ stop() {
 # its own copy, and a program in build/deps/bin that starts it so. libunwind also has the functions that C++ exceptions go
 # through, and ends the process in some of them: those of libgcc come first.
 finish() {
-  ! grep -qs libgcc_s build/deps/bin/julia || exit 0
+  ! grep -qsF "$PWD/$unwind/" build/deps/bin/julia || exit 0 # a clone may have been moved
   rm -f build/deps/bin/julia # it may be in the PATH, and is not what it should start
   case $(julia --version) in
     *" $packaged") ;;
     *) exit 0 ;;
   esac
-  mkdir -p "$unwind" build/deps/bin
-  [ -n "$(find "$unwind" -name libunwind.so.8)" ] || (cd "$unwind" && apt-get -q download libunwind8/bullseye >apt.log 2>&1 && dpkg -x libunwind8_*.deb .) ||
-    stop "apt-get cannot download libunwind8 of bullseye; all it said is in $unwind/apt.log"
+  mkdir -p build/deps/bin
+  if [ -z "$(find "$unwind" -name libunwind.so.8 2>/dev/null)" ]; then
+    rm -rf "$unwind.partial" && mkdir -p "$unwind.partial"
+    (cd "$unwind.partial" && apt-get -q download libunwind8/bullseye && dpkg -x libunwind8_*.deb .) >"$log" 2>&1 ||
+      stop "apt-get cannot download libunwind8 of bullseye; all it said is in $log"
+    rm -rf "$unwind"
+    mv "$unwind.partial" "$unwind"
+  fi
   folder=$(dirname "$(find "$PWD/$unwind" -name libunwind.so.8)")
-  cat >build/deps/bin/julia <<PROGRAM
+  cat >build/deps/julia.new <<PROGRAM
 #!/bin/sh
 LD_PRELOAD=libgcc_s.so.1\${LD_PRELOAD:+:\$LD_PRELOAD}
-LD_LIBRARY_PATH=$folder\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}
+LD_LIBRARY_PATH="$folder"\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}
 export LD_PRELOAD LD_LIBRARY_PATH
 exec $(command -v julia) "\$@"
 PROGRAM
-  chmod +x build/deps/bin/julia
+  chmod +x build/deps/julia.new
+  mv build/deps/julia.new build/deps/bin/julia
   exit 0
 }
 
@@ -46,7 +54,7 @@ PROGRAM
 command -v apt-get >/dev/null || skip "there is no apt-get"
 if [ "$(id -u)" = 0 ]; then
   as_root=
-elif command -v sudo >/dev/null && sudo -v; then
+elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }; then
   as_root=sudo
 else
   skip "installing it needs root"
@@ -69,12 +77,15 @@ Pin-Priority: 500
 PIN
 
 echo "set-up: installing Julia $packaged"
-log=build/deps/julia.log
+apt="$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=300 -o Acquire::http::Timeout=20"
 for attempt in 1 2 3; do
-  if { $as_root apt-get -q update && $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
-    install julia; } >"$log" 2>&1; then
+  if { $apt update && $apt install julia; } >"$log" 2>&1 </dev/null; then
     finish
   fi
+  ! grep -qiE 'could not resolve|failure resolving|network is unreachable|could not connect|unable to connect' "$log" ||
+    stop "Julia is missing, and the network is not reachable; apt-get said all of it to $log"
+  ! grep -qiE 'no space left|enough free space' "$log" ||
+    stop "apt-get cannot install julia: the disk is full; make room in /usr and /var and start again"
   sleep "$attempt"
 done
 stop "apt-get cannot install julia; all it said is in $log"

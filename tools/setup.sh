@@ -1,18 +1,39 @@
 #!/bin/sh
 # Installs what a build needs and is missing: system packages with apt, and LibTorch into build/deps unless $LIBTORCH
-# names one. With --develop also what the tests of the tools and the bindings need: compilers of other languages, clang's
-# tools, and libclang for tools/apigen.
-# With nothing to do it takes a fraction of a second and prints one line.
+# names one. With --lean only what `tools/build.sh --lean` needs: no packages of tests and bindings. With --develop also what
+# the tests of the tools and the bindings need: compilers of other languages, clang's tools, and libclang for tools/apigen.
+# With nothing to do it takes a fraction of a second, prints one line and asks nothing of the network. It can be stopped at any
+# moment and started again.
 set -eu
+umask 022 # what is installed and kept can be read by all and written by its owner, whoever starts this
 cd "$(dirname "$0")/.."
-mkdir -p build/deps
-develop=
-[ "${1:-}" != --develop ] || develop=yes
 
 stop() {
   echo "set-up: $*" >&2
   exit 1
 }
+
+lean=
+develop=
+case "${1:-}" in
+  --lean) lean=yes ;;
+  --develop) develop=yes ;;
+  "") ;;
+  *) stop "$1: expected --lean, --develop or nothing" ;;
+esac
+
+mkdir -p build/deps
+# One set-up of a clone at a time; what a stopped one has left behind, say pip, still holds the lock.
+exec 8>build/deps/.lock
+if command -v flock >/dev/null && ! flock -n 8; then
+  echo "set-up: another one is running in this clone; waiting for its end"
+  flock 8
+fi
+
+test_packages="swig command swig
+libzstd-dev library libzstd
+libcmocka-dev library cmocka
+libgtest-dev library gtest"
 
 develop_packages="clang command clang
 clang-format command clang-format
@@ -20,9 +41,11 @@ clang-tidy command clang-tidy
 cmake command cmake
 abigail-tools command abidiff
 cargo command cargo
-python3-dev header Python.h"
+python3-dev header Python.h
+python3-venv python ensurepip
+ca-certificates file /etc/ssl/certs/ca-certificates.crt"
 
-# Prints the Debian packages that stand for what is not there.
+# Prints the Debian packages that stand for what is not there. $CC and $CXX may be commands with arguments.
 missing_packages() {
   while read -r package check argument; do
     case $check in
@@ -33,23 +56,18 @@ missing_packages() {
       header) [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/$argument" ] || echo "$package" ;;
     esac
   done <<LIST
-gcc command cc
-g++ command c++
+gcc command ${CC:-cc}
+g++ command ${CXX:-c++}
 ninja-build command ninja
 ccache command ccache
 pkg-config command pkg-config
-swig command swig
 python3 command python3
-python3-venv python ensurepip
-ca-certificates file /etc/ssl/certs/ca-certificates.crt
 libucx-dev library ucx
 libcjson-dev library libcjson
-libzstd-dev library libzstd
 zlib1g-dev library zlib
 libturbojpeg0-dev library libturbojpeg
 libpng-dev library libpng
-libcmocka-dev library cmocka
-libgtest-dev library gtest
+$([ -n "$lean" ] || echo "$test_packages")
 ${develop:+$develop_packages}
 LIST
   [ -n "$(find_meson)" ] || echo meson
@@ -67,67 +85,128 @@ find_meson() {
   done
 }
 
-# An own Python environment: for pip, which the system may lack, and for Meson where the system's is too old.
-make_python_environment() {
-  build/deps/python/bin/python -m pip --version >/dev/null 2>&1 && return
-  rm -rf build/deps/python
-  python3 -m venv build/deps/python || stop "python3 cannot make a virtual environment in build/deps/python"
+# Why a program failed that wrote a log: one line, or nothing when the log does not tell.
+known_reason() {
+  if grep -qiE 'no space left|enough free space|disk quota' "$1"; then
+    needed=$(sed -n 's/^Need to get \(.*\) of archives.*/\1 to download/p; s/^After this operation, \(.*\) of additional.*/\1 to install/p' "$1" | paste -sd, - | sed 's/,/, /')
+    free=$(df -Pm "$2" | awk 'NR == 2 { print $4 }')
+    echo "the disk is full: ${needed:+it needs $needed; }$free MB are free in $2; make room and start again"
+  elif grep -qiE 'could not resolve|failure resolving|name resolution|network is unreachable|could not connect|unable to connect|cannot initiate the connection|NewConnectionError|ConnectTimeout|connection timed out|connection refused|ProxyError|cannot connect to proxy|failed to resolve|failed to establish' "$1"; then
+    echo "the network is not reachable"
+  fi
+}
+
+become_root() {
+  as_root=
+  [ "$(id -u)" != 0 ] || return 0
+  as_root=sudo
+  command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }
+}
+
+# apt-get as it is wanted here: without questions, and waiting for another one that runs.
+apt() {
+  $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=300 \
+    -o Acquire::Retries=2 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 "$@" 8>&-
 }
 
 install_packages() {
   command -v apt-get >/dev/null || stop "missing: $*; there is no apt-get, install what these Debian packages contain"
-  if [ "$(id -u)" = 0 ]; then
-    as_root=
-  elif command -v sudo >/dev/null && sudo -v; then
-    as_root=sudo
-  else
-    stop "missing: $*; run as root: apt-get install $*"
-  fi
+  become_root || stop "missing: $*; run as root: apt-get install $*"
   echo "set-up: installing $*"
-  log=build/deps/apt.log
-  install="env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install"
+  log=$PWD/build/deps/apt.log
+  # First with the lists of packages that are there. They may be old or missing, and an earlier installation may have been
+  # interrupted.
   for attempt in 1 2 3; do
-    if { $as_root apt-get -q update && $as_root $install "$@"; } >"$log" 2>&1; then
-      return
-    fi
-    sleep "$attempt"
+    {
+      [ "$attempt" = 1 ] || apt update || true
+      [ "$attempt" = 1 ] || $as_root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a || true
+      [ "$attempt" = 1 ] || apt --fix-broken install || true
+      ! apt install "$@" || return 0
+    } >"$log" 2>&1 </dev/null
+    reason=$(known_reason "$log" /var/cache/apt/archives)
+    case $reason in
+      *network*) stop "missing: $*; $reason (all that apt-get said is in $log)" ;;
+      *full*) stop "apt-get cannot install: $*; $reason" ;;
+    esac
+    [ "$attempt" = 1 ] || sleep "$attempt"
   done
-  tail -n 5 "$log" >&2
+  grep '^E:' "$log" | tail -n 3 >&2
   stop "apt-get cannot install: $*; all it said is in $log"
 }
 
+# An own Python environment: for pip, which the system may lack, and for Meson where the system's is too old.
+make_python_environment() {
+  build/deps/python/bin/python -m pip --version >/dev/null 2>&1 && return
+  python3 -c "import ensurepip" 2>/dev/null || install_packages python3-venv
+  rm -rf build/deps/python
+  python3 -m venv build/deps/python >build/deps/pip.log 2>&1 && return
+  reason=$(known_reason build/deps/pip.log build/deps)
+  stop "python3 cannot make a virtual environment in build/deps/python: ${reason:-it said why in build/deps/pip.log}"
+}
+
+# Installs with pip into build/deps/python: try_pip ARGUMENTS of `pip install`.
+try_pip() {
+  make_python_environment
+  rm -rf build/deps/pip && mkdir build/deps/pip # for what it writes on the way, on the same disk
+  TMPDIR=$PWD/build/deps/pip build/deps/python/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 "$@" \
+    >build/deps/pip.log 2>&1
+}
+
+# The same, where nothing goes on without it: pip_install NAME ARGUMENTS.
+pip_install() {
+  name=$1
+  shift
+  try_pip "$@" || stop "pip cannot install $name: $(pip_reason)"
+}
+
+pip_reason() {
+  reason=$(known_reason build/deps/pip.log build/deps)
+  echo "${reason:-$(grep -v '^ *$' build/deps/pip.log | tail -n 1)}"
+}
+
 packages=$(missing_packages)
-if [ -n "$packages" ]; then
+if [ "$packages" = ccache ]; then
+  # A build does without, only a second one takes longer.
+  (install_packages ccache) 2>/dev/null || echo "set-up: going on without ccache"
+elif [ -n "$packages" ]; then
   # shellcheck disable=SC2086 # one word a package
   install_packages $packages
   if [ -z "$(find_meson)" ]; then
-    make_python_environment
-    build/deps/python/bin/python -m pip install --quiet --disable-pip-version-check 'meson>=1.3,<2' ||
-      stop "pip cannot install meson"
+    pip_install meson 'meson>=1.3,<2'
     mkdir -p build/deps/bin
     ln -sf ../python/bin/meson build/deps/bin/meson
   fi
-  packages=$(missing_packages)
+  packages=$(missing_packages | grep -v '^ccache$' || true)
   [ -z "$packages" ] || stop "still missing after the installation: $(echo $packages)"
 fi
 
-if [ -z "${LIBTORCH:-}" ] && ! { cmp -s tools/libtorch.txt build/deps/libtorch.txt && [ -d build/deps/torch ]; }; then
-  make_python_environment
-  python3 tools/fetch_libtorch.py "$PWD" build/deps/python/bin/python -m pip || exit 1
+if [ -z "${LIBTORCH:-}" ] && ! { cmp -s tools/libtorch.txt build/deps/libtorch.txt && [ -e build/deps/torch/lib/libtorch_cpu.so ]; }; then
+  # From the wheels that are kept, or else with pip.
+  status=0
+  python3 tools/fetch_libtorch.py "$PWD" || status=$?
+  if [ "$status" = 3 ]; then
+    packages="$([ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates) $(python3 -c "import ensurepip" 2>/dev/null || echo python3-venv)"
+    # shellcheck disable=SC2086
+    [ "$packages" = " " ] || install_packages $packages
+    make_python_environment
+    python3 tools/fetch_libtorch.py "$PWD" build/deps/python/bin/python -m pip || exit
+  elif [ "$status" != 0 ]; then
+    exit "$status"
+  fi
 fi
 if [ -n "$develop" ]; then
   if ! cmp -s tools/apigen/libclang.txt build/deps/libclang.txt; then
-    make_python_environment
-    build/deps/python/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
-      -r tools/apigen/libclang.txt || stop "pip cannot install libclang"
+    pip_install libclang --no-deps --require-hashes -r tools/apigen/libclang.txt
     cp tools/apigen/libclang.txt build/deps/libclang.txt
   fi
   tests=bindings/python/tests
   if ! cat $tests/requirements*.txt | cmp -s - build/deps/python_tests.txt; then
-    make_python_environment
-    pip="build/deps/python/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes"
-    $pip -r $tests/requirements.txt || stop "pip cannot install pytest"
-    $pip -r $tests/requirements_numpy.txt 2>/dev/null || echo "set-up: no pinned NumPy for this Python; its tests are skipped"
+    pip_install pytest --no-deps --require-hashes -r $tests/requirements.txt
+    if ! try_pip --no-deps --require-hashes -r $tests/requirements_numpy.txt; then
+      reason=$(known_reason build/deps/pip.log build/deps)
+      [ -z "$reason" ] || stop "pip cannot install NumPy: $reason"
+      echo "set-up: no pinned NumPy for this Python; its tests are skipped"
+    fi
     cat $tests/requirements*.txt >build/deps/python_tests.txt
   fi
   if ! cmp -s bindings/rust/Cargo.lock build/deps/crates/Cargo.lock; then
@@ -139,7 +218,7 @@ if [ -n "$develop" ]; then
       echo "set-up: cargo cannot fetch the crates of bindings/rust/Cargo.lock; the tests of the Rust binding are skipped"
     fi
   fi
-  tools/install_julia.sh || [ $? = 77 ]
+  tools/install_julia.sh || [ $? = 77 ] || exit 1
 fi
 libtorch=$(python3 tools/find_libtorch.py "" "$PWD") || exit 1
 echo "set-up: LibTorch $(echo "$libtorch" | sed -n 3p) in $(dirname "$(echo "$libtorch" | sed -n 2p)")"

@@ -41,22 +41,30 @@ static accel_status_t check(accel_status_t status, const char *call) {
  * Options
  * ------------------------------------------------------------------------------------------------------------------ */
 
+/* How often something happens: after a number of steps, or after a part of the run; never if both are 0. */
+struct interval {
+  int64_t steps, percent;
+  int64_t reached; /* how many parts of the run are over */
+};
+
 struct options {
   const char *text;
   const char *suffix;
   int64_t steps, batch, accumulate;
+  double seconds; /* 0: the number of steps is given */
   int64_t layers, heads, width, context;
   double learning_rate;
   int64_t warmup;
   const char *checkpoint_dir;
-  int64_t checkpoint_every;
+  struct interval checkpoint_every;
   int resume;
   const char *resume_from;
   int64_t seed;
   accel_precision_t precision;
   const char *prompt;
   int64_t sample_length;
-  int64_t eval_every, log_every;
+  double temperature;
+  struct interval eval_every, log_every;
 };
 
 static const char usage[] =
@@ -64,7 +72,10 @@ static const char usage[] =
     "\n"
     "  --text PATH             a text file, or a folder with all files below it (default: Python's standard library)\n"
     "  --suffix END            of a folder, only the files that end so, for example .md\n"
-    "  --steps N               optimizer steps (600)\n"
+    "  --steps N               optimizer steps (600), those before --resume included\n"
+    "  --seconds N             instead of --steps: as many steps as fit into that time; after --resume, as many more.\n"
+    "                          How many depends on the machine: only runs with --steps repeat each other exactly.\n"
+    "                          The last of the two options counts\n"
     "  --batch N               rows of one process's batch (8)\n"
     "  --accumulate N          batches a step (1, or what the launcher says)\n"
     "  --layers N  --heads N  --width N  --context N\n"
@@ -72,12 +83,13 @@ static const char usage[] =
     "  --lr X  --warmup N      the highest learning rate (0.001), and the steps until it is reached (20)\n"
     "  --precision NAME        no, fp16 or bf16 (what the launcher says)\n"
     "  --checkpoint-dir DIR    where checkpoints go (checkpoints)\n"
-    "  --checkpoint-every N    steps between them (0: none)\n"
+    "  --checkpoint-every N    steps between them, or N% of the run (0: none)\n"
     "  --resume[=FOLDER]       goes on from the newest checkpoint, or from that one\n"
-    "  --eval-every N          steps between validations (100; 0: only at the end)\n"
-    "  --log-every N           steps between reports of the loss (10)\n"
+    "  --eval-every N          steps between validations, or N% of the run (20%; 0: only at the end)\n"
+    "  --log-every N           steps between reports of the loss, or N% of the run (4%; 0: none)\n"
     "  --prompt TEXT           what the sample at the end begins with\n"
     "  --sample-length N       its length in bytes (400; 0: no sample)\n"
+    "  --temperature X         how freely it is drawn (0.8; less: only what is likely)\n"
     "  --seed N                of the weights and of the order of the data (0)\n"
     "  --help\n";
 
@@ -103,6 +115,17 @@ static double parse_number(const char *option, const char *text) {
   return number;
 }
 
+static struct interval parse_interval(const char *option, const char *text) {
+  char number[32];
+  const size_t digits = strspn(text, "0123456789");
+  const int is_percent = strcmp(text + digits, "%") == 0;
+  if (digits == 0 || digits >= sizeof number || !(is_percent || text[digits] == '\0'))
+    refuse(option, text, "a number of steps or a part of the run, for example 50 or 20%");
+  snprintf(number, sizeof number, "%.*s", (int)digits, text);
+  const int64_t value = parse_integer(option, number, is_percent);
+  return is_percent ? (struct interval){.percent = value} : (struct interval){.steps = value};
+}
+
 static accel_precision_t parse_precision(const char *text) {
   if (strcmp(text, "no") == 0) return ACCEL_PRECISION_NO;
   if (strcmp(text, "fp16") == 0) return ACCEL_PRECISION_FP16;
@@ -116,12 +139,14 @@ struct setting {
   const char **text;
   int64_t *integer, least;
   double *number;
+  struct interval *interval;
 };
 
 static void apply_setting(const struct setting *setting, const char *value) {
   if (setting->text != NULL) *setting->text = value;
   if (setting->integer != NULL) *setting->integer = parse_integer(setting->name, value, setting->least);
   if (setting->number != NULL) *setting->number = parse_number(setting->name, value);
+  if (setting->interval != NULL) *setting->interval = parse_interval(setting->name, value);
 }
 
 static struct options parse_options(int argc, char **argv) {
@@ -131,14 +156,15 @@ static struct options parse_options(int argc, char **argv) {
   options.steps = 600, options.batch = 8;
   options.layers = 4, options.heads = 4, options.width = 256, options.context = 128;
   options.learning_rate = 1e-3, options.warmup = 20;
-  options.eval_every = 100, options.log_every = 10;
+  options.eval_every.percent = 20, options.log_every.percent = 4;
   options.checkpoint_dir = "checkpoints";
-  options.prompt = "\n", options.sample_length = 400;
+  options.prompt = "\n", options.sample_length = 400, options.temperature = 0.8;
 
   const struct setting settings[] = {
       {.name = "text", .text = &options.text},
       {.name = "suffix", .text = &options.suffix},
       {.name = "steps", .integer = &options.steps, .least = 1},
+      {.name = "seconds", .number = &options.seconds},
       {.name = "batch", .integer = &options.batch, .least = 1},
       {.name = "accumulate", .integer = &options.accumulate, .least = 1},
       {.name = "layers", .integer = &options.layers, .least = 1},
@@ -148,11 +174,12 @@ static struct options parse_options(int argc, char **argv) {
       {.name = "lr", .number = &options.learning_rate},
       {.name = "warmup", .integer = &options.warmup},
       {.name = "checkpoint-dir", .text = &options.checkpoint_dir},
-      {.name = "checkpoint-every", .integer = &options.checkpoint_every},
-      {.name = "eval-every", .integer = &options.eval_every},
-      {.name = "log-every", .integer = &options.log_every, .least = 1},
+      {.name = "checkpoint-every", .interval = &options.checkpoint_every},
+      {.name = "eval-every", .interval = &options.eval_every},
+      {.name = "log-every", .interval = &options.log_every},
       {.name = "prompt", .text = &options.prompt},
       {.name = "sample-length", .integer = &options.sample_length},
+      {.name = "temperature", .number = &options.temperature},
       {.name = "seed", .integer = &options.seed},
   };
   enum { N_SETTINGS = sizeof settings / sizeof *settings };
@@ -164,7 +191,10 @@ static struct options parse_options(int argc, char **argv) {
   int choice = 0, index = 0;
   while ((choice = getopt_long(argc, argv, "", known, &index)) != -1) {
     switch (choice) {
-      case 's': apply_setting(&settings[index - 3], optarg); break;
+      case 's':
+        apply_setting(&settings[index - 3], optarg);
+        if (settings[index - 3].integer == &options.steps) options.seconds = 0;
+        break;
       case 'p': options.precision = parse_precision(optarg); break;
       case 'r': options.resume = 1, options.resume_from = optarg; break;
       case 'h': fputs(usage, stdout); exit(EXIT_SUCCESS);
@@ -173,6 +203,7 @@ static struct options parse_options(int argc, char **argv) {
   }
   if (optind < argc) refuse("help", argv[optind], "options only; see --help");
   if (*options.prompt == '\0') options.prompt = "\n";
+  if (options.temperature == 0) options.temperature = 1e-3; /* the likeliest byte, without a division by 0 */
   return options;
 }
 
@@ -186,6 +217,7 @@ struct progress {
   int64_t first_step, tokens; /* of this run: where it began, and what was trained since */
   double began, last_drawn;
   double paused; /* seconds spent on validation and checkpoints, which are no training */
+  double first_step_seconds;
   double loss;
 };
 
@@ -205,7 +237,9 @@ static struct progress progress_begin(const accel_state_t *state, int64_t first_
   return progress;
 }
 
-static double training_seconds(const struct progress *progress) { return now() - progress->began - progress->paused; }
+static double elapsed_seconds(const struct progress *progress) { return now() - progress->began; }
+
+static double training_seconds(const struct progress *progress) { return elapsed_seconds(progress) - progress->paused; }
 
 static double tokens_per_second(const struct progress *progress) {
   return (double)progress->tokens / fmax(training_seconds(progress), 1e-9);
@@ -333,17 +367,26 @@ struct training {
   accel_optimizer_t *optimizer;
   accel_scheduler_t *scheduler;
   accel_dataloader_t *loader, *validation;
-  int64_t step;
+  int64_t step;          /* how many are done */
+  int64_t steps, warmup; /* of the whole run; with --seconds an estimate that gets better */
 };
 
-/* A prepared scheduler advances once for each process in every step: its steps are counted over all processes. */
-static accel_scheduler_t *make_scheduler(accel_state_t *state, accel_optimizer_t *optimizer,
-                                         const struct options *options) {
-  const int64_t processes = accel_num_processes(state);
-  accel_scheduler_t *cosine = NULL, *prepared = NULL;
-  CHECK(accel_scheduler_cosine(optimizer, options->warmup * processes, options->steps * processes, 0.1, &cosine));
-  CHECK(accel_prepare_scheduler(state, cosine, &prepared));
-  accel_scheduler_release(cosine);
+/* The learning rate rises until the warm-up is over and then falls along half a cosine to a tenth. A schedule of the
+ * library would want the number of steps at the beginning; this one can do with an estimate. */
+static double learning_rate_factor(int64_t count, void *user_data) {
+  const struct training *training = user_data;
+  /* A prepared scheduler advances once for each process in every step. */
+  const double step = (double)count / accel_num_processes(training->state);
+  const double warmup = (double)training->warmup, steps = (double)training->steps;
+  if (step < warmup) return step / warmup;
+  return 0.1 + 0.45 * (1 + cos(acos(-1.0) * fmin((step - warmup) / fmax(steps - warmup, 1), 1)));
+}
+
+static accel_scheduler_t *make_scheduler(struct training *training, accel_optimizer_t *optimizer) {
+  accel_scheduler_t *scheduler = NULL, *prepared = NULL;
+  CHECK(accel_scheduler_lambda(optimizer, learning_rate_factor, training, NULL, &scheduler));
+  CHECK(accel_prepare_scheduler(training->state, scheduler, &prepared));
+  accel_scheduler_release(scheduler);
   return prepared;
 }
 
@@ -371,12 +414,12 @@ static void training_begin(struct training *training, accel_state_t *state, acce
   settings.beta2 = 0.99; /* a shorter memory than usual: the batches are small and the run is short */
 
   training->state = state;
-  training->step = 0;
+  training->step = 0, training->steps = options->steps, training->warmup = options->warmup;
   training->gpt = make_gpt(options);
   CHECK(accel_optimizer_adamw(training->gpt, &settings, &adamw));
   CHECK(accel_prepare_model(state, training->gpt, NULL, &training->model));
   CHECK(accel_prepare_optimizer(state, adamw, &training->optimizer));
-  training->scheduler = make_scheduler(state, adamw, options);
+  training->scheduler = make_scheduler(training, adamw);
   accel_optimizer_release(adamw);
 
   /* The end of the text is held out: a few whole batches for every process. */
@@ -493,21 +536,31 @@ static void save_checkpoint(const struct training *training, const char *folder,
   progress_say(progress, "saved %s", path);
 }
 
+static int is_later(struct timespec one, struct timespec other) {
+  return one.tv_sec != other.tv_sec ? one.tv_sec > other.tv_sec : one.tv_nsec > other.tv_nsec;
+}
+
+/* The one that was written last: the folder may have others, of earlier runs that made more steps. */
 static void find_newest_checkpoint(const char *folder, char *out_path) {
-  long long newest = -1;
+  struct timespec newest = {0};
+  *out_path = '\0';
   DIR *entries = opendir(folder);
   for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;) {
+    char path[MAX_PATH_LENGTH];
+    struct stat about;
     long long step = 0;
     int length = 0;
-    if (sscanf(entry->d_name, "step-%lld%n", &step, &length) == 1 && entry->d_name[length] == '\0' && step > newest)
-      newest = step;
+    if (sscanf(entry->d_name, "step-%lld%n", &step, &length) != 1 || entry->d_name[length] != '\0') continue;
+    snprintf(path, sizeof path, "%s/step-%lld", folder, step);
+    if (stat(path, &about) != 0 || !is_later(about.st_mtim, newest)) continue;
+    newest = about.st_mtim;
+    snprintf(out_path, MAX_PATH_LENGTH, "%s", path);
   }
   if (entries != NULL) closedir(entries);
-  if (newest < 0) {
+  if (*out_path == '\0') {
     fprintf(stderr, "there is no checkpoint in %s; leave --resume out to begin\n", folder);
     exit(EXIT_FAILURE);
   }
-  snprintf(out_path, MAX_PATH_LENGTH, "%s/step-%lld", folder, newest);
 }
 
 /* Takes the state of the run back, `training->step` included. */
@@ -537,7 +590,8 @@ static accel_tensor_t *apply(const char *name, const char *overload, const accel
 }
 
 /* Draws the byte that follows `length` tokens. */
-static int64_t draw_byte(accel_module_t *model, accel_device_t device, const int64_t *tokens, int64_t length) {
+static int64_t draw_byte(accel_module_t *model, accel_device_t device, double temperature, const int64_t *tokens,
+                         int64_t length) {
   const int64_t shape[] = {1, length};
   accel_tensor_t *on_host = NULL, *input = NULL;
   CHECK(accel_tensor_from_data(tokens, shape, 2, ACCEL_DTYPE_INT64, &on_host));
@@ -548,8 +602,8 @@ static int64_t draw_byte(accel_module_t *model, accel_device_t device, const int
   CHECK(accel_module_call(model, &argument, 1, &logits));
   const accel_value_t last_position[] = {logits, accel_arg_int(1), accel_arg_int(-1)};
   accel_tensor_t *last = apply("aten::select", "int", last_position, 3);
-  const accel_value_t temperature[] = {accel_arg_tensor(last), accel_arg_double(0.8)};
-  accel_tensor_t *scores = apply("aten::div", "Scalar", temperature, 2);
+  const accel_value_t scaling[] = {accel_arg_tensor(last), accel_arg_double(temperature)};
+  accel_tensor_t *scores = apply("aten::div", "Scalar", scaling, 2);
   const accel_value_t classes[] = {accel_arg_tensor(scores), accel_arg_int(-1)};
   accel_tensor_t *probabilities = apply("aten::softmax", "int", classes, 2);
   const accel_value_t one_draw[] = {accel_arg_tensor(probabilities), accel_arg_int(1)};
@@ -583,7 +637,8 @@ static void print_sample(const struct training *training, const struct options *
   CHECK(accel_no_grad_begin(&scope));
   for (int64_t i = prompt; i < total; i++) {
     const int64_t first = i > options->context ? i - options->context : 0;
-    print_byte(tokens[i] = draw_byte(training->gpt, accel_device(training->state), tokens + first, i - first));
+    print_byte(tokens[i] = draw_byte(training->gpt, accel_device(training->state), options->temperature, tokens + first,
+                                     i - first));
     fflush(stdout);
   }
   CHECK(accel_scope_end(scope));
@@ -623,23 +678,65 @@ static void validate(struct training *training, struct progress *progress) {
                loss / log(2.0));
 }
 
-static int is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+static int is_due(struct interval *every, int64_t step, int64_t steps) {
+  if (every->steps > 0) return step % every->steps == 0;
+  const int64_t reached = every->percent == 0 ? 0 : step * 100 / (every->percent * steps);
+  const int is_new = reached > every->reached; /* once each, though the number of steps may be estimated anew */
+  if (is_new) every->reached = reached;
+  return is_new;
+}
+
+/* A number of rank 0, on all ranks. */
+static int64_t number_of_main_process(accel_state_t *state, int64_t number) {
+  accel_tensor_t *shared = NULL;
+  CHECK(accel_tensor_full(NULL, 0, (double)number, ACCEL_DTYPE_INT64, accel_device(state), &shared));
+  const accel_value_t argument = accel_arg_tensor(shared);
+  CHECK(accel_broadcast(state, &argument, 0));
+  CHECK(accel_tensor_item_int(shared, &number));
+  accel_tensor_release(shared);
+  return number;
+}
+
+/* How many steps fit into the time that is left, at the speed so far. The clock of rank 0 counts: all ranks must end
+ * after the same step. */
+static int64_t estimate_steps(const struct training *training, double seconds, const struct progress *progress) {
+  const int64_t done = training->step - progress->first_step;
+  /* The first step takes longer than others. */
+  const double each = (elapsed_seconds(progress) - progress->first_step_seconds) / (double)(done - 1);
+  const double left = fmax(0, seconds - elapsed_seconds(progress)) / fmax(each, 1e-9);
+  return number_of_main_process(training->state, training->step + (int64_t)fmin(left, 1e12));
+}
+
+/* Often at the beginning, where the estimate is rough, and later now and then. */
+static int is_time_to_estimate(int64_t done) { return done > 1 && ((done & (done - 1)) == 0 || done % 16 == 0); }
 
 static void train(struct training *training, const struct options *options) {
   const int64_t batch_tokens = options->batch * options->context * accel_num_processes(training->state);
-  struct progress progress = progress_begin(training->state, training->step, options->steps);
-  while (training->step < options->steps) {
+  if (options->seconds > 0) training->steps = 2 * training->step + 100; /* a guess until something is measured */
+  struct interval log_every = options->log_every, eval_every = options->eval_every;
+  struct interval checkpoint_every = options->checkpoint_every;
+  /* Parts of the run that were over before it was resumed are not due again. */
+  (void)is_due(&log_every, training->step, training->steps);
+  (void)is_due(&eval_every, training->step, training->steps);
+  (void)is_due(&checkpoint_every, training->step, training->steps);
+  struct progress progress = progress_begin(training->state, training->step, training->steps);
+  while (training->step < training->steps) {
     accel_tensor_t *loss = train_batch(training);
     progress.tokens += batch_tokens;
     if (accel_sync_gradients(training->state)) { /* a whole step, not a part of one */
-      training->step++;
-      if (is_due(training->step, options->log_every))
+      const int64_t done = ++training->step - progress.first_step;
+      if (done == 1) progress.first_step_seconds = elapsed_seconds(&progress);
+      if (options->seconds > 0 && is_time_to_estimate(done))
+        training->steps = progress.total = estimate_steps(training, options->seconds, &progress);
+
+      if (is_due(&log_every, training->step, training->steps))
         progress_loss(&progress, training->step, mean_of_ranks(training->state, loss));
       progress_step(&progress, training->step);
 
       const double pause = now();
-      if (is_due(training->step, options->eval_every) && training->step < options->steps) validate(training, &progress);
-      if (is_due(training->step, options->checkpoint_every))
+      if (is_due(&eval_every, training->step, training->steps) && training->step < training->steps)
+        validate(training, &progress);
+      if (is_due(&checkpoint_every, training->step, training->steps))
         save_checkpoint(training, options->checkpoint_dir, &progress);
       progress.paused += now() - pause;
     }

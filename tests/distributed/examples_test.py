@@ -88,8 +88,27 @@ class Examples(unittest.TestCase):
         output, _ = self.train(*options, "--resume")
         self.assertIn("step-70", output)
 
+    def test_training_for_a_time(self):
+        checkpoints = os.path.join(self.folder.name, "timed")
+        options = ["--seconds", "3", "--eval-every", "25%", "--checkpoint-dir", checkpoints, "--checkpoint-every", "50%"]
+        output, _ = self.train(*options)
+        seconds = float(re.search(r"trained \d+ tokens in (\S+) s", output).group(1))
+        self.assertTrue(1 < seconds < 10, output)
+        self.assertTrue(3 <= output.count("validation loss") <= 4, output)
+        last = int(re.findall(r"saved .*/step-(\d+)\n", output)[-1])
+        self.assertIn(f"step {last}  validation loss", output)
+        # The same time again, from there; the folder's newest is the one that was written last.
+        os.mkdir(os.path.join(checkpoints, f"step-{last * 1000}"))
+        os.utime(os.path.join(checkpoints, f"step-{last * 1000}"), (1, 1))
+        output, losses = self.train(*options, "--resume")
+        self.assertIn(f"resumed {checkpoints}/step-{last}\n", output)
+        self.assertEqual(min(map(int, losses)), last + 1)
+        # The last of the two options counts.
+        self.assertEqual(len(self.train("--seconds", "1000", "--steps", "5")[1]), 5)
+
     def test_bad_options_say_what_was_expected(self):
         for options, message in ((["--steps", "none"], "--steps 'none': expected"), (["--precision", "fp7"], "bf16"),
+                                 (["--eval-every", "a%"], "20%"), (["--log-every", "0%"], "above 0"),
                                  (["--text", "/nowhere"], "/nowhere"), (["--resume"], "no checkpoint")):
             done = run([TRAIN_GPT, "--text", self.text, *TINY_MODEL, *options], processes=1)
             self.assertNotEqual(done.returncode, 0, options)

@@ -62,7 +62,7 @@ class Installed(PackagingTest):
         cls.libdir = cls.prefix / option("libdir")
 
     def pkg_config(self, *arguments):
-        return run(PKG_CONFIG, *arguments, "accel", PKG_CONFIG_PATH=str(self.libdir / "pkgconfig")).split()
+        return shlex.split(run(PKG_CONFIG, *arguments, "accel", PKG_CONFIG_PATH=str(self.libdir / "pkgconfig")))
 
     def compile(self, compiler, flags):
         """Builds the program with the flags; returns its path."""

@@ -90,7 +90,7 @@ def check_host_keeps_kernels_and_memory(torch, accel):
 
 def loaded_files():
     with open("/proc/self/maps", encoding="utf-8") as maps:
-        return {line.split()[-1] for line in maps if line.rstrip().endswith("/libtorch_cpu.so")}
+        return {line.rstrip("\n").split(maxsplit=5)[-1] for line in maps if line.rstrip().endswith("/libtorch_cpu.so")}
 
 
 def first_call(accel):
