@@ -56,13 +56,15 @@ double ProductTable::least_work(Layout layout, Shape shape) const {
   return least_work_[static_cast<size_t>(layout) * kShapes + static_cast<size_t>(shape)];
 }
 
-bool ProductTable::may_route(const Product& product) {
-  return smallest(product) >= kThinFrom && product.work() >= kLeastWork;
-}
+bool ProductTable::is_thick(const Product& product) { return smallest(product) >= kThinFrom; }
 
-ProductTable ProductTable::always() {
+bool ProductTable::may_route(const Product& product) { return is_thick(product) && product.work() >= kLeastWork; }
+
+ProductTable ProductTable::always() { return from(kAlwaysFrom); }
+
+ProductTable ProductTable::from(double least_work) {
   ProductTable table;
-  table.least_work_.fill(kAlwaysFrom);
+  table.least_work_.fill(least_work);
   return table;
 }
 
@@ -77,7 +79,7 @@ ProductTable ProductTable::measured(const Measure& measure, double most_time) {
 }
 
 bool ProductTable::routes(const Product& product) const {
-  if (!may_route(product)) return false;
+  if (!is_thick(product)) return false;
   const double least = least_work(product.layout, smallest(product) < kBulkyFrom ? Shape::kThin : Shape::kBulky);
   return least > 0 && product.work() >= least;
 }

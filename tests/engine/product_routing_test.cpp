@@ -328,11 +328,11 @@ TEST_F(ProductCacheFiles, DoesWithoutANameOfTheProcessor) {
   EXPECT_FALSE(processor_name(list));
   std::ofstream(list) << "processor: 0\nfeatures\t: few\n\nmodel name\t: of the second one\n";
   EXPECT_FALSE(processor_name(list));
-  EXPECT_FALSE(ProductCache::find("2.13.0", 1, list));
+  EXPECT_FALSE(ProductCache::find("2.13.0", 1, "", list));
   EXPECT_NE(logged.lines.find("is not kept: " + list + " names no processor"), std::string::npos) << logged.lines;
   std::ofstream(list) << "processor\t: 0\ncpu family\t: 25\nmodel name\t: A\n";
   EXPECT_EQ(processor_name(list), "25 A");
-  EXPECT_TRUE(ProductCache::find("2.13.0", 1, list));
+  EXPECT_TRUE(ProductCache::find("2.13.0", 1, "", list));
 }
 
 // In a process of its own, as routes are installed once.
