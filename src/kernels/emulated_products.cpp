@@ -1,5 +1,7 @@
 #include "kernels/emulated_products.hpp"
 
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/baddbmm_ops.h>
 #include <ATen/ops/bmm_ops.h>
@@ -53,7 +55,7 @@ double time_half_product(at::ScalarType dtype, const Product& product, bool emul
   const at::Tensor first = ones_of(product.rows, product.inner, product.layout == Layout::kFirstTransposed, dtype);
   const at::Tensor second = ones_of(product.inner, product.columns, product.layout == Layout::kSecondTransposed, dtype);
   at::Tensor result = at::empty({product.rows, product.columns}, dtype);
-  if (emulated) return shortest_time([&] { round_into(emulated_product(first, second), result); });
+  if (emulated) return shortest_time([&] { emulated_product(first, second, result); });
   return shortest_time([&] { at::_ops::mm_out::redispatch(kLibTorch, first, second, result); });
 }
 
@@ -102,10 +104,35 @@ bool is_half_matrix(const at::Tensor& tensor, at::ScalarType dtype, int64_t dim)
   return tensor.dim() == dim && tensor.scalar_type() == dtype && tensor.layout() == at::kStrided && tensor.is_cpu();
 }
 
-c10::DimVector shape_of(const at::Tensor& first, const at::Tensor& second) {
-  c10::DimVector shape(first.sizes());
-  shape.back() = second.size(-1);
-  return shape;
+// Rows of the result that are computed at a time. While a piece is in the second-level cache its conversions cost
+// little; but each piece reads the whole second factor, in the order of its columns if it is transposed, which costs
+// more than that saves unless it stays in the cache too.
+int64_t rows_of_piece(const at::Tensor& first, const at::Tensor& second) {
+  constexpr int64_t kRowsOfThread = 128, kMostNumbers = 1 << 18;
+  const bool is_whole =
+      second.dim() == 3 || second.numel() > kMostNumbers || (is_column_major(second) && !is_column_major(first));
+  return is_whole ? first.size(-2) : kRowsOfThread * at::get_num_threads();
+}
+
+// Calls multiply(first, second, values, row) with both factors in float32, for the rows of the result from `row` on.
+template <typename Multiply>
+void for_all_pieces(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second,
+                    const at::Tensor& result, const Multiply& multiply) {
+  const at::Tensor exact_second = to_float32(second);
+  const bool may_be_overwritten = result.is_alias_of(first) || (result.is_alias_of(added) && !result.is_same(added));
+  const int64_t all = first.size(-2), most = may_be_overwritten ? all : std::min(all, rows_of_piece(first, second));
+  const at::Tensor room =
+      at::empty(result.dim() == 3 ? result.sizes() : c10::IntArrayRef({most, result.size(1)}), exact_second.options());
+  if (most == all) {
+    multiply(to_float32(first), exact_second, room, 0);
+    return round_into(room, result);
+  }
+  for (int64_t row = 0; row < all; row += most) {
+    const int64_t count = std::min(most, all - row);
+    const at::Tensor values = room.narrow(0, 0, count);
+    multiply(to_float32(first.narrow(0, row, count)), exact_second, values, row);
+    round_into(values, result.narrow(0, row, count));
+  }
 }
 
 }  // namespace
@@ -133,20 +160,27 @@ bool is_emulated(const at::Tensor& first, const at::Tensor& second, int64_t dim)
   return table != nullptr && table->routes(product);
 }
 
-at::Tensor emulated_product(const at::Tensor& first, const at::Tensor& second) {
-  const at::Tensor exact_first = to_float32(first), exact_second = to_float32(second);
-  at::Tensor result = at::empty(shape_of(first, second), exact_first.options());
-  if (first.dim() == 2) return at::_ops::mm_out::redispatch(kRoutes, exact_first, exact_second, result);
-  return at::_ops::bmm_out::redispatch(kRoutes, exact_first, exact_second, result);
+void emulated_product(const at::Tensor& first, const at::Tensor& second, const at::Tensor& result) {
+  for_all_pieces(result, first, second, result,
+                 [](const at::Tensor& a, const at::Tensor& b, at::Tensor values, int64_t) {
+                   if (a.dim() == 2)
+                     at::_ops::mm_out::redispatch(kRoutes, a, b, values);
+                   else
+                     at::_ops::bmm_out::redispatch(kRoutes, a, b, values);
+                 });
 }
 
-at::Tensor emulated_sum(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second, double beta,
-                        double alpha) {
-  const at::Tensor exact_first = to_float32(first), exact_second = to_float32(second);
-  at::Tensor result = at::empty(shape_of(first, second), exact_first.options());
-  if (beta != 0) result.copy_(added.expand(result.sizes()));
-  if (first.dim() == 2) return at::_ops::addmm_::redispatch(kRoutes, result, exact_first, exact_second, beta, alpha);
-  return at::_ops::baddbmm_::redispatch(kRoutes, result, exact_first, exact_second, beta, alpha);
+void emulated_sum(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second, double beta, double alpha,
+                  const at::Tensor& result) {
+  const at::Tensor whole = added.expand(result.sizes());
+  for_all_pieces(added, first, second, result,
+                 [&](const at::Tensor& a, const at::Tensor& b, at::Tensor values, int64_t row) {
+                   if (beta != 0) values.copy_(a.dim() == 2 ? whole.narrow(0, row, values.size(0)) : whole);
+                   if (a.dim() == 2)
+                     at::_ops::addmm_::redispatch(kRoutes, values, a, b, beta, alpha);
+                   else
+                     at::_ops::baddbmm_::redispatch(kRoutes, values, a, b, beta, alpha);
+                 });
 }
 
 double emulated_speed() {

@@ -23,10 +23,11 @@ bool is_emulated(at::ScalarType dtype);
 // Whether a product of matrices, or of batches of them where `dim` is 3, is emulated. False for other dtypes.
 bool is_emulated(const at::Tensor& first, const at::Tensor& second, int64_t dim);
 
-// first * second, and beta * added + alpha * first * second, in float32.
-at::Tensor emulated_product(const at::Tensor& first, const at::Tensor& second);
-at::Tensor emulated_sum(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second, double beta,
-                        double alpha);
+// result = first * second, or beta * added + alpha * first * second. The result is of the half dtype and the product's
+// shape, in any layout; it may be one of the others.
+void emulated_product(const at::Tensor& first, const at::Tensor& second, const at::Tensor& result);
+void emulated_sum(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second, double beta, double alpha,
+                  const at::Tensor& result);
 
 // The speed of emulated bfloat16 products as a part of float32's, by a measurement of few milliseconds.
 double emulated_speed();

@@ -7,7 +7,7 @@ namespace accel::kernels {
 
 inline bool is_half(at::ScalarType dtype) { return dtype == at::kBFloat16 || dtype == at::kHalf; }
 
-// The layout stays where the tensor has neither gaps nor shared elements; otherwise the result is contiguous.
+// Without gaps, and row-major where the tensor is neither that nor dense in another order.
 at::Tensor to_float32(const at::Tensor& tensor);
 
 at::Tensor rounded(const at::Tensor& values, at::ScalarType dtype);

@@ -16,7 +16,6 @@
 #include "base/log.hpp"
 #include "kernels/compute_policy.hpp"
 #include "kernels/emulated_products.hpp"
-#include "kernels/half_values.hpp"
 #include "kernels/measured_tables.hpp"
 #include "kernels/operator_routes.hpp"
 #include "kernels/product_table.hpp"
@@ -136,8 +135,7 @@ bool can_add(const at::Tensor& added, const at::Tensor& first, const at::Tensor&
          at::is_expandable_to(added.sizes(), shape_of_product(first, second));
 }
 
-// Whether a rounded product, or a sum with one, can be written to a given result. It is computed elsewhere, so that the
-// result may also be a factor.
+// Whether an emulated product, or a sum with one, can be written to a given result.
 bool can_round_into(const at::Tensor& result, const at::Tensor& first, const at::Tensor& second) {
   return result.scalar_type() == first.scalar_type() && result.is_cpu() && result.layout() == at::kStrided &&
          result.sizes() == shape_of_product(first, second);
@@ -151,7 +149,11 @@ bool can_add_emulated(const at::Tensor& added, const at::Tensor& first, const at
 // mm and bmm, and their forms with a given result.
 template <typename Below, int64_t kDim>
 at::Tensor product(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second) {
-  if (is_emulated(first, second, kDim)) return rounded(emulated_product(first, second), first.scalar_type());
+  if (is_emulated(first, second, kDim)) {
+    const at::Tensor result = at::empty(shape_of_product(first, second), first.options());
+    emulated_product(first, second, result);
+    return result;
+  }
   if (!is_routed(first, second, kDim)) return Below::redispatch(keys & kBelowRoutes, first, second);
   const at::Tensor result = at::empty(shape_of_product(first, second), first.options());
   routing().onednn(first, second, result, 0, 1);
@@ -162,7 +164,7 @@ template <typename Below, int64_t kDim>
 at::Tensor& product_out(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second,
                         at::Tensor& result) {
   if (is_emulated(first, second, kDim) && can_round_into(result, first, second)) {
-    round_into(emulated_product(first, second), result);
+    emulated_product(first, second, result);
     return result;
   }
   if (!is_routed(first, second, kDim) || !is_fresh(result, first, second, shape_of_product(first, second)))
@@ -175,8 +177,11 @@ at::Tensor& product_out(c10::DispatchKeySet keys, const at::Tensor& first, const
 template <typename Below, int64_t kDim>
 at::Tensor sum(c10::DispatchKeySet keys, const at::Tensor& added, const at::Tensor& first, const at::Tensor& second,
                const at::Scalar& beta, const at::Scalar& alpha) {
-  if (is_emulated(first, second, kDim) && can_add_emulated(added, first, second))
-    return rounded(emulated_sum(added, first, second, beta.toDouble(), alpha.toDouble()), first.scalar_type());
+  if (is_emulated(first, second, kDim) && can_add_emulated(added, first, second)) {
+    const at::Tensor result = at::empty(shape_of_product(first, second), first.options());
+    emulated_sum(added, first, second, beta.toDouble(), alpha.toDouble(), result);
+    return result;
+  }
   if (!is_routed(first, second, kDim) || !can_add(added, first, second, alpha))
     return Below::redispatch(keys & kBelowRoutes, added, first, second, beta, alpha);
   const at::Tensor result = at::empty(shape_of_product(first, second), first.options());
@@ -189,7 +194,7 @@ at::Tensor& sum_out(c10::DispatchKeySet keys, const at::Tensor& added, const at:
                     const at::Tensor& second, const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& result) {
   if (is_emulated(first, second, kDim) && can_add_emulated(added, first, second) &&
       can_round_into(result, first, second)) {
-    round_into(emulated_sum(added, first, second, beta.toDouble(), alpha.toDouble()), result);
+    emulated_sum(added, first, second, beta.toDouble(), alpha.toDouble(), result);
     return result;
   }
   const bool routed = is_routed(first, second, kDim) && can_add(added, first, second, alpha) &&
@@ -204,7 +209,7 @@ template <typename Below, int64_t kDim>
 at::Tensor& sum_in_place(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& first, const at::Tensor& second,
                          const at::Scalar& beta, const at::Scalar& alpha) {
   if (is_emulated(first, second, kDim) && can_round_into(self, first, second)) {
-    round_into(emulated_sum(self, first, second, beta.toDouble(), alpha.toDouble()), self);
+    emulated_sum(self, first, second, beta.toDouble(), alpha.toDouble(), self);
     return self;
   }
   const bool routed = is_routed(first, second, kDim) && can_add(self, first, second, alpha) &&
