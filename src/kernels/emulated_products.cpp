@@ -208,7 +208,8 @@ std::string describe_emulation(at::ScalarType dtype) {
   const EmulationChoice choice = emulation().choice.load();
   if (choice == EmulationChoice::kAll) return "float32 with rounded values";
   const MeasuredTables::Measured* const measured = emulation().of(dtype).find();
-  if (measured == nullptr || choice == EmulationChoice::kNone) return "LibTorch's kernels until they are measured";
+  if (choice == EmulationChoice::kNone) return "LibTorch's kernels";
+  if (measured == nullptr) return "measured at the first product";
   return text(
       measured->table.routes_any() ? "float32 with rounded values" : "LibTorch's kernels, which are faster here", "; ",
       measured->source);

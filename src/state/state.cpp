@@ -30,10 +30,10 @@ namespace accel::state {
 namespace {
 
 void check_precision(Precision precision, c10::Device device) {
-  require(precision != Precision::kFp16 || !device.is_cpu(), Status::kUnsupported,
-          "mixed_precision is fp16 and the device is the CPU, where fp16 products run about 400 times slower than bf16 "
-          "ones; "
-          "use bf16");
+  require(
+      precision != Precision::kFp16 || !device.is_cpu(), Status::kUnsupported,
+      "mixed_precision is fp16 and the device is the CPU, where fp16 is never faster than bf16 and needs loss scaling; "
+      "use bf16");
   require(precision != Precision::kFp8, Status::kUnsupported,
           "mixed_precision is fp8, which this version cannot compute in; use bf16");
 }
