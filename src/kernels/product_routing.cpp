@@ -248,7 +248,7 @@ void register_products() {
 
 void install_product_routing(ProductChoice choice, const char* onednn_symbol) {
   static std::once_flag once;
-  std::call_once(once, [onednn_symbol] {
+  std::call_once(once, [choice, onednn_symbol] {
     // No public function: looked up, so that a LibTorch without it still loads us.
     routing().onednn = reinterpret_cast<OnednnProduct>(dlsym(RTLD_DEFAULT, onednn_symbol));
     if (routing().onednn == nullptr || !at::globalContext().hasMKLDNN()) {
@@ -256,7 +256,10 @@ void install_product_routing(ProductChoice choice, const char* onednn_symbol) {
       log(LogLevel::kWarning, "float32 products keep LibTorch's kernels: LibTorch ", TORCH_VERSION, " has no ",
           onednn_symbol, ", its product through oneDNN, or was built without oneDNN");
     } else if (!runs_onednn()) {
-      routing().onednn = nullptr;  // LibTorch refuses it, as on processors without AVX-512
+      routing().onednn = nullptr;
+      log(choice == ProductChoice::kAll ? LogLevel::kWarning : LogLevel::kInfo,
+          "float32 products keep LibTorch's kernels: LibTorch refuses its product through oneDNN on this processor, as "
+          "on all without AVX-512");
     }
     register_products();
   });

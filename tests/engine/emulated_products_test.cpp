@@ -25,14 +25,17 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/log.hpp"
 #include "base/processors.hpp"
 #include "kernels/attention_routing.hpp"
 #include "kernels/compute_policy.hpp"
 #include "kernels/convolution_routing.hpp"
 #include "kernels/product_cache.hpp"
 #include "kernels/product_routing.hpp"
+#include "state/state.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -319,6 +322,29 @@ TEST(EmulationOfProcessors, LimitsMakeOtherTables) {
   };
   EXPECT_NE(path("AVX2"), path("AVX512_CORE_VNNI"));
   EXPECT_NE(path("AVX2"), ProductCache::find("2.13.0", 1, "float16").value().path());
+}
+
+TEST(EmulationOfProcessors, AStateSaysWhatItCosts) {
+  const LimitedInstructions limited("AVX512_CORE_VNNI");
+  std::string logged;
+  set_log_callback([](int32_t, const char* line, void* all) { *static_cast<std::string*>(all) += line; }, &logged,
+                   nullptr);
+  StateOptions options;
+  options.cpu = true;
+  options.mixed_precision = Precision::kBf16;
+  const std::string described = state::State(options).describe();
+  const std::string first = std::exchange(logged, "");
+  options.mixed_precision = Precision::kNo;
+  const std::string without = state::State(options).describe();
+  set_log_callback(nullptr, nullptr, nullptr);
+  set_default_policy({});
+  EXPECT_EQ(first.find("mixed_precision is bf16, which is emulated on this processor"), 0) << first;
+  EXPECT_NE(first.find(" % of the speed of float32; mixed_precision 'no' is faster"), std::string::npos) << first;
+  EXPECT_NE(described.find("bf16 is emulated = products run in float32 with values rounded to bf16, at "),
+            std::string::npos)
+      << described;
+  EXPECT_EQ(logged, "");
+  EXPECT_EQ(without.find("bf16 is emulated"), std::string::npos) << without;
 }
 
 }  // namespace
