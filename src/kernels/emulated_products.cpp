@@ -28,9 +28,12 @@ namespace {
 constexpr c10::DispatchKeySet kRoutes({c10::DispatchKey::BackendSelect, c10::DispatchKey::CPU});
 constexpr c10::DispatchKeySet kLibTorch(c10::DispatchKey::CPU);
 
-constexpr double kMostEmulatedTime = 0.9;       // part of LibTorch's time with which an emulated product is chosen
-constexpr double kClear = 2;                    // a ratio of times that one measurement tells
-constexpr double kLeastEmulatedWork = 1 << 14;  // from which on emulation pays where it is clearly faster
+constexpr double kMostEmulatedTime = 0.9;  // part of LibTorch's time with which an emulated product is chosen
+// Ratios of times of the probe that decide alone: the first where LibTorch's kernel is the faster one, the second where
+// it is so slow that larger products would take too long to measure.
+constexpr double kFast = 2, kHopeless = 8;
+constexpr double kLeastEmulatedWork = 1 << 14;  // where all larger products are emulated too
+constexpr Product kSmallest = {1, 32, 32, 32, Layout::kPlain};
 constexpr Product kProbe = {1, 64, 256, 256, Layout::kPlain};  // small: some kernels of halves do 1 GFLOPS
 
 at::Tensor ones_of(int64_t rows, int64_t columns, bool transposed, at::ScalarType dtype) {
@@ -65,10 +68,16 @@ ProductTable measure_emulation() {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const auto time = [](const Product& product, bool emulated) { return time_half_product(kDtype, product, emulated); };
   time(kProbe, true);  // the first product of a process has to load and to allocate
-  const double emulated = time(kProbe, true), normal = time(kProbe, false);
-  if (kClear * emulated < normal) return ProductTable::from(kLeastEmulatedWork);
-  if (emulated > kClear * normal) return ProductTable();
-  return ProductTable::measured(time, kMostEmulatedTime);
+  double emulated = std::numeric_limits<double>::max(), normal = emulated;
+  for (int round = 0; round < 2; ++round) {
+    emulated = std::min(emulated, time(kProbe, true));
+    normal = std::min(normal, time(kProbe, false));
+  }
+  if (emulated > kFast * normal) return ProductTable();
+  if (kHopeless * emulated < normal) return ProductTable::from(kLeastEmulatedWork);
+  const ProductTable table = ProductTable::measured(time, kMostEmulatedTime);
+  const bool all = table.routes_all() && time(kSmallest, true) < kMostEmulatedTime * time(kSmallest, false);
+  return all ? ProductTable::from(kLeastEmulatedWork) : table;
 }
 
 struct Emulation {

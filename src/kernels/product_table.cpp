@@ -14,6 +14,7 @@ constexpr int64_t kThinFrom = 16;    // the smallest size of a thin product
 constexpr int64_t kBulkyFrom = 64;   // and of a bulky one
 constexpr double kLeastGain = 0.97;  // part of the default's time at the smallest product that is routed
 constexpr int kRounds = 5;           // by turns, so that what else the machine does meets both
+constexpr double kClear = 2;         // a ratio that two rounds tell
 constexpr double kLeastWork = 1 << 18;
 constexpr double kAlwaysFrom = 1 << 21;
 constexpr std::array<Layout, 3> kAllLayouts = {Layout::kPlain, Layout::kSecondTransposed, Layout::kFirstTransposed};
@@ -37,6 +38,7 @@ double break_even(const ProductTable::Measure& measure, double most_time, double
   for (int round = 0; round < kRounds; ++round) {
     normal = std::min(normal, measure(large, false));
     onednn = std::min(onednn, measure(large, true));
+    if (round > 0 && (onednn > kClear * normal || kClear * onednn < normal)) break;
   }
   if (onednn > most_time * normal) return 0;
   const double constant = std::max(least - onednn * kSmall.work() / large.work(), 0.0);
@@ -86,6 +88,10 @@ bool ProductTable::routes(const Product& product) const {
 
 bool ProductTable::routes_any() const {
   return std::any_of(least_work_.begin(), least_work_.end(), [](double least) { return least > 0; });
+}
+
+bool ProductTable::routes_all() const {
+  return std::all_of(least_work_.begin(), least_work_.end(), [](double least) { return least > 0; });
 }
 
 std::string ProductTable::to_json() const {

@@ -41,14 +41,15 @@ class ProductTable {
   static ProductTable always();
   // All from this number of multiply-adds on.
   static ProductTable from(double least_work);
-  // Asks 65 times. oneDNN is chosen where a large product takes it at most this part of the default's time. What is
-  // known beforehand decides where measurements do not: the default, MKL, is made for Intel's processors, and on others
-  // takes a path that is never the better one for large products.
+  // Asks at most 65 times. oneDNN is chosen where a large product takes it at most this part of the default's time.
+  // What is known beforehand decides where measurements do not: the default, MKL, is made for Intel's processors, and
+  // on others takes a path that is never the better one for large products.
   static constexpr double kMostTimeOnIntel = 0.9, kMostTimeElsewhere = 1.05;
   static ProductTable measured(const Measure& measure, double most_time);
 
   bool routes(const Product& product) const;
   bool routes_any() const;
+  bool routes_all() const;  // large products of every layout and shape
 
   std::string to_json() const;
   // Nothing for what to_json() did not write.
