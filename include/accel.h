@@ -677,9 +677,10 @@ typedef int32_t accel_scheduler_steps_t;
 #define ACCEL_SCHEDULER_STEPS_PER_BATCH 0 /* one step for each rank's batch; with split_batches one for all of them */
 #define ACCEL_SCHEDULER_STEPS_PER_UPDATE 1 /* one step, whatever the number of ranks: schedules count updates */
 
-/* Which kernels compute float32 products on the CPU inside of calls of the library. All are exact float32, with other
- * roundings; the host program's own use of LibTorch keeps LibTorch's. All but DEFAULT also run the backward of attention in
- * half precision in float32, for up to 192 positions, where that is faster. The numbers are pinned. */
+/* Which kernels compute products on the CPU inside of calls of the library; the host program's own use of LibTorch keeps
+ * LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute products, attention and
+ * convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster: on
+ * processors without instructions for them. The numbers are pinned. */
 typedef int32_t accel_cpu_kernels_t;
 #define ACCEL_CPU_KERNELS_AUTO 0 /* what a short measurement finds faster for shape and processor; it is made once for \
                                   * each processor and version of LibTorch, and kept in the user's cache folder */

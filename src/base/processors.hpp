@@ -1,5 +1,8 @@
-// The processors of this process, and their division among the ranks of a host.
+// The processors of this process, their division among the ranks of a host, and what they have for bfloat16.
 #pragma once
+
+#include <cstdint>
+#include <string>
 
 namespace accel {
 
@@ -10,5 +13,17 @@ int usable_processors();
 // `ranks`. Neighbours stay together, as they mostly share a cache and memory. Returns the size of the part; 0, and
 // binds nothing, when there are fewer processors than ranks.
 int bind_to_share(int rank, int ranks);
+
+// What the processor has for products of bfloat16: nothing, vector instructions, or those of matrix tiles (AMX).
+enum class Bfloat16Products : uint8_t { kNone, kVectors, kTiles };
+
+// ONEDNN_MAX_CPU_ISA, which limits the instructions of oneDNN and so of LibTorch's products, limits the answer too.
+Bfloat16Products bfloat16_products();
+
+// The instructions by their names, "avx512_bf16, amx_bf16"; empty when there are none.
+std::string bfloat16_instructions();
+
+// What the environment says to limit the instructions of oneDNN and MKL, "AVX512_CORE_VNNI"; empty without a limit.
+std::string instruction_limits();
 
 }  // namespace accel

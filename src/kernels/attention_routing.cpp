@@ -9,8 +9,11 @@
 #include <mutex>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "kernels/compute_policy.hpp"
+#include "kernels/emulated_products.hpp"
+#include "kernels/half_values.hpp"
 #include "kernels/operator_routes.hpp"
 #include "kernels/short_attention.hpp"
 
@@ -26,6 +29,17 @@ bool is_routed(const at::Tensor& query, const at::Tensor& key) {
          query.numel() > 0 && key.numel() > 0 &&
          ShortAttention::is_faster(query.scalar_type(), std::max(query.size(2), key.size(2))) &&
          compute_policy().routed_products;
+}
+
+// In float32 LibTorch's kernel is the faster one at every length where it is at one.
+bool has_emulated_route(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+  const at::ScalarType dtype = query.scalar_type();
+  return is_half(dtype) && query.is_cpu() && key.scalar_type() == dtype && value.scalar_type() == dtype &&
+         compute_policy().routed_products && is_emulated(dtype);
+}
+
+at::Tensor exact(const at::Tensor& tensor) {
+  return is_half(tensor.scalar_type()) ? to_float32(tensor) : tensor.to(at::kFloat);
 }
 
 // What LibTorch's kernel would refuse is left to it.
@@ -44,32 +58,41 @@ std::optional<ShortAttention> find_route(const at::Tensor& query, const at::Tens
 std::tuple<at::Tensor, at::Tensor> attention(c10::DispatchKeySet keys, const at::Tensor& query, const at::Tensor& key,
                                              const at::Tensor& value, double dropout, bool is_causal,
                                              const std::optional<at::Tensor>& mask, std::optional<double> scale) {
+  if (has_emulated_route(query, key, value)) {
+    const auto exact_mask = mask && mask->defined() ? std::make_optional(exact(*mask)) : std::nullopt;
+    auto [out, logsumexp] = Forward::redispatch(keys & kBelowRoutes, exact(query), exact(key), exact(value), dropout,
+                                                is_causal, exact_mask, scale);
+    return {rounded(out, query.scalar_type()), std::move(logsumexp)};
+  }
   const auto route = find_route(query, key, value, dropout, is_causal, mask, scale);
   if (route) return route->forward();
   return Forward::redispatch(keys & kBelowRoutes, query, key, value, dropout, is_causal, mask, scale);
 }
 
-// With a mask, which ShortAttention lacks: LibTorch's kernel is several times as fast in float32.
-Gradients masked_backward(c10::DispatchKeySet keys, const at::Tensor& out_gradient, const at::Tensor& query,
-                          const at::Tensor& key, const at::Tensor& value, const at::Tensor& out,
-                          const at::Tensor& logsumexp, double dropout, bool is_causal, const at::Tensor& mask,
-                          std::optional<double> scale) {
+// LibTorch's kernel is several times as fast in float32 where the processor has no instructions for halves, and with a
+// mask, which ShortAttention lacks, on all.
+Gradients exact_backward(c10::DispatchKeySet keys, const at::Tensor& out_gradient, const at::Tensor& query,
+                         const at::Tensor& key, const at::Tensor& value, const at::Tensor& out,
+                         const at::Tensor& logsumexp, double dropout, bool is_causal,
+                         const std::optional<at::Tensor>& mask, std::optional<double> scale) {
   const at::ScalarType dtype = query.scalar_type();
-  const auto exact = [](const at::Tensor& tensor) { return tensor.to(at::kFloat); };
+  const auto exact_mask = mask && mask->defined() ? std::make_optional(exact(*mask)) : std::nullopt;
   const auto [of_query, of_key, of_value] =
       Backward::redispatch(keys & kBelowRoutes, exact(out_gradient), exact(query), exact(key), exact(value), exact(out),
-                           logsumexp, dropout, is_causal, exact(mask), scale);
-  return {of_query.to(dtype), of_key.to(dtype), of_value.to(dtype)};
+                           logsumexp, dropout, is_causal, exact_mask, scale);
+  return {rounded(of_query, dtype), rounded(of_key, dtype), rounded(of_value, dtype)};
 }
 
 Gradients attention_backward(c10::DispatchKeySet keys, const at::Tensor& out_gradient, const at::Tensor& query,
                              const at::Tensor& key, const at::Tensor& value, const at::Tensor& out,
                              const at::Tensor& logsumexp, double dropout, bool is_causal,
                              const std::optional<at::Tensor>& mask, std::optional<double> scale) {
+  if (has_emulated_route(query, key, value))
+    return exact_backward(keys, out_gradient, query, key, value, out, logsumexp, dropout, is_causal, mask, scale);
   if (const auto route = find_route(query, key, value, dropout, is_causal, mask, scale))
     return route->backward(out_gradient, out, logsumexp);
   if (is_routed(query, key) && mask && mask->defined())
-    return masked_backward(keys, out_gradient, query, key, value, out, logsumexp, dropout, is_causal, *mask, scale);
+    return exact_backward(keys, out_gradient, query, key, value, out, logsumexp, dropout, is_causal, mask, scale);
   return Backward::redispatch(keys & kBelowRoutes, out_gradient, query, key, value, out, logsumexp, dropout, is_causal,
                               mask, scale);
 }

@@ -1,11 +1,9 @@
 // Which of the copies of the kernels the processor can run.
 #pragma once
 
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
-
 #include <cstdint>
+
+#include "base/processors.hpp"
 
 namespace accel::kernels {
 
@@ -40,17 +38,10 @@ Function* fastest_of(Function* baseline, Function* avx2, Function* avx512) {
 #define ACCEL_FASTEST(function) baseline::function
 #endif
 
-// What it has for products of bfloat16.
-enum class Bfloat16Products : uint8_t { kNone, kVectors, kTiles };
-
+// Asked once: later changes of the environment do not reach oneDNN either.
 inline Bfloat16Products bfloat16_products() {
-#ifdef __x86_64__
-  constexpr unsigned kTilesBit = 1U << 22;  // AMX-BF16, in leaf 7
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kTilesBit) != 0) return Bfloat16Products::kTiles;
-  if (__builtin_cpu_supports("avx512bf16")) return Bfloat16Products::kVectors;
-#endif
-  return Bfloat16Products::kNone;
+  static const Bfloat16Products products = accel::bfloat16_products();
+  return products;
 }
 
 }  // namespace accel::kernels

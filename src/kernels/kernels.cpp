@@ -310,6 +310,12 @@ void copy(const Stream& from, const Stream& to, int64_t count, int64_t first, in
   for (int64_t block = first; block < last; block++) {
     const int64_t rest = count - block * kBlock;
     const int64_t here = rest < kBlock ? rest : kBlock;
+    const bool is_widened =
+        to.format == Format::kFloat && (from.format == Format::kBFloat16 || from.format == Format::kHalf);
+    if (is_widened) {  // decoded where it goes
+      open(from, block, here, static_cast<float*>(to.data) + block * kBlock);
+      continue;
+    }
     if (to.by_chance) make_noise(seed + static_cast<uint32_t>(block * kBlock), here, noise);
     close(to, block, here, open(from, block, here, room), noise);
   }

@@ -10,6 +10,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/processors.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -46,16 +47,21 @@ std::optional<std::string> processor_name(const std::string& list) {
   return name;
 }
 
-ProductCache::ProductCache(std::string folder, const std::string& processor, const std::string& libtorch, int threads)
+ProductCache::ProductCache(std::string folder, const std::string& processor, const std::string& libtorch, int threads,
+                           const std::string& kind)
     : folder_(std::move(folder)),
-      path_(folder_ + "/" + as_file_name(text("products-", processor, "-libtorch-", libtorch, "-", threads)) +
+      path_(folder_ + "/" +
+            as_file_name(
+                text("products-", kind, kind.empty() ? "" : "-", processor, "-libtorch-", libtorch, "-", threads)) +
             ".json") {}
 
-std::optional<ProductCache> ProductCache::find(const std::string& libtorch, int threads,
+std::optional<ProductCache> ProductCache::find(const std::string& libtorch, int threads, const std::string& kind,
                                                const std::string& processors) {
   const std::optional<std::string> folder = cache_folder();
   const std::optional<std::string> processor = processor_name(processors);
-  if (folder && processor) return ProductCache(*folder, *processor, libtorch, threads);
+  const std::string limits = instruction_limits();
+  if (folder && processor)
+    return ProductCache(*folder, *processor + (limits.empty() ? "" : "-with-" + limits), libtorch, threads, kind);
   log(LogLevel::kWarning, "the measurement of products is not kept: ",
       folder ? text(processors, " names no processor") : "neither XDG_CACHE_HOME nor HOME is set");
   return std::nullopt;

@@ -18,9 +18,12 @@ std::optional<std::string> processor_name(const std::string& list = "/proc/cpuin
 
 class ProductCache {
  public:
-  ProductCache(std::string folder, const std::string& processor, const std::string& libtorch, int threads);
+  // `kind` tells tables of one processor apart.
+  ProductCache(std::string folder, const std::string& processor, const std::string& libtorch, int threads,
+               const std::string& kind = "");
   // That of this user and processor; nothing, which is logged, where there is no folder or the processor has no name.
-  static std::optional<ProductCache> find(const std::string& libtorch, int threads,
+  // What limits the instructions of oneDNN and MKL makes another processor of it.
+  static std::optional<ProductCache> find(const std::string& libtorch, int threads, const std::string& kind = "",
                                           const std::string& processors = "/proc/cpuinfo");
 
   const std::string& path() const { return path_; }

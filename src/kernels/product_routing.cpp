@@ -11,7 +11,6 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <dlfcn.h>
-#include <time.h>
 #include <torch/csrc/api/include/torch/version.h>
 
 #include <algorithm>
@@ -20,13 +19,13 @@
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "kernels/compute_policy.hpp"
+#include "kernels/emulated_products.hpp"
+#include "kernels/measured_tables.hpp"
 #include "kernels/operator_routes.hpp"
-#include "kernels/product_cache.hpp"
 #include "kernels/product_table.hpp"
 
 namespace accel::kernels {
@@ -36,18 +35,12 @@ namespace {
 using OnednnProduct = void (*)(const at::Tensor& first, const at::Tensor& second, const at::Tensor& result, float beta,
                                float alpha);
 
+ProductTable measure();
+
 struct Routing {
   OnednnProduct onednn = nullptr;
   std::atomic<ProductChoice> choice{ProductChoice::kMeasured};
-  bool is_installed = false;
-  std::mutex mutex;  // of the measurement
-  struct Measured {
-    int threads;
-    ProductTable table;
-    std::string source;
-    const Measured* next;  // of another number of threads
-  };
-  std::atomic<const Measured*> measured{nullptr};  // the latest; never deleted: a product may still read it
+  MeasuredTables measured{"", measure};
 };
 
 // Never destroyed: products may run while the process ends.
@@ -82,23 +75,6 @@ double time_product(const Product& product, bool through_onednn) {
   return shortest;
 }
 
-// How much of the time since it was made the process computed: near the number of its threads when nobody else did.
-class ComputingTime {
- public:
-  double share() const { return (seconds(CLOCK_PROCESS_CPUTIME_ID) - computed_) / (seconds(CLOCK_MONOTONIC) - begin_); }
-
- private:
-  static double seconds(clockid_t clock) {
-    timespec time = {};
-    clock_gettime(clock, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-  }
-  double begin_ = seconds(CLOCK_MONOTONIC);
-  double computed_ = seconds(CLOCK_PROCESS_CPUTIME_ID);
-};
-
-constexpr double kUndisturbed = 0.9;
-
 // Whether MKL runs on a processor that it is not made for. Other architectures have no MKL.
 bool is_of_other_maker() {
 #ifdef __x86_64__
@@ -108,41 +84,10 @@ bool is_of_other_maker() {
 #endif
 }
 
-Routing::Measured measure(int threads) {
-  const std::optional<ProductCache> cache = ProductCache::find(TORCH_VERSION, threads);
-  if (cache) {
-    if (const std::optional<ProductTable> kept = cache->load())
-      return {threads, *kept, text("measured earlier, '", cache->path(), "'"), nullptr};
-  }
+ProductTable measure() {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const ComputingTime time;
-  const ProductTable table = ProductTable::measured(
+  return ProductTable::measured(
       time_product, is_of_other_maker() ? ProductTable::kMostTimeElsewhere : ProductTable::kMostTimeOnIntel);
-  const bool is_disturbed = time.share() < kUndisturbed * threads;
-  if (is_disturbed)
-    log(LogLevel::kInfo, "the measurement of products is not kept: other programs used the processors meanwhile");
-  else if (cache)
-    cache->store(table);
-  return {threads, table, "measured by this process", nullptr};
-}
-
-const Routing::Measured* find_measured(int threads) {
-  const Routing::Measured* measured = routing().measured.load(std::memory_order_acquire);
-  while (measured != nullptr && measured->threads != threads) measured = measured->next;
-  return measured;
-}
-
-const Routing::Measured& measured_table() {
-  Routing& self = routing();
-  const int threads = at::get_num_threads();
-  if (const Routing::Measured* const known = find_measured(threads)) return *known;
-  const std::lock_guard lock(self.mutex);
-  if (const Routing::Measured* const known = find_measured(threads)) return *known;
-  Routing::Measured measured = measure(threads);
-  measured.next = self.measured.load(std::memory_order_relaxed);
-  const Routing::Measured* const kept = std::make_unique<Routing::Measured>(std::move(measured)).release();
-  self.measured.store(kept, std::memory_order_release);
-  return *kept;
 }
 
 bool is_transposed(const at::Tensor& matrix) {
@@ -161,6 +106,7 @@ bool is_routed(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
   if (!is_float_matrix(first, dim) || !is_float_matrix(second, dim)) return false;
   const Product product{dim == 3 ? first.size(0) : 1, first.size(-2), first.size(-1), second.size(-1), Layout::kPlain};
   if (second.size(-2) != product.inner || (dim == 3 && second.size(0) != product.batch)) return false;
+  if (routing().onednn == nullptr) return false;
   if (!ProductTable::may_route(product) || !compute_policy().routed_products) return false;
   if (at::globalContext().float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST) return false;
   const bool plain[] = {first.is_contiguous(), second.is_contiguous()};
@@ -169,7 +115,7 @@ bool is_routed(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
   if (!plain[0]) placed.layout = Layout::kFirstTransposed;
   if (plain[0] && !plain[1]) placed.layout = Layout::kSecondTransposed;
   const bool all = routing().choice.load(std::memory_order_relaxed) == ProductChoice::kAll;
-  return all ? ProductTable::always().routes(placed) : measured_table().table.routes(placed);
+  return all ? ProductTable::always().routes(placed) : routing().measured.table().routes(placed);
 }
 
 // Whether `result` may be written before the factors have been read.
@@ -197,9 +143,25 @@ bool can_add(const at::Tensor& added, const at::Tensor& first, const at::Tensor&
          at::is_expandable_to(added.sizes(), shape_of_product(first, second));
 }
 
+// Whether an emulated product, or a sum with one, can be written to a given result.
+bool can_round_into(const at::Tensor& result, const at::Tensor& first, const at::Tensor& second) {
+  return result.scalar_type() == first.scalar_type() && result.is_cpu() && result.layout() == at::kStrided &&
+         result.sizes() == shape_of_product(first, second);
+}
+
+bool can_add_emulated(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second) {
+  return added.scalar_type() == first.scalar_type() && added.is_cpu() && added.layout() == at::kStrided &&
+         at::is_expandable_to(added.sizes(), shape_of_product(first, second));
+}
+
 // mm and bmm, and their forms with a given result.
 template <typename Below, int64_t kDim>
 at::Tensor product(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second) {
+  if (is_emulated(first, second, kDim)) {
+    const at::Tensor result = at::empty(shape_of_product(first, second), first.options());
+    emulated_product(first, second, result);
+    return result;
+  }
   if (!is_routed(first, second, kDim)) return Below::redispatch(keys & kBelowRoutes, first, second);
   const at::Tensor result = at::empty(shape_of_product(first, second), first.options());
   routing().onednn(first, second, result, 0, 1);
@@ -209,6 +171,10 @@ at::Tensor product(c10::DispatchKeySet keys, const at::Tensor& first, const at::
 template <typename Below, int64_t kDim>
 at::Tensor& product_out(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second,
                         at::Tensor& result) {
+  if (is_emulated(first, second, kDim) && can_round_into(result, first, second)) {
+    emulated_product(first, second, result);
+    return result;
+  }
   if (!is_routed(first, second, kDim) || !is_fresh(result, first, second, shape_of_product(first, second)))
     return Below::redispatch(keys & kBelowRoutes, first, second, result);
   routing().onednn(first, second, result, 0, 1);
@@ -219,6 +185,11 @@ at::Tensor& product_out(c10::DispatchKeySet keys, const at::Tensor& first, const
 template <typename Below, int64_t kDim>
 at::Tensor sum(c10::DispatchKeySet keys, const at::Tensor& added, const at::Tensor& first, const at::Tensor& second,
                const at::Scalar& beta, const at::Scalar& alpha) {
+  if (is_emulated(first, second, kDim) && can_add_emulated(added, first, second)) {
+    const at::Tensor result = at::empty(shape_of_product(first, second), first.options());
+    emulated_sum(added, first, second, beta.toDouble(), alpha.toDouble(), result);
+    return result;
+  }
   if (!is_routed(first, second, kDim) || !can_add(added, first, second, alpha))
     return Below::redispatch(keys & kBelowRoutes, added, first, second, beta, alpha);
   const at::Tensor result = at::empty(shape_of_product(first, second), first.options());
@@ -229,6 +200,11 @@ at::Tensor sum(c10::DispatchKeySet keys, const at::Tensor& added, const at::Tens
 template <typename Below, int64_t kDim>
 at::Tensor& sum_out(c10::DispatchKeySet keys, const at::Tensor& added, const at::Tensor& first,
                     const at::Tensor& second, const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& result) {
+  if (is_emulated(first, second, kDim) && can_add_emulated(added, first, second) &&
+      can_round_into(result, first, second)) {
+    emulated_sum(added, first, second, beta.toDouble(), alpha.toDouble(), result);
+    return result;
+  }
   const bool routed = is_routed(first, second, kDim) && can_add(added, first, second, alpha) &&
                       is_fresh(result, first, second, shape_of_product(first, second)) &&
                       (result.is_same(added) || !result.is_alias_of(added));
@@ -240,11 +216,26 @@ at::Tensor& sum_out(c10::DispatchKeySet keys, const at::Tensor& added, const at:
 template <typename Below, int64_t kDim>
 at::Tensor& sum_in_place(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& first, const at::Tensor& second,
                          const at::Scalar& beta, const at::Scalar& alpha) {
+  if (is_emulated(first, second, kDim) && can_round_into(self, first, second)) {
+    emulated_sum(self, first, second, beta.toDouble(), alpha.toDouble(), self);
+    return self;
+  }
   const bool routed = is_routed(first, second, kDim) && can_add(self, first, second, alpha) &&
                       is_fresh(self, first, second, shape_of_product(first, second));
   if (!routed) return Below::redispatch(keys & kBelowRoutes, self, first, second, beta, alpha);
   add_product(self, first, second, beta.toDouble(), alpha.toDouble(), self);
   return self;
+}
+
+bool runs_onednn() {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const at::Tensor ones = at::ones({16, 16}, at::kFloat), result = at::empty({16, 16}, at::kFloat);
+  try {
+    routing().onednn(ones, ones, result, 0, 1);
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
 }
 
 void register_products() {
@@ -265,25 +256,29 @@ void register_products() {
 
 void install_product_routing(ProductChoice choice, const char* onednn_symbol) {
   static std::once_flag once;
-  std::call_once(once, [onednn_symbol] {
+  std::call_once(once, [choice, onednn_symbol] {
     // No public function: looked up, so that a LibTorch without it still loads us.
     routing().onednn = reinterpret_cast<OnednnProduct>(dlsym(RTLD_DEFAULT, onednn_symbol));
-    if (routing().onednn != nullptr && at::globalContext().hasMKLDNN()) {
-      register_products();
-      routing().is_installed = true;
-    } else {
+    if (routing().onednn == nullptr || !at::globalContext().hasMKLDNN()) {
+      routing().onednn = nullptr;
       log(LogLevel::kWarning, "float32 products keep LibTorch's kernels: LibTorch ", TORCH_VERSION, " has no ",
           onednn_symbol, ", its product through oneDNN, or was built without oneDNN");
+    } else if (!runs_onednn()) {
+      routing().onednn = nullptr;
+      log(choice == ProductChoice::kAll ? LogLevel::kWarning : LogLevel::kInfo,
+          "float32 products keep LibTorch's kernels: LibTorch refuses its product through oneDNN on this processor, as "
+          "on all without AVX-512");
     }
+    register_products();
   });
   routing().choice.store(choice, std::memory_order_relaxed);
 }
 
 std::string describe_product_routing() {
   Routing& self = routing();
-  if (!self.is_installed) return "LibTorch's kernels";
+  if (self.onednn == nullptr) return "LibTorch's kernels";
   if (self.choice.load() == ProductChoice::kAll) return "oneDNN";
-  const Routing::Measured* const measured = find_measured(at::get_num_threads());
+  const MeasuredTables::Measured* const measured = self.measured.find();
   if (measured == nullptr) return "measured at the first large product";
   return text(measured->table.routes_any() ? "oneDNN where it is faster" : "LibTorch's kernels, which are faster here",
               "; ", measured->source);

@@ -14,6 +14,7 @@ constexpr int64_t kThinFrom = 16;    // the smallest size of a thin product
 constexpr int64_t kBulkyFrom = 64;   // and of a bulky one
 constexpr double kLeastGain = 0.97;  // part of the default's time at the smallest product that is routed
 constexpr int kRounds = 5;           // by turns, so that what else the machine does meets both
+constexpr double kClear = 2;         // a ratio that two rounds tell
 constexpr double kLeastWork = 1 << 18;
 constexpr double kAlwaysFrom = 1 << 21;
 constexpr std::array<Layout, 3> kAllLayouts = {Layout::kPlain, Layout::kSecondTransposed, Layout::kFirstTransposed};
@@ -37,6 +38,7 @@ double break_even(const ProductTable::Measure& measure, double most_time, double
   for (int round = 0; round < kRounds; ++round) {
     normal = std::min(normal, measure(large, false));
     onednn = std::min(onednn, measure(large, true));
+    if (round > 0 && (onednn > kClear * normal || kClear * onednn < normal)) break;
   }
   if (onednn > most_time * normal) return 0;
   const double constant = std::max(least - onednn * kSmall.work() / large.work(), 0.0);
@@ -56,13 +58,15 @@ double ProductTable::least_work(Layout layout, Shape shape) const {
   return least_work_[static_cast<size_t>(layout) * kShapes + static_cast<size_t>(shape)];
 }
 
-bool ProductTable::may_route(const Product& product) {
-  return smallest(product) >= kThinFrom && product.work() >= kLeastWork;
-}
+bool ProductTable::is_thick(const Product& product) { return smallest(product) >= kThinFrom; }
 
-ProductTable ProductTable::always() {
+bool ProductTable::may_route(const Product& product) { return is_thick(product) && product.work() >= kLeastWork; }
+
+ProductTable ProductTable::always() { return from(kAlwaysFrom); }
+
+ProductTable ProductTable::from(double least_work) {
   ProductTable table;
-  table.least_work_.fill(kAlwaysFrom);
+  table.least_work_.fill(least_work);
   return table;
 }
 
@@ -77,13 +81,17 @@ ProductTable ProductTable::measured(const Measure& measure, double most_time) {
 }
 
 bool ProductTable::routes(const Product& product) const {
-  if (!may_route(product)) return false;
+  if (!is_thick(product)) return false;
   const double least = least_work(product.layout, smallest(product) < kBulkyFrom ? Shape::kThin : Shape::kBulky);
   return least > 0 && product.work() >= least;
 }
 
 bool ProductTable::routes_any() const {
   return std::any_of(least_work_.begin(), least_work_.end(), [](double least) { return least > 0; });
+}
+
+bool ProductTable::routes_all() const {
+  return std::all_of(least_work_.begin(), least_work_.end(), [](double least) { return least > 0; });
 }
 
 std::string ProductTable::to_json() const {

@@ -1,6 +1,6 @@
-// From which size on a float32 product is faster through oneDNN than through LibTorch's default, on this processor.
-// Both are exact float32. On Intel's processors the default (MKL) usually wins everywhere, on others it runs a slow
-// path.
+// From which size on a product is faster by another way than LibTorch's default, on this processor. For float32 that is
+// oneDNN: both are exact float32; on Intel's processors the default (MKL) usually wins everywhere, on others it runs a
+// slow path. For halves it is float32 arithmetic (emulated_products.hpp).
 #pragma once
 
 #include <array>
@@ -29,22 +29,27 @@ struct Product {
 
 class ProductTable {
  public:
-  // Seconds that a product takes through oneDNN, or through the default.
-  using Measure = std::function<double(const Product& product, bool through_onednn)>;
+  // Seconds that a product takes by the other way, or by the default.
+  using Measure = std::function<double(const Product& product, bool routed)>;
 
-  // False for products that no table routes: they are so small that oneDNN's constant cost decides.
+  // False for float32 products that no table routes: they are so small that oneDNN's constant cost decides.
   static bool may_route(const Product& product);
+  // False where rows, columns or terms are so few that no table routes the product in any dtype.
+  static bool is_thick(const Product& product);
 
   // From a size on that pays on every processor where oneDNN is faster at all.
   static ProductTable always();
-  // Asks 65 times. oneDNN is chosen where a large product takes it at most this part of the default's time. What is
-  // known beforehand decides where measurements do not: the default, MKL, is made for Intel's processors, and on others
-  // takes a path that is never the better one for large products.
+  // All from this number of multiply-adds on.
+  static ProductTable from(double least_work);
+  // Asks at most 65 times. oneDNN is chosen where a large product takes it at most this part of the default's time.
+  // What is known beforehand decides where measurements do not: the default, MKL, is made for Intel's processors, and
+  // on others takes a path that is never the better one for large products.
   static constexpr double kMostTimeOnIntel = 0.9, kMostTimeElsewhere = 1.05;
   static ProductTable measured(const Measure& measure, double most_time);
 
   bool routes(const Product& product) const;
   bool routes_any() const;
+  bool routes_all() const;  // large products of every layout and shape
 
   std::string to_json() const;
   // Nothing for what to_json() did not write.

@@ -40,11 +40,12 @@ int count_entries(const char* folder) {
 }
 
 bool is_of_interest(std::string_view variable) {
-  constexpr std::string_view kPrefixes[] = {"ACCELERATE_", "ACCEL_",      "FSDP_",       "PARALLELISM_CONFIG_",
-                                            "CUDA_",       "OMP_",        "UCX_",        "NCCL_",
-                                            "MASTER_",     "RANK=",       "WORLD_SIZE=", "LOCAL_",
-                                            "TORCH_",      "LIBTORCH=",   "OMPI_COMM_",  "PMI_",
-                                            "MV2_",        "SLURM_PROCID"};
+  constexpr std::string_view kPrefixes[] = {"ACCELERATE_", "ACCEL_",      "FSDP_",  "PARALLELISM_CONFIG_",
+                                            "CUDA_",       "OMP_",        "UCX_",   "NCCL_",
+                                            "ONEDNN_",     "DNNL_",       "MKL_",   "MASTER_",
+                                            "RANK=",       "WORLD_SIZE=", "LOCAL_", "TORCH_",
+                                            "LIBTORCH=",   "OMPI_COMM_",  "PMI_",   "MV2_",
+                                            "SLURM_PROCID"};
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                      [&](std::string_view prefix) { return variable.substr(0, prefix.size()) == prefix; });
 }
@@ -55,14 +56,17 @@ std::string environment_report() {
   std::ostringstream report;
   utsname system = {};
   uname(&system);
-  report << "accel         " << ACCEL_VERSION << '\n'
-         << "system        " << field("/etc/os-release", "PRETTY_NAME") << ", Linux " << system.release << ", "
+  const std::string bfloat16 = bfloat16_instructions();
+  report << "accel               " << ACCEL_VERSION << '\n'
+         << "system              " << field("/etc/os-release", "PRETTY_NAME") << ", Linux " << system.release << ", "
          << system.machine << '\n'
-         << "processor     " << field("/proc/cpuinfo", "model name") << '\n'
-         << "processors    " << usable_processors() << " usable of " << sysconf(_SC_NPROCESSORS_ONLN) << '\n'
-         << "memory        " << field("/proc/meminfo", "MemAvailable") << " available of "
+         << "processor           " << field("/proc/cpuinfo", "model name") << '\n'
+         << "processors          " << usable_processors() << " usable of " << sysconf(_SC_NPROCESSORS_ONLN) << '\n'
+         << "bf16 instructions   "
+         << (bfloat16.empty() ? "none, bf16 is emulated in float32" : "yes (" + bfloat16 + ")") << '\n'
+         << "memory              " << field("/proc/meminfo", "MemAvailable") << " available of "
          << field("/proc/meminfo", "MemTotal") << '\n'
-         << "NVIDIA GPUs   " << count_entries("/proc/driver/nvidia/gpus") << '\n';
+         << "NVIDIA GPUs         " << count_entries("/proc/driver/nvidia/gpus") << '\n';
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (is_of_interest(*variable)) variables.emplace_back(*variable);

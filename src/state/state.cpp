@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 
 #include "base/deadline.hpp"
@@ -19,6 +20,8 @@
 #include "comm/plugin.hpp"
 #include "comm/rendezvous.hpp"
 #include "kernels/attention_routing.hpp"
+#include "kernels/convolution_routing.hpp"
+#include "kernels/emulated_products.hpp"
 #include "kernels/product_routing.hpp"
 #include "kernels/tensor_memory.hpp"
 #include "state/device_choice.hpp"
@@ -29,10 +32,10 @@ namespace accel::state {
 namespace {
 
 void check_precision(Precision precision, c10::Device device) {
-  require(precision != Precision::kFp16 || !device.is_cpu(), Status::kUnsupported,
-          "mixed_precision is fp16 and the device is the CPU, where fp16 products run about 400 times slower than bf16 "
-          "ones; "
-          "use bf16");
+  require(
+      precision != Precision::kFp16 || !device.is_cpu(), Status::kUnsupported,
+      "mixed_precision is fp16 and the device is the CPU, where fp16 is never faster than bf16 and needs loss scaling; "
+      "use bf16");
   require(precision != Precision::kFp8, Status::kUnsupported,
           "mixed_precision is fp8, which this version cannot compute in; use bf16");
 }
@@ -134,6 +137,7 @@ kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
     kernels::install_product_routing(settings.cpu_kernels == CpuKernels::kOnednn ? kernels::ProductChoice::kAll
                                                                                  : kernels::ProductChoice::kMeasured);
   if (policy.routed_products) kernels::install_attention_routing();
+  if (policy.routed_products) kernels::install_convolution_routing();
   if (policy.cached_memory) kernels::install_tensor_memory();
   if (settings.cpu_memory != CpuMemory::kDefault) {
     const int64_t kept = settings.cpu_memory_kept;
@@ -142,6 +146,24 @@ kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
   }
   kernels::set_default_policy(policy);
   return policy;
+}
+
+// What bf16 costs on a processor that computes it otherwise; empty where it has instructions for it.
+std::string cost_of_bfloat16(const StateSettings& settings, c10::Device device, kernels::ComputePolicy policy) {
+  const bool is_emulated =
+      settings.mixed_precision == Precision::kBf16 && device.is_cpu() && bfloat16_products() == Bfloat16Products::kNone;
+  if (!is_emulated) return "";
+  if (!policy.routed_products) return "LibTorch's kernels compute it, mostly slower than cpu_kernels 'auto'";
+  static const double percent = std::round(100 * kernels::emulated_speed());
+  return text("products run in float32 with values rounded to bf16, at ", percent, " % of the speed of float32");
+}
+
+void log_emulation(const StateSettings& settings, c10::Device device, kernels::ComputePolicy policy) {
+  const std::string cost = cost_of_bfloat16(settings, device, policy);
+  if (!cost.empty())
+    log(LogLevel::kWarning,
+        "mixed_precision is bf16, which is emulated on this processor without bf16 instructions: ", cost,
+        "; mixed_precision 'no' is faster");
 }
 
 AccumulationSettings accumulation(const StateSettings& settings) {
@@ -157,6 +179,7 @@ State::State(const StateOptions& options)
   share_cores(settings_.process.local_num_processes, settings_.num_threads);
   bind_processors(settings_);
   compute_policy_ = prepare_cpu(settings_);
+  if (is_local_main_process()) log_emulation(settings_, device_, compute_policy_);
   communicator_ = connect(settings_, device_);
   communicator_->set_debug(settings_.debug.value);
   gradient_state_ = std::make_shared<GradientState>(accumulation(settings_));
@@ -194,7 +217,11 @@ std::string State::describe() const {
       << "backend = " << (use_distributed() ? communicator_->backend_name() : "none") << "\n"
       << accel::describe(settings_) << "float32 products = "
       << (compute_policy_.routed_products ? kernels::describe_product_routing() : "LibTorch's kernels") << "\n"
-      << "memory of large CPU tensors = " << (compute_policy_.cached_memory ? "kept for the next" : "the C library's")
+      << "bf16 products = "
+      << (compute_policy_.routed_products ? kernels::describe_emulation(at::kBFloat16) : "LibTorch's kernels") << "\n";
+  const std::string cost = cost_of_bfloat16(settings_, device_, compute_policy_);
+  if (!cost.empty()) out << "bf16 is emulated = " << cost << "\n";
+  out << "memory of large CPU tensors = " << (compute_policy_.cached_memory ? "kept for the next" : "the C library's")
       << "\n";
   return out.str();
 }

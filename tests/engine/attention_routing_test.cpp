@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels/compute_policy.hpp"
+#include "kernels/emulated_products.hpp"
 #include "kernels/short_attention.hpp"
 
 namespace accel::kernels {
@@ -61,7 +62,12 @@ void expect_as_exact(const std::vector<at::Tensor>& routed, const std::vector<at
 
 class AttentionRouting : public testing::Test {
  protected:
-  void SetUp() override { install_attention_routing(); }
+  // Without what emulated_products_test.cpp tests, on processors without instructions for halves too.
+  void SetUp() override {
+    install_attention_routing();
+    choose_emulation(EmulationChoice::kNone);
+  }
+  void TearDown() override { choose_emulation(EmulationChoice::kMeasured); }
 };
 
 TEST_F(AttentionRouting, IsAsExactAsTheDefaultOrMore) {

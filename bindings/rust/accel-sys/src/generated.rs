@@ -18,7 +18,7 @@ pub type accel_distributed_type_t = i32;
 /// How far an update of the parameters moves a prepared scheduler on. The numbers are pinned.
 pub type accel_scheduler_steps_t = i32;
 
-/// Which kernels compute float32 products on the CPU inside of calls of the library. All are exact float32, with other roundings; the host program's own use of LibTorch keeps LibTorch's. All but DEFAULT also run the backward of attention in half precision in float32, for up to 192 positions, where that is faster. The numbers are pinned.
+/// Which kernels compute products on the CPU inside of calls of the library; the host program's own use of LibTorch keeps LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute products, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster: on processors without instructions for them. The numbers are pinned.
 pub type accel_cpu_kernels_t = i32;
 
 /// Where the memory of CPU tensors of 64 KiB and more comes from that calls of the library make. The numbers are pinned.
