@@ -1,17 +1,16 @@
 #!/bin/sh
 # Builds into a folder (default build/release). Arguments that begin with `-` go to `meson setup`, others are targets.
-#   tools/build.sh [-C FOLDER] [--unity] [--lean] [-Doption=value ...] [TARGET ...]
-# --unity and --lean say how a folder is configured that is not yet, and leave others as they are: with several sources in one
-# compilation, which is the fastest from nothing; and without tests and benchmarks, which then need nothing to be installed.
+#   tools/build.sh [-C FOLDER] [--lean] [-Doption=value ...] [TARGET ...]
+# build/release is compiled in units of many sources, which is the fastest from nothing; any other folder file by file, which
+# is the fastest after a change. --lean configures a folder that is not yet without tests and benchmarks, whose libraries need
+# not be installed then.
 # Shows what is done of how much; at the end the cost of the build, which is also in FOLDER/build_cost.json.
 set -eu
 cd "$(dirname "$0")/.."
-unity="-Dunity=on -Dunity_size=12"
+unity="-Dunity=on -Dunity_size=16"
 lean="-Dtests=false -Dbench=false"
 
 PATH=$PWD/build/deps/bin:$PATH
-# ccache may reuse an object that was compiled with the precompiled header.
-export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros,include_file_mtime,include_file_ctime}"
 
 # The options stay in "$@": they may contain blanks.
 folder=build/release
@@ -29,12 +28,13 @@ while [ "$left" -gt 0 ]; do
       shift
       left=$((left - 1))
       ;;
-    --unity) if_new="$if_new $unity" ;;
     --lean) if_new="$if_new $lean" ;;
     -*) set -- "$@" "$argument" ;;
     *) targets="$targets $argument" ;;
   esac
 done
+
+[ "$folder" != build/release ] || if_new="$if_new $unity"
 
 mkdir -p "$folder"
 # One build of a folder at a time. The lock ends with the last process that has it open: with Ninja, at the latest.
@@ -69,8 +69,8 @@ if ! is_configured; then
   configure ninja -C "$folder" build.ninja
 fi
 
-# A compiler needs up to 2 GB for a source that includes LibTorch.
-jobs=$(awk '/MemAvailable/ { print int($2 / 2000000) }' /proc/meminfo)
+# A compiler needs up to 1.5 GB for a unit that includes LibTorch.
+jobs=$(awk '/MemAvailable/ { print int($2 / 1500000) }' /proc/meminfo)
 cores=$(nproc)
 [ "$jobs" -le "$cores" ] || jobs=$cores
 [ "$jobs" -ge 1 ] || jobs=1

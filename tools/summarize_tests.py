@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Counts test cases in Meson's testlog.json; the last line is `N passed, N failed`.
 
-usage: summarize_tests.py TESTLOG STATUS_OF_MESON
+usage: summarize_tests.py TESTLOG STATUS_OF_MESON [BUILD_COST]
 
-The cases of GoogleTest, CMocka, unittest and Julia's Test are counted one by one, any other test is one case. What did not run is
+BUILD_COST is the build_cost.json of tools/run_ninja.py: what the latest build cost stands before the count. The cases of GoogleTest, CMocka, unittest and Julia's Test are counted one by one, any other test is one case. What did not run is
 named.
 """
 
@@ -11,6 +11,8 @@ import json
 import pathlib
 import re
 import sys
+
+import run_ninja
 
 # GoogleTest and CMocka: "[  PASSED  ] 12 tests.". unittest: "Ran 12 tests in 0.1s", "FAILED (failures=1, skipped=2)".
 BRACKETED = re.compile(r"^\[  (PASSED|FAILED)  \] (\d+) test", re.MULTILINE)
@@ -47,8 +49,8 @@ def count_cases(entry):
 
 
 def main():
-    if len(sys.argv) != 3:
-        print("usage: summarize_tests.py TESTLOG STATUS_OF_MESON", file=sys.stderr)
+    if len(sys.argv) not in (3, 4):
+        print("usage: summarize_tests.py TESTLOG STATUS_OF_MESON [BUILD_COST]", file=sys.stderr)
         return 2
     log, status = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     total_passed = total_failed = 0
@@ -70,6 +72,8 @@ def main():
     if status != 0 and total_failed == 0:
         print(f"failed: meson test ended with status {status}")
         total_failed = 1
+    if len(sys.argv) == 4 and pathlib.Path(sys.argv[3]).is_file():
+        print(run_ninja.describe(json.loads(pathlib.Path(sys.argv[3]).read_text())))
     print(f"{total_passed} passed, {total_failed} failed")
     return 1 if total_failed else 0
 

@@ -8,16 +8,16 @@ namespace accel {
 class CurrentCall {
  public:
   // `function` is a string literal.
-  explicit CurrentCall(const char* function) : outer_(function_) { function_ = function; }
-  ~CurrentCall() { function_ = outer_; }
+  explicit CurrentCall(const char* function) : outer_(innermost_function) { innermost_function = function; }
+  ~CurrentCall() { innermost_function = outer_; }
   CurrentCall(const CurrentCall&) = delete;
   CurrentCall& operator=(const CurrentCall&) = delete;
 
   // The innermost one, "accel_save_state"; null outside of all.
-  static const char* function() { return function_; }
+  static const char* function() { return innermost_function; }
 
  private:
-  static inline thread_local const char* function_ = nullptr;
+  static inline thread_local const char* innermost_function = nullptr;
   const char* const outer_;
 };
 

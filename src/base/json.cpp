@@ -7,7 +7,6 @@
 namespace accel {
 namespace {
 
-
 [[noreturn]] void wrong_type(const char* key, const cJSON* node, const char* expected) {
   fail(Status::kTypeMismatch, "JSON member '", key, "' is ", print_json(node), "; expected ", expected);
 }

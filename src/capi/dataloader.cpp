@@ -62,7 +62,7 @@ data::LoaderOptions read_loader_options(const accel_dataloader_options_t& given)
 std::vector<int64_t> indices_of(const c10::IValue& batch) {
   std::vector<int64_t> indices;
   if (batch.isTensor()) {
-    const at::Tensor flat = batch.toTensor();
+    const at::Tensor& flat = batch.toTensor();
     require(flat.scalar_type() == at::kLong && flat.dim() == 1, Status::kTypeMismatch,
             "a batch of the batch sampler is a tensor that is not int64 of one dimension");
     const at::Tensor here = flat.cpu().contiguous();

@@ -162,7 +162,7 @@ ACCEL_FUNCTION accel_status_t accel_op_list(const char* prefix, accel_value_t* o
     nn::register_operators();
     c10::List<c10::IValue> names = tree::new_list();
     for (std::string& name : tensor::operator_names(check_pointer(prefix, "prefix"))) names.push_back(std::move(name));
-    give(out, std::move(names));
+    give(out, names);
     return ACCEL_OK;
   });
 }

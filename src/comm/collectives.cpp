@@ -55,7 +55,7 @@ void scale_tensor(const at::Tensor& tensor, double scale) {
     tensor.mul_(scale);
 }
 
-void reduce_tensor(Communicator& communicator, at::Tensor tensor, Reduction reduction, double scale) {
+void reduce_tensor(Communicator& communicator, const at::Tensor& tensor, Reduction reduction, double scale) {
   const bool in_one_pass = scales_in_one_pass(tensor, reduction);
   communicator.all_reduce(tensor, reduction, in_one_pass ? scale : 1.0);
   if (!in_one_pass) scale_tensor(tensor, scale);

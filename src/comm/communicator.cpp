@@ -104,7 +104,7 @@ void check_reduction(const at::Tensor& tensor, Reduction reduction) {
           "; complex numbers have no order");
 }
 
-Communicator::Communicator(std::vector<c10::DeviceType> devices, std::shared_ptr<StepTimes> step_times)
+Communicator::Communicator(const std::vector<c10::DeviceType>& devices, std::shared_ptr<StepTimes> step_times)
     : flight_record_(std::make_shared<FlightRecord>(0, 1)),
       step_times_(step_times ? std::move(step_times) : std::make_shared<StepTimes>()),
       queue_(std::make_shared<WorkQueue>(streams_of(devices))) {

@@ -45,7 +45,7 @@ bool scales_in_one_pass(const at::Tensor& tensor, Reduction reduction);
 class Communicator {
  public:
   // One rank, for tensors on these types of devices.
-  explicit Communicator(std::vector<c10::DeviceType> devices = {c10::DeviceType::CPU},
+  explicit Communicator(const std::vector<c10::DeviceType>& devices = {c10::DeviceType::CPU},
                         std::shared_ptr<StepTimes> step_times = nullptr);
   // The names of backend plugins as c10d writes them: "ucx", "cuda:nccl,cpu:ucx". A name alone is nccl for CUDA, any
   // other for the CPU.

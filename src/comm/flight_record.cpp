@@ -34,7 +34,10 @@ const char* state_name(FlightEntry::State state) {
 using ToUnixTime = std::function<c10::time_t(c10::approx_time_t)>;
 
 Json describe(const FlightEntry& entry, const ToUnixTime& to_unix) {
-  const auto microseconds = [&](c10::approx_time_t time) { return static_cast<double>(to_unix(time) / 1000); };
+  const auto microseconds = [&](c10::approx_time_t time) {
+    const c10::time_t whole = to_unix(time) / 1000;
+    return static_cast<double>(whole);
+  };
   Json node(cJSON_CreateObject());
   cJSON_AddStringToObject(node.get(), "call", std::string(call_name(entry.call, entry.operation)).c_str());
   cJSON_AddStringToObject(node.get(), "operation", entry.operation);

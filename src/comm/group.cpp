@@ -22,7 +22,7 @@ namespace {
 
 using Ranks = std::vector<int64_t>;
 
-constexpr auto kRetryPause = std::chrono::milliseconds(10);
+constexpr auto kStorePause = std::chrono::milliseconds(10);
 
 std::string join(const Ranks& ranks) {
   std::string line;
@@ -37,7 +37,7 @@ Ranks parse(const std::string& line) {
   return ranks;
 }
 
-std::string key_of(int64_t rank) { return text("present/", rank); }
+std::string presence_key(int64_t rank) { return text("present/", rank); }
 
 // Those of `ranks` that do not come any more are not waited for.
 void drop_lost(const MeetingPlaces* places, Ranks& ranks) {
@@ -49,8 +49,8 @@ void drop_lost(const MeetingPlaces* places, Ranks& ranks) {
 Ranks meet(c10d::Store& store, const Ranks& ranks, int64_t own, const Deadline& deadline,
            const MeetingPlaces* places = nullptr) {
   constexpr auto kRound = std::chrono::milliseconds(50);
-  store.set(key_of(own), "1");
-  const auto is_there = [&](int64_t rank) { return store.check({key_of(rank)}); };
+  store.set(presence_key(own), "1");
+  const auto is_there = [&](int64_t rank) { return store.check({presence_key(rank)}); };
   Ranks missing = ranks;
   for (bool last = false; !last;) {
     last = deadline.passed();
@@ -58,7 +58,7 @@ Ranks meet(c10d::Store& store, const Ranks& ranks, int64_t own, const Deadline& 
     drop_lost(places, missing);
     if (missing.empty()) break;
     std::vector<std::string> keys;
-    std::transform(missing.begin(), missing.end(), std::back_inserter(keys), key_of);
+    std::transform(missing.begin(), missing.end(), std::back_inserter(keys), presence_key);
     try {
       store.wait(keys, std::clamp(deadline.left(), std::chrono::milliseconds(1), kRound));
     } catch (const std::exception&) {  // not yet; or the store is gone: then the next question throws
@@ -147,7 +147,7 @@ std::shared_ptr<Communicator> shrink_group(Communicator& parent, std::chrono::mi
     } catch (const c10::Error&) {  // the rank that served the store was lost on the way
       require(!deadline.passed(), Status::kPeerLost, "the ranks did not agree within ", wait.count(),
               " ms: those that served a store for it were lost; try again, or start the job again");
-      std::this_thread::sleep_for(kRetryPause);
+      std::this_thread::sleep_for(kStorePause);
     }
   }
 }

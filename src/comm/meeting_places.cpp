@@ -16,7 +16,7 @@ using Milliseconds = std::chrono::milliseconds;
 constexpr auto kAnswerTime = Milliseconds(2000);
 constexpr auto kProbeTime = Milliseconds(100);
 
-std::string key_of(int64_t rank) { return text("meeting_places/", rank); }
+std::string address_key(int64_t rank) { return text("meeting_places/", rank); }
 
 std::string to_text(const Address& address) { return text(address.host, " ", address.port); }
 
@@ -35,9 +35,9 @@ MeetingPlaces::MeetingPlaces(c10d::Store& store, const RendezvousOptions& option
   const std::string host = own_host_towards(job_store_);
   own_->listener = listen_on(host, 0);
   const std::string own = to_text({host, port_of(own_->listener)});
-  store.set(key_of(rank_), std::vector<uint8_t>(own.begin(), own.end()));
+  store.set(address_key(rank_), std::vector<uint8_t>(own.begin(), own.end()));
   std::vector<std::string> keys;
-  for (int64_t rank = 0; rank < options.size; rank++) keys.push_back(key_of(rank));
+  for (int64_t rank = 0; rank < options.size; rank++) keys.push_back(address_key(rank));
   store.wait(keys);
   for (const auto& record : store.multiGet(keys)) ranks_.push_back(parse(record));
   // No other job has its first rank there, so a rank that is in several jobs does not mix them up.

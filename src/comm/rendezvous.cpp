@@ -21,7 +21,7 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr auto kRetryPause = Milliseconds(2);
+constexpr auto kConnectPause = Milliseconds(2);
 
 // What this process knows of an address: its server, and how many groups each rank has joined there.
 struct Meeting {
@@ -120,7 +120,7 @@ c10::intrusive_ptr<c10d::Store> meet(const RendezvousOptions& options, const Dea
     require(!deadline.passed(), Status::kTimeout, "rank ", options.rank, " of ", options.size,
             " cannot reach rank 0 at ", host, ":", options.port, " within ", deadline.total().count(),
             " ms; see whether rank 0 runs and MASTER_ADDR is right");
-    std::this_thread::sleep_for(kRetryPause);
+    std::this_thread::sleep_for(kConnectPause);
   }
   const std::string prefix = "accel/" + std::to_string(options.attempt) + "/" + std::to_string(former_groups);
   auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, reach_store({host, options.port}, deadline.left()));

@@ -13,7 +13,7 @@ struct Setting {
   T value{};
   std::string source;  // "call", the variable's name, or "default"
 
-  operator const T&() const { return value; }
+  operator const T&() const { return value; }  // NOLINT(google-explicit-constructor): a setting is its value
 };
 
 // `environment` is what the variable `variable` says, if anything.

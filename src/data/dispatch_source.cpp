@@ -196,7 +196,7 @@ std::optional<Batch> DispatchSource::deliver(const Take& take) {
     auto* const to = static_cast<char*>(sent.mutable_data_ptr());
     for (int64_t rank = 1; rank < ranks; ++rank) {
       const std::string& message = batch->value.toListRef()[rank].toStringRef();
-      std::memcpy(to + rank * longest, message.data(), message.size());
+      std::copy(message.begin(), message.end(), to + rank * longest);
     }
     sent = sent.to(communicator_->device());
   }

@@ -30,8 +30,8 @@ void ItemBuilder::insert(const std::string& name, c10::IValue value) {
 }
 
 c10::IValue ItemBuilder::take() {
-  if (list_) return std::move(*list_);
-  return std::move(*map_);
+  if (list_) return *list_;
+  return *map_;
 }
 
 c10::IValue alone(Part part) {

@@ -30,7 +30,7 @@ bool has_emulated_convolution(const at::Tensor& input, const at::Tensor& weight)
 at::Tensor convolution(c10::DispatchKeySet keys, const at::Tensor& input, const at::Tensor& weight,
                        const std::optional<at::Tensor>& bias, c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
                        c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding,
-                       c10::SymInt groups) {
+                       c10::SymInt groups) {  // NOLINT(performance-unnecessary-value-param): as registered
   const at::ScalarType dtype = input.scalar_type();
   const bool has_bias = bias && bias->defined();
   if (!has_emulated_convolution(input, weight) || (has_bias && bias->scalar_type() != dtype))
@@ -44,12 +44,12 @@ at::Tensor convolution(c10::DispatchKeySet keys, const at::Tensor& input, const 
       dtype);
 }
 
-ConvolutionGradients convolution_backward(c10::DispatchKeySet keys, const at::Tensor& out_gradient,
-                                          const at::Tensor& input, const at::Tensor& weight,
-                                          at::OptionalSymIntArrayRef bias_sizes, c10::SymIntArrayRef stride,
-                                          c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed,
-                                          c10::SymIntArrayRef output_padding, c10::SymInt groups,
-                                          std::array<bool, 3> wanted) {
+ConvolutionGradients convolution_backward(
+    c10::DispatchKeySet keys, const at::Tensor& out_gradient, const at::Tensor& input, const at::Tensor& weight,
+    at::OptionalSymIntArrayRef bias_sizes, c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding,
+    c10::SymInt groups,  // NOLINT(performance-unnecessary-value-param): as registered
+    std::array<bool, 3> wanted) {
   const at::ScalarType dtype = input.scalar_type();
   if (!has_emulated_convolution(input, weight) || out_gradient.scalar_type() != dtype)
     return at::_ops::convolution_backward::redispatch(keys & kBelowRoutes, out_gradient, input, weight, bias_sizes,

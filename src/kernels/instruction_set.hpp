@@ -1,6 +1,10 @@
 // Which of the copies of the kernels the processor can run.
 #pragma once
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
 #include <cstdint>
 
 #include "base/processors.hpp"
@@ -11,7 +15,9 @@ enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512 };
 
 inline InstructionSet fastest_instruction_set() {
 #ifdef __x86_64__
-  if (!__builtin_cpu_supports("f16c")) return InstructionSet::kBaseline;  // the copies convert halves with it
+  // The copies convert halves with F16C, a name that not every compiler's __builtin_cpu_supports() knows.
+  unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_F16C) == 0) return InstructionSet::kBaseline;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     return InstructionSet::kAvx512;

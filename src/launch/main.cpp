@@ -16,7 +16,7 @@ namespace {
 // As shells have them.
 enum ExitStatus : int { kFailure = 1, kWrongUsage = 2, kCannotStart = 126, kProgramNotFound = 127 };
 
-constexpr char kHelp[] =
+constexpr char kUsage[] =
     R"(usage: accel COMMAND
 
   launch   starts a program in several processes; see accel launch --help
@@ -55,7 +55,7 @@ int run(const std::vector<std::string>& arguments) {
   } else if (command == "--version") {
     std::puts("accel " ACCEL_VERSION);
   } else if (command == "--help" || command == "-h") {
-    std::fputs(kHelp, stdout);
+    std::fputs(kUsage, stdout);
   } else {
     fail(Status::kInvalidArgument, "'", command, "' is not a command; expected launch, env, --version or --help");
   }

@@ -24,7 +24,7 @@ enum Option : int {
   kCpu,
   kDebug,
   kCpuAffinity,
-  kHelp,
+  kHelpOption,
 };
 
 constexpr option kOptions[] = {
@@ -39,7 +39,7 @@ constexpr option kOptions[] = {
     {"cpu", no_argument, nullptr, kCpu},
     {"debug", no_argument, nullptr, kDebug},
     {"enable-cpu-affinity", no_argument, nullptr, kCpuAffinity},
-    {"help", no_argument, nullptr, kHelp},
+    {"help", no_argument, nullptr, kHelpOption},
     {nullptr, 0, nullptr, 0},
 };
 
@@ -126,7 +126,7 @@ void apply(LaunchOptions& options, int option, const char* value) {
     case kCpuAffinity:
       options.cpu_affinity = true;
       break;
-    case kHelp:
+    case kHelpOption:
       options.help = true;
       break;
     default:
@@ -166,7 +166,7 @@ LaunchOptions parse_launch_options(const std::vector<std::string>& arguments) {
     if (found == -1) break;
     require(found != '?', Status::kInvalidArgument, "'", pointers[at], "' is not an option; see accel launch --help");
     require(found != ':', Status::kInvalidArgument, pointers[at], " has no value; see accel launch --help");
-    apply(options, found == 'h' ? static_cast<int>(kHelp) : found, optarg);
+    apply(options, found == 'h' ? static_cast<int>(kHelpOption) : found, optarg);
   }
   options.program.assign(storage.begin() + std::min(optind, count), storage.end());
   if (options.help) return options;

@@ -54,7 +54,8 @@ class RateScope {
     for (size_t group = 0; group < optimizer.groups().size(); ++group)
       before_.push_back(std::exchange(optimizer.group(group).lr, lr));
   }
-  ~RateScope() {
+  // The groups are those of the constructor, so none is out of range.
+  ~RateScope() {  // NOLINT(bugprone-exception-escape)
     for (size_t group = 0; group < before_.size(); ++group) optimizer_.group(group).lr = before_[group];
   }
   RateScope(const RateScope&) = delete;

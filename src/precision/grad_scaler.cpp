@@ -91,7 +91,8 @@ void GradScaler::load_state_dict(const c10::IValue& state_dict) {
   growth_tracker_ = tracker;
 }
 
-std::shared_ptr<ScaledGradients> ScaledGradients::create(std::shared_ptr<GradScaler> scaler, Parameters parameters) {
+std::shared_ptr<ScaledGradients> ScaledGradients::create(const std::shared_ptr<GradScaler>& scaler,
+                                                         Parameters parameters) {
   auto& users = scaler->users_;
   users.erase(std::remove_if(users.begin(), users.end(), [](const auto& user) { return user.expired(); }), users.end());
   std::shared_ptr<ScaledGradients> gradients(new ScaledGradients(scaler, std::move(parameters)));

@@ -61,7 +61,7 @@ class ScaledGradients : public std::enable_shared_from_this<ScaledGradients> {
  public:
   using Parameters = std::function<std::vector<at::Tensor>()>;
 
-  static std::shared_ptr<ScaledGradients> create(std::shared_ptr<GradScaler> scaler, Parameters parameters);
+  static std::shared_ptr<ScaledGradients> create(const std::shared_ptr<GradScaler>& scaler, Parameters parameters);
 
   // Divides them by the scale; nothing the second time before a step. An error when the optimizer has stepped since
   // the latest backward: what it finds then is no scaled gradient.

@@ -53,7 +53,7 @@ void install() {
     for (const c10::DispatchKey key : {c10::DispatchKey::CPU, c10::DispatchKey::CUDA}) {
       auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
       library->impl("_to_copy", TORCH_FN(to_copy));
-      library.release();  // never destroyed: operators may run while the process ends
+      static_cast<void>(library.release());  // never destroyed: operators may run while the process ends
     }
   });
 }

@@ -75,7 +75,7 @@ void check_rng_types(const std::string& types, c10::Device device, bool has_gene
 }
 
 void synchronize_rng_states(comm::Communicator& communicator, c10::Device device, const std::string& types,
-                            at::Generator generator) {
+                            const at::Generator& generator) {
   check_rng_types(types, device, generator.defined());
   for (const std::string& type : split_types(types)) {
     at::Generator synchronized = generator_of(type, device, generator);

@@ -29,6 +29,6 @@ void check_rng_types(const std::string& types, c10::Device device, bool has_gene
 
 // Rank 0's states for all. `types` are joined by commas; `generator` may be undefined unless it is one of them.
 void synchronize_rng_states(comm::Communicator& communicator, c10::Device device, const std::string& types,
-                            at::Generator generator);
+                            const at::Generator& generator);
 
 }  // namespace accel::state

@@ -19,6 +19,14 @@ def symbols(nm, library, kind):
     return {name for name in names if "@" not in name}
 
 
+def standard_symbols(nm, library):
+    """What the C++ standard library that the library is linked with defines: LibTorch exports some of it too."""
+    linked = subprocess.run(["ldd", library], check=True, capture_output=True, text=True).stdout
+    file = next(line.split()[2] for line in linked.splitlines() if "libstdc++.so" in line)
+    listing = subprocess.run([nm, "-D", "--defined-only", file], check=True, capture_output=True, text=True).stdout
+    return {line.split()[-1].split("@")[0] for line in listing.splitlines()}
+
+
 def source(names, version):
     """The C source of a library of these symbols."""
     major, minor, patch = (int(part) for part in version.split("."))
@@ -39,7 +47,7 @@ def main():
     real = set()
     for name in ("libtorch_cpu.so", "libc10.so"):
         real |= symbols(nm, str(pathlib.Path(libtorch) / name), "--defined-only")
-    needed = symbols(nm, library, "--undefined-only") & real
+    needed = symbols(nm, library, "--undefined-only") & real - standard_symbols(nm, library)
     pathlib.Path(output).write_text("\n".join(source(needed, version)) + "\n")
     return 0
 

@@ -12,12 +12,12 @@ namespace accel::comm::ucx {
 namespace {
 
 constexpr size_t kLine = 64;
-constexpr int kMostAtOnce = 16;         // ranks that all send to all others
+constexpr int kMostDirectRanks = 16;    // ranks that all send to all others
 constexpr size_t kHandedOnLimit = 512;  // of a block, where each greeting passes through the hands of several ranks
 
 size_t limit_of_blocks(const Collective& collective, const Session& session) {
   if (session.segment() != nullptr) return session.segment()->inline_limit();
-  if (session.size() <= kMostAtOnce) return kInlineLimit;
+  if (session.size() <= kMostDirectRanks) return kInlineLimit;
   return sends_one_block(collective.header.operation) ? kHandedOnLimit : 0;
 }
 
@@ -54,7 +54,7 @@ Greetings::Greetings(const Collective& collective, Session& session)
       block_limit_(limit_of_blocks(collective, session)) {
   if (segment_ != nullptr)
     publish();
-  else if (session.size() <= kMostAtOnce)
+  else if (session.size() <= kMostDirectRanks)
     exchange_messages();
   else
     hand_on();
@@ -163,8 +163,7 @@ const int64_t* Greetings::splits(int peer) const {
 
 void Greetings::check() const {
   bool equal = true;
-  for (int peer = 0; peer < session_.size(); peer++)
-    equal = equal && std::memcmp(header(peer), &collective_.header, sizeof(Header)) == 0;
+  for (int peer = 0; peer < session_.size(); peer++) equal = equal && are_equal(*header(peer), collective_.header);
   if (equal) return;
   std::vector<const Header*> headers;
   for (int peer = 0; peer < session_.size(); peer++) headers.push_back(header(peer));

@@ -79,13 +79,17 @@ std::string dtype_name(c10::ScalarType dtype) {
   }
 }
 
+bool are_equal(const Header& first, const Header& second) {
+  return std::memcmp(&first, &second, sizeof(Header)) == 0;  // NOLINT(bugprone-suspicious-memory-comparison)
+}
+
 std::string title(const Header& header) { return text(operation_name(header.operation), " #", header.sequence); }
 
 std::string find_mismatch(const std::vector<const Header*>& headers) {
   const Header& first = *headers[0];
   for (size_t rank = 1; rank < headers.size(); rank++) {
     const Header& other = *headers[rank];
-    if (std::memcmp(&first, &other, sizeof(Header)) == 0) continue;
+    if (are_equal(first, other)) continue;
     if (first.operation != other.operation)
       return text("collective #", first.sequence, ": rank 0 called ", operation_name(first.operation), " of ",
                   contents(first), ", rank ", rank, " called ", operation_name(other.operation), " of ",

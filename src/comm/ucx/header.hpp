@@ -45,6 +45,9 @@ static_assert(sizeof(Header) == 40 + 8 * Header::kShownDimensions, "padding woul
 const char* operation_name(Operation operation);
 std::string dtype_name(c10::ScalarType dtype);
 
+// Whether all bytes are the same: there is no padding.
+bool are_equal(const Header& first, const Header& second);
+
 // "all_reduce #12"
 std::string title(const Header& header);
 

@@ -5,6 +5,7 @@
 
 #include "comm/ucx/greetings.hpp"
 #include "comm/ucx/session.hpp"
+#include "comm/ucx/slices.hpp"
 #include "comm/ucx/streaming_copy.hpp"
 
 namespace accel::comm::ucx {
@@ -12,9 +13,8 @@ namespace {
 
 using Stage = HostSegment::Stage;
 
-constexpr size_t kLargestChunk = 128 << 10;
-constexpr size_t kSmallestChunk = 16 << 10;
-constexpr size_t kPage = 4096;
+constexpr size_t kLargestHostChunk = 128 << 10;
+constexpr size_t kSmallestHostChunk = 16 << 10;
 // Outputs above this size are written past the caches, of which they would leave nothing for anybody.
 constexpr size_t kStreamed = 32 << 20;
 
@@ -22,7 +22,7 @@ constexpr size_t kStreamed = 32 << 20;
 size_t chunk_for(size_t bytes, int blocks) {
   const size_t quarter = round_up(bytes / 4, kPage);
   const size_t room = HostSegment::kBlockBytes / static_cast<size_t>(blocks) / kPage * kPage;
-  return std::min(std::clamp(quarter, kSmallestChunk, kLargestChunk), room);
+  return std::min(std::clamp(quarter, kSmallestHostChunk, kLargestHostChunk), room);
 }
 
 // The part of a block that passes in one step.

@@ -10,11 +10,11 @@
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/greetings.hpp"
+#include "comm/ucx/slices.hpp"
 
 namespace accel::comm::ucx {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr size_t kControlBytes = kPage;
 constexpr size_t kSlotBytes = HostSegment::kBlockBytes + HostSegment::kResultBytes;
 // Of the blocks of a greeting. Only what is written takes memory.

@@ -4,10 +4,11 @@
 
 #include <cstdint>
 
+#include "comm/ucx/slices.hpp"
+
 namespace accel::comm::ucx {
 
 void ask_for_huge_pages(void* data, size_t bytes) {
-  constexpr uintptr_t kPage = 4096;
   const auto first = reinterpret_cast<uintptr_t>(data);
   const uintptr_t start = (first + kPage - 1) / kPage * kPage, end = (first + bytes) / kPage * kPage;
   if (start < end) madvise(reinterpret_cast<void*>(start), end - start, MADV_HUGEPAGE);

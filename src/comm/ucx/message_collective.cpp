@@ -14,7 +14,7 @@ constexpr size_t kLargestChunk = 512 << 10;  // of the pipelined reduction: stay
 constexpr size_t kSmallestChunk = 64 << 10;
 constexpr int kDepth = 2;  // chunks under way
 // With more ranks each would be sent to by so many at once that their messages are in each other's way.
-constexpr int kMostAtOnce = 8;
+constexpr int kMostPairwiseRanks = 8;
 
 bool is_power_of_two(int number) { return (number & (number - 1)) == 0; }
 
@@ -83,7 +83,7 @@ void reduce_by_messages(const Collective& collective, const Slices& slices, Sess
 void reduce_whole_by_messages(const Collective& collective, Session& session) {
   const int size = session.size();
   const bool in_parts = collective.header.root < 0 && collective.combine;
-  if (size <= kMostAtOnce || !in_parts)
+  if (size <= kMostPairwiseRanks || !in_parts)
     reduce_by_messages(collective, slices_of_whole(collective, session), session);
   else if (is_power_of_two(size))
     all_reduce_by_halving(collective, session);

@@ -103,7 +103,7 @@ std::string missing_ranks(c10d::Store& store, const std::string& prefix, int siz
 
 }  // namespace
 
-Peers::Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, int rank, int size,
+Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group, int rank, int size,
              const std::string& version, const std::string& address, const Deadline& deadline)
     : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size), hosts_(Hosts::of_single_ranks(size, rank)) {
   Facts own = own_facts(version);

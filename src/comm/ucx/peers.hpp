@@ -32,8 +32,8 @@ class Bulletin;
 class Peers {
  public:
   // Publishes this rank's facts with `address` and waits for those of all others.
-  Peers(c10::intrusive_ptr<c10d::Store> store, const std::string& group, int rank, int size, const std::string& version,
-        const std::string& address, const Deadline& deadline);
+  Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group, int rank, int size,
+        const std::string& version, const std::string& address, const Deadline& deadline);
 
   Peers(Peers&&) noexcept;
   ~Peers();

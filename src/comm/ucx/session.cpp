@@ -7,6 +7,7 @@
 
 #include "comm/ucx/driver.hpp"
 #include "comm/ucx/progress.hpp"
+#include "comm/ucx/slices.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -19,7 +20,6 @@ constexpr int kLooks = 500;
 void Scratch::Free::operator()(char* memory) const { std::free(memory); }
 
 char* Scratch::reserve(size_t bytes) {
-  constexpr size_t kPage = 4096;
   if (bytes > size_) {
     const size_t rounded = (bytes + kPage - 1) / kPage * kPage;
     memory_.reset();

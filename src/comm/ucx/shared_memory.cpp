@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/huge_pages.hpp"
+#include "comm/ucx/slices.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -37,7 +38,6 @@ SharedMemory::Segment::Segment(uint64_t number, FileDescriptor file, size_t size
     : number(number), file(std::move(file)), memory(this->file.number(), size, rank) {}
 
 at::Tensor SharedMemory::allocate(int64_t numel, const at::TensorOptions& options) {
-  constexpr size_t kPage = 4096;
   const size_t bytes = static_cast<size_t>(std::max<int64_t>(numel, 1)) * options.dtype().itemsize();
   const size_t size = (bytes + kPage - 1) / kPage * kPage;
   FileDescriptor file(memfd_create("accel", MFD_CLOEXEC));

@@ -11,6 +11,8 @@
 
 namespace accel::comm::ucx {
 
+inline constexpr size_t kPage = 4096;  // of memory
+
 struct Slices {
   std::vector<Outgoing> inputs;   // slice p is reduced by rank p
   char* result = nullptr;         // of the slice that this rank reduces; may be its input; null where it is not wanted

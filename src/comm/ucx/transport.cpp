@@ -112,8 +112,8 @@ Transport::~Transport() {
     everything_closed = finish(request, limit) != UCS_INPROGRESS && everything_closed;
   }
   if (everything_closed) return;
-  worker_.release();
-  context_.release();
+  static_cast<void>(worker_.release());
+  static_cast<void>(context_.release());
 }
 
 std::string Transport::version() { return ucp_get_version_string(); }

@@ -113,7 +113,8 @@ class Gpt2Attention final : public Module {
  public:
   Gpt2Attention(const Gpt2Config& config, int64_t layer)
       : Module("GPT2Attention"), num_heads_(config.n_head), dropout_(config.attn_pdrop) {
-    if (config.scale_attn_weights) scale_ = 1.0 / std::sqrt(static_cast<double>(config.n_embd / config.n_head));
+    if (config.scale_attn_weights)
+      scale_ = 1.0 / std::sqrt(static_cast<double>(config.n_embd) / static_cast<double>(config.n_head));
     if (config.scale_attn_by_inverse_layer_idx) scale_ /= static_cast<double>(layer + 1);
     add_child("c_attn", c_attn_ = projection(config.n_embd, 3 * config.n_embd, config.initializer_range));
     add_child("c_proj", c_proj_ = projection(config.n_embd, config.n_embd, residual_deviation(config)));

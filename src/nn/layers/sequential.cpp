@@ -12,8 +12,8 @@ c10::IValue Sequential::forward(const Inputs& inputs) {
   if (children().empty()) return only_tensor(inputs);
   Inputs current = inputs;
   for (const auto& [name, module] : children()) {
-    c10::IValue output = module->call(current);
-    current.assign(1, std::move(output));
+    const c10::IValue output = module->call(current);
+    current.assign(1, output);
   }
   return std::move(current.front());
 }

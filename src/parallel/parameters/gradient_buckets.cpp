@@ -55,7 +55,7 @@ void GradientBuckets::make_buckets(const std::vector<at::Tensor>& parameters, in
     bucket.gradients = bucket.waiting = indices.size();
     int64_t begin = 0;
     for (const size_t index : indices) {
-      at::Tensor parameter = parameters[index];
+      const at::Tensor& parameter = parameters[index];
       Gradient& gradient = gradients_[index];
       gradient.memory = bucket.memory.narrow(0, begin, parameter.numel()).view(parameter.sizes());
       gradient.bucket = buckets_.size();
