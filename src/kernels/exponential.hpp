@@ -78,7 +78,7 @@ inline T largest_of(const T* values, int64_t count) {
   __builtin_memcpy(&top, values, sizeof(top));
   for (int64_t i = kLanes; i < count; i += kLanes) {
     __builtin_memcpy(&next, values + i, sizeof(next));
-    top = (top < next) | (next != next) ? next : top;  // NOLINT(misc-redundant-expression)
+    top = ((top < next) | (next != next)) ? next : top;  // NOLINT(misc-redundant-expression)
   }
   T result = top[0];
   for (int64_t lane = 1; lane < kLanes; lane++) result = larger(result, top[lane]);

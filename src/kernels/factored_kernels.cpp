@@ -7,14 +7,14 @@ namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
 // Sums are made in lanes, in the same order on every processor; the compiler cuts them to its registers.
-constexpr int64_t kLanes = 16;
-typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
+constexpr int64_t kSumLanes = 16;
+typedef float Lanes __attribute__((vector_size(kSumLanes * sizeof(float))));
 constexpr int64_t kAhead = 512;  // elements by which few streams are asked for in advance: the processor alone is later
 constexpr int64_t kRun = 1024;   // elements that are summed in float32 before the sum goes on in float64
 
 // Missing ones are 0. By reference: not every instruction set passes such vectors by value.
 inline void load(const float* from, int64_t count, Lanes& lanes) {
-  if (count == kLanes) {
+  if (count == kSumLanes) {
     __builtin_memcpy(&lanes, from, sizeof(lanes));
   } else {
     lanes = Lanes{};
@@ -23,7 +23,7 @@ inline void load(const float* from, int64_t count, Lanes& lanes) {
 }
 
 inline void store(const Lanes& lanes, int64_t count, float* to) {
-  if (count == kLanes) {
+  if (count == kSumLanes) {
     __builtin_memcpy(to, &lanes, sizeof(lanes));
   } else {
     for (int64_t i = 0; i < count; i++) to[i] = lanes[i];
@@ -32,7 +32,7 @@ inline void store(const Lanes& lanes, int64_t count, float* to) {
 
 inline double sum_of(const Lanes& lanes) {
   double sum = 0;
-  for (int64_t i = 0; i < kLanes; i++) sum += static_cast<double>(lanes[i]);
+  for (int64_t i = 0; i < kSumLanes; i++) sum += static_cast<double>(lanes[i]);
   return sum;
 }
 
@@ -44,7 +44,7 @@ inline void sums_of_row(int64_t width, double (&sums)[kSums], const Visit& visit
     const int64_t end = start + kRun < width ? start + kRun : width;
     Lanes lanes[kSums] = {};
     int64_t i = start;
-    for (; i + kLanes <= end; i += kLanes) visit(i, kLanes, lanes);
+    for (; i + kSumLanes <= end; i += kSumLanes) visit(i, kSumLanes, lanes);
     if (i < end) visit(i, end - i, lanes);
     for (int sum = 0; sum < kSums; sum++) sums[sum] += sum_of(lanes[sum]);
   }

@@ -14,8 +14,8 @@ inline T magnitude(T value) {
   return value < 0 ? -value : value;
 }
 template <typename T>
-inline T larger(T a, T b) {  // NaN wins, as in LibTorch
-  return a < b || b != b ? b : a;
+inline T larger(T a, T b) {        // NaN wins, as in LibTorch
+  return a < b || b != b ? b : a;  // NOLINT(misc-redundant-expression): NaN wins
 }
 template <typename T>
 inline T sign(T value) {
@@ -100,7 +100,7 @@ void close(const Stream& stream, int64_t block, int64_t count, const float* valu
 void close(const Stream&, int64_t, int64_t, const double*, const uint32_t*) {}
 
 // Sums go into lanes that a vector register holds, in the same order on every processor.
-constexpr int kLanes = 16;
+constexpr int kFoldLanes = 16;
 
 template <Norm kNorm, typename T>
 double norm_of_block(const T* values, int64_t count) {
@@ -109,13 +109,13 @@ double norm_of_block(const T* values, int64_t count) {
     return kNorm == Norm::kSquares ? size * size : size;
   };
   const auto join = [](double a, double b) { return kNorm == Norm::kLargest ? larger(a, b) : a + b; };
-  double lanes[kLanes] = {};
-  const int64_t whole = count / kLanes * kLanes;
-  for (int64_t i = 0; i < whole; i += kLanes)
-    for (int lane = 0; lane < kLanes; lane++) lanes[lane] = join(lanes[lane], term(values[i + lane]));
+  double lanes[kFoldLanes] = {};
+  const int64_t whole = count / kFoldLanes * kFoldLanes;
+  for (int64_t i = 0; i < whole; i += kFoldLanes)
+    for (int lane = 0; lane < kFoldLanes; lane++) lanes[lane] = join(lanes[lane], term(values[i + lane]));
   for (int64_t i = whole; i < count; i++) lanes[i - whole] = join(lanes[i - whole], term(values[i]));
   double result = lanes[0];
-  for (int lane = 1; lane < kLanes; lane++) result = join(result, lanes[lane]);
+  for (int lane = 1; lane < kFoldLanes; lane++) result = join(result, lanes[lane]);
   return result;
 }
 

@@ -120,7 +120,8 @@ struct RmsProp {
     if constexpr (kCentered) {
       s[1] = s[1] + (g - s[1]) * c[kRest2];
       variance = variance - s[1] * s[1];
-      variance = larger(variance, variance - variance);  // rounding may bring it below 0
+      variance =
+          larger(variance, variance - variance);  // NOLINT(misc-redundant-expression): rounding may bring it below 0
     }
     V step = g / (square_root(variance) + c[kEps]);
     if constexpr (kMomentum) {

@@ -35,12 +35,12 @@ std::vector<int64_t> split_sizes(const Call& call, const at::Tensor& tensor, con
 
 }  // namespace
 
-UcxBackend::UcxBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
-                       const std::string& group, const char* (*current_call)())
+UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                       std::chrono::milliseconds timeout, const std::string& group, const char* (*current_call)())
     : Backend(rank, size), timeout_(timeout) {
   const Deadline deadline(timeout);
   auto transport = std::make_unique<Transport>(rank, size);
-  Peers peers(std::move(store), group, rank, size, Transport::version(), transport->address(), deadline);
+  Peers peers(store, group, rank, size, Transport::version(), transport->address(), deadline);
   for (int peer = 0; peer < size; peer++)
     if (peer != rank) transport->connect(peer, peers.address(peer), peers.same_host(peer));
   std::unique_ptr<HostSegment> segment;

@@ -21,7 +21,7 @@ class UcxBackend final : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using Work = c10d::Work;
 
-  UcxBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
+  UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
              const std::string& group, const char* (*current_call)());
   ~UcxBackend() override;
 

@@ -25,6 +25,12 @@ constexpr int kVectorBytes = 16;
 typedef float Floats __attribute__((vector_size(kVectorBytes)));
 typedef uint32_t Words __attribute__((vector_size(kVectorBytes)));
 
+// Of a number, or of each element of a vector.
+template <typename Value>
+inline auto is_nan(Value value) {
+  return value != value;  // NOLINT(misc-redundant-expression)
+}
+
 // Elements that are loaded as `kVectors` vectors at once. bfloat16: two share a word, so that no instruction has to
 // move elements to widen and to narrow them.
 struct BFloat16Pairs {
@@ -42,7 +48,7 @@ struct BFloat16Pairs {
   }
   static Words rounded(Floats values) {  // to nearest, ties to even
     const auto bits = reinterpret_cast<Words>(values);
-    return values != values ? Words{} + 0x7fc00000u : bits + 0x7fffu + ((bits >> 16) & 1u);
+    return is_nan(values) ? Words{} + 0x7fc00000u : bits + 0x7fffu + ((bits >> 16) & 1u);
   }
 };
 
@@ -72,7 +78,7 @@ struct HalfVector {
 #endif
   static Floats without_payload(Floats values) {
     const auto sign = reinterpret_cast<Words>(values) & 0x80000000u;
-    return values != values ? reinterpret_cast<Floats>(sign | 0x7fc00000u) : values;
+    return is_nan(values) ? reinterpret_cast<Floats>(sign | 0x7fc00000u) : values;
   }
 };
 #endif
@@ -92,13 +98,13 @@ struct Product {
 struct Min {  // NaN wins, as in LibTorch. No ||, which vectors do not have.
   template <typename V>
   static V combine(V a, V b) {
-    return (b < a) | (b != b) ? b : a;
+    return ((b < a) | is_nan(b)) ? b : a;
   }
 };
 struct Max {
   template <typename V>
   static V combine(V a, V b) {
-    return (a < b) | (b != b) ? b : a;
+    return ((a < b) | is_nan(b)) ? b : a;
   }
 };
 struct And {
@@ -126,10 +132,10 @@ template <typename Type, typename Operator, Finish finish>
 void reduce_elements(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
   using Stored = typename Type::Stored;
   using Value = typename Type::Value;
-  const auto operand = finish == Finish::kNone ? Value{} : static_cast<Value>(number);
-  const auto finished = [operand](Value value) {
-    if (finish == Finish::kDivide) value = static_cast<Value>(value / operand);
-    if (finish == Finish::kMultiply) value = static_cast<Value>(value * operand);
+  [[maybe_unused]] const auto operand = finish == Finish::kNone ? Value{} : static_cast<Value>(number);
+  const auto finished = [&](Value value) {
+    if constexpr (finish == Finish::kDivide) value = static_cast<Value>(value / operand);
+    if constexpr (finish == Finish::kMultiply) value = static_cast<Value>(value * operand);
     return Type::store(value);
   };
   auto* const out = static_cast<Stored*>(output);
@@ -158,7 +164,7 @@ void reduce_elements(void* output, const void* const* inputs, int ranks, int64_t
 template <typename Type, typename Operator, Finish finish>
 void reduce_vectors(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
   using Stored = typename Type::Stored;
-  constexpr int64_t kElements = Type::kVectors * kVectorBytes / static_cast<int64_t>(sizeof(float));
+  static constexpr int64_t kElements = Type::kVectors * kVectorBytes / static_cast<int64_t>(sizeof(float));
   const Floats operand = Floats{} + static_cast<float>(number);
   const auto load = [](const void* from, int64_t at, int64_t elements, Floats* to) {
     const auto* const source = static_cast<const Stored*>(from) + at;
@@ -202,7 +208,7 @@ constexpr ReduceFunction loop_for(...) {
   return reduce_elements<Type, Operator, finish>;
 }
 template <typename Type, typename Operator, Finish finish = Finish::kNone>
-constexpr ReduceFunction reduce = loop_for<Type, Operator, finish>(0);
+constexpr ReduceFunction kReduce = loop_for<Type, Operator, finish>(0);
 
 // `Type` for operations that may wrap (unsigned, for the wrap is defined there), `Ordered` to compare, `Wide` for the
 // mean.
@@ -210,15 +216,15 @@ template <typename Type, typename Ordered, typename Wide>
 ReduceFunction arithmetic(Reduction reduction) {
   switch (reduction) {
     case Reduction::kSum:
-      return reduce<Type, Sum>;
+      return kReduce<Type, Sum>;
     case Reduction::kMean:
-      return reduce<Wide, Sum, Finish::kDivide>;
+      return kReduce<Wide, Sum, Finish::kDivide>;
     case Reduction::kProduct:
-      return reduce<Type, Product>;
+      return kReduce<Type, Product>;
     case Reduction::kMin:
-      return reduce<Ordered, Min>;
+      return kReduce<Ordered, Min>;
     case Reduction::kMax:
-      return reduce<Ordered, Max>;
+      return kReduce<Ordered, Max>;
     default:
       return nullptr;
   }
@@ -226,7 +232,7 @@ ReduceFunction arithmetic(Reduction reduction) {
 
 template <typename Type>
 ReduceFunction floating(Reduction reduction) {
-  if (reduction == Reduction::kScaledSum) return reduce<Type, Sum, Finish::kMultiply>;
+  if (reduction == Reduction::kScaledSum) return kReduce<Type, Sum, Finish::kMultiply>;
   return arithmetic<Type, Type, Type>(reduction);
 }
 
@@ -235,11 +241,11 @@ ReduceFunction integer(Reduction reduction) {
   using Bits = Plain<Unsigned>;
   switch (reduction) {
     case Reduction::kAnd:
-      return reduce<Bits, And>;
+      return kReduce<Bits, And>;
     case Reduction::kOr:
-      return reduce<Bits, Or>;
+      return kReduce<Bits, Or>;
     case Reduction::kXor:
-      return reduce<Bits, Xor>;
+      return kReduce<Bits, Xor>;
     default:
       // Small unsigned factors would be promoted to int and could overflow it: combine them as 32 bits.
       if constexpr (sizeof(Unsigned) < 4)
