@@ -1,7 +1,9 @@
 // The engine's exception. Messages are one line: the offending value, what was expected, what to do.
 #pragma once
 
+#include <cstddef>
 #include <exception>
+#include <initializer_list>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -22,21 +24,51 @@ class Error : public std::exception {
   std::string message_;
 };
 
+// Something that a message shows by its `<<`. Messages stand in hundreds of places, each with types of its own: only
+// this conversion is compiled for each of them, not the writing.
+class TextPart {
+ public:
+  template <typename T>
+  explicit TextPart(const T& value)
+      : value_(&value), write_([](std::ostream& out, const void* shown) { out << *static_cast<const T*>(shown); }) {}
+  explicit TextPart(const char* const& value)
+      : value_(value), write_([](std::ostream& out, const void* shown) { out << static_cast<const char*>(shown); }) {}
+  template <size_t kSize>
+  explicit TextPart(const char (&value)[kSize]) : TextPart(static_cast<const char* const&>(value)) {}
+
+  friend std::ostream& operator<<(std::ostream& out, const TextPart& part) {
+    part.write_(out, part.value_);
+    return out;
+  }
+
+ private:
+  const void* value_;
+  void (*write_)(std::ostream& out, const void* shown);
+};
+
+[[gnu::noinline]] inline std::string join(std::initializer_list<TextPart> parts) {
+  std::ostringstream stream;
+  for (const TextPart& part : parts) stream << part;
+  return stream.str();
+}
+
+[[noreturn, gnu::noinline]] inline void fail_with(Status status, std::initializer_list<TextPart> parts) {
+  throw Error(status, join(parts));
+}
+
 template <typename... Parts>
 std::string text(const Parts&... parts) {
-  std::ostringstream stream;
-  (stream << ... << parts);
-  return stream.str();
+  return join({TextPart(parts)...});
 }
 
 template <typename... Parts>
 [[noreturn]] void fail(Status status, const Parts&... parts) {
-  throw Error(status, text(parts...));
+  fail_with(status, {TextPart(parts)...});
 }
 
 template <typename... Parts>
 void require(bool condition, Status status, const Parts&... parts) {
-  if (!condition) fail(status, parts...);
+  if (!condition) fail_with(status, {TextPart(parts)...});
 }
 
 }  // namespace accel

@@ -45,9 +45,10 @@ class Object {
   // Whether that was the last owner; the caller then deletes the object.
   bool release() { return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 
-  // The memory of a released object says so for a while before it is given back, so that a stale handle is seen.
-  static void* operator new(size_t bytes);
-  static void operator delete(void* memory) noexcept;
+  // The memory of a released object says so for a while before it is given back, so that a stale handle is seen. Not
+  // inlined: GCC warns of a mismatch where it sees through one of the two alone.
+  [[gnu::noinline]] static void* operator new(size_t bytes);
+  [[gnu::noinline]] static void operator delete(void* memory) noexcept;
 
  protected:
   ~Object();  // not virtual: objects are deleted through their own type

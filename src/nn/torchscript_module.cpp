@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <torch/script.h>
+#include <torch/csrc/jit/serialization/import.h>
 
 #include <filesystem>
 #include <unordered_map>

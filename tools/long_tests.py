@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Runs what CI leaves out, because it takes hours, and writes what it found to docs/reliability.md.
+
+usage: long_tests.py [--fuzz-seconds N] [--kills N] [CHECK...]
+
+Without names all checks run, in the order below. A check that was run replaces its line of the table; the others keep theirs.
+Each has a build folder and a log of its own, build/long/NAME.log. Start it before a release, and after a change to what a
+check is about.
+"""
+
+import argparse
+import datetime
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "reliability.md"
+LOGS = ROOT / "build" / "long"
+SANITIZED = "build/asan -Db_sanitize=address,undefined -Db_lundef=false"
+THREADS = "build/tsan -Db_sanitize=thread -Db_lundef=false"
+FUZZERS = ("safetensors", "npy", "csv", "json_lines", "images")
+UNITS = "-Dunity=on -Dunity_size=12"  # sanitizers need more memory a line than a release build
+
+
+def shell(command):
+    """One check is a list of shell commands; the first that fails ends it."""
+    return ["sh", "-ec", command]
+
+
+def checks(options):
+    """{name: (what it looks for, shell commands)}"""
+    fuzz = [f"build/fuzz/tests/fuzz/fuzz_{name} -max_total_time={options.fuzz_seconds} -print_final_stats=1 "
+            f"build/long/corpus_{name} tests/fuzz/corpus/{name}" for name in FUZZERS]
+    return {
+        "single_files": ("each source compiles by itself, and the tests pass so", ["tools/test.sh -C build/develop"]),
+        "one_unit_a_module": ("any number of sources can share a compilation: no names collide",
+                              ["tools/build.sh -C build/units -Dunity=on -Dunity_size=60 -Dtests=false src/libaccel.so "
+                               "src/comm/ucx/libaccel_ucx.so"]),
+        "address_sanitizer": ("memory errors and undefined behaviour in the tests of C API, engine and parsers",
+                              [f"tools/build.sh -C {SANITIZED} {UNITS}",
+                               "meson test -C build/asan --no-rebuild --print-errorlogs --timeout-multiplier 6 "
+                               "--suite capi --suite engine --suite parity --suite fuzz"]),
+        "thread_sanitizer": ("data races in the communication, the loader's workers and the training loop",
+                             [f"tools/build.sh -C {THREADS} {UNITS} tests/engine/engine_tests src/comm/ucx/libaccel_ucx.so "
+                              "tests/engine/libaccel_stub.so",
+                              "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 "
+                              "comm conformance ucx_backend loader data streams training_loop"]),
+        "faults": (f"{options.kills} ranks killed, crashed, stopped at random places; the others say who, nothing is left",
+                   ["tools/build.sh tests/distributed/rank_program src/launch/accel src/comm/ucx/libaccel_ucx.so",
+                    f"ACCEL_PLUGIN_PATH=build/release/src/comm/ucx python3 tests/distributed/faults_test.py "
+                    f"build/release/tests/distributed/rank_program {options.kills}"]),
+        "fuzzers": (f"each parser, {options.fuzz_seconds} s of libFuzzer with both sanitizers",
+                    ["CC=clang CXX=clang++ tools/build.sh -C build/fuzz -Dfuzz=true " +
+                     " ".join(f"tests/fuzz/fuzz_{name}" for name in FUZZERS),
+                     "mkdir -p " + " ".join(f"build/long/corpus_{name}" for name in FUZZERS), *fuzz]),
+        "path_analysis": ("clang-tidy with its path-sensitive analysis, each source alone",
+                          ["tools/build.sh -C build/develop", "python3 tools/check_tidy.py . build/develop --each"]),
+    }
+
+
+def run(name, commands):
+    """(passed, seconds, the last line that says something)"""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    environment = dict(os.environ, PATH=f"{ROOT / 'build/deps/bin'}:{os.environ['PATH']}")
+    with open(LOGS / f"{name}.log", "w+") as log:
+        status = subprocess.run(shell("\n".join(commands)), cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment,
+                                check=False).returncode
+        log.seek(0)
+        lines = [line.strip() for line in log if line.strip()]
+    return status == 0, time.monotonic() - began, summary(lines)
+
+
+def summary(lines):
+    """What a log says in short: the counts of Meson or of tools/test.sh, the runs of the fuzzers, or its last line."""
+    counts = [line for line in lines if re.fullmatch(r"\d+ passed, \d+ failed", line)]
+    if counts:
+        return counts[-1]
+    meson = {key: int(number) for key, number in re.findall(r"^(Ok|Fail|Timeout|Skipped):\s+(\d+)$", "\n".join(lines), re.MULTILINE)}
+    if meson:
+        return ", ".join(f"{number} {key.lower()}" for key, number in meson.items())
+    runs = [int(line.split()[-1]) for line in lines if line.startswith("stat::number_of_executed_units")]
+    if runs:
+        return f"{sum(runs):,} inputs"
+    return lines[-1][:160].replace("|", "\\|") if lines else "no output"
+
+
+def processor():
+    fields = dict(re.findall(r"^(model name|cpu family|model)\s*:\s*(.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE))
+    return f"{fields.get('model name', 'unknown')}, family {fields.get('cpu family', '?')}, model {fields.get('model', '?')}"
+
+
+def record(name, looked_for, passed, seconds, said):
+    """Replaces the check's line of the table, or adds it."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    cells = (name, looked_for, "passed" if passed else "FAILED", said, f"{seconds / 60:.0f} min",
+             f"{datetime.date.today()}, {commit.stdout.strip()}")
+    line = "| " + " | ".join(cells) + " |"
+    text = PAGE.read_text()
+    pattern = re.compile(rf"^\| {re.escape(name)} \|.*$", re.MULTILINE)
+    text = pattern.sub(lambda _: line, text) if pattern.search(text) else text.rstrip("\n") + "\n" + line + "\n"
+    PAGE.write_text(re.sub(r"^Processor of the latest run: .*$", f"Processor of the latest run: {processor()}.", text,
+                           flags=re.MULTILINE))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--fuzz-seconds", type=int, default=600, help="of each fuzzer (600)")
+    parser.add_argument("--kills", type=int, default=500, help="ranks that are lost (500)")
+    parser.add_argument("names", nargs="*", metavar="CHECK")
+    options = parser.parse_args()
+    known = checks(options)
+    unknown = [name for name in options.names if name not in known]
+    if unknown:
+        parser.error(f"{unknown[0]} is no check; expected some of: {', '.join(known)}")
+    failed = []
+    for name in options.names or known:
+        looked_for, commands = known[name]
+        print(f"{name}: {looked_for}", flush=True)
+        passed, seconds, said = run(name, commands)
+        print(f"{name}: {'passed' if passed else 'FAILED'} in {seconds / 60:.0f} min: {said}; {LOGS / name}.log", flush=True)
+        record(name, looked_for, passed, seconds, said)
+        failed += [] if passed else [name]
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
