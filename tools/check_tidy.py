@@ -43,7 +43,7 @@ def arguments_for_clang(command):
             next(words, None)
         elif word.startswith("-") and word != "-MD":
             kept.append(word)
-    return [*kept, "-Wno-unknown-warning-option", "-Wno-ignored-optimization-argument"]
+    return [*kept, "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument"]
 
 
 def together(sources, folder, parts):

@@ -13,7 +13,7 @@ namespace accel::kernels {
 
 enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512 };
 
-inline InstructionSet fastest_instruction_set() {
+inline InstructionSet find_instruction_set() {
 #ifdef __x86_64__
   // The copies convert halves with F16C, a name that not every compiler's __builtin_cpu_supports() knows.
   unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -24,6 +24,12 @@ inline InstructionSet fastest_instruction_set() {
   if (__builtin_cpu_supports("avx2")) return InstructionSet::kAvx2;
 #endif
   return InstructionSet::kBaseline;
+}
+
+// Asked once: under a hypervisor each question takes microseconds.
+inline InstructionSet fastest_instruction_set() {
+  static const InstructionSet found = find_instruction_set();
+  return found;
 }
 
 // Of the copies of a function, one in a namespace for each instruction set, the fastest one.
