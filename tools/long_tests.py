@@ -38,7 +38,7 @@ def checks(options):
     return {
         "single_files": ("each source compiles by itself, and the tests pass so", ["tools/test.sh -C build/develop"]),
         "one_unit_a_module": ("any number of sources can share a compilation: no names collide",
-                              ["tools/build.sh -C build/units -Dunity=on -Dunity_size=60 -Dtests=false src/libaccel.so "
+                              ["tools/build.sh -C build/units -Dunity=on -Dunity_size=60 -Dtests=false src/libaccel.a "
                                "src/comm/ucx/libaccel_ucx.so"]),
         "address_sanitizer": ("memory errors and undefined behaviour in the tests of C API, engine and parsers",
                               [f"tools/build.sh -C {SANITIZED} {UNITS}",
