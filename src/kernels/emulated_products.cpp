@@ -7,12 +7,10 @@
 #include <ATen/ops/bmm_ops.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm_ops.h>
-#include <ATen/ops/ones.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <limits>
 #include <memory>
 
@@ -20,6 +18,7 @@
 #include "kernels/compute_policy.hpp"
 #include "kernels/half_values.hpp"
 #include "kernels/measured_tables.hpp"
+#include "kernels/product_timing.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -35,24 +34,6 @@ constexpr double kFast = 2, kHopeless = 8;
 constexpr double kLeastEmulatedWork = 1 << 14;  // where all larger products are emulated too
 constexpr Product kSmallest = {1, 32, 32, 32, Layout::kPlain};
 constexpr Product kProbe = {1, 64, 256, 256, Layout::kPlain};  // small: some kernels of halves do 1 GFLOPS
-
-at::Tensor ones_of(int64_t rows, int64_t columns, bool transposed, at::ScalarType dtype) {
-  return transposed ? at::ones({columns, rows}, dtype).t() : at::ones({rows, columns}, dtype);
-}
-
-// The shortest of several times, so that what else the machine does counts little.
-template <typename Work>
-double shortest_time(const Work& work) {
-  using Clock = std::chrono::steady_clock;
-  double shortest = std::numeric_limits<double>::max();
-  const Clock::time_point end = Clock::now() + std::chrono::microseconds(400);
-  do {
-    const Clock::time_point begin = Clock::now();
-    work();
-    shortest = std::min(shortest, std::chrono::duration<double>(Clock::now() - begin).count());
-  } while (Clock::now() < end);
-  return shortest;
-}
 
 double time_half_product(at::ScalarType dtype, const Product& product, bool emulated) {
   const at::Tensor first = ones_of(product.rows, product.inner, product.layout == Layout::kFirstTransposed, dtype);

@@ -15,8 +15,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <limits>
 #include <memory>
 #include <mutex>
 
@@ -27,6 +25,7 @@
 #include "kernels/measured_tables.hpp"
 #include "kernels/operator_routes.hpp"
 #include "kernels/product_table.hpp"
+#include "kernels/product_timing.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -51,28 +50,13 @@ Routing& routing() {
 
 constexpr c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
 
-at::Tensor matrix(int64_t rows, int64_t columns, bool transposed) {
-  return transposed ? at::ones({columns, rows}, at::kFloat).t() : at::ones({rows, columns}, at::kFloat);
-}
-
-// The shortest of several times, so that what else the machine does counts little.
 double time_product(const Product& product, bool through_onednn) {
-  using Clock = std::chrono::steady_clock;
-  const at::Tensor first = matrix(product.rows, product.inner, product.layout == Layout::kFirstTransposed);
-  const at::Tensor second = matrix(product.inner, product.columns, product.layout == Layout::kSecondTransposed);
+  const bool transposed[] = {product.layout == Layout::kFirstTransposed, product.layout == Layout::kSecondTransposed};
+  const at::Tensor first = ones_of(product.rows, product.inner, transposed[0], at::kFloat);
+  const at::Tensor second = ones_of(product.inner, product.columns, transposed[1], at::kFloat);
   at::Tensor result = at::empty({product.rows, product.columns}, at::kFloat);
-  double shortest = std::numeric_limits<double>::max();
-  const Clock::time_point end = Clock::now() + std::chrono::microseconds(400);
-  do {
-    const Clock::time_point begin = Clock::now();
-    if (through_onednn) {
-      routing().onednn(first, second, result, 0, 1);
-    } else {
-      at::_ops::mm_out::redispatch(kCpu, first, second, result);
-    }
-    shortest = std::min(shortest, std::chrono::duration<double>(Clock::now() - begin).count());
-  } while (Clock::now() < end);
-  return shortest;
+  if (through_onednn) return shortest_time([&] { routing().onednn(first, second, result, 0, 1); });
+  return shortest_time([&] { at::_ops::mm_out::redispatch(kCpu, first, second, result); });
 }
 
 // Whether MKL runs on a processor that it is not made for. Other architectures have no MKL.

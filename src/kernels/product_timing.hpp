@@ -1,0 +1,31 @@
+// How a product is timed to choose its kernel.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+namespace accel::kernels {
+
+inline at::Tensor ones_of(int64_t rows, int64_t columns, bool transposed, at::ScalarType dtype) {
+  return transposed ? at::ones({columns, rows}, dtype).t() : at::ones({rows, columns}, dtype);
+}
+
+// In seconds, the shortest of several times, so that what else the machine does counts little.
+template <typename Work>
+double shortest_time(const Work& work) {
+  using Clock = std::chrono::steady_clock;
+  double shortest = std::numeric_limits<double>::max();
+  const Clock::time_point end = Clock::now() + std::chrono::microseconds(400);
+  do {
+    const Clock::time_point begin = Clock::now();
+    work();
+    shortest = std::min(shortest, std::chrono::duration<double>(Clock::now() - begin).count());
+  } while (Clock::now() < end);
+  return shortest;
+}
+
+}  // namespace accel::kernels
