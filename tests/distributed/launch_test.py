@@ -360,10 +360,11 @@ class Usage(LaunchTest):
             self.assertTrue(result.stdout.startswith(beginning), result.stdout)
 
     def test_it_loads_neither_libtorch_nor_the_engine(self):
-        loaded = launch("sh", "-c", "cat /proc/$PPID/maps").stdout
-        self.assertIn("libc", loaded)
-        self.assertNotIn("torch", loaded)
-        self.assertNotIn("libaccel", loaded)
+        maps = launch("sh", "-c", "cat /proc/$PPID/maps").stdout
+        # Names of files only: a folder may be called as it likes.
+        loaded = {line.rsplit("/", 1)[-1] for line in maps.splitlines() if "/" in line}
+        self.assertTrue([name for name in loaded if name.startswith("libc.so")], loaded)
+        self.assertFalse([name for name in loaded if "torch" in name or name.startswith("libaccel")], loaded)
 
 
 if __name__ == "__main__":
