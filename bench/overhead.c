@@ -75,7 +75,7 @@ static double run(struct loop *loop, size_t steps) {
     else
       CHECK(accel_tensor_backward(loss.as.tensor));
     CHECK(accel_optimizer_step(loop->optimizer));
-    CHECK(accel_optimizer_zero_grad(loop->optimizer));
+    CHECK(accel_optimizer_zero_grad(loop->optimizer, 1));
     if (scope != NULL) CHECK(accel_scope_end(scope));
     accel_value_dispose(&loss);
   }

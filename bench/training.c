@@ -48,7 +48,7 @@ static accel_tensor_t *train_batch(struct training *training) {
   CHECK(accel_cross_entropy(logits.as.tensor, accel_value_at(&batch, 1)->as.tensor, &loss));
   CHECK(accel_backward(training->state, loss));
   CHECK(accel_optimizer_step(training->optimizer));
-  CHECK(accel_optimizer_zero_grad(training->optimizer));
+  CHECK(accel_optimizer_zero_grad(training->optimizer, 1));
   if (scope != NULL) CHECK(accel_scope_end(scope));
   accel_value_dispose(&logits);
   accel_value_dispose(&batch);

@@ -21,7 +21,7 @@
  *         CHECK(accel_cross_entropy(logits.as.tensor, accel_value_at(&batch, 1)->as.tensor, &loss));
  *         CHECK(accel_backward(state, loss));
  *         CHECK(accel_optimizer_step(optimizer));
- *         CHECK(accel_optimizer_zero_grad(optimizer));
+ *         CHECK(accel_optimizer_zero_grad(optimizer, 1));
  *         CHECK(accel_scope_end(scope));
  *     }
  *
@@ -115,35 +115,35 @@ extern "C" {
 
 /* 0: success, positive: information, negative: error. */
 typedef int32_t accel_status_t;
-#define ACCEL_OK ((accel_status_t)0) /* success */
-#define ACCEL_IN_PROGRESS ((accel_status_t)1) /* work has not ended yet */
-#define ACCEL_ITER_END ((accel_status_t)2)    /* an iterator has no more items */
-#define ACCEL_STEP_SKIPPED ((accel_status_t)3) /* the optimizer did not step: gradients accumulate, or overflowed */
+#define ACCEL_OK 0 /* success */
+#define ACCEL_IN_PROGRESS 1 /* work has not ended yet */
+#define ACCEL_ITER_END 2    /* an iterator has no more items */
+#define ACCEL_STEP_SKIPPED 3 /* the optimizer did not step: gradients accumulate, or overflowed */
 /* The arguments: correct the call. */
-#define ACCEL_ERROR_INVALID_ARGUMENT ((accel_status_t)-1) /* a value is out of its range, or a pointer is NULL */
-#define ACCEL_ERROR_INVALID_HANDLE ((accel_status_t)-2) /* a handle of another kind, or one that was released */
-#define ACCEL_ERROR_TYPE_MISMATCH ((accel_status_t)-3) /* another kind of value or dtype was expected */
-#define ACCEL_ERROR_SHAPE_MISMATCH ((accel_status_t)-4) /* another shape or number of elements was expected */
-#define ACCEL_ERROR_NOT_FOUND ((accel_status_t)-5) /* a name, index or file that does not exist */
-#define ACCEL_ERROR_ALREADY_EXISTS ((accel_status_t)-6) /* a name that is taken */
+#define ACCEL_ERROR_INVALID_ARGUMENT (-1) /* a value is out of its range, or a pointer is NULL */
+#define ACCEL_ERROR_INVALID_HANDLE (-2) /* a handle of another kind, or one that was released */
+#define ACCEL_ERROR_TYPE_MISMATCH (-3) /* another kind of value or dtype was expected */
+#define ACCEL_ERROR_SHAPE_MISMATCH (-4) /* another shape or number of elements was expected */
+#define ACCEL_ERROR_NOT_FOUND (-5) /* a name, index or file that does not exist */
+#define ACCEL_ERROR_ALREADY_EXISTS (-6) /* a name that is taken */
 /* The object or the build: the call cannot work now, or here. */
-#define ACCEL_ERROR_INVALID_STATE ((accel_status_t)-10) /* the object cannot do this now */
-#define ACCEL_ERROR_UNSUPPORTED ((accel_status_t)-11) /* this build or this machine cannot do it */
-#define ACCEL_ERROR_NOT_IMPLEMENTED ((accel_status_t)-12) /* this version cannot do it yet */
-#define ACCEL_ERROR_OUT_OF_MEMORY ((accel_status_t)-13) /* of the host or the device */
+#define ACCEL_ERROR_INVALID_STATE (-10) /* the object cannot do this now */
+#define ACCEL_ERROR_UNSUPPORTED (-11) /* this build or this machine cannot do it */
+#define ACCEL_ERROR_NOT_IMPLEMENTED (-12) /* this version cannot do it yet */
+#define ACCEL_ERROR_OUT_OF_MEMORY (-13) /* of the host or the device */
 /* The outside world. */
-#define ACCEL_ERROR_IO ((accel_status_t)-20) /* a file could not be read or written */
-#define ACCEL_ERROR_CORRUPT ((accel_status_t)-21) /* a file is not what it should be */
+#define ACCEL_ERROR_IO (-20) /* a file could not be read or written */
+#define ACCEL_ERROR_CORRUPT (-21) /* a file is not what it should be */
 /* The process group: make a new state, except after a mismatch. */
-#define ACCEL_ERROR_TIMEOUT ((accel_status_t)-30) /* the other ranks did not answer in time */
-#define ACCEL_ERROR_CANCELLED ((accel_status_t)-31) /* another rank, or this one, gave the group up */
-#define ACCEL_ERROR_PEER_LOST ((accel_status_t)-32) /* the process of another rank has ended */
-#define ACCEL_ERROR_COLLECTIVE_MISMATCH ((accel_status_t)-33) /* the ranks called different things; the group goes on */
-#define ACCEL_ERROR_BACKEND ((accel_status_t)-34) /* the transport failed */
+#define ACCEL_ERROR_TIMEOUT (-30) /* the other ranks did not answer in time */
+#define ACCEL_ERROR_CANCELLED (-31) /* another rank, or this one, gave the group up */
+#define ACCEL_ERROR_PEER_LOST (-32) /* the process of another rank has ended */
+#define ACCEL_ERROR_COLLECTIVE_MISMATCH (-33) /* the ranks called different things; the group goes on */
+#define ACCEL_ERROR_BACKEND (-34) /* the transport failed */
 /* Below or above the library. */
-#define ACCEL_ERROR_TORCH ((accel_status_t)-40) /* an operator of LibTorch failed */
-#define ACCEL_ERROR_USER ((accel_status_t)-41) /* never made by the library: for callbacks */
-#define ACCEL_ERROR_INTERNAL ((accel_status_t)-42) /* a defect of the library; please report it */
+#define ACCEL_ERROR_TORCH (-40) /* an operator of LibTorch failed */
+#define ACCEL_ERROR_USER (-41) /* never made by the library: for callbacks */
+#define ACCEL_ERROR_INTERNAL (-42) /* a defect of the library; please report it */
 
 typedef struct accel_error accel_error_t;           /* an error that was taken from its thread */
 typedef struct accel_scope accel_scope_t;           /* an open begin...end */
@@ -1887,7 +1887,7 @@ accel_cross_entropy(const accel_tensor_t *logits, const accel_tensor_t *labels, 
  * @param module The module.
  * @param inputs [n_inputs] Borrowed for the call.
  * @param n_inputs Their number.
- * @param out_output An owned value.
+ * @param out_output An owned value; where it is left as it was, the call of the module fails with TYPE_MISMATCH.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error.
  * @threads caller */
@@ -2612,7 +2612,8 @@ accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_tensor_t *const *p
                           double lr,
                           double weight_decay);
 
-/** One update of all parameters that have a gradient; a prepared optimizer does nothing while gradients accumulate.
+/** One update of all parameters that require a gradient and have one; a prepared optimizer does nothing while gradients
+ * accumulate.
  * @param optimizer An optimizer.
  * @return ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before; TORCH.
  * @threads object, waits */
@@ -2620,13 +2621,17 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_step(accel_opti
 
 /** Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
  * @param optimizer An optimizer.
+ * @param set_to_none 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those
+ *   without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then go on changing
+ *   parameters that no backward reaches.
  * @return ACCEL_OK.
  * @threads object, waits */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer);
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer,
+                                                                           int32_t set_to_none);
 
-/** Whether the latest step did nothing.
+/** Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
  * @param optimizer An optimizer.
- * @return 1 when the latest step did nothing.
+ * @return 1 when the latest update was skipped.
  * @threads any
  * @accelerate optimizer_step_was_skipped */
 ACCEL_SINCE(0, 1) int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t *optimizer);
@@ -3597,7 +3602,7 @@ typedef struct accel_dataloader_options {
   int64_t batch_size;  /* rows of one rank's batch (of all ranks' with split_batches). Default 1 */
   int32_t shuffle;     /* 1: seedable random order. Default 0 */
   int32_t drop_last;   /* 1: a short last batch is left out. Default 0 */
-  int64_t seed;        /* of the order; default 0 */
+  int64_t seed;        /* of the order, rank 0's for all. Default: the seed of the CPU's default generator (accel_set_seed()) */
   int64_t prefetch;    /* batches that each background thread keeps ready; 0: no thread. Default 2 */
   accel_sampler_t *sampler; /* instead of shuffle; NULL: none */
   int64_t num_workers; /* threads that read, in order. Default 0: one of them once batches prove slower to make than to
@@ -3762,7 +3767,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataloader_load_state_dict(accel_dataloader_t *loader, const accel_value_t *state_dict);
 
 /** A new loader over the same data whose first epoch leaves out its first batches.
- * @param loader A loader; unchanged.
+ * @param loader A loader. One that a state dict or checkpoint has put into the middle of an epoch leaves the rest of it to
+ *   the new loader, and begins with the next epoch; any other is unchanged.
  * @param num_batches How many.
  * @param out The new loader.
  * @return ACCEL_OK or INVALID_ARGUMENT.

@@ -1112,13 +1112,11 @@ class Optimizer : public detail::Handle<accel_optimizer_t, accel_optimizer_retai
                                             weight_decay));
   }
 
-  // One update of all parameters that have a gradient; a prepared optimizer does nothing while gradients accumulate.
+  // One update of all parameters that require a gradient and have one; a prepared optimizer does nothing while
+  // gradients accumulate.
   bool step() { return detail::check(accel_optimizer_step(get())); }
 
-  // Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
-  void zero_grad() { detail::check(accel_optimizer_zero_grad(get())); }
-
-  // Whether the latest step did nothing.
+  // Whether the latest update was skipped: gradients overflowed.
   bool step_was_skipped() const { return accel_optimizer_step_was_skipped(self()) == 1; }
 
   // The number of groups.
@@ -1165,6 +1163,9 @@ class Optimizer : public detail::Handle<accel_optimizer_t, accel_optimizer_retai
   void load_state_dict(const Value& state_dict) {
     detail::check(accel_optimizer_load_state_dict(get(), state_dict.get()));
   }
+
+  // Drops the gradients, or fills them with zeros; a prepared optimizer does nothing while gradients accumulate.
+  void zero_grad(bool set_to_none = true) { detail::check(accel_optimizer_zero_grad(get(), set_to_none)); }
 };
 
 // Drives learning rates.

@@ -36,6 +36,7 @@ libcmocka-dev library cmocka
 libgtest-dev library gtest"
 
 develop_packages="clang command clang
+libclang-rt-dev clang libclang_rt.fuzzer
 clang-format command clang-format
 clang-tidy command clang-tidy
 cmake command cmake
@@ -52,6 +53,7 @@ missing_packages() {
       command) command -v "$argument" >/dev/null || echo "$package" ;;
       library) pkg-config --exists "$argument" 2>/dev/null || echo "$package" ;;
       file) [ -e "$argument" ] || echo "$package" ;;
+      clang) ls "$(clang -print-resource-dir 2>/dev/null)"/lib/*/"$argument"* >/dev/null 2>&1 || echo "$package" ;;
       python) python3 -c "import $argument" 2>/dev/null || echo "$package" ;;
       header) [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/$argument" ] || echo "$package" ;;
     esac

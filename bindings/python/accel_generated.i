@@ -2662,7 +2662,7 @@ weight_decay: ACCEL_UNSET_DOUBLE: as the optimizer was made with.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_tensor_t *const *ITEMS, size_t COUNT, double lr, double weight_decay);
 
-%feature("docstring") accel_optimizer_step "One update of all parameters that have a gradient; a prepared optimizer does nothing while gradients accumulate.
+%feature("docstring") accel_optimizer_step "One update of all parameters that require a gradient and have one; a prepared optimizer does nothing while gradients accumulate.
 
 optimizer: An optimizer.
 Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before; TORCH.";
@@ -2671,13 +2671,14 @@ information_t accel_optimizer_step(accel_optimizer_t *optimizer);
 %feature("docstring") accel_optimizer_zero_grad "Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
 
 optimizer: An optimizer.
+set_to_none: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then go on changing parameters that no backward reaches.
 Returns: ACCEL_OK.";
-accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer);
+accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer, int32_t set_to_none);
 
-%feature("docstring") accel_optimizer_step_was_skipped "Whether the latest step did nothing.
+%feature("docstring") accel_optimizer_step_was_skipped "Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
 
 optimizer: An optimizer.
-Returns: 1 when the latest step did nothing.";
+Returns: 1 when the latest update was skipped.";
 int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t *optimizer);
 
 %feature("docstring") accel_optimizer_num_groups "The number of groups.
@@ -3421,7 +3422,7 @@ accel_status_t accel_dataloader_load_state_dict(accel_dataloader_t *loader, cons
 
 %feature("docstring") accel_skip_first_batches "A new loader over the same data whose first epoch leaves out its first batches.
 
-loader: A loader; unchanged.
+loader: A loader. One that a state dict or checkpoint has put into the middle of an epoch leaves the rest of it to the new loader, and begins with the next epoch; any other is unchanged.
 num_batches: How many.
 out: The new loader.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";

@@ -95,7 +95,7 @@ static double train_step(accel_state_t *state, struct run *run) {
   CHECK(accel_backward(state, loss));
   CHECK(accel_optimizer_step(run->optimizer));
   CHECK(accel_scheduler_step(run->scheduler));
-  CHECK(accel_optimizer_zero_grad(run->optimizer));
+  CHECK(accel_optimizer_zero_grad(run->optimizer, 1));
   CHECK(accel_scope_end(scope));
   const accel_value_t mine = accel_arg_tensor(loss);
   accel_value_t mean = ACCEL_VALUE_INIT;

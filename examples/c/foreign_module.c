@@ -78,7 +78,7 @@ static accel_tensor_t *train_step(accel_state_t *state, accel_module_t *model, a
   CHECK(apply("aten::mse_loss", "", output, accel_arg_tensor(y), &loss));
   CHECK(accel_backward(state, loss.as.tensor));
   CHECK(accel_optimizer_step(optimizer));
-  CHECK(accel_optimizer_zero_grad(optimizer));
+  CHECK(accel_optimizer_zero_grad(optimizer, 1));
   accel_value_dispose(&output);
   return loss.as.tensor;
 }

@@ -138,7 +138,7 @@ static void update(struct training *t) {
   accel_work_release(t->exchange);
   t->exchange = NULL;
   CHECK(accel_optimizer_step(t->optimizer));
-  CHECK(accel_optimizer_zero_grad(t->optimizer));
+  CHECK(accel_optimizer_zero_grad(t->optimizer, 1));
   t->steps++;
   t->phase = COMPUTES;
 }

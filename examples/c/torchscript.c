@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
     accel_tensor_t *loss = forward(model, input);
     CHECK(accel_backward(state, loss));
     CHECK(accel_optimizer_step(optimizer));
-    CHECK(accel_optimizer_zero_grad(optimizer));
+    CHECK(accel_optimizer_zero_grad(optimizer, 1));
     double number = 0;
     CHECK(accel_tensor_item(loss, &number));
     if (accel_is_main_process(state)) printf("step %d  loss %.6f\n", step, number);

@@ -58,7 +58,7 @@ static double train_epoch(accel_state_t *state, accel_module_t *model, accel_opt
     CHECK(accel_cross_entropy(logits.as.tensor, accel_value_at(&batch, 1)->as.tensor, &loss));
     CHECK(accel_backward(state, loss));
     CHECK(accel_optimizer_step(optimizer));
-    CHECK(accel_optimizer_zero_grad(optimizer));
+    CHECK(accel_optimizer_zero_grad(optimizer, 1));
     CHECK(accel_scope_end(scope));
     CHECK(accel_tensor_item(loss, &number));
     total += number;

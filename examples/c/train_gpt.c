@@ -484,7 +484,7 @@ static accel_tensor_t *train_batch(struct training *training) {
   CHECK(accel_clip_grad_norm(training->state, training->model, 1.0, 2.0, NULL));
   CHECK(accel_optimizer_step(training->optimizer));
   CHECK(accel_scheduler_step(training->scheduler));
-  CHECK(accel_optimizer_zero_grad(training->optimizer));
+  CHECK(accel_optimizer_zero_grad(training->optimizer, 1));
   CHECK(accel_scope_end(scope));
   accel_value_dispose(&batch);
   return loss;

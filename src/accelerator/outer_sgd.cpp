@@ -15,7 +15,7 @@ namespace accel::accelerator {
 
 OuterSgd::OuterSgd(const optim::GivenSettings& settings, const std::vector<at::Tensor>& weights)
     : optimizer_(optim::sgd_rule(), settings) {
-  for (const at::Tensor& weight : weights) met_.push_back(weight.detach().clone());
+  for (const at::Tensor& weight : weights) met_.push_back(weight.detach().clone().requires_grad_(true));
   optimizer_.add_group(met_, std::nullopt, std::nullopt);
 }
 
@@ -31,7 +31,7 @@ void OuterSgd::apply(const std::vector<at::Tensor>& weights, const std::vector<a
 c10::IValue OuterSgd::state_dict() const {
   auto state = tree::new_map();
   auto weights = tree::new_list();
-  for (const at::Tensor& weight : met_) weights.push_back(weight);
+  for (const at::Tensor& weight : met_) weights.push_back(weight.detach());
   state.insert("weights", weights);
   state.insert("optimizer", optimizer_.state_dict());
   return state;

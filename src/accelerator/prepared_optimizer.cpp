@@ -17,8 +17,8 @@ PreparedOptimizer::PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer
 }
 
 bool PreparedOptimizer::step() {
+  if (!gradient_state_->sync_gradients()) return false;  // no update, so none was skipped: schedulers ask for that
   skipped_ = true;
-  if (!gradient_state_->sync_gradients()) return false;
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
   step_times_->note_update();
   if (scaled_ == nullptr) {

@@ -24,8 +24,8 @@ class PreparedOptimizer final : public optim::Optimizer {
     if (scaled_ != nullptr) scaled_->unscale();
   }
   bool step_was_skipped() const override { return skipped_; }
-  void zero_grad() override {
-    if (gradient_state_->sync_gradients()) optimizer_->zero_grad();
+  void zero_grad(bool set_to_none) override {
+    if (gradient_state_->sync_gradients()) optimizer_->zero_grad(set_to_none);
   }
   const std::vector<optim::ParameterGroup>& groups() const override { return optimizer_->groups(); }
   optim::ParameterGroup& group(size_t index) override { return optimizer_->group(index); }

@@ -163,7 +163,7 @@ ACCEL_FUNCTION accel_status_t accel_register_comm_hook(accel_state_t* state, acc
     prepared->ddp()->set_comm_hook(
         parallel::make_comm_hook([callback](const at::Tensor& buffer, int64_t bucket, bool is_last) {
           const TensorHandle handle(new_tensor(buffer));
-          check_callback(callback(handle.get(), bucket, is_last ? 1 : 0), "hook");
+          callback.checked("hook", handle.get(), bucket, is_last ? 1 : 0);
         }));
     return ACCEL_OK;
   });
@@ -293,14 +293,14 @@ ACCEL_FUNCTION accel_status_t accel_register_for_checkpointing(accel_state_t* st
     object.name = name;
     object.save = [save_callback] {
       accel_value_t value = ACCEL_VALUE_INIT;
-      check_callback(save_callback(&value), "the save function");
       const DisposeValue disposed(value);
+      save_callback.checked("save", &value);
       return to_ivalue(value, "out_state");
     };
     object.load = [load_callback](const c10::IValue& saved) {
       accel_value_t value = from_ivalue(saved);
       const DisposeValue disposed(value);
-      check_callback(load_callback(&value), "the load function");
+      load_callback.checked("load", &value);
     };
     accelerator.register_for_checkpointing(std::move(object));
     return ACCEL_OK;

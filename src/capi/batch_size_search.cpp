@@ -12,15 +12,15 @@ namespace accel::capi {
 namespace {
 
 accelerator::Attempt attempt_with(const Callback<accel_batch_size_fn>& function, int64_t batch_size) {
+  const char* const name = "of the batch size";
+  const uint64_t errors_before = thread_error().count;
   const accel_status_t status = function(batch_size);
   if (status >= 0) return {};
-  const ThreadError& latest = thread_error();
-  const std::string message = latest.status == status ? latest.message : "the function set no message";
+  const std::string message = callback_message(status, errors_before, name);
   if (accelerator::is_out_of_memory(static_cast<Status>(status), message))
     return {accelerator::AttemptResult::kOutOfMemory, message};
   if (status == ACCEL_ERROR_COLLECTIVE_MISMATCH) return {accelerator::AttemptResult::kInterrupted, message};
-  check_callback(status, "the function of the batch size");
-  return {};
+  throw_callback_error(status, errors_before, name);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "accel.h"
+#include "capi/guard.hpp"
+#include "capi/thread_error.hpp"
 
 namespace accel::capi {
 
@@ -26,6 +28,16 @@ class Callback {
   template <typename... Arguments>
   auto operator()(Arguments&&... arguments) const {
     return function_(std::forward<Arguments>(arguments)..., user_data_.get());
+  }
+
+  // Calls a function that returns a number or a status, named `name` in messages. A negative status leaves as an
+  // exception that comes back from the outer call unchanged, with the message that the function set.
+  template <typename... Arguments>
+  auto checked(const char* name, Arguments&&... arguments) const {
+    const uint64_t errors_before = thread_error().count;
+    const auto result = (*this)(std::forward<Arguments>(arguments)...);
+    if (result < 0) throw_callback_error(result, errors_before, name);
+    return result;
   }
 
  private:

@@ -17,31 +17,22 @@
 namespace accel::capi {
 namespace {
 
-// A number, or a negative status.
-int64_t check_number(int64_t number, const char* callback) {
-  if (number < 0) {
-    const bool is_status = number >= INT32_MIN;
-    check_callback(is_status ? static_cast<accel_status_t>(number) : ACCEL_ERROR_INVALID_ARGUMENT, callback);
-  }
-  return number;
-}
-
 data::ItemFunctions functions_of(const Callback<accel_dataset_length_fn>& length,
                                  const Callback<accel_dataset_item_fn>& item,
                                  const std::optional<Callback<accel_dataset_items_fn>>& items) {
   data::ItemFunctions functions;
-  functions.length = [length] { return check_number(length(), "length"); };
+  functions.length = [length] { return length.checked("length"); };
   functions.get = [item](int64_t index) {
     accel_value_t value = ACCEL_VALUE_INIT;
     const DisposeValue dispose(value);
-    check_callback(item(index, &value), "item");
+    item.checked("item", index, &value);
     return to_ivalue(value, "the item of the callback");
   };
   if (!items) return functions;
   functions.get_items = [items = *items](c10::IntArrayRef indices) {
     accel_value_t values = ACCEL_VALUE_INIT;
     const DisposeValue dispose(values);
-    check_callback(items(indices.data(), indices.size(), &values), "items");
+    items.checked("items", indices.data(), indices.size(), &values);
     const c10::IValue list = to_ivalue(values, "the items of the callback");
     require(list.isList(), Status::kTypeMismatch, "the callback items gave no list; expected one with ", indices.size(),
             " items");
@@ -56,20 +47,16 @@ data::StreamFunctions functions_of(const Callback<accel_stream_begin_fn>& begin,
                                    const std::optional<Callback<accel_stream_end_fn>>& end) {
   data::StreamFunctions functions;
   functions.begin = [begin](int64_t epoch, int64_t shard, int64_t num_readers) {
-    return check_number(begin(epoch, shard, num_readers), "begin");
+    return begin.checked("begin", epoch, shard, num_readers);
   };
   functions.next = [next](int64_t reader) -> std::optional<c10::IValue> {
     accel_value_t value = ACCEL_VALUE_INIT;
     const DisposeValue dispose(value);
-    const accel_status_t status = next(reader, &value);
-    check_callback(status, "next");
-    if (status == ACCEL_ITER_END) return std::nullopt;
+    if (next.checked("next", reader, &value) == ACCEL_ITER_END) return std::nullopt;
     return to_ivalue(value, "the item of the callback");
   };
   if (skip)
-    functions.skip = [skip = *skip](int64_t reader, int64_t count) {
-      return check_number(skip(reader, count), "skip");
-    };
+    functions.skip = [skip = *skip](int64_t reader, int64_t count) { return skip.checked("skip", reader, count); };
   if (end) functions.end = [end = *end](int64_t reader) { end(reader); };
   return functions;
 }

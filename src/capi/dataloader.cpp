@@ -54,7 +54,7 @@ data::LoaderOptions read_loader_options(const accel_dataloader_options_t& given)
   options.num_workers = option_integer(given.num_workers).value_or(options.num_workers);
   options.pin_memory = option_flag(given.pin_memory, "pin_memory").value_or(options.pin_memory);
   options.shuffle = option_flag(given.shuffle, "shuffle").value_or(options.shuffle);
-  options.seed = option_integer(given.seed).value_or(options.seed);
+  options.seed = option_integer(given.seed);
   options.collation = read_collation(given);
   return options;
 }
@@ -83,7 +83,7 @@ data::CallbackBatchSampler::Batches batches_by(Callback<accel_batch_sampler_fn> 
   return [callback = std::move(callback)](int64_t epoch) {
     accel_value_t made = ACCEL_VALUE_INIT;
     const DisposeValue dispose(made);
-    check_callback(callback(epoch, &made), "the batch sampler");
+    callback.checked("batch sampler", epoch, &made);
     const c10::IValue batches = to_ivalue(made, "the batches of the batch sampler");
     require(batches.isList(), Status::kTypeMismatch, "the batch sampler gave a ", tree::kind_name(batches),
             "; expected a list of batches");
@@ -130,7 +130,7 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_set_collate(accel_dataloader_t* l
       for (auto& item : items) list.push_back(std::move(item));
       accel_value_t given = from_ivalue(list), made = ACCEL_VALUE_INIT;
       const DisposeValue dispose_given(given), dispose_made(made);
-      check_callback(callback(&given, &made), "collate");
+      callback.checked("collate", &given, &made);
       return to_ivalue(made, "the batch of collate");
     });
     return ACCEL_OK;
@@ -156,15 +156,14 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_set_slice(accel_dataloader_t* loa
     const Callback<accel_slice_fn> callback(slice, user_data, destroy);
     data::DataLoader& engine = *check(loader, "loader").loader;
     check_pointer(slice, "slice");
-    engine.set_slice([callback](const c10::IValue& rows, int64_t begin, int64_t end, int64_t process_index,
-                                int64_t num_processes) {
-      accel_value_t given = from_ivalue(rows), made = ACCEL_VALUE_INIT;
-      const DisposeValue dispose_given(given), dispose_made(made);
-      check_callback(
-          callback(&given, begin, end, static_cast<int32_t>(process_index), static_cast<int32_t>(num_processes), &made),
-          "slice");
-      return to_ivalue(made, "the batch of slice");
-    });
+    engine.set_slice(
+        [callback](const c10::IValue& rows, int64_t begin, int64_t end, int64_t process_index, int64_t num_processes) {
+          accel_value_t given = from_ivalue(rows), made = ACCEL_VALUE_INIT;
+          const DisposeValue dispose_given(given), dispose_made(made);
+          callback.checked("slice", &given, begin, end, static_cast<int32_t>(process_index),
+                           static_cast<int32_t>(num_processes), &made);
+          return to_ivalue(made, "the batch of slice");
+        });
     return ACCEL_OK;
   });
 }
@@ -223,7 +222,7 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_load_state_dict(accel_dataloader_
 ACCEL_FUNCTION accel_status_t accel_skip_first_batches(accel_dataloader_t* loader, int64_t num_batches,
                                                        accel_dataloader_t** out) {
   return guarded(__func__, [&] {
-    const data::DataLoader& engine = *check(loader, "loader").loader;
+    data::DataLoader& engine = *check(loader, "loader").loader;
     check_pointer(out, "out");
     *out = std::make_unique<accel_dataloader>(engine.skip_first(num_batches)).release();
     return ACCEL_OK;

@@ -23,6 +23,7 @@ void set_thread_error(accel_status_t status, std::string_view message, const cha
   }
   for (size_t i = 0; i < size; i++) error.message[i] = message[i] == '\n' || message[i] == '\r' ? ' ' : message[i];
   error.message[size] = '\0';
+  error.count++;
   error.status = status;
   error.function = function;
   error.rank = rank;

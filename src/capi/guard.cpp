@@ -151,11 +151,16 @@ accel_status_t record_exception(const char* function) noexcept {
   }
 }
 
-void check_callback(accel_status_t status, const char* callback) {
-  if (status >= 0) return;
+std::string callback_message(accel_status_t status, uint64_t errors_before, const char* callback) {
   const ThreadError& latest = thread_error();
-  if (latest.status == status && latest.message[0] != '\0') throw CallbackError(status, latest.message);
-  throw CallbackError(status, text("the callback ", callback, " returned ", status, " and set no message"));
+  if (latest.count != errors_before && latest.status == status && latest.message[0] != '\0') return latest.message;
+  return text("the callback ", callback, " returned ", status, " and set no message");
+}
+
+void throw_callback_error(int64_t status, uint64_t errors_before, const char* callback) {
+  const bool is_status = status >= INT32_MIN;
+  const accel_status_t code = is_status ? static_cast<accel_status_t>(status) : ACCEL_ERROR_INVALID_ARGUMENT;
+  throw CallbackError(code, callback_message(code, errors_before, callback));
 }
 
 }  // namespace accel::capi

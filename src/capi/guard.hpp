@@ -3,11 +3,15 @@
 
 #include <c10/util/Exception.h>
 
+#include <cstdint>
 #include <exception>
+#include <string>
 
 #include "accel.h"
 #include "base/current_call.hpp"
 #include "capi/process_check.hpp"
+#include "capi/running_calls.hpp"
+#include "kernels/thread_count.hpp"
 
 // Before the definition of every function of accel.h. The attribute is repeated because GCC takes a definition inside
 // of a namespace for another declaration than the header's, and would hide it.
@@ -18,9 +22,11 @@ namespace accel::capi {
 // Translates the exception in flight; call it inside a catch block only.
 accel_status_t record_exception(const char* function) noexcept;
 
-// The status of a host callback: 0 and positive ones pass; negative ones leave the engine as CallbackError and come
-// back from the outer call unchanged, with the message that the callback set.
-void check_callback(accel_status_t status, const char* callback);
+// The message that a host callback set for the negative status that it returned, or one that says that it set none.
+// What the thread had before the call, when thread_error().count was `errors_before`, is an older error.
+std::string callback_message(accel_status_t status, uint64_t errors_before, const char* callback);
+// Through the engine, perhaps over another thread, to the outer call, which returns the status with this message.
+[[noreturn]] void throw_callback_error(int64_t status, uint64_t errors_before, const char* callback);
 
 // Where LibTorch's warnings go during our calls: to the log callback instead of standard error. Never null.
 c10::WarningHandler* log_warnings() noexcept;
@@ -30,6 +36,8 @@ template <typename Body>
 accel_status_t guarded(const char* function, Body&& body) noexcept {
   try {
     require_usable_process();
+    const RunningCall running;
+    kernels::follow_num_threads();
     const c10::WarningUtils::WarningHandlerGuard warnings(log_warnings());
     const CurrentCall current(function);
     return body();

@@ -47,13 +47,17 @@ class GivenValues {
   std::vector<accel_value_t> values_;
 };
 
+constexpr accel_value_t kUnwritten{-1, 0, {0}};  // no kind of its own: NONE may be what a forward means
+
 nn::Forward forward_of(Callback<accel_forward_fn> callback) {
   return [callback = std::move(callback)](nn::Module& module, const nn::Inputs& inputs) {
     const ModuleHandle handle(new accel_module(module.shared_from_this()));
     const GivenValues given(inputs);
-    accel_value_t output = ACCEL_VALUE_INIT;
+    accel_value_t output = kUnwritten;
     const DisposeValue dispose(output);
-    check_callback(callback(handle.get(), given.get().data(), given.get().size(), &output), "forward");
+    callback.checked("forward", handle.get(), given.get().data(), given.get().size(), &output);
+    require(output.kind != kUnwritten.kind, Status::kTypeMismatch,
+            "the callback forward returned ACCEL_OK and did not write out_output; expected a value there");
     return to_ivalue(output, "the output of forward");
   };
 }
@@ -68,7 +72,7 @@ std::optional<nn::Inputs> run_hook(const Callback<accel_module_hook_fn>& callbac
   const DisposeValue dispose_given(given);
   accel_value_t replaced = ACCEL_VALUE_INIT;
   const DisposeValue dispose_replaced(replaced);
-  check_callback(callback(handle.get(), &given, &replaced), "hook");
+  callback.checked("hook", handle.get(), &given, &replaced);
   if (replaced.kind == ACCEL_VALUE_NONE) return std::nullopt;
   require(replaced.kind == ACCEL_VALUE_LIST, Status::kTypeMismatch,
           "a hook gave a value that is no list; expected a list of the new values, or NONE to keep them");

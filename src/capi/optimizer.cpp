@@ -312,8 +312,7 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_create(const accel_module_t* modul
       for (size_t i = 0; i < names.size(); ++i) map.insert(names[i], given.states[i]);
       accel_value_t states = from_ivalue(map);
       const DisposeValue dispose(states);
-      check_callback(callback(parameter.get(), gradient.get(), &states, given.step, given.lr, given.weight_decay),
-                     "update");
+      callback.checked("update", parameter.get(), gradient.get(), &states, given.step, given.lr, given.weight_decay);
     };
     if (module != nullptr) check(module, "module");
     check_pointer(out, "out");
@@ -347,9 +346,9 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_step(accel_optimizer_t* optimizer)
                  [&] { return check(optimizer, "optimizer").optimizer->step() ? ACCEL_OK : ACCEL_STEP_SKIPPED; });
 }
 
-ACCEL_FUNCTION accel_status_t accel_optimizer_zero_grad(accel_optimizer_t* optimizer) {
+ACCEL_FUNCTION accel_status_t accel_optimizer_zero_grad(accel_optimizer_t* optimizer, int32_t set_to_none) {
   return guarded(__func__, [&] {
-    check(optimizer, "optimizer").optimizer->zero_grad();
+    check(optimizer, "optimizer").optimizer->zero_grad(set_to_none != 0);
     return ACCEL_OK;
   });
 }

@@ -35,8 +35,7 @@ ACCEL_FUNCTION accel_status_t accel_add_seed_callback(accel_state_t* state, acce
     const Callback<accel_seed_fn> callback(seed, user_data, destroy);
     accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
     check_pointer(seed, "seed");
-    accelerator.add_seed_callback(
-        [callback](int64_t number) { check_callback(callback(number), "the seed function"); });
+    accelerator.add_seed_callback([callback](int64_t number) { callback.checked("seed", number); });
     return ACCEL_OK;
   });
 }

@@ -108,7 +108,7 @@ ACCEL_FUNCTION accel_status_t accel_sampler_create(int64_t length, accel_order_f
     check_pointer(order, "order");
     const auto count = static_cast<size_t>(std::max<int64_t>(length, 0));
     give_sampler<data::CallbackSampler>(out, length, [callback, count](int64_t epoch, int64_t* indices) {
-      check_callback(callback(epoch, indices, count), "order");
+      callback.checked("order", epoch, indices, count);
     });
     return ACCEL_OK;
   });

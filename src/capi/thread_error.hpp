@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "accel.h"
@@ -11,6 +12,7 @@ namespace accel::capi {
 struct ThreadError {
   static constexpr size_t kCapacity = 4096;
 
+  uint64_t count;         // of the errors set so far
   accel_status_t status;  // ACCEL_OK: there was none
   int32_t rank;
   const char* function;  // a string literal

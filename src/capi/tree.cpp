@@ -19,7 +19,7 @@ namespace {
 at::Tensor call_tensor_function(const Callback<accel_tensor_fn>& function, const at::Tensor& tensor) {
   const TensorHandle given(new_tensor(tensor));
   accel_tensor_t* made = nullptr;
-  check_callback(function(given.get(), &made), "function");
+  function.checked("function", given.get(), &made);
   const TensorHandle result(made);
   return check(result.get(), "the tensor that function gave back").tensor;
 }

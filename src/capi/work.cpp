@@ -66,7 +66,8 @@ ACCEL_FUNCTION accel_status_t accel_work_then(accel_work_t* work, accel_work_fn 
     const accel_work& handle = check(work, "work");
     check_pointer(callback, "callback");
     handle.work->add_callback([called, function](const std::exception_ptr& error) {
-      check_callback(called(status_of(error, function)), "of accel_work_then");
+      const accel_status_t status = status_of(error, function);
+      called.checked("of accel_work_then", status);
     });
     handle.queue->watch(handle.work);
     return ACCEL_OK;

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "data/map_source.hpp"
 #include "data/stream_source.hpp"
+#include "state/random.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::data {
@@ -32,14 +33,14 @@ class DatasetOrder final : public Sampler {
       : dataset_(std::move(dataset)), shuffle_(options.shuffle), seed_(options.seed) {}
   int64_t length() const override { return dataset_->length(); }
   at::Tensor indices(int64_t epoch) const override {
-    if (shuffle_) return SeedableRandomSampler(length(), seed_).indices(epoch);
+    if (shuffle_) return SeedableRandomSampler(length(), seed_.value_or(0)).indices(epoch);
     return SequentialSampler(length()).indices(epoch);
   }
 
  private:
   std::shared_ptr<const Dataset> dataset_;
   bool shuffle_;
-  int64_t seed_;
+  std::optional<int64_t> seed_;  // settled before the first index is asked for
 };
 
 void check(const LoaderData& data, const LoaderOptions& options) {
@@ -87,10 +88,9 @@ DataLoader::DataLoader(LoaderData data, const LoaderOptions& options, const std:
     : data_(std::move(data)),
       options_(options),
       sharding_(sharding),
-      seed_is_known_(!sharding || !sharding->draw_seed),
       progress_(std::make_shared<state::LoaderProgress>()) {
   check(data_, options_);
-  if (options_.shuffle) SeedableRandomSampler(data_.dataset->length(), options_.seed);  // refuses nothing to draw from
+  if (options_.shuffle) SeedableRandomSampler(data_.dataset->length(), 0);  // refuses nothing to draw from
   if (!sharding_) return;
   if (sharding_->seed) options_.seed = *sharding_->seed;
   if (sharding_->device) copy_.emplace(*sharding_->device, sharding_->non_blocking);
@@ -231,20 +231,27 @@ void DataLoader::start_workers() {
                                           options_.prefetch * workers);
 }
 
-void DataLoader::draw_seed() {
-  if (seed_is_known_) return;
-  at::Tensor seed = at::empty({1}, at::kLong).random_();
-  if (sharding_->communicator != nullptr && num_processes() > 1) {
+// Rank 0's counts for all: with orders of their own ranks would lose items and repeat others.
+void DataLoader::settle_seed() {
+  if (seed_is_settled_) return;
+  at::Tensor seed = at::empty({1}, at::kLong);
+  if (sharding_ && sharding_->draw_seed) {
+    seed.random_();
+  } else {
+    const auto initial = static_cast<int64_t>(state::default_generator(c10::kCPU).current_seed());
+    seed.fill_(options_.seed.value_or(initial));
+  }
+  if (sharding_ && sharding_->communicator != nullptr && num_processes() > 1) {
     seed = seed.to(sharding_->communicator->device());
     sharding_->communicator->broadcast(seed, 0);
   }
   options_.seed = seed.item<int64_t>();
-  seed_is_known_ = true;
+  seed_is_settled_ = true;
 }
 
 void DataLoader::begin_epoch() {
   if (sharding_ && sharding_->at_epoch_begin) sharding_->at_epoch_begin();
-  if (options_.shuffle) draw_seed();
+  if (options_.shuffle) settle_seed();
   source_ = make_source();
   read_ = 0;
   running_ = true;
@@ -392,7 +399,7 @@ void DataLoader::set_epoch(int64_t epoch) {
 
 c10::IValue DataLoader::state_dict() const {
   LoaderState state = state_;
-  if (options_.shuffle && seed_is_known_) state.seed = options_.seed;
+  if (options_.shuffle && seed_is_settled_) state.seed = options_.seed;
   return to_value(state);
 }
 
@@ -417,13 +424,13 @@ void DataLoader::load_state_dict(const c10::IValue& state_dict) {
   go_to(state);
   if (!options_.shuffle || !state.seed) return;
   options_.seed = *state.seed;
-  seed_is_known_ = true;
+  seed_is_settled_ = true;
 }
 
-std::shared_ptr<DataLoader> DataLoader::skip_first(int64_t num_batches) const {
+std::shared_ptr<DataLoader> DataLoader::skip_first(int64_t num_batches) {
   require(num_batches >= 0, Status::kInvalidArgument, "num_batches is ", num_batches, "; expected at least 0");
   std::shared_ptr<DataLoader> loader(new DataLoader(data_, options_, sharding_));
-  loader->seed_is_known_ = seed_is_known_;
+  loader->seed_is_settled_ = seed_is_settled_;
   LoaderState& state = loader->state_;
   state.epoch = state_.epoch;
   const auto full = data_.stream == nullptr ? loader->length() : std::nullopt;
@@ -434,19 +441,28 @@ std::shared_ptr<DataLoader> DataLoader::skip_first(int64_t num_batches) const {
     const int64_t skipped = std::min(units, sampler->count(state.epoch));
     state.position.samples =
         batch_size() ? skipped : sampler->batches(state.epoch).offsets[static_cast<size_t>(skipped)];
-    return loader;
+  } else {
+    state.position = stream_position(units);
   }
+  const bool is_resumed = !running_ && state_.batches > skipped_;  // by load_state_dict(), and not begun
+  if (is_resumed) set_epoch(state_.epoch + 1);
+  return loader;
+}
+
+// Behind the first `units` batches of all ranks.
+EpochPosition DataLoader::stream_position(int64_t units) const {
+  EpochPosition position;
   const int64_t ranks = num_processes();
   const bool own_shards = ranks > 1 && !dispatches() && !shard().split_batches && sharding_->communicator != nullptr &&
                           data_.stream->num_shards() >= ranks;
-  state.position.samples = units;
+  position.samples = units;
   if (own_shards) {
-    state.position.readers.assign(static_cast<size_t>(ranks), units / ranks);
+    position.readers.assign(static_cast<size_t>(ranks), units / ranks);
   } else {
-    state.position.readers = {0};
-    state.position.rest = units;
+    position.readers = {0};
+    position.rest = units;
   }
-  return loader;
+  return position;
 }
 
 std::shared_ptr<DataLoader> DataLoader::sharded(const ShardOptions& sharding) const {

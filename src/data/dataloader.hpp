@@ -37,12 +37,12 @@ struct LoaderData {
 struct LoaderOptions {
   int64_t batch_size = 1;
   bool drop_last = false;
-  int64_t prefetch = 2;     // batches that each thread keeps ready; 0: no thread
-  int64_t num_workers = 0;  // threads; 0: one, where batches take longer than to hand them over
-  bool pin_memory = false;  // of batches that go to a device
-  SliceFunction slice;      // how rank 0 cuts rows that it reads for all; may be empty
-  bool shuffle = false;     // the loader's own order is a permutation by seed and epoch
-  int64_t seed = 0;
+  int64_t prefetch = 2;         // batches that each thread keeps ready; 0: no thread
+  int64_t num_workers = 0;      // threads; 0: one, where batches take longer than to hand them over
+  bool pin_memory = false;      // of batches that go to a device
+  SliceFunction slice;          // how rank 0 cuts rows that it reads for all; may be empty
+  bool shuffle = false;         // the loader's own order is a permutation by seed and epoch
+  std::optional<int64_t> seed;  // of that order; unset: that of the CPU's default generator when the first epoch begins
   Collation collation;
 };
 
@@ -55,7 +55,7 @@ struct ShardOptions {
   std::optional<c10::Device> device;
   bool non_blocking = false;
   std::optional<int64_t> seed;                       // instead of the loader's
-  bool draw_seed = false;                            // it comes from rank 0's generator when the first epoch begins
+  bool draw_seed = false;                            // drawn from the default generator when the first epoch begins
   bool resumes = true;                               // whether a checkpoint says where it goes on
   std::shared_ptr<comm::Communicator> communicator;  // null: the ranks do not talk
   std::shared_ptr<state::GradientState> gradient_state;
@@ -103,9 +103,9 @@ class DataLoader {
   c10::IValue state_dict() const;
   void load_state_dict(const c10::IValue& state_dict);
 
-  // A new loader on the same data, whose first epoch leaves out its first
-  // batches.
-  std::shared_ptr<DataLoader> skip_first(int64_t num_batches) const;
+  // A new loader on the same data, whose first epoch leaves out its first batches. It takes over the epoch in which
+  // this one would go on after load_state_dict(): this one then begins with the next.
+  std::shared_ptr<DataLoader> skip_first(int64_t num_batches);
 
   // A new loader that gives one rank its share, on its device, and tells the
   // gradient state how far it is.
@@ -129,12 +129,13 @@ class DataLoader {
   int64_t group_size() const;  // items, or batches of any size, that all ranks take at a time
 
   void begin_epoch();
-  void draw_seed();
+  void settle_seed();
   std::unique_ptr<BatchSource> make_source();
   std::unique_ptr<BatchSource> make_map_source();
   std::unique_ptr<BatchSource> make_stream_source();
   std::unique_ptr<BatchSource> make_dispatch_source();
   void go_to(const LoaderState& state);
+  EpochPosition stream_position(int64_t units) const;
   std::optional<Ready> produce();
   std::optional<Batch> take();
   std::optional<Batch> read(int64_t index) const;
@@ -145,7 +146,7 @@ class DataLoader {
   LoaderOptions options_;
   std::optional<ShardOptions> sharding_;
   std::optional<DeviceCopy> copy_;
-  bool seed_is_known_;
+  bool seed_is_settled_ = false;  // and the same on all ranks
 
   LoaderState state_;    // behind the batch in hand
   int64_t skipped_ = 0;  // batches that the current epoch leaves out

@@ -39,11 +39,13 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // One update of every parameter that has a gradient. False when the step was
-  // skipped on purpose.
+  // One update of every parameter that requires a gradient and has one. False when the step was skipped on purpose.
   virtual bool step() = 0;
+  // Whether the latest update was skipped.
   virtual bool step_was_skipped() const = 0;
-  virtual void zero_grad() = 0;
+  // Drops the gradients, or fills them with zeros: a parameter that the next backward does not reach is then updated by
+  // its momentum and decay all the same.
+  virtual void zero_grad(bool set_to_none) = 0;
 
   virtual const std::vector<ParameterGroup>& groups() const = 0;
   // For the settings of one group; its parameters must stay. An index that is

@@ -103,7 +103,8 @@ std::vector<ParameterOptimizer::Entry> ParameterOptimizer::entries_with_gradient
   entries.reserve(group.parameters.size());
   for (const auto& parameter : group.parameters) {
     const at::Tensor& gradient = parameter.grad();
-    if (gradient.defined()) entries.push_back({index, parameter, matching_gradient(parameter, gradient, index)});
+    if (gradient.defined() && parameter.requires_grad())
+      entries.push_back({index, parameter, matching_gradient(parameter, gradient, index)});
     ++index;
   }
   return entries;
@@ -230,19 +231,20 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Entry
   }
 }
 
-void ParameterOptimizer::zero_grad() {
+void ParameterOptimizer::zero_grad(bool set_to_none) {
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> kept;
+  std::vector<at::Tensor> filled;
   for (const auto& parameter : parameters_) {
     at::Tensor& gradient = parameter.mutable_grad();
     if (!gradient.defined()) continue;
-    if (keep_gradient_memory_ && gradient.layout() == at::kStrided && !gradient.requires_grad()) {
-      kept.push_back(gradient);
-    } else {
+    if (set_to_none) {
       gradient.reset();
+    } else {
+      if (gradient.requires_grad()) gradient = gradient.detach();  // from the graph of a double backward
+      filled.push_back(gradient);
     }
   }
-  if (!kept.empty()) at::_foreach_zero_(kept);
+  if (!filled.empty()) at::_foreach_zero_(filled);
 }
 
 c10::IValue ParameterOptimizer::state_dict() const { return write_state_dict(*rule_, groups_, states_); }

@@ -19,7 +19,7 @@ class ParameterOptimizer final : public Optimizer {
 
   bool step() override;
   bool step_was_skipped() const override { return false; }
-  void zero_grad() override;
+  void zero_grad(bool set_to_none) override;
   const std::vector<ParameterGroup>& groups() const override { return groups_; }
   ParameterGroup& group(size_t index) override;
   void add_group(std::vector<at::Tensor> parameters, std::optional<double> lr,
@@ -34,11 +34,6 @@ class ParameterOptimizer final : public Optimizer {
   // Updates one parameter by the gradient that it has, for rules that update in backward. `parameter` counts in the
   // group.
   void update_one(size_t group, size_t parameter);
-
-  // Whether zero_grad() writes zeros rather than dropping the gradients.
-  // Gradients that are views of communication buckets need it, and it saves the
-  // allocation in the next backward.
-  void set_keep_gradient_memory(bool keep) { keep_gradient_memory_ = keep; }
 
  private:
   // A parameter whose gradient has the dtype and memory layout of the parameter: kernels may walk both as flat arrays.
@@ -57,7 +52,6 @@ class ParameterOptimizer final : public Optimizer {
 
   std::unique_ptr<const UpdateRule> rule_;
   ParameterGroup defaults_;  // without parameters
-  bool keep_gradient_memory_ = true;
   std::vector<ParameterGroup> groups_;
   std::vector<at::Tensor> parameters_;  // of all groups
   std::vector<ParameterState> states_;  // of each parameter

@@ -24,6 +24,7 @@
 #include "kernels/emulated_products.hpp"
 #include "kernels/product_routing.hpp"
 #include "kernels/tensor_memory.hpp"
+#include "kernels/thread_count.hpp"
 #include "state/device_choice.hpp"
 
 C10_DECLARE_int(caffe2_log_level);
@@ -43,7 +44,7 @@ void check_precision(Precision precision, c10::Device device) {
 // Several ranks on one host must share its cores. The first state of a process decides, unless the user did; LibTorch
 // refuses to change its mind later.
 void share_cores(int64_t local_processes, int64_t num_threads) {
-  if (num_threads > 0) return at::set_num_threads(static_cast<int>(num_threads));
+  if (num_threads > 0) return kernels::set_num_threads(num_threads);
   static std::once_flag once;
   std::call_once(once, [&] {
     if (local_processes <= 1) return;
@@ -59,7 +60,7 @@ void share_cores(int64_t local_processes, int64_t num_threads) {
       return;
     }
     const int64_t threads = std::max<int64_t>(cores / local_processes, 1);
-    at::set_num_threads(static_cast<int>(threads));
+    kernels::set_num_threads(threads);
     log(LogLevel::kInfo, "OMP_NUM_THREADS is not set: ", threads, " threads for each of ", local_processes,
         " processes");
   });

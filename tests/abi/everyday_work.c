@@ -111,7 +111,7 @@ static int train(accel_state_t* state, accel_module_t* model, accel_optimizer_t*
     TRY(accel_cross_entropy(logits.as.tensor, accel_value_at(&batch, 1)->as.tensor, &loss));
     TRY(accel_backward(state, loss));
     TRY(accel_optimizer_step(optimizer));
-    TRY(accel_optimizer_zero_grad(optimizer));
+    TRY(accel_optimizer_zero_grad(optimizer, 1));
     accel_tensor_release(loss);
     accel_value_dispose(&logits);
     accel_value_dispose(&batch);

@@ -114,7 +114,7 @@ static double train(struct training *t) {
   assert_status(accel_optimizer_step(t->optimizer), clipped);
   assert_int_equal(accel_optimizer_step_was_skipped(t->optimizer), clipped == ACCEL_STEP_SKIPPED);
   assert_ok(accel_scheduler_step(t->scheduler));
-  assert_ok(accel_optimizer_zero_grad(t->optimizer));
+  assert_ok(accel_optimizer_zero_grad(t->optimizer, 1));
   assert_ok(accel_scope_end(scope));
   assert_ok(accel_tensor_item(loss, &result));
   t->counter++;

@@ -136,6 +136,8 @@ static void test_callback_status_comes_back(void **state) {
   assert_string_equal(accel_error_function(error), "accel_recursively_apply");
   accel_error_release(error);
   assert_fails(accel_recursively_apply(&value, 0, fail_silently, NULL, NULL, &out), ACCEL_ERROR_USER, "set no message");
+  accel_error_set(ACCEL_ERROR_USER, "an older error");
+  assert_fails(accel_recursively_apply(&value, 0, fail_silently, NULL, NULL, &out), ACCEL_ERROR_USER, "set no message");
   assert_int_equal(out.as.integer, 42);
   accel_tensor_release(tensor);
 }

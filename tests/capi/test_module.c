@@ -131,6 +131,16 @@ static accel_status_t no_output(accel_module_t *module, const accel_value_t *inp
   return ACCEL_OK;
 }
 
+static accel_status_t none_output(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs,
+                                  accel_value_t *out, void *user_data) {
+  (void)module;
+  (void)inputs;
+  (void)n_inputs;
+  (void)user_data;
+  *out = accel_arg_none();
+  return ACCEL_OK;
+}
+
 static void test_call(void **state) {
   (void)state;
   accel_module_t *module = NULL;
@@ -138,6 +148,8 @@ static void test_call(void **state) {
   assert_ok(accel_module_create("Empty", &module));
   assert_fails(accel_module_call(module, NULL, 0, &out), ACCEL_ERROR_INVALID_STATE, "'Empty' has no forward");
   assert_ok(accel_module_set_forward(module, no_output, NULL, NULL));
+  assert_fails(accel_module_call(module, NULL, 0, &out), ACCEL_ERROR_TYPE_MISMATCH, "did not write out_output");
+  assert_ok(accel_module_set_forward(module, none_output, NULL, NULL));
   assert_ok(accel_module_call(module, NULL, 0, &out));
   assert_int_equal(out.kind, ACCEL_VALUE_NONE);
   assert_fails(accel_module_call(module, NULL, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT, "inputs");

@@ -97,7 +97,7 @@ static void zero_grad_clears(void **state) {
   accel_optimizer_t *optimizer = NULL;
   assert_ok(accel_optimizer_adamw(module, NULL, &optimizer));
   back_propagate(weight);
-  assert_ok(accel_optimizer_zero_grad(optimizer));
+  assert_ok(accel_optimizer_zero_grad(optimizer, 1));
   assert_ok(accel_tensor_grad(weight, &gradient));
   if (gradient != NULL) assert_near(element(gradient, 0), 0);
   accel_tensor_release(gradient);
@@ -186,7 +186,7 @@ static void wrong_handles_are_refused(void **state) {
                "module is a tensor");
   assert_fails(accel_optimizer_step(wrong), ACCEL_ERROR_INVALID_HANDLE, "optimizer is a tensor");
   assert_fails(accel_optimizer_step(NULL), ACCEL_ERROR_INVALID_ARGUMENT, "optimizer is NULL");
-  assert_status(accel_optimizer_zero_grad(wrong), ACCEL_ERROR_INVALID_HANDLE);
+  assert_status(accel_optimizer_zero_grad(wrong, 1), ACCEL_ERROR_INVALID_HANDLE);
   assert_status(accel_optimizer_add_group(wrong, &tensor, 1, 1, 0), ACCEL_ERROR_INVALID_HANDLE);
   assert_status(accel_optimizer_lr(wrong, 0, &lr), ACCEL_ERROR_INVALID_HANDLE);
   assert_status(accel_optimizer_set_lr(wrong, 0, 1), ACCEL_ERROR_INVALID_HANDLE);

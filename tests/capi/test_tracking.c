@@ -66,7 +66,7 @@ static void a_loop_is_taken_apart(void **unused) {
     assert_ok(accel_module_call(prepared, accel_value_at(&batch, 0), 1, &output));
     assert_ok(accel_backward(state, output.as.tensor));
     assert_ok(accel_optimizer_step(optimizer));
-    assert_ok(accel_optimizer_zero_grad(optimizer));
+    assert_ok(accel_optimizer_zero_grad(optimizer, 1));
     accel_value_dispose(&output);
     accel_value_dispose(&batch);
     assert_int_equal(steps_of(state, 0, &report), step + 1);

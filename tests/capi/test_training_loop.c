@@ -118,13 +118,13 @@ static void test_the_loss_scale(void **unused) {
   assert_ok(accel_optimizer_step(loop.optimizer));
   assert_true(accel_loss_scale(state) == 128);
   assert_fails(accel_optimizer_step(loop.optimizer), ACCEL_ERROR_INVALID_STATE, "expected a backward before each step");
-  assert_ok(accel_optimizer_zero_grad(loop.optimizer));
+  assert_ok(accel_optimizer_zero_grad(loop.optimizer, 1));
 
   backward(&loop, INFINITY, 1);
   assert_int_equal(accel_optimizer_step(loop.optimizer), ACCEL_STEP_SKIPPED);
   assert_int_equal(accel_optimizer_step_was_skipped(loop.optimizer), 1);
   assert_true(accel_loss_scale(state) == 64);
-  assert_ok(accel_optimizer_zero_grad(loop.optimizer));
+  assert_ok(accel_optimizer_zero_grad(loop.optimizer, 1));
   backward(&loop, NAN, 1);
   assert_int_equal(accel_optimizer_step(loop.optimizer), ACCEL_STEP_SKIPPED);
   assert_fails(accel_set_grad_scaler(state, NULL), ACCEL_ERROR_INVALID_STATE, "cannot change after a model");
@@ -257,11 +257,11 @@ static void test_loops_that_count_for_themselves(void **unused) {
   backward(&loop, 1, 1);
   assert_int_equal(accel_optimizer_step(loop.optimizer), ACCEL_STEP_SKIPPED);
   assert_int_equal(accel_unscale_gradients(loop.state, NULL), ACCEL_STEP_SKIPPED);
-  assert_ok(accel_optimizer_zero_grad(loop.optimizer));
+  assert_ok(accel_optimizer_zero_grad(loop.optimizer, 1));
   assert_gradient(&loop, 1, 1); /* kept: gradients accumulate */
   assert_ok(accel_set_sync_gradients(loop.state, 1));
   assert_ok(accel_optimizer_step(loop.optimizer));
-  assert_ok(accel_optimizer_zero_grad(loop.optimizer));
+  assert_ok(accel_optimizer_zero_grad(loop.optimizer, 1));
   assert_gradient(&loop, 0, 0);
   assert_fails(accel_set_sync_gradients(loop.state, 5), ACCEL_ERROR_INVALID_ARGUMENT, "sync is 5");
   release(&loop);

@@ -191,7 +191,7 @@ static void check_local_sgd(accel_state_t* state) {
       int32_t averaged = -1;
       CHECK(back_propagate(state, prepared, step));
       CHECK(accel_optimizer_step(optimizer));
-      CHECK(accel_optimizer_zero_grad(optimizer));
+      CHECK(accel_optimizer_zero_grad(optimizer, 1));
       CHECK(accel_local_sgd_step(scope, &averaged));
       EXPECT(averaged == (step % 3 == 2));
       EXPECT((distance_from_mean(state, model) <= 1e-6) == (averaged == 1));

@@ -113,7 +113,7 @@ static void train(accel_state_t* state, accel_module_t* model, accel_optimizer_t
     CHECK(accel_backward(state, loss));
     CHECK(accel_optimizer_step(optimizer));
     CHECK(accel_scheduler_step(scheduler));
-    CHECK(accel_optimizer_zero_grad(optimizer));
+    CHECK(accel_optimizer_zero_grad(optimizer, 1));
     accel_tensor_release(loss);
   }
 }

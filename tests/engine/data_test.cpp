@@ -277,6 +277,24 @@ TEST(DataLoader, SkipsOnlyInTheFirstEpoch) {
   expect_error(Status::kInvalidArgument, "num_batches is -1", [&] { loader->skip_first(-1); });
 }
 
+// As scripts resume that count batches themselves: the rest of the epoch, and then whole ones.
+TEST(DataLoader, SkippingTakesTheRestOfAnEpochOverFromALoaderThatWasRestored) {
+  LoaderOptions options;
+  options.batch_size = 1;
+  options.shuffle = true;
+  options.seed = 3;
+  const auto make = [&] { return std::make_shared<DataLoader>(counting(6), nullptr, options); };
+  const auto whole = make();
+  const auto first = epoch_of(*whole), second = epoch_of(*whole);
+  const auto stopped = make();
+  stopped->next();
+  stopped->next();
+  const auto restored = make();
+  restored->load_state_dict(stopped->state_dict());
+  EXPECT_EQ(epoch_of(*restored->skip_first(2)), std::vector<Numbers>(first.begin() + 2, first.end()));
+  EXPECT_EQ(epoch_of(*restored), second);
+}
+
 TEST(DataLoader, RefusesBadOptions) {
   const auto make = [](int64_t batch_size, int64_t prefetch) {
     LoaderOptions options;

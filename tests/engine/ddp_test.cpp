@@ -109,6 +109,28 @@ TEST(DdpGradients, UnusedParametersAreFound) {
   });
 }
 
+// The Reducer reports a change of the unused parameters to its logger.
+TEST(DdpGradients, WhichParametersAreUnusedMayChange) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    for (const bool views : {true, false}) {
+      DdpOptions options;
+      options.find_unused_parameters = true;
+      options.gradient_as_bucket_view = views;
+      const auto model = make_model(1);
+      DistributedDataParallel ddp(model, communicator, options);
+      const int64_t begin = communicator->rank() * 6;
+      for (const bool with_spare : {false, false, true, false, true}) {
+        for (const auto& parameter : model->parameters()) parameter.mutable_grad().reset();
+        nn::Inputs inputs{rows(begin, begin + 6)};
+        if (with_spare) inputs.emplace_back(true);
+        backward(ddp.call(inputs).toTensor());
+        expect_equal_gradients(*model, joined_gradients(with_spare));
+        EXPECT_EQ(model->find_tensor("spare").grad().defined(), with_spare);
+      }
+    }
+  });
+}
+
 TEST(DdpGradients, AStaticGraphLearnsWhatIsUnused) {
   const auto expected = joined_gradients(false);
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {

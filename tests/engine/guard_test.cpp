@@ -11,6 +11,7 @@
 
 #include "accel.h"
 #include "base/error.hpp"
+#include "capi/callback.hpp"
 #include "capi/scope.hpp"
 #include "comm/collective_error.hpp"
 
@@ -94,14 +95,15 @@ TEST(Guard, LongMessagesEndBetweenCharacters) {
 }
 
 TEST(Guard, CallbackStatusPassesThroughOuterCall) {
-  const accel_status_t status = guarded("accel_outer", [] {
+  const auto of_the_host = [](void*) -> accel_status_t {
     accel_error_set(-77, "of the host");
-    check_callback(-77, "callback");
-    return ACCEL_OK;
-  });
-  EXPECT_EQ(status, -77);
+    return -77;
+  };
+  const Callback<accel_status_t (*)(void*)> fails(of_the_host, nullptr, nullptr);
+  EXPECT_EQ(guarded("accel_outer", [&] { return fails.checked("callback"); }), -77);
   EXPECT_EQ(take_error().message, "of the host");
-  EXPECT_EQ(guarded("accel_outer", [] { return check_callback(ACCEL_ITER_END, "callback"), ACCEL_OK; }), ACCEL_OK);
+  const Callback<accel_status_t (*)(void*)> ends([](void*) { return ACCEL_ITER_END; }, nullptr, nullptr);
+  EXPECT_EQ(guarded("accel_outer", [&] { return ends.checked("callback"); }), ACCEL_ITER_END);
 }
 
 class FailingBody final : public ScopeBody {

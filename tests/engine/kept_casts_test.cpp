@@ -90,8 +90,8 @@ TEST(KeptCasts, OptimizersWriteThemWithTheWeights) {
         EXPECT_EQ(casts.size(), 3U);
         with->step();
         without->step();
-        with->zero_grad();
-        without->zero_grad();
+        with->zero_grad(/*set_to_none=*/true);
+        without->zero_grad(/*set_to_none=*/true);
         EXPECT_EQ(casts.size(), rule.writes_casts ? 3U : 0U) << rule.name;
         EXPECT_TRUE(same(kept, fresh)) << rule.name << " " << step;
       }

@@ -154,18 +154,37 @@ TEST(OptimOptimizer, StepChangesTheVersionThatAutogradChecks) {
   EXPECT_GT(parameter._version(), before);
 }
 
-TEST(OptimOptimizer, ZeroGradKeepsOrDropsTheMemory) {
+TEST(OptimOptimizer, ZeroGradFillsOrDropsGradients) {
   ParameterOptimizer optimizer(adam_rule(WeightDecay::kDecoupled), decayed());
   const auto bucket = at::ones({4});
   const auto parameter = new_parameter({1, 1});
   optimizer.add_group({parameter}, std::nullopt, std::nullopt);
   parameter.mutable_grad() = bucket.narrow(0, 1, 2);
-  optimizer.zero_grad();
+  optimizer.zero_grad(/*set_to_none=*/false);
   EXPECT_EQ(values_of(bucket), (std::vector<float>{1, 0, 0, 1}));
   EXPECT_EQ(parameter.grad().const_data_ptr(), bucket.const_data_ptr<float>() + 1);
-  optimizer.set_keep_gradient_memory(false);
-  optimizer.zero_grad();
+  optimizer.zero_grad(/*set_to_none=*/true);
   EXPECT_FALSE(parameter.grad().defined());
+}
+
+// The numbers are torch.optim.AdamW's: without a gradient neither momentum nor decay moves a parameter.
+TEST(OptimOptimizer, WhatNoBackwardReachesStaysAsItIs) {
+  ParameterOptimizer optimizer(adam_rule(WeightDecay::kDecoupled), {{"lr", 0.1}, {"weight_decay", 0.1}});
+  const auto used = new_parameter({1});
+  const auto idle = new_parameter({1});
+  const auto frozen = new_parameter({1});
+  optimizer.add_group({used, idle, frozen}, std::nullopt, std::nullopt);
+  for (int step = 0; step < 3; ++step) {
+    used.mutable_grad() = at::ones({1});
+    if (step == 0) idle.mutable_grad() = at::ones({1});
+    frozen.mutable_grad() = at::ones({1});
+    if (step == 1) frozen.set_requires_grad(false);
+    optimizer.step();
+    optimizer.zero_grad(/*set_to_none=*/true);
+  }
+  expect_near(used, {0.673289F});
+  expect_near(idle, {0.89F});
+  expect_near(frozen, {0.89F});
 }
 
 TEST(OptimOptimizer, GroupsHaveSettingsOfTheirOwn) {

@@ -119,7 +119,7 @@ double weight_after_a_short_group(bool true_divisor, bool twice, int ranks = 1, 
       accelerator->backward(forward(model, twice ? 0.5 : 1));
       if (twice) accelerator->backward(forward(model, 0.5));
       optimizer->step();
-      optimizer->zero_grad();
+      optimizer->zero_grad(/*set_to_none=*/true);
     }
     weights[static_cast<size_t>(accelerator->state().process_index())] = weight_of(model);
   });
@@ -259,7 +259,7 @@ TEST(TrainingLoopModels, CountTheirOwnMicroBatches) {
         EXPECT_EQ(accelerator->sync_gradients(), i % 2 == 1);
         accelerator->backward(forward(model, 1));
         optimizer->step();
-        optimizer->zero_grad();
+        optimizer->zero_grad(/*set_to_none=*/true);
       }
     EXPECT_FLOAT_EQ(weight_of(first), -2);
     EXPECT_FLOAT_EQ(weight_of(second), -2);
@@ -368,7 +368,7 @@ TEST(TrainingLoopScale, LeavesOutStepsThatOverflow) {
     EXPECT_EQ(gradient_of(loop.model), 1024);
     EXPECT_TRUE(loop.optimizer->step());
     loop.scheduler->step();
-    loop.optimizer->zero_grad();
+    loop.optimizer->zero_grad(/*set_to_none=*/true);
     EXPECT_FLOAT_EQ(weight_of(loop.model), -1);
     EXPECT_EQ(loop.accelerator->grad_scaler()->scale(), 1024);
 
@@ -376,7 +376,7 @@ TEST(TrainingLoopScale, LeavesOutStepsThatOverflow) {
     EXPECT_FALSE(loop.optimizer->step());
     EXPECT_TRUE(loop.optimizer->step_was_skipped());
     loop.scheduler->step();  // D8: a step that was left out does not move the learning rate
-    loop.optimizer->zero_grad();
+    loop.optimizer->zero_grad(/*set_to_none=*/true);
     EXPECT_FLOAT_EQ(weight_of(loop.model), -1);
     EXPECT_EQ(loop.accelerator->grad_scaler()->scale(), 512);
     EXPECT_FLOAT_EQ(loop.scheduler->last_lr(0), 0.5);
@@ -525,7 +525,7 @@ at::Tensor train_steps(bool caches) {
       seen_casts.clear();
       accelerator->backward(loss);
       optimizer->step();
-      optimizer->zero_grad();
+      optimizer->zero_grad(/*set_to_none=*/true);
     }
     if (accelerator->state().process_index() == 0) result = inner->find_tensor("w").detach().clone();
   });
@@ -637,7 +637,7 @@ void expect_hook_goes_on_bit_for_bit(int ranks, const parallel::DdpOptions& opti
         if (!resumed && step == save_at) accelerator->save_state(folder / "state");
         accelerator->backward(loss_of(model, rank, step));
         optimizer->step();
-        optimizer->zero_grad();
+        optimizer->zero_grad(/*set_to_none=*/true);
       }
       if (!resumed) expected[rank] = all_weights(inner).clone();
       EXPECT_TRUE(at::equal(all_weights(inner), expected[rank])) << "saved at step " << save_at;
@@ -684,7 +684,7 @@ TEST(TrainingLoopLomo, ExchangesEachGradient) {
               if (limit > 0) optim::clip_gradients_by_norm(inner->parameters(), limit);
             }
             optimizer->step();
-            optimizer->zero_grad();
+            optimizer->zero_grad(/*set_to_none=*/true);
           }
           weights[2 * rank + (lomo ? 1 : 0)] = all_weights(inner).clone();
         });
@@ -724,7 +724,7 @@ TEST(TrainingLoopCheckpoint, HoldsTheScaleAndTheOpenGroup) {
       } else {
         micro_batches(loop, {1, kInfinity});
         EXPECT_FALSE(loop.optimizer->step());
-        loop.optimizer->zero_grad();
+        loop.optimizer->zero_grad(/*set_to_none=*/true);
         sum(4, 3);
         loop.accelerator->save_state(folder / "state");
       }

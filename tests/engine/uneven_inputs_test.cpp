@@ -70,7 +70,7 @@ at::Tensor expected_first(int size, int more) {
       if (step < rank + more)
         (model->call(nn::Inputs{input_of(rank, step)}).toTensor().square().mean() / size).backward();
     optimizer->step();
-    optimizer->zero_grad();
+    optimizer->zero_grad(/*set_to_none=*/true);
   }
   return model->find_tensor("first").detach().clone();
 }
@@ -94,7 +94,7 @@ void expect_training_with_those_that_are_left(bool find_unused, int more, double
       for (int step = 0; step < steps; step++) {
         accelerator->backward(model->call(nn::Inputs{input_of(rank, step)}).toTensor().square().mean());
         optimizer->step();
-        optimizer->zero_grad();
+        optimizer->zero_grad(/*set_to_none=*/true);
       }
       joined.finish();
     };
@@ -147,7 +147,7 @@ TEST(UnevenInputsJoin, PowerSgdTakesRanksWithoutInputsAsGradientsOfZero) {
               const at::Tensor output = model->call(nn::Inputs{input_of(rank, step)}).toTensor();
               accelerator->backward(output.square().mean() * weight);
               optimizer->step();
-              optimizer->zero_grad();
+              optimizer->zero_grad(/*set_to_none=*/true);
             }
             if (joined) joined->finish();
             weights[2 * rank + (joins ? 1 : 0)] = inner->find_tensor("first").detach().clone();

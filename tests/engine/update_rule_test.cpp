@@ -296,7 +296,7 @@ void expect_lomo_as_sgd(const GivenSettings& settings, double max_norm, double m
     if (max_norm > 0) clip_gradients_by_norm(expected.weights, max_norm);
     if (max_value > 0) clip_gradients_by_value(expected.weights, max_value);
     sgd.step();
-    sgd.zero_grad();
+    sgd.zero_grad(/*set_to_none=*/true);
     for (size_t k = 0; k < own.weights.size(); ++k) {
       EXPECT_TRUE(at::allclose(own.weights[k], expected.weights[k], 1e-6, 1e-7)) << "weight " << k;
       EXPECT_FALSE(own.weights[k].grad().defined());

@@ -49,7 +49,7 @@ void check_micro_batch(const tests::AcceleratorPtr& accelerator, const Loop& loo
     }
     accelerator->backward(loop.model->call(nn::Inputs{batch.toListRef()[0]}).toTensor().sum());
     loop.optimizer->step();
-    loop.optimizer->zero_grad();
+    loop.optimizer->zero_grad(/*set_to_none=*/true);
   }
   EXPECT_NEAR(loop.inner->find_tensor("w").item<double>(), member(expected, "w").toScalar().toDouble(), 1e-6);
 }

@@ -53,7 +53,7 @@ void run_rank(const c10::IValue& input, const c10::IValue& expected,
     nn::Module& called = distributed ? static_cast<nn::Module&>(*ddp) : *model;
     torch::autograd::backward({called.call(nn::Inputs{x}).toTensor().sum()}, {});
     optimizer.step();
-    optimizer.zero_grad();
+    optimizer.zero_grad(/*set_to_none=*/true);
     const bool met = local_sgd != nullptr && local_sgd->step();
     EXPECT_EQ(met, flag(averaged, step)) << "step " << step;
     EXPECT_NEAR(weight.item<double>(), number(weights.toListRef()[rank], step), 1e-6) << "step " << step;

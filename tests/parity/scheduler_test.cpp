@@ -4,23 +4,25 @@
 
 #include <algorithm>
 
+#include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_scheduler.hpp"
 #include "base/error.hpp"
 #include "fixture.hpp"
 #include "named_scheduler.hpp"
 #include "optim/rules.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::parity {
 namespace scheduler_test {
 
-// Only says whether its latest step overflowed.
+// Each step is skipped or not as the test says.
 class Overflowing final : public optim::Optimizer {
  public:
   bool skipped = false;
 
   bool step() override { return !skipped; }
   bool step_was_skipped() const override { return skipped; }
-  void zero_grad() override {}
+  void zero_grad(bool) override {}
   const std::vector<optim::ParameterGroup>& groups() const override { return groups_; }
   optim::ParameterGroup& group(size_t index) override { return groups_.at(index); }
   void add_group(std::vector<at::Tensor>, std::optional<double>, std::optional<double>) override {}
@@ -51,12 +53,15 @@ Outcome run(const c10::IValue& input, bool with_processes) {
   stepping.step_with_optimizer = member(input, "step_with_optimizer").toBool();
   stepping.steps_per_update = split_batches || !with_processes ? 1 : member(input, "processes").toInt();
   stepping.stop_at_end = !split_batches;
-  accelerator::PreparedScheduler scheduler(inner, {overflowing}, gradient_state, stepping);
+  const auto prepared = std::make_shared<accelerator::PreparedOptimizer>(overflowing, gradient_state, nullptr,
+                                                                         std::make_shared<StepTimes>());
+  accelerator::PreparedScheduler scheduler(inner, {prepared}, gradient_state, stepping);
   Outcome outcome;
   const auto sync = member(input, "sync").toListRef(), skipped = member(input, "skipped").toListRef();
   for (size_t call = 0; call < sync.size(); ++call) {
     gradient_state->set_sync_gradients(sync[call].toBool());
     overflowing->skipped = skipped[call].toBool();
+    prepared->step();
     scheduler.step();
     EXPECT_EQ(scheduler.last_lr(0), optimizer->lr(0));
     outcome.lrs.push_back(scheduler.last_lr(0));
@@ -96,6 +101,26 @@ TEST(SchedulerParity, MovesAsTheReference) {
     else
       compare(run(test_case.input, with_processes), test_case.expected);
   }
+}
+
+// With the schedule's step before the optimizer's, the reference asks for the update before: a micro-batch that only
+// accumulates is none, and so was not skipped.
+TEST(SchedulerParity, MayStepBeforeTheOptimizer) {
+  const std::shared_ptr<optim::Optimizer> optimizer = optim::make_optimizer(optim::sgd_rule());
+  optimizer->add_group({at::zeros({1}).requires_grad_(true)}, 1, std::nullopt);
+  const auto gradient_state = std::make_shared<state::GradientState>(state::AccumulationSettings{2});
+  const auto prepared = std::make_shared<accelerator::PreparedOptimizer>(optimizer, gradient_state, nullptr,
+                                                                         std::make_shared<StepTimes>());
+  auto halving = tree::new_map();
+  halving.insert("gamma", 0.5);
+  accelerator::PreparedScheduler scheduler(tests::named_scheduler("ExponentialLR", halving, optimizer), {prepared},
+                                           gradient_state, {});
+  for (int micro_batch = 0; micro_batch < 4; ++micro_batch) {
+    gradient_state->begin_micro_batch();
+    scheduler.step();
+    prepared->step();
+  }
+  EXPECT_EQ(scheduler.last_lr(0), 0.25);
 }
 
 }  // namespace scheduler_test

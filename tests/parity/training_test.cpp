@@ -170,7 +170,7 @@ void check_case(const tests::AcceleratorPtr& accelerator, const c10::IValue& inp
       }
       prepared[1].optimizer->step();
       if (total) prepared[3].scheduler->step();
-      prepared[1].optimizer->zero_grad();
+      prepared[1].optimizer->zero_grad(/*set_to_none=*/true);
       ASSERT_LT(batches, losses.size());
       comparison.same(loss.item<double>(), losses[batches], text("loss of batch ", batches));
       comparison.same(plain->lr(0), rates.toListRef()[batches], text("rate after batch ", batches));

@@ -227,7 +227,7 @@ std::vector<double> train(const Net& net, int32_t rank, int32_t ranks, int32_t p
     const at::Tensor loss = torch::nn::functional::cross_entropy(call(model, {input}), labels);
     check(accel_backward(state, accel::tensor_from_torch(loss).get()));
     check(accel_optimizer_step(optimizer));
-    check(accel_optimizer_zero_grad(optimizer));
+    check(accel_optimizer_zero_grad(optimizer, 1));
     losses.push_back(loss.item<double>());
   }
   check(accel_end_training(state));

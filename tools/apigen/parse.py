@@ -18,7 +18,7 @@ ARGUMENTS = ["-x", "c", "-std=c99", "-DACCEL_APIGEN", "-nostdinc", f"-isystem{HE
              "--target=x86_64-linux-gnu"]
 OWNERSHIP = ("owned", "borrowed", "takes")
 NAMED_RESULTS = ("accel_status_t", "int64_t")  # of callbacks; other results are described as what they stand for
-NUMBER = re.compile(r"^\(*(?:\((\w+)\))?\s*(-?(?:\d[\w.+-]*|INT32_MIN|INT64_MIN))\)*$")
+NUMBER = re.compile(r"^\(?(-?(?:\d[\w.+-]*|INT32_MIN|INT64_MIN))\)?$")
 SECTION = re.compile(r"/\* =+\n \* (\d+)\. (.*?)\n \* =+ \*/", re.DOTALL)
 SINCE = re.compile(r"ACCEL_SINCE\((\d+), (\d+)\)")
 
@@ -63,6 +63,15 @@ class Header:
         while not self.lines[start].lstrip().startswith("/*"):
             start -= 1
         return documentation.plain("\n".join(self.lines[start:line - 1]))
+
+    def type_above(self, line):
+        """The integer type that the paragraph of a line begins with: its constants are values of that. Else None."""
+        while line > 0 and self.lines[line - 1].strip():
+            found = re.match(r"typedef int\w+ (accel_\w+_t);", self.lines[line - 1])
+            if found:
+                return found.group(1)
+            line -= 1
+        return None
 
     def comment_behind(self, line):
         """The comment behind a declaration on its line, or the one above it."""
@@ -118,9 +127,9 @@ def constants(header):
         value = NUMBER.match(definition.partition(" ")[2].strip())
         if not value:
             continue
-        number = {"INT32_MIN": -2**31, "INT64_MIN": -2**63}.get(value.group(2), value.group(2))
-        kind = value.group(1) or ("double" if "." in str(number) else "int64_t" if number == -2**63 else "int32_t")
+        number = {"INT32_MIN": -2**31, "INT64_MIN": -2**63}.get(value.group(1), value.group(1))
         line = cursor.location.line
+        kind = "double" if "." in str(number) else "int64_t" if number == -2**63 else header.type_above(line) or "int32_t"
         behind = "/*" in header.lines[line - 1]
         yield {"name": cursor.spelling, "value": float(number) if kind == "double" else int(number), "type": kind,
                "section": header.section(line), "doc": header.comment_behind(line) if behind else ""}

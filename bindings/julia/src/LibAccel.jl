@@ -4667,7 +4667,7 @@ accel_optimizer_add_group(optimizer, parameters, n_parameters, lr, weight_decay)
 """
     accel_optimizer_step(optimizer)
 
-One update of all parameters that have a gradient; a prepared optimizer does nothing while gradients accumulate.
+One update of all parameters that require a gradient and have one; a prepared optimizer does nothing while gradients accumulate.
 
 - `optimizer`: An optimizer.
 
@@ -4679,27 +4679,28 @@ accel_optimizer_step(optimizer) =
     check(@waiting(ccall((:accel_optimizer_step, libaccel), accel_status_t, (Ptr{accel_optimizer_t},), optimizer)), "accel_optimizer_step")
 
 """
-    accel_optimizer_zero_grad(optimizer)
+    accel_optimizer_zero_grad(optimizer, set_to_none)
 
 Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
 
 - `optimizer`: An optimizer.
+- `set_to_none`: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then go on changing parameters that no backward reaches.
 
 Returns: ACCEL_OK.
 
 Threads: object, waits.
 """
-accel_optimizer_zero_grad(optimizer) =
-    check(@waiting(ccall((:accel_optimizer_zero_grad, libaccel), accel_status_t, (Ptr{accel_optimizer_t},), optimizer)), "accel_optimizer_zero_grad")
+accel_optimizer_zero_grad(optimizer, set_to_none) =
+    check(@waiting(ccall((:accel_optimizer_zero_grad, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int32), optimizer, set_to_none)), "accel_optimizer_zero_grad")
 
 """
     accel_optimizer_step_was_skipped(optimizer)
 
-Whether the latest step did nothing.
+Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
 
 - `optimizer`: An optimizer.
 
-Returns: 1 when the latest step did nothing.
+Returns: 1 when the latest update was skipped.
 
 Threads: any.
 """
@@ -6183,7 +6184,7 @@ accel_dataloader_load_state_dict(loader, state_dict) =
 
 A new loader over the same data whose first epoch leaves out its first batches.
 
-- `loader`: A loader; unchanged.
+- `loader`: A loader. One that a state dict or checkpoint has put into the middle of an epoch leaves the rest of it to the new loader, and begins with the next epoch; any other is unchanged.
 - `num_batches`: How many.
 - `out`: The new loader.
 

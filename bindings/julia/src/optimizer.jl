@@ -52,9 +52,12 @@ end
 
 One update; false when it was skipped, because gradients accumulate or overflowed."""
 step!(optimizer::Optimizer) = LibAccel.accel_optimizer_step(optimizer) == LibAccel.ACCEL_OK
-"""Clears the gradients; does nothing while they accumulate."""
-zero_grad!(optimizer::Optimizer) = (LibAccel.accel_optimizer_zero_grad(optimizer); nothing)
-"""Whether the latest step did nothing."""
+"""    zero_grad!(optimizer; set_to_none = true)
+
+Drops the gradients, or fills them with zeros; does nothing while they accumulate."""
+zero_grad!(optimizer::Optimizer; set_to_none::Bool = true) =
+    (LibAccel.accel_optimizer_zero_grad(optimizer, set_to_none); nothing)
+"""Whether the latest update was skipped, since gradients overflowed."""
 step_was_skipped(optimizer::Optimizer) = LibAccel.accel_optimizer_step_was_skipped(optimizer) == 1
 """Bytes that the optimizer keeps of its parameters."""
 state_bytes(optimizer::Optimizer) = LibAccel.accel_optimizer_state_bytes(optimizer)

@@ -115,8 +115,8 @@ class Optimizer:
         return capi.accel_optimizer_step(self.handle) == capi.ACCEL_OK
 
     def zero_grad(self, set_to_none=True):
-        """Clears the gradients. How they are cleared is the engine's affair: `set_to_none` is not used."""
-        capi.accel_optimizer_zero_grad(self.handle)
+        """Drops the gradients, or fills them with zeros."""
+        capi.accel_optimizer_zero_grad(self.handle, set_to_none)
 
     @property
     def step_was_skipped(self):

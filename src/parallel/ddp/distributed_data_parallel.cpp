@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
@@ -70,7 +71,8 @@ DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shar
 
 DistributedDataParallel::~DistributedDataParallel() {
   try {
-    reducer_.reset();  // its destructor may throw
+    reducer_.reset();
+    logger_.reset();  // the last owner of the Reducer, whose destructor may throw
   } catch (const std::exception&) {
     // Nothing can be done about a bucket in flight.
   }
@@ -109,6 +111,8 @@ void DistributedDataParallel::make_reducer(std::vector<std::vector<size_t>> buck
                                       /*lazy_bucket_allocation=*/false
 #endif
       );
+  logger_ = std::make_shared<c10d::Logger>(reducer_);
+  reducer_->set_logger(logger_);
   reducer_->register_comm_hook(std::make_unique<SharedHook>(hook_));
   if (options_.static_graph) reducer_->set_static_graph();
   static_graph_recorded_ = false;

@@ -15,8 +15,9 @@
 #include "parallel/ddp/uneven_inputs.hpp"
 
 namespace c10d {
+class Logger;
 class Reducer;
-}
+}  // namespace c10d
 
 namespace accel::parallel {
 
@@ -75,6 +76,7 @@ class DistributedDataParallel final : public nn::Module {
   DdpOptions options_;
   std::vector<at::Tensor> buffers_;
   std::shared_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Logger> logger_;  // which the Reducer tells when the unused parameters change
   struct HookPlace;
   std::shared_ptr<HookPlace> hook_;
   bool exchanges() const { return sync_ && !local_; }

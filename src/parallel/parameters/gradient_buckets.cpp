@@ -33,7 +33,7 @@ GradientBuckets::GradientBuckets(const nn::Module& module, std::shared_ptr<comm:
   std::vector<at::Tensor> parameters;
   for (const auto& [name, parameter] : module.named_parameters()) {
     if (!parameter.requires_grad()) continue;
-    gradients_.push_back({name, {}, 0});
+    gradients_.push_back({name, parameter, {}, 0});
     parameters.push_back(parameter);
   }
   require(!parameters.empty(), Status::kInvalidArgument,
@@ -98,6 +98,7 @@ void GradientBuckets::ready(size_t index, const at::Tensor& given, Exchange exch
     else
       memory.add_(given);
   }
+  gradient.parameter.mutable_grad() = memory;
   gradient.ready = true;
   buckets_[gradient.bucket].waiting -= 1;
   // Nothing is left to overlap with the last bucket: it waits for the thread that synchronizes, which may do the work.

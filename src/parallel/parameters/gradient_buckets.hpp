@@ -25,7 +25,8 @@ class GradientBuckets {
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
   size_t size() const { return gradients_.size(); }
-  // Lies in its bucket, and is the parameter's gradient for optimizers. Zero at first.
+  // Lies in its bucket, and is the parameter's gradient for optimizers: zeros at first, and again from ready() on when
+  // an optimizer has dropped it.
   const at::Tensor& gradient(size_t index) const;
 
   // Whether this micro-batch ends a group, and by what its gradients are multiplied then, beside the mean over the
@@ -44,6 +45,7 @@ class GradientBuckets {
  private:
   struct Gradient {
     std::string name;
+    at::Tensor parameter;
     at::Tensor memory;
     size_t bucket;
     bool ready = false;

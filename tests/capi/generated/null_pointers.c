@@ -1413,7 +1413,7 @@ static void accel_optimizer_step_null_pointers(void **state) {
 static void accel_optimizer_zero_grad_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
-  refused_with_status("accel_optimizer_zero_grad", "optimizer", accel_optimizer_zero_grad(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_optimizer_zero_grad", "optimizer", accel_optimizer_zero_grad(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_optimizer_step_was_skipped_null_pointers(void **state) {

@@ -1159,8 +1159,8 @@ static void accel_optimizer_step_wrong_handles(void **state) {
 
 static void accel_optimizer_zero_grad_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_optimizer_zero_grad", "optimizer", accel_optimizer_zero_grad(samples->foreign.optimizer), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_optimizer_zero_grad", "optimizer", accel_optimizer_zero_grad(samples->released.optimizer), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_zero_grad", "optimizer", accel_optimizer_zero_grad(samples->foreign.optimizer, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_zero_grad", "optimizer", accel_optimizer_zero_grad(samples->released.optimizer, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_optimizer_step_was_skipped_wrong_handles(void **state) {

@@ -154,47 +154,47 @@ pub const ACCEL_LOG_ERROR: i32 = 40;
 /// as a level: nothing is reported
 pub const ACCEL_LOG_OFF: i32 = 100;
 
-pub const ACCEL_DTYPE_UINT8: i32 = 1;
+pub const ACCEL_DTYPE_UINT8: accel_dtype_t = 1;
 
-pub const ACCEL_DTYPE_INT8: i32 = 2;
+pub const ACCEL_DTYPE_INT8: accel_dtype_t = 2;
 
-pub const ACCEL_DTYPE_INT16: i32 = 3;
+pub const ACCEL_DTYPE_INT16: accel_dtype_t = 3;
 
-pub const ACCEL_DTYPE_INT32: i32 = 4;
+pub const ACCEL_DTYPE_INT32: accel_dtype_t = 4;
 
-pub const ACCEL_DTYPE_INT64: i32 = 5;
+pub const ACCEL_DTYPE_INT64: accel_dtype_t = 5;
 
-pub const ACCEL_DTYPE_FLOAT16: i32 = 6;
+pub const ACCEL_DTYPE_FLOAT16: accel_dtype_t = 6;
 
-pub const ACCEL_DTYPE_FLOAT32: i32 = 7;
+pub const ACCEL_DTYPE_FLOAT32: accel_dtype_t = 7;
 
-pub const ACCEL_DTYPE_FLOAT64: i32 = 8;
+pub const ACCEL_DTYPE_FLOAT64: accel_dtype_t = 8;
 
-pub const ACCEL_DTYPE_COMPLEX32: i32 = 9;
+pub const ACCEL_DTYPE_COMPLEX32: accel_dtype_t = 9;
 
-pub const ACCEL_DTYPE_COMPLEX64: i32 = 10;
+pub const ACCEL_DTYPE_COMPLEX64: accel_dtype_t = 10;
 
-pub const ACCEL_DTYPE_COMPLEX128: i32 = 11;
+pub const ACCEL_DTYPE_COMPLEX128: accel_dtype_t = 11;
 
-pub const ACCEL_DTYPE_BOOL: i32 = 12;
+pub const ACCEL_DTYPE_BOOL: accel_dtype_t = 12;
 
-pub const ACCEL_DTYPE_BFLOAT16: i32 = 13;
+pub const ACCEL_DTYPE_BFLOAT16: accel_dtype_t = 13;
 
-pub const ACCEL_DTYPE_FLOAT8_E5M2: i32 = 14;
+pub const ACCEL_DTYPE_FLOAT8_E5M2: accel_dtype_t = 14;
 
-pub const ACCEL_DTYPE_FLOAT8_E4M3FN: i32 = 15;
+pub const ACCEL_DTYPE_FLOAT8_E4M3FN: accel_dtype_t = 15;
 
-pub const ACCEL_DTYPE_FLOAT8_E5M2FNUZ: i32 = 16;
+pub const ACCEL_DTYPE_FLOAT8_E5M2FNUZ: accel_dtype_t = 16;
 
-pub const ACCEL_DTYPE_FLOAT8_E4M3FNUZ: i32 = 17;
+pub const ACCEL_DTYPE_FLOAT8_E4M3FNUZ: accel_dtype_t = 17;
 
-pub const ACCEL_DTYPE_FLOAT8_E8M0FNU: i32 = 18;
+pub const ACCEL_DTYPE_FLOAT8_E8M0FNU: accel_dtype_t = 18;
 
-pub const ACCEL_DTYPE_UINT16: i32 = 19;
+pub const ACCEL_DTYPE_UINT16: accel_dtype_t = 19;
 
-pub const ACCEL_DTYPE_UINT32: i32 = 20;
+pub const ACCEL_DTYPE_UINT32: accel_dtype_t = 20;
 
-pub const ACCEL_DTYPE_UINT64: i32 = 21;
+pub const ACCEL_DTYPE_UINT64: accel_dtype_t = 21;
 
 pub const ACCEL_DEVICE_CPU: i32 = 0;
 
@@ -225,65 +225,65 @@ pub const ACCEL_VALUE_DTYPE: i32 = 8;
 pub const ACCEL_VALUE_DEVICE: i32 = 9;
 
 /// float32 throughout
-pub const ACCEL_PRECISION_NO: i32 = 0;
+pub const ACCEL_PRECISION_NO: accel_precision_t = 0;
 
-pub const ACCEL_PRECISION_FP16: i32 = 1;
+pub const ACCEL_PRECISION_FP16: accel_precision_t = 1;
 
-pub const ACCEL_PRECISION_BF16: i32 = 2;
+pub const ACCEL_PRECISION_BF16: accel_precision_t = 2;
 
-pub const ACCEL_PRECISION_FP8: i32 = 3;
+pub const ACCEL_PRECISION_FP8: accel_precision_t = 3;
 
 /// one process
-pub const ACCEL_DISTRIBUTED_NO: i32 = 0;
+pub const ACCEL_DISTRIBUTED_NO: accel_distributed_type_t = 0;
 
 /// over UCX
-pub const ACCEL_DISTRIBUTED_MULTI_CPU: i32 = 1;
+pub const ACCEL_DISTRIBUTED_MULTI_CPU: accel_distributed_type_t = 1;
 
 /// over NCCL
-pub const ACCEL_DISTRIBUTED_MULTI_GPU: i32 = 2;
+pub const ACCEL_DISTRIBUTED_MULTI_GPU: accel_distributed_type_t = 2;
 
 /// one step for each rank's batch; with split_batches one for all of them
-pub const ACCEL_SCHEDULER_STEPS_PER_BATCH: i32 = 0;
+pub const ACCEL_SCHEDULER_STEPS_PER_BATCH: accel_scheduler_steps_t = 0;
 
 /// one step, whatever the number of ranks: schedules count updates
-pub const ACCEL_SCHEDULER_STEPS_PER_UPDATE: i32 = 1;
+pub const ACCEL_SCHEDULER_STEPS_PER_UPDATE: accel_scheduler_steps_t = 1;
 
 /// what a short measurement finds faster for shape and processor; it is made once for \ each processor and version of LibTorch, and kept in the user's cache folder
-pub const ACCEL_CPU_KERNELS_AUTO: i32 = 0;
+pub const ACCEL_CPU_KERNELS_AUTO: accel_cpu_kernels_t = 0;
 
 /// LibTorch's
-pub const ACCEL_CPU_KERNELS_DEFAULT: i32 = 1;
+pub const ACCEL_CPU_KERNELS_DEFAULT: accel_cpu_kernels_t = 1;
 
 /// oneDNN's for all but small products
-pub const ACCEL_CPU_KERNELS_ONEDNN: i32 = 2;
+pub const ACCEL_CPU_KERNELS_ONEDNN: accel_cpu_kernels_t = 2;
 
 /// CACHED, but DEFAULT where the host program itself uses LibTorch from Python
-pub const ACCEL_CPU_MEMORY_AUTO: i32 = 0;
+pub const ACCEL_CPU_MEMORY_AUTO: accel_cpu_memory_t = 0;
 
 /// LibTorch's allocator
-pub const ACCEL_CPU_MEMORY_DEFAULT: i32 = 1;
+pub const ACCEL_CPU_MEMORY_DEFAULT: accel_cpu_memory_t = 1;
 
 /// freed memory is kept for the next tensors: no faults of fresh pages
-pub const ACCEL_CPU_MEMORY_CACHED: i32 = 2;
+pub const ACCEL_CPU_MEMORY_CACHED: accel_cpu_memory_t = 2;
 
 /// also what Accelerate calls "none"
-pub const ACCEL_REDUCE_SUM: i32 = 0;
+pub const ACCEL_REDUCE_SUM: accel_reduction_t = 0;
 
 /// of integers: truncated
-pub const ACCEL_REDUCE_MEAN: i32 = 1;
+pub const ACCEL_REDUCE_MEAN: accel_reduction_t = 1;
 
-pub const ACCEL_REDUCE_MIN: i32 = 2;
+pub const ACCEL_REDUCE_MIN: accel_reduction_t = 2;
 
-pub const ACCEL_REDUCE_MAX: i32 = 3;
+pub const ACCEL_REDUCE_MAX: accel_reduction_t = 3;
 
-pub const ACCEL_REDUCE_PRODUCT: i32 = 4;
+pub const ACCEL_REDUCE_PRODUCT: accel_reduction_t = 4;
 
 /// bitwise
-pub const ACCEL_REDUCE_AND: i32 = 5;
+pub const ACCEL_REDUCE_AND: accel_reduction_t = 5;
 
-pub const ACCEL_REDUCE_OR: i32 = 6;
+pub const ACCEL_REDUCE_OR: accel_reduction_t = 6;
 
-pub const ACCEL_REDUCE_XOR: i32 = 7;
+pub const ACCEL_REDUCE_XOR: accel_reduction_t = 7;
 
 pub const ACCEL_HOOK_FORWARD_PRE: i32 = 0;
 
@@ -296,73 +296,73 @@ pub const ACCEL_MUON_ADJUST_ORIGINAL: i32 = 0;
 pub const ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW: i32 = 1;
 
 /// states and result have the parameter's dtype, as in torch.optim
-pub const ACCEL_UPDATE_PRECISION_AS_STORED: i32 = 0;
+pub const ACCEL_UPDATE_PRECISION_AS_STORED: accel_update_precision_t = 0;
 
 /// a float32 copy is updated, and rounded into the parameter
-pub const ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS: i32 = 1;
+pub const ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS: accel_update_precision_t = 1;
 
-pub const ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING: i32 = 2;
+pub const ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING: accel_update_precision_t = 2;
 
 /// half a cosine
-pub const ACCEL_ANNEAL_COS: i32 = 0;
+pub const ACCEL_ANNEAL_COS: accel_anneal_strategy_t = 0;
 
-pub const ACCEL_ANNEAL_LINEAR: i32 = 1;
+pub const ACCEL_ANNEAL_LINEAR: accel_anneal_strategy_t = 1;
 
 /// all alike
-pub const ACCEL_CYCLE_TRIANGULAR: i32 = 0;
+pub const ACCEL_CYCLE_TRIANGULAR: accel_cycle_mode_t = 0;
 
 /// each half as high as the one before
-pub const ACCEL_CYCLE_TRIANGULAR2: i32 = 1;
+pub const ACCEL_CYCLE_TRIANGULAR2: accel_cycle_mode_t = 1;
 
 /// scaled by gamma to the power of the step
-pub const ACCEL_CYCLE_EXP_RANGE: i32 = 2;
+pub const ACCEL_CYCLE_EXP_RANGE: accel_cycle_mode_t = 2;
 
 /// smaller is better
-pub const ACCEL_METRIC_MIN: i32 = 0;
+pub const ACCEL_METRIC_MIN: accel_metric_mode_t = 0;
 
-pub const ACCEL_METRIC_MAX: i32 = 1;
+pub const ACCEL_METRIC_MAX: accel_metric_mode_t = 1;
 
 /// of the best value
-pub const ACCEL_THRESHOLD_REL: i32 = 0;
+pub const ACCEL_THRESHOLD_REL: accel_threshold_mode_t = 0;
 
-pub const ACCEL_THRESHOLD_ABS: i32 = 1;
+pub const ACCEL_THRESHOLD_ABS: accel_threshold_mode_t = 1;
 
 /// one behind the other, cut where a sequence ends
-pub const ACCEL_PACKING_CONCATENATE: i32 = 0;
+pub const ACCEL_PACKING_CONCATENATE: accel_packing_t = 0;
 
 /// whole: from the longest to the shortest, each where the least room is left
-pub const ACCEL_PACKING_BEST_FIT: i32 = 1;
+pub const ACCEL_PACKING_BEST_FIT: accel_packing_t = 1;
 
 /// when a source is drawn that has ended
-pub const ACCEL_MERGE_END_FIRST: i32 = 0;
+pub const ACCEL_MERGE_END_FIRST: accel_merge_end_t = 0;
 
 /// when all have ended; one that has is drawn no more
-pub const ACCEL_MERGE_END_ALL: i32 = 1;
+pub const ACCEL_MERGE_END_ALL: accel_merge_end_t = 1;
 
 /// items of one shape, stacked
-pub const ACCEL_COLLATE_STACK: i32 = 0;
+pub const ACCEL_COLLATE_STACK: accel_collate_t = 0;
 
 /// filled up in their first dimension to the longest of the batch
-pub const ACCEL_COLLATE_PAD: i32 = 1;
+pub const ACCEL_COLLATE_PAD: accel_collate_t = 1;
 
-pub const ACCEL_PADDING_SIDE_RIGHT: i32 = 0;
+pub const ACCEL_PADDING_SIDE_RIGHT: accel_padding_side_t = 0;
 
-pub const ACCEL_PADDING_SIDE_LEFT: i32 = 1;
+pub const ACCEL_PADDING_SIDE_LEFT: accel_padding_side_t = 1;
 
 /// as they are
-pub const ACCEL_DDP_COMM_HOOK_NO: i32 = 0;
+pub const ACCEL_DDP_COMM_HOOK_NO: accel_ddp_comm_hook_t = 0;
 
 /// rounded to float16
-pub const ACCEL_DDP_COMM_HOOK_FP16: i32 = 1;
+pub const ACCEL_DDP_COMM_HOOK_FP16: accel_ddp_comm_hook_t = 1;
 
 /// rounded to bfloat16
-pub const ACCEL_DDP_COMM_HOOK_BF16: i32 = 2;
+pub const ACCEL_DDP_COMM_HOOK_BF16: accel_ddp_comm_hook_t = 2;
 
 /// each matrix as a product of two thin ones
-pub const ACCEL_DDP_COMM_HOOK_POWER_SGD: i32 = 3;
+pub const ACCEL_DDP_COMM_HOOK_POWER_SGD: accel_ddp_comm_hook_t = 3;
 
 /// the whole bucket as one square matrix: faster, less exact
-pub const ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD: i32 = 4;
+pub const ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD: accel_ddp_comm_hook_t = 4;
 
 /// an error that was taken from its thread
 #[repr(C)]
@@ -550,7 +550,7 @@ pub type accel_work_fn = unsafe extern "C" fn(status: i32, user_data: *mut c_voi
 /// * `module`: The module.
 /// * `inputs`: length `n_inputs`. Borrowed for the call.
 /// * `n_inputs`: Their number.
-/// * `out_output`: An owned value.
+/// * `out_output`: An owned value; where it is left as it was, the call of the module fails with TYPE_MISMATCH.
 /// * `user_data`: Handed to the callback.
 ///
 /// Returns: ACCEL_OK or an error.
@@ -1602,7 +1602,7 @@ pub struct accel_dataloader_options_t {
     pub shuffle: i32,
     /// 1: a short last batch is left out. Default 0
     pub drop_last: i32,
-    /// of the order; default 0
+    /// of the order, rank 0's for all. Default: the seed of the CPU's default generator (accel_set_seed())
     pub seed: i64,
     /// batches that each background thread keeps ready; 0: no thread. Default 2
     pub prefetch: i64,
@@ -4458,7 +4458,7 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_optimizer_add_group(optimizer: *mut accel_optimizer_t, parameters: *const *mut accel_tensor_t, n_parameters: usize, lr: f64, weight_decay: f64) -> accel_status_t;
 
-    /// One update of all parameters that have a gradient; a prepared optimizer does nothing while gradients accumulate.
+    /// One update of all parameters that require a gradient and have one; a prepared optimizer does nothing while gradients accumulate.
     ///
     /// * `optimizer`: An optimizer.
     ///
@@ -4470,17 +4470,20 @@ functions! {
     /// Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
     ///
     /// * `optimizer`: An optimizer.
+    /// * `set_to_none`: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then go on changing parameters that no backward reaches.
     ///
     /// Returns: ACCEL_OK.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_optimizer_zero_grad(optimizer: *mut accel_optimizer_t) -> accel_status_t;
+    pub fn accel_optimizer_zero_grad(optimizer: *mut accel_optimizer_t, set_to_none: i32) -> accel_status_t;
 
-    /// Whether the latest step did nothing.
+    /// Whether the latest update was skipped: gradients overflowed.
+    ///
+    /// A step while gradients accumulate is no update.
     ///
     /// * `optimizer`: An optimizer.
     ///
-    /// Returns: 1 when the latest step did nothing.
+    /// Returns: 1 when the latest update was skipped.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_step_was_skipped(optimizer: *const accel_optimizer_t) -> i32;
@@ -5540,7 +5543,7 @@ functions! {
 
     /// A new loader over the same data whose first epoch leaves out its first batches.
     ///
-    /// * `loader`: A loader; unchanged.
+    /// * `loader`: A loader. One that a state dict or checkpoint has put into the middle of an epoch leaves the rest of it to the new loader, and begins with the next epoch; any other is unchanged.
     /// * `num_batches`: How many.
     /// * `out`: The new loader.
     ///

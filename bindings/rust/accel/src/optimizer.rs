@@ -160,13 +160,20 @@ impl Optimizer {
         Ok(if status == sys::ACCEL_STEP_SKIPPED { Step::Skipped } else { Step::Updated })
     }
 
-    /// Clears the gradients. A prepared optimizer does nothing while gradients accumulate.
+    /// Drops the gradients: a parameter has none until a backward reaches it, and [`step`](Self::step) leaves it alone until
+    /// then. A prepared optimizer does nothing while gradients accumulate.
     pub fn zero_grad(&self) -> Result<()> {
-        memory::writes_anything()?;
-        check(unsafe { sys::accel_optimizer_zero_grad(self.as_raw()) }).map(drop)
+        check(unsafe { sys::accel_optimizer_zero_grad(self.as_raw(), 1) }).map(drop)
     }
 
-    /// Whether the latest step did nothing.
+    /// Fills the gradients with zeros where they are, as `zero_grad(set_to_none=False)` of torch: momentum and weight decay go
+    /// on changing parameters that no backward reaches.
+    pub fn fill_gradients_with_zeros(&self) -> Result<()> {
+        memory::writes_anything()?;
+        check(unsafe { sys::accel_optimizer_zero_grad(self.as_raw(), 0) }).map(drop)
+    }
+
+    /// Whether the latest update was skipped, since gradients overflowed.
     pub fn step_was_skipped(&self) -> bool {
         unsafe { sys::accel_optimizer_step_was_skipped(self.as_raw()) == 1 }
     }

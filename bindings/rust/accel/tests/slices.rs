@@ -85,7 +85,7 @@ fn a_step_needs_the_slices_of_its_thread_dropped() {
         model.forward(&input).unwrap(); // which reads its input, and writes nothing that is held
         refused(loss.backward(), "this thread");
         refused(optimizer.step(), "this thread");
-        refused(optimizer.zero_grad(), "this thread");
+        refused(optimizer.fill_gradients_with_zeros(), "this thread");
     }
     {
         let _seen = weight.as_slice::<f32>().unwrap();

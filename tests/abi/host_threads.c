@@ -1,0 +1,164 @@
+/* A host with threads of its own: exit() while some are inside of the library, and how many threads compute. */
+#define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "accel.h"
+
+enum { SECONDS_UNTIL_A_CHILD_HANGS = 60, EXITS = 10, THREADS = 3 };
+
+static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, -1};
+
+static void sleep_ms(long milliseconds) {
+  const struct timespec time = {0, milliseconds * 1000000};
+  nanosleep(&time, NULL);
+}
+
+/* 0 is success, and a signal is its number above 128. */
+static int run_in_child(void (*body)(void)) {
+  int status = 0;
+  pid_t child;
+  fflush(NULL);
+  child = fork();
+  if (child == 0) {
+    alarm(SECONDS_UNTIL_A_CHILD_HANGS);
+    body();
+    _exit(99);
+  }
+  assert_true(child > 0);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Forward and backward of a layer, for ever; ends the process with 2 when a call fails. */
+static void* train(void* argument) {
+  const int64_t shape[] = {8, 64};
+  accel_state_t* state = NULL;
+  accel_module_t* layer = NULL;
+  accel_tensor_t* rows = NULL;
+  accel_value_t input, output = ACCEL_VALUE_INIT;
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  (void)argument;
+  options.cpu = 1;
+  if (accel_state_create(&options, &state) != ACCEL_OK || accel_module_linear(64, 64, 1, &layer) != ACCEL_OK ||
+      accel_tensor_full(shape, 2, 0.5, ACCEL_DTYPE_FLOAT32, kCpu, &rows) != ACCEL_OK)
+    _exit(2);
+  input = accel_arg_tensor(rows);
+  for (;;) {
+    accel_value_t sum = ACCEL_VALUE_INIT;
+    const accel_op_t* op = NULL;
+    size_t results = 0;
+    if (accel_module_call(layer, &input, 1, &output) != ACCEL_OK || accel_op_find("aten::sum", "", &op) != ACCEL_OK ||
+        accel_op_call(op, &output, 1, &sum, 1, &results) != ACCEL_OK ||
+        accel_tensor_backward(sum.as.tensor) != ACCEL_OK)
+      _exit(2);
+    accel_value_dispose(&output);
+    accel_value_dispose(&sum);
+  }
+  return NULL;
+}
+
+static void exit_beside_training_threads(void) {
+  pthread_t thread;
+  int i;
+  for (i = 0; i < THREADS; i++)
+    if (pthread_create(&thread, NULL, train, NULL) != 0) _exit(3);
+  sleep_ms(300);
+  exit(0);
+}
+
+static void test_exit_beside_running_calls(void** state) {
+  int i;
+  (void)state;
+  for (i = 0; i < EXITS; i++) assert_int_equal(run_in_child(exit_beside_training_threads), 0);
+}
+
+static accel_tensor_t* held = NULL;
+
+static void release_what_is_held(void) {
+  size_t ndim = 0;
+  if (accel_tensor_ndim(held, &ndim) != ACCEL_OK || ndim != 1) _exit(4);
+  accel_tensor_release(held);
+}
+
+static void exit_with_a_handler_of_the_host(void) {
+  const int64_t shape[] = {2};
+  atexit(release_what_is_held); /* before the first call, so that it runs after the library's */
+  if (accel_tensor_full(shape, 1, 0, ACCEL_DTYPE_FLOAT32, kCpu, &held) != ACCEL_OK) _exit(2);
+  exit(0);
+}
+
+static void test_handlers_of_the_host_may_call(void** state) {
+  (void)state;
+  assert_int_equal(run_in_child(exit_with_a_handler_of_the_host), 0);
+}
+
+static int count_threads(void) {
+  int count = 0;
+  const struct dirent* entry;
+  DIR* const folder = opendir("/proc/self/task");
+  if (folder == NULL) _exit(5);
+  while ((entry = readdir(folder)) != NULL) count += entry->d_name[0] != '.';
+  closedir(folder);
+  return count;
+}
+
+static accel_value_t images = ACCEL_VALUE_INIT;
+
+/* The first operator on its thread is one of oneDNN's. */
+static void* convolve(void* argument) {
+  const accel_op_t* op = NULL;
+  accel_value_t out = ACCEL_VALUE_INIT, arguments[2];
+  size_t results = 0;
+  (void)argument;
+  arguments[0] = images;
+  arguments[1] = images;
+  if (accel_op_find("aten::conv2d", "", &op) != ACCEL_OK ||
+      accel_op_call(op, arguments, 2, &out, 1, &results) != ACCEL_OK)
+    _exit(6);
+  accel_value_dispose(&out);
+  return NULL;
+}
+
+static void compute_on_a_new_thread(void) {
+  const int64_t shape[] = {16, 16, 32, 32};
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t* state = NULL;
+  accel_tensor_t* tensor = NULL;
+  pthread_t thread;
+  int before;
+  options.cpu = 1;
+  options.num_threads = 1;
+  if (accel_state_create(&options, &state) != ACCEL_OK ||
+      accel_tensor_full(shape, 4, 0.5, ACCEL_DTYPE_FLOAT32, kCpu, &tensor) != ACCEL_OK)
+    _exit(2);
+  images = accel_arg_tensor(tensor);
+  before = count_threads();
+  if (pthread_create(&thread, NULL, convolve, NULL) != 0) _exit(3);
+  pthread_join(thread, NULL);
+  _exit(count_threads() > before); /* OpenMP keeps its threads */
+}
+
+static void test_num_threads_holds_on_every_thread(void** state) {
+  (void)state;
+  assert_int_equal(run_in_child(compute_on_a_new_thread), 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_exit_beside_running_calls),
+      cmocka_unit_test(test_handlers_of_the_host_may_call),
+      cmocka_unit_test(test_num_threads_holds_on_every_thread),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
