@@ -4,6 +4,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "config/unsupported_environment.hpp"
 
 namespace accel {
 namespace {
@@ -48,6 +49,7 @@ void line(std::ostream& out, const char* name, const Setting<T>& setting) {
 }  // namespace
 
 StateSettings resolve_state_settings(const StateOptions& options) {
+  refuse_unsupported_environment();
   StateSettings result;
   result.cpu = resolve(options.cpu, "ACCELERATE_USE_CPU", environment_flag("ACCELERATE_USE_CPU"), false);
   result.cpu_affinity =

@@ -30,7 +30,13 @@ class StateEnvironment {
   static void clear() {
     for (const char* name : kNames) unsetenv(name);
   }
-  static constexpr const char* kNames[] = {"RANK",
+  static constexpr const char* kNames[] = {"ACCELERATE_USE_FSDP",
+                                           "ACCELERATE_USE_DEEPSPEED",
+                                           "ACCELERATE_USE_MEGATRON_LM",
+                                           "ACCELERATE_USE_PARALLELISM_CONFIG",
+                                           "ACCELERATE_DYNAMO_BACKEND",
+                                           "FSDP_SHARDING_STRATEGY",
+                                           "RANK",
                                            "WORLD_SIZE",
                                            "LOCAL_RANK",
                                            "LOCAL_WORLD_SIZE",
@@ -158,6 +164,24 @@ TEST(StateSettings, WhatCannotWorkIsRefusedWithTheReason) {
   setenv("ACCELERATE_USE_CPU", "perhaps", 1);
   EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kInvalidArgument).find("'perhaps'"),
             std::string::npos);
+}
+
+TEST(StateSettings, WhatTheEnvironmentAsksForAndIsNotThereIsRefusedByName) {
+  for (const auto& [variable, value] : std::vector<std::pair<std::string, std::string>>{
+           {"ACCELERATE_USE_FSDP", "true"},
+           {"ACCELERATE_USE_DEEPSPEED", "1"},
+           {"ACCELERATE_USE_MEGATRON_LM", "yes"},
+           {"ACCELERATE_USE_PARALLELISM_CONFIG", "true"},
+           {"FSDP_SHARDING_STRATEGY", "FULL_SHARD"},
+           {"ACCELERATE_DYNAMO_BACKEND", "INDUCTOR"},
+       }) {
+    const StateEnvironment environment({{variable, value}});
+    const std::string message = refusal([] { state::State made(StateOptions{}); }, Status::kUnsupported);
+    EXPECT_NE(message.find(variable + " is '" + value + "'"), std::string::npos) << message;
+  }
+  // What Accelerate's launcher sets for plain data parallelism.
+  const StateEnvironment environment({{"ACCELERATE_USE_FSDP", "false"}, {"ACCELERATE_DYNAMO_BACKEND", "NO"}});
+  EXPECT_NO_THROW(state::State made(StateOptions{}));
 }
 
 TEST(StateSplit, EveryThingGoesToOneRank) {
