@@ -21,6 +21,23 @@ class KwargsHandler:
         return {name: value for name, value in self.to_dict().items() if default[name] != value}
 
 
+def check_types(**given):
+    """Each is (value, type): what is given, and not None, must be of the type."""
+    for name, (value, kind) in given.items():
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"{name} is a {type(value).__name__}; expected a {kind.__name__}")
+
+
+def check_integer(name, value, least=None):
+    """Refuses what is no whole number, as 2.5, and what is too small."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}={value!r}: expected a whole number")
+    if least is not None and value < least:
+        raise ValueError(f"{name}={value}: expected at least {least}")
+
+
 def fill(options, settings, **renamed):
     """An options struct of the engine with the fields that are given; the others stay unset."""
     for name, value in settings.items():
@@ -94,6 +111,8 @@ class DistributedDataParallelKwargs(KwargsHandler):
         from . import capi
 
         settings = self.to_dict()
+        if not self.bucket_cap_mb > 0:
+            raise ValueError(f"bucket_cap_mb={self.bucket_cap_mb}: expected a number above 0")
         for name in ("comm_hook", "comm_wrapper"):
             chosen = DDPCommunicationHookType(settings[name])
             settings[name] = getattr(capi, f"ACCEL_DDP_COMM_HOOK_{chosen.name}")
@@ -186,6 +205,7 @@ class DataLoaderConfiguration(KwargsHandler):
     def to_engine(self):
         from . import capi
 
+        check_integer("data_seed", self.data_seed, least=0)
         return fill(capi.accel_dataloader_config_t(), self.to_dict())
 
 
