@@ -8,7 +8,7 @@ from . import capi, checkpoint, collectives, data, lr_scheduler, missing, optim,
 from .creation import tensor
 from .enums import FP8BackendType
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, FP8Recipe, GradientAccumulationPlugin,
-                       GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_integer, check_types)
+                       GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_types, whole_number)
 from .hooks import Hooks
 from .module import Module, Parameters, PreparedModule
 from .random import rng_types_of_engine
@@ -108,8 +108,8 @@ class Accelerator(View):
             raise ValueError("give gradient_accumulation_steps or gradient_accumulation_plugin, not both")
         elif not isinstance(plugin, GradientAccumulationPlugin):
             raise TypeError(f"gradient_accumulation_plugin is a {type(plugin).__name__}")
-        check_integer("gradient_accumulation_steps", plugin.num_steps)
-        return {"gradient_accumulation_steps": None if plugin.num_steps in (None, 1) else plugin.num_steps,
+        num_steps = whole_number("gradient_accumulation_steps", plugin.num_steps)
+        return {"gradient_accumulation_steps": None if num_steps == 1 else num_steps,
                 "adjust_scheduler": plugin.adjust_scheduler, "sync_with_dataloader": plugin.sync_with_dataloader,
                 "sync_each_batch": plugin.sync_each_batch or None}
 

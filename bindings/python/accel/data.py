@@ -4,7 +4,7 @@ from . import capi
 from .datasets import (ArrowDataset, ConcatDataset, CsvDataset, Dataset, EngineDataset, ImageDataset, IterableDataset, JsonLinesDataset,
                        LinesDataset, MergedDataset, PackedDataset, RaggedDataset, SafetensorsDataset, Subset, TensorDataset, TextDataset,
                        WindowsDataset, handle_of, map_file)
-from .handlers import check_integer, fill
+from .handlers import fill, whole_number
 from .samplers import (DistributedSampler, LengthGroupedSampler, RandomSampler, Sampler, SeedableRandomSampler, SequentialSampler,
                        SubsetRandomSampler, WeightedRandomSampler)
 from .state import loop_over
@@ -32,7 +32,7 @@ class DataLoader:
             raise ValueError("batch_sampler goes without batch_size, shuffle, sampler and drop_last")
         if sampler is not None and not isinstance(sampler, Sampler):
             raise TypeError(f"sampler is a {type(sampler).__name__}; expected a Sampler of accel.data")
-        check_integer("seed", seed, least=0)
+        seed = whole_number("seed", seed, least=0)
         self.dataset, self.sampler, self.batch_sampler, self.collate_fn = dataset, sampler, batch_sampler, collate_fn
         self._arguments = {"batch_size": batch_size, "shuffle": shuffle, "sampler": sampler, "batch_sampler": batch_sampler,
                            "num_workers": num_workers, "collate_fn": collate_fn, "pin_memory": pin_memory, "drop_last": drop_last,

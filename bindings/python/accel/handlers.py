@@ -1,6 +1,7 @@
 """Settings as dataclasses, with the names of the reference. None: not given, so that the environment or the default decides."""
 
 import copy
+import operator
 import os
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -28,14 +29,15 @@ def check_types(**given):
             raise TypeError(f"{name} is a {type(value).__name__}; expected a {kind.__name__}")
 
 
-def check_integer(name, value, least=None):
-    """Refuses what is no whole number, as 2.5, and what is too small."""
+def whole_number(name, value, least=None):
+    """The value as an int, or None; refuses what is no whole number, as 2.5, and what is too small."""
     if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}={value!r}: expected a whole number")
     if least is not None and value < least:
         raise ValueError(f"{name}={value}: expected at least {least}")
+    return operator.index(value)
 
 
 def fill(options, settings, **renamed):
@@ -205,8 +207,7 @@ class DataLoaderConfiguration(KwargsHandler):
     def to_engine(self):
         from . import capi
 
-        check_integer("data_seed", self.data_seed, least=0)
-        return fill(capi.accel_dataloader_config_t(), self.to_dict())
+        return fill(capi.accel_dataloader_config_t(), {**self.to_dict(), "data_seed": whole_number("data_seed", self.data_seed, least=0)})
 
 
 @dataclass

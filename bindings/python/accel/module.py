@@ -87,15 +87,17 @@ class Module:
             object.__setattr__(self, name, value)
 
     def _replace(self, name, value):
-        """Another value for the name of a parameter, buffer or module: None takes it away, a tensor becomes the buffer's."""
+        """Another value for the name of a parameter, buffer or module: None takes it away, a tensor becomes the buffer's, and the
+        parameter of another module is shared with it."""
+        kind = self._kind_of(name)
+        is_tensor = isinstance(value, capi.accel_tensor)
         if value is None:
             delattr(self, name)
             object.__setattr__(self, name, None)
-        elif self._kind_of(name) == "buffer" and isinstance(value, capi.accel_tensor):
+        elif is_tensor and (kind == "buffer" or kind == "parameter" and value.requires_grad and value.is_leaf):
             capi.accel_module_replace_tensor(self.handle, name, value)
             object.__setattr__(self, name, value)
         else:
-            kind = self._kind_of(name)
             raise TypeError(f"{name} is a {kind} of {type(self).__name__} and cannot become a {type(value).__name__}; expected "
                             f"{'a Module' if kind == 'module' else 'a Parameter' if kind == 'parameter' else 'a tensor'} or None")
 

@@ -137,6 +137,17 @@ def test_parts_are_exchanged():
     assert net(accel.ones(1, 2)).shape == (1, 7) and [name for name, _ in net.named_children()] == ["first", "last"]
 
 
+def test_parameters_are_shared_by_assignment():
+    model = nn.ModuleList([nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)])
+    model[1].weight = model[0].weight
+    assert model.num_parameters() == 15 and list(dict(model.named_parameters())) == ["0.weight"]
+    model[1](model[0](accel.tensor([2]))).sum().backward()
+    assert model[0].weight.grad is not None and model[1].weight.data_ptr() == model[0].weight.data_ptr()
+    assert copy.deepcopy(model).num_parameters() == 15
+    with pytest.raises(TypeError, match="expected a Parameter"):
+        model[1].weight = accel.ones(5, 3)
+
+
 def test_parts_are_taken_away():
     net = Net()
     net.last = None
