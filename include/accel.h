@@ -750,6 +750,22 @@ ACCEL_SINCE(0, 1) void accel_state_options_init(accel_state_options_t *options);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_state_create(const accel_state_options_t *ACCEL_NULLABLE options, accel_state_t *ACCEL_OWNED *out);
 
+/** A second state of the same job in this process, for another training with settings of its own: the ranks do not meet
+ * again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those
+ * of the job, whose accumulation settings become the new ones for both.
+ * @param state A state, or a group.
+ * @param options NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads,
+ *   cpu_kernels, cpu_memory, cpu_memory_kept, and the place in the job.
+ * @param out The second state. The ranks part when the last of them is released, or one of them ends the
+ *   training.
+ * @return ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this
+ *   machine lacks.
+ * @threads object
+ * @accelerate Accelerator */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_state_share(accel_state_t *state, const accel_state_options_t *ACCEL_NULLABLE options,
+                  accel_state_t *ACCEL_OWNED *out);
+
 /** Adds an owner.
  * @param state A state.
  * @return The same state, with one owner more.
@@ -1740,6 +1756,15 @@ accel_tensor_set_requires_grad(accel_tensor_t *tensor, int32_t requires_grad);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
 
+/** Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks keep the
+ * memory of their gradients: there change what accel_tensor_grad() gives.
+ * @param tensor A leaf of a floating dtype.
+ * @param gradient Of the same shape, dtype and device; NULL takes the gradient away.
+ * @return ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_set_grad(accel_tensor_t *tensor, accel_tensor_t *ACCEL_NULLABLE gradient);
+
 /** Back-propagates from a scalar without any scaling. Prefer accel_backward().
  * @param tensor One element that requires a gradient.
  * @return ACCEL_OK; SHAPE_MISMATCH; TORCH.
@@ -2069,6 +2094,32 @@ accel_module_add_buffer(accel_module_t *module, const char *name, accel_tensor_t
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_add_child(accel_module_t *module, const char *name, accel_module_t *child);
+
+/** Puts another tensor in the place of a parameter or buffer, which keeps its place in the state dict. Do this before the
+ * module is prepared and before it is given to an optimizer: both keep the former tensor.
+ * @param module A module.
+ * @param name Of a parameter or buffer directly below it.
+ * @param tensor A leaf; a parameter is trained when its tensor requires a gradient.
+ * @return ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_replace_tensor(accel_module_t *module, const char *name, accel_tensor_t *tensor);
+
+/** Puts another module in the place of a child, which keeps its place in the state dict. As above.
+ * @param module A module of accel_module_create() or accel_module_sequential().
+ * @param name Of a child.
+ * @param child Must not contain the module.
+ * @return ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_replace_child(accel_module_t *module, const char *name, accel_module_t *child);
+
+/** Takes a parameter, buffer or child away from a module. As above.
+ * @param module A module of accel_module_create() or accel_module_sequential().
+ * @param name Of what is directly below it.
+ * @return ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_remove(accel_module_t *module, const char *name);
 
 /** Sets the forward of a module that accel_module_create() made.
  * @param module A module.
@@ -2736,6 +2787,25 @@ typedef double (*accel_lr_lambda_fn)(int64_t step, void *user_data);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_lambda(accel_optimizer_t *optimizer, accel_lr_lambda_fn lambda, void *ACCEL_NULLABLE user_data,
                        accel_destroy_fn ACCEL_NULLABLE destroy, accel_scheduler_t *ACCEL_OWNED *out);
+
+/** The factor of a group's initial learning rate at a step.
+ * @param step From 0.
+ * @param group Which group, from 0.
+ * @param user_data Handed to the callback.
+ * @threads caller */
+typedef double (*accel_lr_group_lambda_fn)(int64_t step, int64_t group, void *user_data);
+
+/** As accel_scheduler_lambda(), with a factor for each group.
+ * @param optimizer Its learning rates are driven.
+ * @param lambda The factor of each group at each step.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param out The scheduler.
+ * @return ACCEL_OK.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_group_lambda(accel_optimizer_t *optimizer, accel_lr_group_lambda_fn lambda,
+                             void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
+                             accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Multiplies by gamma every step_size steps.
  * @param optimizer,out As above.
@@ -3716,7 +3786,8 @@ accel_dataloader_set_slice(accel_dataloader_t *loader, accel_slice_fn slice, voi
  * @param loader A loader.
  * @param out The batch.
  * @return ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what
- *   the dataset or a callback answers: the same batch can be asked for again then. With dispatch_batches, and with
+ *   the dataset or a callback answers: the same batch can be asked for again then; OUT_OF_MEMORY when the process
+ *   cannot start as many workers. With dispatch_batches, and with
  *   streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

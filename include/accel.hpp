@@ -680,6 +680,9 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
     return out;
   }
 
+  // Sets the gradient of a leaf.
+  void set_grad(const Tensor& gradient = {}) { detail::check(accel_tensor_set_grad(get(), gradient.get())); }
+
   // Back-propagates from a scalar without any scaling.
   void backward() { detail::check(accel_tensor_backward(get())); }
 
@@ -910,6 +913,19 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   void add_child(const std::string& name, const Module& child) {
     detail::check(accel_module_add_child(get(), name.c_str(), child.get()));
   }
+
+  // Puts another tensor in the place of a parameter or buffer, which keeps its place in the state dict.
+  void replace_tensor(const std::string& name, const Tensor& tensor) {
+    detail::check(accel_module_replace_tensor(get(), name.c_str(), tensor.get()));
+  }
+
+  // Puts another module in the place of a child, which keeps its place in the state dict.
+  void replace_child(const std::string& name, const Module& child) {
+    detail::check(accel_module_replace_child(get(), name.c_str(), child.get()));
+  }
+
+  // Takes a parameter, buffer or child away from a module.
+  void remove(const std::string& name) { detail::check(accel_module_remove(get(), name.c_str())); }
 
   // Sets the forward of a module that accel_module_create() made.
   void set_forward(ForwardFn forward) {
@@ -1662,6 +1678,14 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   static State create(const StateOptions& options = {}) {
     State out;
     detail::check(accel_state_create(&options, out.put()));
+    return out;
+  }
+
+  // A second state of the same job in this process, for another training with settings of its own: the ranks do not
+  // meet again.
+  State share(const StateOptions& options = {}) {
+    State out;
+    detail::check(accel_state_share(get(), &options, out.put()));
     return out;
   }
 

@@ -2,232 +2,211 @@
 
 %{
 static void log_trampoline(int32_t level, const char *message, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return;
   PyObject *const answer = call_python(user_data, 0, 2, PyLong_FromLong(level), PyUnicode_FromString(message));
-  if (answer == NULL) PyErr_WriteUnraisable(user_data);
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
+  end_report(lock, answer, user_data);
 }
 
 static accel_status_t tensor_trampoline(accel_tensor_t *tensor, accel_tensor_t **out_tensor, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 1, handle_to_python(accel_tensor_retain(tensor), SWIGTYPE_p_accel_tensor));
   if (answer != NULL) python_to_new_tensor(answer, out_tensor);
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static accel_status_t work_trampoline(int32_t status, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLong(status));
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static accel_status_t forward_trampoline(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out_output, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 2, handle_to_python(accel_module_retain(module), SWIGTYPE_p_accel_module), values_to_python(inputs, n_inputs));
   if (answer != NULL) python_to_new_value(answer, out_output);
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static accel_status_t module_hook_trampoline(accel_module_t *module, const accel_value_t *values, accel_value_t *out_values, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 2, handle_to_python(accel_module_retain(module), SWIGTYPE_p_accel_module), value_to_python(values));
   if (answer != NULL) python_to_new_value(answer, out_values);
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static accel_status_t update_trampoline(accel_tensor_t *parameter, accel_tensor_t *gradient, const accel_value_t *states, int64_t step, double lr, double weight_decay, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 6, handle_to_python(accel_tensor_retain(parameter), SWIGTYPE_p_accel_tensor), handle_to_python(accel_tensor_retain(gradient), SWIGTYPE_p_accel_tensor), value_to_python(states), PyLong_FromLongLong(step), PyFloat_FromDouble(lr), PyFloat_FromDouble(weight_decay));
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static double lr_lambda_trampoline(int64_t step, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback(), NAN;
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLongLong(step));
-  double number = answer == NULL ? 0 : PyFloat_AsDouble(answer);
-  if (PyErr_Occurred()) PyErr_WriteUnraisable(user_data);
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return number;
+  return end_double(lock, answer);
+}
+
+static double lr_group_lambda_trampoline(int64_t step, int64_t group, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback(), NAN;
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 2, PyLong_FromLongLong(step), PyLong_FromLongLong(group));
+  return end_double(lock, answer);
 }
 
 static int64_t dataset_length_trampoline(void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 0);
-  int64_t number = answer == NULL ? 0 : PyLong_AsLongLong(answer);
-  if (PyErr_Occurred()) number = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return number;
+  return end_number_or_status(lock, answer);
 }
 
 static accel_status_t dataset_item_trampoline(int64_t index, accel_value_t *out_item, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 1, 1, PyLong_FromLongLong(index));
   if (answer != NULL) python_to_new_value(answer, out_item);
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static accel_status_t dataset_items_trampoline(const int64_t *indices, size_t n_indices, accel_value_t *out_items, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 2, 1, integers_to_python(indices, n_indices));
   if (answer != NULL) python_to_new_value(answer, out_items);
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static int64_t stream_begin_trampoline(int64_t epoch, int64_t shard, int64_t num_readers, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 3, PyLong_FromLongLong(epoch), PyLong_FromLongLong(shard), PyLong_FromLongLong(num_readers));
-  int64_t number = answer == NULL ? 0 : PyLong_AsLongLong(answer);
-  if (PyErr_Occurred()) number = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return number;
+  return end_number_or_status(lock, answer);
 }
 
 static accel_status_t stream_next_trampoline(int64_t reader, accel_value_t *out_item, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 1, 1, PyLong_FromLongLong(reader));
   if (answer != NULL) python_to_new_value(answer, out_item);
-  const accel_status_t answer_status = end_or_status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_iteration(lock, answer);
 }
 
 static int64_t stream_skip_trampoline(int64_t reader, int64_t count, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 2, 2, PyLong_FromLongLong(reader), PyLong_FromLongLong(count));
-  int64_t number = answer == NULL ? 0 : PyLong_AsLongLong(answer);
-  if (PyErr_Occurred()) number = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return number;
+  return end_number_or_status(lock, answer);
 }
 
 static void stream_end_trampoline(int64_t reader, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return;
   PyObject *const answer = call_python(user_data, 3, 1, PyLong_FromLongLong(reader));
-  if (answer == NULL) PyErr_WriteUnraisable(user_data);
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
+  end_report(lock, answer, user_data);
 }
 
 static accel_status_t order_trampoline(int64_t epoch, int64_t *indices, size_t n_indices, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 2, PyLong_FromLongLong(epoch), numbers_to_python(indices, n_indices));
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static accel_status_t collate_trampoline(const accel_value_t *items, accel_value_t *out_batch, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 1, value_to_python(items));
   if (answer != NULL) python_to_new_value(answer, out_batch);
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static accel_status_t batch_sampler_trampoline(int64_t epoch, accel_value_t *out_batches, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLongLong(epoch));
   if (answer != NULL) python_to_new_value(answer, out_batches);
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static accel_status_t slice_trampoline(const accel_value_t *rows, int64_t begin, int64_t end, int32_t process_index, int32_t num_processes, accel_value_t *out_batch, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 5, value_to_python(rows), PyLong_FromLongLong(begin), PyLong_FromLongLong(end), PyLong_FromLong(process_index), PyLong_FromLong(num_processes));
   if (answer != NULL) python_to_new_value(answer, out_batch);
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static accel_status_t comm_hook_trampoline(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 3, handle_to_python(accel_tensor_retain(buffer), SWIGTYPE_p_accel_tensor), PyLong_FromLongLong(bucket), PyLong_FromLong(is_last));
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static accel_status_t seed_trampoline(int64_t seed, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLongLong(seed));
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static accel_status_t batch_size_trampoline(int64_t batch_size, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLongLong(batch_size));
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static int64_t reduce_batch_size_trampoline(int64_t batch_size, int64_t next_batch_size, const char *reason, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback(), -1;
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 1, 3, PyLong_FromLongLong(batch_size), PyLong_FromLongLong(next_batch_size), PyUnicode_FromString(reason));
-  int64_t number = answer == NULL ? -1 : PyLong_AsLongLong(answer);
-  if (PyErr_Occurred()) PyErr_WriteUnraisable(user_data);
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return number;
+  return end_int64(lock, answer);
 }
 
 static accel_status_t save_state_trampoline(accel_value_t *out_state, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 0);
   if (answer != NULL) python_to_new_value(answer, out_state);
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 
 static accel_status_t load_state_trampoline(const accel_value_t *state, void *user_data) {
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
   PyObject *const answer = call_python(user_data, 1, 1, value_to_python(state));
-  const accel_status_t answer_status = status_of_python();
-  Py_XDECREF(answer);
-  PyGILState_Release(lock);
-  return answer_status;
+  return end_callback(lock, answer);
 }
 %}
 
@@ -807,6 +786,7 @@ typedef struct accel_parameters_options {
 %accel_callback(accel_module_hook_fn, module_hook_trampoline)
 %accel_callback(accel_update_fn, update_trampoline)
 %accel_callback(accel_lr_lambda_fn, lr_lambda_trampoline)
+%accel_callback(accel_lr_group_lambda_fn, lr_group_lambda_trampoline)
 %typemap(in) (accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
   if (!callables_of_python($input, 2, 3, &$4)) SWIG_fail;
   $1 = dataset_length_trampoline;
@@ -923,6 +903,7 @@ typedef struct accel_parameters_options {
 %accel_waits(accel_optimizer_state_dict)
 %accel_waits(accel_optimizer_load_state_dict)
 %accel_waits(accel_scheduler_lambda)
+%accel_waits(accel_scheduler_group_lambda)
 %newobject accel_scheduler_retain;
 %delobject accel_scheduler_release;
 %accel_waits(accel_scheduler_step)
@@ -1282,6 +1263,14 @@ options: NULL: all from the environment.
 out: The state.
 Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for what this machine lacks; TIMEOUT that names the ranks that did not come.";
 accel_status_t accel_state_create(const accel_state_options_t *options, accel_state_t **OUTPUT);
+
+%feature("docstring") accel_state_share "A second state of the same job in this process, for another training with settings of its own: the ranks do not meet again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
+
+state: A state, or a group.
+options: NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, and the place in the job.
+out: The second state. The ranks part when the last of them is released, or one of them ends the training.
+Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.";
+accel_status_t accel_state_share(accel_state_t *state, const accel_state_options_t *options, accel_state_t **OUTPUT);
 
 %feature("docstring") accel_state_retain "Adds an owner.
 
@@ -2064,6 +2053,13 @@ out: Its gradient; NULL when it has none.
 Returns: ACCEL_OK or INVALID_HANDLE.";
 accel_status_t accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t **OUTPUT);
 
+%feature("docstring") accel_tensor_set_grad "Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() gives.
+
+tensor: A leaf of a floating dtype.
+gradient: Of the same shape, dtype and device; NULL takes the gradient away.
+Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.";
+accel_status_t accel_tensor_set_grad(accel_tensor_t *tensor, accel_tensor_t *gradient);
+
 %feature("docstring") accel_tensor_backward "Back-propagates from a scalar without any scaling. Prefer accel_backward().
 
 tensor: One element that requires a gradient.
@@ -2337,6 +2333,29 @@ name: As above.
 child: Must not contain the module.
 Returns: As above.";
 accel_status_t accel_module_add_child(accel_module_t *module, const char *name, accel_module_t *child);
+
+%feature("docstring") accel_module_replace_tensor "Puts another tensor in the place of a parameter or buffer, which keeps its place in the state dict. Do this before the module is prepared and before it is given to an optimizer: both keep the former tensor.
+
+module: A module.
+name: Of a parameter or buffer directly below it.
+tensor: A leaf; a parameter is trained when its tensor requires a gradient.
+Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND.";
+accel_status_t accel_module_replace_tensor(accel_module_t *module, const char *name, accel_tensor_t *tensor);
+
+%feature("docstring") accel_module_replace_child "Puts another module in the place of a child, which keeps its place in the state dict. As above.
+
+module: A module of accel_module_create() or accel_module_sequential().
+name: Of a child.
+child: Must not contain the module.
+Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.";
+accel_status_t accel_module_replace_child(accel_module_t *module, const char *name, accel_module_t *child);
+
+%feature("docstring") accel_module_remove "Takes a parameter, buffer or child away from a module. As above.
+
+module: A module of accel_module_create() or accel_module_sequential().
+name: Of what is directly below it.
+Returns: ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.";
+accel_status_t accel_module_remove(accel_module_t *module, const char *name);
 
 %feature("docstring") accel_module_set_forward "Sets the forward of a module that accel_module_create() made.
 
@@ -2758,6 +2777,16 @@ destroy: Handed to the callback; destroy ends its life.
 out: The scheduler.
 Returns: ACCEL_OK.";
 accel_status_t accel_scheduler_lambda(accel_optimizer_t *optimizer, accel_lr_lambda_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_group_lambda "As accel_scheduler_lambda(), with a factor for each group.
+
+optimizer: Its learning rates are driven.
+lambda: The factor of each group at each step.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out: The scheduler.
+Returns: ACCEL_OK.";
+accel_status_t accel_scheduler_group_lambda(accel_optimizer_t *optimizer, accel_lr_group_lambda_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_step_lr "Multiplies by gamma every step_size steps.
 
@@ -3378,7 +3407,7 @@ accel_status_t accel_dataloader_set_slice(accel_dataloader_t *loader, accel_slic
 
 loader: A loader.
 out: The batch.
-Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.";
+Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then; OUT_OF_MEMORY when the process cannot start as many workers. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.";
 information_t accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_dataloader_length "The number of batches.

@@ -1,13 +1,14 @@
 // Python callables where C takes a function, its user_data and destroy. The user_data is a tuple of the callables of one
 // registration. accel_generated.i has the C functions, one for each type of callback.
+%include "raised.i"
+%include "entry.i"
+
 %{
-// The latest exception of a callback on this thread; the outer call raises it again.
-static _Thread_local PyObject *raised;
+#include <math.h>
 
 // Calls a callable with `count` arguments, whose references it takes; NULL with an exception.
 static PyObject *call_python(void *user_data, int place, int count, ...) {
   PyObject *const callable = PyTuple_GetItem(user_data, place), *const arguments = PyTuple_New(count);
-  Py_CLEAR(raised);
   int made = callable != NULL && arguments != NULL;
   va_list given;
   va_start(given, count);
@@ -25,52 +26,58 @@ static PyObject *call_python(void *user_data, int place, int count, ...) {
   return answer;
 }
 
-// What an exception means to the library: one of its own errors keeps its status, lack of memory is told as such.
-static accel_status_t status_of_exception(PyObject *value) {
-  if (PyErr_GivenExceptionMatches(value, PyExc_MemoryError)) return ACCEL_ERROR_OUT_OF_MEMORY;
-  PyObject *const status = PyObject_IsInstance(value, error_type) == 1 ? PyObject_GetAttrString(value, "status") : NULL;
-  const long number = status == NULL ? 0 : PyLong_AsLong(status);
-  Py_XDECREF(status);
-  PyErr_Clear();
-  return number < 0 ? (accel_status_t)number : ACCEL_ERROR_USER;
-}
-
-// After a callback: its exception is kept for the outer call, and its text becomes the message of the status.
-static accel_status_t status_of_python(void) {
-  PyObject *type, *value, *traceback;
-  if (!PyErr_Occurred()) return ACCEL_OK;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (traceback != NULL) PyException_SetTraceback(value, traceback);
-  const accel_status_t status = status_of_exception(value);
-  PyObject *const text = PyObject_Str(value);
-  const char *const message = text == NULL ? NULL : PyUnicode_AsUTF8(text);
-  accel_error_set(status, message == NULL ? "a Python callback failed" : message);
-  PyErr_Clear();
-  Py_XDECREF(text);
-  Py_XDECREF(type);
-  Py_XDECREF(traceback);
-  Py_XSETREF(raised, value);
+// Ends a callback that answers with a status.
+static accel_status_t end_callback(PyGILState_STATE lock, PyObject *answer) {
+  const accel_status_t status = status_of_python(1);
+  Py_XDECREF(answer);
+  leave_python(lock);
   return status;
 }
 
-// Whether the thread's error is what its latest callback raised.
-static int is_raised(accel_status_t status) {
-  if (raised == NULL || status == ACCEL_ERROR_USER) return raised != NULL;
-  if (status_of_exception(raised) != status) return 0;
-  PyObject *const text = PyObject_Str(raised);
-  const char *const message = text == NULL ? NULL : PyUnicode_AsUTF8(text);
-  const int same = message != NULL && strcmp(message, accel_last_error()) == 0;
-  Py_XDECREF(text);
-  PyErr_Clear();
-  return same;
+// As end_callback(), where StopIteration says that there are no more items.
+static accel_status_t end_iteration(PyGILState_STATE lock, PyObject *answer) {
+  const int ends = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_StopIteration);
+  if (ends) PyErr_Clear();
+  const accel_status_t status = end_callback(lock, answer);
+  return ends ? ACCEL_ITER_END : status;
+}
+
+// Of callbacks that answer with a number, or a negative status.
+static int64_t end_number_or_status(PyGILState_STATE lock, PyObject *answer) {
+  const int64_t number = answer == NULL ? 0 : PyLong_AsLongLong(answer);
+  const accel_status_t status = end_callback(lock, answer);
+  return status < 0 ? status : number;
+}
+
+// Of callbacks that can only answer with a number: NaN, or -1, which the library refuses, stands for what was raised.
+static double end_double(PyGILState_STATE lock, PyObject *answer) {
+  const double number = answer == NULL ? NAN : PyFloat_AsDouble(answer);
+  const accel_status_t status = status_of_python(0);
+  Py_XDECREF(answer);
+  leave_python(lock);
+  return status < 0 ? NAN : number;
+}
+
+static int64_t end_int64(PyGILState_STATE lock, PyObject *answer) {
+  const int64_t number = answer == NULL ? -1 : PyLong_AsLongLong(answer);
+  const accel_status_t status = status_of_python(0);
+  Py_XDECREF(answer);
+  leave_python(lock);
+  return status < 0 ? -1 : number;
+}
+
+// Of callbacks that answer nothing: nobody waits for what they raise.
+static void end_report(PyGILState_STATE lock, PyObject *answer, void *user_data) {
+  if (answer == NULL) PyErr_WriteUnraisable(user_data);
+  Py_XDECREF(answer);
+  leave_python(lock);
 }
 
 static void release_python(void *user_data) {
-  if (!Py_IsInitialized()) return;
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return;
   Py_DECREF((PyObject *)user_data);
-  PyGILState_Release(lock);
+  leave_python(lock);
 }
 
 // A handle that a callback is lent: Python gets an owner of its own, since it may keep it.
@@ -90,13 +97,6 @@ static void python_to_new_tensor(PyObject *object, accel_tensor_t **out) {
     *out = accel_tensor_retain(handle);
   else
     PyErr_Format(PyExc_TypeError, "the callback returned %.100s; expected a tensor", Py_TYPE(object)->tp_name);
-}
-
-// As status_of_python(), where StopIteration says that there are no more items.
-static accel_status_t end_or_status_of_python(void) {
-  if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_StopIteration)) return status_of_python();
-  PyErr_Clear();
-  return ACCEL_ITER_END;
 }
 
 static PyObject *integers_to_python(const int64_t *integers, size_t count) {
@@ -132,7 +132,6 @@ static int callables_of_python(PyObject *object, int required, int count, void *
   return 0;
 }
 %}
-
 %define %accel_callback(TYPE, TRAMPOLINE)
 %typemap(in) (TYPE CALLBACK, void *user_data, accel_destroy_fn destroy) {
   $1 = NULL;

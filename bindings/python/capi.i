@@ -42,11 +42,7 @@ static int set_attribute(PyObject *error, const char *name, PyObject *value) {
 // The exception of the callback that failed, or the thread's error as one.
 static void raise_error(accel_status_t status) {
   if (PyErr_Occurred() || PyErr_CheckSignals() != 0) return; // Ctrl-C during the call is what the program wants to hear of
-  if (is_raised(status)) {
-    PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
-    Py_CLEAR(raised);
-    return;
-  }
+  if (raise_again()) return;
   accel_error_t *taken = NULL;
   const int known = accel_error_take(&taken) == ACCEL_OK;
   PyObject *const number = PyLong_FromLong(status);
@@ -64,6 +60,7 @@ static void raise_error(accel_status_t status) {
 }
 %}
 %init %{
+  loading_process = getpid();
   error_type = PyErr_NewExceptionWithDoc("accel.Error", "An error of libaccel. `status` is its number, `code` the name of that, "
                                          "`function` what failed, `rank` who reported it (-1: no process group).", NULL, NULL);
   if (error_type == NULL || PyModule_AddObject(m, "Error", error_type) != 0) return NULL;
@@ -73,6 +70,7 @@ static void raise_error(accel_status_t status) {
   SwigPyBuiltin_AddPublicSymbol(public_interface, "use_class");
   SwigPyBuiltin_AddPublicSymbol(public_interface, "use_errors");
   SwigPyBuiltin_AddPublicSymbol(public_interface, "accel_tensor_from_blob");
+  SwigPyBuiltin_AddPublicSymbol(public_interface, "close_callbacks");
   SwigPyBuiltin_AddPublicSymbol(public_interface, "watch_thread");
   SwigPyBuiltin_AddPublicSymbol(public_interface, "waiting_call");
 #endif
@@ -232,4 +230,8 @@ static int holds_elements(const Py_buffer *view, const int64_t *shape, size_t nd
 }
 %enddef
 
+%pythoncode %{
+import atexit as _atexit
+_atexit.register(close_callbacks)
+%}
 %include "accel_generated.i"

@@ -3,11 +3,11 @@
 #define MOST_DIMENSIONS 64
 
 static void release_buffer(void *user_data) {
-  if (!Py_IsInitialized()) return;
-  const PyGILState_STATE lock = PyGILState_Ensure();
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return;
   PyBuffer_Release((Py_buffer *)user_data);
   PyMem_Free(user_data);
-  PyGILState_Release(lock);
+  leave_python(lock);
 }
 
 // (buffer, dtype) -> tensor. Sizes and strides are those of the buffer, which must be writable.

@@ -1,10 +1,40 @@
-// Nested values: Python's None, bool, int, float, str, list, tuple and dict, and the handles of tensors.
+// Nested values: Python's None, bool, int, float, str, bytes, list, tuple and dict, and the handles of tensors.
 %{
 #define PY_SSIZE_T_CLEAN
 #include <stdlib.h>
 #include <string.h>
 
 static PyObject *value_to_python(const accel_value_t *value);
+
+// bytes have no kind of their own. They travel as a text that begins with a code point that no text has (U+FDD0, which Unicode
+// leaves to programs), and has U+0100 + byte for each byte.
+#define BYTES_MARK "\xef\xb7\x90"
+
+static int bytes_to_new_value(PyObject *object, accel_value_t *out) {
+  const Py_ssize_t size = PyBytes_GET_SIZE(object);
+  const unsigned char *const bytes = (const unsigned char *)PyBytes_AS_STRING(object);
+  char *const text = PyMem_Malloc((size_t)size * 2 + sizeof(BYTES_MARK));
+  if (text == NULL) return PyErr_NoMemory() != NULL;
+  char *end = text + sizeof(BYTES_MARK) - 1;
+  memcpy(text, BYTES_MARK, sizeof(BYTES_MARK));
+  for (Py_ssize_t i = 0; i < size; i++) {
+    *end++ = (char)(0xc4 + (bytes[i] >> 6));
+    *end++ = (char)(0x80 + (bytes[i] & 0x3f));
+  }
+  *end = 0;
+  const int made = accel_value_string(text, out) == ACCEL_OK;
+  PyMem_Free(text);
+  return made;
+}
+
+static PyObject *text_to_python(const char *text) {
+  if (strncmp(text, BYTES_MARK, sizeof(BYTES_MARK) - 1) != 0) return PyUnicode_FromString(text);
+  const unsigned char *from = (const unsigned char *)text + sizeof(BYTES_MARK) - 1;
+  PyObject *const object = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(strlen((const char *)from) / 2));
+  for (char *to = object == NULL ? NULL : PyBytes_AS_STRING(object); to != NULL && *from != 0; from += 2)
+    *to++ = (char)(((from[0] & 3) << 6) | (from[1] & 0x3f));
+  return object;
+}
 
 // A list with the values; a new reference, or NULL with an exception.
 static PyObject *values_to_python(const accel_value_t *values, size_t count) {
@@ -46,7 +76,7 @@ static PyObject *value_to_python(const accel_value_t *value) {
     case ACCEL_VALUE_DOUBLE:
       return PyFloat_FromDouble(value->as.number);
     case ACCEL_VALUE_STRING:
-      return PyUnicode_FromString(value->as.string);
+      return text_to_python(value->as.string);
     case ACCEL_VALUE_TENSOR:
       return SWIG_Python_NewPointerObj(NULL, accel_tensor_retain(value->as.tensor), SWIGTYPE_p_accel_tensor, SWIG_POINTER_OWN);
     case ACCEL_VALUE_DTYPE:
@@ -121,6 +151,8 @@ static int python_to_new_value(PyObject *object, accel_value_t *out) {
   } else if (PyUnicode_Check(object)) {
     const char *const text = PyUnicode_AsUTF8(object);
     made = text != NULL && accel_value_string(text, out) == ACCEL_OK;
+  } else if (PyBytes_Check(object)) {
+    made = bytes_to_new_value(object, out);
   } else if (PyDict_Check(object)) {
     made = dict_to_new_value(object, out);
   } else if (SWIG_IsOK(SWIG_ConvertPtr(object, &handle, SWIGTYPE_p_accel_tensor, 0)) && handle != NULL) {
@@ -130,7 +162,7 @@ static int python_to_new_value(PyObject *object, accel_value_t *out) {
   } else if (PyList_Check(object) || PyTuple_Check(object)) {
     made = list_to_new_value(object, out);
   } else {
-    PyErr_Format(PyExc_TypeError, "%.100s is no value of libaccel; expected None, bool, int, float, str, list, tuple, dict or a tensor",
+    PyErr_Format(PyExc_TypeError, "%.100s is no value of libaccel; expected None, bool, int, float, str, bytes, list, tuple, dict or a tensor",
                  Py_TYPE(object)->tp_name);
     made = 0;
   }

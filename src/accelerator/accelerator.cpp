@@ -33,6 +33,11 @@ Accelerator::Accelerator(const Accelerator& parent, std::shared_ptr<comm::Commun
   make_grad_scaler(parent.grad_scaler_settings_);
 }
 
+Accelerator::Accelerator(const Accelerator& parent, const StateOptions& options) : state_(parent.state_, options) {
+  state::check_rng_types(state_.settings().rng_types, state_.device(), /*has_generator=*/false);
+  make_grad_scaler({});
+}
+
 void Accelerator::require_nothing_prepared(const char* what) const {
   require(models_.empty() && optimizers_.empty(), Status::kInvalidState, what, " cannot change after ",
           models_.empty() ? "an optimizer" : "a model", " was prepared; set it before, or after accel_free_memory()");

@@ -58,6 +58,8 @@ class Accelerator {
   explicit Accelerator(const StateOptions& options);
   // Nothing is prepared in it yet.
   Accelerator(const Accelerator& parent, std::shared_ptr<comm::Communicator> group);
+  // Of the same job, with settings of its own.
+  Accelerator(const Accelerator& parent, const StateOptions& options);
 
   state::State& state() { return state_; }
   const state::State& state() const { return state_; }

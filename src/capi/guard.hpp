@@ -2,6 +2,7 @@
 #pragma once
 
 #include <c10/util/Exception.h>
+#include <cxxabi.h>
 
 #include <cstdint>
 #include <exception>
@@ -32,8 +33,9 @@ std::string callback_message(accel_status_t status, uint64_t errors_before, cons
 c10::WarningHandler* log_warnings() noexcept;
 
 // Every body: `return guarded(__func__, [&] { ...; return ACCEL_OK; });`
+// Not noexcept: the host's runtime may end a thread inside of a callback, which unwinds it through here.
 template <typename Body>
-accel_status_t guarded(const char* function, Body&& body) noexcept {
+accel_status_t guarded(const char* function, Body&& body) {
   try {
     require_usable_process();
     const RunningCall running;
@@ -41,6 +43,8 @@ accel_status_t guarded(const char* function, Body&& body) noexcept {
     const c10::WarningUtils::WarningHandlerGuard warnings(log_warnings());
     const CurrentCall current(function);
     return body();
+  } catch (const abi::__forced_unwind&) {
+    throw;
   } catch (...) {
     return record_exception(function);
   }

@@ -183,6 +183,34 @@ ACCEL_FUNCTION accel_status_t accel_module_add_child(accel_module_t* module, con
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_module_replace_tensor(accel_module_t* module, const char* name,
+                                                          accel_tensor_t* tensor) {
+  return guarded(__func__, [&] {
+    nn::Module& owner = *check(module, "module").module;
+    check_pointer(name, "name");
+    owner.replace_tensor(name, check(tensor, "tensor").tensor);
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_module_replace_child(accel_module_t* module, const char* name,
+                                                         accel_module_t* child) {
+  return guarded(__func__, [&] {
+    nn::Module& owner = *check(module, "module").module;
+    check_pointer(name, "name");
+    owner.replace_child(name, check(child, "child").module);
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_module_remove(accel_module_t* module, const char* name) {
+  return guarded(__func__, [&] {
+    nn::Module& owner = *check(module, "module").module;
+    owner.remove(check_pointer(name, "name"));
+    return ACCEL_OK;
+  });
+}
+
 ACCEL_FUNCTION accel_status_t accel_module_set_forward(accel_module_t* module, accel_forward_fn forward,
                                                        void* user_data, accel_destroy_fn destroy) {
   return guarded(__func__, [&] {

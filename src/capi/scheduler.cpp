@@ -119,6 +119,16 @@ ACCEL_FUNCTION accel_status_t accel_scheduler_lambda(accel_optimizer_t* optimize
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_scheduler_group_lambda(accel_optimizer_t* optimizer,
+                                                           accel_lr_group_lambda_fn lambda, void* user_data,
+                                                           accel_destroy_fn destroy, accel_scheduler_t** out) {
+  return guarded(__func__, [&] {
+    const Callback<accel_lr_group_lambda_fn> factor(lambda, user_data, destroy);
+    check_pointer(lambda, "lambda");
+    return create("accel_scheduler_group_lambda", optimizer, out, [&] { return optim::group_factor_schedule(factor); });
+  });
+}
+
 ACCEL_FUNCTION accel_status_t accel_scheduler_step_lr(accel_optimizer_t* optimizer, int64_t step_size, double gamma,
                                                       accel_scheduler_t** out) {
   return create(__func__, optimizer, out, [&] { return optim::step_schedule(step_size, gamma); });

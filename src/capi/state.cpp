@@ -127,6 +127,18 @@ ACCEL_FUNCTION accel_status_t accel_state_create(const accel_state_options_t* op
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_state_share(accel_state_t* state, const accel_state_options_t* options,
+                                                accel_state_t** out) {
+  return guarded(__func__, [&] {
+    const auto& parent = *check(state, "state").accelerator;
+    check_pointer(out, "out");
+    *out =
+        std::make_unique<accel_state>(std::make_shared<accelerator::Accelerator>(parent, read_state_options(options)))
+            .release();
+    return ACCEL_OK;
+  });
+}
+
 ACCEL_FUNCTION accel_state_t* accel_state_retain(accel_state_t* state) {
   return retain_handle(__func__, state, "state");
 }

@@ -164,6 +164,14 @@ ACCEL_FUNCTION accel_status_t accel_tensor_grad(const accel_tensor_t* tensor, ac
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_tensor_set_grad(accel_tensor_t* tensor, accel_tensor_t* gradient) {
+  return guarded(__func__, [&] {
+    tensor::set_grad(check(tensor, "tensor").tensor,
+                     gradient == nullptr ? at::Tensor() : check(gradient, "gradient").tensor);
+    return ACCEL_OK;
+  });
+}
+
 ACCEL_FUNCTION accel_status_t accel_tensor_backward(accel_tensor_t* tensor) {
   return guarded(__func__, [&] {
     tensor::backward(check(tensor, "tensor").tensor);

@@ -46,16 +46,8 @@ void line(std::ostream& out, const char* name, const Setting<T>& setting) {
   out << name << " = " << setting.value << " (" << setting.source << ")\n";
 }
 
-}  // namespace
-
-StateSettings resolve_state_settings(const StateOptions& options) {
-  refuse_unsupported_environment();
-  StateSettings result;
-  result.cpu = resolve(options.cpu, "ACCELERATE_USE_CPU", environment_flag("ACCELERATE_USE_CPU"), false);
-  result.cpu_affinity =
-      resolve<bool>(std::nullopt, "ACCELERATE_CPU_AFFINITY", environment_flag("ACCELERATE_CPU_AFFINITY"), false);
-  result.torch_device =
-      resolve<std::string>(std::nullopt, "ACCELERATE_TORCH_DEVICE", environment_text("ACCELERATE_TORCH_DEVICE"), "");
+// What each training of a job decides for itself.
+void resolve_training(const StateOptions& options, StateSettings& result) {
   result.mixed_precision =
       resolve(options.mixed_precision, "ACCELERATE_MIXED_PRECISION", precision_from_environment(), Precision::kNo);
   result.gradient_accumulation_steps =
@@ -74,6 +66,19 @@ StateSettings resolve_state_settings(const StateOptions& options) {
   result.keep_output_dtype = resolve(options.keep_output_dtype, false);
   result.device_placement = resolve(options.device_placement, true);
   result.rng_types = resolve<std::string>(options.rng_types, "");
+}
+
+}  // namespace
+
+StateSettings resolve_state_settings(const StateOptions& options) {
+  refuse_unsupported_environment();
+  StateSettings result;
+  resolve_training(options, result);
+  result.cpu = resolve(options.cpu, "ACCELERATE_USE_CPU", environment_flag("ACCELERATE_USE_CPU"), false);
+  result.cpu_affinity =
+      resolve<bool>(std::nullopt, "ACCELERATE_CPU_AFFINITY", environment_flag("ACCELERATE_CPU_AFFINITY"), false);
+  result.torch_device =
+      resolve<std::string>(std::nullopt, "ACCELERATE_TORCH_DEVICE", environment_text("ACCELERATE_TORCH_DEVICE"), "");
   result.debug = resolve(options.debug, "ACCELERATE_DEBUG_MODE", environment_flag("ACCELERATE_DEBUG_MODE"), false);
   result.timeout_ms = resolve(options.timeout_ms, kDefaultTimeoutMs);
   require(result.timeout_ms > 0, Status::kInvalidArgument, "timeout_ms is ", result.timeout_ms.value,
@@ -92,6 +97,28 @@ StateSettings resolve_state_settings(const StateOptions& options) {
           "cpu_memory_kept is ", result.cpu_memory_kept.value, " (from ", result.cpu_memory_kept.source,
           "); expected 0 or more bytes");
   result.process = resolve_process_environment(options.process);
+  return result;
+}
+
+StateSettings share_settings(const StateSettings& job, const StateOptions& options) {
+  const auto require_same = [](const char* name, const auto& given, const auto& decided) {
+    require(!given || *given == decided, Status::kInvalidArgument, name,
+            " differs from that of the job, which its first state decided; expected the same, or none");
+  };
+  require_same("debug", options.debug, job.debug.value);
+  require_same("timeout_ms", options.timeout_ms, job.timeout_ms.value);
+  require_same("num_threads", options.num_threads, job.num_threads.value);
+  require_same("cpu_kernels", options.cpu_kernels, job.cpu_kernels.value);
+  require_same("cpu_memory", options.cpu_memory, job.cpu_memory.value);
+  require_same("cpu_memory_kept", options.cpu_memory_kept, job.cpu_memory_kept.value);
+  require_same("process_index", options.process.process_index, job.process.process_index.value);
+  require_same("num_processes", options.process.num_processes, job.process.num_processes.value);
+  require_same("local_process_index", options.process.local_process_index, job.process.local_process_index.value);
+  require_same("local_num_processes", options.process.local_num_processes, job.process.local_num_processes.value);
+  require_same("main_process_ip", options.process.main_process_ip, job.process.main_process_ip.value);
+  require_same("main_process_port", options.process.main_process_port, job.process.main_process_port.value);
+  StateSettings result = job;
+  resolve_training(options, result);
   return result;
 }
 

@@ -53,6 +53,8 @@ struct StateSettings {
 };
 
 StateSettings resolve_state_settings(const StateOptions& options);
+// Settings of a training in a job that is there already: an option that the job has decided otherwise is an error.
+StateSettings share_settings(const StateSettings& job, const StateOptions& options);
 
 // "name = value (source)", a line each.
 std::string describe(const StateSettings& settings);

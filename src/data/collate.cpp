@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -30,13 +31,17 @@ class Collator {
       if (padding_ == nullptr || first.toTensor().dim() == 0) return {stack(tensors), {}};
       return pad(tensors);
     }
-    if (first.isInt()) return {numbers<int64_t>(items, &c10::IValue::isInt, &c10::IValue::toInt, at::kLong), {}};
-    if (first.isDouble())
-      return {numbers<double>(items, &c10::IValue::isDouble, &c10::IValue::toDouble, at::kDouble), {}};
-    if (first.isBool()) return {numbers<bool>(items, &c10::IValue::isBool, &c10::IValue::toBool, at::kBool), {}};
+    if (first.isDouble()) return {numbers<double>(items, is_number, at::kDouble), {}};
+    if (first.isInt()) {
+      const bool whole = std::all_of(items.begin(), items.end(), [](const auto& item) { return !item.isDouble(); });
+      // Of torch: an integer at the front makes a float batch one of the default dtype.
+      return {whole ? numbers<int64_t>(items, is_integer, at::kLong) : numbers<float>(items, is_number, at::kFloat),
+              {}};
+    }
+    if (first.isBool()) return {numbers<bool>(items, is_bool, at::kBool), {}};
     if (first.isGenericDict()) return {map(items), {}};
     if (first.isList() || first.isTuple()) return {list(items), {}};
-    if (first.isString()) check_kind(items, &c10::IValue::isString);
+    if (first.isString()) check_kind(items, is_string);
     auto leaves = tree::new_list();
     leaves.reserve(items.size());
     for (const auto& item : items) leaves.push_back(item);
@@ -50,15 +55,23 @@ class Collator {
     return text("item ", item, " of the batch (index ", indices_[item], ")");
   }
 
-  void check_kind(const Items& items, bool (c10::IValue::*is)() const) const {
+  using IsKind = bool (*)(const c10::IValue& item);
+  static bool is_bool(const c10::IValue& item) { return item.isBool(); }
+  static bool is_integer(const c10::IValue& item) { return item.isInt(); }
+  static bool is_number(const c10::IValue& item) { return item.isInt() || item.isDouble(); }
+  static bool is_tensor(const c10::IValue& item) { return item.isTensor(); }
+  static bool is_string(const c10::IValue& item) { return item.isString(); }
+  static bool is_map(const c10::IValue& item) { return item.isGenericDict(); }
+
+  void check_kind(const Items& items, IsKind is) const {
     for (size_t i = 1; i < items.size(); ++i)
-      if (!(items[i].*is)())
+      if (!is(items[i]))
         fail(Status::kTypeMismatch, name_of(i), " has a ", tree::kind_name(items[i]), " where item 0 has a ",
              tree::kind_name(items[0]), "; expected items of one structure");
   }
 
   std::vector<at::Tensor> tensors_of(const Items& items) const {
-    check_kind(items, &c10::IValue::isTensor);
+    check_kind(items, is_tensor);
     std::vector<at::Tensor> tensors;
     tensors.reserve(items.size());
     for (const auto& item : items) tensors.push_back(item.toTensor());
@@ -105,17 +118,22 @@ class Collator {
   }
 
   template <typename Number>
-  at::Tensor numbers(const Items& items, bool (c10::IValue::*is)() const, Number (c10::IValue::*get)() const,
-                     at::ScalarType dtype) const {
+  static Number number_of(const c10::IValue& item) {
+    if (item.isBool()) return static_cast<Number>(item.toBool());
+    return item.isInt() ? static_cast<Number>(item.toInt()) : static_cast<Number>(item.toDouble());
+  }
+
+  template <typename Number>
+  at::Tensor numbers(const Items& items, IsKind is, at::ScalarType dtype) const {
     check_kind(items, is);
     at::Tensor tensor = at::empty({static_cast<int64_t>(items.size())}, dtype);
     auto* const out = tensor.mutable_data_ptr<Number>();
-    for (size_t i = 0; i < items.size(); ++i) out[i] = (items[i].*get)();
+    for (size_t i = 0; i < items.size(); ++i) out[i] = number_of<Number>(items[i]);
     return tensor;
   }
 
   c10::IValue map(const Items& items) const {
-    check_kind(items, &c10::IValue::isGenericDict);
+    check_kind(items, is_map);
     const auto first = items.front().toGenericDict();
     for (size_t i = 1; i < items.size(); ++i)
       if (items[i].toGenericDict().size() > first.size())

@@ -1,30 +1,44 @@
 #include "data/worker_pool.hpp"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "base/background_thread.hpp"
+#include "base/error.hpp"
 #include "kernels/compute_policy.hpp"
 
 namespace accel::data {
 
 WorkerPool::WorkerPool(Read read, int64_t begin, int64_t workers, int64_t depth)
     : read_(std::move(read)), slots_(static_cast<size_t>(depth)), next_(begin), taken_(begin) {
-  for (int64_t i = 0; i < workers; ++i) {
-    threads_.push_back(background_thread("accel-data", [this, policy = kernels::compute_policy()] {
-      const kernels::ComputeScope scope(policy);
-      run();
-    }));
+  try {
+    for (int64_t i = 0; i < workers; ++i) {
+      threads_.push_back(background_thread("accel-data", [this, policy = kernels::compute_policy()] {
+        const kernels::ComputeScope scope(policy);
+        run();
+      }));
+    }
+  } catch (const std::system_error& error) {
+    const size_t started = threads_.size();
+    stop();
+    fail(Status::kOutOfMemory, "num_workers is ", workers, " and this process can start ", started, " threads (",
+         error.what(), "); expected fewer");
   }
 }
 
-WorkerPool::~WorkerPool() {
+WorkerPool::~WorkerPool() { stop(); }
+
+void WorkerPool::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   room_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 std::optional<Batch> WorkerPool::take() {
@@ -53,6 +67,8 @@ void WorkerPool::run() {
     made.ready = true;
     try {
       made.batch = read_(index);
+    } catch (const abi::__forced_unwind&) {
+      throw;  // the host's runtime ends this thread from inside of a callback
     } catch (...) {
       made.failure = std::current_exception();
     }

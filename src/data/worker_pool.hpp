@@ -37,6 +37,7 @@ class WorkerPool {
     std::exception_ptr failure;
   };
 
+  void stop();
   void run();
   Slot& slot(int64_t index) { return slots_[static_cast<size_t>(index) % slots_.size()]; }
 

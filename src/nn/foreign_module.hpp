@@ -14,6 +14,7 @@ class ForeignModule final : public Module {
   void set_forward(Forward forward) { forward_ = std::make_shared<const Forward>(std::move(forward)); }
 
  protected:
+  bool has_free_parts() const override { return true; }
   c10::IValue forward(const Inputs& inputs) override {
     if (forward_ == nullptr) return Module::forward(inputs);
     const auto held = forward_;  // the function may replace itself

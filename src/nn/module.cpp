@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "base/error.hpp"
@@ -28,6 +29,14 @@ template <typename Entries>
 void remove_by_id(Entries& entries, int64_t id) {
   entries.erase(std::remove_if(entries.begin(), entries.end(), [id](const auto& entry) { return entry.id == id; }),
                 entries.end());
+}
+
+void check_parameter(const std::string& name, const at::Tensor& tensor, bool requires_grad) {
+  require(tensor.defined(), Status::kTypeMismatch, "parameter '", name, "' has no tensor; expected one");
+  require(tensor.is_leaf(), Status::kInvalidArgument, "parameter '", name,
+          "' was computed from tensors that need gradients; detach it first");
+  require(!requires_grad || tensor.is_floating_point() || tensor.is_complex(), Status::kInvalidArgument, "parameter '",
+          name, "' is of dtype ", tensor::dtype_name(tensor.scalar_type()), "; expected a floating dtype");
 }
 
 }  // namespace
@@ -101,11 +110,7 @@ void Module::check_name(const std::string& name) const {
 
 size_t Module::add_parameter(std::string name, at::Tensor tensor, bool requires_grad) {
   check_name(name);
-  require(tensor.defined(), Status::kTypeMismatch, "parameter '", name, "' has no tensor; expected one");
-  require(tensor.is_leaf(), Status::kInvalidArgument, "parameter '", name,
-          "' was computed from tensors that need gradients; detach it first");
-  require(!requires_grad || tensor.is_floating_point() || tensor.is_complex(), Status::kInvalidArgument, "parameter '",
-          name, "' is of dtype ", tensor::dtype_name(tensor.scalar_type()), "; expected a floating dtype");
+  check_parameter(name, tensor, requires_grad);
   tensor.set_requires_grad(requires_grad);
   parameters_.emplace_back(std::move(name), std::move(tensor));
   return parameters_.size() - 1;
@@ -130,6 +135,52 @@ void Module::add_child(std::string name, ModulePtr child) {
   require(!child->reaches(*this), Status::kInvalidArgument, "child '", name,
           "' contains the module that it would belong to; modules form a tree");
   children_.emplace_back(std::move(name), std::move(child));
+}
+
+void Module::check_free_parts() const {
+  require(has_free_parts(), Status::kUnsupported, "a module of kind '", kind_,
+          "' knows its parts by their places; exchange it as a whole");
+}
+
+void Module::replace_tensor(const std::string& name, at::Tensor tensor) {
+  for (auto& [other, parameter] : parameters_) {
+    if (other != name) continue;
+    check_parameter(name, tensor, tensor.requires_grad());
+    parameter = std::move(tensor);
+    parameter_replaced(name, parameter);
+    return;
+  }
+  for (Buffer& buffer : buffers_) {
+    if (buffer.name != name) continue;
+    require(tensor.defined(), Status::kTypeMismatch, "buffer '", name, "' has no tensor; expected one");
+    buffer.tensor = std::move(tensor);
+    parameter_replaced(name, buffer.tensor);
+    return;
+  }
+  fail(Status::kNotFound, "the module of kind '", kind_, "' has no parameter or buffer '", name, "'");
+}
+
+void Module::replace_child(const std::string& name, ModulePtr child) {
+  check_free_parts();
+  require(child != nullptr && !child->reaches(*this), Status::kInvalidArgument, "child '", name,
+          "' contains the module that it would belong to; modules form a tree");
+  const auto place =
+      std::find_if(children_.begin(), children_.end(), [&](const auto& entry) { return entry.first == name; });
+  require(place != children_.end(), Status::kNotFound, "the module of kind '", kind_, "' has no child '", name, "'");
+  place->second = std::move(child);
+}
+
+void Module::remove(const std::string& name) {
+  check_free_parts();
+  const size_t parts = parameters_.size() + buffers_.size() + children_.size();
+  const auto is_named = [&](const auto& entry) { return entry.first == name; };
+  parameters_.erase(std::remove_if(parameters_.begin(), parameters_.end(), is_named), parameters_.end());
+  children_.erase(std::remove_if(children_.begin(), children_.end(), is_named), children_.end());
+  buffers_.erase(
+      std::remove_if(buffers_.begin(), buffers_.end(), [&](const Buffer& buffer) { return buffer.name == name; }),
+      buffers_.end());
+  require(parameters_.size() + buffers_.size() + children_.size() < parts, Status::kNotFound, "the module of kind '",
+          kind_, "' has no '", name, "'");
 }
 
 Module::ParameterPlace Module::parameter_place(std::string_view path) {

@@ -59,6 +59,11 @@ class Module : public std::enable_shared_from_this<Module> {
   size_t add_parameter(std::string name, at::Tensor tensor, bool requires_grad = true);
   size_t add_buffer(std::string name, at::Tensor tensor, bool persistent = true);
   void add_child(std::string name, ModulePtr child);
+  // Another tensor in the place of a parameter, which is trained if the tensor requires a gradient, or of a buffer.
+  void replace_tensor(const std::string& name, at::Tensor tensor);
+  void replace_child(const std::string& name, ModulePtr child);
+  // Takes away what has this name: a parameter, buffer or child.
+  void remove(const std::string& name);
   // `path` becomes the very parameter that stands at `source_path`.
   void tie(std::string_view path, std::string_view source_path);
 
@@ -92,9 +97,11 @@ class Module : public std::enable_shared_from_this<Module> {
  protected:
   virtual c10::IValue forward(const Inputs& inputs);
 
-  // For modules that keep a second record of these things.
+  // For modules that keep a second record of these things; a parameter or a buffer.
   virtual void training_changed() {}
   virtual void parameter_replaced(const std::string&, const at::Tensor&) {}
+  // Whether children may be exchanged and names taken away: not where forward knows its parts by other ways.
+  virtual bool has_free_parts() const { return false; }
   // Throws when hooks on this module could not be honoured.
   virtual void check_hookable() const {}
 
@@ -118,6 +125,7 @@ class Module : public std::enable_shared_from_this<Module> {
   };
 
   void check_name(const std::string& name) const;
+  void check_free_parts() const;
   bool reaches(const Module& goal) const;
   const Module& walk(std::string_view path) const;
   ParameterPlace parameter_place(std::string_view path);

@@ -34,6 +34,9 @@ struct Schedule {
 // A factor of the initial rate in each step.
 using LearningRateFactor = std::function<double(int64_t step)>;
 Schedule factor_schedule(LearningRateFactor factor);
+// Each group has its own.
+using GroupFactor = std::function<double(int64_t step, int64_t group)>;
+Schedule group_factor_schedule(GroupFactor factor);
 
 // Those begin with a linear rise in warmup_steps steps.
 LearningRateFactor constant_factor(int64_t warmup_steps);

@@ -27,22 +27,38 @@ double fraction(int64_t step, int64_t begin, int64_t end) {
   return static_cast<double>(step - begin) / static_cast<double>(std::max<int64_t>(1, end - begin));
 }
 
+double checked(double factor, int64_t step) {
+  require(std::isfinite(factor) && factor >= 0, Status::kInvalidArgument, "the learning rate's factor at step ", step,
+          " is ", factor, "; expected a finite number of at least 0");
+  return factor;
+}
+
+void describe_factors(int64_t, size_t groups, Map& state) {  // torch cannot write functions either
+  auto none = tree::new_list();
+  for (size_t i = 0; i < groups; ++i) none.push_back(c10::IValue());
+  state.insert("lr_lambdas", none);
+}
+
 }  // namespace
 
 Schedule factor_schedule(LearningRateFactor factor) {
   Schedule schedule;
   schedule.next = [factor = std::move(factor)](int64_t step, bool, c10::ArrayRef<double> base_lrs,
                                                std::vector<double>& lrs) {
-    const double now = factor(step);
-    require(std::isfinite(now) && now >= 0, Status::kInvalidArgument, "the learning rate's factor at step ", step,
-            " is ", now, "; expected a finite number of at least 0");
+    const double now = checked(factor(step), step);
     for (size_t i = 0; i < lrs.size(); ++i) lrs[i] = base_lrs[i] * now;
   };
-  schedule.describe = [](int64_t, size_t groups, Map& state) {  // torch cannot write functions either
-    auto none = tree::new_list();
-    for (size_t i = 0; i < groups; ++i) none.push_back(c10::IValue());
-    state.insert("lr_lambdas", none);
+  schedule.describe = describe_factors;
+  return schedule;
+}
+
+Schedule group_factor_schedule(GroupFactor factor) {
+  Schedule schedule;
+  schedule.next = [factor = std::move(factor)](int64_t step, bool, c10::ArrayRef<double> base_lrs,
+                                               std::vector<double>& lrs) {
+    for (size_t i = 0; i < lrs.size(); ++i) lrs[i] = base_lrs[i] * checked(factor(step, static_cast<int64_t>(i)), step);
   };
+  schedule.describe = describe_factors;
   return schedule;
 }
 

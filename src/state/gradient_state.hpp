@@ -48,6 +48,7 @@ class GradientState {
 
   const AccumulationSettings& settings() const { return settings_; }
   void set_num_steps(int64_t steps);
+  void set_settings(const AccumulationSettings& settings) { settings_ = settings; }
 
   // The start of a micro-batch of some models, which must be at the same place of their groups: counts it, and decides
   // whether gradients are exchanged in it. Without models the state counts for itself.

@@ -198,6 +198,18 @@ State::State(const State& parent, std::shared_ptr<comm::Communicator> group)
   place_on_host(settings_.process, *communicator_, parent.process_index() - parent.local_process_index());
 }
 
+State::State(const State& parent, const StateOptions& options)
+    : settings_(share_settings(parent.settings_, options)),
+      device_(parent.device_),
+      communicator_(parent.communicator_),
+      gradient_state_(parent.gradient_state_),
+      compute_policy_(parent.compute_policy_) {
+  require(!options.cpu.value_or(false) || device_.is_cpu(), Status::kInvalidArgument,
+          "cpu is 1 and the job computes on ", device_, "; expected none, or a job of its own");
+  check_precision(settings_.mixed_precision, device_);
+  gradient_state_->set_settings(accumulation(settings_));
+}
+
 DistributedType State::distributed_type() const {
   if (!use_distributed()) return DistributedType::kNo;
   return device_.is_cpu() ? DistributedType::kMultiCpu : DistributedType::kMultiGpu;

@@ -20,6 +20,8 @@ class State {
   explicit State(const StateOptions& options);
   // The seat in a part of the parent's job, with its settings and device.
   State(const State& parent, std::shared_ptr<comm::Communicator> group);
+  // The same seat for another training. The job's settings stay; those of accumulation are replaced for both.
+  State(const State& parent, const StateOptions& options);
 
   const StateSettings& settings() const { return settings_; }
   int process_index() const { return static_cast<int>(settings_.process.process_index.value); }

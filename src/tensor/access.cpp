@@ -71,6 +71,18 @@ void set_requires_grad(const at::Tensor& tensor, bool requires_grad) {
   tensor.set_requires_grad(requires_grad);
 }
 
+void set_grad(const at::Tensor& tensor, const at::Tensor& gradient) {
+  require(tensor.is_leaf(), Status::kInvalidState, "the tensor is the result of an operator; expected a leaf");
+  if (gradient.defined()) {
+    require(gradient.sizes() == tensor.sizes(), Status::kShapeMismatch, "the gradient has shape ", gradient.sizes(),
+            "; expected ", tensor.sizes(), " as its tensor");
+    require(gradient.scalar_type() == tensor.scalar_type() && gradient.device() == tensor.device(),
+            Status::kTypeMismatch, "the gradient is ", dtype_name(gradient.scalar_type()), " on ", gradient.device(),
+            "; expected ", dtype_name(tensor.scalar_type()), " on ", tensor.device(), " as its tensor");
+  }
+  tensor.mutable_grad() = gradient;
+}
+
 void backward(const at::Tensor& tensor) {
   require(tensor.numel() == 1, Status::kShapeMismatch, "a tensor of shape ", tensor.sizes(),
           " is no scalar; expected one element: reduce it with aten::sum or aten::mean");

@@ -28,6 +28,8 @@ at::Tensor convert(const at::Tensor& tensor, std::optional<c10::ScalarType> dtyp
 void copy_elements(const at::Tensor& target, const at::Tensor& source);
 
 void set_requires_grad(const at::Tensor& tensor, bool requires_grad);
+// An undefined gradient takes away what is there.
+void set_grad(const at::Tensor& tensor, const at::Tensor& gradient);
 
 // Back-propagates from a scalar.
 void backward(const at::Tensor& tensor);

@@ -4,8 +4,8 @@
 /* Squares, until something shall go wrong. */
 struct squares {
   int64_t length;
-  int64_t failing;   /* index, or -1 */
-  int64_t of_floats; /* index, or -1 */
+  int64_t failing;       /* index, or -1 */
+  int64_t without_value; /* index, or -1 */
   int destroyed;
 };
 
@@ -23,7 +23,7 @@ static accel_status_t square(int64_t index, accel_value_t *out_item, void *user_
     accel_error_set(ACCEL_ERROR_USER, "this one is broken");
     return ACCEL_ERROR_USER;
   }
-  *out_item = index == squares->of_floats ? accel_arg_double((double)index) : accel_arg_int(index * index);
+  *out_item = index == squares->without_value ? accel_arg_none() : accel_arg_int(index * index);
   return ACCEL_OK;
 }
 
@@ -65,7 +65,7 @@ static void items_of_the_program(void **state) {
   loader = new_loader(dataset, 5);
   assert_fails(accel_dataloader_next(loader, &batch), ACCEL_ERROR_USER, "this one is broken");
   squares.failing = -1;
-  squares.of_floats = 4;
+  squares.without_value = 4;
   assert_fails(accel_dataloader_next(loader, &batch), ACCEL_ERROR_TYPE_MISMATCH, "item 4 of the batch (index 4)");
   squares.length = 3; /* the dataset shrank */
   assert_fails(accel_dataloader_next(loader, &batch), ACCEL_ERROR_NOT_FOUND, "index 3");

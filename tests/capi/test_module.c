@@ -1,5 +1,8 @@
 /* Modules: building, running, hooks, names, state. */
+#define _POSIX_C_SOURCE 200809L
 #include "capi_test.h"
+
+#include <pthread.h>
 
 static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, -1};
 
@@ -233,6 +236,84 @@ static void test_hooks(void **state) {
   assert_int_equal(before.destroyed + kept.destroyed + after.destroyed, 3);
 }
 
+static void expect_number(accel_module_t *module, const char *path, double expected) {
+  accel_tensor_t *found = NULL;
+  double number = -1;
+  assert_ok(accel_module_tensor(module, path, &found));
+  assert_ok(accel_tensor_item(found, &number));
+  assert_true(number == expected);
+  accel_tensor_release(found);
+}
+
+static accel_status_t end_thread(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs,
+                                 accel_value_t *out, void *user_data) {
+  (void)module;
+  (void)inputs;
+  (void)n_inputs;
+  (void)out;
+  pthread_exit(user_data);
+}
+
+static void *call_module(void *module) {
+  accel_value_t output = ACCEL_VALUE_INIT;
+  return accel_module_call(module, NULL, 0, &output) == ACCEL_OK ? module : NULL;
+}
+
+/* As a runtime does that ends while its threads are in callbacks. */
+static void test_a_thread_ends_in_a_callback(void **state) {
+  accel_module_t *module = NULL;
+  pthread_t thread;
+  void *ended = NULL;
+  (void)state;
+  assert_ok(accel_module_create("Ends", &module));
+  assert_ok(accel_module_set_forward(module, end_thread, &ended, NULL));
+  assert_int_equal(pthread_create(&thread, NULL, call_module, module), 0);
+  assert_int_equal(pthread_join(thread, &ended), 0);
+  assert_ptr_equal(ended, &ended);
+  accel_module_release(module);
+}
+
+static void test_exchanging(void **state) {
+  (void)state;
+  accel_module_t *top = NULL, *first = NULL, *second = NULL, *layer = NULL;
+  accel_tensor_t *one = NULL, *two = NULL;
+  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
+  assert_ok(accel_tensor_full(NULL, 0, 1, ACCEL_DTYPE_FLOAT32, cpu, &one));
+  assert_ok(accel_tensor_full(NULL, 0, 2, ACCEL_DTYPE_FLOAT32, cpu, &two));
+  assert_ok(accel_module_create("Top", &top));
+  assert_ok(accel_module_create("First", &first));
+  assert_ok(accel_module_create("Second", &second));
+  assert_ok(accel_module_linear(2, 2, 1, &layer));
+  assert_ok(accel_module_add_child(top, "part", first));
+  assert_ok(accel_module_add_child(top, "last", layer));
+  assert_ok(accel_module_add_buffer(first, "number", one, 1));
+  assert_ok(accel_module_add_buffer(second, "number", two, 1));
+
+  assert_ok(accel_module_replace_child(top, "part", second)); /* keeps its place: before "last" */
+  expect_number(top, "part.number", 2);
+  accel_value_t names = ACCEL_VALUE_INIT;
+  assert_ok(accel_module_state_dict(top, &names));
+  assert_string_equal(accel_value_key(&names, 0), "part.number");
+  accel_value_dispose(&names);
+  assert_fails(accel_module_replace_child(top, "gone", second), ACCEL_ERROR_NOT_FOUND, "'gone'");
+  assert_fails(accel_module_replace_child(second, "part", top), ACCEL_ERROR_INVALID_ARGUMENT, "'part'");
+
+  assert_ok(accel_module_replace_tensor(second, "number", one));
+  expect_number(top, "part.number", 1);
+  assert_fails(accel_module_replace_tensor(top, "number", one), ACCEL_ERROR_NOT_FOUND, "'number'");
+  assert_ok(accel_module_replace_tensor(layer, "bias", two)); /* of a layer of the library, too */
+
+  assert_ok(accel_module_remove(top, "part"));
+  assert_fails(accel_module_remove(top, "part"), ACCEL_ERROR_NOT_FOUND, "'part'");
+  assert_fails(accel_module_remove(layer, "bias"), ACCEL_ERROR_UNSUPPORTED, "as a whole");
+  accel_module_release(layer);
+  accel_module_release(second);
+  accel_module_release(first);
+  accel_module_release(top);
+  accel_tensor_release(two);
+  accel_tensor_release(one);
+}
+
 static void test_building(void **state) {
   (void)state;
   accel_module_t *top = NULL, *inner = NULL, *found = NULL;
@@ -458,6 +539,8 @@ int main(void) {
       capi_unit_test(test_call),
       capi_unit_test(test_hooks),
       capi_unit_test(test_building),
+      capi_unit_test(test_exchanging),
+      capi_unit_test(test_a_thread_ends_in_a_callback),
       capi_unit_test(test_state_dict),
       capi_unit_test(test_parameters),
       capi_unit_test(test_train),

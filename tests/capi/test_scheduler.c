@@ -64,6 +64,34 @@ static void lambda_drives_the_rate(void **state) {
   accel_tensor_release(leaf);
 }
 
+static double by_group(int64_t step, int64_t group, void *user_data) {
+  (void)user_data;
+  return group == 0 ? 1.0 / (double)(1 + step) : 3;
+}
+
+static void each_group_has_its_rate(void **state) {
+  (void)state;
+  accel_tensor_t *leaf = NULL, *other = NULL;
+  accel_optimizer_t *optimizer = new_optimizer(&leaf);
+  accel_scheduler_t *scheduler = NULL;
+  lambda_record_t record = {0, 0};
+  double lr = 0;
+  assert_ok(accel_tensor_detach(leaf, &other));
+  assert_ok(accel_tensor_set_requires_grad(other, 1));
+  assert_ok(accel_optimizer_add_group(optimizer, &other, 1, 2.0, 0));
+  assert_ok(accel_scheduler_group_lambda(optimizer, by_group, &record, count_destroy, &scheduler));
+  assert_ok(accel_scheduler_step(scheduler));
+  assert_ok(accel_scheduler_last_lr(scheduler, 0, &lr));
+  assert_true(lr == 0.5);
+  assert_ok(accel_scheduler_last_lr(scheduler, 1, &lr));
+  assert_true(lr == 6);
+  accel_scheduler_release(scheduler);
+  assert_int_equal(record.destroyed, 1);
+  accel_optimizer_release(optimizer);
+  accel_tensor_release(other);
+  accel_tensor_release(leaf);
+}
+
 static void schedules(void **state) {
   (void)state;
   accel_tensor_t *leaf = NULL;
@@ -312,6 +340,7 @@ static void steps_of_a_prepared_scheduler(void **unused) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(lambda_drives_the_rate),
+      capi_unit_test(each_group_has_its_rate),
       capi_unit_test(schedules),
       capi_unit_test(schedules_of_torch),
       capi_unit_test(schedules_with_options),

@@ -114,6 +114,42 @@ static void test_default_and_counting(void **unused) {
   assert_null(accel_state_default());
 }
 
+static void test_states_of_one_job(void **unused) {
+  accel_state_t *first = new_cpu_state(), *second = NULL;
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_module_t *model = NULL, *prepared = NULL;
+  accel_buffer_t described = ACCEL_BUFFER_INIT;
+  (void)unused;
+  assert_ok(accel_module_linear(1, 1, 1, &model));
+  assert_ok(accel_prepare_model(first, model, NULL, &prepared));
+  accel_module_release(prepared);
+
+  options.gradient_accumulation_steps = 4;
+  options.step_scheduler_with_optimizer = 0;
+  assert_ok(accel_state_share(first, &options, &second));
+  assert_int_equal(accel_gradient_accumulation_steps(first), 4); /* of the job */
+  assert_ok(accel_state_describe(second, &described));
+  assert_non_null(strstr(described.data, "step_scheduler_with_optimizer = no (call)"));
+  accel_buffer_dispose(&described);
+  assert_ok(accel_state_describe(first, &described));
+  assert_non_null(strstr(described.data, "step_scheduler_with_optimizer = yes (default)"));
+  accel_buffer_dispose(&described);
+  assert_ok(accel_prepare_model(second, model, NULL, &prepared)); /* nothing is prepared in it */
+  accel_module_release(prepared);
+
+  accel_state_t *third = NULL;
+  options.timeout_ms = 5;
+  assert_fails(accel_state_share(first, &options, &third), ACCEL_ERROR_INVALID_ARGUMENT, "timeout_ms differs");
+  options.timeout_ms = 600000;
+  options.num_processes = 2;
+  assert_fails(accel_state_share(first, &options, &third), ACCEL_ERROR_INVALID_ARGUMENT, "num_processes differs");
+  accel_state_release(first);
+  assert_int_equal(accel_process_index(second), 0);
+  assert_ok(accel_wait_for_everyone(second));
+  accel_state_release(second);
+  accel_module_release(model);
+}
+
 static void test_describe(void **unused) {
   accel_state_t *state = new_cpu_state();
   accel_buffer_t text = ACCEL_BUFFER_INIT;
@@ -287,6 +323,7 @@ int main(void) {
       capi_unit_test(test_wrong_handles),
       capi_unit_test(test_default_and_counting),
       capi_unit_test(test_describe),
+      capi_unit_test(test_states_of_one_job),
       capi_unit_test(test_scopes_and_triggers),
       capi_unit_test(test_cpu_settings),
       capi_unit_test(test_splitting),

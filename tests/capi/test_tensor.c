@@ -199,6 +199,26 @@ static void test_gradient(void **state) {
   assert_ok(accel_tensor_item(gradient, &number));
   assert_true(number == 1);
   accel_tensor_release(gradient);
+
+  assert_ok(accel_tensor_set_grad(leaf, NULL));
+  assert_ok(accel_tensor_grad(leaf, &gradient));
+  assert_null(gradient);
+  const float five = 5, pair[] = {1, 2};
+  const int64_t two = 2, one = 1;
+  accel_tensor_t *const given = new_test_tensor(&five, NULL, 0, ACCEL_DTYPE_FLOAT32);
+  accel_tensor_t *const larger = new_test_tensor(pair, &two, 1, ACCEL_DTYPE_FLOAT32);
+  accel_tensor_t *const integer = new_test_tensor(&one, NULL, 0, ACCEL_DTYPE_INT64);
+  assert_ok(accel_tensor_set_grad(leaf, given));
+  assert_ok(accel_tensor_grad(leaf, &gradient));
+  assert_ok(accel_tensor_item(gradient, &number));
+  assert_true(number == 5);
+  assert_fails(accel_tensor_set_grad(leaf, larger), ACCEL_ERROR_SHAPE_MISMATCH, "expected []");
+  assert_fails(accel_tensor_set_grad(leaf, integer), ACCEL_ERROR_TYPE_MISMATCH, "expected float32");
+  assert_fails(accel_tensor_set_grad(copy, given), ACCEL_ERROR_INVALID_STATE, "expected a leaf");
+  accel_tensor_release(gradient);
+  accel_tensor_release(integer);
+  accel_tensor_release(larger);
+  accel_tensor_release(given);
   accel_tensor_release(copy);
   accel_tensor_release(leaf);
 }

@@ -30,6 +30,15 @@ TEST(Collate, NumbersBecomeTensorsAndTextALists) {
   EXPECT_EQ(batch.toGenericDict().at("x").toTensor().scalar_type(), at::kDouble);
 }
 
+TEST(Collate, NumbersOfBothKindsBecomeFloatsAsInTorch) {
+  const auto integer_first = collate({}, {from_json("1"), from_json("2.5")});
+  EXPECT_EQ(tree::to_json(tree::listify(integer_first)), "[1.0,2.5]");
+  EXPECT_EQ(integer_first.toTensor().scalar_type(), at::kFloat);
+  const auto double_first = collate({}, {from_json("1.5"), from_json("2")});
+  EXPECT_EQ(tree::to_json(tree::listify(double_first)), "[1.5,2.0]");
+  EXPECT_EQ(double_first.toTensor().scalar_type(), at::kDouble);
+}
+
 TEST(Collate, PadsToTheLongestWithMasks) {
   Collation padded;
   padded.kind = Collation::Kind::kPad;

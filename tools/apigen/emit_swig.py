@@ -138,10 +138,6 @@ TO_PYTHON = {
 BORROWED_HANDLE = "handle_to_python({struct}_retain({name}), SWIGTYPE_p_{struct})"
 
 
-# How a callback's number becomes a C value, and what an exception gives instead.
-FROM_PYTHON = {"double": ("PyFloat_AsDouble", "0"), "int64_t": ("PyLong_AsLongLong", "-1")}
-
-
 def place_of(callback, functions):
     """Which of the callables of a registration this callback is: `save` is 0 and `load` is 1."""
     for function in functions:
@@ -171,30 +167,29 @@ def trampoline(callback, handles, functions):
         elif parameter["name"] not in counts:
             arguments.append(TO_PYTHON[kind["c"]].format(name=parameter["name"]))
     listed = ", ".join(ctype.typed(parameter["type"], parameter["name"]) for parameter in callback["parameters"])
-    lines = [f"static {returns} {trampoline_name(name)}({listed}) {{", "  const PyGILState_STATE lock = PyGILState_Ensure();",
-             f"  PyObject *const answer = call_python(user_data, {place_of(name, functions)}, {len(arguments)}"
-             + "".join(f", {argument}" for argument in arguments) + ");"]
+    answer = (f"  PyObject *const answer = call_python(user_data, {place_of(name, functions)}, {len(arguments)}"
+              + "".join(f", {argument}" for argument in arguments) + ");")
+    refused, end = ends_of(callback)
+    lines = [f"static {returns} {trampoline_name(name)}({listed}) {{", "  PyGILState_STATE lock;", f"  if (!enter_python(&lock)) {refused}",
+             *([] if returns == "void" else ["  forget_raised_here();"]), answer]
+    for output in outputs:
+        convert = "python_to_new_value" if output["type"]["base"] == "accel_value_t" else "python_to_new_tensor"
+        lines.append(f"  if (answer != NULL) {convert}(answer, {output['name']});")
+    return "\n".join([*lines, f"  {end}", "}"]) + "\n"
+
+
+def ends_of(callback):
+    """What a trampoline does when the interpreter is ending, and how it translates the result."""
+    returns, text = callback["returns"]["type"]["c"], callback["returns"]["doc"]
     if returns == "void":
-        lines += ["  if (answer == NULL) PyErr_WriteUnraisable(user_data);", "  Py_XDECREF(answer);",
-                  "  PyGILState_Release(lock);", "}"]
-    elif "negative status" in callback["returns"]["doc"]:
-        lines += ["  int64_t number = answer == NULL ? 0 : PyLong_AsLongLong(answer);",
-                  "  if (PyErr_Occurred()) number = status_of_python();", "  Py_XDECREF(answer);",
-                  "  PyGILState_Release(lock);", "  return number;", "}"]
-    elif returns in FROM_PYTHON:
-        convert, failed = FROM_PYTHON[returns]
-        lines += [f"  {returns} number = answer == NULL ? {failed} : {convert}(answer);",
-                  "  if (PyErr_Occurred()) PyErr_WriteUnraisable(user_data);", "  Py_XDECREF(answer);",
-                  "  PyGILState_Release(lock);", "  return number;", "}"]
-    else:
-        for output in outputs:
-            convert = "python_to_new_value" if output["type"]["base"] == "accel_value_t" else "python_to_new_tensor"
-            lines.append(f"  if (answer != NULL) {convert}(answer, {output['name']});")
-        # An iterator of the program's own ends as Python's do.
-        ends = "ACCEL_ITER_END" in callback["returns"]["doc"]
-        lines += [f"  const accel_status_t answer_status = {'end_or_status' if ends else 'status'}_of_python();", "  Py_XDECREF(answer);",
-                  "  PyGILState_Release(lock);", "  return answer_status;", "}"]
-    return "\n".join(lines) + "\n"
+        return "return;", "end_report(lock, answer, user_data);"
+    if returns == "double":
+        return "return refuse_callback(), NAN;", "return end_double(lock, answer);"
+    if returns == "int64_t" and "negative status" not in text:
+        return "return refuse_callback(), -1;", "return end_int64(lock, answer);"
+    # An iterator of the program's own ends as Python's do.
+    end = "end_number_or_status" if returns == "int64_t" else "end_iteration" if "ACCEL_ITER_END" in text else "end_callback"
+    return "return refuse_callback();", f"return {end}(lock, answer);"
 
 
 def trampoline_name(callback):

@@ -1769,6 +1769,22 @@ accel_state_create(options, out) =
     check(@collective(ccall((:accel_state_create, libaccel), accel_status_t, (Ptr{accel_state_options_t}, Ptr{Ptr{accel_state_t}}), options, out)), "accel_state_create")
 
 """
+    accel_state_share(state, options, out)
+
+A second state of the same job in this process, for another training with settings of its own: the ranks do not meet again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
+
+- `state`: A state, or a group.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, and the place in the job.
+- `out`: The second state. The ranks part when the last of them is released, or one of them ends the training.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.
+
+Threads: object.
+"""
+accel_state_share(state, options, out) =
+    check(ccall((:accel_state_share, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_state_options_t}, Ptr{Ptr{accel_state_t}}), state, options, out), "accel_state_share")
+
+"""
     accel_state_retain(state)
 
 Adds an owner.
@@ -3441,6 +3457,21 @@ accel_tensor_grad(tensor, out) =
     check(ccall((:accel_tensor_grad, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_grad")
 
 """
+    accel_tensor_set_grad(tensor, gradient)
+
+Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() gives.
+
+- `tensor`: A leaf of a floating dtype.
+- `gradient`: `nothing`/`C_NULL` is allowed. Of the same shape, dtype and device; NULL takes the gradient away.
+
+Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.
+
+Threads: object.
+"""
+accel_tensor_set_grad(tensor, gradient) =
+    check(ccall((:accel_tensor_set_grad, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), tensor, gradient), "accel_tensor_set_grad")
+
+"""
     accel_tensor_backward(tensor)
 
 Back-propagates from a scalar without any scaling. Prefer accel_backward().
@@ -3992,6 +4023,53 @@ Threads: object.
 """
 accel_module_add_child(var"module", name, child) =
     check(ccall((:accel_module_add_child, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_module_t}), var"module", name, child), "accel_module_add_child")
+
+"""
+    accel_module_replace_tensor(module, name, tensor)
+
+Puts another tensor in the place of a parameter or buffer, which keeps its place in the state dict. Do this before the module is prepared and before it is given to an optimizer: both keep the former tensor.
+
+- `module`: A module.
+- `name`: Of a parameter or buffer directly below it.
+- `tensor`: A leaf; a parameter is trained when its tensor requires a gradient.
+
+Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND.
+
+Threads: object.
+"""
+accel_module_replace_tensor(var"module", name, tensor) =
+    check(ccall((:accel_module_replace_tensor, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_tensor_t}), var"module", name, tensor), "accel_module_replace_tensor")
+
+"""
+    accel_module_replace_child(module, name, child)
+
+Puts another module in the place of a child, which keeps its place in the state dict. As above.
+
+- `module`: A module of accel_module_create() or accel_module_sequential().
+- `name`: Of a child.
+- `child`: Must not contain the module.
+
+Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
+
+Threads: object.
+"""
+accel_module_replace_child(var"module", name, child) =
+    check(ccall((:accel_module_replace_child, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_module_t}), var"module", name, child), "accel_module_replace_child")
+
+"""
+    accel_module_remove(module, name)
+
+Takes a parameter, buffer or child away from a module. As above.
+
+- `module`: A module of accel_module_create() or accel_module_sequential().
+- `name`: Of what is directly below it.
+
+Returns: ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
+
+Threads: object.
+"""
+accel_module_remove(var"module", name) =
+    check(ccall((:accel_module_remove, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}), var"module", name), "accel_module_remove")
 
 """
     accel_module_set_forward(module, forward, user_data, destroy)
@@ -4864,6 +4942,24 @@ Threads: object, waits.
 """
 accel_scheduler_lambda(optimizer, lambda, user_data, destroy, out) =
     check(@waiting(ccall((:accel_scheduler_lambda, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, lambda, user_data, destroy, out)), "accel_scheduler_lambda")
+
+"""
+    accel_scheduler_group_lambda(optimizer, lambda, user_data, destroy, out)
+
+As accel_scheduler_lambda(), with a factor for each group.
+
+- `optimizer`: Its learning rates are driven.
+- `lambda`: The factor of each group at each step.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out`: The scheduler.
+
+Returns: ACCEL_OK.
+
+Threads: object, waits.
+"""
+accel_scheduler_group_lambda(optimizer, lambda, user_data, destroy, out) =
+    check(@waiting(ccall((:accel_scheduler_group_lambda, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, lambda, user_data, destroy, out)), "accel_scheduler_group_lambda")
 
 """
     accel_scheduler_step_lr(optimizer, step_size, gamma, out)
@@ -6085,7 +6181,7 @@ The next batch: items stacked leaf by leaf, on the state's device. A loader has 
 - `loader`: A loader.
 - `out`: The batch.
 
-Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
+Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then; OUT_OF_MEMORY when the process cannot start as many workers. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
 
 Threads: object, waits.
 """
@@ -7191,6 +7287,7 @@ const FUNCTIONS = (
     :accel_find_batch_size,
     :accel_state_options_init,
     :accel_state_create,
+    :accel_state_share,
     :accel_state_retain,
     :accel_state_release,
     :accel_state_set_default,
@@ -7299,6 +7396,7 @@ const FUNCTIONS = (
     :accel_tensor_requires_grad,
     :accel_tensor_set_requires_grad,
     :accel_tensor_grad,
+    :accel_tensor_set_grad,
     :accel_tensor_backward,
     :accel_tensor_to,
     :accel_tensor_copy,
@@ -7334,6 +7432,9 @@ const FUNCTIONS = (
     :accel_module_add_parameter,
     :accel_module_add_buffer,
     :accel_module_add_child,
+    :accel_module_replace_tensor,
+    :accel_module_replace_child,
+    :accel_module_remove,
     :accel_module_set_forward,
     :accel_module_add_hook,
     :accel_module_call,
@@ -7392,6 +7493,7 @@ const FUNCTIONS = (
     :accel_optimizer_state_dict,
     :accel_optimizer_load_state_dict,
     :accel_scheduler_lambda,
+    :accel_scheduler_group_lambda,
     :accel_scheduler_step_lr,
     :accel_scheduler_cosine,
     :accel_scheduler_linear_warmup,

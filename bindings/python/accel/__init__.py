@@ -8,6 +8,7 @@ import importlib
 
 _NAMES = {
     "accelerator": ("Accelerator",),
+    "availability": ("is_rich_available",),
     "autograd": ("enable_grad", "inference_mode", "no_grad"),
     "checkpoint": ("load", "save"),
     "creation": ("arange", "as_tensor", "empty", "from_dlpack", "full", "ones", "rand", "randint", "randn", "tensor", "zeros"),

@@ -1,15 +1,20 @@
 """The training loop: prepares models, optimizers, loaders and schedulers, and does what several ranks must do together."""
 
+import dataclasses
 import os
 from typing import Any
 
 from . import capi, checkpoint, collectives, data, lr_scheduler, missing, optim, tracking
+from .creation import tensor
+from .enums import FP8BackendType
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, FP8Recipe, GradientAccumulationPlugin,
-                       GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration)
+                       GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_types, whole_number)
 from .hooks import Hooks
 from .module import Module, Parameters, PreparedModule
+from .random import rng_types_of_engine
 from .scopes import scope
-from .state import AcceleratorState, GradientState, PartialState, View, current
+from .state import AcceleratorState, GradientState, PartialState, View, current, keep
+from .tensors import Tensor
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, FP8Recipe, GradScalerKwargs, InitProcessGroupKwargs)
 
@@ -38,12 +43,14 @@ class Accelerator(View):
                  scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None,
                  cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None, **plugins):
         missing.check_settings(plugins)
+        check_types(project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
+                    split_batches=(split_batches, bool))
         self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
         if project_dir is not None and self.project_dir is None:
             self.project_configuration.set_directories(project_dir)
         self.dataloader_config = dataloader_config or DataLoaderConfiguration()
         if split_batches is not None:
-            self.dataloader_config.split_batches = split_batches
+            self.dataloader_config = dataclasses.replace(self.dataloader_config, split_batches=split_batches)
         self._handlers = self._check_handlers(kwargs_handlers or [])
         accumulation = self._accumulation(gradient_accumulation_steps, gradient_accumulation_plugin)
         group = self._handlers.get(InitProcessGroupKwargs, InitProcessGroupKwargs())
@@ -51,12 +58,14 @@ class Accelerator(View):
             raise ValueError("a recipe for fp8 in kwargs_handlers goes with mixed_precision='fp8'")
         self.state = AcceleratorState(
             mixed_precision, cpu, _from_accelerator=True, device_placement=None if device_placement else False,
-            split_batches=self.dataloader_config.split_batches or None, rng_types=",".join(map(str, rng_types)) if rng_types else None,
+            split_batches=self.dataloader_config.split_batches or None, rng_types=rng_types_of_engine(rng_types),
             step_scheduler_with_optimizer=None if step_scheduler_with_optimizer else False, true_divisor=true_divisor,
             keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=_choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
             cpu_memory=_choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             timeout_ms=None if group.timeout is None else int(group.timeout.total_seconds() * 1000), **accumulation)
+        keep(self)
+        self.rng_types = ["generator"] if rng_types is None else rng_types
         if group.init_method not in (None, "env://"):
             raise NotImplementedError(f"init_method={group.init_method!r}: ranks meet as MASTER_ADDR and MASTER_PORT say")
         if group.backend not in (None, self.state.backend) and self.state.use_distributed:
@@ -72,6 +81,10 @@ class Accelerator(View):
         self._save_hooks, self._load_hooks = Hooks(), Hooks()
         self.log_with = tracking.filter_trackers(log_with, self.logging_dir)
         self.trackers: list = []
+
+    def _current(self):
+        """The engine's state of this Accelerator, or of the group that the program is in."""
+        return current(self)
 
     @staticmethod
     def _check_handlers(handlers):
@@ -95,15 +108,16 @@ class Accelerator(View):
             raise ValueError("give gradient_accumulation_steps or gradient_accumulation_plugin, not both")
         elif not isinstance(plugin, GradientAccumulationPlugin):
             raise TypeError(f"gradient_accumulation_plugin is a {type(plugin).__name__}")
-        return {"gradient_accumulation_steps": None if plugin.num_steps in (None, 1) else int(plugin.num_steps),
+        num_steps = whole_number("gradient_accumulation_steps", plugin.num_steps)
+        return {"gradient_accumulation_steps": None if num_steps == 1 else num_steps,
                 "adjust_scheduler": plugin.adjust_scheduler, "sync_with_dataloader": plugin.sync_with_dataloader,
                 "sync_each_batch": plugin.sync_each_batch or None}
 
     def _set_precision(self):
         if GradScalerKwargs in self._handlers:
-            capi.accel_set_grad_scaler(current(), self._handlers[GradScalerKwargs].to_engine())
+            capi.accel_set_grad_scaler(self._current(), self._handlers[GradScalerKwargs].to_engine())
         if AutocastKwargs in self._handlers:
-            capi.accel_set_autocast(current(), self._handlers[AutocastKwargs].to_engine())
+            capi.accel_set_autocast(self._current(), self._handlers[AutocastKwargs].to_engine())
 
     # The state
 
@@ -117,7 +131,7 @@ class Accelerator(View):
 
     @sync_gradients.setter
     def sync_gradients(self, sync):
-        capi.accel_set_sync_gradients(current(), int(sync))
+        capi.accel_set_sync_gradients(self._current(), int(sync))
 
     @property
     def gradient_accumulation_steps(self) -> int:
@@ -125,7 +139,7 @@ class Accelerator(View):
 
     @gradient_accumulation_steps.setter
     def gradient_accumulation_steps(self, steps):
-        capi.accel_set_gradient_accumulation_steps(current(), steps)
+        capi.accel_set_gradient_accumulation_steps(self._current(), steps)
 
     @property
     def optimizer_step_was_skipped(self) -> bool:
@@ -171,6 +185,8 @@ class Accelerator(View):
     def save_iteration(self):
         return self.project_configuration.iteration
 
+    is_composable_parallelism_enabled, fp8_backend = False, FP8BackendType.NO  # nothing of the kind here yet
+
     @property
     def should_save_model(self):
         return self.is_local_main_process
@@ -178,11 +194,11 @@ class Accelerator(View):
     @property
     def loss_scale(self) -> float:
         """The factor of the next backward; 1 when losses are not scaled."""
-        return capi.accel_loss_scale(current())
+        return capi.accel_loss_scale(self._current())
 
     def describe(self) -> str:
         """What is really active: ranks, precision, loss scale, accumulation, and each prepared object."""
-        return capi.accel_describe(current())
+        return capi.accel_describe(self._current())
 
     def __repr__(self):
         return f"Accelerator(\n{self.describe().rstrip()}\n)"
@@ -218,12 +234,12 @@ class Accelerator(View):
         options = power = None
         if DistributedDataParallelKwargs in self._handlers:
             options, power = self._handlers[DistributedDataParallelKwargs].to_engine()
-        prepared = PreparedModule(capi.accel_prepare_model(current(), model.handle, options), model)
+        prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
         del power
         if stays_on is not None:
             model.to(stays_on)
         if evaluation_mode:
-            prepared.handle = capi.accel_unwrap_model(current(), prepared.handle, 1)
+            prepared.handle = capi.accel_unwrap_model(self._current(), prepared.handle, 1)
         self._models.append(prepared)
         return prepared
 
@@ -244,7 +260,7 @@ class Accelerator(View):
         """An optimizer that steps only when gradients are complete."""
         if isinstance(optimizer, optim.Prepared):
             return optimizer
-        prepared = optim.Optimizer.of_handle(capi.accel_prepare_optimizer(current(), optimizer.handle), optimizer)
+        prepared = optim.Optimizer.of_handle(capi.accel_prepare_optimizer(self._current(), optimizer.handle), optimizer)
         self._optimizers.append(prepared)
         return prepared
 
@@ -252,7 +268,7 @@ class Accelerator(View):
         """A scheduler that steps with its optimizer."""
         if isinstance(scheduler, lr_scheduler.Prepared):
             return scheduler
-        prepared = lr_scheduler.Prepared(capi.accel_prepare_scheduler(current(), scheduler.handle), scheduler.optimizer)
+        prepared = lr_scheduler.Prepared(capi.accel_prepare_scheduler(self._current(), scheduler.handle), scheduler)
         self._schedulers.append(prepared)
         return prepared
 
@@ -262,7 +278,7 @@ class Accelerator(View):
             return data_loader
         config = self.dataloader_config.to_engine()
         config.put_on_device = int(self.device_placement if device_placement is None else device_placement)
-        prepared = data.prepare(data_loader, config, slice_fn_for_dispatch)
+        prepared = data.prepare(data_loader, self._current(), config, slice_fn_for_dispatch)
         prepared.total_batch_size = data_loader.batch_size and data_loader.batch_size * (1 if self.split_batches else self.num_processes)
         self._dataloaders.append(prepared)
         return prepared
@@ -273,71 +289,76 @@ class Accelerator(View):
             return model
         if not keep_fp32_wrapper:
             return model.module
-        return PreparedModule(capi.accel_unwrap_model(current(), model.handle, 1), model.module)
+        return PreparedModule(capi.accel_unwrap_model(self._current(), model.handle, 1), model.module)
 
     # The loop
 
     def backward(self, loss: Any) -> None:
         """Gradients of the loss, divided by gradient_accumulation_steps and averaged over the ranks."""
-        capi.accel_backward(current(), loss)
+        capi.accel_backward(self._current(), loss)
 
     def backward_sum(self, loss_sum, count):
         """Gradients of the mean over all items of a step, from the sum of this micro-batch and its number of items."""
-        capi.accel_backward_sum(current(), loss_sum, count)
+        capi.accel_backward_sum(self._current(), loss_sum, count)
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""
-        capi.accel_lomo_backward(current(), loss, capi.ACCEL_UNSET_DOUBLE if learning_rate is None else learning_rate)
+        capi.accel_lomo_backward(self._current(), loss, capi.ACCEL_UNSET_DOUBLE if learning_rate is None else learning_rate)
 
     def accumulate(self, *models: Module) -> scope:
         """One micro-batch of these models: gradients are exchanged, and optimizers step, when the group is complete."""
-        return scope(capi.accel_accumulate_begin, current(), [model.handle for model in models])
+        return scope(capi.accel_accumulate_begin, self._current(), [model.handle for model in models])
 
     def no_sync(self, model: Module) -> scope:
         """Gradients of this model are not exchanged inside."""
-        return scope(capi.accel_no_sync_begin, current(), model.handle)
+        return scope(capi.accel_no_sync_begin, self._current(), model.handle)
 
     def trigger_sync_in_backward(self, model):
         """Gradients are exchanged by a backward inside, although the forward was made where they are not."""
-        return scope(capi.accel_trigger_sync_in_backward_begin, current(), model.handle)
+        return scope(capi.accel_trigger_sync_in_backward_begin, self._current(), model.handle)
 
     def join_uneven_inputs(self, joinables, even_batches=None):
         """The ranks may have different numbers of batches inside."""
         models = [model.handle for model in joinables if isinstance(model, Module)]
         even = capi.ACCEL_UNSET if even_batches is None else int(even_batches)
-        return scope(capi.accel_join_uneven_inputs_begin, current(), models, even)
+        return scope(capi.accel_join_uneven_inputs_begin, self._current(), models, even)
 
     def autocast(self, autocast_handler=None):
         """Operators inside run in the precision of the state."""
-        return scope(capi.accel_autocast_begin, current(), None if autocast_handler is None else autocast_handler.to_engine())
+        return scope(capi.accel_autocast_begin, self._current(), None if autocast_handler is None else autocast_handler.to_engine())
 
     def unscale_gradients(self, optimizer=None):
         """Takes the loss scale out of gradients, so that they can be looked at before the step."""
         for entry in [optimizer] if not isinstance(optimizer, (list, tuple)) else optimizer:
-            capi.accel_unscale_gradients(current(), None if entry is None else entry.handle)
+            capi.accel_unscale_gradients(self._current(), None if entry is None else entry.handle)
 
-    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2) -> "float | None":
+    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2) -> "Tensor | None":
         """Scales gradients so that their joint norm is at most max_norm. The norm before, None while gradients accumulate."""
-        status, norm = capi.accel_clip_grad_norm(current(), _module_of(parameters).handle, float(max_norm), float(norm_type))
-        return norm if status == capi.ACCEL_OK else None
+        status, norm = capi.accel_clip_grad_norm(self._current(), _module_of(parameters).handle, float(max_norm), float(norm_type))
+        return tensor(norm) if status == capi.ACCEL_OK else None
 
     def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
         """Cuts each element of the gradients to [-clip_value, clip_value]."""
-        capi.accel_clip_grad_value(current(), _module_of(parameters).handle, float(clip_value))
+        capi.accel_clip_grad_value(self._current(), _module_of(parameters).handle, float(clip_value))
 
     def set_trigger(self) -> None:
         """Raises a flag that check_trigger() will see on all ranks."""
-        capi.accel_set_trigger(current())
+        capi.accel_set_trigger(self._current())
 
     def check_trigger(self) -> bool:
         """Whether any rank raised the flag; all ranks must call."""
-        return bool(capi.accel_check_trigger(current()))
+        return bool(capi.accel_check_trigger(self._current()))
 
     # The ranks together
 
     gather = staticmethod(collectives.gather)
     gather_for_metrics = staticmethod(collectives.gather_for_metrics)
-    reduce = staticmethod(collectives.reduce)
+
+    @staticmethod
+    def reduce(tensor, reduction="sum", scale=1.0, async_op=False):
+        """As accel.utils.reduce(), which gives the mean unless it is told otherwise; this gives the sum, as in the reference."""
+        return collectives.reduce(tensor, reduction, scale, async_op)
+
     pad_across_processes = staticmethod(collectives.pad_across_processes)
 
     # Checkpoints
@@ -349,7 +370,7 @@ class Accelerator(View):
     def save_model(self, model, save_directory, max_shard_size=None, safe_serialization=True):
         """Writes a model's weights as `model.safetensors` on the main process: one file, whatever `max_shard_size` says."""
         checkpoint.check_serialization(safe_serialization)
-        capi.accel_save_model(current(), model.handle, str(save_directory))
+        capi.accel_save_model(self._current(), model.handle, str(save_directory))
 
     def get_state_dict(self, model, unwrap=True):
         return (self.unwrap_model(model, keep_fp32_wrapper=False) if unwrap else model).state_dict()
@@ -365,7 +386,7 @@ class Accelerator(View):
         elif self.is_main_process:
             os.makedirs(os.path.dirname(os.path.abspath(output_dir)), exist_ok=True)
         self.wait_for_everyone()
-        capi.accel_save_state(current(), str(output_dir))
+        capi.accel_save_state(self._current(), str(output_dir))
         if self._save_hooks:
             self._save_hooks(list(self._models), [model.state_dict() for model in self._models], str(output_dir))
             self.wait_for_everyone()
@@ -383,7 +404,7 @@ class Accelerator(View):
             if not folders:
                 raise ValueError(f"there is no checkpoint in {self.project_configuration.checkpoint_dir()}")
             input_dir = folders[-1]
-        capi.accel_load_state(current(), str(input_dir))
+        capi.accel_load_state(self._current(), str(input_dir))
         for loader in self._dataloaders:
             loader.resume()
         self._load_hooks(list(self._models), str(input_dir))
@@ -400,7 +421,7 @@ class Accelerator(View):
 
     def register_for_checkpointing(self, *objects):
         """Adds objects with state_dict() and load_state_dict() to what save_state() writes."""
-        checkpoint.register(objects, len(self._custom_objects))
+        checkpoint.register(self._current(), objects, len(self._custom_objects))
         self._custom_objects += objects
 
     def skip_first_batches(self, dataloader, num_batches=0):
@@ -412,7 +433,7 @@ class Accelerator(View):
         for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
             held.clear()
         if PartialState.is_made():  # not after end_training()
-            capi.accel_free_memory(current())
+            capi.accel_free_memory(self._current())
         return [None] * len(objects)
 
     clear = free_memory
@@ -441,20 +462,15 @@ class Accelerator(View):
         """Finishes the trackers, waits for all ranks, and leaves the group."""
         for tracker in self.trackers:
             tracker.finish()
-        capi.accel_end_training(current())
+        capi.accel_end_training(self._current())
 
     def verify_device_map(self, model):
         """Whether a model is spread over devices: none is here."""
         return False
 
-    def __getattr__(self, name):
-        if missing.text(name):
-            raise NotImplementedError(missing.text(name))
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-
     def step_report(self, reset=False):
         """Where the time of the loop's steps went."""
-        return capi.accel_step_report(current(), int(reset))
+        return capi.accel_step_report(self._current(), int(reset))
 
     def memory_report(self, reset_peak=False):
         """The bytes of large CPU tensors in use and kept for the next ones, with cpu_memory="cached"."""
@@ -468,9 +484,9 @@ def _module_of(parameters):
     if isinstance(parameters, Module):
         return parameters
     holder = Module.of_handle(capi.accel_module_create("Parameters"))
-    tensors = [parameters] if isinstance(parameters, capi.accel_tensor) else list(parameters)
-    for place, tensor in enumerate(tensors):
-        capi.accel_module_add_parameter(holder.handle, str(place), tensor, 1)
+    parts = [parameters] if isinstance(parameters, capi.accel_tensor) else list(parameters)
+    for place, part in enumerate(parts):
+        capi.accel_module_add_parameter(holder.handle, str(place), part, 1)
     return holder
 
 

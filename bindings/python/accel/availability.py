@@ -4,11 +4,14 @@ import importlib.util
 
 # Packages of Python.
 _PACKAGES = (
-    "aim", "bitsandbytes", "boto3", "clearml", "comet_ml", "datasets", "dvclive", "matplotlib", "mlflow", "pandas", "peft", "pynvml",
+    "aim", "amdsmi", "bitsandbytes", "boto3", "clearml", "comet_ml", "datasets", "dvclive", "import_timer", "matplotlib", "mlflow",
+    "pandas", "peft", "pynvml",
     "pytest", "rich", "swanlab", "tensorboard", "timm", "torchdata", "torchvision", "tqdm", "trackio", "transformers", "triton", "wandb")
 # Devices and packages of the reference that the engine does not use, so that it is never a reason to take another way.
-_NEVER = ("4bit_bnb", "8bit_bnb", "bnb", "deepspeed", "habana_gaudi1", "hpu", "lomo", "megatron_lm", "mlu", "mps", "msamp", "musa",
-          "neuron", "npu", "pippy", "rocm", "sagemaker", "schedulefree", "sdaa", "torch_xla", "torchao", "transformer_engine", "xccl", "xpu")
+_NEVER = ("4bit_bnb", "8bit_bnb", "bitsandbytes_multi_backend", "bnb", "deepspeed", "habana_gaudi1", "hpu", "lomo", "megatron_lm", "mlu", "mps",
+          "msamp", "musa",
+          "neuron", "npu", "pippy", "rocm", "sagemaker", "schedulefree", "sdaa", "torch_xla",
+          "torchao", "torchdata_stateful_dataloader", "transformer_engine", "transformer_engine_mxfp8", "xccl", "xpu")
 
 
 def is_available(feature):
@@ -36,6 +39,11 @@ def is_fp8_available():
     return False
 
 
+def is_weights_only_available():
+    """Files are safetensors, of which nothing but weights is loaded."""
+    return True
+
+
 def _package(name):
     return lambda: importlib.util.find_spec(name) is not None
 
@@ -46,4 +54,5 @@ def _never(*_, **__):
 
 globals().update({f"is_{name}_available": _package(name) for name in _PACKAGES})
 globals().update({f"is_{name}_available": _never for name in _NEVER})
+is_habana_gaudi1 = _never
 __all__ = sorted(name for name in globals() if name.startswith("is_"))

@@ -32,14 +32,14 @@ def load(f, map_location="cpu"):
     return tensors if map_location in (None, "cpu") else {name: tensor.to(map_location) for name, tensor in tensors.items()}
 
 
-def register(objects, first):
+def register(state, objects, first):
     """Adds objects with state_dict() and load_state_dict() to the training state, as custom_checkpoint_{number}."""
     wrong = [type(thing).__name__ for thing in objects
              if not callable(getattr(thing, "state_dict", None)) or not callable(getattr(thing, "load_state_dict", None))]
     if wrong:
         raise ValueError(f"these have no state_dict() and load_state_dict(): {', '.join(wrong)}")
     for number, thing in enumerate(objects, first):
-        capi.accel_register_for_checkpointing(current(), f"custom_checkpoint_{number}",
+        capi.accel_register_for_checkpointing(state, f"custom_checkpoint_{number}",
                                               (lambda thing=thing: to_engine(thing.state_dict()), thing.load_state_dict))
 
 

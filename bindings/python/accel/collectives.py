@@ -4,11 +4,16 @@ All ranks must make the same call. Trees are lists, tuples and dicts; results ha
 and gives a Work.
 """
 
+import dataclasses
+import functools
+from collections.abc import Mapping
+
 from . import capi
-from .creation import empty
+from .creation import as_tensor, empty
 from .device import Device
 from .state import current
-from .values import like, to_engine
+from .tensor_type import is_tensor
+from .values import like, map_leaves, to_engine
 from .work import Work
 
 _REDUCTIONS = {"sum": capi.ACCEL_REDUCE_SUM, "none": capi.ACCEL_REDUCE_SUM, "mean": capi.ACCEL_REDUCE_MEAN, "min": capi.ACCEL_REDUCE_MIN,
@@ -44,15 +49,21 @@ def gather_object(object, async_op=False):
 
 
 def gather_for_metrics(input_data, use_gather_object=False, async_op=False):
-    """As gather(), and cuts off what the loader repeated to fill the last batch."""
-    if use_gather_object and not isinstance(input_data, (list, tuple)):
-        input_data = [input_data]
+    """As gather(), and cuts off what the loader repeated to fill the last batch. With `use_gather_object` as gather_object(): the items
+    of all ranks in one list, whose tensors may have any sizes."""
+    if use_gather_object:
+        if not isinstance(input_data, (list, tuple)):
+            raise TypeError(f"use_gather_object=True gathers the items of a list; a {type(input_data).__name__} was given")
+        state = current()
+        rows = capi.accel_remainder(state) if capi.accel_end_of_dataloader(state) else 0
+        return _run(capi.accel_gather_object, capi.accel_gather_object_async, async_op,
+                    lambda result: result[:rows] if rows > 0 else result, to_engine(input_data))
     return _run(capi.accel_gather_for_metrics, capi.accel_gather_for_metrics_async, async_op,
                 lambda result: like(input_data, result), to_engine(input_data))
 
 
-def reduce(tensor, reduction="sum", scale=1.0, async_op=False):
-    """Every rank gets the reduction of each tensor over all ranks: "sum", "mean", "min", "max", ..."""
+def reduce(tensor, reduction="mean", scale=1.0, async_op=False):
+    """Every rank gets the reduction of each tensor over all ranks: "mean", "sum", "min", "max", ..."""
     return _run(capi.accel_reduce, capi.accel_reduce_async, async_op,
                 lambda result: like(tensor, result), to_engine(tensor), _reduction(reduction), float(scale))
 
@@ -77,6 +88,14 @@ def pad_across_processes(tensor, dim=0, pad_index=0, pad_first=False, async_op=F
     """Pads one dimension of each tensor to its largest size over all ranks."""
     return _run(capi.accel_pad_across_processes, capi.accel_pad_across_processes_async, async_op,
                 lambda result: like(tensor, result), to_engine(tensor), dim, float(pad_index), int(pad_first))
+
+
+def copy_tensor_to_devices(tensor=None):
+    """The tensor of the one rank that has it, on all ranks; the others pass None."""
+    found = [entry for entry in gather_object([None if tensor is None else to_engine(tensor)]) if entry is not None]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} ranks have a tensor; expected one, and None on the others")
+    return found[0].to(capi.accel_device(current()))
 
 
 # Of one tensor, without copies and messages about its shape
@@ -139,14 +158,66 @@ def convert_to_fp32(tensor):
     return like(tensor, capi.accel_convert_to_fp32(to_engine(tensor)))
 
 
+def convert_outputs_to_fp32(model_forward):
+    """The forward, whose outputs in float16 and bfloat16 become float32."""
+    @functools.wraps(model_forward)
+    def forward(*args, **kwargs):
+        return convert_to_fp32(model_forward(*args, **kwargs))
+
+    return forward
+
+
 def find_batch_size(data):
     """Rows of the first tensor of the tree."""
     return capi.accel_find_batch_size(to_engine(data))
 
 
+def ignorant_find_batch_size(data):
+    """As find_batch_size(), and None where there is no tensor."""
+    try:
+        return find_batch_size(data)
+    except (TypeError, ValueError):
+        return None
+
+
+def find_device(data):
+    """The device of the first tensor of the tree; None where there is none."""
+    if is_tensor(data):
+        return data.device
+    parts = data.values() if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else ()
+    return next((device for device in map(find_device, parts) if device is not None), None)
+
+
+@dataclasses.dataclass
+class TensorInformation:
+    """What get_data_structure() says of a tensor, and initialize_tensors() makes it from."""
+
+    shape: tuple
+    dtype: object
+
+
+def is_tensor_information(value):
+    return isinstance(value, TensorInformation)
+
+
+def get_data_structure(data):
+    """The same tree with a TensorInformation for each tensor."""
+    return map_leaves(data, is_tensor, lambda tensor: TensorInformation(tensor.shape, tensor.dtype))
+
+
+def get_shape(data):
+    """The same tree with the shape of each tensor as a list."""
+    return map_leaves(data, is_tensor, lambda tensor: list(tensor.shape))
+
+
+def initialize_tensors(data_structure):
+    """A tree of uninitialised tensors from what get_data_structure() gave."""
+    return map_leaves(data_structure, is_tensor_information, lambda found: empty(*found.shape, dtype=found.dtype))
+
+
 def listify(data):
     """Tensors become nested lists of numbers."""
-    return like(data, capi.accel_listify(to_engine(data)))
+    return map_leaves(data, lambda leaf: hasattr(leaf, "__dlpack__"), lambda leaf: as_tensor(leaf).tolist())
 
 
 def pad_input_tensors(tensor, batch_size, num_processes, dim=0):

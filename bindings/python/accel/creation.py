@@ -104,8 +104,9 @@ def _sizes(shape):
     return list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else list(shape)
 
 
-def full(shape: Any, number: float, dtype: Any = "float32", device: Any = "cpu") -> Tensor:
-    """All elements equal."""
+def full(shape: Any, number: float, dtype: Any = None, device: Any = "cpu") -> Tensor:
+    """All elements equal; without a dtype that of the number: bool, int64 or float32."""
+    dtype = dtypes.PYTHON_TYPES.get(type(number), "float32") if dtype is None else dtype
     return capi.accel_tensor_full(list(shape), float(number), dtypes.dtype(dtype).number, Device(device))
 
 

@@ -4,10 +4,10 @@ from . import capi
 from .datasets import (ArrowDataset, ConcatDataset, CsvDataset, Dataset, EngineDataset, ImageDataset, IterableDataset, JsonLinesDataset,
                        LinesDataset, MergedDataset, PackedDataset, RaggedDataset, SafetensorsDataset, Subset, TensorDataset, TextDataset,
                        WindowsDataset, handle_of, map_file)
-from .handlers import fill
+from .handlers import fill, whole_number
 from .samplers import (DistributedSampler, LengthGroupedSampler, RandomSampler, Sampler, SeedableRandomSampler, SequentialSampler,
                        SubsetRandomSampler, WeightedRandomSampler)
-from .state import current
+from .state import loop_over
 from .values import to_engine
 
 _COLLATIONS = {None: None, "stack": capi.ACCEL_COLLATE_STACK, "pad": capi.ACCEL_COLLATE_PAD}
@@ -32,7 +32,11 @@ class DataLoader:
             raise ValueError("batch_sampler goes without batch_size, shuffle, sampler and drop_last")
         if sampler is not None and not isinstance(sampler, Sampler):
             raise TypeError(f"sampler is a {type(sampler).__name__}; expected a Sampler of accel.data")
+        seed = whole_number("seed", seed, least=0)
         self.dataset, self.sampler, self.batch_sampler, self.collate_fn = dataset, sampler, batch_sampler, collate_fn
+        self._arguments = {"batch_size": batch_size, "shuffle": shuffle, "sampler": sampler, "batch_sampler": batch_sampler,
+                           "num_workers": num_workers, "collate_fn": collate_fn, "pin_memory": pin_memory, "drop_last": drop_last,
+                           "seed": seed, "prefetch_factor": prefetch_factor, "collate": collate, "padding_side": padding_side, **padding}
         self.batch_size, self.drop_last = None if batch_sampler is not None else 1 if batch_size is None else batch_size, bool(drop_last)
         options = fill(capi.accel_dataloader_options_t(), {
             "batch_size": batch_size, "shuffle": shuffle or None, "drop_last": drop_last, "seed": seed, "prefetch": prefetch_factor,
@@ -47,7 +51,12 @@ class DataLoader:
                                                     getattr(batch_sampler, "batch_size", None) or unset)
 
     def _hold(self, handle):
-        self.handle, self._inside = handle, False
+        self.handle = handle
+        self._iterator = None  # the one that moves the engine's loader itself, a token of its own
+        self._in_hand = handle  # the loader that gave the latest batch
+        self._left_early = False
+        self._epochs_beside = 0  # that other iterators completed meanwhile
+        self._skips = {}  # how many batches an epoch leaves out
         return self
 
     def of_handle(self, handle, kind=None):
@@ -58,14 +67,34 @@ class DataLoader:
         return made._hold(handle)
 
     def __iter__(self):
-        if self._inside:  # the last iteration was left early: its epoch begins again
+        """Each iterator has a place of its own. The first one moves the engine's loader; while it lives, others have loaders of theirs,
+        which begin the same epoch."""
+        if self._iterator is not None:
+            handle = capi.accel_skip_first_batches(self.handle, self._skips.get(self.epoch, 0))
+            if self._epochs_beside:
+                capi.accel_dataloader_set_epoch(handle, self.epoch)
+            yield from self._batches(handle)
+            self._epochs_beside += 1
+            return
+        if self._left_early:  # its epoch begins again
             capi.accel_dataloader_set_epoch(self.handle, self.epoch)
-        self._inside = True
+        self._iterator = token = object()
+        self._left_early = True
+        try:
+            yield from self._batches(self.handle)
+            self._left_early = False
+        finally:
+            if self._iterator is token:
+                self._iterator = None
+                if self._epochs_beside:
+                    self.set_epoch(self.epoch)
+
+    def _batches(self, handle):
         while True:
-            status, batch = capi.accel_dataloader_next(self.handle)
+            status, batch = capi.accel_dataloader_next(handle)
             if status == capi.ACCEL_ITER_END:
-                self._inside = False
                 return
+            self._in_hand = handle
             yield batch
 
     def __len__(self):
@@ -77,16 +106,16 @@ class DataLoader:
     @property
     def epoch(self):
         """The epoch that the loader is in."""
-        return capi.accel_dataloader_epoch(self.handle)
+        return capi.accel_dataloader_epoch(self.handle) + self._epochs_beside
 
     @property
     def valid_rows(self):
         """How many rows of the batch in hand count; the others only fill it up."""
-        return capi.accel_dataloader_valid_rows(self.handle)
+        return capi.accel_dataloader_valid_rows(self._in_hand)
 
     def set_epoch(self, epoch):
         capi.accel_dataloader_set_epoch(self.handle, epoch)
-        self._inside = False
+        self.resume()
 
     def state_dict(self):
         """Where the loader stands."""
@@ -94,11 +123,14 @@ class DataLoader:
 
     def load_state_dict(self, state_dict):
         capi.accel_dataloader_load_state_dict(self.handle, state_dict)
-        self._inside = False
+        self.resume()
 
     def resume(self):
         """The next iteration goes on where the engine stands, and does not begin the epoch again."""
-        self._inside = False
+        self._iterator, self._left_early, self._epochs_beside = None, False, 0
+
+    def __reduce__(self):
+        return _rebuild, (type(self), self.dataset, self._arguments, self.state_dict())
 
     def __repr__(self):
         length = capi.accel_dataloader_length(self.handle)
@@ -109,6 +141,19 @@ class DataLoader:
 class Prepared(DataLoader):
     """A loader that hands each rank its own batches, on the device."""
 
+    def __iter__(self):
+        with loop_over(self):
+            yield from super().__iter__()
+
+    def __reduce__(self):
+        raise TypeError("a prepared loader belongs to its job: copy or pickle the loader that it was made from, and prepare that")
+
+
+def _rebuild(kind, dataset, arguments, state):
+    made = kind(dataset, **arguments)
+    made.load_state_dict(state)
+    return made
+
 
 def _batches_of(sampler, epoch):
     if hasattr(sampler, "set_epoch"):
@@ -116,17 +161,19 @@ def _batches_of(sampler, epoch):
     return [list(batch) for batch in sampler]
 
 
-def prepare(loader, config, slice_fn_for_dispatch=None):
+def prepare(loader, state, config, slice_fn_for_dispatch=None):
     """The prepared loader; `config` is an accel_dataloader_config_t."""
     if slice_fn_for_dispatch is not None:
         capi.accel_dataloader_set_slice(loader.handle, lambda rows, begin, end, process_index, num_processes: to_engine(
             slice_fn_for_dispatch(rows, slice(begin, end), process_index, num_processes)))
-    return loader.of_handle(capi.accel_prepare_data_loader(current(), loader.handle, config), Prepared)
+    return loader.of_handle(capi.accel_prepare_data_loader(state, loader.handle, config), Prepared)
 
 
 def skip_first_batches(dataloader, num_batches=0):
     """A new loader over the same data whose first epoch leaves out its first batches."""
-    return dataloader.of_handle(capi.accel_skip_first_batches(dataloader.handle, num_batches))
+    made = dataloader.of_handle(capi.accel_skip_first_batches(dataloader.handle, num_batches))
+    made._skips[made.epoch] = num_batches
+    return made
 
 
 __all__ = ["ArrowDataset", "ConcatDataset", "CsvDataset", "DataLoader", "Dataset", "DistributedSampler", "EngineDataset",

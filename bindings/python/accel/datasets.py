@@ -1,5 +1,6 @@
 """Datasets: Python objects with items, and those that the engine reads itself."""
 
+import operator
 from collections.abc import Mapping
 
 from . import capi, dtypes
@@ -190,10 +191,37 @@ class ArrowDataset(EngineDataset):
 
 
 class Subset(EngineDataset):
-    """Items [begin, end) of a dataset."""
+    """Some items of a dataset: Subset(dataset, [4, 7, 1]) has those of these numbers, Subset(dataset, begin, end) a range."""
 
-    def __init__(self, dataset, begin, end):
-        super().__init__(capi.accel_dataset_subset(handle_of(dataset), begin, end))
+    def __init__(self, dataset, indices, end=None):
+        self.dataset = dataset
+        if end is not None:
+            self.indices = range(indices, end)
+            super().__init__(capi.accel_dataset_subset(handle_of(dataset), indices, end))
+        else:
+            self.indices = indices
+            super().__init__(handle_of(_Chosen(dataset, [operator.index(index) for index in indices])))
+
+    def __reduce__(self):
+        return Subset, (self.dataset, list(self.indices))
+
+
+class _Chosen:
+    """Items of a dataset by a list of numbers."""
+
+    def __init__(self, dataset, indices):
+        self.dataset, self.indices = dataset, indices
+        wrong = next((index for index in indices if not -len(dataset) <= index < len(dataset)), None)
+        if wrong is not None:
+            raise IndexError(f"indices has {wrong}, and the dataset {len(dataset)} items")
+        if hasattr(dataset, "__getitems__"):
+            self.__getitems__ = lambda places: dataset.__getitems__([indices[place] for place in places])
+
+    def __len__(self):
+        return len(self.indices)
+
+    def __getitem__(self, place):
+        return self.dataset[self.indices[place]]
 
 
 class ConcatDataset(EngineDataset):

@@ -7,13 +7,12 @@ import os
 import socket
 
 
-def str_to_bool(value):
-    """1 for y, yes, t, true, on, 1; 0 for n, no, f, false, off, 0."""
+def str_to_bool(value, to_bool=False):
+    """1 for y, yes, t, true, on, 1; 0 for n, no, f, false, off, 0; with `to_bool` True and False."""
     text = value.lower()
-    if text in ("y", "yes", "t", "true", "on", "1"):
-        return 1
-    if text in ("n", "no", "f", "false", "off", "0"):
-        return 0
+    for answer, words in ((True, ("y", "yes", "t", "true", "on", "1")), (False, ("n", "no", "f", "false", "off", "0"))):
+        if text in words:
+            return answer if to_bool else int(answer)
     raise ValueError(f"{value!r} is no truth value: expected yes, no, true, false, on, off, 1 or 0")
 
 
@@ -30,9 +29,32 @@ def get_int_from_env(env_keys, default):
     return next((int(os.environ[key]) for key in env_keys if int(os.environ.get(key, -1)) >= 0), default)
 
 
+def _restore(names, kept):
+    """Gives variables their former values; those that were not there go."""
+    for name in names:
+        if name in kept:
+            os.environ[name] = kept[name]
+        else:
+            os.environ.pop(name, None)
+
+
 @contextlib.contextmanager
-def _environment_kept():
+def patch_environment(**variables):
+    """Environment variables inside, by their names in capitals. Others that the body sets stay."""
+    given = {name.upper(): str(value) for name, value in variables.items()}
     kept = dict(os.environ)
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        _restore(given, kept)
+
+
+@contextlib.contextmanager
+def clear_environment():
+    """No environment variables inside; afterwards all are as before."""
+    kept = dict(os.environ)
+    os.environ.clear()
     try:
         yield
     finally:
@@ -40,44 +62,48 @@ def _environment_kept():
         os.environ.update(kept)
 
 
-@contextlib.contextmanager
-def patch_environment(**variables):
-    """Environment variables inside, by their names in capitals."""
-    with _environment_kept():
-        os.environ.update({name.upper(): str(value) for name, value in variables.items()})
-        yield
+def purge_accelerate_environment(function_or_class):
+    """A decorator: variables ACCELERATE_* are afterwards as they were before. Of a class, and of those below it, each test method."""
+    if isinstance(function_or_class, type):
+        return _purge_tests(function_or_class)
 
-
-@contextlib.contextmanager
-def clear_environment():
-    """No environment variables inside."""
-    with _environment_kept():
-        os.environ.clear()
-        yield
-
-
-def purge_accelerate_environment(function):
-    """A decorator: variables ACCELERATE_* are afterwards as they were before."""
-
-    @functools.wraps(function)
+    @functools.wraps(function_or_class)
     def run(*args, **kwargs):
-        kept = {name: value for name, value in os.environ.items() if name.startswith("ACCELERATE_")}
+        kept = dict(os.environ)
         try:
-            return function(*args, **kwargs)
+            return function_or_class(*args, **kwargs)
         finally:
-            for name in [name for name in os.environ if name.startswith("ACCELERATE_")]:
-                del os.environ[name]
-            os.environ.update(kept)
+            _restore([name for name in {*os.environ, *kept} if name.startswith("ACCELERATE_")], kept)
 
+    run._purges_environment = True
     return run
+
+
+def _purge_tests(cls):
+    _wrap_tests(cls)
+    own = cls.__dict__.get("__init_subclass__")
+
+    def initialize(below, **kwargs):
+        own.__func__(below, **kwargs) if own is not None else super(cls, below).__init_subclass__(**kwargs)
+        _wrap_tests(below)
+
+    cls.__init_subclass__ = classmethod(initialize)
+    return cls
+
+
+def _wrap_tests(cls):
+    for name in dir(cls):
+        method = getattr(cls, name)
+        if name.startswith("test") and callable(method) and not hasattr(method, "_purges_environment"):
+            setattr(cls, name, purge_accelerate_environment(method))
 
 
 def convert_dict_to_env_variables(variables):
     """Lines `KEY=VALUE`; what would not survive in a shell is left out with a message."""
     lines = []
     for name, value in variables.items():
-        if any(letter in f"{name}{value}" for letter in ";\n<>\0 "):
-            logging.getLogger(__name__).warning("the variable %r is left out: it has letters that a shell reads", name)
+        if not str(name) or not str(value) or any(letter in f"{name}{value}" for letter in ";\n<>\0 "):
+            logging.getLogger(__name__).warning("the variable %r is left out: it is empty, or has letters that a shell reads", name)
         else:
             lines.append(f"{name}={value}\n")
     return lines

@@ -1,6 +1,7 @@
 """Settings as dataclasses, with the names of the reference. None: not given, so that the environment or the default decides."""
 
 import copy
+import operator
 import os
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,6 +20,24 @@ class KwargsHandler:
         """Only what differs from the defaults."""
         default = type(self)().to_dict()
         return {name: value for name, value in self.to_dict().items() if default[name] != value}
+
+
+def check_types(**given):
+    """Each is (value, type): what is given, and not None, must be of the type."""
+    for name, (value, kind) in given.items():
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"{name} is a {type(value).__name__}; expected a {kind.__name__}")
+
+
+def whole_number(name, value, least=None):
+    """The value as an int, or None; refuses what is no whole number, as 2.5, and what is too small."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}={value!r}: expected a whole number")
+    if least is not None and value < least:
+        raise ValueError(f"{name}={value}: expected at least {least}")
+    return operator.index(value)
 
 
 def fill(options, settings, **renamed):
@@ -94,6 +113,8 @@ class DistributedDataParallelKwargs(KwargsHandler):
         from . import capi
 
         settings = self.to_dict()
+        if not self.bucket_cap_mb > 0:
+            raise ValueError(f"bucket_cap_mb={self.bucket_cap_mb}: expected a number above 0")
         for name in ("comm_hook", "comm_wrapper"):
             chosen = DDPCommunicationHookType(settings[name])
             settings[name] = getattr(capi, f"ACCEL_DDP_COMM_HOOK_{chosen.name}")
@@ -186,7 +207,7 @@ class DataLoaderConfiguration(KwargsHandler):
     def to_engine(self):
         from . import capi
 
-        return fill(capi.accel_dataloader_config_t(), self.to_dict())
+        return fill(capi.accel_dataloader_config_t(), {**self.to_dict(), "data_seed": whole_number("data_seed", self.data_seed, least=0)})
 
 
 @dataclass

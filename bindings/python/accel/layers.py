@@ -161,9 +161,15 @@ class ModuleList(Sequential):
 
 def from_config(config):
     """A model from the configuration of a Hugging Face model: the path of a config.json, or its text. Known: "gpt2"."""
-    return Module.of_handle(capi.accel_module_from_config(str(config)))
+    return _made_by(from_config, capi.accel_module_from_config(str(config)), str(config))
 
 
 def load_torchscript(path):
     """A model that Python saved with torch.jit."""
-    return Module.of_handle(capi.accel_module_load_torchscript(str(path)))
+    return _made_by(load_torchscript, capi.accel_module_load_torchscript(str(path)), str(path))
+
+
+def _made_by(function, handle, *arguments):
+    made = Module.of_handle(handle)
+    made.__dict__.update(_make=function, _arguments=(arguments, {}))  # for copies
+    return made

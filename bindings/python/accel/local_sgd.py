@@ -3,7 +3,6 @@
 from . import capi
 from .handlers import fill
 from .scopes import scope
-from .state import current
 
 
 class LocalSGD:
@@ -14,7 +13,7 @@ class LocalSGD:
                  start_step=None):
         options = fill(capi.accel_local_sgd_options_t(), {"enabled": enabled, "outer_lr": outer_lr, "outer_momentum": outer_momentum,
                                                           "outer_nesterov": outer_nesterov, "start_step": start_step})
-        self._scope = scope(capi.accel_local_sgd_begin, current(), model.handle, local_sgd_steps, options)
+        self._scope = scope(capi.accel_local_sgd_begin, accelerator._current(), model.handle, local_sgd_steps, options)
 
     def __enter__(self):
         self._open = self._scope.__enter__()

@@ -10,19 +10,20 @@ from .state import PartialState
 
 
 class MultiProcessAdapter(logging.LoggerAdapter):
-    """`main_process_only=False` logs on all ranks, `in_order=True` on one after the other, which is a collective."""
+    """Messages begin with the rank. `main_process_only=False` logs on all ranks, `in_order=True` on one after the other, which is a
+    collective and goes before `main_process_only`."""
 
     def log(self, level, msg, *args, **kwargs):
         if not PartialState.is_made():
             raise RuntimeError("make an Accelerator() or a PartialState() before logging: the logger asks for the rank")
         main_process_only, in_order = kwargs.pop("main_process_only", True), kwargs.pop("in_order", False)
-        kwargs.setdefault("stacklevel", 2)
         if not self.isEnabledFor(level):
             return
         state = PartialState()
-        if not main_process_only:
-            msg = f"[RANK {state.process_index}] {msg}"
-        if in_order and not main_process_only:
+        msg, kwargs = self.process(msg, kwargs)
+        kwargs.setdefault("stacklevel", 2)
+        msg = f"[RANK {state.process_index}] {msg}"
+        if in_order:
             for rank in range(state.num_processes):
                 if rank == state.process_index:
                     self.logger.log(level, msg, *args, **kwargs)

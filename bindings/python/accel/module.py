@@ -4,7 +4,7 @@ import functools
 import inspect
 import weakref
 
-from . import capi, dtypes, ops
+from . import calls, capi, copies, dtypes, ops
 from .device import Device
 from .state import current
 from .values import to_engine
@@ -36,33 +36,41 @@ class Module:
 
     def __init__(self):
         self._adopt(capi.accel_module_create(type(self).__name__))
+        self.__dict__["_is_of_python"] = True
         if type(self).forward is not Module.forward:
             owner = weakref.ref(self)  # the engine holds the callback: no circle
-            capi.accel_module_set_forward(self.handle, lambda _, inputs: to_engine(owner().forward(*inputs)))
+            capi.accel_module_set_forward(self.handle, lambda _, inputs: calls.run(owner().forward, inputs))
+
+    def __new__(cls, *args, **kwargs):
+        made = super().__new__(cls)
+        made.__dict__.update(_make=cls, _arguments=(args, kwargs), _is_of_python=False)  # for copies
+        return made
 
     def _adopt(self, handle):
-        self.__dict__.update(handle=handle, _modules={}, _hooks=[])
+        self.__dict__.update(handle=handle, _modules={}, _tensors={}, _hooks=[])
         return self
 
     @classmethod
     def of_handle(cls, handle):
         """The module that the engine made."""
-        return cls.__new__(cls)._adopt(handle)
+        made = cls.__new__(cls)._adopt(handle)
+        made.__dict__["_make"] = None
+        return made
 
     def forward(self, *inputs):
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
     def __call__(self, *inputs, **named):
+        """Arguments and results are those of forward(). Tensors in them pass through the engine; objects that it does not know, and
+        dataclasses, come out as they are, the latter with their tensors."""
         if named:
-            inputs = self._bind(inputs, named)
-        return capi.accel_module_call(self.handle, [to_engine(value) for value in inputs])
+            inputs, named = self._bind(inputs, named)
+        return calls.call(self.handle, inputs, named)
 
     def _bind(self, inputs, named):
         bound = inspect.signature(self.forward).bind(*inputs, **named)
         bound.apply_defaults()
-        if bound.kwargs:
-            raise TypeError(f"{type(self).__name__}.forward() has arguments that go by name only: {', '.join(bound.kwargs)}")
-        return bound.args
+        return bound.args, bound.kwargs
 
     # Attributes
 
@@ -73,8 +81,42 @@ class Module:
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             self.add_module(name, value)
+        elif self._kind_of(name) is not None:
+            self._replace(name, value)
         else:
             object.__setattr__(self, name, value)
+
+    def _replace(self, name, value):
+        """Another value for the name of a parameter, buffer or module: None takes it away, a tensor becomes the buffer's, and the
+        parameter of another module is shared with it."""
+        kind = self._kind_of(name)
+        is_tensor = isinstance(value, capi.accel_tensor)
+        if value is None:
+            delattr(self, name)
+            object.__setattr__(self, name, None)
+        elif is_tensor and (kind == "buffer" or kind == "parameter" and value.requires_grad and value.is_leaf):
+            capi.accel_module_replace_tensor(self.handle, name, value)
+            object.__setattr__(self, name, value)
+        else:
+            raise TypeError(f"{name} is a {kind} of {type(self).__name__} and cannot become a {type(value).__name__}; expected "
+                            f"{'a Module' if kind == 'module' else 'a Parameter' if kind == 'parameter' else 'a tensor'} or None")
+
+    def __delattr__(self, name):
+        if self._kind_of(name) is not None:
+            capi.accel_module_remove(self.handle, name)
+            self._modules.pop(name, None)
+            self._tensors.pop(name, None)
+        object.__delattr__(self, name)
+
+    def _kind_of(self, name):
+        """Whether a name is that of a "module", a "parameter" or a "buffer" of this module; None for anything else."""
+        if "handle" not in self.__dict__:
+            return None
+        if self._is_of_python:
+            return "module" if name in self._modules else self._tensors.get(name)
+        return ("module" if name in capi.accel_module_named_modules(self.handle) else
+                "buffer" if name in capi.accel_module_named_buffers(self.handle) else
+                "parameter" if name in capi.accel_module_named_parameters(self.handle) else None)
 
     def __getattr__(self, name):  # of what the engine made
         handle = self.__dict__.get("handle")
@@ -89,18 +131,35 @@ class Module:
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def register_parameter(self, name, parameter):
-        capi.accel_module_add_parameter(self.handle, name, parameter.data, int(parameter.requires_grad))
+        if self._make_room(name, "parameter"):
+            tensor = parameter.data.detach()
+            tensor.requires_grad = parameter.requires_grad
+            capi.accel_module_replace_tensor(self.handle, name, tensor)
+        else:
+            capi.accel_module_add_parameter(self.handle, name, parameter.data, int(parameter.requires_grad))
+        self._tensors[name] = "parameter"
         object.__setattr__(self, name, capi.accel_module_tensor(self.handle, name))
 
     def register_buffer(self, name, tensor, persistent=True):
         """State that is not trained."""
+        if self._make_room(name, "buffer"):
+            delattr(self, name)  # it may be persistent or not
         capi.accel_module_add_buffer(self.handle, name, to_engine(tensor), int(persistent))
+        self._tensors[name] = "buffer"
         object.__setattr__(self, name, capi.accel_module_tensor(self.handle, name))
 
     def add_module(self, name, module):
-        capi.accel_module_add_child(self.handle, name, module.handle)
+        put = capi.accel_module_replace_child if self._make_room(name, "module") else capi.accel_module_add_child
+        put(self.handle, name, module.handle)
         self._modules[name] = module
         object.__setattr__(self, name, module)
+
+    def _make_room(self, name, kind):
+        """Takes away what has the name, unless it is of the same kind: that is exchanged, and keeps its place. Whether it is there."""
+        former = self._kind_of(name)
+        if former not in (None, kind):
+            delattr(self, name)
+        return former == kind
 
     def tie(self, path, source_path):
         """Makes two names share one parameter."""
@@ -195,16 +254,20 @@ class Module:
 
     def register_forward_pre_hook(self, hook):
         """hook(module, inputs) before forward; what it returns replaces the inputs."""
-        self._add_hook(capi.ACCEL_HOOK_FORWARD_PRE, lambda module, inputs: _listed(hook(module, tuple(inputs)), several=True))
+        self._add_hook(capi.ACCEL_HOOK_FORWARD_PRE, hook)
 
     def register_forward_hook(self, hook):
         """hook(module, output) after forward; what it returns replaces the output."""
-        self._add_hook(capi.ACCEL_HOOK_FORWARD, lambda module, outputs: _listed(hook(module, outputs[0])))
+        self._add_hook(capi.ACCEL_HOOK_FORWARD, hook)
 
     def _add_hook(self, when, hook):
         owner, place = weakref.ref(self), len(self._hooks)  # the hook stays here, so that a circle through it can be collected
-        self._hooks.append(hook)
-        capi.accel_module_add_hook(self.handle, when, lambda _, values: owner()._hooks[place](owner(), values))
+        self._hooks.append((when, hook))
+        run = calls.run_pre_hook if when == capi.ACCEL_HOOK_FORWARD_PRE else calls.run_hook
+        capi.accel_module_add_hook(self.handle, when, lambda _, values: run(owner()._hooks[place][1], owner(), values))
+
+    def __reduce__(self):
+        return copies.of_module(self)
 
     def extra_repr(self):
         return ""
@@ -214,12 +277,6 @@ class Module:
         lines = [f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self._modules.items()]
         inside = "\n  " + "\n  ".join(lines) + "\n" if lines else self.extra_repr()
         return f"{kind}({inside})"
-
-
-def _listed(value, several=False):
-    if value is None:
-        return None
-    return to_engine(list(value) if several and isinstance(value, (list, tuple)) else [value])
 
 
 class PreparedModule(Module):
@@ -243,6 +300,10 @@ class PreparedModule(Module):
         if name in ("module", "handle"):
             raise AttributeError(name)
         return getattr(self.module, name)
+
+    def __reduce__(self):
+        """A copy is that of the model inside: it belongs to no job. It runs without the precision of the job."""
+        return copies.of_module(self.module)
 
     def __repr__(self):
         return f"Prepared({self.module!r})"

@@ -79,7 +79,8 @@ def _resolve(operator, chosen, args, kwargs):
         changed = attempt(args, kwargs)
         for overload in find(operator.__name__).overloads if changed is not None else ():
             if overload.accepts(*changed):
-                if attempt is _as_given and not kwargs and not any(isinstance(arg, (list, tuple, type(None))) for arg in args):
+                changed = overload.with_lists(*changed)
+                if attempt is _as_given and not kwargs and not any(isinstance(arg, (list, tuple, type(None))) for arg in changed[0]):
                     chosen[tuple(map(type, args))] = overload.handle
                 args, kwargs = changed
                 return _unpack(_call_kw(overload.handle, args, kwargs) if kwargs else _call(overload.handle, args))

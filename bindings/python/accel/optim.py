@@ -18,6 +18,8 @@ class ParamGroup(MutableMapping):
         self._optimizer, self._place = optimizer, place
 
     def __getitem__(self, name):
+        if name == "params":
+            return list(self._optimizer._params[self._place])
         if name == "betas":
             return self["beta1"], self["beta2"]
         try:
@@ -39,17 +41,42 @@ class ParamGroup(MutableMapping):
         return {name: value for name, value in group.items() if name != "params"}
 
     def __iter__(self):
-        return iter(self._group())
+        yield "params"
+        yield from self._group()
 
     def __len__(self):
-        return len(self._group())
+        return 1 + len(self._group())
 
     def __repr__(self):
         return repr(self._group())
 
 
+class States(Mapping):
+    """What an optimizer keeps of each parameter that it has updated: `optimizer.state[parameter]["exp_avg"]`."""
+
+    def __init__(self, optimizer):
+        kept = capi.accel_optimizer_state_dict(optimizer.handle)["state"]
+        parameters = [parameter for group in optimizer._params for parameter in group]
+        self._entries = {parameter.data_ptr(): (parameter, kept[str(number)]) for number, parameter in enumerate(parameters)
+                         if str(number) in kept}
+
+    def __getitem__(self, parameter):
+        entry = self._entries.get(parameter.data_ptr())
+        if entry is None:
+            raise KeyError("the optimizer keeps nothing of this tensor: it has not updated it")
+        return entry[1]
+
+    def __iter__(self):
+        return (parameter for parameter, _ in self._entries.values())
+
+    def __len__(self):
+        return len(self._entries)
+
+
 class Optimizer:
-    """An optimizer. `params` is a module, its parameters(), tensors, or dicts of groups {"params": ..., "lr": ...}.
+    """An optimizer. `params` is a module, its parameters() or named_parameters(), tensors, or dicts of groups {"params": ..., "lr": ...}.
+    Further arguments are those of torch.optim in their order; `foreach` and `fused` are taken and have no effect, for there is one way
+    to compute an update here.
 
     A subclass with `update()` computes its own: it changes `parameter` in place, and keeps what `state_names` lists.
     """
@@ -57,12 +84,13 @@ class Optimizer:
     state_names: "tuple[str, ...]" = ()
     _make: Any = None
     _options: Any = None
+    _order: "tuple[str, ...]" = ()  # of positional arguments behind lr
 
-    def __init__(self, params, lr=None, **settings):
+    def __init__(self, params, lr=None, *positional, **settings):
         groups = _groups(params)
         module = groups if isinstance(groups, Module) else None
         handle = module.handle if module is not None else None
-        settings = {"lr": lr, **settings}
+        settings = {"lr": lr, **self._by_name(positional, settings)}
         if "betas" in settings:
             settings["beta1"], settings["beta2"] = settings.pop("betas")
         self.defaults = {name: value for name, value in settings.items() if value is not None}
@@ -75,8 +103,22 @@ class Optimizer:
             owner = weakref.ref(self)  # the engine holds the callback: no circle
             self.handle = capi.accel_optimizer_create(handle, list(self.state_names), float(self.defaults.get("lr", 1e-3)),
                                                       float(self.defaults.get("weight_decay", 0)), lambda *given: owner().update(*given))
+        self._params = [] if module is None else [[parameter for parameter in module.parameters() if parameter.requires_grad]]
         for group in () if module is not None else groups:
             self.add_param_group(group)
+
+    def _by_name(self, positional, settings):
+        """The settings, with the positional ones under their names and without those that do not change what is computed."""
+        if len(positional) > len(self._order):
+            raise TypeError(f"{type(self).__name__} has {len(self._order)} positional settings behind lr: {', '.join(self._order)}")
+        named = dict(zip(self._order, positional))
+        for name in named.keys() & settings.keys():
+            raise TypeError(f"{type(self).__name__} was given {name} twice")
+        for name in ("capturable", "differentiable"):
+            if settings.get(name):
+                raise NotImplementedError(f"{name}=True: {type(self).__name__} cannot be captured into a graph, nor differentiated through")
+        without = ("foreach", "fused", "capturable", "differentiable")
+        return {**named, **{name: value for name, value in settings.items() if name not in without}}
 
     def _fill(self, settings):
         options = self._options()
@@ -91,7 +133,7 @@ class Optimizer:
     def of_handle(cls, handle, like):
         """The prepared optimizer of another one."""
         made = Prepared.__new__(Prepared)
-        made.handle, made.optimizer, made.defaults = handle, like, like.defaults
+        made.handle, made.optimizer, made.defaults, made._params = handle, like, like.defaults, like._params
         return made
 
     def update(self, parameter, gradient, states, step, lr, weight_decay):
@@ -101,10 +143,16 @@ class Optimizer:
         """{"params": tensors, "lr": ...}: a group with settings of its own."""
         settings = {name: value for name, value in group.items() if name != "params"}
         unset = capi.ACCEL_UNSET_DOUBLE
-        tensors = [group["params"]] if isinstance(group["params"], capi.accel_tensor) else list(group["params"])
+        tensors = _tensors(group["params"])
         capi.accel_optimizer_add_group(self.handle, tensors, float(settings.pop("lr", unset)), float(settings.pop("weight_decay", unset)))
+        self._params.append(tensors)
         for name, value in settings.items():
             self.param_groups[-1][name] = value
+
+    @property
+    def state(self):
+        """A mapping from parameters to what is kept of them."""
+        return States(self)
 
     @property
     def param_groups(self):
@@ -127,6 +175,10 @@ class Optimizer:
 
     def load_state_dict(self, state_dict):
         capi.accel_optimizer_load_state_dict(self.handle, state_dict)
+
+    def __reduce__(self):
+        groups = [{"params": parameters} for parameters in self._params]
+        return _rebuild, (type(self), groups, self.defaults, self.state_dict())
 
     def state_bytes(self):
         """What the optimizer keeps of its parameters, in bytes."""
@@ -161,8 +213,25 @@ def _groups(params):
     return params if isinstance(params[0], Mapping) else [{"params": params}]
 
 
+def _tensors(params):
+    """The tensors of a group, which may come with their names."""
+    if isinstance(params, capi.accel_tensor):
+        return [params]
+    return [entry[1] if isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) else entry for entry in params]
+
+
+def _rebuild(kind, groups, defaults, state):
+    made = kind(groups, **defaults)
+    made.load_state_dict(state)
+    return made
+
+
 class Prepared(Optimizer):
     """An optimizer that steps only when gradients are complete; `optimizer` is the one inside."""
+
+    def __reduce__(self):
+        """A copy is that of the optimizer inside: it belongs to no job."""
+        return self.optimizer.__reduce__()
 
     def __repr__(self):
         return f"Prepared({self.optimizer!r})"
@@ -172,66 +241,77 @@ class AdamW(Optimizer):
     """AdamW(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, amsgrad=False, maximize=False)"""
 
     _make, _options = staticmethod(capi.accel_optimizer_adamw), capi.accel_adam_options_t
+    _order = ("betas", "eps", "weight_decay", "amsgrad")
 
 
 class Adam(Optimizer):
     """Adam(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, maximize=False)"""
 
     _make, _options = staticmethod(capi.accel_optimizer_adam), capi.accel_adam_options_t
+    _order = ("betas", "eps", "weight_decay", "amsgrad")
 
 
 class AdamW8bit(Optimizer):
     """AdamW whose moments take a byte each, with the arguments of AdamW."""
 
     _make, _options = staticmethod(capi.accel_optimizer_adamw_8bit), capi.accel_adam_options_t
+    _order = ("betas", "eps", "weight_decay", "amsgrad")
 
 
 class SGD(Optimizer):
     """SGD(params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, maximize=False)"""
 
     _make, _options = staticmethod(capi.accel_optimizer_sgd), capi.accel_sgd_options_t
+    _order = ("momentum", "dampening", "weight_decay", "nesterov")
 
 
 class Adagrad(Optimizer):
     """Adagrad(params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, maximize=False)"""
 
     _make, _options = staticmethod(capi.accel_optimizer_adagrad), capi.accel_adagrad_options_t
+    _order = ("lr_decay", "weight_decay", "initial_accumulator_value", "eps")
 
 
 class RMSprop(Optimizer):
     """RMSprop(params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, maximize=False)"""
 
     _make, _options = staticmethod(capi.accel_optimizer_rmsprop), capi.accel_rmsprop_options_t
+    _order = ("alpha", "eps", "weight_decay", "momentum", "centered")
 
 
 class Adamax(Optimizer):
     """Adamax(params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, maximize=False)"""
 
     _make, _options = staticmethod(capi.accel_optimizer_adamax), capi.accel_adamax_options_t
+    _order = ("betas", "eps", "weight_decay")
 
 
 class NAdam(Optimizer):
     """NAdam(params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled_weight_decay=False)"""
 
     _make, _options = staticmethod(capi.accel_optimizer_nadam), capi.accel_nadam_options_t
+    _order = ("betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay")
 
 
 class RAdam(Optimizer):
     """RAdam(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False)"""
 
     _make, _options = staticmethod(capi.accel_optimizer_radam), capi.accel_radam_options_t
+    _order = ("betas", "eps", "weight_decay", "decoupled_weight_decay")
 
 
 class Lion(Optimizer):
     """Lion(params, lr=1e-4, betas=(0.9, 0.99), weight_decay=0, maximize=False)"""
 
     _make, _options = staticmethod(capi.accel_optimizer_lion), capi.accel_lion_options_t
+    _order = ("betas", "weight_decay")
 
 
 class LAMB(Optimizer):
     """LAMB(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01, maximize=False)"""
 
     _make, _options = staticmethod(capi.accel_optimizer_lamb), capi.accel_lamb_options_t
+    _order = ("betas", "eps", "weight_decay")
 
 
 class Adafactor(Optimizer):
@@ -244,6 +324,7 @@ class Muon(Optimizer):
     """Muon(params, lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, ns_steps=5); only matrices."""
 
     _make, _options = staticmethod(capi.accel_optimizer_muon), capi.accel_muon_options_t
+    _order = ("weight_decay", "momentum", "nesterov")
 
 
 class LOMO(Optimizer):

@@ -5,6 +5,7 @@ import sys
 
 from . import capi
 from .device import Device
+from .enums import RNGType
 from .handlers import fill
 from .state import PartialState, current
 
@@ -39,6 +40,16 @@ def set_seed(seed, device_specific=False, deterministic=False):
     python_random.seed(host_seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(host_seed % 2**32)
+
+
+def rng_types_of_engine(rng_types):
+    """What the engine is told of an Accelerator's rng_types. "generator", the default, is that of a loader's order: orders follow from
+    seed and epoch, the same on all ranks, so there is nothing to make equal."""
+    names = [str(name) for name in rng_types or ()]
+    for name in names:
+        if name in RNGType and name not in ("torch", "cuda", "generator"):
+            raise NotImplementedError(f"rng_types has {name!r}: libaccel does not drive devices of that kind")
+    return ",".join(name for name in names if name != "generator") or None
 
 
 def synchronize_rng_states(rng_types, generator=None):

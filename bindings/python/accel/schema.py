@@ -13,7 +13,7 @@ from .tensor_type import is_tensor
 NAMESPACES = ("aten", "accel")  # LibTorch's operators, and the engine's own
 
 _ANNOTATION = re.compile(r"\([a-z*!|> -]+\)")  # aliases: Tensor(a!)
-_SIZE = re.compile(r"\[\d+\]")
+_SIZE = re.compile(r"\[(\d+)\]")
 
 
 class Parameter(NamedTuple):
@@ -32,6 +32,24 @@ class Overload(NamedTuple):
     @property
     def positional(self):
         return [parameter for parameter in self.parameters if not parameter.keyword_only]
+
+    @property
+    def lengths(self):
+        """How long the lists are that one number can stand for."""
+        found = ((parameter.name, _SIZE.search(parameter.type)) for parameter in self.parameters)
+        return {name: int(size.group(1)) for name, size in found if size}
+
+    def with_lists(self, args, kwargs):
+        """The same arguments, where each number that stands for a list has become one."""
+        lengths = self.lengths
+        if not lengths:
+            return args, kwargs
+
+        def change(name, value):
+            return [value] * lengths[name] if name in lengths and isinstance(value, (int, float)) else value
+
+        return (tuple(change(parameter.name, value) for parameter, value in zip(self.positional, args)),
+                {name: change(name, value) for name, value in kwargs.items()})
 
     def accepts(self, args, kwargs):
         """Whether the arguments fit by their number, names and types."""
@@ -71,7 +89,7 @@ def parse(text, handle):
             continue
         declared, _, default = part.partition("=")
         kind, _, name = declared.rpartition(" ")
-        kind = _SIZE.sub("[]", _ANNOTATION.sub("", kind)).replace("SymInt", "int")
+        kind = _ANNOTATION.sub("", kind).replace("SymInt", "int")
         parameters.append(Parameter(name, kind, default or None, keyword_only))
     return Overload(head.partition(".")[2], text, tuple(parameters), handle)
 
@@ -92,6 +110,10 @@ def fits(value, kind):
     """Whether a Python object can be an argument of a schema's type."""
     if kind.endswith("?"):
         return value is None or fits(value, kind[:-1])
+    if _SIZE.search(kind):  # int[2] stride: one number stands for both
+        kind = _SIZE.sub("[]", kind)
+        if fits(value, kind[:-2]):
+            return True
     if kind.endswith("[]"):
         return isinstance(value, (list, tuple)) and all(fits(item, kind[:-2]) for item in value)
     check = _FITS.get(kind)

@@ -1,10 +1,12 @@
 """The program's place in its job: one for the whole process, behind PartialState, AcceleratorState and GradientState."""
 
+import contextlib
 import functools
 import os
+import weakref
 from typing import Any
 
-from . import capi, errors, interrupts  # noqa: F401  (errors: the classes of what fails)
+from . import capi, errors, interrupts, missing  # noqa: F401  (errors: the classes of what fails)
 from .device import Device
 from .enums import DistributedType, PrecisionType
 from .handlers import fill
@@ -18,11 +20,13 @@ _PRECISIONS = {"no": capi.ACCEL_PRECISION_NO, "fp16": capi.ACCEL_PRECISION_FP16,
 
 
 class _Job:
-    """The engine's state, and what it was made from."""
+    """The engine's states, and what the job was made from."""
 
-    handle: Any = None
+    handle: Any = None  # of the latest Accelerator, else of the PartialState
     settings: dict = {}
     accelerator = False  # whether an Accelerator made it
+    handles: Any = weakref.WeakKeyDictionary()  # of each Accelerator
+    groups: list = []  # the handles of those that the program is in
 
 
 def connect(settings: dict) -> None:
@@ -36,18 +40,31 @@ def connect(settings: dict) -> None:
     _Job.settings = settings
 
 
+def share(settings: dict) -> None:
+    """Another training in the same job: the ranks do not meet again. Settings of the job itself can only be repeated."""
+    _Job.handle = capi.accel_state_share(_Job.handle, fill(capi.accel_state_options_t(), settings))
+    for name in ("adjust_scheduler", "sync_with_dataloader"):
+        _Job.settings = {**_Job.settings, name: settings.get(name)}
+
+
 def leave():
     """Leaves the job without waiting for the others."""
     if _Job.handle is not None:
         capi.accel_destroy_process_group(_Job.handle)
-    _Job.handle, _Job.settings, _Job.accelerator = None, {}, False
+    _Job.handle, _Job.settings, _Job.accelerator, _Job.groups = None, {}, False, []
+    _Job.handles.clear()
 
 
-def current():
-    """The engine's state; an error when there is none yet."""
+def keep(accelerator):
+    """The latest state becomes that of an Accelerator, for as long as the job lasts."""
+    _Job.handles[accelerator] = _Job.handle
+
+
+def current(accelerator=None):
+    """The engine's state: of the group that the program is in, else of the Accelerator, else the latest. An error when there is no job."""
     if _Job.handle is None:
         raise RuntimeError("there is no state yet: make an Accelerator() or a PartialState() first")
-    return _Job.handle
+    return _Job.groups[-1] if _Job.groups else _Job.handle if accelerator is None else _Job.handles.get(accelerator, _Job.handle)
 
 
 def is_initialized():
@@ -60,6 +77,11 @@ class View:
     @property
     def device(self) -> Device:
         return capi.accel_device(current())
+
+    @property
+    def default_device(self) -> Device:
+        """What a job without `cpu` would compute on."""
+        return Device("cuda" if capi.accel_device_count(capi.ACCEL_DEVICE_CUDA) > 0 else "cpu")
 
     @property
     def distributed_type(self) -> DistributedType:
@@ -172,6 +194,15 @@ class View:
         """Every setting with its value and where it came from."""
         return capi.accel_state_describe(current())
 
+    is_fsdp2 = False  # nothing of the kind here yet
+
+    def __getattr__(self, name):  # also when a property of its own has failed with an AttributeError, which is the news then
+        if hasattr(type(self), name):
+            return object.__getattribute__(self, name)
+        if missing.text(name):
+            raise NotImplementedError(missing.text(name))
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
     def __repr__(self):
         return (f"Distributed environment: {self.distributed_type}{f'  Backend: {self.backend}' if self.backend else ''}\n"
                 f"Num processes: {self.num_processes}\nProcess index: {self.process_index}\n"
@@ -186,7 +217,7 @@ class Group:
         self._hold(capi.accel_group_create(current(), list(ranks)))
 
     def _hold(self, handle):
-        self.handle, self._outer = handle, []
+        self.handle = handle
         return self
 
     @classmethod
@@ -200,12 +231,13 @@ class Group:
         return cls.__new__(cls)._hold(capi.accel_group_shrink(current(), int(wait * 1000)))
 
     def __enter__(self):
-        self._outer.append(_Job.handle)
-        _Job.handle = self.handle
+        current()
+        _Job.groups.append(self.handle)
         return self
 
     def __exit__(self, *_):
-        _Job.handle = self._outer.pop()
+        if _Job.groups:  # the body may have left the job
+            _Job.groups.pop()
 
 
 class _Share:
@@ -251,20 +283,22 @@ class AcceleratorState(View):
     """As PartialState, once there is an Accelerator. All instances are one."""
 
     def __init__(self, mixed_precision=None, cpu=False, _from_accelerator=False, **settings):
-        if _Job.accelerator:
-            if mixed_precision is not None and mixed_precision != self.mixed_precision:
-                raise ValueError(f"the Accelerator is there already with mixed_precision={self.mixed_precision!r}; a program has one")
-            if cpu and self.device.type != "cpu":
-                raise ValueError("the Accelerator is there already and does not use the CPU; a program has one")
-            return
-        if not _from_accelerator:
-            raise ValueError("make an Accelerator() first: it makes the AcceleratorState")
         if mixed_precision is not None:
             mixed_precision = str(mixed_precision).lower()
             if mixed_precision not in PrecisionType:
                 raise ValueError(f"mixed_precision={mixed_precision!r}: expected one of {PrecisionType.list()}")
-            settings["mixed_precision"] = _PRECISIONS[mixed_precision]
-        given = {name: value for name, value in {"cpu": True if cpu else None, **settings}.items() if value is not None}
+        if _Job.accelerator and mixed_precision not in (None, self.mixed_precision):
+            raise ValueError(f"the Accelerator is there already with mixed_precision={self.mixed_precision!r}; all of a program have one")
+        if not _from_accelerator:
+            if _Job.accelerator:
+                return
+            raise ValueError("make an Accelerator() first: it makes the AcceleratorState")
+        given = {"cpu": True if cpu else None, **settings}
+        if _Job.accelerator:
+            share({**given, "mixed_precision": _PRECISIONS[self.mixed_precision]})
+            return
+        given["mixed_precision"] = None if mixed_precision is None else _PRECISIONS[mixed_precision]
+        given = {name: value for name, value in given.items() if value is not None}
         connect({**_Job.settings, **given})  # what a PartialState was made with still holds
         _Job.accelerator = True
 
@@ -282,8 +316,26 @@ class AcceleratorState(View):
             leave()
 
 
+_running: list = []  # weak references to the prepared loaders whose loops are under way
+
+
+@contextlib.contextmanager
+def loop_over(loader):
+    """The loader is in GradientState's list inside."""
+    reference = weakref.ref(loader)
+    _running.append(reference)
+    try:
+        yield
+    finally:
+        _running.remove(reference)
+
+
 class GradientState:
     """Gradient accumulation as it stands now. All instances are one."""
+
+    def __init__(self, gradient_accumulation_plugin=None):
+        if gradient_accumulation_plugin is not None:
+            raise ValueError("gradient_accumulation_plugin belongs to the Accelerator: give it there")
 
     @property
     def sync_gradients(self) -> bool:
@@ -292,6 +344,22 @@ class GradientState:
     @property
     def end_of_dataloader(self) -> bool:
         return bool(capi.accel_end_of_dataloader(current()))
+
+    @property
+    def dataloader_references(self) -> list:
+        """The prepared loaders whose loops are under way, the outermost first."""
+        return [loader for loader in (reference() for reference in _running) if loader is not None]
+
+    @property
+    def active_dataloader(self) -> Any:
+        """The innermost of them, or None."""
+        return next(reversed(self.dataloader_references), None)
+
+    @property
+    def in_dataloader(self) -> bool:
+        return self.active_dataloader is not None
+
+    is_xla_gradients_synced = False  # there is no XLA here
 
     @property
     def remainder(self) -> int:
@@ -303,11 +371,12 @@ class GradientState:
 
     @property
     def adjust_scheduler(self) -> bool:
-        return bool(_Job.settings.get("adjust_scheduler", False))
+        return bool(_Job.settings.get("adjust_scheduler") or False)
 
     @property
     def sync_with_dataloader(self) -> bool:
-        return bool(_Job.settings.get("sync_with_dataloader", True))
+        sync = _Job.settings.get("sync_with_dataloader")
+        return sync is None or bool(sync)
 
     @property
     def plugin_kwargs(self) -> dict:

@@ -109,6 +109,14 @@ class Tensor(capi.accel_tensor):
     def grad(self) -> "Tensor | None":
         return capi.accel_tensor_grad(self)
 
+    @grad.setter
+    def grad(self, gradient):
+        capi.accel_tensor_set_grad(self, gradient)
+
+    @grad.deleter
+    def grad(self):
+        capi.accel_tensor_set_grad(self, None)
+
     def backward(self) -> None:
         """Without loss scaling, accumulation and other ranks: prefer `Accelerator.backward()`."""
         capi.accel_tensor_backward(self)
@@ -179,6 +187,8 @@ class Tensor(capi.accel_tensor):
         return builtins.bool(number) if dtype == "bool" else number
 
     def tolist(self) -> Any:
+        if self.dtype.is_complex:
+            return _complex_numbers(capi.accel_listify(ops.view_as_real(ops.resolve_conj(self.detach()))), self.ndim)
         return capi.accel_listify(self)
 
     def numpy(self) -> Any:
@@ -314,10 +324,17 @@ class Tensor(capi.accel_tensor):
         return format(self.item(), spec) if spec else str(self)
 
     def __reduce__(self):
-        return _rebuild, (self.dtype, self.shape, bytes(_bytes_of(self)))
+        return _rebuild, (self.dtype, self.shape, bytes(_bytes_of(self)), self.requires_grad)
 
     def __deepcopy__(self, memo):
-        return self.clone()
+        if not self.is_leaf:
+            raise RuntimeError("only leaves can be deep-copied: detach() the tensor, or clone() it")
+        copied = memo[builtins.id(self)] = self.detach().clone()
+        if self.requires_grad:
+            copied.requires_grad = True
+        if self.grad is not None:
+            copied.grad = self.grad.detach().clone()
+        return copied
 
 
 capi.use_class(Tensor)
@@ -337,5 +354,11 @@ def _bytes_of(tensor):
     return ctypes.string_at(flat.data_ptr(), flat.nbytes) if flat.nbytes else b""
 
 
-def _rebuild(dtype, shape, data):
-    return capi.accel_tensor_from_data(data, list(shape), dtype.number)
+def _rebuild(dtype, shape, data, requires_grad=False):
+    made = capi.accel_tensor_from_data(data, list(shape), dtypes.dtype(dtype).number)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _complex_numbers(parts, depth):
+    """Nested lists of complex numbers from lists of their two parts."""
+    return complex(*parts) if depth == 0 else [_complex_numbers(part, depth - 1) for part in parts]

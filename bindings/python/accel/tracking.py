@@ -3,6 +3,7 @@
 import functools
 import logging
 
+from . import missing
 from .state import PartialState
 
 _classes: dict = {}
@@ -52,6 +53,11 @@ def register_tracker_class(cls):
     return cls
 
 
+def get_available_trackers():
+    """The names that log_with takes: those of the classes that were registered."""
+    return list(_classes)
+
+
 def filter_trackers(log_with, logging_dir=None):
     """Names, classes and instances as a list; a known name without a tracker here is left out with a message."""
     chosen = []
@@ -85,3 +91,8 @@ def start(trackers, project_name, logging_dir, config, init_kwargs):
             entry.store_init_configuration(config)
         running.append(entry)
     return running
+
+
+def __getattr__(name):
+    missing.check_name(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,23 +2,27 @@
 
 from collections.abc import Mapping
 
+from . import capi
 from .creation import as_tensor
 from .tensors import Tensor
 
 _PLAIN = (str, bool, int, float, type(None))
+_HANDLES = (capi.accel_tensor, capi.accel_device_t)
 
 
-def to_engine(value):
-    """The tree with what the engine knows in it; the same object when nothing changes."""
+def to_engine(value, otherwise=lambda value: value):
+    """The tree with what the engine knows in it; the same object when nothing changes. `otherwise` says what stands for other objects."""
     if type(value) is Tensor or isinstance(value, _PLAIN):
         return value
     if isinstance(value, Mapping):
-        return {str(key): to_engine(item) for key, item in value.items()}
+        return {str(key): to_engine(item, otherwise) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_engine(item) for item in value]
+        return [to_engine(item, otherwise) for item in value]
     if hasattr(value, "__dlpack__"):
         return as_tensor(value)
-    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value  # a number of NumPy
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        return value.item()  # a number of NumPy
+    return value if isinstance(value, _HANDLES) else otherwise(value)
 
 
 def like(template, value):
@@ -32,3 +36,14 @@ def like(template, value):
         items = {key: like(part, value[str(key)]) for key, part in template.items() if str(key) in value}
         return items if type(template) is dict else type(template)(items)
     return value
+
+
+def map_leaves(value, is_leaf, function):
+    """The same tree of lists, tuples and dicts, with a function applied to some of its leaves."""
+    if isinstance(value, (list, tuple)):
+        items = [map_leaves(item, is_leaf, function) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, Mapping):
+        items = {key: map_leaves(item, is_leaf, function) for key, item in value.items()}
+        return items if type(value) is dict else type(value)(items)
+    return function(value) if is_leaf(value) else value

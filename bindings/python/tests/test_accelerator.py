@@ -368,7 +368,7 @@ def test_logging_and_progress(accelerator, caplog, capsys):
     logger.info("all", main_process_only=False, in_order=True)
     logger.warning_once("once")
     logger.warning_once("once")
-    assert [record.message for record in caplog.records] == ["[RANK 0] all", "once"]
+    assert [record.message for record in caplog.records] == ["[RANK 0] all", "[RANK 0] once"]
     pytest.importorskip("tqdm")
     assert list(accel.tqdm(range(3))) == [0, 1, 2] and "3/3" in capsys.readouterr().err
     accel.PartialState._reset_state()
@@ -404,6 +404,9 @@ def test_environment_helpers():
     assert accel.utils.dtype_byte_size(accel.bfloat16) == 2 and accel.utils.is_pytest_available() and not accel.utils.is_npu_available()
     model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
     assert accel.utils.get_module_children_bottom_up(model) == [*model, model]
+    assert [path for path, _ in accel.utils.get_module_children_bottom_up(model, return_fqns=True)] == ["0", "1", ""]
+    assert accel.utils.dtype_byte_size("bool") == 1 / 8 and accel.utils.dtype_byte_size(accel.utils.CustomDtype.INT4) == 1 / 2
+    assert str_to_bool("on", to_bool=True) is True and str_to_bool("n", to_bool=True) is False
     assert accel.utils.recursive_getattr(model, "training.real") and accel.utils.get_pretty_name(model) == "Sequential"
     with accel.utils.clear_environment():
         assert not os.environ
@@ -472,3 +475,208 @@ def test_versions():
 
     assert ".".join(map(str, capi.accel_version())) == accel.__version__
     assert re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE).group(1) == accel.__version__
+
+
+def test_each_accelerator_has_its_settings():
+    """As in the reference: accumulation is that of the latest, everything else is each one's own."""
+    first = Accelerator(cpu=True, gradient_accumulation_steps=2, keep_output_dtype=True)
+    second = Accelerator(cpu=True, gradient_accumulation_steps=4, step_scheduler_with_optimizer=False, split_batches=True, true_divisor=True,
+                         rng_types=["torch"], device_placement=False)
+    assert first.gradient_accumulation_steps == second.gradient_accumulation_steps == 4
+    said = second.state.describe()
+    for line in ("gradient_accumulation_steps = 4 (call)", "step_scheduler_with_optimizer = no (call)", "split_batches = yes (call)",
+                 "true_divisor = yes (call)", "rng_types = torch (call)", "device_placement = no (call)", "keep_output_dtype = no (default)"):
+        assert line in said
+    assert first.rng_types == ["generator"] and second.rng_types == ["torch"] and not first.split_batches and second.split_batches
+    third = Accelerator(cpu=True, gradient_accumulation_plugin=GradientAccumulationPlugin(3, sync_with_dataloader=False))
+    assert third.gradient_accumulation_steps == 3 and not third.gradient_state.sync_with_dataloader
+    assert Accelerator(cpu=True).gradient_accumulation_steps == 1 and first.gradient_state.sync_with_dataloader
+
+
+def test_a_search_over_settings_trains_each_with_its_own():
+    for steps in (1, 3):
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=steps)
+        model, loader = accelerator.prepare(nn.Linear(1, 1), DataLoader(list(range(6)), batch_size=1))
+        synced = []
+        for _ in loader:
+            with accelerator.accumulate(model):
+                synced.append(accelerator.sync_gradients)
+        assert synced == [number % steps == steps - 1 for number in range(6)]
+
+
+def test_schedulers_follow_the_accelerator_that_prepared_them():
+    linked, free = (Accelerator(cpu=True, gradient_accumulation_steps=2, step_scheduler_with_optimizer=link) for link in (True, False))
+    rates = []
+    for accelerator in (linked, free):
+        optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0)
+        optimizer, scheduler = accelerator.prepare(optimizer, optim.lr_scheduler.ExponentialLR(optimizer, 0.5))
+        with accelerator.accumulate():
+            scheduler.step()
+        rates += scheduler.get_last_lr()
+    assert rates == [1.0, 0.5]
+
+
+def test_checkpoints_hold_what_their_accelerator_prepared(tmp_path):
+    first, second = Accelerator(cpu=True), Accelerator(cpu=True)
+    one, two = first.prepare(nn.Linear(1, 1)), second.prepare(nn.Linear(2, 2))
+    first.save_state(tmp_path / "first")
+    second.save_state(tmp_path / "second")
+    kept = one.weight.tolist()
+    one.weight.detach().zero_()
+    first.load_state(tmp_path / "first")
+    assert one.weight.tolist() == kept
+    with pytest.raises(errors.Error):
+        second.load_state(tmp_path / "first")
+    first.free_memory()
+    second.save_state(tmp_path / "again")
+    assert two.weight.shape == (2, 2)
+
+
+def test_what_a_second_accelerator_cannot_have_is_refused():
+    Accelerator(cpu=True)
+    for settings, text in (({"kwargs_handlers": [InitProcessGroupKwargs(timeout=datetime.timedelta(seconds=5))]}, "timeout_ms"),
+                           ({"num_threads": 3}, "num_threads"), ({"cpu_kernels": "default"}, "cpu_kernels"),
+                           ({"mixed_precision": "bf16"}, "mixed_precision")):
+        with pytest.raises(ValueError, match=text):
+            Accelerator(cpu=True, **settings)
+    assert Accelerator(cpu=True, mixed_precision="no").mixed_precision == "no"
+
+
+def test_wrong_kinds_of_settings():
+    for settings, kind, text in (({"project_config": 3}, TypeError, "project_config is a int"),
+                                 ({"split_batches": "yes"}, TypeError, "split_batches is a str"),
+                                 ({"gradient_accumulation_plugin": GradientAccumulationPlugin(2.5)}, TypeError, "2.5"),
+                                 ({"gradient_accumulation_steps": 2.5}, TypeError, "2.5"),
+                                 ({"rng_types": ["npu"]}, NotImplementedError, "npu")):
+        with pytest.raises(kind, match=text):
+            Accelerator(cpu=True, **settings)
+    accelerator = Accelerator(cpu=True, dataloader_config=accel.DataLoaderConfiguration(data_seed=-1))
+    with pytest.raises(ValueError, match="data_seed=-1"):
+        accelerator.prepare(DataLoader([1]))
+    for value in (-1, float("nan")):
+        accelerator = Accelerator(cpu=True, kwargs_handlers=[DistributedDataParallelKwargs(bucket_cap_mb=value)])
+        with pytest.raises(ValueError, match="bucket_cap_mb"):
+            accelerator.prepare(nn.Linear(1, 1))
+
+
+def test_generators_that_are_the_default_of_the_reference(accelerator):
+    for types in (None, ["generator"], [accel.RNGType.GENERATOR], ["torch", "generator"]):
+        assert Accelerator(cpu=True, rng_types=types).rng_types == (types or ["generator"])
+    assert set(accel.RNGType.list()) >= {"xla", "npu", "neuron", "generator"}
+
+
+def test_errors_of_properties_are_told(accelerator):
+    accelerator.project_configuration = 3
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'logging_dir'"):
+        accelerator.logging_dir  # noqa: B018
+
+
+def test_the_norm_is_a_tensor(accelerator):
+    layer = accelerator.prepare(nn.Linear(2, 1, bias=False))
+    accelerator.backward(layer(accel.tensor([[3.0, 4.0]])).sum())
+    assert accelerator.clip_grad_norm_(layer.parameters(), 1.0).item() == pytest.approx(5)
+
+
+def test_reductions_and_their_defaults(accelerator):
+    import inspect
+
+    assert inspect.signature(accel.utils.reduce).parameters["reduction"].default == "mean"
+    assert inspect.signature(accelerator.reduce).parameters["reduction"].default == "sum"
+
+
+def test_trees_of_tensors(accelerator):
+    from accel import utils
+
+    tree = {"a": (accel.ones(2, 3), [accel.zeros(1, dtype="int64")]), "b": "text"}
+    assert utils.get_shape(tree) == {"a": ([2, 3], [[1]]), "b": "text"} and utils.find_device(tree) == "cpu" and utils.find_device(["x"]) is None
+    described = utils.get_data_structure(tree)
+    assert described["a"][0] == utils.TensorInformation((2, 3), accel.float32) and utils.is_tensor_information(described["a"][1][0])
+    made = utils.initialize_tensors(described)
+    assert utils.get_shape(made) == utils.get_shape(tree) and made["a"][1][0].dtype == "int64" and isinstance(made["a"], tuple)
+    assert utils.find_batch_size(tree) == utils.ignorant_find_batch_size(tree) == 2
+    assert utils.ignorant_find_batch_size(["text"]) is utils.ignorant_find_batch_size([]) is None
+    assert utils.convert_outputs_to_fp32(lambda x: {"y": x.half()})(accel.ones(1))["y"].dtype == "float32"
+    assert utils.copy_tensor_to_devices(accel.ones(2)).tolist() == [1, 1]
+    with pytest.raises(ValueError, match="0 ranks"):
+        utils.copy_tensor_to_devices()
+    assert accelerator.gather_for_metrics([accel.ones(1), accel.ones(2)], use_gather_object=True)[1].shape == (2,)
+    with pytest.raises(TypeError, match="the items of a list"):
+        accelerator.gather_for_metrics(accel.ones(1), use_gather_object=True)
+
+
+def test_the_machine():
+    from accel import utils
+
+    assert utils.are_libraries_initialized("pytest", "no_such_package") == ["pytest"]
+    assert utils.compare_versions("2.13.0+cpu", ">=", "2.13") and not utils.compare_versions("2.9", ">", "2.10")
+    assert utils.compare_versions("pytest", ">", "1.0")
+    with pytest.raises(ValueError, match="expected one of"):
+        utils.compare_versions("1", "~", "2")
+    with patch_environment(rank=3, mv2_comm_world_size=8, local_rank=1, mpi_localnranks=2, world_size=-1):
+        assert utils.get_cpu_distributed_information() == utils.CPUInformation(3, 8, 1, 2)
+    utils.check_os_kernel()
+    assert utils.check_cuda_p2p_ib_support() in (True, False) and utils.get_current_device_type()[0] in ("cpu", "cuda")
+
+
+def test_only_what_was_patched_is_restored():
+    with patch_environment(accel_test="1"):
+        os.environ["ACCEL_TEST_OTHER"] = "2"
+    assert "ACCEL_TEST" not in os.environ and os.environ.pop("ACCEL_TEST_OTHER") == "2"
+
+
+def test_purged_classes():
+    from accel.utils import purge_accelerate_environment
+
+    @purge_accelerate_environment
+    class Tests:
+        def test_sets(self):
+            os.environ["ACCELERATE_TEST"] = "1"
+
+        def other(self):
+            return "other"
+
+    class Below(Tests):
+        def test_more(self):
+            os.environ["ACCELERATE_TEST"] = "2"
+
+    class Deeper(Below):
+        def __init_subclass__(cls, **kwargs):
+            super().__init_subclass__(**kwargs)
+            cls.known = True
+
+        def test_most(self):
+            os.environ["ACCELERATE_TEST"] = "3"
+
+    class Deepest(Deeper):
+        def test_all(self):
+            os.environ["ACCELERATE_TEST"] = "4"
+
+    assert Tests().other() == "other" and isinstance(Tests(), Tests) and Deepest.known
+    for test in (Tests().test_sets, Below().test_more, Below().test_sets, Deeper().test_most, Deepest().test_all):
+        test()
+        assert "ACCELERATE_TEST" not in os.environ
+
+
+def test_names_of_the_reference():
+    """Each name is there, or says what is missing."""
+    from accel import tracking, utils
+
+    for name in ("find_tied_parameters", "write_basic_config", "install_xla", "GatheredParameters", "get_grad_scaler", "is_torch_version",
+                 "fsdp2_prepare_model", "torchao_required"):
+        with pytest.raises(ImportError, match=f"^{name}.* is not in libaccel"):
+            getattr(utils, name)
+    with pytest.raises(ImportError, match="a tracker for this service"):
+        tracking.TensorBoardTracker  # noqa: B018
+    accelerator = Accelerator(cpu=True)
+    for name in ("tensor_parallel_rank", "pipeline_parallel_rank", "torch_device_mesh"):
+        with pytest.raises(NotImplementedError, match=name):
+            getattr(accelerator, name)
+    with pytest.raises(NotImplementedError, match="DeepSpeed"):
+        accelerator.state.get_deepspeed_plugin("x")
+    assert accelerator.is_fsdp2 is accelerator.state.is_fsdp2 is accelerator.is_composable_parallelism_enabled is False
+    assert accelerator.fp8_backend == "NO" and accel.PartialState().default_device.type in ("cpu", "cuda")
+    assert utils.WEIGHTS_INDEX_NAME == "pytorch_model.bin.index.json" and utils.ComputeEnvironment.LOCAL_MACHINE == "LOCAL_MACHINE"
+    assert not utils.is_peft_model(nn.Linear(1, 1)) and not utils.is_habana_gaudi1() and utils.is_weights_only_available()
+    cleaned = utils.clean_state_dict_for_safetensors({"a": (shared := accel.ones(2)), "b": shared, "c": accel.ones(2, 3).T})
+    assert list(cleaned) == ["a", "c"] and cleaned["c"].is_contiguous()
+    assert tracking.get_available_trackers() == list(tracking._classes)

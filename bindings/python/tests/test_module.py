@@ -1,9 +1,13 @@
 """Models by subclassing, the engine's layers, hooks, state dicts."""
 
+import copy
+import dataclasses
+import pickle
+
 import pytest
 
 import accel
-from accel import errors, nn
+from accel import calls, capi, errors, nn
 from accel.nn import functional as F
 
 
@@ -59,9 +63,6 @@ def test_constructor_must_be_called():
 
     with pytest.raises(AttributeError, match=r"super\(\).__init__\(\) in Forgets"):
         Forgets()
-    with pytest.raises(errors.AlreadyExistsError):
-        net = Net()
-        net.scale = nn.Parameter(accel.ones(1))
 
 
 def test_hooks():
@@ -119,3 +120,138 @@ def test_layers():
     assert gpt(accel.tensor([[1, 2, 3]])).shape == (1, 3, 11)
     with pytest.raises(errors.ArgumentError):
         nn.Dropout(2)
+
+
+def test_parts_are_exchanged():
+    net = Net()
+    names = list(net.state_dict())
+    net.first = nn.Linear(2, 4)
+    net.scale = nn.Parameter(accel.full([4], 3.0))
+    net.last[1].weight = nn.Parameter(accel.full([1, 4], 2.0), requires_grad=False)
+    net.seen = accel.ones(1)
+    assert list(net.state_dict()) == names and net.state_dict()["scale"].tolist() == [3] * 4 and net.state_dict()["seen"].tolist() == [1]
+    assert [name for name, parameter in net.named_parameters() if parameter.requires_grad] == ["scale", "first.weight", "first.bias"]
+    expected = ((net.first(accel.ones(1, 2)) * 3).relu() * 2).sum()
+    assert net(accel.ones(1, 2)).item() == pytest.approx(expected.item())
+    net.last = nn.Linear(4, 7)
+    assert net(accel.ones(1, 2)).shape == (1, 7) and [name for name, _ in net.named_children()] == ["first", "last"]
+
+
+def test_parameters_are_shared_by_assignment():
+    model = nn.ModuleList([nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)])
+    model[1].weight = model[0].weight
+    assert model.num_parameters() == 15 and list(dict(model.named_parameters())) == ["0.weight"]
+    model[1](model[0](accel.tensor([2]))).sum().backward()
+    assert model[0].weight.grad is not None and model[1].weight.data_ptr() == model[0].weight.data_ptr()
+    assert copy.deepcopy(model).num_parameters() == 15
+    with pytest.raises(TypeError, match="expected a Parameter"):
+        model[1].weight = accel.ones(5, 3)
+
+
+def test_parts_are_taken_away():
+    net = Net()
+    net.last = None
+    del net.scale
+    assert net.last is None and not hasattr(net, "scale") and list(net.state_dict()) == ["seen", "first.weight", "first.bias"]
+    assert [name for name, _ in net.named_children()] == ["first"]
+    net.last = nn.Linear(4, 1)
+    net.first = nn.Parameter(accel.ones(2))  # of another kind
+    assert set(dict(net.named_parameters())) == {"first", "last.weight", "last.bias"}
+    for wrong in (lambda: setattr(net, "first", 3), lambda: setattr(net, "last", "text"), lambda: setattr(net, "seen", 1.0)):
+        with pytest.raises(TypeError, match="cannot become"):
+            wrong()
+    layer = nn.Linear(2, 2)
+    with pytest.raises(errors.UnsupportedError, match="as a whole"):
+        layer.bias = None
+    sequential = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    setattr(sequential, "0", nn.Linear(2, 3))
+    assert sequential(accel.ones(1, 2)).shape == (1, 3) and sequential[0].weight.shape == (3, 2)
+
+
+@dataclasses.dataclass
+class Answer:
+    loss: object
+    more: object = None
+
+
+class Thing:
+    """An object of the program."""
+
+
+def test_arguments_and_results_of_all_kinds(accelerator):
+    thing = Thing()
+
+    class Takes(nn.Module):
+        def forward(self, x, *others, scale=1, extra=None, **more):
+            return Answer(x * scale, {"others": list(others), "extra": extra, **more})
+
+    for model in (Takes(), accelerator.prepare(Takes()), nn.Sequential(Takes())):
+        given = {} if isinstance(model, nn.Sequential) else {"scale": 3, "extra": thing, "mask": accel.zeros(1)}
+        answer = model(accel.ones(1), thing, [thing, 2], **given)
+        assert type(answer) is Answer and answer.loss.item() == given.get("scale", 1)
+        assert answer.more["others"] == [thing, [thing, 2]] and answer.more["others"][0] is thing
+        assert not given or answer.more["extra"] is thing and answer.more["mask"].item() == 0
+    seen = []
+    model = Takes()
+    model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs))
+    model.register_forward_hook(lambda module, answer: Answer(answer.loss * 2, "hooked"))
+    answer = model(accel.ones(1), scale=4)
+    assert answer.loss.item() == 8 and answer.more == "hooked" and [len(inputs) for inputs in seen] == [1]
+
+    class Fails(nn.Module):
+        def forward(self, x, thing):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        Fails()(accel.ones(1), thing)
+    assert calls._kept.objects == []
+
+
+def test_gradients_pass_through_dataclasses():
+    class Loss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 1)
+
+        def forward(self, x):
+            return Answer(loss=self.layer(x).sum())
+
+    model = Loss()
+    model(accel.ones(1, 2)).loss.backward()
+    assert model.layer.weight.grad.tolist() == [[1, 1]]
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList([nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)])
+        self.norm, self.drop = nn.BatchNorm1d(2), nn.Dropout(0.5)
+        self.head = nn.Sequential(nn.Linear(2, 2), nn.GELU("tanh"))
+        self.register_buffer("scratch", accel.ones(2), persistent=False)
+        self.settings = {"width": 2}
+        self.tie("parts.1.weight", "parts.0.weight")
+
+    def forward(self, x):
+        return self.head(self.norm(self.parts[1](self.parts[0](x))))
+
+
+def test_copies_of_models(accelerator):
+    model = Tied().eval()
+    model.head[0].bias.requires_grad = False
+    with accel.no_grad():
+        model.scratch.copy_(accel.tensor([5.0, 6.0]))
+    x = accel.randn(3, 2)
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), copy.deepcopy(accelerator.prepare(model))):
+        assert type(copied) is Tied and (copied(x) == model(x)).all() and not copied.training and copied.scratch.tolist() == [5, 6]
+        assert copied.num_parameters() == model.num_parameters() and not copied.head[0].bias.requires_grad
+        assert copied.settings == {"width": 2}
+        assert list(copied.state_dict()) == list(model.state_dict())
+        copied.parts[0].weight.detach().zero_()
+        assert copied.parts[1].weight.sum().item() == 0 and model.parts[0].weight.abs().sum().item() > 0
+    layer = copy.deepcopy(nn.Linear(2, 3).to(accel.bfloat16))
+    assert layer.weight.dtype == "bfloat16" and layer.weight.shape == (3, 2)
+    hooked = nn.Linear(1, 1)
+    hooked.register_forward_hook(lambda module, output: output * 0)
+    assert copy.deepcopy(hooked)(accel.ones(1, 1)).item() == 0
+    gpt = nn.from_config('{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 16, "vocab_size": 11}').eval()
+    assert (copy.deepcopy(gpt)(accel.tensor([[1, 2]])) == gpt(accel.tensor([[1, 2]]))).all()

@@ -1,5 +1,8 @@
 """Optimizers and schedules: arguments, groups, state dicts, the program's own update."""
 
+import copy
+import pickle
+
 import pytest
 
 import accel
@@ -132,3 +135,93 @@ def test_schedules_with_settings():
                   lambda: lr_scheduler.StepLR(optimizer, 0)):
         with pytest.raises((TypeError, ValueError)):
             wrong()
+
+
+def test_arguments_of_torch():
+    model = nn.Linear(2, 2)
+    optimizer = optim.AdamW(model.named_parameters(), 0.1, (0.5, 0.6), 1e-4, 0.2, foreach=True, fused=False)
+    group = optimizer.param_groups[0]
+    assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (0.1, (0.5, 0.6), 1e-4, 0.2)
+    assert [parameter.shape for parameter in group["params"]] == [(2, 2), (2,)] and "params" in dict(group)
+    assert optim.SGD(model.parameters(), 0.1, 0.9).param_groups[0]["momentum"] == 0.9
+    assert len(optim.SGD([{"params": model.named_parameters()}], 0.1).param_groups[0]["params"]) == 2
+    for wrong, kind in ((lambda: optim.SGD(model, 0.1, 0.9, momentum=0.5), TypeError),
+                        (lambda: optim.SGD(model, 0.1, *range(9)), TypeError),
+                        (lambda: optim.Adam(model, capturable=True), NotImplementedError)):
+        with pytest.raises(kind):
+            wrong()
+
+
+def test_the_state_of_a_parameter():
+    model, optimizer = trained(optim.Adam, lr=0.01)
+    assert set(optimizer.state[model.weight]) >= {"exp_avg", "exp_avg_sq", "step"} and len(optimizer.state) == 2
+    assert optimizer.state[model.bias]["exp_avg"].shape == (4,)
+    with pytest.raises(KeyError, match="has not updated"):
+        optimizer.state[accel.ones(4)]
+    assert {parameter.shape for parameter in optimizer.state} == {(4, 4), (4,)}
+
+
+def test_copies_of_optimizers_and_schedules(accelerator):
+    model, optimizer = trained(optim.AdamW, lr=0.01, weight_decay=0.5)
+    scheduler = lr_scheduler.StepLR(optimizer, 1, 0.5)
+    scheduler.step()
+    for copied in (copy.deepcopy(scheduler), pickle.loads(pickle.dumps(scheduler))):
+        assert copied.get_last_lr() == [0.005] and copied.last_epoch == 1 and copied.optimizer is not optimizer
+        group = copied.optimizer.param_groups[0]
+        assert group["weight_decay"] == 0.5 and (group["params"][0] == model.weight).all() and group["params"][0] is not model.weight
+        assert len(copied.optimizer.state) == 2
+        copied.step()
+    assert scheduler.get_last_lr() == [0.005]
+    prepared = accelerator.prepare(optimizer)
+    assert pickle.loads(pickle.dumps(prepared)).param_groups[0]["lr"] == 0.005
+    assert copy.deepcopy(accelerator.prepare(scheduler)).get_last_lr() == [0.005]
+
+
+def test_what_a_prepared_schedule_tells(accelerator, capsys):
+    optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0)
+    scheduler = accelerator.prepare(lr_scheduler.ExponentialLR(optimizer, 0.5))
+    assert scheduler.last_epoch == 0 and scheduler.base_lrs == [1.0] and scheduler.get_lr() == [1.0]
+    scheduler.print_lr()
+    assert "[1.0]" in capsys.readouterr().out
+
+
+def test_arguments_of_transformers():
+    def rates(make, steps=11):
+        scheduler = make(optim.SGD(nn.Linear(1, 1), lr=1.0))
+        return [row[0] for row in scheduler.curve(steps).tolist()]
+
+    half = rates(lambda optimizer: lr_scheduler.get_cosine_schedule_with_warmup(optimizer, 0, 10, 0.5))
+    assert half[-1] == pytest.approx(0) and half[5] == pytest.approx(0.5)
+    whole = rates(lambda optimizer: lr_scheduler.get_cosine_schedule_with_warmup(optimizer, 2, 10, 1.0))
+    assert whole[:3] == pytest.approx([0, 0.5, 1]) and whole[6] == pytest.approx(0) and whole[10] == pytest.approx(1)
+    least = rates(lambda optimizer: lr_scheduler.get_cosine_schedule_with_warmup(optimizer, 0, 10, min_factor=0.25))
+    assert least[-1] == pytest.approx(0.25)
+
+
+def test_going_on_at_a_step():
+    """last_epoch: as after the steps before."""
+    for make in (lambda optimizer, **at: lr_scheduler.StepLR(optimizer, 2, 0.5, **at), lambda optimizer, **at: lr_scheduler.ExponentialLR(
+            optimizer, 0.5, **at), lambda optimizer, **at: lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step), **at),
+            lambda optimizer, **at: lr_scheduler.get_linear_schedule_with_warmup(optimizer, 2, 8, **at)):
+        optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0)
+        first = make(optimizer)
+        for _ in range(3):
+            first.step()
+        kept = optimizer.state_dict()
+        first.step()
+        other = optim.SGD(nn.Linear(1, 1), lr=1.0)
+        other.load_state_dict(kept)
+        second = make(other, last_epoch=3)
+        assert second.last_epoch == 4 and second.get_last_lr() == pytest.approx(first.get_last_lr())
+    with pytest.raises(KeyError, match="initial_lr"):
+        lr_scheduler.StepLR(optim.SGD(nn.Linear(1, 1), lr=1.0), 2, last_epoch=3)
+
+
+def test_a_function_for_each_group():
+    model = nn.Linear(1, 1)
+    optimizer = optim.SGD([{"params": [model.weight], "lr": 1.0}, {"params": [model.bias], "lr": 2.0}])
+    scheduler = lr_scheduler.LambdaLR(optimizer, [lambda step: 1 / (1 + step), lambda step: 3])
+    scheduler.step()
+    assert scheduler.get_last_lr() == [0.5, 6]
+    with pytest.raises(ValueError, match="1 functions; the optimizer has 2 groups"):
+        lr_scheduler.LambdaLR(optimizer, [lambda step: 1])

@@ -80,7 +80,7 @@ def test_collectives(ranks):
         with state.split_between_processes([1, 2, 3], apply_padding=True) as share:
             assert share == [[1, 2], [3, 3]][rank]
         if rank == 0:
-            collectives.send(accel.full([1], 5), 1)
+            collectives.send(accel.full([1], 5.0), 1)
         else:
             assert collectives.recv(accel.zeros(1), 0).item() == 5
         try:
@@ -91,7 +91,8 @@ def test_collectives(ranks):
         state.wait_for_everyone()
         state.on_last_process(lambda: print("last"))()
         accel.AcceleratorState(mixed_precision="bf16", _from_accelerator=True)  # meets again with other settings
-        assert collectives.reduce(accel.ones(1)).item() == 2 and state.mixed_precision == "bf16"
+        assert collectives.reduce(accel.ones(1)).item() == accel.utils.reduce(accel.ones(1)).item() == 1 and state.mixed_precision == "bf16"
+        assert collectives.reduce(accel.ones(1), "sum").item() == 2
         """)
     assert [text.split()[0] for text in printed] == ["CollectiveMismatchError"] * 2 and printed[1].endswith("last\n")
 
@@ -347,3 +348,86 @@ def test_notebook_launcher(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line for line in lines if "never" not in line] == ["hello [0, 1]", "again [0, 1, 2]", "rank 1: KeyError: 'mine' True", "True"]
+
+
+def test_accelerators_of_one_job(ranks):
+    printed = ranks("""
+        import accel
+        from accel import Accelerator, DataLoader, Group, nn, optim
+        first = Accelerator(cpu=True, gradient_accumulation_steps=2)
+        second = Accelerator(cpu=True, split_batches=True)
+        rank = first.process_index
+        assert first.reduce(accel.ones(1)).item() == second.reduce(accel.ones(1)).item() == 2
+        whole, split = (accelerator.prepare(DataLoader(list(range(8)), batch_size=2)) for accelerator in (first, second))
+        assert [len(batch) for batch in whole] == [2, 2] and [len(batch) for batch in split] == [1, 1, 1, 1]
+        schedulers = []
+        for accelerator in (first, second):
+            optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0)
+            optimizer, scheduler = accelerator.prepare(optimizer, optim.lr_scheduler.ExponentialLR(optimizer, 0.5))
+            scheduler.step()
+            schedulers.append(scheduler.get_last_lr())
+        assert schedulers == [[0.25], [0.5]]  # a step for each rank's batch, or for the shared one
+        with Group.split(rank):
+            assert second.num_processes == 1 and second.reduce(accel.ones(1)).item() == 1
+        assert second.num_processes == 2
+        seen = second.gather_for_metrics([accel.ones(rank + 1)], use_gather_object=True)
+        assert [tensor.shape for tensor in seen] == [(1,), (2,)]
+        if rank == 0:
+            found = accel.utils.copy_tensor_to_devices(accel.arange(3))
+        else:
+            found = accel.utils.copy_tensor_to_devices()
+        assert found.tolist() == [0, 1, 2]
+        print("good")
+        """)
+    assert printed == ["good\n"] * 2
+
+
+def test_objects_of_the_last_batch(ranks):
+    printed = ranks("""
+        from accel import Accelerator, DataLoader
+        accelerator = Accelerator(cpu=True)
+        seen = []
+        for batch in accelerator.prepare(DataLoader(list(range(5)), batch_size=2)):
+            seen += accelerator.gather_for_metrics([f"item {row}" for row in batch.tolist()], use_gather_object=True)
+        print(sorted(seen))
+        """)
+    assert printed == [f"{[f'item {row}' for row in range(5)]}\n"] * 2
+
+
+def test_logging_in_order(ranks):
+    printed = ranks("""
+        import logging, sys
+        logging.basicConfig(stream=sys.stdout, format="%(message)s", level="INFO")
+        import accel
+        from accel.logging import get_logger
+        state = accel.PartialState()
+        logger = get_logger("tests")
+        logger.info("main")
+        logger.info("all", main_process_only=False)
+        logger.info("in order", in_order=True)
+        """)
+    assert printed == ["[RANK 0] main\n[RANK 0] all\n[RANK 0] in order\n", "[RANK 1] all\n[RANK 1] in order\n"]
+
+
+def test_what_a_callback_raises_on_one_rank(ranks):
+    printed = ranks("""
+        import accel
+        from accel import Accelerator, errors
+        accelerator = Accelerator(cpu=True)
+
+        class Counter:
+            def state_dict(self):
+                if accelerator.process_index == 1:
+                    raise KeyError("mine")
+                return {}
+
+            def load_state_dict(self, state):
+                pass
+
+        accelerator.register_for_checkpointing(Counter())
+        try:
+            accelerator.save_state("kept")
+        except Exception as error:
+            print(type(error).__name__, "KeyError: 'mine'" in str(error) or repr(error))
+        """)
+    assert printed[1] == "KeyError KeyError('mine')\n" and printed[0].endswith(" True\n")

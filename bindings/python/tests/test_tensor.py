@@ -177,3 +177,50 @@ def test_text_and_copies():
 def test_wrong_calls_raise(wrong):
     with pytest.raises((errors.Error, TypeError, ValueError)):
         wrong()
+
+
+def test_one_number_for_a_list():
+    x = accel.arange(6, dtype="float32").reshape(2, 3)
+    assert x.sum(dim=1).tolist() == x.sum(1).tolist() == x.sum([1]).tolist() == [3, 12] and x.mean(dim=0).tolist() == [1.5, 2.5, 3.5]
+    assert x.sum(dim=1, keepdim=True).shape == (2, 1) and (x >= 0).all(dim=1).tolist() == [True, True]
+    assert x.roll(1, 0).tolist() == x.roll([1], [0]).tolist() == [[3, 4, 5], [0, 1, 2]]
+    assert accel.ops.max_pool2d(accel.arange(16, dtype="float32").reshape(1, 1, 4, 4), 2).tolist() == [[[[5, 7], [13, 15]]]]
+    for _ in range(2):  # the second time the overload is known
+        assert x.sum(1).tolist() == [3, 12] and x.view(3, 2).shape == (3, 2)
+
+
+def test_dtypes_of_full():
+    assert accel.full([1], 50).dtype == "int64" and accel.full([1], 0.5).dtype == "float32" and accel.full([1], True).dtype == "bool"
+    assert accel.full([1], 50, "float64").dtype == "float64" and accel.zeros(1).dtype == accel.ones(1).dtype == "float32"
+
+
+def test_gradients_can_be_set():
+    x = accel.tensor([1.0, 2.0], requires_grad=True)
+    (x * x).sum().backward()
+    x.grad = None
+    assert x.grad is None
+    x.grad = accel.tensor([5.0, 6.0])
+    assert x.grad.tolist() == [5, 6]
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [7, 10]
+    del x.grad
+    assert x.grad is None
+    with pytest.raises(errors.ShapeError):
+        x.grad = accel.ones(3)
+    with pytest.raises(errors.StateError):
+        (x * x).grad = accel.ones(2)
+
+
+def test_copies_keep_that_gradients_are_wanted():
+    x = accel.tensor([1.0, 2.0], requires_grad=True)
+    for copied in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
+        assert copied.requires_grad and copied.is_leaf and copied.tolist() == [1, 2]
+    assert not pickle.loads(pickle.dumps(accel.ones(1))).requires_grad
+    with pytest.raises(RuntimeError, match="only leaves"):
+        copy.deepcopy(x * 2)
+
+
+def test_complex_numbers_as_lists():
+    x = accel.ops.view_as_complex(accel.tensor([[1.0, 2.0], [3.0, -4.0]]))
+    assert x.tolist() == [1 + 2j, 3 - 4j] and x[0].tolist() == 1 + 2j and x.conj().tolist() == [1 - 2j, 3 + 4j]
+    assert accel.utils.listify({"x": [x], "y": accel.ones(1)}) == {"x": [[1 + 2j, 3 - 4j]], "y": [1]}

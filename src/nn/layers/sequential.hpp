@@ -11,6 +11,7 @@ class Sequential final : public Module {
   explicit Sequential(const std::vector<ModulePtr>& modules);
 
  protected:
+  bool has_free_parts() const override { return true; }
   c10::IValue forward(const Inputs& inputs) override;
 };
 

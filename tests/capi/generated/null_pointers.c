@@ -244,6 +244,12 @@ static void accel_state_create_null_pointers(void **state) {
   refused_with_status("accel_state_create", "out", accel_state_create(&samples->state_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_state_share_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_state_share", "state", accel_state_share(NULL, &samples->state_options, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_state_share", "out", accel_state_share(samples->valid.state, &samples->state_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_state_retain_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -925,6 +931,11 @@ static void accel_tensor_grad_null_pointers(void **state) {
   refused_with_status("accel_tensor_grad", "out", accel_tensor_grad(samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_tensor_set_grad_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_set_grad", "tensor", accel_tensor_set_grad(NULL, samples->valid.tensor), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_tensor_backward_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -1143,6 +1154,26 @@ static void accel_module_add_child_null_pointers(void **state) {
   refused_with_status("accel_module_add_child", "module", accel_module_add_child(NULL, "sample", samples->valid.module), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_module_add_child", "name", accel_module_add_child(samples->valid.module, NULL, samples->valid.module), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_module_add_child", "child", accel_module_add_child(samples->valid.module, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_module_replace_tensor_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_replace_tensor", "module", accel_module_replace_tensor(NULL, "sample", samples->valid.tensor), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_replace_tensor", "name", accel_module_replace_tensor(samples->valid.module, NULL, samples->valid.tensor), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_replace_tensor", "tensor", accel_module_replace_tensor(samples->valid.module, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_module_replace_child_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_replace_child", "module", accel_module_replace_child(NULL, "sample", samples->valid.module), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_replace_child", "name", accel_module_replace_child(samples->valid.module, NULL, samples->valid.module), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_replace_child", "child", accel_module_replace_child(samples->valid.module, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_module_remove_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_remove", "module", accel_module_remove(NULL, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_remove", "name", accel_module_remove(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_module_set_forward_null_pointers(void **state) {
@@ -1485,6 +1516,13 @@ static void accel_scheduler_lambda_null_pointers(void **state) {
   refused_with_status("accel_scheduler_lambda", "optimizer", accel_scheduler_lambda(NULL, (accel_lr_lambda_fn)sample_callback, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_scheduler_lambda", "lambda", accel_scheduler_lambda(samples->valid.optimizer, NULL, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_scheduler_lambda", "out", accel_scheduler_lambda(samples->valid.optimizer, (accel_lr_lambda_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_group_lambda_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_group_lambda", "optimizer", accel_scheduler_group_lambda(NULL, (accel_lr_group_lambda_fn)sample_callback, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_group_lambda", "lambda", accel_scheduler_group_lambda(samples->valid.optimizer, NULL, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_group_lambda", "out", accel_scheduler_group_lambda(samples->valid.optimizer, (accel_lr_group_lambda_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_scheduler_step_lr_null_pointers(void **state) {
@@ -2430,6 +2468,7 @@ int main(void) {
       sweep_test(accel_find_batch_size_null_pointers),
       sweep_test(accel_state_options_init_null_pointers),
       sweep_test(accel_state_create_null_pointers),
+      sweep_test(accel_state_share_null_pointers),
       sweep_test(accel_state_retain_null_pointers),
       sweep_test(accel_state_release_null_pointers),
       sweep_test(accel_state_describe_null_pointers),
@@ -2535,6 +2574,7 @@ int main(void) {
       sweep_test(accel_tensor_requires_grad_null_pointers),
       sweep_test(accel_tensor_set_requires_grad_null_pointers),
       sweep_test(accel_tensor_grad_null_pointers),
+      sweep_test(accel_tensor_set_grad_null_pointers),
       sweep_test(accel_tensor_backward_null_pointers),
       sweep_test(accel_tensor_to_null_pointers),
       sweep_test(accel_tensor_copy_null_pointers),
@@ -2570,6 +2610,9 @@ int main(void) {
       sweep_test(accel_module_add_parameter_null_pointers),
       sweep_test(accel_module_add_buffer_null_pointers),
       sweep_test(accel_module_add_child_null_pointers),
+      sweep_test(accel_module_replace_tensor_null_pointers),
+      sweep_test(accel_module_replace_child_null_pointers),
+      sweep_test(accel_module_remove_null_pointers),
       sweep_test(accel_module_set_forward_null_pointers),
       sweep_test(accel_module_add_hook_null_pointers),
       sweep_test(accel_module_call_null_pointers),
@@ -2628,6 +2671,7 @@ int main(void) {
       sweep_test(accel_optimizer_state_dict_null_pointers),
       sweep_test(accel_optimizer_load_state_dict_null_pointers),
       sweep_test(accel_scheduler_lambda_null_pointers),
+      sweep_test(accel_scheduler_group_lambda_null_pointers),
       sweep_test(accel_scheduler_step_lr_null_pointers),
       sweep_test(accel_scheduler_cosine_null_pointers),
       sweep_test(accel_scheduler_linear_warmup_null_pointers),

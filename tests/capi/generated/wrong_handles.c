@@ -135,6 +135,12 @@ static void accel_find_batch_size_wrong_handles(void **state) {
   refused_value("accel_find_batch_size", "value", accel_find_batch_size(&samples->released_value, (int64_t *)samples->room));
 }
 
+static void accel_state_share_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_state_share", "state", accel_state_share(samples->foreign.state, &samples->state_options, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_state_share", "state", accel_state_share(samples->released.state, &samples->state_options, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_state_retain_wrong_handles(void **state) {
   struct samples *samples = *state;
   accel_error_set(ACCEL_ERROR_USER, "none");
@@ -825,6 +831,14 @@ static void accel_tensor_grad_wrong_handles(void **state) {
   refused_with_status("accel_tensor_grad", "tensor", accel_tensor_grad(samples->released.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_tensor_set_grad_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_set_grad", "tensor", accel_tensor_set_grad(samples->foreign.tensor, samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_tensor_set_grad", "tensor", accel_tensor_set_grad(samples->released.tensor, samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_tensor_set_grad", "gradient", accel_tensor_set_grad(samples->valid.tensor, samples->foreign.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_tensor_set_grad", "gradient", accel_tensor_set_grad(samples->valid.tensor, samples->released.tensor), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_tensor_backward_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_tensor_backward", "tensor", accel_tensor_backward(samples->foreign.tensor), ACCEL_ERROR_INVALID_HANDLE);
@@ -943,6 +957,28 @@ static void accel_module_add_child_wrong_handles(void **state) {
   refused_with_status("accel_module_add_child", "module", accel_module_add_child(samples->released.module, "sample", samples->valid.module), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_module_add_child", "child", accel_module_add_child(samples->valid.module, "sample", samples->foreign.module), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_module_add_child", "child", accel_module_add_child(samples->valid.module, "sample", samples->released.module), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_module_replace_tensor_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_replace_tensor", "module", accel_module_replace_tensor(samples->foreign.module, "sample", samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_replace_tensor", "module", accel_module_replace_tensor(samples->released.module, "sample", samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_replace_tensor", "tensor", accel_module_replace_tensor(samples->valid.module, "sample", samples->foreign.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_replace_tensor", "tensor", accel_module_replace_tensor(samples->valid.module, "sample", samples->released.tensor), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_module_replace_child_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_replace_child", "module", accel_module_replace_child(samples->foreign.module, "sample", samples->valid.module), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_replace_child", "module", accel_module_replace_child(samples->released.module, "sample", samples->valid.module), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_replace_child", "child", accel_module_replace_child(samples->valid.module, "sample", samples->foreign.module), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_replace_child", "child", accel_module_replace_child(samples->valid.module, "sample", samples->released.module), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_module_remove_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_remove", "module", accel_module_remove(samples->foreign.module, "sample"), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_remove", "module", accel_module_remove(samples->released.module, "sample"), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_module_set_forward_wrong_handles(void **state) {
@@ -1235,6 +1271,12 @@ static void accel_scheduler_lambda_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_scheduler_lambda", "optimizer", accel_scheduler_lambda(samples->foreign.optimizer, (accel_lr_lambda_fn)sample_callback, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_scheduler_lambda", "optimizer", accel_scheduler_lambda(samples->released.optimizer, (accel_lr_lambda_fn)sample_callback, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_group_lambda_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_group_lambda", "optimizer", accel_scheduler_group_lambda(samples->foreign.optimizer, (accel_lr_group_lambda_fn)sample_callback, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_group_lambda", "optimizer", accel_scheduler_group_lambda(samples->released.optimizer, (accel_lr_group_lambda_fn)sample_callback, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_scheduler_step_lr_wrong_handles(void **state) {
@@ -1990,6 +2032,7 @@ int main(void) {
       sweep_test(accel_send_to_device_wrong_handles),
       sweep_test(accel_convert_to_fp32_wrong_handles),
       sweep_test(accel_find_batch_size_wrong_handles),
+      sweep_test(accel_state_share_wrong_handles),
       sweep_test(accel_state_retain_wrong_handles),
       sweep_test(accel_state_release_wrong_handles),
       sweep_test(accel_state_set_default_wrong_handles),
@@ -2087,6 +2130,7 @@ int main(void) {
       sweep_test(accel_tensor_requires_grad_wrong_handles),
       sweep_test(accel_tensor_set_requires_grad_wrong_handles),
       sweep_test(accel_tensor_grad_wrong_handles),
+      sweep_test(accel_tensor_set_grad_wrong_handles),
       sweep_test(accel_tensor_backward_wrong_handles),
       sweep_test(accel_tensor_to_wrong_handles),
       sweep_test(accel_tensor_copy_wrong_handles),
@@ -2104,6 +2148,9 @@ int main(void) {
       sweep_test(accel_module_add_parameter_wrong_handles),
       sweep_test(accel_module_add_buffer_wrong_handles),
       sweep_test(accel_module_add_child_wrong_handles),
+      sweep_test(accel_module_replace_tensor_wrong_handles),
+      sweep_test(accel_module_replace_child_wrong_handles),
+      sweep_test(accel_module_remove_wrong_handles),
       sweep_test(accel_module_set_forward_wrong_handles),
       sweep_test(accel_module_add_hook_wrong_handles),
       sweep_test(accel_module_call_wrong_handles),
@@ -2150,6 +2197,7 @@ int main(void) {
       sweep_test(accel_optimizer_state_dict_wrong_handles),
       sweep_test(accel_optimizer_load_state_dict_wrong_handles),
       sweep_test(accel_scheduler_lambda_wrong_handles),
+      sweep_test(accel_scheduler_group_lambda_wrong_handles),
       sweep_test(accel_scheduler_step_lr_wrong_handles),
       sweep_test(accel_scheduler_cosine_wrong_handles),
       sweep_test(accel_scheduler_linear_warmup_wrong_handles),

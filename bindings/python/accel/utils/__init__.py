@@ -1,20 +1,26 @@
 """The names of accelerate.utils."""
 
 import gc
+import logging
 
 from .. import missing
 from ..availability import *  # noqa: F403
 from ..checkpoint import load, save
-from ..collectives import (all_reduce, broadcast, broadcast_object_list, concatenate, convert_to_fp32, find_batch_size, gather,
-                          gather_for_metrics, gather_object, gather_uneven, listify, pad_across_processes, pad_input_tensors,
-                          recursively_apply, recv, reduce, send, send_to_device, slice_tensors)
+from ..collectives import (TensorInformation, all_reduce, broadcast, broadcast_object_list, concatenate, convert_outputs_to_fp32,
+                          convert_to_fp32, copy_tensor_to_devices, find_batch_size, find_device, gather, gather_for_metrics, gather_object,
+                          gather_uneven, get_data_structure, get_shape, ignorant_find_batch_size, initialize_tensors,
+                          is_tensor_information, listify, pad_across_processes, pad_input_tensors, recursively_apply, recv, reduce, send,
+                          send_to_device, slice_tensors)
 from ..dtypes import dtype
-from ..enums import (BaseEnum, DDPCommunicationHookType, DistributedType, LoggerType, PrecisionType, RNGType)
+from ..enums import (BaseEnum, ComputeEnvironment, CustomDtype, DDPCommunicationHookType, DistributedType, FP8BackendType, LoggerType,
+                     PrecisionType, RNGType, SageMakerDistributedType)
 from ..environment import (clear_environment, convert_dict_to_env_variables, get_free_port, get_int_from_env, is_port_in_use,
                            parse_choice_from_env, parse_flag_from_env, patch_environment, purge_accelerate_environment, str_to_bool)
 from ..handlers import (AORecipeKwargs, AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
                         GradScalerKwargs, InitProcessGroupKwargs, KwargsHandler, MSAMPRecipeKwargs, PowerSGDKwargs, ProjectConfiguration,
                         TERecipeKwargs)
+from ..machine import (CPUInformation, are_libraries_initialized, check_cuda_fp8_capability, check_cuda_p2p_ib_support, check_os_kernel,
+                       compare_versions, get_cpu_distributed_information, get_current_device_type, get_driver_version, get_gpu_info)
 from ..memory import find_executable_batch_size, release_memory
 from ..module import PreparedModule
 from ..progress import tqdm
@@ -23,10 +29,41 @@ from ..state import PartialState
 from ..tensor_type import is_tensor as is_torch_tensor
 from ..values import like as honor_type
 
-# Names of files; what save_state() writes is in docs/checkpoints.md.
-SAFE_MODEL_NAME, OPTIMIZER_NAME, SCHEDULER_NAME, SAMPLER_NAME = "model", "optimizer", "scheduler", "sampler"
-RNG_STATE_NAME, SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME = "random_states", "model.safetensors", "model.safetensors.index.json"
-MODEL_NAME = "pytorch_model"
+# Names of files in the reference; what save_state() writes is in docs/checkpoints.md.
+MODEL_NAME, SAFE_MODEL_NAME, OPTIMIZER_NAME, SCHEDULER_NAME, SAMPLER_NAME = "pytorch_model", "model", "optimizer", "scheduler", "sampler"
+RNG_STATE_NAME, SCALER_NAME = "random_states", "scaler.pt"
+WEIGHTS_NAME, WEIGHTS_PATTERN_NAME, WEIGHTS_INDEX_NAME = (
+    "pytorch_model.bin", "pytorch_model{suffix}.bin", "pytorch_model.bin.index.json")
+SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_PATTERN_NAME, SAFE_WEIGHTS_INDEX_NAME = (
+    "model.safetensors", "model{suffix}.safetensors", "model.safetensors.index.json")
+TORCH_DISTRIBUTED_OPERATION_TYPES = ["MULTI_GPU", "MULTI_CPU"]  # those of the reference that there are here
+TORCH_LAUNCH_PARAMS: list = []  # `accel launch` has settings of its own
+
+
+class CannotPadNestedTensorWarning(UserWarning):
+    """What the reference warns with; nested tensors are an error here."""
+
+
+def clean_state_dict_for_safetensors(state_dict):
+    """Without the later names of tensors that share memory, and with all of them contiguous."""
+    first: dict = {}
+    cleaned = {}
+    for name, tensor in state_dict.items():
+        if tensor.numel() == 0 or first.setdefault((tensor.data_ptr(), tensor.shape), name) == name:
+            cleaned[name] = tensor.contiguous()
+    dropped = state_dict.keys() - cleaned.keys()
+    if dropped:
+        logging.getLogger(__name__).warning("left out, for they share memory with others: %s", ", ".join(sorted(dropped)))
+    return cleaned
+
+
+def _nothing_of_the_kind(*_, **__):
+    """No: there is nothing of the kind in libaccel."""
+    return False
+
+
+has_4bit_bnb_layers = has_ao_layers = has_compiled_regions = has_transformer_engine_layers = _nothing_of_the_kind
+is_compiled_module = is_peft_model = model_has_dtensor = _nothing_of_the_kind
 
 
 def wait_for_everyone():
@@ -79,14 +116,20 @@ def recursive_getattr(thing, path):
     return thing
 
 
-def get_module_children_bottom_up(model):
-    """The modules of a model, children before their parents."""
-    return [module for child in model.children() for module in get_module_children_bottom_up(child)] + [model]
+def get_module_children_bottom_up(model, return_fqns=False):
+    """The modules of a model, children before their parents; with `return_fqns` pairs of path and module."""
+    found, waiting = [], [("", model)]
+    while waiting:
+        path, module = waiting.pop()
+        found.append((path, module))
+        waiting += [(f"{path}.{name}" if path else name, child) for name, child in module.named_children()]
+    return [pair if return_fqns else pair[1] for pair in reversed(found)]
 
 
 def dtype_byte_size(kind):
-    """Bytes of an element."""
-    return dtype(kind).itemsize
+    """Bytes of an element, as they are counted in the sizes of models: a bool is a bit."""
+    parts = {"bool": 1 / 8, CustomDtype.INT2: 1 / 4, CustomDtype.INT4: 1 / 2, CustomDtype.FP8: 1}
+    return parts[kind] if kind in parts else dtype(kind).itemsize
 
 
 def convert_file_size_to_int(size):
@@ -105,4 +148,4 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = sorted(name for name in globals() if not name.startswith("_") and name not in ("gc", "missing"))
+__all__ = sorted(name for name in globals() if not name.startswith("_") and name not in ("gc", "logging", "missing"))

@@ -593,6 +593,15 @@ pub type accel_update_fn = unsafe extern "C" fn(parameter: *mut accel_tensor_t, 
 /// Threads: caller.
 pub type accel_lr_lambda_fn = unsafe extern "C" fn(step: i64, user_data: *mut c_void) -> f64;
 
+/// The factor of a group's initial learning rate at a step.
+///
+/// * `step`: From 0.
+/// * `group`: Which group, from 0.
+/// * `user_data`: Handed to the callback.
+///
+/// Threads: caller.
+pub type accel_lr_group_lambda_fn = unsafe extern "C" fn(step: i64, group: i64, user_data: *mut c_void) -> f64;
+
 /// The number of items of the program's own dataset.
 ///
 /// It is asked again for each batch and epoch.
@@ -2442,6 +2451,19 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_state_create(options: *const accel_state_options_t, out: *mut *mut accel_state_t) -> accel_status_t;
 
+    /// A second state of the same job in this process, for another training with settings of its own: the ranks do not meet again.
+    ///
+    /// It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
+    ///
+    /// * `state`: A state, or a group.
+    /// * `options`: NULL is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, and the place in the job.
+    /// * `out`: The second state. The ranks part when the last of them is released, or one of them ends the training.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_state_share(state: *mut accel_state_t, options: *const accel_state_options_t, out: *mut *mut accel_state_t) -> accel_status_t;
+
     /// Adds an owner.
     ///
     /// * `state`: A state.
@@ -3602,6 +3624,18 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_grad(tensor: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
+    /// Sets the gradient of a leaf.
+    ///
+    /// The tensors share memory afterwards. Models that are prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() gives.
+    ///
+    /// * `tensor`: A leaf of a floating dtype.
+    /// * `gradient`: NULL is allowed. Of the same shape, dtype and device; NULL takes the gradient away.
+    ///
+    /// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_tensor_set_grad(tensor: *mut accel_tensor_t, gradient: *mut accel_tensor_t) -> accel_status_t;
+
     /// Back-propagates from a scalar without any scaling.
     ///
     /// Prefer accel_backward().
@@ -3987,6 +4021,44 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_module_add_child(module: *mut accel_module_t, name: *const c_char, child: *mut accel_module_t) -> accel_status_t;
+
+    /// Puts another tensor in the place of a parameter or buffer, which keeps its place in the state dict.
+    ///
+    /// Do this before the module is prepared and before it is given to an optimizer: both keep the former tensor.
+    ///
+    /// * `module`: A module.
+    /// * `name`: Of a parameter or buffer directly below it.
+    /// * `tensor`: A leaf; a parameter is trained when its tensor requires a gradient.
+    ///
+    /// Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_replace_tensor(module: *mut accel_module_t, name: *const c_char, tensor: *mut accel_tensor_t) -> accel_status_t;
+
+    /// Puts another module in the place of a child, which keeps its place in the state dict.
+    ///
+    /// As above.
+    ///
+    /// * `module`: A module of accel_module_create() or accel_module_sequential().
+    /// * `name`: Of a child.
+    /// * `child`: Must not contain the module.
+    ///
+    /// Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_replace_child(module: *mut accel_module_t, name: *const c_char, child: *mut accel_module_t) -> accel_status_t;
+
+    /// Takes a parameter, buffer or child away from a module.
+    ///
+    /// As above.
+    ///
+    /// * `module`: A module of accel_module_create() or accel_module_sequential().
+    /// * `name`: Of what is directly below it.
+    ///
+    /// Returns: ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_remove(module: *mut accel_module_t, name: *const c_char) -> accel_status_t;
 
     /// Sets the forward of a module that accel_module_create() made.
     ///
@@ -4597,6 +4669,19 @@ functions! {
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_scheduler_lambda(optimizer: *mut accel_optimizer_t, lambda: Option<accel_lr_lambda_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// As accel_scheduler_lambda(), with a factor for each group.
+    ///
+    /// * `optimizer`: Its learning rates are driven.
+    /// * `lambda`: The factor of each group at each step.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out`: The scheduler.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_scheduler_group_lambda(optimizer: *mut accel_optimizer_t, lambda: Option<accel_lr_group_lambda_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_scheduler_t) -> accel_status_t;
 
     /// Multiplies by gamma every step_size steps.
     ///
@@ -5473,7 +5558,7 @@ functions! {
     /// * `loader`: A loader.
     /// * `out`: The batch.
     ///
-    /// Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
+    /// Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then; OUT_OF_MEMORY when the process cannot start as many workers. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_dataloader_next(loader: *mut accel_dataloader_t, out: *mut accel_value_t) -> accel_status_t;

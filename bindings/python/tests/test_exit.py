@@ -1,0 +1,134 @@
+"""The end of the interpreter while threads of the library are in callbacks, or on their way to them."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+ROWS = """
+    import threading, time
+    import accel
+    from accel import Accelerator, DataLoader, nn
+
+    class Rows:
+        def __len__(self):
+            return 10000
+
+        def __getitem__(self, index):
+            return index
+"""
+PROGRAMS = {
+    "a loop that was left": """
+        loader = DataLoader(Rows(), batch_size=2, num_workers=2)
+        for step, batch in enumerate(loader):
+            if step == 3:
+                break
+        print("done")
+        """,
+    "an iterator that is open": """
+        loader = DataLoader(Rows(), batch_size=2, num_workers=2)
+        iterator = iter(loader)
+        next(iterator)
+        print("done")
+        """,
+    "after end_training()": """
+        accelerator = Accelerator(cpu=True)
+        loader = accelerator.prepare(DataLoader(Rows(), batch_size=2, num_workers=2))
+        next(iter(loader))
+        accelerator.end_training()
+        print("done")
+        """,
+    "a daemon thread": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(2, 2)
+
+            def forward(self, x):
+                return self.layer(x)
+
+        model = Net()
+
+        def work():
+            while True:
+                model(accel.ones(1, 2))
+
+        threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.1)
+        print("done")
+        """,
+    "a finalizer": """
+        class Last:
+            def __init__(self):
+                self.apply, self.x = accel.utils.recursively_apply, accel.ones(1)
+
+            def __del__(self):
+                print("done" if self.apply(lambda x: x + x, self.x).item() == 2 else "wrong")
+
+        last = Last()
+        """,
+    "a caught Ctrl-C": """
+        import os, signal
+
+        class Slow(Rows):
+            def __getitem__(self, index):
+                time.sleep(0.02)
+                return index
+
+        threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            for batch in DataLoader(Slow(), 2, num_workers=2):
+                pass
+        except KeyboardInterrupt:
+            print("done")
+        """,
+}
+TIMES, AT_ONCE = 20, 5
+
+
+def run(program):
+    """How a program ends: its status, output and errors, several times."""
+    text, ends = textwrap.dedent(ROWS) + textwrap.dedent(program), []
+    while len(ends) < TIMES:
+        started = [subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                   for _ in range(AT_ONCE)]
+        try:
+            for process in started:
+                out, err = process.communicate(timeout=100)
+                ends.append((process.returncode, out, err))
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+    return ends
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_end_well(name):
+    assert run(PROGRAMS[name]) == [(0, "done\n", "")] * TIMES
+
+
+def test_an_error_keeps_its_exit_status():
+    for status, _, errors in run("""
+            loader = DataLoader(Rows(), batch_size=2, num_workers=2)
+            for step, batch in enumerate(loader):
+                if step == 3:
+                    raise ValueError("mine")
+            """):
+        assert status == 1 and errors.rstrip().endswith("ValueError: mine")
+
+
+def test_the_main_thread_works_on_at_the_end():
+    """In a function of atexit that was there before the library, and so runs behind its own."""
+    program = "import atexit\nimport accel\natexit.register(lambda: print(model(accel.ones(1, 2)).shape))\n"
+    text = program + textwrap.dedent(ROWS) + textwrap.dedent("""
+        class Net(nn.Module):
+            def forward(self, x):
+                return x + x
+
+        model = Net()
+        """)
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "(1, 2)\n", "")
+
