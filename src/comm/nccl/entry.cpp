@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "comm/backend_plugin.hpp"
+#include "comm/error_line.hpp"
 
 namespace {
 
@@ -47,11 +48,11 @@ extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_ba
     reason = obstacle(*arguments);
     if (reason.empty()) return create(*arguments);
   } catch (const std::exception& failure) {
-    reason = failure.what();
+    reason = accel::comm::error_line(failure);
   } catch (...) {
     reason = "the backend could not be made";
   }
-  std::snprintf(error, error_size, "%s", reason.substr(0, reason.find('\n')).c_str());
+  std::snprintf(error, error_size, "%s", reason.c_str());
   return nullptr;
 }
 
