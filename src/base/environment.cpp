@@ -16,9 +16,9 @@ namespace accel {
 namespace {
 
 // [Note: variables beside readers] setenv() frees or moves the array that getenv() walks through on another thread,
-// which then reads freed memory; localtime() and others call getenv(), too. So the whole array is replaced by one of our
-// own, which has the user's entries and ours, and put back later. Neither is freed or written to: a reader sees the one
-// or the other. The same array is taken again, so their number does not grow with the number of groups.
+// which then reads freed memory; localtime() and others call getenv(), too. So the whole array is replaced by one of
+// our own, which has the user's entries and ours, and put back later. Neither is freed or written to: a reader sees the
+// one or the other. The same array is taken again, so their number does not grow with the number of groups.
 class ReplacedEnvironment {
  public:
   std::mutex& mutex() { return mutex_; }
@@ -93,8 +93,8 @@ class ReplacedEnvironment {
 
   std::mutex mutex_;
   int holders_ = 0;
-  char** user_ = nullptr;           // what was there before
-  const Array* ours_ = nullptr;     // what was put there; null when nothing was
+  char** user_ = nullptr;        // what was there before
+  const Array* ours_ = nullptr;  // what was put there; null when nothing was
   bool changed_by_program_ = false;
   std::vector<const char*> names_;  // of the variables that were added
   std::deque<std::string> texts_;   // all entries that were ever made

@@ -122,16 +122,17 @@ void verify(Communicator& communicator, const char* operation, const std::vector
        operation, "; input shapes: ", line);
 }
 
-// A tree without tensors: there is nothing to exchange, but a rank that passes tensors would wait for those of this one.
+// A tree without tensors: there is nothing to exchange, but a rank that passes tensors would wait for those of this
+// one.
 void meet_without_tensors(Communicator& communicator) {
   if (communicator.size() == 1) return;
   try {
     communicator.barrier();
   } catch (const CollectiveError& error) {
     if (error.failure() != CollectiveFailure::kMismatch) throw;
-    throw CollectiveError(error.failure(), error.rank(),
-                          text(error.what(), "; rank ", communicator.rank(),
-                               " passes no tensors; all ranks must pass the same tree"));
+    throw CollectiveError(
+        error.failure(), error.rank(),
+        text(error.what(), "; rank ", communicator.rank(), " passes no tensors; all ranks must pass the same tree"));
   }
 }
 

@@ -10,7 +10,6 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 
-#include "base/background_thread.hpp"
 #include "base/current_call.hpp"
 #include "base/deadline.hpp"
 #include "base/error.hpp"
@@ -86,7 +85,6 @@ std::optional<c10::DeviceType> streams_of(const std::vector<c10::DeviceType>& de
 
 c10::intrusive_ptr<c10d::Backend> make_backend(const std::string& name, BackendArguments arguments) {
   const auto environment = backend_environment();
-  const SignalsBlocked for_its_threads;
   char error[1024] = "";
   auto failure = CollectiveFailure::kBackend;
   arguments.failure = &failure;

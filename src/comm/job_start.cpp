@@ -14,8 +14,8 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr auto kRound = Milliseconds(200);  // between two looks at the others
-constexpr auto kHearingTime = Milliseconds(1000);  // for the others to look
+constexpr auto kRound = Milliseconds(200);        // between two looks at the others
+constexpr auto kLastAnswer = Milliseconds(1000);  // of the store, and for the others to look
 constexpr auto kPause = Milliseconds(5);
 constexpr const char* kFailure = "failure";
 constexpr const char* kHeard = "heard";
@@ -92,6 +92,7 @@ int JobStart::ended_rank() const {
 void JobStart::check() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (is_over()) return;
+  limit_store();
   if (rank_ == 0) watch_arrivals();
   // Looked for before the failure, which a rank tells before it ends.
   const int ended = ended_rank();
@@ -115,10 +116,11 @@ void JobStart::fail(CollectiveFailure failure, const std::string& reason) {
 
 void JobStart::give_up(const std::exception& error) noexcept {
   try {
+    store_->setTimeout(kLastAnswer);
     fail(CollectiveFailure::kAborted, text("rank ", rank_, " could not start: ", error_line(error)));
     // The store may end with this process.
     const int64_t others = store_->add("arrivals", 0) - 1;
-    for (const Deadline limit{kHearingTime}; rank_ == 0 && store_->add(kHeard, 0) < others && !limit.passed();)
+    for (const Deadline limit{kLastAnswer}; rank_ == 0 && store_->add(kHeard, 0) < others && !limit.passed();)
       std::this_thread::sleep_for(kPause);
   } catch (const std::exception&) {
     // The store is gone, or there is no memory: the others see the end of this rank, or of the store.
@@ -129,9 +131,14 @@ void JobStart::end() {
   const std::lock_guard<std::mutex> lock(mutex_);
   over_.store(true);
   watched_.clear();
+  store_->setTimeout(deadline_.total());
 }
 
+// A server that is stopped must not hold this rank much longer than the deadline.
+void JobStart::limit_store() { store_->setTimeout(std::max(deadline_.left(), kLastAnswer)); }
+
 std::string JobStart::missing_ranks() {
+  limit_store();
   std::vector<bool> there(static_cast<size_t>(size_));
   const int64_t arrivals = store_->add("arrivals", 0);
   for (int64_t number = 1; number <= arrivals; number++)

@@ -21,8 +21,8 @@
 namespace accel::comm {
 
 // Rank 0 holds a connection to the listening socket of each rank that has come, and the others hold one to that of
-// rank 0: the kernel ends it when the process ends. A rank whose start fails says so in the store. Both end the start of
-// all ranks.
+// rank 0: the kernel ends it when the process ends. A rank whose start fails says so in the store. Both end the start
+// of all ranks.
 class JobStart {
  public:
   JobStart(c10::intrusive_ptr<c10d::Store> store, int rank, int size, const Deadline& deadline);
@@ -45,6 +45,7 @@ class JobStart {
   const Deadline& deadline() const { return deadline_; }
 
  private:
+  void limit_store();
   void watch(int rank, const Address& address);
   void watch_arrivals();
   int ended_rank() const;  // below 0 when there is none

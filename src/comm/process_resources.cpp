@@ -57,8 +57,8 @@ int startable_threads(int wanted) {
 // Seen: the server has four for itself and three for each rank, two that the rank made and one that tells of its end.
 ProcessResources resources_of_server(int ranks) { return {6 + 3 * ranks, 1}; }
 
-// Seen: 18, and one for each other rank of the host. Connections to other hosts are made when they are needed. UCX and the
-// group have a thread each.
+// Seen: 18, and one for each other rank of the host. Connections to other hosts are made when they are needed. UCX and
+// the group have a thread each.
 ProcessResources resources_of_rank(int ranks) { return {26 + std::min(ranks, kMostOnHost), 2}; }
 
 void require_resources(const ProcessResources& needed, int rank, const char* purpose) {

@@ -35,12 +35,12 @@ struct Meeting {
   std::shared_ptr<JobStart> start;
 };
 
-// Returns when all ranks are there. A rank that is there twice is turned away with an error, and the group forms without
-// it; one that belongs to another job or was told of another number of ranks ends the start of all. The token keeps jobs
-// apart, by mistake or chance; it is no secret, because the store speaks plain text. The store has its own name space:
-// several groups of one process may use one address. [Note: one store server per address] The server that rank 0 starts lives until the
-// process ends: a rank that is already in the next group of the same address must not meet the former group's server on
-// its way out.
+// Returns when all ranks are there. A rank that is there twice is turned away with an error, and the group forms
+// without it; one that belongs to another job or was told of another number of ranks ends the start of all. The token
+// keeps jobs apart, by mistake or chance; it is no secret, because the store speaks plain text. The store has its own
+// name space: several groups of one process may use one address. [Note: one store server per address] The server that
+// rank 0 starts lives until the process ends: a rank that is already in the next group of the same address must not
+// meet the former group's server on its way out.
 Meeting rendezvous(const RendezvousOptions& options, const Deadline& deadline);
 
 }  // namespace accel::comm

@@ -44,8 +44,8 @@ void limit_connect(const FileDescriptor& connection, Deadline::Milliseconds limi
   setsockopt(connection.number(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
 }
 
-// While nobody listens at a port of this host, the kernel may choose it as the one to connect from: then the two ends of
-// the connection are the same.
+// While nobody listens at a port of this host, the kernel may choose it as the one to connect from: then the two ends
+// of the connection are the same.
 bool is_connected_to_itself(const FileDescriptor& connection) {
   sockaddr_storage own{}, other{};
   socklen_t own_length = sizeof own, other_length = sizeof other;

@@ -124,7 +124,8 @@ class StoreClient::Exchange {
   void wait_until(short event) const {
     if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) lost();
     require(!deadline_.passed(), Status::kTimeout, "the store of rank 0 at ", address_.host, ":", address_.port,
-            " did not answer within ", deadline_.total().count(), " ms; see whether rank 0 runs and its host can be reached");
+            " did not answer within ", deadline_.total().count(),
+            " ms; see whether rank 0 runs and its host can be reached");
     pollfd state{connection_.number(), event, 0};
     poll(&state, 1, static_cast<int>(std::min(deadline_.left() + Milliseconds(1), kLongestSleep).count()));
     check_interruption();
@@ -249,7 +250,8 @@ void StoreClient::wait(const std::vector<std::string>& keys) { wait(keys, timeou
 void StoreClient::wait(const std::vector<std::string>& keys, const Milliseconds& timeout) {
   using c10d::detail::WaitResponseType;
   const auto came = [&](const Exchange& exchange) {
-    if (exchange.is_answered(Deadline(timeout))) return exchange.receive<WaitResponseType>() == WaitResponseType::STOP_WAITING;
+    if (exchange.is_answered(Deadline(timeout)))
+      return exchange.receive<WaitResponseType>() == WaitResponseType::STOP_WAITING;
     exchange.send(Request(QueryType::CANCEL_WAIT));
     if (exchange.receive<WaitResponseType>() == WaitResponseType::WAIT_CANCELED) return false;
     exchange.receive<WaitResponseType>();  // it came just then; the answer to the cancellation follows

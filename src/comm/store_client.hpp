@@ -1,6 +1,6 @@
 // A client of LibTorch's store over TCP whose operations all end in time. LibTorch's own waits for an answer without a
-// limit, and a server that is stopped, or behind a broken link, gives none; and it asks the name servers for the name of
-// each address that it connects to, which takes seconds where none answers.
+// limit, and a server that is stopped, or behind a broken link, gives none; and it asks the name servers for the name
+// of each address that it connects to, which takes seconds where none answers.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>

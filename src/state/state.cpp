@@ -113,8 +113,8 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, c10::
   const comm::Meeting meeting = comm::rendezvous(options, Deadline(timeout));
   std::shared_ptr<comm::Communicator> communicator;
   try {
-    communicator = std::make_shared<comm::Communicator>(meeting.store, options.rank, options.size, timeout,
-                                                        backend_names(device));
+    communicator =
+        std::make_shared<comm::Communicator>(meeting.store, options.rank, options.size, timeout, backend_names(device));
   } catch (const std::exception& error) {
     meeting.start->give_up(error);
     throw;

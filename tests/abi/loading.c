@@ -79,8 +79,8 @@ static void create_add_and_release(void) {
   assert_int_equal(api.live_objects(), 0);
 }
 
-/* The library finds its plugins beside itself, also when the program has changed its folder since. Comes first: the name
- * by which a library was loaded first stays. */
+/* The library finds its plugins beside itself, also when the program has changed its folder since. Comes first: the
+ * name by which a library was loaded first stays. */
 static void test_plugins_are_found_after_loading_by_a_relative_path(void** state) {
   int32_t (*is_available)(const char*) = NULL;
   char folder[4096], name[4200];

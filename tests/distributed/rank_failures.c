@@ -89,7 +89,9 @@ void run_stop(accel_state_t* state, const char* argument) {
     start = now_ms();
     status = accel_all_reduce(state, tensor, ACCEL_REDUCE_MAX);
   }
-  EXPECT(status == ACCEL_ERROR_TIMEOUT);
+  /* Who waits for a neighbour that timed out may hear of it from there. */
+  EXPECT(status == ACCEL_ERROR_TIMEOUT || status == ACCEL_ERROR_CANCELLED);
+  EXPECT(strstr(accel_last_error(), "timed out after") != NULL);
   EXPECT(now_ms() - start < 9000);
   accel_tensor_release(tensor);
 }

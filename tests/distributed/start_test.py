@@ -107,8 +107,18 @@ class Deaths(StartTest):
                 wait_until_listening(second)
                 time.sleep(milliseconds / 1000)
                 second.kill()
-                first.communicate(timeout=SOON_S)
+                _, errors = first.communicate(timeout=SOON_S)
                 self.assertIn(first.returncode, (0, 1))
+                self.assertLessEqual(errors.count("\n"), 1, errors)
+                self.assertNotIn("Exception raised from", errors)
+
+
+class Signals(StartTest):
+    def test_a_rank_that_waits_for_others_can_be_ended(self):
+        rank_0 = self.rank(0, 2)
+        self.wait_until_there(rank_0)
+        rank_0.terminate()
+        self.assertEqual(rank_0.wait(SOON_S), -signal.SIGTERM)
 
 
 class Resources(StartTest):
@@ -171,6 +181,17 @@ class Surroundings(StartTest):
                 for process in ranks.processes:
                     with open(f"/proc/{process.pid}/maps", encoding="utf-8") as mappings:
                         self.assertNotIn("/dev/shm/", mappings.read())
+
+    def test_threads_of_the_library_leave_signals_to_the_program(self):
+        with LoopingRanks(PROGRAM, 2, "until_lost") as ranks:
+            for process in ranks.processes:
+                threads = set(os.listdir(f"/proc/{process.pid}/task")) - {str(process.pid)}
+                self.assertGreaterEqual(len(threads), 2)
+                for thread in threads:
+                    with open(f"/proc/{process.pid}/task/{thread}/status", encoding="ascii") as status:
+                        lines = dict(line.strip().split(":\t", 1) for line in status)
+                    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
+                        self.assertTrue(int(lines["SigBlk"], 16) >> (number - 1) & 1, (lines["Name"], number))
 
     @needs_mounts()
     def test_no_room_in_dev_shm(self):

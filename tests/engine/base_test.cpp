@@ -51,6 +51,8 @@ TEST_F(BaseEnvironment, UnsetAndEmptyAreNothing) {
   EXPECT_FALSE(environment_integer(kVariable));
 }
 
+using Variables = std::vector<EnvironmentDefaults::Variable>;
+
 TEST_F(BaseEnvironment, DefaultsComeAndGoBesideReaders) {
   std::atomic<bool> stop{false};
   std::thread reader([&] {
@@ -59,8 +61,8 @@ TEST_F(BaseEnvironment, DefaultsComeAndGoBesideReaders) {
   });
   char** const before = environ;
   for (int i = 0; i < 2000; i++) {
-    const EnvironmentDefaults outer({{kVariable, "outer"}, {"ACCEL_TEST_OTHER", "1"}});
-    const EnvironmentDefaults inner({{kVariable, "inner"}, {"ACCEL_TEST_THIRD", "3"}});
+    const EnvironmentDefaults outer(Variables{{kVariable, "outer"}, {"ACCEL_TEST_OTHER", "1"}});
+    const EnvironmentDefaults inner(Variables{{kVariable, "inner"}, {"ACCEL_TEST_THIRD", "3"}});
     EXPECT_EQ(environment_text(kVariable), "outer");
     EXPECT_EQ(environment_text("ACCEL_TEST_THIRD"), "3");
   }
@@ -72,7 +74,7 @@ TEST_F(BaseEnvironment, DefaultsComeAndGoBesideReaders) {
 
 TEST_F(BaseEnvironment, DefaultsLeaveWhatTheUserHasSet) {
   set("user");
-  const EnvironmentDefaults defaults({{kVariable, "default"}});
+  const EnvironmentDefaults defaults(Variables{{kVariable, "default"}});
   EXPECT_EQ(environment_text(kVariable), "user");
 }
 
@@ -82,10 +84,10 @@ TEST_F(BaseEnvironment, WhatTheProgramChangesBesideDefaultsStays) {
   for (int nested = 0; nested < 2; nested++) {
     setenv(kRemoved, "1", 1);
     {
-      const EnvironmentDefaults outer({{kVariable, "default"}});
+      const EnvironmentDefaults outer(Variables{{kVariable, "default"}});
       setenv(kSet, "2", 1);
       unsetenv(kRemoved);
-      if (nested != 0) const EnvironmentDefaults inner({{"ACCEL_TEST_OTHER", "1"}});
+      if (nested != 0) const EnvironmentDefaults inner(Variables{{"ACCEL_TEST_OTHER", "1"}});
       EXPECT_EQ(environment_text(kVariable), "default");
     }
     EXPECT_FALSE(environment_text(kVariable));

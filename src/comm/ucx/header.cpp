@@ -35,7 +35,7 @@ std::string details(const Header& header, const Header& other) {
 }  // namespace
 
 const char* operation_name(Operation operation) {
-  static const char* const names[] = {"broadcast", "all_reduce",     "reduce",     "all_gather", "gather",
+  static const char* const names[] = {"broadcast", "all_reduce",     "reduce",     "all_gather",       "gather",
                                       "scatter",   "reduce_scatter", "all_to_all", "wait_for_everyone"};
   return names[static_cast<int>(operation)];
 }

@@ -33,12 +33,7 @@ char* Scratch::reserve(size_t bytes) {
 
 Session::Session(Driver& driver, Buffers& buffers, const Header& header, const char* call,
                  std::chrono::milliseconds timeout)
-    : driver_(driver),
-      buffers_(buffers),
-      header_(header),
-      call_(call),
-      deadline_(timeout),
-      grace_(timeout + kGrace) {
+    : driver_(driver), buffers_(buffers), header_(header), call_(call), deadline_(timeout), grace_(timeout + kGrace) {
   buffers_.messages.clear();
 }
 
