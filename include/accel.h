@@ -720,8 +720,9 @@ typedef struct accel_state_options {
   int32_t device_placement;     /* 1: prepare puts models and batches on the device. Default 1 */
   const char *rng_types;        /* generators that prepared loaders make equal on all ranks when an epoch begins:
                                  * "torch", "cuda" or "torch,cuda". Default none: orders follow from seed and epoch */
-  int32_t num_threads;          /* that compute on the CPU for this process, from now on. Default: OMP_NUM_THREADS, else
-                                 * the first state of a process shares the cores among the ranks of the host */
+  int32_t num_threads;          /* that compute on the CPU for this process, from now on; OpenMP code of the program on
+                                 * this thread has as many. Default: OMP_NUM_THREADS, else the first state of a
+                                 * process shares the cores among the ranks of the host */
   accel_scheduler_steps_t scheduler_steps; /* of prepared schedulers. Default PER_BATCH, as the reference */
   accel_cpu_kernels_t cpu_kernels; /* ACCEL_CPU_KERNELS (auto, default, onednn); default AUTO. Calls without a state have
                                     * the settings of the state that was made last */
@@ -740,11 +741,13 @@ typedef struct accel_state_options {
 ACCEL_SINCE(0, 1) void accel_state_options_init(accel_state_options_t *options);
 
 /** Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in
- * one process are independent of each other.
+ * one process are independent of each other, but for num_threads. Other threads may read the environment meanwhile,
+ * and must not change it.
  * @param options NULL: all from the environment.
  * @param out The state.
  * @return ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for what this machine lacks; TIMEOUT that
- *   names the ranks that did not come.
+ *   names the ranks that did not come; PEER_LOST when one ends meanwhile; CANCELLED that says why another one could not
+ *   start; BACKEND for too few file descriptors or threads, and what else the transport lacks.
  * @threads collective, waits
  * @accelerate Accelerator */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

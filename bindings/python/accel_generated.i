@@ -1257,11 +1257,11 @@ accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *OUTPUT
 options: The struct.";
 void accel_state_options_init(accel_state_options_t *options);
 
-%feature("docstring") accel_state_create "Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in one process are independent of each other.
+%feature("docstring") accel_state_create "Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in one process are independent of each other, but for num_threads. Other threads may read the environment meanwhile, and must not change it.
 
 options: NULL: all from the environment.
 out: The state.
-Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for what this machine lacks; TIMEOUT that names the ranks that did not come.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for what this machine lacks; TIMEOUT that names the ranks that did not come; PEER_LOST when one ends meanwhile; CANCELLED that says why another one could not start; BACKEND for too few file descriptors or threads, and what else the transport lacks.";
 accel_status_t accel_state_create(const accel_state_options_t *options, accel_state_t **OUTPUT);
 
 %feature("docstring") accel_state_share "A second state of the same job in this process, for another training with settings of its own: the ranks do not meet again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.

@@ -1,10 +1,12 @@
 #include "base/environment.hpp"
 
 #include <strings.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <map>
+#include <deque>
 #include <memory>
 #include <mutex>
 
@@ -13,22 +15,100 @@
 namespace accel {
 namespace {
 
-// Several threads may want the same variable at once: the last one takes it back.
-struct EnvironmentDefaults {
-  std::mutex mutex;
-  std::map<std::string, int> holders;
+// [Note: variables beside readers] setenv() frees or moves the array that getenv() walks through on another thread,
+// which then reads freed memory; localtime() and others call getenv(), too. So the whole array is replaced by one of
+// our own, which has the user's entries and ours, and put back later. Neither is freed or written to: a reader sees the
+// one or the other. The same array is taken again, so their number does not grow with the number of groups.
+class ReplacedEnvironment {
+ public:
+  std::mutex& mutex() { return mutex_; }
+
+  void hold(const std::vector<EnvironmentDefaults::Variable>& variables) {
+    std::vector<char*> entries = current();
+    std::vector<const char*> names = names_;
+    for (const auto& [name, value] : variables) {
+      if (std::getenv(name) != nullptr) continue;
+      entries.push_back(entry(name, value));
+      names.push_back(name);
+    }
+    if (names.size() > names_.size()) {
+      const Array& array = array_of(entries);
+      changed_by_program_ = is_changed_by_program();
+      if (ours_ == nullptr) user_ = environ;
+      ours_ = &array;
+      names_ = std::move(names);
+      __atomic_store_n(&environ, array.memory.get(), __ATOMIC_RELEASE);
+    }
+    holders_++;
+  }
+
+  // The last holder takes all back; what the program has set or removed meanwhile stays so.
+  void let_go() noexcept {
+    if (--holders_ > 0 || ours_ == nullptr) return;
+    changed_by_program_ = is_changed_by_program();
+    if (!changed_by_program_)
+      __atomic_store_n(&environ, user_, __ATOMIC_RELEASE);
+    else
+      for (const char* const name : names_) unsetenv(name);
+    changed_by_program_ = false;
+    names_.clear();
+    ours_ = nullptr;
+  }
+
+ private:
+  struct Array {
+    std::vector<char*> entries;
+    std::unique_ptr<char*[]> memory;  // the entries and a null behind them
+
+    bool is_unchanged() const {
+      return std::equal(entries.begin(), entries.end(), memory.get()) && memory[entries.size()] == nullptr;
+    }
+  };
+
+  static std::vector<char*> current() {
+    std::vector<char*> entries;
+    for (char** place = environ; place != nullptr && *place != nullptr; place++) entries.push_back(*place);
+    return entries;
+  }
+
+  // Since a variable was first added.
+  bool is_changed_by_program() const {
+    if (changed_by_program_ || ours_ == nullptr) return changed_by_program_;
+    return environ != ours_->memory.get() || !ours_->is_unchanged();
+  }
+
+  char* entry(const char* name, const char* value) {
+    for (std::string& known : texts_)
+      if (known == std::string(name) + "=" + value) return known.data();
+    return texts_.emplace_back(std::string(name) + "=" + value).data();
+  }
+
+  const Array& array_of(const std::vector<char*>& entries) {
+    for (Array& array : arrays_)
+      if (array.entries == entries && array.is_unchanged()) return array;
+    Array array{entries, std::make_unique<char*[]>(entries.size() + 1)};
+    std::copy(entries.begin(), entries.end(), array.memory.get());
+    return arrays_.emplace_back(std::move(array));
+  }
+
+  std::mutex mutex_;
+  int holders_ = 0;
+  char** user_ = nullptr;        // what was there before
+  const Array* ours_ = nullptr;  // what was put there; null when nothing was
+  bool changed_by_program_ = false;
+  std::vector<const char*> names_;  // of the variables that were added
+  std::deque<std::string> texts_;   // all entries that were ever made
+  std::deque<Array> arrays_;        // and all arrays
 };
 
-EnvironmentDefaults& environment_defaults() {
-  static EnvironmentDefaults* const instance = std::make_unique<EnvironmentDefaults>().release();
+ReplacedEnvironment& replaced_environment() {
+  static ReplacedEnvironment* const instance = std::make_unique<ReplacedEnvironment>().release();
   return *instance;
 }
 
 }  // namespace
 
 std::optional<std::string> environment_text(const char* name) {
-  // Another thread may just hold a default, and move the environment for it.
-  const std::lock_guard<std::mutex> lock(environment_defaults().mutex);
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return std::string(value);
@@ -62,23 +142,16 @@ std::optional<int64_t> environment_integer(std::initializer_list<const char*> na
   return std::nullopt;
 }
 
-EnvironmentDefault::EnvironmentDefault(const char* name, const char* value) : name_(nullptr) {
-  EnvironmentDefaults& defaults = environment_defaults();
-  const std::lock_guard<std::mutex> lock(defaults.mutex);
-  const auto holder = defaults.holders.find(name);
-  if (holder == defaults.holders.end() && std::getenv(name) != nullptr) return;
-  if (holder == defaults.holders.end() && setenv(name, value, /*overwrite=*/0) != 0) return;
-  defaults.holders[name]++;
-  name_ = name;
+EnvironmentDefaults::EnvironmentDefaults(const std::vector<Variable>& variables) {
+  ReplacedEnvironment& environment = replaced_environment();
+  const std::lock_guard<std::mutex> lock(environment.mutex());
+  environment.hold(variables);
 }
 
-EnvironmentDefault::~EnvironmentDefault() {
-  if (name_ == nullptr) return;
-  EnvironmentDefaults& defaults = environment_defaults();
-  const std::lock_guard<std::mutex> lock(defaults.mutex);
-  if (--defaults.holders[name_] > 0) return;
-  defaults.holders.erase(name_);
-  unsetenv(name_);
+EnvironmentDefaults::~EnvironmentDefaults() {
+  ReplacedEnvironment& environment = replaced_environment();
+  const std::lock_guard<std::mutex> lock(environment.mutex());
+  environment.let_go();
 }
 
 }  // namespace accel

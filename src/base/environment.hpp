@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace accel {
 
@@ -19,18 +21,16 @@ std::optional<int64_t> environment_integer(const char* name);
 // The first of several names that is set: launchers differ in how they call the same thing.
 std::optional<int64_t> environment_integer(std::initializer_list<const char*> names);
 
-// Gives a variable a value for a while, unless the user has set it: libraries below that can only be told so. Not for
-// use beside threads that read the environment.
-class EnvironmentDefault {
+// Gives variables values for a while, except those that the user has set: libraries below that can only be told so.
+// Other threads of the program may read the environment meanwhile, see [Note: variables beside readers].
+class EnvironmentDefaults {
  public:
-  EnvironmentDefault(const char* name, const char* value);
-  EnvironmentDefault(EnvironmentDefault&& other) noexcept : name_(other.name_) { other.name_ = nullptr; }
-  EnvironmentDefault(const EnvironmentDefault&) = delete;
-  EnvironmentDefault& operator=(const EnvironmentDefault&) = delete;
-  ~EnvironmentDefault();
+  using Variable = std::pair<const char*, const char*>;  // name and value, for as long as the process lives
 
- private:
-  const char* name_;  // null when there is nothing to take back
+  explicit EnvironmentDefaults(const std::vector<Variable>& variables);
+  EnvironmentDefaults(const EnvironmentDefaults&) = delete;
+  EnvironmentDefaults& operator=(const EnvironmentDefaults&) = delete;
+  ~EnvironmentDefaults();
 };
 
 }  // namespace accel

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/collective_error.hpp"
+
 namespace c10d {
 class Backend;
 class Store;
@@ -18,6 +20,7 @@ struct BackendArguments {
   int64_t timeout_ms;                       // the deadline of every operation that names none
   const char* group_name;                   // unique among the groups of one store
   const char* (*current_call)() = nullptr;  // see CurrentCall::function(); may be null
+  CollectiveFailure* failure = nullptr;     // what kind of error it is, where there is one; may be null
 };
 
 // Returns a new reference, or null with one line in `error` (cut at `error_size`).

@@ -122,6 +122,20 @@ void verify(Communicator& communicator, const char* operation, const std::vector
        operation, "; input shapes: ", line);
 }
 
+// A tree without tensors: there is nothing to exchange, but a rank that passes tensors would wait for those of this
+// one.
+void meet_without_tensors(Communicator& communicator) {
+  if (communicator.size() == 1) return;
+  try {
+    communicator.barrier();
+  } catch (const CollectiveError& error) {
+    if (error.failure() != CollectiveFailure::kMismatch) throw;
+    throw CollectiveError(
+        error.failure(), error.rank(),
+        text(error.what(), "; rank ", communicator.rank(), " passes no tensors; all ranks must pass the same tree"));
+  }
+}
+
 // The tree with these tensors in the place of its own.
 c10::IValue with_tensors(const c10::IValue& value, const std::vector<at::Tensor>& tensors) {
   size_t next = 0;
@@ -151,6 +165,7 @@ c10::IValue gather(Communicator& communicator, const c10::IValue& value) {
   auto tensors = tensors_of(communicator, value);
   verify(communicator, "gather", tensors);
   if (communicator.size() == 1) return value;
+  if (tensors.empty()) meet_without_tensors(communicator);
   std::transform(tensors.begin(), tensors.end(), tensors.begin(), rows_of);
   return with_tensors(value, each(
                                  tensors, [&](const auto& small) { return gather_small(communicator, small); },
@@ -187,6 +202,7 @@ c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reducti
     check_scale(tensor, scale);
   }
   verify(communicator, "reduce", tensors);
+  if (tensors.empty()) meet_without_tensors(communicator);
   const at::NoGradGuard no_grad;
   const auto reduced = each(
       tensors,
@@ -207,6 +223,7 @@ void broadcast(Communicator& communicator, const c10::IValue& value, int from) {
   const auto tensors = tensors_of(communicator, value);
   communicator.check_rank(from, "from_process");
   verify(communicator, "broadcast", tensors);
+  if (tensors.empty()) meet_without_tensors(communicator);
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> dense;
   for (const at::Tensor& tensor : tensors) dense.push_back(tensor.detach().contiguous());
@@ -230,7 +247,10 @@ c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& 
   std::vector<int64_t> sizes;
   for (const at::Tensor& tensor : tensors_of(communicator, value))
     if (const auto axis = axis_of(tensor, dim)) sizes.push_back(tensor.size(*axis));
-  if (sizes.empty()) return value;
+  if (sizes.empty()) {
+    meet_without_tensors(communicator);
+    return value;
+  }
   at::Tensor largest = at::tensor(sizes, at::kLong).to(communicator.device());
   communicator.all_reduce(largest, Reduction::kMax);
   largest = largest.cpu();

@@ -83,12 +83,15 @@ std::optional<c10::DeviceType> streams_of(const std::vector<c10::DeviceType>& de
   return place == devices.end() ? std::nullopt : std::optional(*place);
 }
 
-c10::intrusive_ptr<c10d::Backend> make_backend(const std::string& name, const BackendArguments& arguments) {
+c10::intrusive_ptr<c10d::Backend> make_backend(const std::string& name, BackendArguments arguments) {
   const auto environment = backend_environment();
-  char error[512] = "";
+  char error[1024] = "";
+  auto failure = CollectiveFailure::kBackend;
+  arguments.failure = &failure;
   c10d::Backend* made = load_plugin(name)(&arguments, error, sizeof error);
-  require(made != nullptr, Status::kBackend, "the ", name,
-          " backend does not start: ", static_cast<const char*>(error));
+  if (made == nullptr)
+    throw CollectiveError(failure, arguments.rank,
+                          text("the ", name, " backend does not start: ", static_cast<const char*>(error)));
   return c10::intrusive_ptr<c10d::Backend>::reclaim(made);
 }
 
@@ -285,7 +288,7 @@ void Communicator::scatter(const at::Tensor& input, int from, at::Tensor output)
 }
 
 void Communicator::barrier() {
-  run("barrier", at::Tensor(), [&](const Lane& lane) -> TorchWork {
+  run("wait_for_everyone", at::Tensor(), [&](const Lane& lane) -> TorchWork {
     if (!lane.backend) return {};
     return lane.backend->barrier(options_for<c10d::BarrierOptions>(lane));
   });

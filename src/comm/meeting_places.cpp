@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "comm/tcp_store.hpp"
+#include "comm/store_client.hpp"
+#include "comm/store_server.hpp"
 
 namespace accel::comm {
 namespace {
@@ -16,32 +17,23 @@ using Milliseconds = std::chrono::milliseconds;
 constexpr auto kAnswerTime = Milliseconds(2000);
 constexpr auto kProbeTime = Milliseconds(100);
 
-std::string address_key(int64_t rank) { return text("meeting_places/", rank); }
-
-std::string to_text(const Address& address) { return text(address.host, " ", address.port); }
-
-Address parse(const std::vector<uint8_t>& record) {
-  const std::string line(record.begin(), record.end());
-  const size_t space = line.find(' ');
-  return {line.substr(0, space), std::stoi(line.substr(space))};
-}
-
 }  // namespace
 
-MeetingPlaces::MeetingPlaces(c10d::Store& store, const RendezvousOptions& options)
+MeetingPlaces::MeetingPlaces(const RendezvousOptions& options)
     : own_(std::make_shared<Own>()),
       job_store_{is_loopback(options.host) ? "127.0.0.1" : options.host, options.port},
-      rank_(options.rank) {
+      rank_(options.rank),
+      token_(options.token),
+      ranks_(static_cast<size_t>(options.size)) {
   const std::string host = own_host_towards(job_store_);
   own_->listener = listen_on(host, 0);
-  const std::string own = to_text({host, port_of(own_->listener)});
-  store.set(address_key(rank_), std::vector<uint8_t>(own.begin(), own.end()));
-  std::vector<std::string> keys;
-  for (int64_t rank = 0; rank < options.size; rank++) keys.push_back(address_key(rank));
-  store.wait(keys);
-  for (const auto& record : store.multiGet(keys)) ranks_.push_back(parse(record));
+  ranks_[static_cast<size_t>(rank_)] = {host, port_of(own_->listener)};
+}
+
+void MeetingPlaces::learn(std::vector<Address> ranks) {
+  ranks_ = std::move(ranks);
   // No other job has its first rank there, so a rank that is in several jobs does not mix them up.
-  name_ = text("accel/", options.token, "/", to_text(ranks_[0]), "/");
+  name_ = text("accel/", token_, "/", ranks_[0].host, " ", ranks_[0].port, "/");
 }
 
 MeetingPlaces::MeetingPlaces(const MeetingPlaces& whole, const std::vector<int64_t>& ranks, const std::string& name)
@@ -63,10 +55,11 @@ c10::intrusive_ptr<c10d::Store> MeetingPlaces::meet(const Deadline& deadline, Mi
     if (connection.refused) return {};
     try {
       require(connection.socket.is_open(), Status::kTimeout, "no connection");
-      auto store = reach_store(address, limit);
+      auto store = c10::make_intrusive<StoreClient>(address, limit);
       store->setTimeout(std::max(timeout, kAnswerTime));
       return c10::make_intrusive<c10d::PrefixStore>(name_, std::move(store));
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (error.status() != Status::kTimeout) throw;
       fail(Status::kTimeout, who, " at ", address.host, ":", address.port,
            ", where the ranks would meet, did not answer within ", limit.count(),
            " ms, and is not known to be gone; end it, or see whether its host can be reached");
@@ -78,7 +71,7 @@ c10::intrusive_ptr<c10d::Store> MeetingPlaces::meet(const Deadline& deadline, Mi
   const Address& own = ranks_[static_cast<size_t>(rank_)];
   {
     const std::lock_guard<std::mutex> lock(own_->mutex);
-    if (!own_->server) own_->server = serve_store(own, std::move(own_->listener), limit);
+    if (!own_->server) own_->server = std::make_unique<StoreServer>(std::move(own_->listener));
   }
   return reach(own, text("rank ", rank_));
 }

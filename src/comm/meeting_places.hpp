@@ -14,6 +14,7 @@
 #include "base/file_descriptor.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/socket.hpp"
+#include "comm/store_server.hpp"
 
 namespace accel::comm {
 
@@ -22,8 +23,11 @@ namespace accel::comm {
 // serves another one there.
 class MeetingPlaces {
  public:
-  // Opens this rank's socket, tells the others through `store`, and learns where theirs are.
-  MeetingPlaces(c10d::Store& store, const RendezvousOptions& options);
+  // Opens this rank's socket.
+  explicit MeetingPlaces(const RendezvousOptions& options);
+  const Address& own_address() const { return ranks_[static_cast<size_t>(rank_)]; }
+  // Where those of all ranks are.
+  void learn(std::vector<Address> ranks);
   // Those of a part of the ranks, who are numbered as they stand there. `name` tells parts of the same ranks apart.
   MeetingPlaces(const MeetingPlaces& whole, const std::vector<int64_t>& ranks, const std::string& name);
 
@@ -39,12 +43,13 @@ class MeetingPlaces {
   struct Own {
     std::mutex mutex;
     FileDescriptor listener;
-    c10::intrusive_ptr<c10d::Store> server;  // once this rank serves
+    std::unique_ptr<StoreServer> server;  // once this rank serves
   };
 
   std::shared_ptr<Own> own_;
   Address job_store_;
   int64_t rank_;
+  std::string token_;
   std::vector<Address> ranks_;
   std::string name_;
 };

@@ -3,9 +3,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
 #include <iterator>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "base/environment.hpp"
@@ -16,27 +18,39 @@ namespace {
 
 // UCX reads its environment when it is loaded and when a context is made. It must not catch the host's signals nor
 // patch its mmap.
-constexpr std::pair<const char*, const char*> kUcxEnvironment[] = {
+constexpr EnvironmentDefaults::Variable kUcxEnvironment[] = {
     {"UCX_HANDLE_ERRORS", "none"},
     {"UCX_MEM_EVENTS", "n"},
     {"UCX_VFS_ENABLE", "n"},
     {"UCX_WARN_UNUSED_ENV_VARS", "n"},
-    {"UCX_POSIX_ERROR_HANDLING", "y"},
+    {"UCX_SYSV_ERROR_HANDLING", "y"},
     {"UCX_LOG_LEVEL", "fatal"},
-    {"UCX_TLS", "^cma"},          // it ends this process when it copies from the memory of one that has just ended
+    // cma ends this process when it copies from the memory of one that has just ended. posix makes files in /dev/shm,
+    // which stay when the process is killed meanwhile, and need room there; sysv needs neither.
+    {"UCX_TLS", "^cma,posix"},
     {"UCX_TCP_PUT_ENABLE", "n"},  // it ends this process on the answer to a write that was given up
     {"UCX_RNDV_THRESH", "1mb"},   // its own choice asks before most messages, slow over long links (bench/RESULTS.md)
     {"UCX_DEBUG_SIGNO", "0"},     // else SIGHUP prints and no longer ends the program
 };
 
 // ProcessGroupNCCL reads its own when it is made. A time-out has to fail the work, and must not end the process.
-constexpr std::pair<const char*, const char*> kNcclEnvironment[] = {
+constexpr EnvironmentDefaults::Variable kNcclEnvironment[] = {
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"},  // clean up only
     {"TORCH_NCCL_ENABLE_MONITORING", "0"},     // the monitor of its watchdog ends the process
 };
 
-// Where this code lives: the shared library, or the program that links the static one.
+// Where this code lives: the shared library, or the program that links the static one. The kernel knows the whole path;
+// the dynamic linker only what it was called by, which means another place once the program has changed its folder.
 std::string own_folder() {
+  const auto address = reinterpret_cast<uintptr_t>(&own_folder);
+  std::ifstream mappings("/proc/self/maps");
+  for (std::string line; std::getline(mappings, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2) continue;
+    if (address < begin || address >= end) continue;
+    const size_t path = line.find('/'), slash = line.rfind('/');
+    if (path != std::string::npos) return line.substr(path, slash - path);
+  }
   Dl_info info;
   if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return ".";
   const std::string file(info.dli_fname);
@@ -87,12 +101,10 @@ CreateBackend load_plugin(const std::string& name) {
   return create;
 }
 
-std::vector<EnvironmentDefault> backend_environment() {
-  std::vector<EnvironmentDefault> variables;
-  variables.reserve(std::size(kUcxEnvironment) + std::size(kNcclEnvironment));
-  for (const auto& [name, value] : kUcxEnvironment) variables.emplace_back(name, value);
-  for (const auto& [name, value] : kNcclEnvironment) variables.emplace_back(name, value);
-  return variables;
+EnvironmentDefaults backend_environment() {
+  std::vector<EnvironmentDefaults::Variable> variables(std::begin(kUcxEnvironment), std::end(kUcxEnvironment));
+  variables.insert(variables.end(), std::begin(kNcclEnvironment), std::end(kNcclEnvironment));
+  return EnvironmentDefaults(variables);
 }
 
 }  // namespace accel::comm

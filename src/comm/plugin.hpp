@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/environment.hpp"
 #include "comm/backend_plugin.hpp"
@@ -19,6 +18,6 @@ CreateBackend load_plugin(const std::string& name);
 
 // What the libraries below must find in the environment while a plugin is loaded and a backend made. What the user has
 // set stays.
-std::vector<EnvironmentDefault> backend_environment();
+EnvironmentDefaults backend_environment();
 
 }  // namespace accel::comm

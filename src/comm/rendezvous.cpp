@@ -2,19 +2,20 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/interruption.hpp"
-#include "base/log.hpp"
+#include "comm/job_start.hpp"
+#include "comm/meeting_places.hpp"
+#include "comm/process_resources.hpp"
 #include "comm/socket.hpp"
-#include "comm/tcp_store.hpp"
+#include "comm/store_client.hpp"
+#include "comm/store_server.hpp"
 
 namespace accel::comm {
 namespace {
@@ -24,50 +25,44 @@ using Milliseconds = std::chrono::milliseconds;
 constexpr auto kConnectPause = Milliseconds(2);
 
 // What this process knows of an address: its server, and how many groups each rank has joined there.
-struct Meeting {
-  c10::intrusive_ptr<c10d::Store> server;
+struct KnownAddress {
+  std::unique_ptr<StoreServer> server;
   std::map<int, int64_t> joined;
 };
 
-struct Meetings {
+struct KnownAddresses {
   std::mutex mutex;
-  std::map<Address, Meeting> by_address;
+  std::map<Address, KnownAddress> all;
 };
 
-Meetings& meetings() {
-  static Meetings* const instance = std::make_unique<Meetings>().release();  // see [Note: one store server per address]
+KnownAddresses& known_addresses() {
+  // See [Note: one store server per address].
+  static KnownAddresses* const instance = std::make_unique<KnownAddresses>().release();
   return *instance;
 }
 
 // Serves if this rank has to, and counts the group. Returns the number of groups that this rank joined here before.
-int64_t enter(const RendezvousOptions& options, const std::string& host, const Deadline& deadline) {
-  Meetings& all = meetings();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  Meeting& meeting = all.by_address[{host, options.port}];
-  if (options.serve && options.rank == 0 && !meeting.server) {
-    meeting.server = serve_store({host, options.port}, listen_on(host, options.port), deadline.left());
+int64_t enter(const RendezvousOptions& options, const std::string& host) {
+  KnownAddresses& known = known_addresses();
+  const std::lock_guard<std::mutex> lock(known.mutex);
+  KnownAddress& address = known.all[{host, options.port}];
+  if (options.serve && options.rank == 0 && !address.server) {
+    require_resources(resources_of_server(options.size), options.rank, "to serve the store of the job");
+    address.server = std::make_unique<StoreServer>(listen_on(host, options.port));
   }
-  return meeting.joined[options.rank]++;
+  return address.joined[options.rank]++;
 }
 
 std::string rank_key(int rank) { return "present/" + std::to_string(rank); }
-std::string refusal_key(int64_t number) { return "refusal/" + std::to_string(number); }
 
-// Tells rank 0, whose log is the one that is read, and fails.
-[[noreturn]] void refuse(c10d::Store& store, Status status, const std::string& who, const std::string& what_to_do) {
-  store.set(refusal_key(store.add("refusals", 1)), who);
+// A rank that was started with other settings ends the start of all: the right one would be missing.
+[[noreturn]] void refuse(JobStart& start, Status status, const std::string& who, const std::string& what_to_do) {
+  start.fail(CollectiveFailure::kAborted, text("turned away: ", who, "; ", what_to_do));
   fail(status, who, "; ", what_to_do);
 }
 
-std::vector<std::string> refusals(c10d::Store& store) {
-  std::vector<std::string> found;
-  const int64_t count = store.add("refusals", 0);
-  for (int64_t number = 1; number <= count; number++) found.push_back(store.get_to_str(refusal_key(number)));
-  return found;
-}
-
 // Rank 0 says which job this is; the others compare.
-void sign_in(c10d::Store& store, const RendezvousOptions& options) {
+void sign_in(c10d::Store& store, JobStart& start, const RendezvousOptions& options) {
   const std::string size = std::to_string(options.size);
   const std::string rank = text("rank ", options.rank, " of ", options.size);
   if (options.rank == 0) {
@@ -75,44 +70,31 @@ void sign_in(c10d::Store& store, const RendezvousOptions& options) {
     store.set("size", size);
   } else {
     if (store.get_to_str("token") != options.token)
-      refuse(store, Status::kInvalidState, rank + " belongs to another job: its ACCEL_JOB_TOKEN is not that of rank 0",
+      refuse(start, Status::kInvalidState, rank + " belongs to another job: its ACCEL_JOB_TOKEN is not that of rank 0",
              text("give each job a MASTER_PORT of its own; that of this one is ", options.port));
     const std::string size_of_0 = store.get_to_str("size");
     if (size_of_0 != size)
-      refuse(store, Status::kInvalidArgument, rank + " came to a job of " + size_of_0 + " ranks",
+      refuse(start, Status::kInvalidArgument, rank + " came to a job of " + size_of_0 + " ranks",
              "start all ranks with the same number of processes (WORLD_SIZE)");
   }
-  if (store.add(rank_key(options.rank), 1) > 1)
-    refuse(store, Status::kInvalidState, rank + " is there twice", "give each process a rank of its own (RANK)");
+  require(store.add(rank_key(options.rank), 1) == 1, Status::kInvalidState, rank,
+          " is there twice; give each process a rank of its own (RANK)");
 }
 
-std::string missing_ranks(c10d::Store& store, int size) {
-  std::string missing;
-  for (int rank = 0; rank < size; rank++)
-    if (!store.check({rank_key(rank)})) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-  return missing;
-}
-
-void wait_for_all(c10d::Store& store, const RendezvousOptions& options, const Deadline& deadline) {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < options.size; rank++) keys.push_back(rank_key(rank));
+std::vector<Address> wait_for_all(JobStart& start, const RendezvousOptions& options) {
   try {
-    store.wait(keys, std::max(deadline.left(), Milliseconds(1)));
-    return;
-  } catch (const c10::Error&) {
-    // Out of time, or the server is gone: the check below tells which.
+    return start.wait_for_all();
+  } catch (const Error& error) {
+    if (error.status() != Status::kTimeout) throw;
   }
-  std::string turned_away;
-  for (const std::string& who : refusals(store)) turned_away += "; turned away: " + who;
-  fail(Status::kTimeout, "of ", options.size, " ranks these did not come within ", deadline.total().count(),
-       " ms: ", missing_ranks(store, options.size), turned_away,
-       "; see whether they were started, and with MASTER_ADDR=", options.host, " MASTER_PORT=", options.port);
+  fail(Status::kTimeout, "of ", options.size, " ranks these did not come within ", start.deadline().total().count(),
+       " ms: ", start.missing_ranks(), "; see whether they were started, and with MASTER_ADDR=", options.host,
+       " MASTER_PORT=", options.port);
 }
 
-c10::intrusive_ptr<c10d::Store> meet(const RendezvousOptions& options, const Deadline& deadline) {
+Meeting meet(const RendezvousOptions& options, const Deadline& deadline) {
   const std::string host = is_loopback(options.host) ? "127.0.0.1" : options.host;
-  const int64_t former_groups = enter(options, host, deadline);
-  // LibTorch's client pauses up to a second between attempts; ours notices at once that the server is up.
+  const int64_t former_groups = enter(options, host);
   const InterruptionFlag interruption;
   while (!connect_to({host, options.port}, deadline.left()).socket.is_open()) {
     require(!interruption.raised(), Status::kCancelled, "the program was interrupted while rank ", options.rank,
@@ -123,20 +105,32 @@ c10::intrusive_ptr<c10d::Store> meet(const RendezvousOptions& options, const Dea
     std::this_thread::sleep_for(kConnectPause);
   }
   const std::string prefix = "accel/" + std::to_string(options.attempt) + "/" + std::to_string(former_groups);
-  auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, reach_store({host, options.port}, deadline.left()));
-  sign_in(*store, options);
-  wait_for_all(*store, options, deadline);
-  if (options.rank == 0)
-    for (const std::string& who : refusals(*store)) log(LogLevel::kWarning, "turned away: ", who);
-  return store;
+  const auto client = c10::make_intrusive<StoreClient>(Address{host, options.port}, deadline.left() + Milliseconds(1));
+  const auto start = std::make_shared<JobStart>(c10::make_intrusive<c10d::PrefixStore>(prefix, client), options.rank,
+                                                options.size, deadline);
+  const auto store = c10::make_intrusive<StartingStore>(prefix, client, start);
+  sign_in(*store, *start, options);
+  try {
+    ProcessResources needed = resources_of_rank(options.size);
+    if (options.serve && options.rank == 0) needed.descriptors += resources_of_server(options.size).descriptors;
+    require_resources(needed, options.rank, "to start");
+    const auto places = std::make_shared<MeetingPlaces>(options);
+    start->arrive(places->own_address());
+    places->learn(wait_for_all(*start, options));
+    return {store, places, start};
+  } catch (const Error& error) {
+    start->give_up(error);
+    throw;
+  }
 }
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> rendezvous(const RendezvousOptions& options, const Deadline& deadline) {
+Meeting rendezvous(const RendezvousOptions& options, const Deadline& deadline) {
   try {
     return meet(options, deadline);
-  } catch (const c10::Error&) {  // LibTorch's words are about sockets
+  } catch (const Error& error) {
+    if (error.status() != Status::kPeerLost) throw;
     fail(Status::kPeerLost, "rank ", options.rank, " lost the store of rank 0 at ", options.host, ":", options.port,
          " before all ", options.size,
          " ranks had come; see what rank 0 says, and whether another program uses that port");

@@ -4,6 +4,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/deadline.hpp"
@@ -13,6 +14,9 @@ class Store;
 }
 
 namespace accel::comm {
+
+class JobStart;
+class MeetingPlaces;
 
 struct RendezvousOptions {
   std::string host;
@@ -24,12 +28,19 @@ struct RendezvousOptions {
   std::string token;    // the same in all ranks of a job, and in no other job; may be empty
 };
 
-// Returns when all ranks are there. A rank that is there twice, that belongs to another job or was told of another
-// number of ranks is turned away with an error, and the group forms without it. The token keeps jobs apart, by mistake
-// or chance; it is no secret, because the store speaks plain text. The store has its own name space: several groups of
-// one process may use one address. [Note: one store server per address] The server that rank 0 starts lives until the
-// process ends: a rank that is already in the next group of the same address must not meet the former group's server on
-// its way out.
-c10::intrusive_ptr<c10d::Store> rendezvous(const RendezvousOptions& options, const Deadline& deadline);
+// What ranks have once they have met. It is the start of the job until start->end().
+struct Meeting {
+  c10::intrusive_ptr<c10d::Store> store;
+  std::shared_ptr<MeetingPlaces> places;
+  std::shared_ptr<JobStart> start;
+};
+
+// Returns when all ranks are there. A rank that is there twice is turned away with an error, and the group forms
+// without it; one that belongs to another job or was told of another number of ranks ends the start of all. The token
+// keeps jobs apart, by mistake or chance; it is no secret, because the store speaks plain text. The store has its own
+// name space: several groups of one process may use one address. [Note: one store server per address] The server that
+// rank 0 starts lives until the process ends: a rank that is already in the next group of the same address must not
+// meet the former group's server on its way out.
+Meeting rendezvous(const RendezvousOptions& options, const Deadline& deadline);
 
 }  // namespace accel::comm

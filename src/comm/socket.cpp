@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -43,6 +44,16 @@ void limit_connect(const FileDescriptor& connection, Deadline::Milliseconds limi
   setsockopt(connection.number(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
 }
 
+// While nobody listens at a port of this host, the kernel may choose it as the one to connect from: then the two ends
+// of the connection are the same.
+bool is_connected_to_itself(const FileDescriptor& connection) {
+  sockaddr_storage own{}, other{};
+  socklen_t own_length = sizeof own, other_length = sizeof other;
+  return getsockname(connection.number(), reinterpret_cast<sockaddr*>(&own), &own_length) == 0 &&
+         getpeername(connection.number(), reinterpret_cast<sockaddr*>(&other), &other_length) == 0 &&
+         own_length == other_length && std::memcmp(&own, &other, own_length) == 0;
+}
+
 }  // namespace
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host.rfind("127.", 0) == 0; }
@@ -76,11 +87,31 @@ Connection connect_to(const Address& address, Deadline::Milliseconds limit) {
   for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
     FileDescriptor attempt = open_socket(*entry);
     limit_connect(attempt, limit);
-    if (attempt.is_open() && connect(attempt.number(), entry->ai_addr, entry->ai_addrlen) == 0)
-      return {std::move(attempt), false};
-    connection.refused = errno == ECONNREFUSED;
+    const bool connected = attempt.is_open() && connect(attempt.number(), entry->ai_addr, entry->ai_addrlen) == 0;
+    if (connected && !is_connected_to_itself(attempt)) return {std::move(attempt), false};
+    connection.refused = connected || errno == ECONNREFUSED;
   }
   return connection;
+}
+
+FileDescriptor begin_connection(const Address& address) {
+  const auto list = look_up(address, SOCK_STREAM);
+  if (!list) return {};
+  list->ai_socktype |= SOCK_NONBLOCK;
+  FileDescriptor connection = open_socket(*list);
+  // What comes of it shows in link_state().
+  if (connection.is_open()) connect(connection.number(), list->ai_addr, list->ai_addrlen);
+  return connection;
+}
+
+LinkState link_state(const FileDescriptor& connection) {
+  pollfd state{connection.number(), POLLIN, 0};
+  if (poll(&state, 1, 0) <= 0) return LinkState::kOpen;
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(connection.number(), SOL_SOCKET, SO_ERROR, &error, &length);
+  if (error == ECONNREFUSED) return LinkState::kRefused;
+  return error == 0 || error == ECONNRESET || error == EPIPE ? LinkState::kEnded : LinkState::kUnknown;
 }
 
 std::string own_host_towards(const Address& other) {

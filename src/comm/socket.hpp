@@ -29,6 +29,16 @@ struct Connection {
 };
 Connection connect_to(const Address& address, Deadline::Milliseconds limit);
 
+// One that is only watched, and that nobody needs to accept: it tells when the process ends that listens there.
+FileDescriptor begin_connection(const Address& address);
+enum class LinkState {
+  kOpen,     // or not made yet
+  kRefused,  // nobody listens, or a firewall says so
+  kEnded,
+  kUnknown,  // the network lost it, or never had a way
+};
+LinkState link_state(const FileDescriptor& connection);
+
 // Of this host, as those see it who are on the way to `other`; empty when there is no way.
 std::string own_host_towards(const Address& other);
 

@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/processors.hpp"
+#include "comm/job_start.hpp"
 #include "comm/meeting_places.hpp"
 #include "comm/plugin.hpp"
 #include "comm/rendezvous.hpp"
@@ -110,10 +111,17 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, c10::
   options.serve = !process.agent_store;
   options.attempt = process.restart_count;
   options.token = process.job_token;
-  const auto store = comm::rendezvous(options, Deadline(timeout));
-  auto communicator =
-      std::make_shared<comm::Communicator>(store, options.rank, options.size, timeout, backend_names(device));
-  communicator->set_meeting_places(std::make_shared<comm::MeetingPlaces>(*store, options));
+  const comm::Meeting meeting = comm::rendezvous(options, Deadline(timeout));
+  std::shared_ptr<comm::Communicator> communicator;
+  try {
+    communicator =
+        std::make_shared<comm::Communicator>(meeting.store, options.rank, options.size, timeout, backend_names(device));
+  } catch (const std::exception& error) {
+    meeting.start->give_up(error);
+    throw;
+  }
+  meeting.start->end();
+  communicator->set_meeting_places(meeting.places);
   return communicator;
 }
 

@@ -1,12 +1,14 @@
 /* Links nothing of the library: loads it as an interpreter does, finds every function of the header, and uses some.
  *
  * usage: loading LIBRARY */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -77,6 +79,32 @@ static void create_add_and_release(void) {
   assert_int_equal(api.live_objects(), 0);
 }
 
+/* The library finds its plugins beside itself, also when the program has changed its folder since. Comes first: the
+ * name by which a library was loaded first stays. */
+static void test_plugins_are_found_after_loading_by_a_relative_path(void** state) {
+  int32_t (*is_available)(const char*) = NULL;
+  char folder[4096], name[4200];
+  char* slash = NULL;
+  void* library = NULL;
+  int32_t before = 0;
+  (void)state;
+  assert_true(strlen(library_path) < sizeof folder);
+  strcpy(folder, library_path);
+  slash = strrchr(folder, '/');
+  assert_non_null(slash);
+  *slash = '\0';
+  sprintf(name, "./%s", slash + 1);
+  assert_int_equal(unsetenv("ACCEL_PLUGIN_PATH"), 0);
+  assert_int_equal(chdir(folder), 0);
+  library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) fail_msg("%s", dlerror());
+  *(void**)&is_available = dlsym(library, "accel_is_available");
+  before = is_available("ucx");
+  assert_int_equal(chdir("/"), 0);
+  assert_int_equal(is_available("ucx"), before);
+  assert_int_equal(dlclose(library), 0);
+}
+
 static void test_every_function_is_found(void** state) {
   const size_t count = sizeof accel_function_names / sizeof *accel_function_names;
   void* const library = load();
@@ -106,10 +134,12 @@ static void test_loading_and_working_many_times(void** state) {
 
 int main(int count, char** arguments) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_plugins_are_found_after_loading_by_a_relative_path),
       cmocka_unit_test(test_every_function_is_found),
       cmocka_unit_test(test_loading_and_working_many_times),
   };
   if (count != 2) return 2;
-  library_path = arguments[1];
+  library_path = realpath(arguments[1], NULL); /* kept until the end */
+  if (library_path == NULL) return 2;
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ import time
 import unittest
 
 ACCEL = ""
-GONE_WITHIN = 2.0  # seconds, after a failure
+GONE_WITHIN = 10.0  # seconds, after a failure, also on a busy machine
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
                   "ACCEL_JOB_TOKEN")
 OPENMP_VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")

@@ -8,7 +8,7 @@ import sys
 from run_ranks import fail, start_directly
 
 LIMIT_S = 30
-LATE_MS = 4000  # when the deadline of until_silent, two seconds, has surely passed; that of until_lost is a minute
+LATE_MS = 9000  # when the deadline of until_silent, five seconds, has surely passed; that of until_lost is a minute
 REPORT = re.compile(r"(\d+) ms (\w+) (.*)")
 
 

@@ -64,14 +64,14 @@ void run_timeout(accel_state_t* state, const char* argument) {
   accel_tensor_t* const tensor = ones(100, ACCEL_DTYPE_FLOAT32);
   CHECK(accel_all_reduce(state, tensor, ACCEL_REDUCE_SUM));
   if (accel_process_index(state) == accel_num_processes(state) - 1) {
-    sleep_ms(4000);
+    sleep_ms(9000);
   } else {
     const int64_t start = now_ms();
     EXPECT(accel_all_reduce(state, tensor, ACCEL_REDUCE_SUM) == ACCEL_ERROR_TIMEOUT);
     const int64_t waited = now_ms() - start;
-    EXPECT(waited >= 1400 && waited < 4000);
+    EXPECT(waited >= 4900 && waited < 9000);
     EXPECT(strstr(accel_last_error(), "no call since all_reduce #0") != NULL);
-    sleep_ms(4000 - waited); /* so that nobody is seen to die meanwhile */
+    sleep_ms(9000 - waited); /* so that nobody is seen to die meanwhile */
   }
   accel_tensor_release(tensor);
 }
@@ -89,8 +89,10 @@ void run_stop(accel_state_t* state, const char* argument) {
     start = now_ms();
     status = accel_all_reduce(state, tensor, ACCEL_REDUCE_MAX);
   }
-  EXPECT(status == ACCEL_ERROR_TIMEOUT);
-  EXPECT(now_ms() - start < 4000);
+  /* Who waits for a neighbour that timed out may hear of it from there. */
+  EXPECT(status == ACCEL_ERROR_TIMEOUT || status == ACCEL_ERROR_CANCELLED);
+  EXPECT(strstr(accel_last_error(), "timed out after") != NULL);
+  EXPECT(now_ms() - start < 9000);
   accel_tensor_release(tensor);
 }
 

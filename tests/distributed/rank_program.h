@@ -49,6 +49,7 @@ void run_first_fails(accel_state_t* state, const char* argument);
 void run_works(accel_state_t* state, const char* argument);
 void run_shrink(accel_state_t* state, const char* argument);
 void run_shrink_silent(accel_state_t* state, const char* argument);
+void run_environment(accel_state_t* state, const char* argument);
 void run_until_failure(accel_state_t* state, const char* argument);
 
 /* Milliseconds of a clock that only goes forward. */

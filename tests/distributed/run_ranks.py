@@ -20,7 +20,8 @@ def fail(message):
 
 
 def shared_memory():
-    """Names in /dev/shm of objects that are ours, by owner and prefix."""
+    """Names in /dev/shm that could be ours, by owner and prefix, and that no process maps: those of other jobs that run
+    beside this one do."""
     found = set()
     for name in os.listdir("/dev/shm"):
         try:
@@ -28,7 +29,20 @@ def shared_memory():
                 found.add(name)
         except FileNotFoundError:
             pass
-    return {name for name in found if name.startswith(("accel", "ucx"))}
+    found = {name for name in found if name.startswith(("accel", "ucx"))}
+    return {name for name in found if not is_mapped("/dev/shm/" + name)} if found else found
+
+
+def is_mapped(path):
+    for process in os.listdir("/proc"):
+        if process.isdigit():
+            try:
+                with open(f"/proc/{process}/maps", encoding="utf-8", errors="replace") as mappings:
+                    if path in mappings.read():
+                        return True
+            except OSError:  # it has ended, or belongs to somebody else
+                pass
+    return False
 
 
 def launch(accel, program, count, *arguments):
@@ -48,6 +62,29 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def listening_sockets(process):
+    """Addresses and ports where a process listens."""
+    own = set()
+    for name in os.listdir(f"/proc/{process.pid}/fd"):
+        try:
+            own.add(os.readlink(f"/proc/{process.pid}/fd/{name}"))
+        except FileNotFoundError:
+            pass
+    with open(f"/proc/{process.pid}/net/tcp", encoding="ascii") as table:
+        entries = [line.split() for line in table][1:]
+    return [(socket.inet_ntoa(bytes.fromhex(address)[::-1]), int(port, 16)) for entry in entries
+            for address, port in [entry[1].split(":")] if entry[3] == "0A" and f"socket:[{entry[9]}]" in own]
+
+
+def wait_until_listening(process):
+    """A rank listens before it tells the others that it is there."""
+    end = time.monotonic() + LIMIT_S
+    while not listening_sockets(process):
+        if process.poll() is not None or time.monotonic() > end:
+            fail("a rank does not listen")
+        time.sleep(0.005)
 
 
 def start_directly(program, count, *arguments, own_arguments=None, prefix=lambda rank: [], stdin=subprocess.DEVNULL,
@@ -155,6 +192,7 @@ TESTS = {
     "kill_unread": kill_unread,
     "stop": stop,
     "works": launched("works"),
+    "environment": launched("environment"),
     "shrink": shrink,
     "shrink_silent": shrink_silent,
     "first": with_folder("first", True),

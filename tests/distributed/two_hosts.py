@@ -18,10 +18,11 @@ import select
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
-from run_ranks import expect_ends, start_directly
+from run_ranks import expect_ends, fail, start_directly
 
 CLONE_NEWNET = 0x40000000
 TUNSETIFF = 0x400454CA
@@ -43,6 +44,7 @@ class Host:
         self.number = number
         self.address = f"10.83.0.{number + 1}"
         self.device = f"link{number}"
+        self.shared_memory = tempfile.TemporaryDirectory(prefix="accel-host-")  # that its ranks see
         libc = ctypes.CDLL(None, use_errno=True)
         own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         try:
@@ -71,6 +73,10 @@ class Host:
 
     def close(self):
         os.close(self.namespace)
+        left = os.listdir(self.shared_memory.name)
+        self.shared_memory.cleanup()
+        if left:
+            fail(f"left in /dev/shm of host {self.number}: {sorted(left)}")
 
 
 class Cable:
@@ -205,7 +211,8 @@ class Network:
         variables = {"ACCEL_HOST_ID": host.number, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2, "UCX_TLS": "tcp,self",
                      "MASTER_ADDR": self.hosts[0].address, "MASTER_PORT": 29500}
         enter = ["nsenter", f"--net={host.path()}", "unshare", "--mount"]
-        return [*enter, "sh", "-c", 'mount -t sysfs none /sys && exec "$@"', "sh", "env",
+        mount = 'mount -t sysfs none /sys && mount --bind "$1" /dev/shm && shift && exec "$@"'
+        return [*enter, "sh", "-c", mount, "sh", host.shared_memory.name, "env",
                 *(f"{name}={value}" for name, value in variables.items())]
 
     def run(self, program, *arguments):

@@ -1,6 +1,7 @@
 // The ground: environment variables, JSON members, deadlines, the log, the names of statuses.
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -48,6 +49,53 @@ TEST_F(BaseEnvironment, UnsetAndEmptyAreNothing) {
   EXPECT_FALSE(environment_text(kVariable));
   EXPECT_FALSE(environment_flag(kVariable));
   EXPECT_FALSE(environment_integer(kVariable));
+}
+
+using Variables = std::vector<EnvironmentDefaults::Variable>;
+
+TEST_F(BaseEnvironment, DefaultsComeAndGoBesideReaders) {
+  std::atomic<bool> stop{false};
+  std::thread reader([&] {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): that is what is tested
+    while (!stop) EXPECT_EQ(std::getenv("ACCEL_TEST_NO_SUCH_VARIABLE"), nullptr);
+  });
+  char** const before = environ;
+  for (int i = 0; i < 2000; i++) {
+    const EnvironmentDefaults outer(Variables{{kVariable, "outer"}, {"ACCEL_TEST_OTHER", "1"}});
+    const EnvironmentDefaults inner(Variables{{kVariable, "inner"}, {"ACCEL_TEST_THIRD", "3"}});
+    EXPECT_EQ(environment_text(kVariable), "outer");
+    EXPECT_EQ(environment_text("ACCEL_TEST_THIRD"), "3");
+  }
+  stop = true;
+  reader.join();
+  EXPECT_EQ(environ, before);
+  EXPECT_FALSE(environment_text(kVariable));
+}
+
+TEST_F(BaseEnvironment, DefaultsLeaveWhatTheUserHasSet) {
+  set("user");
+  const EnvironmentDefaults defaults(Variables{{kVariable, "default"}});
+  EXPECT_EQ(environment_text(kVariable), "user");
+}
+
+TEST_F(BaseEnvironment, WhatTheProgramChangesBesideDefaultsStays) {
+  constexpr const char* kSet = "ACCEL_TEST_SET";
+  constexpr const char* kRemoved = "ACCEL_TEST_REMOVED";
+  for (int nested = 0; nested < 2; nested++) {
+    setenv(kRemoved, "1", 1);
+    {
+      const EnvironmentDefaults outer(Variables{{kVariable, "default"}});
+      setenv(kSet, "2", 1);
+      unsetenv(kRemoved);
+      if (nested != 0) const EnvironmentDefaults inner(Variables{{"ACCEL_TEST_OTHER", "1"}});
+      EXPECT_EQ(environment_text(kVariable), "default");
+    }
+    EXPECT_FALSE(environment_text(kVariable));
+    EXPECT_FALSE(environment_text("ACCEL_TEST_OTHER"));
+    EXPECT_FALSE(environment_text(kRemoved));
+    EXPECT_EQ(environment_text(kSet), "2");
+    unsetenv(kSet);
+  }
 }
 
 TEST_F(BaseEnvironment, Flags) {

@@ -24,7 +24,12 @@
 #include "comm/collective_error.hpp"
 #include "comm/collectives.hpp"
 #include "comm/group.hpp"
+#include "comm/job_start.hpp"
+#include "comm/meeting_places.hpp"
 #include "comm/rendezvous.hpp"
+#include "comm/store_client.hpp"
+#include "comm/store_server.hpp"
+#include "expect_error.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
 
@@ -417,6 +422,104 @@ TEST(CommGroup, SurvivorsGoOnWithoutTheLostRank) {
   EXPECT_EQ(survivors, 2);
 }
 
+// Who passes nothing must not be the only one to know.
+TEST(CommCollectives, ATreeWithoutTensorsAgainstATensorIsFoundAtOnceOnAllRanks) {
+  const std::function<void(Communicator&, const c10::IValue&)> calls[] = {
+      [](Communicator& communicator, const c10::IValue& value) { gather(communicator, value); },
+      [](Communicator& communicator, const c10::IValue& value) { gather_uneven(communicator, value); },
+      [](Communicator& communicator, const c10::IValue& value) { reduce(communicator, value, Reduction::kSum, 1.0); },
+      [](Communicator& communicator, const c10::IValue& value) { broadcast(communicator, value, 0); },
+      [](Communicator& communicator, const c10::IValue& value) {
+        pad_across_processes(communicator, value, 0, 0.0, false);
+      }};
+  for (const auto& call : calls)
+    run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+      const c10::IValue nothing = tree::new_list();
+      try {
+        call(*communicator, communicator->rank() == 0 ? nothing : c10::IValue(at::ones({2})));
+        ADD_FAILURE() << "rank " << communicator->rank() << " did not find out";
+      } catch (const CollectiveError& error) {
+        EXPECT_EQ(error.failure(), CollectiveFailure::kMismatch) << error.what();
+      }
+      call(*communicator, nothing);  // the group goes on
+    });
+}
+
+TEST(CommCollectives, ScalesThatDifferAreNamed) {
+  const auto messages = messages_of(2, std::chrono::seconds(20), [](Communicator& communicator) {
+    reduce(communicator, c10::IValue(at::ones({2})), Reduction::kSum, communicator.rank() == 0 ? 1.0 : 0.5);
+  });
+  EXPECT_NE(messages[0].find("times 1,"), std::string::npos) << messages[0];
+  EXPECT_NE(messages[0].find("times 0.5"), std::string::npos) << messages[0];
+}
+
+TEST(CommCollectives, ALossIsReportedWithTheFunctionOfTheHeader) {
+  const auto messages = messages_of(2, std::chrono::seconds(1), [](Communicator& communicator) {
+    const CurrentCall call("accel_save_state");
+    if (communicator.rank() == 0) communicator.barrier();
+  });
+  EXPECT_NE(messages[0].find("save_state #0 on rank 0 timed out"), std::string::npos) << messages[0];
+}
+
+// The store as its clients see it.
+class CommStore : public testing::Test {
+ protected:
+  c10::intrusive_ptr<StoreClient> client(std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+    return c10::make_intrusive<StoreClient>(Address{"127.0.0.1", port_}, timeout);
+  }
+  static std::vector<uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
+
+  FileDescriptor listener_ = listen_on("127.0.0.1", 0);
+  int port_ = port_of(listener_);
+};
+
+TEST_F(CommStore, KeepsValues) {
+  const StoreServer server(std::move(listener_));
+  const auto first = client(), second = client();
+  first->set("a", bytes("1"));
+  EXPECT_EQ(first->add("count", 5), 5);
+  EXPECT_EQ(second->add("count", -7), -2);
+  EXPECT_EQ(second->get("a"), bytes("1"));
+  EXPECT_EQ(second->compareSet("a", bytes("2"), bytes("3")), bytes("1"));
+  EXPECT_EQ(second->compareSet("a", bytes("1"), bytes("3")), bytes("3"));
+  EXPECT_EQ(second->compareSet("b", bytes("1"), bytes("3")), bytes("1"));
+  EXPECT_FALSE(second->check({"a", "b"}));
+  EXPECT_EQ(second->compareSet("b", {}, bytes("4")), bytes("4"));
+  EXPECT_TRUE(second->check({"a", "b"}));
+  second->append("b", bytes("5"));
+  second->multiSet({"c", "d"}, {bytes(std::string(1 << 20, 'c')), {}});
+  const auto values = second->multiGet({"b", "c", "d"});
+  EXPECT_EQ(values[0], bytes("45"));
+  EXPECT_EQ(values[1].size(), 1U << 20);
+  EXPECT_TRUE(values[2].empty());
+  EXPECT_EQ(second->getNumKeys(), 5);
+  EXPECT_TRUE(second->deleteKey("d"));
+  EXPECT_FALSE(second->deleteKey("d"));
+}
+
+TEST_F(CommStore, WaitsEndWhenTheKeysAreThereOrInTime) {
+  const StoreServer server(std::move(listener_));
+  const auto first = client(), second = client();
+  tests::expect_error(Status::kTimeout, "within 20 ms", [&] { first->wait({"x"}, std::chrono::milliseconds(20)); });
+  second->set("x", bytes("1"));
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    second->set("y", bytes("2"));
+  });
+  first->wait({"x", "y", "y"});
+  other.join();
+  EXPECT_EQ(first->get("y"), bytes("2"));
+}
+
+TEST_F(CommStore, AServerThatSaysNothingOrIsGoneIsAnError) {
+  tests::expect_error(Status::kTimeout, "did not answer within 100 ms",
+                      [&] { client(std::chrono::milliseconds(100)); });
+  auto server = std::make_unique<StoreServer>(std::move(listener_));
+  const auto found = client();
+  server.reset();
+  for (int i = 0; i < 2; i++) tests::expect_error(Status::kPeerLost, " is gone", [&] { found->add("x", 1); });
+}
+
 TEST(CommRendezvous, NamesTheRanksThatDidNotCome) {
   RendezvousOptions options;
   options.host = "127.0.0.1";
@@ -456,8 +559,9 @@ TEST(CommRendezvous, OneAddressServesGroupAfterGroup) {
         options.port = 29879;
         options.rank = rank;
         options.size = 2;
-        const auto store = rendezvous(options, Deadline(std::chrono::seconds(20)));
-        Communicator communicator(store, rank, 2, std::chrono::seconds(20), "ucx");
+        const Meeting meeting = rendezvous(options, Deadline(std::chrono::seconds(20)));
+        Communicator communicator(meeting.store, rank, 2, std::chrono::seconds(20), "ucx");
+        meeting.start->end();
         at::Tensor one = at::ones({1});
         communicator.all_reduce(one, Reduction::kSum);
         EXPECT_EQ(one.item<float>(), 2);

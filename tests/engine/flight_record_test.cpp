@@ -53,7 +53,8 @@ TEST(FlightRecord, ATimeOutSaysWhereThisRankWasAndWhoDidNotAnswer) {
   });
   EXPECT_NE(messages[0].find("rank 0 waits in gather #1: "), std::string::npos) << messages[0];
   EXPECT_NE(messages[0].find("no answer from rank 1"), std::string::npos) << messages[0];
-  EXPECT_NE(messages[0].find("the last operation that ended here was barrier #0"), std::string::npos) << messages[0];
+  EXPECT_NE(messages[0].find("the last operation that ended here was wait_for_everyone #0"), std::string::npos)
+      << messages[0];
 }
 
 TEST(FlightRecord, ATimeOutWritesItOut) {

@@ -47,7 +47,7 @@ TEST(UcxGroup, TimeoutNamesTheRankAndEndsTheGroup) {
       EXPECT_EQ(error.failure(), CollectiveFailure::kTimeout);
       EXPECT_STREQ(error.what(),
                    "all_reduce #1 on rank 0 timed out after 200 ms: no answer from rank 1; rank 1 is in no call since "
-                   "barrier #0, rank 0 waits in all_reduce #1");
+                   "wait_for_everyone #0, rank 0 waits in all_reduce #1");
     } else {
       std::this_thread::sleep_for(milliseconds(500));
       backend->allreduce(tensors, options)->wait();  // the header of rank 0 is there

@@ -14,8 +14,13 @@
 namespace accel::parity {
 namespace operations_test {
 
-// Nothing for the functions of the fixture that this library has under other names, or not at all.
-std::optional<c10::IValue> call(const std::string& operation, const c10::IValue& input) {
+// Those of the fixture that this library has under other names, or not at all.
+bool is_left_out(const std::string& operation) {
+  return operation == "ignorant_find_batch_size" || operation == "get_data_structure" ||
+         operation == "pad_input_tensors";  // by itself below
+}
+
+c10::IValue call(const std::string& operation, const c10::IValue& input) {
   const auto data = optional_member(input, "data");
   if (operation == "slice_tensors")
     return tree::slice(*data, member(input, "start").toInt(), member(input, "stop").toInt());
@@ -23,7 +28,8 @@ std::optional<c10::IValue> call(const std::string& operation, const c10::IValue&
   if (operation == "listify") return tree::listify(*data);
   if (operation == "convert_to_fp32") return tree::convert_to_fp32(*data);
   if (operation == "find_batch_size") return tree::find_batch_size(*data);
-  return std::nullopt;
+  ADD_FAILURE() << "the fixture has " << operation << ", which this test does not know";
+  return {};
 }
 
 Status status_of(const std::string& reference_error) {
@@ -34,27 +40,24 @@ Status status_of(const std::string& reference_error) {
 }
 
 TEST(OperationsParity, SameTreesAndErrorsAsTheReference) {
-  int compared = 0;
   for (const auto& [name, input, expected] : read_cases("operations")) {
     SCOPED_TRACE(name);
+    const std::string operation = member(input, "operation").toStringRef();
+    if (is_left_out(operation)) continue;
     const auto error = error_type(expected);
     try {
-      const auto result = call(member(input, "operation").toStringRef(), input);
-      if (!result) continue;
+      const c10::IValue result = call(operation, input);
       EXPECT_FALSE(error.has_value());
-      EXPECT_TRUE(tree::equal(*result, expected)) << tree::to_json(*result);
+      EXPECT_TRUE(tree::equal(result, expected)) << tree::to_json(result);
     } catch (const Error& raised) {
       ASSERT_TRUE(error.has_value()) << raised.message();
       EXPECT_EQ(raised.status(), status_of(*error)) << raised.message();
     }
-    compared++;
   }
-  EXPECT_GT(compared, 50);
 }
 
-// The reference adds too many rows, or too few, for many sizes.
-TEST(OperationsParity, PadsAsTheReferenceWhereThatIsRight) {
-  int agreed = 0;
+// The reference adds too many rows, or too few, for many sizes. Where it adds the right number, that is ours.
+TEST(OperationsParity, PadsToTheNextMultiple) {
   for (const auto& [name, input, expected] : read_cases("operations")) {
     if (member(input, "operation").toStringRef() != "pad_input_tensors") continue;
     SCOPED_TRACE(name);
@@ -64,12 +67,7 @@ TEST(OperationsParity, PadsAsTheReferenceWhereThatIsRight) {
     EXPECT_EQ(padded.size(0), (rows + processes - 1) / processes * processes);
     EXPECT_TRUE(at::equal(padded.narrow(0, 0, rows), tensor));
     EXPECT_EQ(padded.sum().item<int64_t>(), tensor.numel());
-    const int64_t theirs = tree::sequence_items(expected)[0].toInt();
-    if (theirs % processes != 0 || theirs - rows >= processes) continue;
-    EXPECT_EQ(padded.size(0), theirs);
-    agreed++;
   }
-  EXPECT_GT(agreed, 5);
 }
 
 }  // namespace operations_test

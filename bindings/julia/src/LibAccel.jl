@@ -1756,12 +1756,12 @@ accel_state_options_init(options) =
 """
     accel_state_create(options, out)
 
-Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in one process are independent of each other.
+Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in one process are independent of each other, but for num_threads. Other threads may read the environment meanwhile, and must not change it.
 
 - `options`: `nothing`/`C_NULL` is allowed. NULL: all from the environment.
 - `out`: The state.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for what this machine lacks; TIMEOUT that names the ranks that did not come.
+Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for what this machine lacks; TIMEOUT that names the ranks that did not come; PEER_LOST when one ends meanwhile; CANCELLED that says why another one could not start; BACKEND for too few file descriptors or threads, and what else the transport lacks.
 
 Threads: collective, waits.
 """

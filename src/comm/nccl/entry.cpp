@@ -9,11 +9,14 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <type_traits>
 
+#include "base/background_thread.hpp"
 #include "base/error.hpp"
 #include "comm/backend_plugin.hpp"
+#include "comm/error_line.hpp"
 
 namespace {
 
+using accel::SignalsBlocked;
 using accel::text;
 using accel::comm::BackendArguments;
 
@@ -32,6 +35,7 @@ c10d::Backend* create(const BackendArguments& arguments) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = std::chrono::milliseconds(arguments.timeout_ms);
   options->group_name = arguments.group_name;
+  const SignalsBlocked for_its_threads;
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(
              c10::make_intrusive<c10d::PrefixStore>(text("accel/nccl/", arguments.group_name), store), arguments.rank,
              arguments.size, std::move(options))
@@ -47,11 +51,11 @@ extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_ba
     reason = obstacle(*arguments);
     if (reason.empty()) return create(*arguments);
   } catch (const std::exception& failure) {
-    reason = failure.what();
+    reason = accel::comm::error_line(failure);
   } catch (...) {
     reason = "the backend could not be made";
   }
-  std::snprintf(error, error_size, "%s", reason.substr(0, reason.find('\n')).c_str());
+  std::snprintf(error, error_size, "%s", reason.c_str());
   return nullptr;
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/background_thread.hpp"
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/call.hpp"
@@ -39,7 +40,10 @@ UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
                        std::chrono::milliseconds timeout, const std::string& group, const char* (*current_call)())
     : Backend(rank, size), timeout_(timeout) {
   const Deadline deadline(timeout);
-  auto transport = std::make_unique<Transport>(rank, size);
+  auto transport = [&] {
+    const SignalsBlocked for_the_thread_of_ucx;
+    return std::make_unique<Transport>(rank, size);
+  }();
   Peers peers(store, group, rank, size, Transport::version(), transport->address(), deadline);
   for (int peer = 0; peer < size; peer++)
     if (peer != rank) transport->connect(peer, peers.address(peer), peers.same_host(peer));

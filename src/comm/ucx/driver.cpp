@@ -89,7 +89,7 @@ void Driver::submit(Task task, bool at_once) {
   if (current_call_ != nullptr) task.call = current_call_();
   std::unique_lock<std::mutex> lock(mutex_);
   if (failure_) throw_failure(*failure_);
-  task.work->set_sequence(sequence_);
+  task.work->name_call(task.call, sequence_);
   for (auto& part : task.parts) part.header.sequence = sequence_++;
   if (at_once && !driven_ && tasks_.empty()) {
     claim();
@@ -254,7 +254,7 @@ void Driver::run_task(Task& task) {
   try {
     for (const auto& part : task.parts) {
       if (bulletin != nullptr) bulletin->begin(task.call, operation_name(part.header.operation), part.header.sequence);
-      Session session(*this, buffers_, part.header, task.timeout);
+      Session session(*this, buffers_, part.header, task.call, task.timeout);
       run(part, session);
     }
     for (const auto& [to, from] : task.copies) copy_result(to, from);

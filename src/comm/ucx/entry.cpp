@@ -4,6 +4,8 @@
 
 #include "base/error.hpp"
 #include "comm/backend_plugin.hpp"
+#include "comm/collective_error.hpp"
+#include "comm/error_line.hpp"
 #include "comm/ucx/backend.hpp"
 
 extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_backend(
@@ -20,8 +22,15 @@ extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_ba
                  c10::intrusive_ptr<c10d::Store>::reclaim_copy(arguments->store), arguments->rank, arguments->size,
                  std::chrono::milliseconds(arguments->timeout_ms), arguments->group_name, arguments->current_call)
           .release();
-  } catch (const std::exception& failure) {
+  } catch (const accel::comm::CollectiveError& failure) {
+    if (arguments->failure != nullptr) *arguments->failure = failure.failure();
     reason = failure.what();
+  } catch (const accel::Error& failure) {  // of the store
+    const bool lost = failure.status() == accel::Status::kPeerLost;
+    if (lost && arguments->failure != nullptr) *arguments->failure = accel::comm::CollectiveFailure::kPeerLost;
+    reason = failure.message();
+  } catch (const std::exception& failure) {
+    reason = accel::comm::error_line(failure);
   } catch (...) {
     reason = "the backend could not be made";
   }

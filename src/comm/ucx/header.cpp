@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/current_call.hpp"
 #include "base/error.hpp"
 
 namespace accel::comm::ucx {
@@ -20,10 +21,12 @@ std::string contents(const Header& header) {
   return text(dtype, "[", shape, "]");
 }
 
+double factor_of(const Header& header) { return header.reduction == Reduction::kScaledSum ? header.factor : 1; }
+
 std::string details(const Header& header, const Header& other) {
   std::string line = contents(header);
   if (header.reduction != other.reduction) line += text(" (", reduction_name(header.reduction), ")");
-  if (header.factor != other.factor) line += text(" times ", header.factor);
+  if (factor_of(header) != factor_of(other)) line += text(" times ", factor_of(header));
   if (header.root != other.root) line += text(" with root ", header.root);
   if (header.parts != other.parts) line += text(" as one of ", header.parts);
   return line;
@@ -32,8 +35,8 @@ std::string details(const Header& header, const Header& other) {
 }  // namespace
 
 const char* operation_name(Operation operation) {
-  static const char* const names[] = {"broadcast", "all_reduce",     "reduce",     "all_gather", "gather",
-                                      "scatter",   "reduce_scatter", "all_to_all", "barrier"};
+  static const char* const names[] = {"broadcast", "all_reduce",     "reduce",     "all_gather",       "gather",
+                                      "scatter",   "reduce_scatter", "all_to_all", "wait_for_everyone"};
   return names[static_cast<int>(operation)];
 }
 
@@ -83,7 +86,9 @@ bool are_equal(const Header& first, const Header& second) {
   return std::memcmp(&first, &second, sizeof(Header)) == 0;  // NOLINT(bugprone-suspicious-memory-comparison)
 }
 
-std::string title(const Header& header) { return text(operation_name(header.operation), " #", header.sequence); }
+std::string title(const Header& header, const char* call) {
+  return text(call_name(call, operation_name(header.operation)), " #", header.sequence);
+}
 
 std::string find_mismatch(const std::vector<const Header*>& headers) {
   const Header& first = *headers[0];

@@ -42,14 +42,15 @@ struct Header {
 };
 static_assert(sizeof(Header) == 40 + 8 * Header::kShownDimensions, "padding would be compared");
 
+// As the header's functions are called.
 const char* operation_name(Operation operation);
 std::string dtype_name(c10::ScalarType dtype);
 
 // Whether all bytes are the same: there is no padding.
 bool are_equal(const Header& first, const Header& second);
 
-// "all_reduce #12"
-std::string title(const Header& header);
+// "reduce #12": the function of the C API that led to it, "accel_reduce", where that is known.
+std::string title(const Header& header, const char* call = nullptr);
 
 // Empty when all ranks agree; else one line that names two ranks and what each called. The same line on every rank.
 std::string find_mismatch(const std::vector<const Header*>& headers);

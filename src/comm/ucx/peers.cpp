@@ -115,11 +115,16 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
   std::memcpy(record.data(), &own, sizeof(Facts));
   std::memcpy(record.data() + sizeof(Facts), address.data(), address.size());
   store->set(key_of(prefix_, rank), record);
+  // The last one tells all, so that each waits for one key.
+  const std::string all = prefix_ + "all_published";
+  if (store->add(prefix_ + "published", 1) == size) store->set(all, "1");
 
   std::vector<std::string> keys;
   for (int peer = 0; peer < size; peer++) keys.push_back(key_of(prefix_, peer));
   try {
-    store->wait(keys, std::max(deadline.left(), Deadline::Milliseconds(1)));
+    store->wait({all}, std::max(deadline.left(), Deadline::Milliseconds(1)));
+  } catch (const CollectiveError&) {
+    throw;  // the start of the job has failed
   } catch (const std::exception&) {
     const auto missing = missing_ranks(*store, prefix_, size);
     if (missing.empty()) throw;  // the store itself failed
@@ -185,6 +190,8 @@ bool Peers::wait_until_all_connected(bool has_segment, const Deadline& deadline)
   if (told % (kMaxRanks + 1) == size()) store_->set(all, told == size() ? "1" : "0");
   try {
     store_->wait({all}, std::max(deadline.left(), Deadline::Milliseconds(1)));
+  } catch (const CollectiveError&) {
+    throw;  // as above
   } catch (const std::exception&) {
     throw CollectiveError(CollectiveFailure::kTimeout, rank_,
                           text("the group did not form within ", deadline.total().count(), " ms: one of ", size(),

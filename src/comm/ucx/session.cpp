@@ -31,8 +31,9 @@ char* Scratch::reserve(size_t bytes) {
   return memory_.get();
 }
 
-Session::Session(Driver& driver, Buffers& buffers, const Header& header, std::chrono::milliseconds timeout)
-    : driver_(driver), buffers_(buffers), header_(header), deadline_(timeout), grace_(timeout + kGrace) {
+Session::Session(Driver& driver, Buffers& buffers, const Header& header, const char* call,
+                 std::chrono::milliseconds timeout)
+    : driver_(driver), buffers_(buffers), header_(header), call_(call), deadline_(timeout), grace_(timeout + kGrace) {
   buffers_.messages.clear();
 }
 

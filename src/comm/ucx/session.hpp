@@ -40,7 +40,8 @@ class Session {
     Scratch greetings, chunks, slice, partial;
   };
 
-  Session(Driver& driver, Buffers& buffers, const Header& header, std::chrono::milliseconds timeout);
+  // `call` is the function of the C API that led to it; it may be null.
+  Session(Driver& driver, Buffers& buffers, const Header& header, const char* call, std::chrono::milliseconds timeout);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   // Receives that are still open (after an error) are cancelled.
@@ -87,7 +88,7 @@ class Session {
   const Deadline& grace() const { return grace_; }
   // The ranks whose messages are still open, or that are behind in the host segment.
   std::vector<int> unanswered();
-  std::string title() const { return ucx::title(header_); }
+  std::string title() const { return ucx::title(header_, call_); }
 
  private:
   int rank_of(int member) const;
@@ -95,6 +96,7 @@ class Session {
   Driver& driver_;
   Buffers& buffers_;
   const Header& header_;
+  const char* const call_;
   Deadline deadline_, grace_;
   struct Awaited {
     HostSegment::Stage stage;

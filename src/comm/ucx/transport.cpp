@@ -205,7 +205,9 @@ void Transport::on_broken(void* endpoint, ucp_ep_h, ucs_status_t) {
 void Transport::check(ucs_status_t status, const char* what) const {
   if (status == UCS_OK) return;
   throw CollectiveError(CollectiveFailure::kBackend, rank_,
-                        text("UCX on rank ", rank_, " could not ", what, ": ", ucs_status_string(status)));
+                        text("UCX on rank ", rank_, " could not ", what, ": ", ucs_status_string(status),
+                             "; see whether it may use shared memory (/dev/shm, /proc/sys/kernel/shmmax), or set "
+                             "UCX_TLS=tcp,self"));
 }
 
 }  // namespace accel::comm::ucx

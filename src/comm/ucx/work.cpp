@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/current_call.hpp"
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/driver.hpp"
@@ -12,7 +13,9 @@ UcxWork::UcxWork(std::shared_ptr<Driver> driver, int rank, c10d::OpType operatio
                  std::vector<at::Tensor> outputs)
     : Work(rank, operation), driver_(std::move(driver)), name_(std::move(name)), outputs_(std::move(outputs)) {}
 
-std::string UcxWork::title() const { return sequence_ == kNoSequence ? name_ : text(name_, " #", sequence_); }
+std::string UcxWork::title() const {
+  return sequence_ == kNoSequence ? name_ : text(call_name(call_, name_), " #", sequence_);
+}
 
 bool UcxWork::wait(std::chrono::milliseconds timeout) {
   driver_->help(*this);

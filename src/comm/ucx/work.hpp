@@ -33,9 +33,13 @@ class UcxWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return sequence_; }
 
-  // Names the call in errors: "all_reduce #12", "recv from rank 1 with tag 0".
+  // Names the call in errors: "reduce #12", "recv from rank 1 with tag 0".
   std::string title() const;
-  void set_sequence(uint64_t sequence) { sequence_ = sequence; }
+  // Once, before anything can fail. `call` is the function of the C API that led to it; it may be null.
+  void name_call(const char* call, uint64_t sequence) {
+    call_ = call;
+    sequence_ = sequence;
+  }
   void set_source(int rank) { source_ = rank; }
   // Once. Runs the future's callbacks on the calling thread, which must hold no lock; they see the thread state of the
   // caller, where that was kept.
@@ -48,6 +52,7 @@ class UcxWork final : public c10d::Work {
   const std::string name_;
   const std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when asked for; under mutex_
+  const char* call_ = nullptr;
   uint64_t sequence_ = kNoSequence;
   int source_ = -1;
 };

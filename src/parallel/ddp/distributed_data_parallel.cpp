@@ -21,7 +21,9 @@ constexpr int64_t kFirstBucketBytes = kMegabyte;  // a small first bucket: commu
 
 // The Reducer asks the backend for its buckets only when this variable says so. Buckets that the ranks share are
 // reduced in place: a gradient is written once.
-EnvironmentDefault buckets_from_the_backend() { return EnvironmentDefault("DDP_DISABLE_COMM_MEM", "0"); }
+EnvironmentDefaults buckets_from_the_backend() {
+  return EnvironmentDefaults(std::vector<EnvironmentDefaults::Variable>{{"DDP_DISABLE_COMM_MEM", "0"}});
+}
 
 }  // namespace
 

@@ -878,7 +878,7 @@ pub struct accel_state_options_t {
     pub device_placement: i32,
     /// generators that prepared loaders make equal on all ranks when an epoch begins: "torch", "cuda" or "torch,cuda". Default none: orders follow from seed and epoch
     pub rng_types: *const c_char,
-    /// that compute on the CPU for this process, from now on. Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
+    /// that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
     pub num_threads: i32,
     /// of prepared schedulers. Default PER_BATCH, as the reference
     pub scheduler_steps: accel_scheduler_steps_t,
@@ -2441,12 +2441,12 @@ functions! {
 
     /// Joins the job: finds rank, device and precision, and connects the ranks when there are several.
     ///
-    /// Several states in one process are independent of each other.
+    /// Several states in one process are independent of each other, but for num_threads. Other threads may read the environment meanwhile, and must not change it.
     ///
     /// * `options`: NULL is allowed. NULL: all from the environment.
     /// * `out`: The state.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for what this machine lacks; TIMEOUT that names the ranks that did not come.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for what this machine lacks; TIMEOUT that names the ranks that did not come; PEER_LOST when one ends meanwhile; CANCELLED that says why another one could not start; BACKEND for too few file descriptors or threads, and what else the transport lacks.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_state_create(options: *const accel_state_options_t, out: *mut *mut accel_state_t) -> accel_status_t;

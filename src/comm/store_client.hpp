@@ -1,27 +1,27 @@
-// A store whose operations all end in time. LibTorch's client waits for the server's answer without a limit, and a
-// server that is stopped, or behind a broken link, gives none.
+// A client of LibTorch's store over TCP whose operations all end in time. LibTorch's own waits for an answer without a
+// limit, and a server that is stopped, or behind a broken link, gives none; and it asks the name servers for the name
+// of each address that it connects to, which takes seconds where none answers.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
-#include <functional>
-#include <memory>
+#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "base/deadline.hpp"
+#include "base/file_descriptor.hpp"
+#include "comm/socket.hpp"
 
 namespace accel::comm {
 
-// An operation without an answer within the store's timeout is an Error(Status::kTimeout), and so is each later one
-// until the answer, which nobody wants any more, has come.
-class TimedStore final : public c10d::Store {
+// An operation without an answer within the store's timeout is an Error(Status::kTimeout), one whose server is gone an
+// Error(Status::kPeerLost), one that accel_interrupt() ends an Error(Status::kCancelled). The next one connects again.
+class StoreClient final : public c10d::Store {
  public:
-  using Connect = std::function<c10::intrusive_ptr<c10d::Store>()>;
-
-  // Connecting counts as the first operation.
-  TimedStore(Connect connect, std::chrono::milliseconds timeout);
-  ~TimedStore() override;
+  // Somebody must listen at that address.
+  StoreClient(Address address, std::chrono::milliseconds timeout);
 
   c10::intrusive_ptr<c10d::Store> clone() override;
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
@@ -38,18 +38,18 @@ class TimedStore final : public c10d::Store {
   int64_t getNumKeys() override;
   void wait(const std::vector<std::string>& keys) override;
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
-  void setTimeout(const std::chrono::milliseconds& timeout) override;
 
  private:
-  class Worker;
+  class Request;
+  class Exchange;
 
-  void leave();
+  // Sends what `request` asks for and returns what `answer` reads of the exchange.
+  template <typename Answer>
+  auto ask(std::chrono::milliseconds limit, const Request& request, const Answer& answer);
 
-  template <typename Operation>
-  auto in_time(std::chrono::milliseconds limit, Operation operation);
-
-  std::shared_ptr<Worker> worker_;
-  std::thread thread_;
+  const Address address_;
+  std::timed_mutex mutex_;
+  FileDescriptor connection_;  // closed when the last operation did not end as it should
 };
 
 }  // namespace accel::comm

@@ -1,0 +1,187 @@
+#include "comm/job_start.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "base/error.hpp"
+#include "comm/error_line.hpp"
+
+namespace accel::comm {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr auto kRound = Milliseconds(200);        // between two looks at the others
+constexpr auto kLastAnswer = Milliseconds(1000);  // of the store, and for the others to look
+constexpr auto kPause = Milliseconds(5);
+constexpr const char* kFailure = "failure";
+constexpr const char* kHeard = "heard";
+constexpr const char* kAllThere = "all_there";
+
+std::string arrival_key(int64_t number) { return text("arrival/", number); }
+
+std::pair<int, Address> parse_arrival(const std::vector<uint8_t>& record) {
+  std::istringstream line(std::string(record.begin(), record.end()));
+  int rank = 0;
+  Address address;
+  line >> rank >> address.port >> address.host;
+  return {rank, address};
+}
+
+}  // namespace
+
+JobStart::JobStart(c10::intrusive_ptr<c10d::Store> store, int rank, int size, const Deadline& deadline)
+    : store_(std::move(store)), rank_(rank), size_(size), deadline_(deadline) {}
+
+// The last one to arrive tells all, so that they wait for one key.
+void JobStart::arrive(const Address& address) {
+  const std::string record = text(rank_, " ", address.port, " ", address.host);
+  store_->set(arrival_key(store_->add("arrivals", 1)), std::vector<uint8_t>(record.begin(), record.end()));
+  if (store_->add("arrived", 1) == size_) store_->set(kAllThere, std::vector<uint8_t>{1});
+}
+
+std::vector<Address> JobStart::wait_for_all() {
+  for (bool all_there = false; !all_there;) {
+    try {
+      store_->wait({kAllThere}, std::clamp(deadline_.left(), Milliseconds(1), kRound));
+      all_there = true;
+    } catch (const Error& error) {
+      if (error.status() != Status::kTimeout || deadline_.passed()) throw;
+    }
+    check();
+  }
+  std::vector<std::string> keys;
+  for (int number = 1; number <= size_; number++) keys.push_back(arrival_key(number));
+  std::vector<Address> addresses(static_cast<size_t>(size_));
+  for (const auto& record : store_->multiGet(keys)) {
+    const auto [rank, address] = parse_arrival(record);
+    addresses.at(static_cast<size_t>(rank)) = address;
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (rank_ == 0)
+    watch_arrivals();
+  else
+    watch(0, addresses[0]);
+  return addresses;
+}
+
+void JobStart::watch(int rank, const Address& address) {
+  watched_[rank] = {begin_connection(address), is_loopback(address.host)};
+}
+
+void JobStart::watch_arrivals() {
+  const int64_t arrivals = store_->add("arrivals", 0);
+  while (arrivals_seen_ < arrivals && store_->check({arrival_key(arrivals_seen_ + 1)})) {
+    const auto [rank, address] = parse_arrival(store_->get(arrival_key(++arrivals_seen_)));
+    if (rank != rank_) watch(rank, address);
+  }
+}
+
+// A refusal may come from a firewall; on this host it cannot.
+int JobStart::ended_rank() const {
+  for (const auto& [rank, link] : watched_) {
+    const LinkState state = link.connection.is_open() ? link_state(link.connection) : LinkState::kUnknown;
+    if (state == LinkState::kEnded || (state == LinkState::kRefused && link.stays_on_host)) return rank;
+  }
+  return -1;
+}
+
+void JobStart::check() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (is_over()) return;
+  limit_store();
+  if (rank_ == 0) watch_arrivals();
+  // Looked for before the failure, which a rank tells before it ends.
+  const int ended = ended_rank();
+  if (!store_->check({kFailure})) {
+    if (ended < 0) return;
+    fail(CollectiveFailure::kPeerLost,
+         text("rank ", ended, " ended, or gave up, while the job started; see what it said"));
+  }
+  const auto record = store_->get(kFailure);
+  store_->add(kHeard, 1);
+  const std::string line(record.begin(), record.end());
+  const size_t space = line.find(' ');
+  throw CollectiveError(static_cast<CollectiveFailure>(std::stoi(line)), rank_, line.substr(space + 1));
+}
+
+void JobStart::fail(CollectiveFailure failure, const std::string& reason) {
+  const std::string record = text(static_cast<int>(failure), " ", reason);
+  store_->compareSet(kFailure, {}, std::vector<uint8_t>(record.begin(), record.end()));
+  store_->set(kAllThere, std::vector<uint8_t>{1});  // wakes who waits for that
+}
+
+void JobStart::give_up(const std::exception& error) noexcept {
+  try {
+    store_->setTimeout(kLastAnswer);
+    fail(CollectiveFailure::kAborted, text("rank ", rank_, " could not start: ", error_line(error)));
+    // The store may end with this process.
+    const int64_t others = store_->add("arrivals", 0) - 1;
+    for (const Deadline limit{kLastAnswer}; rank_ == 0 && store_->add(kHeard, 0) < others && !limit.passed();)
+      std::this_thread::sleep_for(kPause);
+  } catch (const std::exception&) {
+    // The store is gone, or there is no memory: the others see the end of this rank, or of the store.
+  }
+}
+
+void JobStart::end() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  over_.store(true);
+  watched_.clear();
+  store_->setTimeout(deadline_.total());
+}
+
+// A server that is stopped must not hold this rank much longer than the deadline.
+void JobStart::limit_store() { store_->setTimeout(std::max(deadline_.left(), kLastAnswer)); }
+
+std::string JobStart::missing_ranks() {
+  limit_store();
+  std::vector<bool> there(static_cast<size_t>(size_));
+  const int64_t arrivals = store_->add("arrivals", 0);
+  for (int64_t number = 1; number <= arrivals; number++)
+    if (store_->check({arrival_key(number)}))
+      there.at(static_cast<size_t>(parse_arrival(store_->get(arrival_key(number))).first)) = true;
+  std::string missing;
+  for (int rank = 0; rank < size_; rank++)
+    if (!there[static_cast<size_t>(rank)]) missing += text(missing.empty() ? "" : ", ", rank);
+  return missing;
+}
+
+c10::intrusive_ptr<c10d::Store> StartingStore::clone() {
+  return c10::make_intrusive<StartingStore>(prefix_, store_->clone(), start_);
+}
+
+std::vector<uint8_t> StartingStore::get(const std::string& key) {
+  if (!start_->is_over()) wait({key});
+  return PrefixStore::get(key);
+}
+
+void StartingStore::wait(const std::vector<std::string>& keys) {
+  if (start_->is_over())
+    PrefixStore::wait(keys);
+  else
+    wait(keys, start_->deadline().left());
+}
+
+void StartingStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
+  const Deadline deadline(timeout);
+  while (!start_->is_over()) {
+    try {
+      return PrefixStore::wait(keys, std::clamp(deadline.left(), Milliseconds(1), kRound));
+    } catch (const Error& error) {
+      if (error.status() != Status::kTimeout || deadline.passed()) throw;
+    }
+    try {
+      start_->check();
+    } catch (const CollectiveError&) {
+      if (!PrefixStore::check(keys)) throw;  // else they came just before, and a rank may end after that
+      return;
+    }
+  }
+  PrefixStore::wait(keys, deadline.left());
+}
+
+}  // namespace accel::comm
