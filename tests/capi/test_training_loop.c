@@ -69,14 +69,17 @@ static void backward(const struct loop *loop, float first, float second) {
   accel_tensor_release(loss);
 }
 
-/* Of the layer's weight. */
+/* Of the layer's weight; zeros when it has none. */
 static void read_gradient(const struct loop *loop, float numbers[2]) {
   accel_tensor_t *weight = NULL, *gradient = NULL;
   void *data = NULL;
+  numbers[0] = numbers[1] = 0;
   assert_ok(accel_module_tensor(loop->inner, "weight", &weight));
   assert_ok(accel_tensor_grad(weight, &gradient));
-  assert_ok(accel_tensor_data(gradient, &data));
-  memcpy(numbers, data, 2 * sizeof(float));
+  if (gradient != NULL) {
+    assert_ok(accel_tensor_data(gradient, &data));
+    memcpy(numbers, data, 2 * sizeof(float));
+  }
   accel_tensor_release(gradient);
   accel_tensor_release(weight);
 }

@@ -268,7 +268,8 @@ TEST(LoaderWorkers, CallTheProgramOnlyWhereItAskedForThem) {
   options.num_workers = 2;
   DataLoader helped(dataset, nullptr, options);
   EXPECT_EQ(epoch_of(helped).size(), 12);
-  EXPECT_EQ(dataset->threads(), 3);
+  EXPECT_GT(dataset->threads(), 1);  // one worker may have read all on a busy machine
+  EXPECT_LE(dataset->threads(), 3);
 }
 
 TEST(LoaderWorkers, AFailureComesAtItsPlaceAndIsTriedAgain) {
