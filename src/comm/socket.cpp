@@ -100,7 +100,7 @@ FileDescriptor begin_connection(const Address& address) {
   list->ai_socktype |= SOCK_NONBLOCK;
   FileDescriptor connection = open_socket(*list);
   // What comes of it shows in link_state().
-  if (connection.is_open()) connect(connection.number(), list->ai_addr, list->ai_addrlen);
+  if (connection.is_open()) static_cast<void>(connect(connection.number(), list->ai_addr, list->ai_addrlen));
   return connection;
 }
 

@@ -32,8 +32,8 @@ HEADER = """#include <stddef.h>
  * ========== */
 /* 0: success. */
 typedef int32_t accel_status_t;
-#define ACCEL_OK ((accel_status_t)0)
-#define ACCEL_ERROR_NOT_FOUND ((accel_status_t)-5)
+#define ACCEL_OK 0
+#define ACCEL_ERROR_NOT_FOUND (-5)
 typedef struct accel_thing accel_thing_t; /* something */
 /** Ends a life. @param user_data Whose. @threads any */
 typedef void (*accel_destroy_fn)(void *user_data);
