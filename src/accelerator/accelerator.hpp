@@ -112,7 +112,7 @@ class Accelerator {
 
   const std::vector<std::shared_ptr<data::DataLoader>>& loaders() const { return loaders_; }
   // Ranks that ran out of inputs get what one that trained longest has: optimizers, schedulers, the loss scale.
-  void take_over_from(int rank);
+  void broadcast_training_state(int rank);
 
   // Lets go of everything that is prepared; what was registered stays.
   void free_memory();

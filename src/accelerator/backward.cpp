@@ -25,9 +25,9 @@ using Parameters = std::unordered_set<const c10::TensorImpl*>;
 
 // LOMO exchanges each gradient itself, before it is gone: while this lives the models of its parameters exchange no
 // buckets, and in the end drop them as gradients.
-class BucketsAtRest {
+class SuspendGradientReduction {
  public:
-  BucketsAtRest(const std::vector<nn::ModulePtr>& models, const Parameters& lomo) {
+  SuspendGradientReduction(const std::vector<nn::ModulePtr>& models, const Parameters& lomo) {
     for (const nn::ModulePtr& model : models) {
       parallel::DistributedDataParallel* const ddp = ddp_of(model);
       if (ddp == nullptr) continue;
@@ -49,12 +49,12 @@ class BucketsAtRest {
     for (parallel::DistributedDataParallel* const ddp : found_)
       former_.push_back(ddp->set_comm_hook(parallel::make_comm_hook([](const at::Tensor&, int64_t, bool) {})));
   }
-  ~BucketsAtRest() {
+  ~SuspendGradientReduction() {
     for (size_t i = 0; i < found_.size(); i++) found_[i]->set_comm_hook(former_[i]);
     for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   }
-  BucketsAtRest(const BucketsAtRest&) = delete;
-  BucketsAtRest& operator=(const BucketsAtRest&) = delete;
+  SuspendGradientReduction(const SuspendGradientReduction&) = delete;
+  SuspendGradientReduction& operator=(const SuspendGradientReduction&) = delete;
 
  private:
   std::vector<parallel::DistributedDataParallel*> found_;
@@ -139,7 +139,7 @@ void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr
       for (const at::Tensor& parameter : group.parameters) parameters.insert(parameter.unsafeGetTensorImpl());
   std::vector<nn::ModulePtr> prepared;
   for (const ModelEntry& entry : models_) prepared.push_back(entry.prepared.lock());
-  const BucketsAtRest at_rest(prepared, parameters);
+  const SuspendGradientReduction suspended(prepared, parameters);
   optim::lomo_backward(lomo, loss, lr, [this](const at::Tensor& gradient) {
     state_.communicator()->all_reduce(gradient, comm::Reduction::kMean);
   });

@@ -242,7 +242,7 @@ void Accelerator::load_random_states(const c10::IValue& saved, const std::vector
 }
 
 // As if this rank had done the steps that it had no inputs for.
-void Accelerator::take_over_from(int rank) {
+void Accelerator::broadcast_training_state(int rank) {
   auto objects = tree::new_list();
   for (const auto& optimizer : optimizers_) objects.push_back(optimizer->state_dict());
   for (const auto& scheduler : schedulers_) objects.push_back(scheduler->state_dict());

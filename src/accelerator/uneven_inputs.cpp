@@ -28,7 +28,7 @@ JoinedInputs::~JoinedInputs() {
 
 void JoinedInputs::finish() {
   if (!inputs_) return;
-  if (const auto source = inputs_->finish()) accelerator_->take_over_from(*source);
+  if (const auto source = inputs_->finish()) accelerator_->broadcast_training_state(*source);
 }
 
 }  // namespace accel::accelerator

@@ -15,47 +15,20 @@ import time
 import unittest
 
 from looping_ranks import LoopingRanks
+from rank_test_case import LIMIT_S, RankTestCase
 from run_ranks import free_port, listening_sockets
 
 PROGRAM = ""
-LIMIT_S = 60
 IN_TIME_S = 30  # the deadline, five seconds, and the start of a process on a busy machine
 
 
-class RendezvousTest(unittest.TestCase):
-    def setUp(self):
-        self.port = free_port()
-
+class RendezvousTest(RankTestCase):
     def rank(self, rank, size, command="until_silent", token="one", **variables):
         environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1",
                            MASTER_PORT=str(self.port), ACCEL_JOB_TOKEN=token, **variables)
         for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):
             environment.pop(name, None)
-        process = subprocess.Popen([PROGRAM, command], env=environment, text=True, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.addCleanup(self.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
-
-    def assert_done(self, *processes):
-        for process in processes:
-            _, errors = process.communicate(timeout=LIMIT_S)
-            self.assertEqual((process.returncode, errors), (0, ""))
-
-    def assert_refused(self, process, *words, seconds=LIMIT_S):
-        start = time.monotonic()
-        _, errors = process.communicate(timeout=LIMIT_S)
-        self.assertLess(time.monotonic() - start, seconds)
-        self.assertEqual(process.returncode, 1, errors)
-        self.assertEqual(errors.count("\n"), 1, errors)
-        for word in words:
-            self.assertIn(word, errors)
+        return self.start([PROGRAM, command], environment)
 
     def wait_for_server(self):
         end = time.monotonic() + LIMIT_S
@@ -91,9 +64,9 @@ class Strangers(RendezvousTest):
         rank_0 = self.rank(0, 3, "objects")
         rank_2 = self.rank(2, 3, "objects")
         stranger = self.rank(1, 3, "objects", token="two")
-        self.assert_refused(stranger, "rank 1 of 3 belongs to another job", str(self.port), seconds=IN_TIME_S)
+        self.assert_fails(stranger, "rank 1 of 3 belongs to another job", str(self.port), seconds=IN_TIME_S)
         for rank in (rank_0, rank_2):
-            self.assert_refused(rank, "turned away: rank 1 of 3 belongs to another job", seconds=IN_TIME_S)
+            self.assert_fails(rank, "turned away: rank 1 of 3 belongs to another job", seconds=IN_TIME_S)
 
 
 class Ranks(RendezvousTest):
@@ -102,7 +75,7 @@ class Ranks(RendezvousTest):
         time.sleep(0.1)
         again = self.rank(1, 3, "objects")
         first_to_end = self.first_to_end(rank_1, again)
-        self.assert_refused(first_to_end, "rank 1 of 3 is there twice", "RANK")
+        self.assert_fails(first_to_end, "rank 1 of 3 is there twice", "RANK")
         other = again if first_to_end is rank_1 else rank_1
         self.assert_done(rank_0, other, self.rank(2, 3, "objects"))
 
@@ -117,14 +90,14 @@ class Ranks(RendezvousTest):
 
     def test_another_number_of_ranks(self):
         rank_0 = self.rank(0, 2, "objects")
-        self.assert_refused(self.rank(1, 3, "objects"), "rank 1 of 3 came to a job of 2 ranks", "WORLD_SIZE")
-        self.assert_refused(rank_0, "turned away: rank 1 of 3 came to a job of 2 ranks", seconds=IN_TIME_S)
+        self.assert_fails(self.rank(1, 3, "objects"), "rank 1 of 3 came to a job of 2 ranks", "WORLD_SIZE")
+        self.assert_fails(rank_0, "turned away: rank 1 of 3 came to a job of 2 ranks", seconds=IN_TIME_S)
 
     def test_ranks_that_do_not_come_are_named(self):
         rank_2 = self.rank(2, 4, "objects")
         rank_0 = self.rank(0, 4)
-        self.assert_refused(rank_0, "of 4 ranks these did not come", ": 1, 3;", seconds=IN_TIME_S)
-        self.assert_refused(rank_2, "rank 0 could not start: of 4 ranks these did not come", ": 1, 3;", seconds=IN_TIME_S)
+        self.assert_fails(rank_0, "of 4 ranks these did not come", ": 1, 3;", seconds=IN_TIME_S)
+        self.assert_fails(rank_2, "rank 0 could not start: of 4 ranks these did not come", ": 1, 3;", seconds=IN_TIME_S)
 
 
 class Server(RendezvousTest):
@@ -132,16 +105,16 @@ class Server(RendezvousTest):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", self.port))
             taken.listen()
-            self.assert_refused(self.rank(0, 2), f"port {self.port}", "in use", "MASTER_PORT")
+            self.assert_fails(self.rank(0, 2), f"port {self.port}", "in use", "MASTER_PORT")
 
     def test_nobody_serves(self):
-        self.assert_refused(self.rank(1, 2), "rank 1 of 2 cannot reach rank 0", seconds=IN_TIME_S)
+        self.assert_fails(self.rank(1, 2), "rank 1 of 2 cannot reach rank 0", seconds=IN_TIME_S)
 
     def test_a_server_that_says_nothing(self):
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", self.port))
             silent.listen()
-            self.assert_refused(self.rank(1, 2), "did not answer within", seconds=IN_TIME_S)
+            self.assert_fails(self.rank(1, 2), "did not answer within", seconds=IN_TIME_S)
 
     def test_a_server_of_something_else(self):
         with socket.socket() as other:
@@ -149,7 +122,7 @@ class Server(RendezvousTest):
             other.listen()
             thread = threading.Thread(target=self.answer, args=(other,), daemon=True)
             thread.start()
-            self.assert_refused(self.rank(1, 2), "the store of rank 0", seconds=IN_TIME_S)
+            self.assert_fails(self.rank(1, 2), "the store of rank 0", seconds=IN_TIME_S)
             other.shutdown(socket.SHUT_RDWR)
             thread.join()
 
@@ -203,10 +176,7 @@ class Launchers(RendezvousTest):
         removed = re.compile("RANK|WORLD_SIZE|LOCAL_.*|(OMPI|PMI|MPI|SLURM|MV2)_.*")
         environment = {name: value for name, value in os.environ.items() if not removed.fullmatch(name)}
         environment.update({name: str(value) for name, value in variables.items()}, MASTER_PORT=str(self.port))
-        process = subprocess.Popen([PROGRAM, "objects"], env=environment, text=True, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.addCleanup(self.end, process)
-        return process
+        return self.start([PROGRAM, "objects"], environment)
 
 
 if __name__ == "__main__":
