@@ -63,7 +63,6 @@ ccache command ccache
 pkg-config command pkg-config
 python3 command python3
 libucx-dev library ucx
-libcjson-dev library libcjson
 zlib1g-dev library zlib
 libturbojpeg0-dev library libturbojpeg
 libpng-dev library libpng

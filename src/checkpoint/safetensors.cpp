@@ -34,17 +34,23 @@ bool is_aligned(const void* data, at::ScalarType dtype) {
   return reinterpret_cast<uintptr_t>(data) % c10::elementSize(dtype) == 0;
 }
 
+std::vector<TensorEntry> entries_of(const NamedTensors& tensors) {
+  std::vector<TensorEntry> entries;
+  entries.reserve(tensors.size());
+  for (const auto& [name, tensor] : tensors)
+    entries.push_back({name, tensor.scalar_type(), tensor.sizes().vec(), 0, 0});
+  return entries;
+}
+
 }  // namespace
 
 void write_safetensors(OutputFile& output, const NamedTensors& tensors, const Metadata& metadata) {
-  std::vector<TensorEntry> entries;
-  entries.reserve(tensors.size());
   std::unordered_map<std::string_view, const at::Tensor*> by_name;
   for (const auto& [name, tensor] : tensors) {
     check_writable(name, tensor);
-    entries.push_back({name, tensor.scalar_type(), tensor.sizes().vec(), 0, 0});
     by_name.emplace(name, &tensor);
   }
+  std::vector<TensorEntry> entries = entries_of(tensors);
   const std::string header = print_safetensors_header(metadata, entries);
   output.write(header.data(), header.size());
   for (const TensorEntry& entry : entries) {
@@ -57,7 +63,18 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors, cons
                       FileSystem& files) {
   AtomicFile file(path, files);
   write_safetensors(file.output(), tensors, metadata);
-  file.commit();
+  file.commit([&](const std::string& written) {
+    read_back(written, [&] { return has_header_of(written, tensors, metadata); });
+  });
+}
+
+bool has_header_of(const std::string& path, const NamedTensors& tensors, const Metadata& metadata) {
+  const MappedFile file(path);
+  const SafetensorsHeader header = parse_safetensors_header(file.text(), path);
+  std::vector<TensorEntry> entries = entries_of(tensors);
+  return header.metadata == metadata &&
+         file.text().substr(0, header.data_begin) == print_safetensors_header(metadata, entries) &&
+         header.tensors == entries;
 }
 
 SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& file) {
@@ -70,7 +87,7 @@ SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& fi
     const auto options = at::TensorOptions().dtype(entry.dtype);
     at::Tensor tensor;
     if (entry.begin == entry.end) {
-      tensor = at::empty(entry.shape, options);
+      tensor = at::empty({0}, options).view(entry.shape);  // its strides may be larger than 64 bits hold
     } else if (is_aligned(data, entry.dtype)) {
       tensor = at::from_blob(
           data, entry.shape, [file](void*) {}, options);
