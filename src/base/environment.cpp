@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,7 +17,7 @@ namespace {
 // Several threads may want the same variable at once: the last one takes it back.
 struct EnvironmentDefaults {
   std::mutex mutex;
-  std::map<std::string, int> holders;
+  std::map<std::string, int, std::less<>> holders;  // found by a name that needs no memory
 };
 
 EnvironmentDefaults& environment_defaults() {
@@ -65,10 +66,12 @@ std::optional<int64_t> environment_integer(std::initializer_list<const char*> na
 EnvironmentDefault::EnvironmentDefault(const char* name, const char* value) : name_(nullptr) {
   EnvironmentDefaults& defaults = environment_defaults();
   const std::lock_guard<std::mutex> lock(defaults.mutex);
-  const auto holder = defaults.holders.find(name);
-  if (holder == defaults.holders.end() && std::getenv(name) != nullptr) return;
-  if (holder == defaults.holders.end() && setenv(name, value, /*overwrite=*/0) != 0) return;
-  defaults.holders[name]++;
+  const auto [holder, is_first] = defaults.holders.try_emplace(name, 0);
+  if (is_first && (std::getenv(name) != nullptr || setenv(name, value, /*overwrite=*/0) != 0)) {
+    defaults.holders.erase(holder);
+    return;
+  }
+  holder->second++;
   name_ = name;
 }
 
@@ -76,8 +79,9 @@ EnvironmentDefault::~EnvironmentDefault() {
   if (name_ == nullptr) return;
   EnvironmentDefaults& defaults = environment_defaults();
   const std::lock_guard<std::mutex> lock(defaults.mutex);
-  if (--defaults.holders[name_] > 0) return;
-  defaults.holders.erase(name_);
+  const auto holder = defaults.holders.find(name_);
+  if (--holder->second > 0) return;
+  defaults.holders.erase(holder);
   unsetenv(name_);
 }
 

@@ -10,15 +10,23 @@ namespace accel::data {
 
 WorkerPool::WorkerPool(Read read, int64_t begin, int64_t workers, int64_t depth)
     : read_(std::move(read)), slots_(static_cast<size_t>(depth)), next_(begin), taken_(begin) {
-  for (int64_t i = 0; i < workers; ++i) {
-    threads_.push_back(background_thread("accel-data", [this, policy = kernels::compute_policy()] {
-      const kernels::ComputeScope scope(policy);
-      run();
-    }));
+  try {
+    threads_.reserve(static_cast<size_t>(workers));  // so that each that was started is kept, and joined
+    for (int64_t i = 0; i < workers; ++i) {
+      threads_.push_back(background_thread("accel-data", [this, policy = kernels::compute_policy()] {
+        const kernels::ComputeScope scope(policy);
+        run();
+      }));
+    }
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
-WorkerPool::~WorkerPool() {
+WorkerPool::~WorkerPool() { stop(); }
+
+void WorkerPool::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

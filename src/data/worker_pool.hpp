@@ -38,6 +38,7 @@ class WorkerPool {
   };
 
   void run();
+  void stop();
   Slot& slot(int64_t index) { return slots_[static_cast<size_t>(index) % slots_.size()]; }
 
   Read read_;
