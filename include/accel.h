@@ -4464,7 +4464,7 @@ accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn funct
                                  int64_t *ACCEL_NULLABLE out_batch_size);
 
 /** Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of
- * what the device's allocator keeps. Micro-batches are counted from the start again.
+ * what the device's allocator keeps. Micro-batches are counted from the start again. What is registered for checkpoints stays.
  * @param state A state.
  * @return ACCEL_OK.
  * @threads object, waits

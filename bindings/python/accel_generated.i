@@ -3803,7 +3803,7 @@ out_batch_size: The size that fits; untouched after an error.
 Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does not reduce; CANCELLED when the function failed on another rank; the function's own error.";
 accel_status_t accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn CALLBACK, accel_reduce_batch_size_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t starting_batch_size, int64_t *OUTPUT);
 
-%feature("docstring") accel_free_memory "Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again.
+%feature("docstring") accel_free_memory "Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. What is registered for checkpoints stays.
 
 state: A state.
 Returns: ACCEL_OK.";

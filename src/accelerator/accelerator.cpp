@@ -195,7 +195,6 @@ void Accelerator::free_memory() {
   optimizers_.clear();
   schedulers_.clear();
   loaders_.clear();
-  objects_.clear();
   state_.gradient_state()->restart();
   release_cached_memory();
 }

@@ -112,7 +112,7 @@ class Accelerator {
   // Ranks that ran out of inputs get what one that trained longest has: optimizers, schedulers, the loss scale.
   void take_over_from(int rank);
 
-  // Lets go of everything that is prepared.
+  // Lets go of everything that is prepared; what was registered stays.
   void free_memory();
   // Memory that is only kept for later goes back.
   void release_cached_memory();

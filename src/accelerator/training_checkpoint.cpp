@@ -6,8 +6,11 @@
 #include <ATen/ops/zeros_like.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string>
+#include <unordered_set>
 
 #include "accelerator/accelerator.hpp"
 #include "base/error.hpp"
@@ -97,6 +100,45 @@ void load_open_gradients(const std::vector<nn::ModulePtr>& models, const c10::IV
     }
 }
 
+// Those that the files of models have as well.
+nn::NamedTensors saved_buffers(const nn::Module& model) {
+  std::unordered_set<std::string> saved;
+  for (const auto& entry : model.state_dict()) saved.insert(entry.first);
+  nn::NamedTensors buffers = model.named_buffers();
+  const auto is_left_out = [&](const nn::NamedTensor& buffer) { return saved.count(buffer.first) == 0; };
+  buffers.erase(std::remove_if(buffers.begin(), buffers.end(), is_left_out), buffers.end());
+  return buffers;
+}
+
+// Rank 0's are in the files of the models. Those of another rank differ where it has not heard of rank 0's since.
+c10::IValue own_buffers(const std::vector<nn::ModulePtr>& models) {
+  auto of_all = tree::new_list();
+  for (const nn::ModulePtr& model : models) {
+    auto buffers = tree::new_map();
+    for (const auto& [name, buffer] : saved_buffers(*model)) buffers.insert(name, buffer);
+    of_all.push_back(buffers);
+  }
+  return of_all;
+}
+
+void load_own_buffers(const std::vector<nn::ModulePtr>& models, const c10::IValue& saved) {
+  const at::NoGradGuard no_grad;
+  require(saved.isList() && saved.toListRef().size() == models.size(), Status::kCorrupt,
+          "the saved buffers are of another number of models");
+  for (size_t i = 0; i < models.size(); i++) {
+    require(saved.toListRef()[i].isGenericDict(), Status::kCorrupt, "the saved buffers of a model are no map");
+    const auto buffers = saved.toListRef()[i].toGenericDict();
+    for (const auto& [name, buffer] : saved_buffers(*models[i])) {
+      const auto found = buffers.find(name);
+      require(found != buffers.end() && found->value().isTensor(), Status::kCorrupt, "the saved buffers lack '", name,
+              "'");
+      require(found->value().toTensor().sizes() == buffer.sizes(), Status::kShapeMismatch, "the saved buffer '", name,
+              "' has shape ", found->value().toTensor().sizes(), "; that of the model has ", buffer.sizes());
+      buffer.copy_(found->value().toTensor());
+    }
+  }
+}
+
 // What each of some ranks has to bring in for the mean over them to be that of the ranks that saved: the mean.
 c10::IValue mean_gradients(const std::vector<c10::IValue>& of_all) {
   const at::NoGradGuard no_grad;
@@ -146,8 +188,8 @@ state::AccumulationGroups Accelerator::groups() const {
   return groups;
 }
 
-// Generators, the loss scale, what hooks remember, and where the accumulation stands: what a rank needs besides its
-// objects.
+// Generators, the loss scale, what hooks remember, buffers, and where the accumulation stands: what a rank needs
+// besides what all have.
 c10::IValue Accelerator::random_states() const {
   auto states = tree::new_map();
   states.insert("cpu", state::generator_state(state::default_generator(c10::Device(c10::kCPU))));
@@ -167,6 +209,7 @@ c10::IValue Accelerator::random_states() const {
     hooks.push_back(ddp == nullptr ? c10::IValue() : ddp->hook_state());
   }
   states.insert("comm_hooks", hooks);
+  if (!state_.is_main_process()) states.insert("buffers", own_buffers(models()));
   states.insert("gradients", open ? open_gradients(models()) : tree::new_list());
   return states;
 }
@@ -192,6 +235,9 @@ void Accelerator::load_random_states(const c10::IValue& saved, const std::vector
     if (!state_.device().is_cpu()) diverge(state::default_generator(state_.device()), state_.process_index());
   }
   for (size_t i = 0; i < own.size(); i++) *own[i] = load_group(accumulation.toListRef()[i]);
+  // Files of earlier versions have none, and other numbers of ranks share rank 0's.
+  if (const auto buffers = states.find("buffers"); of_all.empty() && buffers != states.end())
+    load_own_buffers(models(), buffers->value());
   load_open_gradients(models(), of_all.empty() ? member(states, "gradients", value) : mean_gradients(of_all));
 }
 

@@ -709,6 +709,59 @@ TEST(TrainingLoopLomo, RefusesAPartOfAModelInSeveralProcesses) {
   });
 }
 
+// x -> w * x, and the mean of all inputs so far.
+nn::ModulePtr weight_and_mean() {
+  auto model = std::make_shared<nn::ForeignModule>("WeightAndMean");
+  model->add_parameter("w", at::ones({1}));
+  model->add_buffer("mean", at::zeros({1}));
+  model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+    const at::Tensor mean = module.find_tensor("mean");
+    mean.mul_(0.5).add_(inputs[0].toTensor(), 0.5);
+    return module.find_tensor("w") * mean;
+  });
+  return model;
+}
+
+TEST(TrainingLoopCheckpoint, HoldsTheBuffersOfEachRank) {
+  const checkpoint::tests::Folder folder;
+  parallel::DdpOptions options;
+  options.broadcast_buffers = false;
+  const auto with_model = [&](int ranks, const std::function<void(Accelerator&, nn::ModulePtr, nn::ModulePtr)>& body) {
+    run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
+      const nn::ModulePtr inner = weight_and_mean();
+      body(*accelerator, inner, accelerator->prepare_model(inner, options));
+    });
+  };
+  const auto mean_of = [](const nn::ModulePtr& model) { return model->find_tensor("mean").item<float>(); };
+  with_model(2, [&](Accelerator& accelerator, const nn::ModulePtr& inner, const nn::ModulePtr& model) {
+    forward(model, 4.0F + 4.0F * static_cast<float>(accelerator.state().process_index()));
+    accelerator.save_state(folder / "state");
+    forward(model, 100);
+    accelerator.load_state(folder / "state");
+    EXPECT_EQ(mean_of(inner), accelerator.state().process_index() == 0 ? 2 : 4);
+  });
+  for (const int ranks : {1, 3})  // ranks that did not save have rank 0's
+    with_model(ranks, [&](Accelerator& accelerator, const nn::ModulePtr& inner, const nn::ModulePtr&) {
+      accelerator.load_state(folder / "state");
+      EXPECT_EQ(mean_of(inner), 2);
+    });
+}
+
+TEST(TrainingLoopCheckpoint, RegisteredObjectsOutliveThePreparedOnes) {
+  const checkpoint::tests::Folder folder;
+  run_accelerators(1, {}, [&](const AcceleratorPtr& accelerator) {
+    int64_t kept = 1;
+    accelerator->register_for_checkpointing(
+        {"kept", [&] { return c10::IValue(kept); }, [&](const c10::IValue& saved) { kept = saved.toInt(); }});
+    accelerator->prepare_model(one_weight(), {});
+    accelerator->free_memory();
+    accelerator->save_state(folder / "state");
+    kept = 2;
+    accelerator->load_state(folder / "state");
+    EXPECT_EQ(kept, 1);
+  });
+}
+
 // In the middle of a group of counted losses, after an overflow.
 TEST(TrainingLoopCheckpoint, HoldsTheScaleAndTheOpenGroup) {
   const checkpoint::tests::Folder folder;

@@ -6988,7 +6988,7 @@ accel_find_executable_batch_size(state, var"function", reduce, user_data, destro
 """
     accel_free_memory(state)
 
-Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again.
+Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. What is registered for checkpoints stays.
 
 - `state`: A state.
 

@@ -6122,7 +6122,7 @@ functions! {
 
     /// Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps.
     ///
-    /// Micro-batches are counted from the start again.
+    /// Micro-batches are counted from the start again. What is registered for checkpoints stays.
     ///
     /// * `state`: A state.
     ///
