@@ -369,11 +369,14 @@ class Accelerator(View):
         if self._save_hooks:
             self._save_hooks(list(self._models), [model.state_dict() for model in self._models], str(output_dir))
             self.wait_for_everyone()
+        if project.automatic_checkpoint_naming:
+            checkpoint.remove_oldest(project)
         project.iteration += 1
         return output_dir
 
     def load_state(self, input_dir: Any = None, load_kwargs: "dict | None" = None) -> None:
-        """Reads it back; without a folder the newest of automatic naming. There is nothing to say in `load_kwargs`."""
+        """Reads it back; without a folder the newest of automatic naming, which then goes on with the number behind the newest.
+        There is nothing to say in `load_kwargs`."""
         if load_kwargs:
             raise TypeError(f"load_state() has no setting {next(iter(load_kwargs))!r}")
         if input_dir is None:
@@ -386,6 +389,8 @@ class Accelerator(View):
         capi.accel_load_state(current(), str(input_dir))
         for loader in self._dataloaders:
             loader.resume()
+        if self.project_configuration.automatic_checkpoint_naming:
+            self.project_configuration.iteration = checkpoint.next_iteration(self.project_configuration)
         self._load_hooks(list(self._models), str(input_dir))
 
     def register_save_state_pre_hook(self, hook):
@@ -408,7 +413,7 @@ class Accelerator(View):
         return data.skip_first_batches(dataloader, num_batches)
 
     def free_memory(self, *objects):
-        """Lets go of all prepared objects; as many None as objects."""
+        """Lets go of all prepared objects; as many None as objects. What is registered for checkpoints stays."""
         for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
             held.clear()
         if PartialState.is_made():  # not after end_training()

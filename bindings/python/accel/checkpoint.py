@@ -44,17 +44,29 @@ def register(objects, first):
 
 
 def next_folder(project):
-    """Where the next checkpoint of automatic naming goes; the oldest ones beyond total_limit are removed on the main process."""
+    """Where the next checkpoint of automatic naming goes."""
     base = project.checkpoint_dir()
     folder = os.path.join(base, f"checkpoint_{project.iteration}")
     if capi.accel_is_main_process(current()):
         os.makedirs(base, exist_ok=True)
-        kept = list_folders(base)
         if os.path.exists(folder):
             raise ValueError(f"{folder} is there already; set ProjectConfiguration(iteration=...) above {project.iteration}")
-        for old in kept[:max(0, len(kept) + 1 - project.total_limit)] if project.total_limit is not None else ():
-            shutil.rmtree(old)
     return folder
+
+
+def remove_oldest(project):
+    """Those beyond total_limit go on the main process, when the newest one is complete."""
+    if project.total_limit is not None and capi.accel_is_main_process(current()):
+        folders = list_folders(project.checkpoint_dir())
+        for old in folders[:max(0, len(folders) - max(project.total_limit, 1))]:
+            shutil.rmtree(old)
+
+
+def next_iteration(project):
+    """The number behind that of the newest checkpoint of automatic naming."""
+    base = project.checkpoint_dir()
+    folders = list_folders(base) if os.path.isdir(base) else []
+    return int(folders[-1].rsplit("_", 1)[1]) + 1 if folders else project.iteration
 
 
 def list_folders(base):

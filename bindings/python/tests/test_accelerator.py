@@ -199,7 +199,9 @@ def test_checkpoints(tmp_path):
     assert sorted(os.listdir(tmp_path / "checkpoints")) == ["checkpoint_1", "checkpoint_2"] and accelerator.save_iteration == 3
     after = train(accelerator, *things)
     counter.steps = 0
+    project.iteration = 0  # as in a new job
     accelerator.load_state()
+    assert accelerator.save_iteration == 3
     assert counter.steps == 7 and counter.seen.tolist() == [1, 1] and train(accelerator, *things) == after
     accelerator.save_model(things[0], tmp_path)
     assert set(accel.load(tmp_path / "model.safetensors")) == set(accelerator.get_state_dict(things[0]))
