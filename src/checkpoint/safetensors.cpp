@@ -29,6 +29,12 @@ at::Tensor dense_on_cpu(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
 }
 
+// What keeps a mapping alive for a tensor. With a std::function in its place LibTorch ends the process when it has no
+// memory to copy that.
+using Owner = std::shared_ptr<const MappedFile>;
+void* owner_of(const Owner& file) { return std::make_unique<Owner>(file).release(); }
+void release_owner(void* owner) { std::default_delete<Owner>()(static_cast<Owner*>(owner)); }
+
 bool is_aligned(const void* data, at::ScalarType dtype) {
   // A complex number needs the alignment of its parts; the whole element is asked for, which its kernels like better.
   return reinterpret_cast<uintptr_t>(data) % c10::elementSize(dtype) == 0;
@@ -89,8 +95,7 @@ SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& fi
     if (entry.begin == entry.end) {
       tensor = at::empty({0}, options).view(entry.shape);  // its strides may be larger than 64 bits hold
     } else if (is_aligned(data, entry.dtype)) {
-      tensor = at::from_blob(
-          data, entry.shape, [file](void*) {}, options);
+      tensor = at::for_blob(data, entry.shape).context(owner_of(file), release_owner).options(options).make_tensor();
     } else {
       tensor = at::empty(entry.shape, options);
       std::memcpy(tensor.mutable_data_ptr(), data, entry.end - entry.begin);

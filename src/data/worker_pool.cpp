@@ -4,19 +4,19 @@
 #include <utility>
 
 #include "base/background_thread.hpp"
-#include "kernels/compute_policy.hpp"
 
 namespace accel::data {
 
 WorkerPool::WorkerPool(Read read, int64_t begin, int64_t workers, int64_t depth)
-    : read_(std::move(read)), slots_(static_cast<size_t>(depth)), next_(begin), taken_(begin) {
+    : read_(std::move(read)),
+      policy_(kernels::compute_policy()),
+      slots_(static_cast<size_t>(depth)),
+      next_(begin),
+      taken_(begin) {
   try {
     threads_.reserve(static_cast<size_t>(workers));  // so that each that was started is kept, and joined
     for (int64_t i = 0; i < workers; ++i) {
-      threads_.push_back(background_thread("accel-data", [this, policy = kernels::compute_policy()] {
-        const kernels::ComputeScope scope(policy);
-        run();
-      }));
+      threads_.push_back(background_thread("accel-data", [this] { run(); }));
     }
   } catch (...) {
     stop();
@@ -60,6 +60,7 @@ void WorkerPool::run() {
     Slot made;
     made.ready = true;
     try {
+      const kernels::ComputeScope scope(policy_);
       made.batch = read_(index);
     } catch (...) {
       made.failure = std::current_exception();

@@ -24,56 +24,43 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-typedef enum kind {
-  kNone,
-  kMalloc,
-  kMmap,
-  kOpen,
-  kWrite,
-  kRead,
-  kFsync,
-  kRename,
-  kMkdir,
-  kThread,
-  kSocket,
-  kEvent,
-  kKinds
-} kind_t;
+typedef enum kind { kMalloc, kMmap, kOpen, kWrite, kRead, kFsync, kRename, kMkdir, kThread, kSocket, kEvent } kind_t;
 
-static const char* const kNames[kKinds] = {"",      "malloc", "mmap",  "open",   "write",  "read",
-                                           "fsync", "rename", "mkdir", "thread", "socket", "event"};
-static atomic_int armed = kNone;
-static atomic_llong count;
+static const char* const kNames[kKindsOfCalls] = {"malloc", "mmap",  "open",   "write",  "read", "fsync",
+                                                  "rename", "mkdir", "thread", "socket", "event"};
+static atomic_int armed;
+static atomic_llong counts[kKindsOfCalls];
 static atomic_int failed;
+static int failing_kind;
 static int64_t first_failure;
 static int32_t failures_last;
 
-static kind_t kind_named(const char* name) {
-  for (int kind = 1; kind < kKinds; kind++)
-    if (strcmp(name, kNames[kind]) == 0) return (kind_t)kind;
-  return kNone;
+int kind_of_call(const char* name) {
+  for (int kind = 0; kind < kKindsOfCalls; kind++)
+    if (strcmp(name, kNames[kind]) == 0) return kind;
+  return -1;
 }
 
-int32_t is_kind_of_call(const char* kind) { return kind_named(kind) != kNone; }
-
-void arm_calls(const char* kind, int64_t n, int32_t lasting) {
+void arm_calls(int kind, int64_t n, int32_t lasting) {
+  failing_kind = kind;
   first_failure = n;
   failures_last = lasting;
-  atomic_store(&count, 0);
+  for (int i = 0; i < kKindsOfCalls; i++) atomic_store(&counts[i], 0);
   atomic_store(&failed, 0);
-  atomic_store(&armed, kind_named(kind));
+  atomic_store(&armed, 1);
 }
 
-void disarm_calls(void) { atomic_store(&armed, kNone); }
+void disarm_calls(void) { atomic_store(&armed, 0); }
 
-int64_t count_of_calls(void) { return atomic_load(&count); }
+int64_t count_of_calls(int kind) { return atomic_load(&counts[kind]); }
 
 int32_t a_call_has_failed(void) { return atomic_load(&failed); }
 
 static int fails(kind_t kind, int code) {
-  if (atomic_load_explicit(&armed, memory_order_relaxed) != (int)kind) return 0;
-  const int64_t n = atomic_fetch_add(&count, 1) + 1;
-  if (first_failure == 0 || n < first_failure || (n > first_failure && !failures_last)) return 0;
+  if (!atomic_load_explicit(&armed, memory_order_relaxed)) return 0;
+  const int64_t n = atomic_fetch_add(&counts[kind], 1) + 1;
+  if ((int)kind != failing_kind || first_failure == 0 || n < first_failure || (n > first_failure && !failures_last))
+    return 0;
   atomic_store(&failed, 1);
   errno = code;
   return 1;

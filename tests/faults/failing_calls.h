@@ -5,15 +5,18 @@
 
 #include <stdint.h>
 
-/* Whether there is such a kind: malloc, mmap, open, write, read, fsync, rename, mkdir, thread, socket, event. */
-int32_t is_kind_of_call(const char* kind);
+enum { kKindsOfCalls = 11 };
 
-/* From now on the n-th call of the kind fails, counted from 1, and with `lasting` each one after it. 0: none, they are
- * counted. errno is what the system would say: ENOMEM, EMFILE, ENOSPC, EIO, EAGAIN. */
-void arm_calls(const char* kind, int64_t n, int32_t lasting);
+/* The number of a kind: malloc, mmap, open, write, read, fsync, rename, mkdir, thread, socket, event. -1 for another
+ * name. */
+int kind_of_call(const char* name);
+
+/* From now on calls are counted, and the n-th one of a kind fails, counted from 1, with `lasting` each one after it
+ * too. 0: none does. errno is what the system would say: ENOMEM, EMFILE, ENOSPC, EIO, EAGAIN. */
+void arm_calls(int kind, int64_t n, int32_t lasting);
 void disarm_calls(void);
 
-int64_t count_of_calls(void); /* since they were armed */
+int64_t count_of_calls(int kind); /* since they were armed */
 int32_t a_call_has_failed(void);
 
 #endif

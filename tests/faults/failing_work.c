@@ -1,4 +1,4 @@
-/* Everyday work in which one call to the system fails: failing_work FOLDER SAMPLE [WORK KIND]...
+/* Everyday work in which one call to the system fails: failing_work FOLDER [WORK KIND SAMPLE]...
  *
  * Each injection is a process of its own, forked from this one, which has loaded the library and not called it, so that
  * a work takes milliseconds. For each pair of a work and a kind of calls it counts the calls of a work without faults;
@@ -32,7 +32,7 @@ enum { kRows = 32, kWide = 8, kLimitMs = 20000, kFrames = 60 };
 
 /* What a process leaves for the one that forked it, in memory that both map. */
 typedef struct outcome {
-  int64_t count;
+  int64_t counts[kKindsOfCalls];
   int32_t failed;
   accel_status_t status;
   int64_t live;
@@ -45,7 +45,8 @@ typedef struct outcome {
 static outcome_t* outcome;
 
 typedef struct work {
-  const char *kind, *folder;
+  int kind;
+  const char* folder;
   int64_t number;
   int32_t lasting;
 } work_t;
@@ -199,10 +200,14 @@ static int32_t contents_of(const training_t* t) {
 
 static void arm(const work_t* work) { arm_calls(work->kind, work->number, work->lasting); }
 
-static void note(accel_status_t status) {
+static void note_calls(void) {
   disarm_calls();
-  outcome->count = count_of_calls();
+  for (int kind = 0; kind < kKindsOfCalls; kind++) outcome->counts[kind] = count_of_calls(kind);
   outcome->failed = a_call_has_failed();
+}
+
+static void note(accel_status_t status) {
+  note_calls();
   outcome->status = status;
   if (status < 0) snprintf(outcome->message, sizeof outcome->message, "%s", accel_last_error());
 }
@@ -280,9 +285,7 @@ static const named_work_t kWorks[] = {{"create", work_create, 0},
 
 /* The frames of a crash, for the process that forked this one. */
 static void note_frames(int signal_number) {
-  disarm_calls();
-  outcome->count = count_of_calls();
-  outcome->failed = a_call_has_failed();
+  note_calls();
   outcome->frames = backtrace(outcome->frame, kFrames);
   signal(signal_number, SIG_DFL);
   raise(signal_number);
@@ -362,7 +365,7 @@ static const named_work_t* work_named(const char* name) {
 }
 
 static void save_first(const char* folder) {
-  const work_t work = {"malloc", folder, -1, 0};
+  const work_t work = {0, folder, -1, 0};
   char end[32];
   run_apart(work_named("save"), &work, end, sizeof end);
   if (strcmp(end, "exit 0") == 0 && outcome->status >= 0) return;
@@ -372,7 +375,7 @@ static void save_first(const char* folder) {
 
 /* What another process finds in the checkpoint. */
 static void read_contents(const char* folder, char* contents, size_t size) {
-  const work_t work = {"malloc", folder, 0, 0};
+  const work_t work = {0, folder, 0, 0};
   char end[32];
   run_apart(work_named("load"), &work, end, sizeof end);
   if (strcmp(end, "exit 0") != 0)
@@ -383,57 +386,62 @@ static void read_contents(const char* folder, char* contents, size_t size) {
     snprintf(contents, size, "%d", outcome->contents);
 }
 
-/* Says how many calls were counted. */
-static int64_t inject(const named_work_t* named, const work_t* work) {
+static outcome_t inject(const named_work_t* named, const work_t* work, const char* kind) {
   char end[32], contents[64] = "-";
   run_apart(named, work, end, sizeof end);
   const outcome_t seen = *outcome;
   if (work->number > 0 && !seen.failed && strcmp(end, "exit 0") == 0)
-    return seen.count; /* this time there were fewer calls */
+    return seen; /* this time there were fewer calls */
   if (named->saves) {
     read_contents(work->folder, contents, sizeof contents);
     if (strcmp(contents, "1") != 0) save_first(work->folder);
   } else if (seen.contents != 0) {
     snprintf(contents, sizeof contents, "%d", seen.contents);
   }
-  printf("%s\t%s\t%lld%s\t%s\t%s\t%s\t%lld\t%s\t", named->name, work->kind, (long long)work->number,
-         work->lasting ? "+" : "", end, accel_status_name(seen.status), contents, (long long)seen.live, seen.message);
+  printf("%s\t%s\t%lld%s\t%s\t%s\t%s\t%lld\t%s\t", named->name, kind, (long long)work->number, work->lasting ? "+" : "",
+         end, accel_status_name(seen.status), contents, (long long)seen.live, seen.message);
   print_frames(&seen);
   printf("\n");
   fflush(stdout);
-  return seen.count;
+  return seen;
 }
 
-static void inject_all(const named_work_t* named, const char* kind, const char* folder, int64_t sample) {
-  work_t work = {kind, folder, 0, 0};
-  const int64_t count = inject(named, &work); /* without a fault */
+static void inject_all(const named_work_t* named, const char* kind, const char* folder, int64_t count, int64_t sample) {
+  work_t work = {kind_of_call(kind), folder, 0, 0};
   const int64_t injections = sample == 0 || sample > count ? count : sample;
   for (work.lasting = 0; work.lasting < 2; work.lasting++)
     for (int64_t i = 0; i < injections; i++) { /* one in each part of the same length */
       const int64_t begin = i * count / injections, end = (i + 1) * count / injections;
       work.number = 1 + begin + rand() % (end - begin);
-      inject(named, &work);
+      inject(named, &work, kind);
     }
 }
 
 int main(int argc, char** argv) {
-  if (argc < 5 || argc % 2 == 0) {
-    fprintf(stderr, "usage: failing_work FOLDER SAMPLE [WORK KIND]...\n");
+  if (argc < 5 || argc % 3 != 2) {
+    fprintf(stderr, "usage: failing_work FOLDER [WORK KIND SAMPLE]...\n");
     return 2;
   }
   const char* const folder = argv[1];
+  const named_work_t* counted = NULL;
+  outcome_t without_faults;
   outcome = mmap(NULL, sizeof *outcome, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (outcome == MAP_FAILED) return 2;
   srand(1);
   write_rows(folder);
   save_first(folder);
-  for (int i = 3; i < argc; i += 2) {
+  for (int i = 2; i < argc; i += 3) {
     const named_work_t* const named = work_named(argv[i]);
-    if (named == NULL || !is_kind_of_call(argv[i + 1])) {
+    if (named == NULL || kind_of_call(argv[i + 1]) < 0) {
       fprintf(stderr, "%s %s: no such work, or no such kind of calls\n", argv[i], argv[i + 1]);
       return 2;
     }
-    inject_all(named, argv[i + 1], folder, atoll(argv[2]));
+    if (counted != named) {
+      const work_t work = {0, folder, 0, 0};
+      without_faults = inject(named, &work, "none");
+      counted = named;
+    }
+    inject_all(named, argv[i + 1], folder, without_faults.counts[kind_of_call(argv[i + 1])], atoll(argv[i + 2]));
   }
   save_first(folder);
   return 0;
