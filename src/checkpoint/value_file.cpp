@@ -1,6 +1,7 @@
 #include "checkpoint/value_file.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <string_view>
 
@@ -62,7 +63,11 @@ bool same_members(const c10::impl::GenericDict& written, const c10::IValue& read
   });
 }
 
-bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+uint64_t bits_of(double number) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &number, sizeof bits);
+  return bits;
+}
 
 bool same_but_elements(const c10::IValue& written, const c10::IValue& read) {
   if (written.isTensor()) {
@@ -71,7 +76,7 @@ bool same_but_elements(const c10::IValue& written, const c10::IValue& read) {
     return read.isTensor() && read.toTensor().scalar_type() == tensor.scalar_type() &&
            read.toTensor().sizes() == tensor.sizes();
   }
-  if (written.isDouble()) return read.isDouble() && same_bits(written.toDouble(), read.toDouble());
+  if (written.isDouble()) return read.isDouble() && bits_of(written.toDouble()) == bits_of(read.toDouble());
   if (written.isList()) return same_items(written.toListRef(), read);
   if (written.isTuple()) return same_items(written.toTupleRef().elements(), read);
   if (written.isGenericDict()) return same_members(written.toGenericDict(), read);
