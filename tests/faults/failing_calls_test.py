@@ -56,12 +56,15 @@ def run(program, injections):
 
 def symbols(frames):
     """The functions of some frames, innermost first."""
-    names = []
-    for frame in frames:
-        file, offset = frame.rsplit("+", 1)
-        before = hex(max(int(offset, 16) - 1, 0))  # a frame says where its call returns to
-        found = subprocess.run(["addr2line", "-Cfe", file, before], capture_output=True, text=True, check=False).stdout.splitlines()
-        names.append(f"{found[0] if found else '??'} [{os.path.basename(file)}]")
+    places = [frame.rsplit("+", 1) for frame in frames]
+    before = [hex(max(int(offset, 16) - 1, 0)) for _, offset in places]  # a frame says where its call returns to
+    names = [""] * len(frames)
+    for file in {file for file, _ in places}:
+        own = [i for i, place in enumerate(places) if place[0] == file]
+        lines = subprocess.run(["addr2line", "-Cfe", file, *(before[i] for i in own)], capture_output=True, text=True,
+                               check=False).stdout.splitlines()
+        for i, function in zip(own, lines[::2]):
+            names[i] = f"{function} [{os.path.basename(file)}]"
     return names
 
 
