@@ -4,8 +4,11 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "base/error.hpp"
 
 namespace accel {
 
@@ -25,13 +28,18 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// `name` has at most 15 characters.
+// `name` has at most 15 characters. kOutOfMemory when the system gives no thread.
 template <typename Body>
 std::thread background_thread(const char* name, Body body) {
   const SignalsBlocked blocked;
-  std::thread thread(std::move(body));
-  pthread_setname_np(thread.native_handle(), name);
-  return thread;
+  try {
+    std::thread thread(std::move(body));
+    pthread_setname_np(thread.native_handle(), name);
+    return thread;
+  } catch (const std::system_error& error) {
+    fail(Status::kOutOfMemory, "cannot start the thread ", name, ": ", error.code().message(),
+         "; see how many threads and how much memory the process may have");
+  }
 }
 
 }  // namespace accel

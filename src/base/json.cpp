@@ -1,5 +1,8 @@
 #include "base/json.hpp"
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 
 #include "base/error.hpp"
@@ -7,65 +10,89 @@
 namespace accel {
 namespace {
 
-[[noreturn]] void wrong_type(const char* key, const cJSON* node, const char* expected) {
-  fail(Status::kTypeMismatch, "JSON member '", key, "' is ", print_json(node), "; expected ", expected);
+// Up to here doubles hold every integer, 2^53.
+constexpr double kLargestExactInteger = 9007199254740992.0;
+
+template <typename Number>
+std::optional<Number> read_number(const std::string& digits) {
+  Number number{};
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (result.ec != std::errc() || result.ptr != digits.data() + digits.size()) return std::nullopt;
+  return number;
+}
+
+template <typename Number>
+std::string print_number(Number number) {
+  std::array<char, 32> digits{};
+  const auto result = std::to_chars(digits.data(), digits.data() + digits.size(), number);
+  return {digits.data(), result.ptr};
+}
+
+[[noreturn]] void wrong_type(const char* key, const Json& value, const char* expected) {
+  fail(Status::kTypeMismatch, "JSON member '", key, "' is ", print_json(value), "; expected ", expected);
 }
 
 }  // namespace
 
-Json parse_json(std::string_view document, const std::string& source) {
-  const char* end = nullptr;
-  Json node(cJSON_ParseWithLengthOpts(document.data(), document.size(), &end, 0));
-  const size_t offset = end == nullptr ? 0 : static_cast<size_t>(end - document.data());
-  require(node != nullptr, Status::kInvalidArgument, source, " is not valid JSON at byte ", offset, " of ",
-          document.size());
-  for (size_t i = offset; i < document.size(); i++)
-    require(std::string_view(" \t\r\n\0", 5).find(document[i]) != std::string_view::npos, Status::kInvalidArgument,
-            source, " has text after its JSON document, at byte ", i);
-  return node;
+Json Json::number(int64_t number) { return number_of(print_number(number)); }
+
+Json Json::number(double number) {
+  std::string digits = print_number(number);
+  if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
+  return number_of(std::move(digits));
 }
 
-std::string print_json(const cJSON* node) {
-  char* printed = cJSON_PrintUnformatted(node);
-  require(printed != nullptr, Status::kOutOfMemory, "no memory to print a JSON document");
-  std::string result(printed);
-  cJSON_free(printed);
-  return result;
+const std::string* Json::digits() const {
+  const Number* const number = std::get_if<Number>(&value_);
+  return number == nullptr ? nullptr : &number->digits;
 }
 
-const cJSON* json_member(const cJSON* object, const char* key) {
-  const cJSON* node = cJSON_GetObjectItemCaseSensitive(object, key);
-  return cJSON_IsNull(node) ? nullptr : node;
+std::optional<int64_t> Json::integer() const {
+  return digits() == nullptr ? std::nullopt : read_number<int64_t>(*digits());
 }
 
-int64_t json_integer(const cJSON* object, const char* key, int64_t otherwise) {
-  const cJSON* node = json_member(object, key);
-  if (node == nullptr) return otherwise;
-  if (!cJSON_IsNumber(node) || std::floor(node->valuedouble) != node->valuedouble ||
-      std::fabs(node->valuedouble) > kLargestExactInteger)
-    wrong_type(key, node, "an integer");
-  return static_cast<int64_t>(node->valuedouble);
+std::optional<double> Json::number() const {
+  return digits() == nullptr ? std::nullopt : read_number<double>(*digits());
 }
 
-double json_number(const cJSON* object, const char* key, double otherwise) {
-  const cJSON* node = json_member(object, key);
-  if (node == nullptr) return otherwise;
-  if (!cJSON_IsNumber(node)) wrong_type(key, node, "a number");
-  return node->valuedouble;
+const Json* json_member(const Json& object, std::string_view key) {
+  const Json::Members* const members = object.members();
+  if (members == nullptr) return nullptr;
+  const auto found =
+      std::find_if(members->begin(), members->end(), [&](const auto& member) { return member.first == key; });
+  return found == members->end() || found->second.is_null() ? nullptr : &found->second;
 }
 
-bool json_flag(const cJSON* object, const char* key, bool otherwise) {
-  const cJSON* node = json_member(object, key);
-  if (node == nullptr) return otherwise;
-  if (!cJSON_IsBool(node)) wrong_type(key, node, "true or false");
-  return cJSON_IsTrue(node) != 0;
+int64_t json_integer(const Json& object, const char* key, int64_t otherwise) {
+  const Json* const value = json_member(object, key);
+  if (value == nullptr) return otherwise;
+  if (const auto integer = value->integer()) return *integer;
+  const auto number = value->number();  // 1e3 and 2.0 are whole as well
+  if (!number || std::floor(*number) != *number || std::fabs(*number) > kLargestExactInteger)
+    wrong_type(key, *value, "an integer");
+  return static_cast<int64_t>(*number);
 }
 
-std::string json_text(const cJSON* object, const char* key, const std::string& otherwise) {
-  const cJSON* node = json_member(object, key);
-  if (node == nullptr) return otherwise;
-  if (!cJSON_IsString(node)) wrong_type(key, node, "a string");
-  return node->valuestring;
+double json_number(const Json& object, const char* key, double otherwise) {
+  const Json* const value = json_member(object, key);
+  if (value == nullptr) return otherwise;
+  const auto number = value->number();
+  if (!number) wrong_type(key, *value, "a number");
+  return *number;
+}
+
+bool json_flag(const Json& object, const char* key, bool otherwise) {
+  const Json* const value = json_member(object, key);
+  if (value == nullptr) return otherwise;
+  if (value->flag() == nullptr) wrong_type(key, *value, "true or false");
+  return *value->flag();
+}
+
+std::string json_text(const Json& object, const char* key, const std::string& otherwise) {
+  const Json* const value = json_member(object, key);
+  if (value == nullptr) return otherwise;
+  if (value->text() == nullptr) wrong_type(key, *value, "a string");
+  return *value->text();
 }
 
 }  // namespace accel

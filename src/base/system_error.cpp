@@ -9,7 +9,8 @@ namespace accel {
 
 void fail_system(Status status, const char* action, const std::string& path) {
   const int code = errno;
-  fail(status, "cannot ", action, " '", path, "': ", std::generic_category().message(code));
+  fail(code == ENOMEM ? Status::kOutOfMemory : status, "cannot ", action, " '", path,
+       "': ", std::generic_category().message(code));
 }
 
 }  // namespace accel

@@ -7,7 +7,7 @@
 
 namespace accel {
 
-// With errno's text: "cannot write 'model.safetensors': No space left on device".
+// With errno's text: "cannot write 'model.safetensors': No space left on device". kOutOfMemory for ENOMEM.
 [[noreturn]] void fail_system(Status status, const char* action, const std::string& path);
 
 }  // namespace accel

@@ -25,22 +25,11 @@ size_t utf8_length(std::string_view text) {
   return length;
 }
 
-bool forbidden(char byte, TextKind kind) {
-  if (kind == TextKind::kPlain) return byte == '\0';
-  return static_cast<unsigned char>(byte) < 0x20 && byte != '\t' && byte != '\n' && byte != '\r';
-}
-
 }  // namespace
 
-size_t first_bad_byte(std::string_view text, TextKind kind) {
+size_t first_bad_byte(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
-    if (forbidden(text[i], kind)) return i;
-    if (kind == TextKind::kJson && text[i] == '\\') {
-      if (text.substr(i, 6) == "\\u0000") return i;
-      i += 1;  // what is escaped is no escape
-      if (i == text.size()) break;
-    }
-    const size_t length = utf8_length(text.substr(i));
+    const size_t length = text[i] == '\0' ? 0 : utf8_length(text.substr(i));
     if (length == 0) return i;
     i += length;
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <system_error>
 
 #include "base/error.hpp"
@@ -28,6 +29,7 @@ std::string file_of_function(Function* function) {
 std::filesystem::path folder_of(const std::string& file) {
   std::error_code missing;
   const std::filesystem::path path = std::filesystem::weakly_canonical(file, missing);
+  if (missing == std::errc::not_enough_memory) throw std::bad_alloc();
   return (missing ? std::filesystem::path(file) : path).parent_path();
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "accel.h"
 #include "base/json.hpp"
@@ -37,14 +38,15 @@ ACCEL_FUNCTION void accel_version(int32_t* out_major, int32_t* out_minor, int32_
 ACCEL_FUNCTION accel_status_t accel_build_info(accel_buffer_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
-    const Json info(cJSON_CreateObject());
-    cJSON_AddStringToObject(info.get(), "version", version().c_str());
-    cJSON_AddStringToObject(info.get(), "libtorch", TORCH_VERSION);
-    cJSON_AddStringToObject(info.get(), "compiler", __VERSION__);
-    cJSON* plugins = cJSON_AddObjectToObject(info.get(), "plugins");
+    Json::Members plugins;
     for (const char* name : kPlugins)
-      if (const auto path = comm::plugin_path(name)) cJSON_AddStringToObject(plugins, name, path->c_str());
-    *out = new_buffer(print_json(info.get()));
+      if (auto path = comm::plugin_path(name)) plugins.emplace_back(name, std::move(*path));
+    Json::Members info;
+    info.emplace_back("version", version());
+    info.emplace_back("libtorch", TORCH_VERSION);
+    info.emplace_back("compiler", __VERSION__);
+    info.emplace_back("plugins", std::move(plugins));
+    *out = new_buffer(print_json(Json(std::move(info))));
     return ACCEL_OK;
   });
 }

@@ -66,6 +66,17 @@ void OutputFile::finish() {
   if (files_.sync(descriptor()) != 0) fail_system(Status::kIo, "make durable", path_);
 }
 
+void read_back(const std::string& path, const std::function<bool()>& is_as_given) {
+  std::string reason = "it is another document";
+  try {
+    if (is_as_given()) return;
+  } catch (const Error& error) {
+    if (error.status() != Status::kCorrupt) throw;
+    reason = error.message();
+  }
+  fail(Status::kIo, "what was written to '", path, "' does not come back: ", reason, "; see whether the disk is sound");
+}
+
 AtomicFile::AtomicFile(const std::string& path, FileSystem& files) : files_(files), target_(path) {
   clean_leftovers(target_, files_);
   output_ = create_sibling_file(target_, files_);
@@ -75,8 +86,9 @@ AtomicFile::~AtomicFile() {
   if (!committed_) files_.remove_file(output_->path().c_str());
 }
 
-void AtomicFile::commit() {
+void AtomicFile::commit(const std::function<void(const std::string& path)>& check) {
   output_->finish();
+  if (check) check(output_->path());
   if (files_.rename(output_->path().c_str(), target_.full().c_str()) != 0)
     fail_system(Status::kIo, "give its name to", target_.full());
   committed_ = true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,10 @@ class OutputFile {
   Checksum checksum_;
 };
 
+// What was written takes the place of something older only if it can be read: kIo when `is_as_given`, which reads it,
+// says no or finds it damaged.
+void read_back(const std::string& path, const std::function<bool()>& is_as_given);
+
 // Replaces a file, or leaves everything as it was.
 class AtomicFile {
  public:
@@ -45,7 +50,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
   OutputFile& output() { return *output_; }
-  void commit();
+  // `check` may look at the file when it is on the disk; what it throws leaves everything as it was.
+  void commit(const std::function<void(const std::string& path)>& check = nullptr);
 
  private:
   FileSystem& files_;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kFormat = "accel training state";
 constexpr int64_t kVersion = 1;
+constexpr const char* kChecksum = "crc32";
 constexpr int64_t kLargestWorld = 1 << 20;
 
 std::string print_checksum(uint32_t checksum) {
@@ -30,15 +31,15 @@ uint32_t parse_checksum(const std::string& text, const std::string& source) {
 }
 
 Json encode_files(const std::vector<FileRecord>& files) {
-  Json array(cJSON_CreateArray());
+  Json::Items items;
   for (const FileRecord& file : files) {
-    cJSON* const object = cJSON_CreateObject();
-    cJSON_AddItemToArray(array.get(), object);
-    cJSON_AddStringToObject(object, "name", file.name.c_str());
-    cJSON_AddNumberToObject(object, "size", static_cast<double>(file.size));
-    cJSON_AddStringToObject(object, "crc32", print_checksum(file.crc32).c_str());
+    Json::Members members;
+    members.emplace_back("name", file.name);
+    members.emplace_back("size", Json::number(static_cast<int64_t>(file.size)));
+    members.emplace_back(kChecksum, print_checksum(file.crc32));
+    items.emplace_back(std::move(members));
   }
-  return array;
+  return Json(std::move(items));
 }
 
 // A name in the folder itself, so that no manifest can lead a reader elsewhere.
@@ -46,12 +47,12 @@ bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
 }
 
-std::vector<FileRecord> decode_files(const cJSON* array, const std::string& source) {
-  require(cJSON_IsArray(array), Status::kCorrupt, "'", source, "' is damaged: it has no list of files");
+std::vector<FileRecord> decode_files(const Json* list, const std::string& source) {
+  require(list != nullptr && list->items() != nullptr, Status::kCorrupt, "'", source,
+          "' is damaged: it has no list of files");
   std::vector<FileRecord> files;
-  const cJSON* node = nullptr;
-  cJSON_ArrayForEach(node, array) {
-    FileRecord file{json_text(node, "name", ""), 0, parse_checksum(json_text(node, "crc32", ""), source)};
+  for (const Json& node : *list->items()) {
+    FileRecord file{json_text(node, "name", ""), 0, parse_checksum(json_text(node, kChecksum, ""), source)};
     const int64_t size = json_integer(node, "size", -1);
     require(is_plain_name(file.name) && size >= 0, Status::kCorrupt, "'", source, "' is damaged: the file '", file.name,
             "' of ", size, " bytes cannot be");
@@ -61,13 +62,21 @@ std::vector<FileRecord> decode_files(const cJSON* array, const std::string& sour
   return files;
 }
 
+// What the checksum of a document is made of.
+Json without_checksum(const Json& document) {
+  Json::Members members;
+  for (const auto& member : *document.members())
+    if (member.first != kChecksum) members.push_back(member);
+  return Json(std::move(members));
+}
+
 // Any error of the JSON functions means here that the document is damaged.
 template <typename Body>
 auto or_corrupt(const std::string& source, Body&& body) {
   try {
     return body();
   } catch (const Error& error) {
-    if (error.status() == Status::kCorrupt || error.status() == Status::kOutOfMemory) throw;
+    if (error.status() == Status::kCorrupt) throw;
     fail(Status::kCorrupt, "'", source, "' is damaged: ", error.message());
   }
 }
@@ -80,43 +89,45 @@ const FileRecord* Manifest::find(std::string_view name) const {
   return found == files.end() ? nullptr : &*found;
 }
 
-std::string print_file_records(const std::vector<FileRecord>& files) { return print_json(encode_files(files).get()); }
+std::string print_file_records(const std::vector<FileRecord>& files) { return print_json(encode_files(files)); }
 
 std::vector<FileRecord> parse_file_records(std::string_view text, const std::string& source) {
-  return or_corrupt(source, [&] { return decode_files(parse_json(text, "the list of files").get(), source); });
+  return or_corrupt(source, [&] {
+    const Json list = parse_json(text, "the list of files");
+    return decode_files(&list, source);
+  });
 }
 
 std::string print_manifest(const Manifest& manifest) {
-  const Json json(cJSON_CreateObject());
-  cJSON_AddStringToObject(json.get(), "format", kFormat);
-  cJSON_AddNumberToObject(json.get(), "version", static_cast<double>(kVersion));
-  cJSON_AddNumberToObject(json.get(), "world_size", manifest.world_size);
-  cJSON_AddItemToObject(json.get(), "files", encode_files(manifest.files).release());
-  const std::string listed = print_json(json.get());
-  cJSON_AddStringToObject(json.get(), "crc32", print_checksum(checksum_of(listed.data(), listed.size())).c_str());
-  return print_json(json.get()) + "\n";
+  Json::Members members;
+  members.emplace_back("format", kFormat);
+  members.emplace_back("version", Json::number(kVersion));
+  members.emplace_back("world_size", Json::number(int64_t{manifest.world_size}));
+  members.emplace_back("files", encode_files(manifest.files));
+  const std::string listed = print_json(Json(members));
+  members.emplace_back(kChecksum, print_checksum(checksum_of(listed.data(), listed.size())));
+  return print_json(Json(std::move(members))) + "\n";
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& source) {
   return or_corrupt(source, [&] {
     const Json json = parse_json(text, "it");
-    const std::string format = json_text(json.get(), "format", "");
+    const std::string format = json_text(json, "format", "");
     require(format == kFormat, Status::kCorrupt, "'", source, "' has the format '", format, "'; expected '", kFormat,
             "'");
-    const int64_t version = json_integer(json.get(), "version", -1);
+    const int64_t version = json_integer(json, "version", -1);
     require(version == kVersion, Status::kCorrupt, "'", source, "' has version ", version,
             "; this library reads version ", kVersion);
-    const uint32_t expected = parse_checksum(json_text(json.get(), "crc32", ""), source);
-    cJSON_DeleteItemFromObjectCaseSensitive(json.get(), "crc32");
-    const std::string listed = print_json(json.get());
+    const uint32_t expected = parse_checksum(json_text(json, kChecksum, ""), source);
+    const std::string listed = print_json(without_checksum(json));
     require(checksum_of(listed.data(), listed.size()) == expected, Status::kCorrupt, "'", source,
             "' is damaged: its checksum is wrong");
     Manifest manifest;
-    const int64_t world_size = json_integer(json.get(), "world_size", 0);
+    const int64_t world_size = json_integer(json, "world_size", 0);
     require(world_size >= 1 && world_size <= kLargestWorld, Status::kCorrupt, "'", source, "' has world size ",
             world_size, "; expected at least 1");
     manifest.world_size = static_cast<int>(world_size);
-    manifest.files = decode_files(json_member(json.get(), "files"), source);
+    manifest.files = decode_files(json_member(json, "files"), source);
     return manifest;
   });
 }

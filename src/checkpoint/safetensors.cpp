@@ -29,22 +29,34 @@ at::Tensor dense_on_cpu(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
 }
 
+// What keeps a mapping alive for a tensor. With a std::function in its place LibTorch ends the process when it has no
+// memory to copy that.
+using Owner = std::shared_ptr<const MappedFile>;
+void* owner_of(const Owner& file) { return std::make_unique<Owner>(file).release(); }
+void release_owner(void* owner) { std::default_delete<Owner>()(static_cast<Owner*>(owner)); }
+
 bool is_aligned(const void* data, at::ScalarType dtype) {
   // A complex number needs the alignment of its parts; the whole element is asked for, which its kernels like better.
   return reinterpret_cast<uintptr_t>(data) % c10::elementSize(dtype) == 0;
 }
 
+std::vector<TensorEntry> entries_of(const NamedTensors& tensors) {
+  std::vector<TensorEntry> entries;
+  entries.reserve(tensors.size());
+  for (const auto& [name, tensor] : tensors)
+    entries.push_back({name, tensor.scalar_type(), tensor.sizes().vec(), 0, 0});
+  return entries;
+}
+
 }  // namespace
 
 void write_safetensors(OutputFile& output, const NamedTensors& tensors, const Metadata& metadata) {
-  std::vector<TensorEntry> entries;
-  entries.reserve(tensors.size());
   std::unordered_map<std::string_view, const at::Tensor*> by_name;
   for (const auto& [name, tensor] : tensors) {
     check_writable(name, tensor);
-    entries.push_back({name, tensor.scalar_type(), tensor.sizes().vec(), 0, 0});
     by_name.emplace(name, &tensor);
   }
+  std::vector<TensorEntry> entries = entries_of(tensors);
   const std::string header = print_safetensors_header(metadata, entries);
   output.write(header.data(), header.size());
   for (const TensorEntry& entry : entries) {
@@ -57,7 +69,18 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors, cons
                       FileSystem& files) {
   AtomicFile file(path, files);
   write_safetensors(file.output(), tensors, metadata);
-  file.commit();
+  file.commit([&](const std::string& written) {
+    read_back(written, [&] { return has_header_of(written, tensors, metadata); });
+  });
+}
+
+bool has_header_of(const std::string& path, const NamedTensors& tensors, const Metadata& metadata) {
+  const MappedFile file(path);
+  const SafetensorsHeader header = parse_safetensors_header(file.text(), path);
+  std::vector<TensorEntry> entries = entries_of(tensors);
+  return header.metadata == metadata &&
+         file.text().substr(0, header.data_begin) == print_safetensors_header(metadata, entries) &&
+         header.tensors == entries;
 }
 
 SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& file) {
@@ -70,10 +93,9 @@ SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& fi
     const auto options = at::TensorOptions().dtype(entry.dtype);
     at::Tensor tensor;
     if (entry.begin == entry.end) {
-      tensor = at::empty(entry.shape, options);
+      tensor = at::empty({0}, options).view(entry.shape);  // its strides may be larger than 64 bits hold
     } else if (is_aligned(data, entry.dtype)) {
-      tensor = at::from_blob(
-          data, entry.shape, [file](void*) {}, options);
+      tensor = at::for_blob(data, entry.shape).context(owner_of(file), release_owner).options(options).make_tensor();
     } else {
       tensor = at::empty(entry.shape, options);
       std::memcpy(tensor.mutable_data_ptr(), data, entry.end - entry.begin);

@@ -27,6 +27,9 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors, cons
                       FileSystem& files = system_files());
 void write_safetensors(OutputFile& output, const NamedTensors& tensors, const Metadata& metadata);
 
+// Whether the file says of itself what was written: names, dtypes, shapes and metadata. The elements are not looked at.
+bool has_header_of(const std::string& path, const NamedTensors& tensors, const Metadata& metadata);
+
 // The tensors lie in the mapping, which they keep alive, or in memory of their own where the file does not align them.
 SafetensorsContents load_safetensors(const std::string& path);
 SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& file);

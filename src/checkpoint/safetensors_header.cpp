@@ -1,10 +1,10 @@
 #include "checkpoint/safetensors_header.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
@@ -59,34 +59,36 @@ const DtypeName* find_dtype(std::string_view name) {
   return found == std::end(kDtypes) ? nullptr : found;
 }
 
-// Bytes of a dense tensor, unless they or its strides overflow.
+// Bytes of a dense tensor, unless they overflow.
 std::optional<uint64_t> dense_bytes(const std::vector<int64_t>& shape, at::ScalarType dtype) {
   int64_t bytes = static_cast<int64_t>(c10::elementSize(dtype));
-  int64_t span = bytes;
   for (const int64_t size : shape)
-    if (__builtin_mul_overflow(bytes, size, &bytes) || __builtin_mul_overflow(span, std::max<int64_t>(size, 1), &span))
-      return std::nullopt;
+    if (__builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
   return static_cast<uint64_t>(bytes);
 }
 
+// As the reference reads it: fields that it does not know are passed over, and of equal names the last one counts.
 class HeaderParser {
  public:
   HeaderParser(std::string_view file, const std::string& source) : file_(file), source_(source) {}
 
   SafetensorsHeader parse() {
-    const std::string_view text = header_text();
-    const size_t bad = first_bad_byte(text, TextKind::kJson);
-    if (bad != text.size()) corrupt("its header has an invalid or forbidden character at byte ", kLengthBytes + bad);
-    const Json json = parse_document(text);
-    if (!cJSON_IsObject(json.get())) corrupt("its header is no JSON object");
-    std::unordered_set<std::string_view> names;
-    const cJSON* node = nullptr;
-    cJSON_ArrayForEach(node, json.get()) {
-      if (!names.insert(node->string).second) corrupt("its header has '", node->string, "' twice");
-      if (std::strcmp(node->string, kMetadataKey) == 0)
-        header_.metadata = metadata(node);
+    const Json json = parse_document(header_text());
+    if (json.members() == nullptr) corrupt("its header is no JSON object");
+    std::unordered_map<std::string_view, size_t> places;
+    bool has_metadata = false;
+    for (const auto& [name, value] : *json.members()) {
+      if (name == kMetadataKey) {
+        if (std::exchange(has_metadata, true)) corrupt("its header has '", kMetadataKey, "' twice");
+        if (!value.is_null()) header_.metadata = metadata(value);
+        continue;
+      }
+      TensorEntry entry = tensor(name, value);
+      const auto [place, is_new] = places.emplace(name, header_.tensors.size());
+      if (is_new)
+        header_.tensors.push_back(std::move(entry));
       else
-        header_.tensors.push_back(tensor(node));
+        header_.tensors[place->second] = std::move(entry);
     }
     check_layout();
     return std::move(header_);
@@ -107,9 +109,7 @@ class HeaderParser {
     if (length > file_.size() - kLengthBytes)
       corrupt("its header has ", length, " bytes, but only ", file_.size() - kLengthBytes, " follow its length");
     header_.data_begin = kLengthBytes + length;
-    const std::string_view text = file_.substr(kLengthBytes, length);
-    if (text.empty() || text.front() != '{') corrupt("its header does not begin with '{' at byte ", kLengthBytes);
-    return text;
+    return file_.substr(kLengthBytes, length);
   }
 
   Json parse_document(std::string_view text) const {
@@ -120,59 +120,57 @@ class HeaderParser {
     }
   }
 
-  Metadata metadata(const cJSON* object) const {
-    if (!cJSON_IsObject(object)) corrupt("its ", kMetadataKey, " is no JSON object");
+  Metadata metadata(const Json& object) const {
+    if (object.members() == nullptr) corrupt("its ", kMetadataKey, " is no JSON object");
     Metadata result;
-    std::unordered_set<std::string_view> keys;
-    const cJSON* node = nullptr;
-    cJSON_ArrayForEach(node, object) {
-      if (!cJSON_IsString(node)) corrupt("its metadata '", node->string, "' is no string");
-      if (!keys.insert(node->string).second) corrupt("its metadata has '", node->string, "' twice");
-      result.emplace_back(node->string, node->valuestring);
+    std::unordered_map<std::string_view, size_t> places;
+    for (const auto& [key, value] : *object.members()) {
+      if (value.text() == nullptr) corrupt("its metadata '", key, "' is no string");
+      const auto [place, is_new] = places.emplace(key, result.size());
+      if (is_new)
+        result.emplace_back(key, *value.text());
+      else
+        result[place->second].second = *value.text();
     }
     return result;
   }
 
-  int64_t natural(const cJSON* node, const char* tensor_name, const char* what) const {
-    if (!cJSON_IsNumber(node) || node->valuedouble < 0 || node->valuedouble > kLargestExactInteger ||
-        std::floor(node->valuedouble) != node->valuedouble)
+  int64_t natural(const Json& node, const std::string& tensor_name, const char* what) const {
+    const auto integer = node.integer();
+    if (!integer || node.digits()->front() == '-')
       corrupt("a number in the ", what, " of tensor '", tensor_name, "' is no integer of at least 0");
-    return static_cast<int64_t>(node->valuedouble);
+    return *integer;
   }
 
-  TensorEntry tensor(const cJSON* object) const {
-    const char* const name = object->string;
-    if (!cJSON_IsObject(object)) corrupt("tensor '", name, "' is no JSON object");
-    const cJSON *dtype = nullptr, *shape = nullptr, *offsets = nullptr;
-    const cJSON* node = nullptr;
-    cJSON_ArrayForEach(node, object) {
-      const std::string_view key = node->string;
-      const cJSON** const place = key == "dtype"          ? &dtype
-                                  : key == "shape"        ? &shape
-                                  : key == "data_offsets" ? &offsets
-                                                          : nullptr;
-      if (place == nullptr) corrupt("tensor '", name, "' has '", key, "'; expected dtype, shape and data_offsets");
-      if (*place != nullptr) corrupt("tensor '", name, "' has '", key, "' twice");
-      *place = node;
+  // Its known fields, each once.
+  const Json& field(const Json::Members& members, const std::string& tensor_name, std::string_view key) const {
+    const Json* found = nullptr;
+    for (const auto& [name, value] : members) {
+      if (name != key) continue;
+      if (found != nullptr) corrupt("tensor '", tensor_name, "' has '", key, "' twice");
+      found = &value;
     }
-    if (!cJSON_IsString(dtype)) corrupt("tensor '", name, "' has no dtype");
-    if (!cJSON_IsArray(shape)) corrupt("tensor '", name, "' has no shape");
-    if (!cJSON_IsArray(offsets)) corrupt("tensor '", name, "' has no data_offsets");
+    if (found == nullptr) corrupt("tensor '", tensor_name, "' has no ", key);
+    return *found;
+  }
 
-    TensorEntry entry{name, at::kByte, {}, 0, 0};
-    const DtypeName* const known = find_dtype(dtype->valuestring);
-    if (known == nullptr) corrupt("tensor '", name, "' has the dtype '", dtype->valuestring, "', which is not known");
-    entry.dtype = known->dtype;
-    cJSON_ArrayForEach(node, shape) {
-      if (entry.shape.size() == kMostDimensions)
-        corrupt("tensor '", name, "' has more than ", kMostDimensions, " dimensions");
-      entry.shape.push_back(natural(node, name, "shape"));
-    }
-    const cJSON* const begin = offsets->child;
-    if (begin == nullptr || begin->next == nullptr || begin->next->next != nullptr)
-      corrupt("the data_offsets of tensor '", name, "' are no pair");
-    entry.begin = static_cast<uint64_t>(natural(begin, name, "data_offsets"));
-    entry.end = static_cast<uint64_t>(natural(begin->next, name, "data_offsets"));
+  TensorEntry tensor(const std::string& name, const Json& object) const {
+    if (object.members() == nullptr) corrupt("tensor '", name, "' is no JSON object");
+    const Json::Members& members = *object.members();
+    const std::string* const dtype = field(members, name, "dtype").text();
+    const Json::Items* const shape = field(members, name, "shape").items();
+    const Json::Items* const offsets = field(members, name, "data_offsets").items();
+    if (dtype == nullptr) corrupt("the dtype of tensor '", name, "' is no string");
+    if (shape == nullptr) corrupt("the shape of tensor '", name, "' is no list");
+    if (offsets == nullptr || offsets->size() != 2) corrupt("the data_offsets of tensor '", name, "' are no pair");
+
+    const DtypeName* const known = find_dtype(*dtype);
+    if (known == nullptr) corrupt("tensor '", name, "' has the dtype '", *dtype, "', which is not known");
+    if (shape->size() > kMostDimensions) corrupt("tensor '", name, "' has more than ", kMostDimensions, " dimensions");
+    TensorEntry entry{name, known->dtype, {}, 0, 0};
+    for (const Json& size : *shape) entry.shape.push_back(natural(size, name, "shape"));
+    entry.begin = static_cast<uint64_t>(natural((*offsets)[0], name, "data_offsets"));
+    entry.end = static_cast<uint64_t>(natural((*offsets)[1], name, "data_offsets"));
     if (entry.end < entry.begin)
       corrupt("tensor '", name, "' ends at byte ", entry.end, ", before its beginning at ", entry.begin);
     const std::optional<uint64_t> bytes = dense_bytes(entry.shape, entry.dtype);
@@ -207,8 +205,14 @@ class HeaderParser {
 };
 
 void check_text(const std::string& text, const char* what) {
-  require(first_bad_byte(text, TextKind::kPlain) == text.size(), Status::kInvalidArgument, "the ", what, " '", text,
+  require(first_bad_byte(text) == text.size(), Status::kInvalidArgument, "the ", what, " '", text,
           "' is not UTF-8, or has a NUL; safetensors files cannot hold it");
+}
+
+Json numbers(const std::vector<int64_t>& values) {
+  Json::Items items;
+  for (const int64_t value : values) items.push_back(Json::number(value));
+  return Json(std::move(items));
 }
 
 }  // namespace
@@ -231,16 +235,17 @@ std::string print_safetensors_header(const Metadata& metadata, std::vector<Tenso
     return std::pair(find_dtype(a.dtype), std::string_view(a.name)) <
            std::pair(find_dtype(b.dtype), std::string_view(b.name));
   });
-  const Json json(cJSON_CreateObject());
+  Json::Members header;
   if (!metadata.empty()) {
-    cJSON* const object = cJSON_AddObjectToObject(json.get(), kMetadataKey);
+    Json::Members members;
     std::unordered_set<std::string_view> keys;
     for (const auto& [key, value] : metadata) {
       check_text(key, "metadata key");
       check_text(value, "metadata value");
       require(keys.insert(key).second, Status::kInvalidArgument, "the metadata has '", key, "' twice");
-      cJSON_AddStringToObject(object, key.c_str(), value.c_str());
+      members.emplace_back(key, Json(value));
     }
+    header.emplace_back(kMetadataKey, Json(std::move(members)));
   }
   uint64_t offset = 0;
   for (TensorEntry& entry : tensors) {
@@ -248,15 +253,13 @@ std::string print_safetensors_header(const Metadata& metadata, std::vector<Tenso
     require(bytes.has_value(), Status::kInvalidArgument, "the shape of tensor '", entry.name, "' is too large");
     entry.begin = offset;
     entry.end = offset += *bytes;
-    cJSON* const object = cJSON_AddObjectToObject(json.get(), entry.name.c_str());
-    cJSON_AddStringToObject(object, "dtype", find_dtype(entry.dtype)->name);
-    cJSON* const shape = cJSON_AddArrayToObject(object, "shape");
-    for (const int64_t size : entry.shape) cJSON_AddItemToArray(shape, cJSON_CreateNumber(static_cast<double>(size)));
-    cJSON* const offsets = cJSON_AddArrayToObject(object, "data_offsets");
-    cJSON_AddItemToArray(offsets, cJSON_CreateNumber(static_cast<double>(entry.begin)));
-    cJSON_AddItemToArray(offsets, cJSON_CreateNumber(static_cast<double>(entry.end)));
+    Json::Members members;
+    members.emplace_back("dtype", find_dtype(entry.dtype)->name);
+    members.emplace_back("shape", numbers(entry.shape));
+    members.emplace_back("data_offsets", numbers({static_cast<int64_t>(entry.begin), static_cast<int64_t>(entry.end)}));
+    header.emplace_back(entry.name, std::move(members));
   }
-  std::string text = print_json(json.get());
+  std::string text = print_json(Json(std::move(header)));
   text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
   require(text.size() <= kLargestHeader, Status::kInvalidArgument, "the header of ", tensors.size(), " tensors has ",
           text.size(), " bytes; safetensors files hold at most ", kLargestHeader);

@@ -19,6 +19,11 @@ struct TensorEntry {
   std::vector<int64_t> shape;
   uint64_t begin;  // bytes from the end of the header
   uint64_t end;
+
+  bool operator==(const TensorEntry& other) const {
+    return name == other.name && dtype == other.dtype && shape == other.shape && begin == other.begin &&
+           end == other.end;
+  }
 };
 
 struct SafetensorsHeader {

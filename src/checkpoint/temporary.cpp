@@ -1,9 +1,9 @@
 #include "checkpoint/temporary.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,22 +11,41 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <random>
 #include <string_view>
 #include <vector>
+
+#include "base/list_folder.hpp"
+#include "checkpoint/checksum.hpp"
 
 namespace accel::checkpoint {
 namespace {
 
 constexpr std::string_view kMark = ".accel-";
 constexpr std::string_view kAside = "aside-";
-constexpr size_t kRandomDigits = 16;
+constexpr size_t kHostDigits = 8;
+constexpr size_t kDigits = 2 * kHostDigits;  // of the host, then of chance
 
-std::string prefix(const Target& target) { return "." + target.name + std::string(kMark); }
+std::string hexadecimal(uint32_t number) {
+  std::array<char, kHostDigits + 1> digits{};
+  std::snprintf(digits.data(), digits.size(), "%08x", number);
+  return digits.data();
+}
 
-bool is_random(std::string_view text) {
-  return text.size() == kRandomDigits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+// Locks of other hosts are not seen on every shared file system, so a name tells the host of its writer.
+std::string host_digits() {
+  utsname system{};
+  ::uname(&system);
+  std::string host = system.nodename;
+  const FileDescriptor file(::open("/etc/machine-id", O_RDONLY | O_CLOEXEC));
+  std::array<char, 64> id{};
+  const ssize_t size = file.is_open() ? ::read(file.number(), id.data(), id.size()) : 0;
+  if (size > 0) host.append(id.data(), static_cast<size_t>(size));
+  return hexadecimal(checksum_of(host.data(), host.size()));
+}
+
+bool are_digits(std::string_view text) {
+  return text.size() == kDigits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 bool exists(const std::string& path) {
@@ -34,24 +53,33 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
+// What the name of a temporary says.
 struct Sibling {
   std::string path;
+  std::string target;
+  std::string host;
   bool aside;
 };
 
-std::vector<Sibling> siblings(const Target& target) {
-  const auto close = [](DIR* folder) { ::closedir(folder); };
-  const std::unique_ptr<DIR, decltype(close)> folder(::opendir(target.parent.c_str()), close);
+std::vector<std::string> names_in(const std::string& folder) {
+  try {
+    return list_folder(folder);
+  } catch (const Error&) {
+    return {};  // what cannot be listed cannot be cleaned
+  }
+}
+
+// Those of all targets in a folder.
+std::vector<Sibling> siblings_in(const std::string& parent) {
   std::vector<Sibling> found;
-  if (folder == nullptr) return found;
-  const std::string start = prefix(target);
-  while (const dirent* entry = ::readdir(folder.get())) {
-    std::string_view rest(entry->d_name);
-    if (rest.substr(0, start.size()) != start) continue;
-    rest.remove_prefix(start.size());
-    const bool aside = rest.substr(0, kAside.size()) == kAside;
-    if (aside) rest.remove_prefix(kAside.size());
-    if (is_random(rest)) found.push_back({target.parent + "/" + entry->d_name, aside});
+  for (const std::string& name : names_in(parent)) {
+    const size_t mark = name.rfind(kMark);
+    if (name[0] != '.' || mark == std::string::npos || mark == 0) continue;
+    std::string_view digits = std::string_view(name).substr(mark + kMark.size());
+    const bool aside = digits.substr(0, kAside.size()) == kAside;
+    if (aside) digits.remove_prefix(kAside.size());
+    if (!are_digits(digits)) continue;
+    found.push_back({parent + "/" + name, name.substr(1, mark - 1), std::string(digits.substr(0, kHostDigits)), aside});
   }
   return found;
 }
@@ -82,10 +110,8 @@ Target::Target(const std::string& path) {
 
 std::string temporary_sibling(const Target& target, bool aside) {
   std::random_device source;
-  std::array<char, kRandomDigits + 1> digits{};
-  std::snprintf(digits.data(), digits.size(), "%08x%08x", static_cast<unsigned>(source()),
-                static_cast<unsigned>(source()));
-  return target.parent + "/" + prefix(target) + (aside ? std::string(kAside) : "") + digits.data();
+  return target.parent + "/." + target.name + std::string(kMark) + (aside ? std::string(kAside) : "") + host_digits() +
+         hexadecimal(source());
 }
 
 bool claim(int descriptor) {
@@ -98,8 +124,8 @@ bool try_lock(int descriptor) { return descriptor >= 0 && ::flock(descriptor, LO
 
 void restore_aside(const Target& target, FileSystem& files) {
   if (exists(target.full())) return;
-  for (const Sibling& sibling : siblings(target)) {
-    if (!sibling.aside) continue;
+  for (const Sibling& sibling : siblings_in(target.parent)) {
+    if (!sibling.aside || sibling.target != target.name) continue;
     const FileDescriptor descriptor = open_sibling(sibling.path);
     if (try_lock(descriptor.number()) && files.rename(sibling.path.c_str(), target.full().c_str()) == 0) return;
   }
@@ -108,8 +134,11 @@ void restore_aside(const Target& target, FileSystem& files) {
 void clean_leftovers(const Target& target, FileSystem& files) {
   restore_aside(target, files);
   const bool complete = exists(target.full());
-  for (const Sibling& sibling : siblings(target)) {
-    if (sibling.aside && !complete) continue;
+  const std::string host = host_digits();
+  for (const Sibling& sibling : siblings_in(target.parent)) {
+    const bool is_own = sibling.target == target.name;
+    if (!is_own && sibling.host != host) continue;
+    if (sibling.aside && !(is_own && complete)) continue;
     const FileDescriptor descriptor = open_sibling(sibling.path);
     if (try_lock(descriptor.number())) files.remove_tree(sibling.path.c_str());
   }

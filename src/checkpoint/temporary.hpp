@@ -16,7 +16,7 @@ struct Target {
   std::string name;
 };
 
-// ".<name>.accel-<random>"; `aside` marks something complete that stands aside for a moment.
+// ".<name>.accel-<digits of the host and of chance>"; `aside` marks something complete that stands aside for a moment.
 std::string temporary_sibling(const Target& target, bool aside);
 
 // How often a writer tries to make a sibling that no cleaner takes away.
@@ -26,8 +26,8 @@ bool claim(int descriptor);
 // Locks without waiting what another writer made. False: it is alive, or the file system has no locks.
 bool try_lock(int descriptor);
 
-// Removes what dead writers of the target left, and puts back a complete folder that one had moved aside. Never fails:
-// what cannot be removed now is found by the next writer.
+// Removes what dead writers of the target left, also what those of this host left of other targets in the same folder,
+// and puts back a complete folder that one had moved aside. What cannot be removed now is found by the next writer.
 void clean_leftovers(const Target& target, FileSystem& files);
 void restore_aside(const Target& target, FileSystem& files);
 

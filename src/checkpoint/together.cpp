@@ -11,9 +11,15 @@
 namespace accel::checkpoint {
 namespace {
 
+// With it a report is short enough to need no memory.
+constexpr const char* kNoMemory = "no memory";
+
 // "<status>\n<text>"
-std::string report(Status status, const std::string& text) {
-  return std::to_string(static_cast<int32_t>(status)) + "\n" + text;
+std::string report(Status status, std::string_view text) {
+  std::string report = std::to_string(static_cast<int32_t>(status));
+  report += '\n';
+  report += text;
+  return report;
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -22,13 +28,13 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 std::string success_report(const std::string& text) { return report(Status::kOk, text); }
 
-std::string failure_report(const std::exception_ptr& failure) noexcept {
+std::string failure_report(const std::exception_ptr& failure) noexcept try {
   try {
     std::rethrow_exception(failure);
   } catch (const Error& error) {
     return report(error.status(), error.message());
   } catch (const std::bad_alloc&) {
-    return report(Status::kOutOfMemory, "no memory");
+    return report(Status::kOutOfMemory, kNoMemory);
   } catch (const c10::Error& error) {
     return report(Status::kTorch, first_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {
@@ -36,6 +42,8 @@ std::string failure_report(const std::exception_ptr& failure) noexcept {
   } catch (...) {
     return report(Status::kInternal, "an exception of unknown type");
   }
+} catch (...) {
+  return report(Status::kOutOfMemory, kNoMemory);
 }
 
 std::vector<std::string> read_reports(const std::vector<std::string>& reports, const Ranks& ranks) {
@@ -50,12 +58,8 @@ std::vector<std::string> read_reports(const std::vector<std::string>& reports, c
                        std::from_chars(report.data(), report.data() + line, status).ec == std::errc();
     require(valid, Status::kInternal, "the report of rank ", rank, " cannot be read");
     const std::string text(report.substr(line + 1));
-    if (status == 0)
-      texts.push_back(text);
-    else if (ranks.size == 1)
-      fail(static_cast<Status>(status), text);
-    else
-      fail(static_cast<Status>(status), "rank ", rank, ": ", text);
+    require(status == 0, static_cast<Status>(status), "rank ", rank, ": ", text);
+    texts.push_back(text);
   }
   return texts;
 }

@@ -16,9 +16,10 @@ std::string failure_report(const std::exception_ptr& failure) noexcept;
 // The texts of all ranks; throws the error of the first rank that failed.
 std::vector<std::string> read_reports(const std::vector<std::string>& reports, const Ranks& ranks);
 
-// `step` gives a text for the other ranks. Everybody throws when anybody does.
+// `step` gives a text for the other ranks. Everybody throws when anybody does; a rank alone needs no report.
 template <typename Step>
 std::vector<std::string> together(const Ranks& ranks, Step&& step) {
+  if (ranks.size == 1) return {step()};
   std::string report;
   try {
     report = success_report(step());

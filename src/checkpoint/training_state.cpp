@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "base/list_folder.hpp"
 #include "checkpoint/atomic_folder.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/together.hpp"
@@ -56,18 +57,13 @@ void check_replaceable(const Target& target) {
   if (!fs::exists(status)) return;
   require(fs::is_directory(status), Status::kAlreadyExists, "'", target.full(),
           "' is no folder; expected a folder or a free name");
-  bool empty = true, has_manifest = false;
-  fs::directory_iterator entry(target.full(), error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
+  const std::vector<std::string> names = list_folder(target.full());
+  for (const std::string& name : names)
     require(is_name_of_ours(name), Status::kAlreadyExists, "'", target.full(), "' holds '", name,
             "', which is no part of a training state; move it away or save elsewhere");
-    empty = false;
-    has_manifest = has_manifest || name == kManifestName;
-  }
-  require(!error, Status::kIo, "cannot list '", target.full(), "': ", error.message());
-  require(empty || has_manifest, Status::kAlreadyExists, "'", target.full(), "' holds files but no ", kManifestName,
-          "; move them away or save elsewhere");
+  const bool has_manifest = std::find(names.begin(), names.end(), kManifestName) != names.end();
+  require(names.empty() || has_manifest, Status::kAlreadyExists, "'", target.full(), "' holds files but no ",
+          kManifestName, "; move them away or save elsewhere");
 }
 
 class FolderWriter {
@@ -77,22 +73,27 @@ class FolderWriter {
   void write_model(const std::string& stem, const NamedTensors& tensors) {
     SafetensorsContents contents = drop_tied(tensors);
     contents.metadata.emplace_back("format", "pt");
-    write(stem + ".safetensors",
-          [&](OutputFile& output) { write_safetensors(output, contents.tensors, contents.metadata); });
+    write(
+        stem + ".safetensors",
+        [&](OutputFile& output) { write_safetensors(output, contents.tensors, contents.metadata); },
+        [&](const std::string& path) { return has_header_of(path, contents.tensors, contents.metadata); });
   }
 
   void write_tree(const std::string& stem, const c10::IValue& value, ValueContainer container) {
-    write(text(stem, ".", value_extension(value, container)), [&](OutputFile& output) { write_value(output, value); });
+    write(
+        text(stem, ".", value_extension(value, container)), [&](OutputFile& output) { write_value(output, value); },
+        [&](const std::string& path) { return holds_value(path, value); });
   }
 
   const std::vector<FileRecord>& records() const { return records_; }
 
  private:
-  template <typename Body>
-  void write(const std::string& name, Body&& body) {
+  template <typename Body, typename Check>
+  void write(const std::string& name, Body&& body, Check&& is_as_given) {
     OutputFile output(folder_ + "/" + name, files_);
     body(output);
     output.finish();
+    read_back(output.path(), [&] { return is_as_given(output.path()); });
     records_.push_back({name, output.size(), output.checksum()});
   }
 
@@ -133,6 +134,7 @@ void write_manifest(const std::string& folder, const std::vector<std::string>& r
   OutputFile output(folder + "/" + kManifestName, files);
   output.write(document.data(), document.size());
   output.finish();
+  read_back(output.path(), [&] { return print_manifest(load_manifest(folder)) == document; });
 }
 
 class FolderReader {

@@ -1,10 +1,11 @@
 #include "checkpoint/value_file.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "base/error.hpp"
-#include "base/text_check.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "checkpoint/value_json.hpp"
 
@@ -36,16 +37,50 @@ bool has_tensors(const c10::IValue& value) {
 }
 
 c10::IValue decode_text(std::string_view text, const NamedTensors& tensors, const std::string& source) {
-  const size_t bad = first_bad_byte(text, TextKind::kJson);
-  require(bad == text.size(), Status::kCorrupt, "'", source,
-          "' is damaged: it has an invalid or forbidden character at byte ", bad, " of its JSON");
   Json json;
   try {
     json = parse_json(text, "its JSON");
   } catch (const Error& error) {
     fail(Status::kCorrupt, "'", source, "' is damaged: ", error.message());
   }
-  return decode_value(json.get(), tensors, source);
+  return decode_value(json, tensors, source);
+}
+
+bool same_but_elements(const c10::IValue& written, const c10::IValue& read);
+
+template <typename Items>
+bool same_items(const Items& written, const c10::IValue& read) {
+  if (!read.isList() || read.toListRef().size() != written.size()) return false;
+  return std::equal(written.begin(), written.end(), read.toListRef().begin(), same_but_elements);
+}
+
+bool same_members(const c10::impl::GenericDict& written, const c10::IValue& read) {
+  if (!read.isGenericDict() || read.toGenericDict().size() != written.size()) return false;
+  const auto members = read.toGenericDict();
+  return std::all_of(written.begin(), written.end(), [&](const auto& entry) {
+    const auto found = members.find(entry.key());
+    return found != members.end() && same_but_elements(entry.value(), found->value());
+  });
+}
+
+uint64_t bits_of(double number) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &number, sizeof bits);
+  return bits;
+}
+
+bool same_but_elements(const c10::IValue& written, const c10::IValue& read) {
+  if (written.isTensor()) {
+    const at::Tensor& tensor = written.toTensor();
+    if (!tensor.defined()) return read.isNone();
+    return read.isTensor() && read.toTensor().scalar_type() == tensor.scalar_type() &&
+           read.toTensor().sizes() == tensor.sizes();
+  }
+  if (written.isDouble()) return read.isDouble() && bits_of(written.toDouble()) == bits_of(read.toDouble());
+  if (written.isList()) return same_items(written.toListRef(), read);
+  if (written.isTuple()) return same_items(written.toTupleRef().elements(), read);
+  if (written.isGenericDict()) return same_members(written.toGenericDict(), read);
+  return written == read;
 }
 
 }  // namespace
@@ -56,7 +91,7 @@ const char* value_extension(const c10::IValue& value, ValueContainer container) 
 
 void write_value(OutputFile& output, const c10::IValue& value) {
   NamedTensors tensors;
-  const std::string structure = print_json(encode_value(value, tensors).get());
+  const std::string structure = print_json(encode_value(value, tensors));
   if (has_extension(output.path(), kSafetensors)) {
     write_safetensors(output, tensors, {{kStructure, structure}});
     return;
@@ -64,6 +99,10 @@ void write_value(OutputFile& output, const c10::IValue& value) {
   require(tensors.empty(), Status::kInternal, "'", output.path(), "' cannot hold tensors");
   output.write(structure.data(), structure.size());
   output.write("\n", 1);
+}
+
+bool holds_value(const std::string& path, const c10::IValue& value) {
+  return same_but_elements(value, read_value(std::make_shared<const MappedFile>(path)));
 }
 
 c10::IValue read_value(const std::shared_ptr<const MappedFile>& file) {

@@ -26,6 +26,9 @@ const char* value_extension(const c10::IValue& value, ValueContainer container);
 // `output` is a file with that extension.
 void write_value(OutputFile& output, const c10::IValue& value);
 
+// Whether the file holds that value. The elements of tensors are not looked at.
+bool holds_value(const std::string& path, const c10::IValue& value);
+
 // Lists come back as List[Any], maps as Dict[str, Any]; errors are kCorrupt and name the file.
 c10::IValue read_value(const std::shared_ptr<const MappedFile>& file);
 

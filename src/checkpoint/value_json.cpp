@@ -17,7 +17,7 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr int kDeepest = 500;  // cJSON refuses documents that are nested 1000 deep, and tagged values take two levels
+constexpr int kDeepest = kDeepestJson / 2 - 1;  // tagged values take two levels
 
 constexpr const char* kTensor = "$tensor";
 constexpr const char* kDouble = "$double";
@@ -25,14 +25,17 @@ constexpr const char* kInt = "$int";
 constexpr const char* kDevice = "$device";
 constexpr const char* kMap = "$map";
 
+// What readers that keep every number as a double hold exactly, 2^53.
+constexpr int64_t kLargestExactInteger = int64_t{1} << 53;
+
+bool is_exact(int64_t integer) { return integer >= -kLargestExactInteger && integer <= kLargestExactInteger; }
+
 template <typename Number>
 std::string print_number(Number number) {
   std::array<char, 64> text{};
   const auto result = std::to_chars(text.data(), text.data() + text.size(), number);
   return {text.data(), result.ptr};
 }
-
-bool is_exact(int64_t integer) { return std::llabs(integer) <= static_cast<int64_t>(kLargestExactInteger); }
 
 class Encoder {
  public:
@@ -43,13 +46,13 @@ class Encoder {
   Json encode(const c10::IValue& value, const std::string& path, int depth) {
     require(depth <= kDeepest, Status::kInvalidArgument, "the value at '", path, "' is nested more than ", kDeepest,
             " deep; files cannot hold it");
-    if (value.isNone()) return Json(cJSON_CreateNull());
-    if (value.isBool()) return Json(cJSON_CreateBool(value.toBool()));
+    if (value.isNone()) return {};
+    if (value.isBool()) return Json(value.toBool());
     if (value.isInt()) return integer(value.toInt());
     if (value.isDouble()) return number(value.toDouble());
     if (value.isString()) return string(value.toStringRef(), path);
     if (value.isTensor()) return tensor(value.toTensor(), path);
-    if (value.isDevice()) return tagged(kDevice, value.toDevice().str());
+    if (value.isDevice()) return tagged(kDevice, Json(value.toDevice().str()));
     if (value.isList()) return list(value.toListRef(), path, depth);
     if (value.isTuple()) return list(value.toTupleRef().elements(), path, depth);
     if (value.isGenericDict()) return map(value.toGenericDict(), path, depth);
@@ -58,34 +61,33 @@ class Encoder {
   }
 
  private:
-  static Json tagged(const char* tag, const std::string& text) {
-    Json object(cJSON_CreateObject());
-    cJSON_AddStringToObject(object.get(), tag, text.c_str());
-    return object;
+  static Json tagged(const char* tag, Json value) {
+    Json::Members object;
+    object.emplace_back(tag, std::move(value));
+    return Json(std::move(object));
   }
 
   static Json integer(int64_t integer) {
-    return is_exact(integer) ? Json(cJSON_CreateRaw(print_number(integer).c_str()))
-                             : tagged(kInt, print_number(integer));
+    return is_exact(integer) ? Json::number(integer) : tagged(kInt, Json(print_number(integer)));
   }
 
   static Json number(double number) {
     const bool plain = std::isfinite(number) && std::floor(number) != number;
-    return plain ? Json(cJSON_CreateRaw(print_number(number).c_str())) : tagged(kDouble, print_number(number));
+    return plain ? Json::number(number) : tagged(kDouble, Json(print_number(number)));
   }
 
   static Json string(const std::string& text, const std::string& path) {
-    require(first_bad_byte(text, TextKind::kPlain) == text.size(), Status::kInvalidArgument, "the string at '", path,
+    require(first_bad_byte(text) == text.size(), Status::kInvalidArgument, "the string at '", path,
             "' is not UTF-8, or has a NUL; files cannot hold it");
-    return Json(cJSON_CreateString(text.c_str()));
+    return Json(text);
   }
 
   Json tensor(const at::Tensor& tensor, const std::string& path) {
-    if (!tensor.defined()) return Json(cJSON_CreateNull());
+    if (!tensor.defined()) return {};
     std::string name = path.empty() ? "value" : path;
     for (int copy = 2; !names_.insert(name).second; copy++) name = text(path, "#", copy);
     tensors_.emplace_back(name, tensor);
-    return tagged(kTensor, name);
+    return tagged(kTensor, Json(name));
   }
 
   static std::string below(const std::string& path, const std::string& key) {
@@ -94,30 +96,24 @@ class Encoder {
 
   template <typename Items>
   Json list(const Items& items, const std::string& path, int depth) {
-    Json array(cJSON_CreateArray());
-    size_t index = 0;
-    for (const c10::IValue& item : items) {
-      cJSON_AddItemToArray(array.get(), encode(item, below(path, std::to_string(index)), depth + 1).release());
-      index++;
-    }
-    return array;
+    Json::Items array;
+    for (const c10::IValue& item : items)
+      array.push_back(encode(item, below(path, std::to_string(array.size())), depth + 1));
+    return Json(std::move(array));
   }
 
   Json map(const c10::impl::GenericDict& dict, const std::string& path, int depth) {
-    Json object(cJSON_CreateObject());
+    Json::Members object;
     for (const auto& entry : dict) {
       require(entry.key().isString(), Status::kTypeMismatch, "the map at '", path,
               "' has a key that is no string; files hold maps with strings as keys");
       const std::string& key = entry.key().toStringRef();
-      require(first_bad_byte(key, TextKind::kPlain) == key.size(), Status::kInvalidArgument, "a key of the map at '",
-              path, "' is not UTF-8, or has a NUL; files cannot hold it");
-      cJSON_AddItemToObject(object.get(), key.c_str(), encode(entry.value(), below(path, key), depth + 1).release());
+      require(first_bad_byte(key) == key.size(), Status::kInvalidArgument, "a key of the map at '", path,
+              "' is not UTF-8, or has a NUL; files cannot hold it");
+      object.emplace_back(key, encode(entry.value(), below(path, key), depth + 1));
     }
-    const cJSON* const first = object->child;
-    if (first == nullptr || first->next != nullptr || first->string[0] != '$') return object;
-    Json wrapped(cJSON_CreateObject());
-    cJSON_AddItemToObject(wrapped.get(), kMap, object.release());
-    return wrapped;
+    const bool looks_tagged = object.size() == 1 && object[0].first[0] == '$';
+    return looks_tagged ? tagged(kMap, Json(std::move(object))) : Json(std::move(object));
   }
 
   NamedTensors& tensors_;
@@ -130,15 +126,14 @@ class Decoder {
     for (const auto& [name, tensor] : tensors) tensors_.emplace(name, tensor);
   }
 
-  c10::IValue decode(const cJSON* node) const {
-    if (cJSON_IsNull(node)) return {};
-    if (cJSON_IsBool(node)) return cJSON_IsTrue(node) != 0;
-    if (cJSON_IsNumber(node)) return number(node->valuedouble);
-    if (cJSON_IsString(node)) return std::string(node->valuestring);
-    if (cJSON_IsArray(node)) return list(node);
-    const cJSON* const first = node->child;
-    if (first != nullptr && first->next == nullptr && first->string[0] == '$') return tagged(first);
-    return map(node);
+  c10::IValue decode(const Json& node) const {
+    if (node.is_null()) return {};
+    if (const bool* const flag = node.flag()) return *flag;
+    if (node.digits() != nullptr) return number(node);
+    if (const std::string* const text = node.text()) return plain(*text);
+    if (const Json::Items* const items = node.items()) return list(*items);
+    const Json::Members& members = *node.members();
+    return members.size() == 1 && members[0].first[0] == '$' ? tagged(members[0]) : map(members);
   }
 
  private:
@@ -147,9 +142,18 @@ class Decoder {
     fail(Status::kCorrupt, "'", source_, "' is damaged: ", parts...);
   }
 
-  static c10::IValue number(double number) {
-    if (std::floor(number) == number && std::fabs(number) <= kLargestExactInteger) return static_cast<int64_t>(number);
-    return number;
+  c10::IValue number(const Json& node) const {
+    if (const auto integer = node.integer()) return *integer;
+    const auto number = node.number();
+    if (!number) corrupt("the number ", *node.digits(), " is too large");
+    // Other writers print 1.0 for what was the integer 1; our doubles that are whole are tagged.
+    const bool whole = std::floor(*number) == *number && std::fabs(*number) <= double{kLargestExactInteger};
+    return whole ? c10::IValue(static_cast<int64_t>(*number)) : c10::IValue(*number);
+  }
+
+  std::string plain(const std::string& text) const {
+    if (text.find('\0') != std::string::npos) corrupt("the string '", text, "' has a NUL");
+    return text;
   }
 
   template <typename Number>
@@ -160,11 +164,11 @@ class Decoder {
     return number;
   }
 
-  c10::IValue tagged(const cJSON* node) const {
-    const std::string_view tag = node->string;
-    if (tag == kMap && cJSON_IsObject(node)) return map(node);
-    if (!cJSON_IsString(node)) corrupt("the value of '", tag, "' is no string");
-    const std::string text = node->valuestring;
+  c10::IValue tagged(const std::pair<std::string, Json>& member) const {
+    const auto& [tag, node] = member;
+    if (tag == kMap && node.members() != nullptr) return map(*node.members());
+    if (node.text() == nullptr) corrupt("the value of '", tag, "' is no string");
+    const std::string& text = *node.text();
     if (tag == kDouble) return parse_number<double>(text);
     if (tag == kInt) return parse_number<int64_t>(text);
     if (tag == kDevice) return device(text);
@@ -182,19 +186,17 @@ class Decoder {
     }
   }
 
-  c10::IValue list(const cJSON* array) const {
+  c10::IValue list(const Json::Items& array) const {
     c10::impl::GenericList items(c10::AnyType::get());
-    const cJSON* node = nullptr;
-    cJSON_ArrayForEach(node, array) items.push_back(decode(node));
+    items.reserve(array.size());
+    for (const Json& item : array) items.push_back(decode(item));
     return items;
   }
 
-  c10::IValue map(const cJSON* object) const {
+  c10::IValue map(const Json::Members& members) const {
     c10::impl::GenericDict entries(c10::StringType::get(), c10::AnyType::get());
-    const cJSON* node = nullptr;
-    cJSON_ArrayForEach(node, object) {
-      if (!entries.insert(std::string(node->string), decode(node)).second)
-        corrupt("the key '", node->string, "' stands there twice");
+    for (const auto& [key, value] : members) {
+      if (!entries.insert(plain(key), decode(value)).second) corrupt("the key '", key, "' stands there twice");
     }
     return entries;
   }
@@ -207,7 +209,7 @@ class Decoder {
 
 Json encode_value(const c10::IValue& value, NamedTensors& tensors) { return Encoder(tensors).encode(value, "", 0); }
 
-c10::IValue decode_value(const cJSON* node, const NamedTensors& tensors, const std::string& source) {
+c10::IValue decode_value(const Json& node, const NamedTensors& tensors, const std::string& source) {
   return Decoder(tensors, source).decode(node);
 }
 

@@ -14,6 +14,6 @@ namespace accel::checkpoint {
 Json encode_value(const c10::IValue& value, NamedTensors& tensors);
 
 // Takes the tensors from `tensors`. Errors are kCorrupt and begin with `source`.
-c10::IValue decode_value(const cJSON* node, const NamedTensors& tensors, const std::string& source);
+c10::IValue decode_value(const Json& node, const NamedTensors& tensors, const std::string& source);
 
 }  // namespace accel::checkpoint

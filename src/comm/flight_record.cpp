@@ -34,26 +34,19 @@ const char* state_name(FlightEntry::State state) {
 using ToUnixTime = std::function<c10::time_t(c10::approx_time_t)>;
 
 Json describe(const FlightEntry& entry, const ToUnixTime& to_unix) {
-  const auto microseconds = [&](c10::approx_time_t time) {
-    const c10::time_t whole = to_unix(time) / 1000;
-    return static_cast<double>(whole);
-  };
-  Json node(cJSON_CreateObject());
-  cJSON_AddStringToObject(node.get(), "call", std::string(call_name(entry.call, entry.operation)).c_str());
-  cJSON_AddStringToObject(node.get(), "operation", entry.operation);
-  cJSON_AddNumberToObject(node.get(), "sequence", static_cast<double>(entry.sequence));
-  cJSON_AddNumberToObject(node.get(), "bytes", static_cast<double>(entry.bytes));
-  if (entry.dtype == c10::ScalarType::Undefined)
-    cJSON_AddNullToObject(node.get(), "dtype");
-  else
-    cJSON_AddStringToObject(node.get(), "dtype", tensor::dtype_name(entry.dtype));
-  cJSON_AddStringToObject(node.get(), "state", state_name(entry.state));
-  cJSON_AddNumberToObject(node.get(), "begun_us", microseconds(entry.begun));
-  if (entry.state == FlightEntry::State::kRunning)
-    cJSON_AddNullToObject(node.get(), "ended_us");
-  else
-    cJSON_AddNumberToObject(node.get(), "ended_us", microseconds(entry.ended));
-  return node;
+  const auto microseconds = [&](c10::approx_time_t time) { return Json::number(int64_t{to_unix(time) / 1000}); };
+  Json::Members node;
+  node.emplace_back("call", std::string(call_name(entry.call, entry.operation)));
+  node.emplace_back("operation", entry.operation);
+  node.emplace_back("sequence", Json::number(static_cast<int64_t>(entry.sequence)));
+  node.emplace_back("bytes", Json::number(static_cast<int64_t>(entry.bytes)));
+  const bool has_dtype = entry.dtype != c10::ScalarType::Undefined;
+  node.emplace_back("dtype", has_dtype ? Json(tensor::dtype_name(entry.dtype)) : Json());
+  node.emplace_back("state", state_name(entry.state));
+  node.emplace_back("begun_us", microseconds(entry.begun));
+  const bool has_ended = entry.state != FlightEntry::State::kRunning;
+  node.emplace_back("ended_us", has_ended ? microseconds(entry.ended) : Json());
+  return Json(std::move(node));
 }
 
 constexpr uint64_t ending(uint64_t number, FlightEntry::State state) {
@@ -132,15 +125,15 @@ std::vector<FlightEntry> FlightRecord::latest(uint64_t count) const {
 }
 
 std::string FlightRecord::to_json() const {
-  Json record(cJSON_CreateObject());
-  cJSON_AddNumberToObject(record.get(), "rank", rank_);
-  cJSON_AddNumberToObject(record.get(), "size", size_);
-  cJSON* const operations = cJSON_AddArrayToObject(record.get(), "operations");
-  const auto entries = latest(kOperations);
+  Json::Items operations;
   auto clock = clock_;
   const ToUnixTime to_unix = clock.makeConverter();
-  for (const FlightEntry& entry : entries) cJSON_AddItemToArray(operations, describe(entry, to_unix).release());
-  return print_json(record.get());
+  for (const FlightEntry& entry : latest(kOperations)) operations.push_back(describe(entry, to_unix));
+  Json::Members record;
+  record.emplace_back("rank", Json::number(int64_t{rank_}));
+  record.emplace_back("size", Json::number(int64_t{size_}));
+  record.emplace_back("operations", std::move(operations));
+  return print_json(Json(std::move(record)));
 }
 
 std::string FlightRecord::summary() const {

@@ -8,7 +8,6 @@
 #include <future>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -44,7 +43,7 @@ int startable_threads(int wanted) {
   try {
     while (static_cast<int>(threads.size()) < wanted)
       threads.push_back(background_thread("accel-trial", [end] { end.wait(); }));
-  } catch (const std::system_error&) {
+  } catch (const Error&) {
     // No more of them.
   }
   enough.set_value();

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <iterator>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -39,7 +39,7 @@ struct WorkQueue::Shared {
 
   mutable std::mutex mutex;
   mutable std::condition_variable changed;
-  std::deque<Started> calls;
+  std::list<Started> calls;                    // which needs no memory to be emptied
   std::vector<std::shared_ptr<Work>> watched;  // under way, or with callbacks that nobody has run
   std::atomic<int64_t> open{0};                // calls that have not ended
   bool closed = false;
@@ -161,7 +161,7 @@ bool WorkQueue::progress(std::chrono::microseconds longest) {
 }
 
 void WorkQueue::close() {
-  std::deque<Shared::Started> unbegun;
+  std::list<Shared::Started> unbegun;
   {
     const std::lock_guard<std::mutex> lock(shared_->mutex);
     shared_->closed = true;

@@ -3,29 +3,30 @@
 #include <cxxabi.h>
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "base/background_thread.hpp"
 #include "base/error.hpp"
-#include "kernels/compute_policy.hpp"
 
 namespace accel::data {
 
 WorkerPool::WorkerPool(Read read, int64_t begin, int64_t workers, int64_t depth)
-    : read_(std::move(read)), slots_(static_cast<size_t>(depth)), next_(begin), taken_(begin) {
+    : read_(std::move(read)),
+      policy_(kernels::compute_policy()),
+      slots_(static_cast<size_t>(depth)),
+      next_(begin),
+      taken_(begin) {
   try {
-    for (int64_t i = 0; i < workers; ++i) {
-      threads_.push_back(background_thread("accel-data", [this, policy = kernels::compute_policy()] {
-        const kernels::ComputeScope scope(policy);
-        run();
-      }));
-    }
-  } catch (const std::system_error& error) {
+    threads_.reserve(static_cast<size_t>(workers));  // so that each that was started is kept, and joined
+    for (int64_t i = 0; i < workers; ++i) threads_.push_back(background_thread("accel-data", [this] { run(); }));
+  } catch (const Error& error) {
     const size_t started = threads_.size();
     stop();
-    fail(Status::kOutOfMemory, "num_workers is ", workers, " and this process can start ", started, " threads (",
-         error.what(), "); expected fewer");
+    fail(error.status(), "num_workers is ", workers, " and this process can start ", started, " of them (",
+         error.message(), "); expected fewer");
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
@@ -66,6 +67,7 @@ void WorkerPool::run() {
     Slot made;
     made.ready = true;
     try {
+      const kernels::ComputeScope scope(policy_);
       made.batch = read_(index);
     } catch (const abi::__forced_unwind&) {
       throw;  // the host's runtime ends this thread from inside of a callback

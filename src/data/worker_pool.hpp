@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "data/batch_source.hpp"
+#include "kernels/compute_policy.hpp"
 
 namespace accel::data {
 
@@ -42,6 +43,7 @@ class WorkerPool {
   Slot& slot(int64_t index) { return slots_[static_cast<size_t>(index) % slots_.size()]; }
 
   Read read_;
+  kernels::ComputePolicy policy_;  // of who made the pool
   std::mutex mutex_;
   std::condition_variable room_, ready_;
   std::vector<Slot> slots_;

@@ -15,8 +15,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -217,7 +219,9 @@ bool runs_onednn() {
   try {
     routing().onednn(ones, ones, result, 0, 1);
     return true;
-  } catch (const c10::Error&) {
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception&) {  // LibTorch's, or oneDNN's own
     return false;
   }
 }

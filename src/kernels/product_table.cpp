@@ -95,22 +95,24 @@ bool ProductTable::routes_all() const {
 }
 
 std::string ProductTable::to_json() const {
-  const Json json(cJSON_CreateObject());
-  cJSON* const list = cJSON_AddArrayToObject(json.get(), kMember);
-  for (const double least : least_work_) cJSON_AddItemToArray(list, cJSON_CreateNumber(least));
-  return print_json(json.get());
+  Json::Items list;
+  for (const double least : least_work_) list.push_back(Json::number(least));
+  Json::Members members;
+  members.emplace_back(kMember, std::move(list));
+  return print_json(Json(std::move(members)));
 }
 
 std::optional<ProductTable> ProductTable::from_json(const std::string& document) try {
   const Json json = parse_json(document, "the table of products");
-  const cJSON* const list = json_member(json.get(), kMember);
+  const Json* const list = json_member(json, kMember);
   ProductTable table;
-  if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != static_cast<int>(table.least_work_.size()))
+  if (list == nullptr || list->items() == nullptr || list->items()->size() != table.least_work_.size())
     return std::nullopt;
   size_t index = 0;
-  for (const cJSON* item = list->child; item != nullptr; item = item->next) {
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) || !std::isfinite(item->valuedouble)) return std::nullopt;
-    table.least_work_[index++] = item->valuedouble;
+  for (const Json& item : *list->items()) {
+    const auto least = item.number();
+    if (!least || !(*least >= 0)) return std::nullopt;
+    table.least_work_[index++] = *least;
   }
   return table;
 } catch (const Error&) {

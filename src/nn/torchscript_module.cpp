@@ -5,6 +5,8 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <filesystem>
+#include <new>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/error.hpp"
@@ -112,7 +114,16 @@ void restore_ties(Module& root) {
   }
 }
 
-std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
+std::string first_line(std::string message) {
+  message.erase(0, message.find_first_not_of(" \t\r\n"));
+  return message.substr(0, message.find('\n'));
+}
+
+// LibTorch has a class for lack of memory on devices, and this text for that on the host.
+bool is_out_of_memory(const c10::Error& error) {
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         std::string_view(error.what_without_backtrace()).find("DefaultCPUAllocator: ") != std::string_view::npos;
+}
 
 }  // namespace
 
@@ -120,16 +131,24 @@ ModulePtr load_torchscript(const std::string& path) {
   std::error_code code;
   require(std::filesystem::is_regular_file(path, code), Status::kNotFound, "TorchScript file '", path,
           "' is not there; expected what torch.jit.save() wrote");
-  torch::jit::Module script;
+  const auto corrupt = [&](const std::string& reason) {
+    fail(Status::kCorrupt, "TorchScript file '", path, "' cannot be read: ", reason);
+  };
+  ModulePtr root;
   try {
-    script = torch::jit::load(path, c10::Device(c10::kCPU));
+    Nodes nodes;
+    root = wrap(torch::jit::load(path, c10::Device(c10::kCPU)), true, nodes);
+    restore_ties(*root);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const c10::Error& error) {
-    fail(Status::kCorrupt, "TorchScript file '", path,
-         "' cannot be read: ", first_line(error.what_without_backtrace()));
+    if (is_out_of_memory(error)) throw;
+    corrupt(first_line(error.what_without_backtrace()));
+  } catch (const std::exception& error) {  // of the parser of scripts, and of the standard library below it
+    corrupt(first_line(error.what()));
   }
-  Nodes nodes;
-  const ModulePtr root = wrap(script, true, nodes);
-  restore_ties(*root);
   return root;
 }
 

@@ -225,10 +225,11 @@ static void test_json_refuses(void **state) {
   assert_fails(accel_value_from_json("[1] 2", &out), ACCEL_ERROR_INVALID_ARGUMENT, "byte 4");
   assert_fails(accel_value_from_json("", &out), ACCEL_ERROR_INVALID_ARGUMENT, "not valid JSON");
   assert_fails(accel_value_from_json("9223372036854775808", &out), ACCEL_ERROR_INVALID_ARGUMENT, "9223372036854775808");
-  assert_fails(accel_value_from_json("[1e999]", &out), ACCEL_ERROR_INVALID_ARGUMENT, "byte 1");
+  assert_fails(accel_value_from_json("[1e999]", &out), ACCEL_ERROR_INVALID_ARGUMENT, "1e999");
   assert_fails(accel_value_from_json("[007]", &out), ACCEL_ERROR_INVALID_ARGUMENT, "leading zero");
-  assert_fails(accel_value_from_json("[1.]", &out), ACCEL_ERROR_INVALID_ARGUMENT, "1.");
+  assert_fails(accel_value_from_json("[1.]", &out), ACCEL_ERROR_INVALID_ARGUMENT, "byte 3");
   assert_fails(accel_value_from_json("\"a\\u0000b\"", &out), ACCEL_ERROR_INVALID_ARGUMENT, "\\u0000");
+  assert_fails(accel_value_from_json("\"\xff\"", &out), ACCEL_ERROR_INVALID_ARGUMENT, "UTF-8");
   assert_fails(accel_value_from_json(NULL, &out), ACCEL_ERROR_INVALID_ARGUMENT, "json is NULL");
   assert_fails(accel_value_from_json("1", NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
   char deep[700];

@@ -126,24 +126,81 @@ TEST_F(BaseEnvironment, Integers) {
 TEST(BaseJson, Members) {
   const Json document =
       parse_json(R"({"integer": 3, "number": 0.5, "flag": true, "text": "a", "none": null})", "test.json");
-  EXPECT_EQ(json_integer(document.get(), "integer", 0), 3);
-  EXPECT_EQ(json_number(document.get(), "number", 0), 0.5);
-  EXPECT_TRUE(json_flag(document.get(), "flag", false));
-  EXPECT_EQ(json_text(document.get(), "text", ""), "a");
-  EXPECT_EQ(json_integer(document.get(), "none", 7), 7);
-  EXPECT_EQ(json_text(document.get(), "missing", "b"), "b");
-  EXPECT_EQ(message_of([&] { json_integer(document.get(), "number", 0); }),
+  EXPECT_EQ(json_integer(document, "integer", 0), 3);
+  EXPECT_EQ(json_number(document, "number", 0), 0.5);
+  EXPECT_TRUE(json_flag(document, "flag", false));
+  EXPECT_EQ(json_text(document, "text", ""), "a");
+  EXPECT_EQ(json_integer(document, "none", 7), 7);
+  EXPECT_EQ(json_text(document, "missing", "b"), "b");
+  EXPECT_EQ(message_of([&] { json_integer(document, "number", 0); }),
             "JSON member 'number' is 0.5; expected an integer");
-  EXPECT_EQ(message_of([&] { json_flag(document.get(), "text", false); }),
+  EXPECT_EQ(message_of([&] { json_flag(document, "text", false); }),
             "JSON member 'text' is \"a\"; expected true or false");
 }
 
 TEST(BaseJson, MistakesNameSourceAndPlace) {
-  EXPECT_EQ(message_of([] { parse_json("{\"a\" 1}", "test.json"); }), "test.json is not valid JSON at byte 5 of 7");
+  EXPECT_EQ(message_of([] { parse_json("{\"a\" 1}", "test.json"); }),
+            "test.json is not valid JSON at byte 5 of 7: expected ':'");
   EXPECT_EQ(message_of([] { parse_json("{} {}", "test.json"); }),
             "test.json has text after its JSON document, at byte 3");
   EXPECT_NE(message_of([] { parse_json(std::string(5000, '['), "test.json"); }).find("not valid"), std::string::npos);
-  EXPECT_EQ(print_json(parse_json(" { \"b\" : [ ] , \"a\" : 1 } ", "test.json").get()), R"({"b":[],"a":1})");
+  EXPECT_EQ(print_json(parse_json(" { \"b\" : [ ] , \"a\" : 1 } ", "test.json")), R"({"b":[],"a":1})");
+}
+
+TEST(BaseJson, OnlyWhatTheStandardSays) {
+  for (const char* document : {"",
+                               "tru",
+                               "nul",
+                               "02",
+                               "-",
+                               "1.",
+                               ".5",
+                               "1e",
+                               "1e+",
+                               "+1",
+                               "NaN",
+                               "[1,]",
+                               "[1 2]",
+                               "{1:2}",
+                               "{\"a\"}",
+                               "\"a",
+                               "\"\n\"",
+                               "\"\t\"",
+                               "\"\x01\"",
+                               "\"\xff\"",
+                               "\"\\x\"",
+                               "\"\\u12\"",
+                               "\"\\ud800\"",
+                               "\"\\udc00\\ud800\"",
+                               "[",
+                               "\xef\xbb\xbf{}"})
+    EXPECT_NE(message_of([&] { parse_json(document, "it"); }).find("it is not valid JSON at byte"), std::string::npos)
+        << document;
+  for (const std::string_view document : {std::string_view("0x1"), std::string_view("1\0", 2), std::string_view("{},")})
+    EXPECT_NE(message_of([&] { parse_json(document, "it"); }).find("text after"), std::string::npos) << document;
+}
+
+TEST(BaseJson, KeepsWhatItReads) {
+  const char* const document =
+      R"({"a":[1,-0,1.50,1E5,123456789012345678901234567890],"a":{"":null},"b":"\u0000\u001f\"\\\b\f\n\r\t/é😀"})";
+  const Json json = parse_json(document, "it");
+  EXPECT_EQ(print_json(json), document);
+  EXPECT_EQ(json_member(json, "b")->text()->size(), 16U);
+  EXPECT_EQ(*parse_json(R"("\u00e9\u6f22\ud83d\ude00\/")", "it").text(), "é漢😀/");
+  const Json::Items& numbers = *(*json.members())[0].second.items();
+  EXPECT_EQ(numbers[0].integer(), 1);
+  EXPECT_EQ(numbers[2].number(), 1.5);
+  EXPECT_EQ(numbers[3].integer(), std::nullopt);
+  EXPECT_EQ(numbers[3].number(), 100000);
+  EXPECT_EQ(numbers[4].integer(), std::nullopt);
+  EXPECT_EQ(Json::number(9007199254740993).integer(), 9007199254740993);
+  EXPECT_EQ(print_json(Json::number(1.0)), "1.0");
+}
+
+TEST(BaseJson, RefusesNestingThatTheStackMayNotHold) {
+  const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_EQ(print_json(parse_json(nested(kDeepestJson), "it")), nested(kDeepestJson));
+  EXPECT_NE(message_of([&] { parse_json(nested(kDeepestJson + 1), "it"); }).find("nested"), std::string::npos);
 }
 
 TEST(BaseDeadline, PassesOnce) {

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "checkpoint/atomic_file.hpp"
+#include "checkpoint/atomic_folder.hpp"
 #include "checkpoint_fixture.hpp"
 
 namespace accel::checkpoint {
@@ -168,6 +169,71 @@ TEST(FaultyFile, NothingGetsItsNameBeforeItIsDurable) {
     if (naming == std::string("exchange")) expected.emplace_back("remove");
     EXPECT_EQ(files.take(), expected);
   }
+}
+
+// A disk that says yes and keeps something else of one of the writes.
+class LyingFiles final : public QuickFiles {
+ public:
+  explicit LyingFiles(int step) : step_(step) {}
+  bool has_lied() const { return count_ > step_; }
+  ssize_t write(int descriptor, const void* data, size_t size) override {
+    std::string bytes(static_cast<const char*>(data), size);
+    if (count_++ == step_) bytes[std::min<size_t>(20, size - 1)] ^= 1;
+    return FileSystem::write(descriptor, bytes.data(), size);
+  }
+
+ private:
+  int step_;
+  int count_ = 0;
+};
+
+TEST(FaultyDisk, WhatDoesNotComeBackReplacesNothing) {
+  const Folder folder;
+  save_training_state(folder / "s", example(0, 1), Ranks(), quick_files());
+  save_safetensors(folder / "t", {{"a", at::ones({1})}}, {}, quick_files());
+  for (int step = 0;; step++) {
+    LyingFiles files(step);
+    try {
+      save_training_state(folder / "s", example(0, 2), Ranks(), files);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kIo) << error.message();
+      EXPECT_NE(error.message().find("does not come back"), std::string::npos) << error.message();
+    }
+    if (!files.has_lied()) break;
+    EXPECT_EQ(number_of(folder / "s"), 1) << "step " << step;
+  }
+  EXPECT_EQ(number_of(folder / "s"), 2);
+  LyingFiles files(0);
+  expect_error(Status::kIo, "does not come back", [&] {
+    save_safetensors(folder / "t", {{"a", at::full({1}, 2.0F)}}, {}, files);
+  });
+  EXPECT_EQ(load_safetensors(folder / "t").tensors[0].second.item<float>(), 1);
+  EXPECT_EQ(folder.entries(), 2U);
+}
+
+// A writer of this host that dies with its temporary folder on the disk.
+void die_while_saving(const std::string& path) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const AtomicFolder folder(path);
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
+TEST(FaultyWriter, LeftoversOfAnyNameGoWithTheNextSave) {
+  const Folder folder;
+  die_while_saving(folder / "step_1");
+  die_while_saving(folder / "step_2");
+  ASSERT_EQ(folder.entries(), 1U);  // the second writer has removed what the first one left
+  const AtomicFolder alive(folder / "step_3");
+  fs::create_directory(folder / ".step_4.accel-0000000000000000");           // of another host
+  fs::create_directory(temporary_sibling(Target(folder / "step_5"), true));  // perhaps the only copy
+  fs::create_directory(folder / ".step_6.accel-00000000");
+  fs::create_directory(folder / "step_7.accel-0000000000000000");
+  save_training_state(folder / "step_8", example(0, 1), Ranks(), quick_files());
+  EXPECT_TRUE(fs::exists(alive.temporary()));
+  EXPECT_EQ(folder.entries(), 6U);
 }
 
 TEST(FaultyFile, FilesOfLivingWritersAreLeftAlone) {

@@ -17,10 +17,9 @@ namespace gpt2_test {
 using tests::expect_close;
 using tests::expect_error;
 
-at::Tensor tokens_of(const cJSON* rows) {
+at::Tensor tokens_of(const Json& rows) {
   std::vector<at::Tensor> tensors;
-  for (const cJSON* row = rows->child; row != nullptr; row = row->next)
-    tensors.push_back(at::tensor(tests::integers(row)));
+  for (const Json& row : *rows.items()) tensors.push_back(at::tensor(tests::integers(row)));
   return at::stack(tensors);
 }
 
@@ -32,30 +31,30 @@ void fill_by_formula(Module& model) {
 
 TEST(Gpt2, GivesTheLogitsAndGradientsOfTheReference) {
   const Json fixture = tests::read_fixture("gpt2_tiny.json");
-  for (const cJSON* recorded = fixture->child; recorded != nullptr; recorded = recorded->next) {
-    const std::string config = print_json(json_member(recorded, "config"));
+  for (const Json& recorded : *fixture.items()) {
+    const std::string config = print_json(*json_member(recorded, "config"));
     SCOPED_TRACE(config);
     const ModulePtr model = module_from_config(config);
     model->train(false);
     const NamedTensors state = model->state_dict();
-    const cJSON* names = json_member(recorded, "state_dict");
-    ASSERT_EQ(static_cast<int>(state.size()), cJSON_GetArraySize(names));
-    for (int i = 0; i < cJSON_GetArraySize(names); i++) {
-      const cJSON* entry = cJSON_GetArrayItem(names, i);
-      EXPECT_EQ(state[static_cast<size_t>(i)].first, entry->child->valuestring);
-      EXPECT_EQ(state[static_cast<size_t>(i)].second.sizes().vec(), tests::integers(entry->child->next));
+    const Json::Items& names = *json_member(recorded, "state_dict")->items();
+    ASSERT_EQ(state.size(), names.size());
+    for (size_t i = 0; i < names.size(); i++) {
+      const Json::Items& entry = *names[i].items();
+      EXPECT_EQ(state[i].first, *entry[0].text());
+      EXPECT_EQ(state[i].second.sizes().vec(), tests::integers(entry[1]));
     }
     fill_by_formula(*model);
-    const at::Tensor tokens = tokens_of(json_member(recorded, "tokens"));
+    const at::Tensor tokens = tokens_of(*json_member(recorded, "tokens"));
     const at::Tensor logits = model->call(tokens);
-    expect_close(logits, tests::tensor_of(json_member(recorded, "logits")), 1e-5);
+    expect_close(logits, tests::tensor_of(*json_member(recorded, "logits")), 1e-5);
     const at::Tensor loss = at::cross_entropy_loss(logits.slice(1, 0, -1).flatten(0, 1), tokens.slice(1, 1).flatten());
     EXPECT_NEAR(loss.item<double>(), json_number(recorded, "loss", 0), 1e-5);
     loss.backward();
-    const cJSON* gradients = json_member(recorded, "gradients");
-    EXPECT_EQ(static_cast<int>(model->named_parameters().size()), cJSON_GetArraySize(gradients));
+    const Json& gradients = *json_member(recorded, "gradients");
+    EXPECT_EQ(model->named_parameters().size(), gradients.members()->size());
     for (const auto& [name, tensor] : model->named_parameters()) {
-      const std::vector<double> expected = tests::numbers(json_member(gradients, name.c_str()));
+      const std::vector<double> expected = tests::numbers(*json_member(gradients, name));
       EXPECT_NEAR(tensor.grad().norm().item<double>(), expected[0], 1e-5 + 1e-4 * expected[0]) << name;
       EXPECT_NEAR(tensor.grad().flatten()[1].item<double>(), expected[1], 1e-5) << name;
     }
@@ -113,6 +112,7 @@ TEST(Gpt2, RefusesWhatItCannotDo) {
   expect_error(Status::kUnsupported, "'t5' is not known; expected one of gpt2",
                [] { module_from_config(R"({"model_type": "t5"})"); });
   expect_error(Status::kNotFound, "'no/config.json'", [] { module_from_config("no/config.json"); });
+  expect_error(Status::kIo, "'.' is not a regular file; expected a config.json", [] { module_from_config("."); });
   expect_error(Status::kInvalidArgument, "not valid JSON", [] { module_from_config("{"); });
 }
 

@@ -25,18 +25,18 @@ inline Json read_fixture(const std::string& name) {
   return parse_json(std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()), name);
 }
 
-inline std::vector<double> numbers(const cJSON* array) {
+inline std::vector<double> numbers(const Json& list) {
   std::vector<double> values;
-  for (const cJSON* node = array->child; node != nullptr; node = node->next) values.push_back(node->valuedouble);
+  for (const Json& item : *list.items()) values.push_back(item.number().value());
   return values;
 }
 
-inline std::vector<int64_t> integers(const cJSON* array) {
-  const std::vector<double> values = numbers(array);
+inline std::vector<int64_t> integers(const Json& list) {
+  const std::vector<double> values = numbers(list);
   return std::vector<int64_t>(values.begin(), values.end());
 }
 
-inline at::Tensor tensor_of(const cJSON* array) { return at::tensor(numbers(array), at::kDouble); }
+inline at::Tensor tensor_of(const Json& list) { return at::tensor(numbers(list), at::kDouble); }
 
 inline at::Tensor pattern_tensor(at::IntArrayRef shape, int64_t salt) {
   const int64_t count = c10::multiply_integers(shape);

@@ -26,27 +26,27 @@ using tests::expect_error;
 void expect_as_recorded(const char* name, const std::function<ModulePtr()>& make, int64_t integers = 0) {
   SCOPED_TRACE(name);
   const Json fixture = tests::read_fixture("layers.json");
-  const cJSON* layer_case = json_member(fixture.get(), name);
+  const Json* const layer_case = json_member(fixture, name);
   ASSERT_NE(layer_case, nullptr);
   at::manual_seed(11);
   const ModulePtr layer = make();
   const NamedTensors parameters = layer->named_parameters();
-  const cJSON* recorded = json_member(layer_case, "parameters");
-  ASSERT_EQ(static_cast<int>(parameters.size()), cJSON_GetArraySize(recorded));
-  for (int i = 0; i < cJSON_GetArraySize(recorded); i++) {
-    const auto& [path, tensor] = parameters[static_cast<size_t>(i)];
-    const cJSON* entry = cJSON_GetArrayItem(recorded, i);
-    EXPECT_EQ(path, cJSON_GetArrayItem(entry, 0)->valuestring);
-    EXPECT_EQ(tensor.sizes().vec(), tests::integers(cJSON_GetArrayItem(entry, 1)));
-    expect_close(tensor.flatten().slice(0, 0, 3), tests::tensor_of(cJSON_GetArrayItem(entry, 2)), 1e-8);
-    EXPECT_NEAR(tensor.sum(at::kDouble).item<double>(), cJSON_GetArrayItem(entry, 3)->valuedouble, 1e-6);
+  const Json::Items& recorded = *json_member(*layer_case, "parameters")->items();
+  ASSERT_EQ(parameters.size(), recorded.size());
+  for (size_t i = 0; i < recorded.size(); i++) {
+    const auto& [path, tensor] = parameters[i];
+    const Json::Items& entry = *recorded[i].items();
+    EXPECT_EQ(path, *entry[0].text());
+    EXPECT_EQ(tensor.sizes().vec(), tests::integers(entry[1]));
+    expect_close(tensor.flatten().slice(0, 0, 3), tests::tensor_of(entry[2]), 1e-8);
+    EXPECT_NEAR(tensor.sum(at::kDouble).item<double>(), entry[3].number().value(), 1e-6);
   }
-  const std::vector<int64_t> shape = tests::integers(json_member(layer_case, "shape"));
+  const std::vector<int64_t> shape = tests::integers(*json_member(*layer_case, "shape"));
   const at::Tensor input = integers == 0 ? tests::pattern_tensor(shape, 1)
                                          : at::arange(c10::multiply_integers(shape)).reshape(shape).remainder(integers);
   const at::Tensor output = layer->call(input);
-  EXPECT_EQ(output.sizes().vec(), tests::integers(json_member(layer_case, "output_shape")));
-  expect_close(output, tests::tensor_of(json_member(layer_case, "output")), 2e-6);
+  EXPECT_EQ(output.sizes().vec(), tests::integers(*json_member(*layer_case, "output_shape")));
+  expect_close(output, tests::tensor_of(*json_member(*layer_case, "output")), 2e-6);
 }
 
 TEST(NnLayers, AreThoseOfTheReference) {

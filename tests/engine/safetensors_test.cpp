@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/eye.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -142,41 +143,46 @@ TEST(Safetensors, EveryKindOfDamageIsNamed) {
       {"at most 100000000", huge + "{}"},
       {"at most 100000000", too_long},
       {"only 2 follow", file_of("{}").replace(0, 1, "\x03")},
-      {"begin with '{'", file_of("")},
-      {"begin with '{'", file_of(" {}")},
-      {"begin with '{'", file_of("[]")},
+      {"expected a value", file_of("")},
+      {"no JSON object", file_of("[]")},
+      {"no JSON object", file_of("null")},
       {"not valid JSON", file_of(R"({"a":)")},
       {"after its JSON", file_of("{} x")},
       {"after its JSON", file_of("{}{}")},
-      {"character at byte", file_of(std::string("{}\0", 3))},
-      {"character at byte", file_of("{\"\xff\":1}")},
-      {"character at byte", file_of(R"({"a\u0000b":{}})")},
+      {"after its JSON", file_of(std::string("{}\0", 3))},
+      {"no UTF-8", file_of("{\"\xff\":1}")},
+      {"not escaped", file_of("{\"a\nb\":{}}")},
+      {"not valid JSON", file_of("\xef\xbb\xbf{}")},
       {"no valid safetensors", file_of(std::string(5000, '{'))},
       {"no JSON object", file_of(R"({"a":1})")},
-      {"twice",
+      {"expected 0",
        file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[0,4]},"a":{)" + f32 + R"(,"data_offsets":[4,8]}})", "12345678")},
       {"twice", file_of(R"({"__metadata__":{},"__metadata__":{}})")},
-      {"twice", file_of(R"({"__metadata__":{"a":"b","a":"c"}})")},
       {"twice", file_of(R"({"a":{)" + f32 + R"(,"dtype":"I32","data_offsets":[0,4]}})", "1234")},
       {"no string", file_of(R"({"__metadata__":{"a":1}})")},
       {"no JSON object", file_of(R"({"__metadata__":[]})")},
-      {"expected dtype", file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[0,4],"x":1}})", "1234")},
+      {"not valid JSON", file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[0,4],"x":02}})", "1234")},
       {"no dtype", file_of(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", "1234")},
-      {"no dtype", file_of(R"({"a":{"dtype":7,"shape":[1],"data_offsets":[0,4]}})", "1234")},
+      {"no string", file_of(R"({"a":{"dtype":7,"shape":[1],"data_offsets":[0,4]}})", "1234")},
       {"no shape", file_of(R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", "1234")},
       {"no data_offsets", file_of(R"({"a":{"dtype":"F32","shape":[1]}})", "1234")},
+      {"no list", file_of(R"({"a":{"dtype":"F32","shape":null,"data_offsets":[0,4]}})", "1234")},
       {"'F33'", file_of(R"({"a":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}})", "1234")},
       {"no pair", file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[0]}})", "1234")},
       {"no pair", file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[0,4,4]}})", "1234")},
       {"no integer", file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[-4,0]}})", "1234")},
       {"no integer", file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[0,4.5]}})", "1234")},
       {"no integer", file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[0,1e300]}})", "1234")},
+      {"no integer", file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[0.0,4]}})", "1234")},
+      {"no integer", file_of(R"({"a":{"dtype":"F32","shape":[1e0],"data_offsets":[0,4]}})", "1234")},
+      {"no integer", file_of(R"({"a":{"dtype":"F32","shape":[-0],"data_offsets":[0,0]}})")},
+      {"leading zero", file_of(R"({"a":{"dtype":"F32","shape":[01],"data_offsets":[0,4]}})", "1234")},
       {"no integer", file_of(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", "1234")},
       {"no integer", file_of(R"({"a":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}})", "1234")},
       {"before its beginning", file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[4,0]}})", "1234")},
       {"expected 4", file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[0,8]}})", "12345678")},
       {"too large", file_of(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})")},
-      {"too large", file_of(R"({"a":{"dtype":"F32","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})")},
+      {"too large", file_of(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0]}})")},
       {"expected 0", file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[4,8]}})", "12345678")},  // a hole at the start
       {"expected 4",
        file_of(R"({"a":{)" + f32 + R"(,"data_offsets":[0,4]},"b":{)" + f32 + R"(,"data_offsets":[8,12]}})",
@@ -197,6 +203,32 @@ TEST(Safetensors, EveryKindOfDamageIsNamed) {
   expect_error(Status::kIo, "regular", [&] { load_safetensors(folder / "."); });
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   expect_error(Status::kIo, "regular", [&] { load_safetensors(folder / "pipe"); });
+}
+
+TEST(Safetensors, WhatTheReferenceReadsIsRead) {
+  const Folder folder;
+  const auto load = [&](const std::string& header, const std::string& data) {
+    write_text(folder / "t", file_of(header, data));
+    return load_safetensors(folder / "t");
+  };
+  const std::string first = R"("dtype":"U8","shape":[1],"data_offsets":[0,1])";
+  for (const std::string& header : {
+           " \t\r\n{\"a\":{" + first + "}} \n",
+           R"({"__metadata__":null,"a":{)" + first + "}}",
+           R"({"a":{"note":[1,{"dtype":null}],)" + first + R"(,"note":2}})",
+           R"({"a":{"dtype":"I64","shape":[],"data_offsets":[7,15]},"a":{)" + first + "}}",
+       }) {
+    SCOPED_TRACE(header);
+    const SafetensorsContents contents = load(header, "\x07");
+    ASSERT_EQ(contents.tensors.size(), 1U);
+    EXPECT_EQ(contents.tensors[0].first, "a");
+    EXPECT_TRUE(at::equal(contents.tensors[0].second, at::full({1}, 7, at::kByte)));
+    EXPECT_TRUE(contents.metadata.empty());
+  }
+  EXPECT_EQ(load(R"({"a\u0000b":{)" + first + "}}", "x").tensors[0].first, std::string("a\0b", 3));
+  EXPECT_EQ(load(R"({"__metadata__":{"a":"1","b":"2","a":"3"}})", "").metadata, (Metadata{{"a", "3"}, {"b", "2"}}));
+  const std::string empty = R"({"a":{"dtype":"F32","shape":[0,1099511627776,1099511627776],"data_offsets":[0,0]}})";
+  EXPECT_EQ(load(empty, "").tensors[0].second.sizes(), (std::vector<int64_t>{0, 1099511627776, 1099511627776}));
 }
 
 TEST(Safetensors, FlippedAndCutFilesNeverCrash) {

@@ -7,6 +7,8 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <random>
 
 #include "nn_fixture.hpp"
 
@@ -90,6 +92,30 @@ TEST(TorchScript, NamesFilesThatItCannotRead) {
   std::fputs("this is no archive", file);
   std::fclose(file);
   expect_error(Status::kCorrupt, path, [&] { load_torchscript(path); });
+  std::filesystem::remove(path);
+}
+
+TEST(TorchScript, DamagedFilesAreCorrupt) {
+  std::ifstream file(tests::fixture_path("scripted.pt"), std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string path =
+      (std::filesystem::temp_directory_path() / text("accel_torchscript_", getpid(), ".pt")).string();
+  std::mt19937 random(1);
+  int refused = 0;
+  for (int round = 0; round < 400; round++) {
+    std::string damaged = whole;
+    if (round % 4 == 0) damaged.resize(random() % whole.size());
+    for (auto flips = random() % 8 + 1; flips > 0 && !damaged.empty(); flips--)
+      damaged[random() % damaged.size()] = static_cast<char>(random());
+    std::ofstream(path, std::ios::binary) << damaged;
+    try {
+      load_torchscript(path);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kCorrupt) << error.message();
+      refused++;
+    }
+  }
+  EXPECT_GT(refused, 100);
   std::filesystem::remove(path);
 }
 

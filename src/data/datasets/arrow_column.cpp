@@ -155,7 +155,7 @@ class ColumnReader {
     return text_column(length, [owner = owner_, ends, bytes, begin, name = name_, &array = array_](int64_t index) {
       if (!arrow_is_valid(array, begin + index)) return std::string();
       std::string text(bytes + ends[index], static_cast<size_t>(ends[index + 1] - ends[index]));
-      if (first_bad_byte(text, TextKind::kPlain) != text.size())
+      if (first_bad_byte(text) != text.size())
         fail(Status::kCorrupt, "column '", name, "' of the Arrow array is no text in row ", index,
              "; expected UTF-8 without NUL");
       return text;

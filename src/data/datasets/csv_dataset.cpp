@@ -60,7 +60,7 @@ c10::IValue value_of(double number, c10::ScalarType type) {
 // The beginning of a cell for a message.
 std::string_view shortened(std::string_view cell) {
   constexpr size_t kMost = 80;
-  return cell.substr(0, first_bad_byte(cell.substr(0, kMost), TextKind::kPlain));  // no character is cut in two
+  return cell.substr(0, first_bad_byte(cell.substr(0, kMost)));  // no character is cut in two
 }
 
 // None when the cell is no such number.
@@ -102,7 +102,7 @@ void CsvDataset::read_header() {
     const auto header = rows().header(file);
     require(header.has_value(), Status::kCorrupt, "'", rows().path(file),
             "' is empty; expected a header in its first row");
-    require(first_bad_byte(*header, TextKind::kPlain) == header->size(), Status::kCorrupt, "'", rows().path(file),
+    require(first_bad_byte(*header) == header->size(), Status::kCorrupt, "'", rows().path(file),
             "', row 1 is no text; expected UTF-8 without NUL");
     try {
       split_csv_row(*header, options_.delimiter, cells);
@@ -159,7 +159,7 @@ CsvType CsvDataset::inferred_type(size_t column, const std::vector<Cells>& sampl
 
 void CsvDataset::split(int64_t index, Cells& cells) const {
   const std::string_view row = rows().row(index);
-  const size_t bad = first_bad_byte(row, TextKind::kPlain);
+  const size_t bad = first_bad_byte(row);
   if (bad < row.size())
     fail(Status::kCorrupt, rows().place(index), " is no text at byte ", bad, "; expected UTF-8 without NUL");
   try {

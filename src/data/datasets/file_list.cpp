@@ -1,16 +1,35 @@
 #include "data/datasets/file_list.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
+#include "base/list_folder.hpp"
 
 namespace accel::data {
 namespace {
 
 bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+// Links to folders are not followed.
+void add_files(const std::string& folder, std::string_view end, std::vector<std::string>& files) {
+  for (const std::string& name : list_folder(folder)) {
+    std::string path = folder + (folder.back() == '/' ? "" : "/") + name;
+    struct stat entry {
+    }, target{};
+    if (::lstat(path.c_str(), &entry) != 0 || ::stat(path.c_str(), &target) != 0)
+      continue;  // vanished, or leads nowhere
+    if (S_ISDIR(entry.st_mode))
+      add_files(path, end, files);
+    else if (S_ISREG(target.st_mode) && ends_with(path, end))
+      files.push_back(std::move(path));
+  }
 }
 
 }  // namespace
@@ -25,13 +44,7 @@ std::vector<std::string> find_files(const std::string& path, const std::optional
   require(filesystem::is_directory(status), Status::kInvalidArgument, kind, " ", path,
           " is neither a regular file nor a folder; expected one of them");
   std::vector<std::string> files;
-  for (filesystem::recursive_directory_iterator entry(path, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::error_code gone;  // a file that vanished, or a link to nothing, is no regular file
-    if (entry->is_regular_file(gone) && ends_with(entry->path().native(), suffix.value_or("")))
-      files.push_back(entry->path().native());
-  }
-  require(!error, Status::kIo, "folder ", path, " cannot be listed: ", error.message());
+  add_files(path, suffix.value_or(""), files);
   require(!files.empty(), Status::kNotFound, "folder ", path, " has no ", kind, " file",
           suffix ? " that ends with " + *suffix : std::string());
   std::sort(files.begin(), files.end());

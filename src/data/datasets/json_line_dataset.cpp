@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/text_check.hpp"
 #include "data/datasets/file_list.hpp"
 #include "tensor/tree.hpp"
 
@@ -79,9 +78,6 @@ JsonLineDataset::JsonLineDataset(const std::string& path, const std::optional<st
 
 c10::IValue JsonLineDataset::read_item(int64_t index) const {
   const std::string_view line = rows().row(index);
-  const size_t bad = first_bad_byte(line, TextKind::kJson);
-  if (bad < line.size())
-    fail(Status::kCorrupt, rows().place(index), " is no text at byte ", bad, "; expected UTF-8 without NUL");
   try {
     return with_tensors(tree::from_json(std::string(line), "it"));
   } catch (const Error& error) {

@@ -31,7 +31,7 @@ class HeaderReader {
   NpyHeader read() {
     NpyHeader header{c10::ScalarType::Undefined, {}, false, 0};
     bool has_order = false, has_shape = false;
-    at_ = first_bad_byte(text_, TextKind::kPlain);
+    at_ = first_bad_byte(text_);
     if (at_ != text_.size()) refuse("something that is no text");
     at_ = 0;
     expect('{');

@@ -34,31 +34,36 @@ struct Gpt2Config {
   bool scale_attn_weights, scale_attn_by_inverse_layer_idx, tie_word_embeddings;
 };
 
-int64_t size_member(const cJSON* json, const char* key, const char* alias, int64_t otherwise) {
+int64_t size_member(const Json& json, const char* key, const char* alias, int64_t otherwise) {
   const int64_t size = json_integer(json, key, alias == nullptr ? otherwise : json_integer(json, alias, otherwise));
   check_size(size, key);
   return size;
 }
 
+bool is_empty(const Json& value) {
+  if (const Json::Items* const items = value.items()) return items->empty();
+  const Json::Members* const members = value.members();
+  return members != nullptr && members->empty();
+}
+
 // Settings that change the result and that we do not have.
-void refuse_unsupported(const cJSON* json) {
+void refuse_unsupported(const Json& json) {
   for (const char* key : {"add_cross_attention", "reorder_and_upcast_attn"})
     require(!json_flag(json, key, false), Status::kUnsupported, key, " is true; only false is supported");
   for (const char* key : {"quantization_config", "pruned_heads"}) {
-    const cJSON* node = json_member(json, key);
-    require(node == nullptr || cJSON_GetArraySize(node) == 0, Status::kUnsupported, key,
+    const Json* const value = json_member(json, key);
+    require(value == nullptr || is_empty(*value), Status::kUnsupported, key,
             " is set; remove it from the configuration");
   }
-  const cJSON* architectures = json_member(json, "architectures");
-  bool found = cJSON_GetArraySize(architectures) == 0;
-  for (const cJSON* node = architectures == nullptr ? nullptr : architectures->child; node != nullptr;
-       node = node->next)
-    found = found || (cJSON_IsString(node) && std::string("GPT2LMHeadModel") == node->valuestring);
-  require(found, Status::kUnsupported, "architectures is ", found ? "" : print_json(architectures),
-          "; expected GPT2LMHeadModel");
+  const Json* const architectures = json_member(json, "architectures");
+  if (architectures == nullptr || is_empty(*architectures)) return;
+  bool found = false;
+  if (const Json::Items* const names = architectures->items())
+    for (const Json& name : *names) found = found || (name.text() != nullptr && *name.text() == "GPT2LMHeadModel");
+  require(found, Status::kUnsupported, "architectures is ", print_json(*architectures), "; expected GPT2LMHeadModel");
 }
 
-Gpt2Config read_config(const cJSON* json) {
+Gpt2Config read_config(const Json& json) {
   refuse_unsupported(json);
   Gpt2Config config;
   config.vocab_size = size_member(json, "vocab_size", nullptr, 50257);
@@ -86,7 +91,7 @@ Gpt2Config read_config(const cJSON* json) {
   return config;
 }
 
-at::ScalarType weight_dtype(const cJSON* json) {
+at::ScalarType weight_dtype(const Json& json) {
   const std::string name = json_text(json, "dtype", json_text(json, "torch_dtype", "float32"));
   const tensor::Dtype* dtype = tensor::find_dtype(name);
   require(dtype != nullptr && at::isFloatingType(dtype->type), Status::kUnsupported, "dtype '", name,
@@ -229,7 +234,7 @@ class Gpt2LmHeadModel final : public Module {
 
 }  // namespace
 
-ModulePtr build_gpt2(const cJSON* json) {
+ModulePtr build_gpt2(const Json& json) {
   const at::ScalarType dtype = weight_dtype(json);
   const auto model = std::make_shared<Gpt2LmHeadModel>(read_config(json));
   if (dtype != at::kFloat) model->to(dtype, std::nullopt);

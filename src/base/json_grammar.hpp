@@ -1,0 +1,25 @@
+// What cJSON lets pass or loses of a JSON document.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace accel {
+
+// [Note: JSON through cJSON] cJSON keeps numbers as doubles of at most 63 characters and ends strings at a NUL, accepts
+// control characters and leading zeros, and answers bad text and lack of memory with the same null. So documents are
+// checked before, and cJSON reads a copy in which the place of each number within `numbers` stands for the number, and
+// kNul for a NUL: a null is lack of memory then.
+struct CheckedJson {
+  std::string text;
+  std::vector<std::string_view> numbers;  // parts of the document that was checked
+};
+
+// A byte that UTF-8 never has.
+inline constexpr char kNul = '\xff';
+
+// RFC 8259 and nothing more; what is not is kInvalidArgument, with the place and the reason.
+CheckedJson check_json(std::string_view document, const std::string& source);
+
+}  // namespace accel
