@@ -369,9 +369,18 @@ ACCEL_SINCE(0, 1) int32_t accel_device_count(int32_t type);
 #define ACCEL_VALUE_STRING 4
 #define ACCEL_VALUE_TENSOR 5
 #define ACCEL_VALUE_LIST 6
-#define ACCEL_VALUE_MAP 7 /* keys are strings and keep their order */
+#define ACCEL_VALUE_MAP 7 /* keys are strings or integers and keep their order */
 #define ACCEL_VALUE_DTYPE 8
 #define ACCEL_VALUE_DEVICE 9
+#define ACCEL_VALUE_TUPLE 10 /* a list that other languages tell from one, Python for example */
+#define ACCEL_VALUE_BYTES 11
+
+/* What a value of kind BYTES points to. `type` says who can read them, "python/pickle" for example. */
+typedef struct accel_bytes {
+  const void *data; /* NULL when size is 0 */
+  size_t size;      /* their number */
+  const char *type; /* NULL for bytes as such */
+} accel_bytes_t;
 
 /* A value: 16 bytes, zero-initialised is NONE. Values that the library made, and copies, own what they point to and are
  * given back with accel_value_dispose(). Arguments are only read: a program may fill one in by hand, or with the
@@ -384,7 +393,8 @@ typedef struct accel_value {
     double number;
     const char *string;
     accel_tensor_t *tensor;
-    struct accel_value_node *node; /* LIST and MAP */
+    struct accel_value_node *node; /* LIST, TUPLE and MAP */
+    const accel_bytes_t *bytes;
     accel_dtype_t dtype;
     accel_device_t device;
   } as;
@@ -414,6 +424,25 @@ accel_value_tensor(accel_tensor_t *tensor, accel_value_t *ACCEL_OWNED out);
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_list(const accel_value_t *ACCEL_NULLABLE items, size_t n_items, accel_value_t *ACCEL_OWNED out);
+
+/** A tuple of copies of values. Whatever takes a list takes a tuple as well.
+ * @param items [n_items] May be NULL when n_items is 0.
+ * @param n_items Their number.
+ * @param out The tuple.
+ * @return As accel_value_list().
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_tuple(const accel_value_t *ACCEL_NULLABLE items, size_t n_items, accel_value_t *ACCEL_OWNED out);
+
+/** Bytes as a value, for what no other kind can hold. They travel between ranks and into checkpoints as they are.
+ * @param data [size] Copied; may be NULL when size is 0.
+ * @param size Their number.
+ * @param type Who can read them, "python/pickle" for example; NULL for bytes as such. Copied.
+ * @param out The value.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_bytes(
+    const void *ACCEL_NULLABLE data, size_t size, const char *ACCEL_NULLABLE type, accel_value_t *ACCEL_OWNED out);
 
 /** A list of integers, for shapes.
  * @param items [n_items] May be NULL when n_items is 0.
@@ -445,12 +474,12 @@ ACCEL_SINCE(0, 1) void accel_value_dispose(accel_value_t *ACCEL_NULLABLE value);
 
 /** The length of a container.
  * @param value Any.
- * @return The number of items of a list or map, 0 for every other kind.
+ * @return The number of items of a list, tuple or map, 0 for every other kind.
  * @threads any */
 ACCEL_SINCE(0, 1) size_t accel_value_count(const accel_value_t *value);
 
 /** An item of a container by its place.
- * @param value A list or map.
+ * @param value A list, tuple or map.
  * @param index From 0.
  * @return The item; valid until the container changes or is disposed; NULL when there is none.
  * @threads any */
@@ -459,9 +488,16 @@ ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED accel_value_at(const accel
 /** A key of a map by its place.
  * @param map A map.
  * @param index From 0.
- * @return The key at that place, valid as the item; NULL when there is none.
+ * @return The key at that place, valid as the item; NULL when there is none, or it is an integer.
  * @threads any */
 ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_value_key(const accel_value_t *map, size_t index);
+
+/** A key of a map by its place, of any kind.
+ * @param map A map.
+ * @param index From 0.
+ * @return The key, a STRING or an INT, valid as the item; NULL when there is none.
+ * @threads any */
+ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED accel_value_key_at(const accel_value_t *map, size_t index);
 
 /** An item of a map by its key.
  * @param map A map.
@@ -469,6 +505,23 @@ ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_value_key(const accel_value_t
  * @return The item under the key, NULL when there is none; valid as in accel_value_at().
  * @threads any */
 ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED accel_value_get(const accel_value_t *map, const char *key);
+
+/** An item of a map by a key of any kind.
+ * @param map A map.
+ * @param key A STRING or an INT.
+ * @return As accel_value_get().
+ * @threads any */
+ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED
+accel_value_find(const accel_value_t *map, const accel_value_t *key);
+
+/** Puts a copy of an item under a key of any kind.
+ * @param map A map that the caller owns.
+ * @param key A STRING or an INT, which differ: 1 is not "1". Replaced if it is there.
+ * @param item Any value.
+ * @return ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_put(accel_value_t *map, const accel_value_t *key, const accel_value_t *item);
 
 /** Puts a copy of an item under a key.
  * @param map A map that the caller owns.
@@ -480,7 +533,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_set(accel_value_t *map, const char *key, const accel_value_t *item);
 
 /** Appends a copy of an item.
- * @param list A list that the caller owns.
+ * @param list A list or tuple that the caller owns.
  * @param item Any value.
  * @return ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
  * @threads any */
@@ -494,10 +547,10 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_push(accel_value_t 
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_equal(const accel_value_t *a, const accel_value_t *b, int32_t *out);
 
-/** Tensors become nested lists of numbers.
+/** Tensors become nested lists of numbers, tuples arrays.
  * @param value Any.
  * @param out One line of JSON.
- * @return ACCEL_OK, or TYPE_MISMATCH for numbers that JSON cannot say.
+ * @return ACCEL_OK, or TYPE_MISMATCH for what JSON cannot say: infinity and NaN, bytes, keys that are integers.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_to_json(const accel_value_t *value, accel_buffer_t *ACCEL_OWNED out);
@@ -634,6 +687,12 @@ static inline accel_value_t accel_arg_string(const char *string) {
   accel_value_t value = ACCEL_VALUE_INIT;
   value.kind = ACCEL_VALUE_STRING;
   value.as.string = string;
+  return value;
+}
+static inline accel_value_t accel_arg_bytes(const accel_bytes_t *bytes) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  value.kind = ACCEL_VALUE_BYTES;
+  value.as.bytes = bytes;
   return value;
 }
 static inline accel_value_t accel_arg_tensor(accel_tensor_t *tensor) {

@@ -31,6 +31,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -216,6 +217,13 @@ class Value {
   // A dtype is a number to C++; so it needs a name.
   static Value of_dtype(accel_dtype_t dtype) { return adopt(accel_arg_dtype(dtype)); }
   static Value list(const std::vector<Value>& items);
+  static Value tuple(const std::vector<Value>& items);
+  // `type` says who can read them, "python/pickle" for example.
+  static Value bytes(std::string_view bytes, const char* type = nullptr) {
+    Value value;
+    detail::check(accel_value_bytes(bytes.data(), bytes.size(), type, value.put()));
+    return value;
+  }
   static Value map(const std::vector<std::pair<std::string, Value>>& items = {}) {
     Value map;
     detail::check(accel_value_map(map.put()));
@@ -265,10 +273,19 @@ class Value {
   }
   std::string string() const { return expect(ACCEL_VALUE_STRING, "text").as.string; }
   Tensor tensor() const;
+  // Valid as long as the value; the type of bytes as such is empty.
+  std::string_view bytes() const {
+    const accel_bytes_t& bytes = *expect(ACCEL_VALUE_BYTES, "bytes").as.bytes;
+    return {static_cast<const char*>(bytes.data), bytes.size};
+  }
+  std::string_view bytes_type() const {
+    const char* const type = expect(ACCEL_VALUE_BYTES, "bytes").as.bytes->type;
+    return type == nullptr ? std::string_view() : type;
+  }
   accel_dtype_t dtype() const { return expect(ACCEL_VALUE_DTYPE, "a dtype").as.dtype; }
   accel_device_t device() const { return expect(ACCEL_VALUE_DEVICE, "a device").as.device; }
 
-  // Lists and maps. Items are copies, which share tensors.
+  // Lists, tuples and maps. Items are copies, which share tensors.
   std::size_t size() const { return accel_value_count(&value_); }
   Value at(std::size_t index) const {
     const accel_value_t* item = accel_value_at(&value_, index);
@@ -286,6 +303,16 @@ class Value {
     const accel_value_t* item = accel_value_get(&value_, key.c_str());
     return item == nullptr ? std::nullopt : std::optional<Value>(copy(item));
   }
+  // By a key that is text or an integer.
+  std::optional<Value> find_key(const Value& key) const {
+    const accel_value_t* item = accel_value_find(&value_, key.get());
+    return item == nullptr ? std::nullopt : std::optional<Value>(copy(item));
+  }
+  Value key_at(std::size_t index) const {
+    const accel_value_t* key = accel_value_key_at(&value_, index);
+    if (key == nullptr) throw Error(ACCEL_ERROR_NOT_FOUND, "the value has no key at " + std::to_string(index));
+    return copy(key);
+  }
   std::string key(std::size_t index) const {
     const char* key = accel_value_key(&value_, index);
     if (key == nullptr) throw Error(ACCEL_ERROR_NOT_FOUND, "the value has no key at " + std::to_string(index));
@@ -298,6 +325,9 @@ class Value {
   }
   void set(const std::string& key, const Value& item) {
     detail::check(accel_value_set(&value_, key.c_str(), &item.value_));
+  }
+  void put_item(const Value& key, const Value& item) {
+    detail::check(accel_value_put(&value_, key.get(), &item.value_));
   }
   void push(const Value& item) { detail::check(accel_value_push(&value_, &item.value_)); }
 
@@ -2488,6 +2518,12 @@ inline Value Value::list(const std::vector<Value>& items) {
   Value list;
   detail::check(accel_value_list(detail::borrowed(items).data(), items.size(), list.put()));
   return list;
+}
+
+inline Value Value::tuple(const std::vector<Value>& items) {
+  Value tuple;
+  detail::check(accel_value_tuple(detail::borrowed(items).data(), items.size(), tuple.put()));
+  return tuple;
 }
 
 inline Tensor Value::tensor() const {

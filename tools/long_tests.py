@@ -47,7 +47,7 @@ def checks(options):
         "thread_sanitizer": ("data races in the communication, the loader's workers and the training loop",
                              [f"tools/build.sh -C {THREADS} {UNITS} tests/engine/engine_tests src/comm/ucx/libaccel_ucx.so "
                               "tests/engine/libaccel_stub.so",
-                              "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 "
+                              "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite engine "
                               "comm conformance ucx_backend loader data streams training_loop"]),
         "faults": (f"{options.kills} ranks killed, crashed, stopped at random places; the others say who, nothing is left",
                    ["tools/build.sh tests/distributed/rank_program src/launch/accel src/comm/ucx/libaccel_ucx.so",

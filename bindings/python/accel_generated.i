@@ -1023,6 +1023,8 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_VALUE_MAP = 7;
 %constant int ACCEL_VALUE_DTYPE = 8;
 %constant int ACCEL_VALUE_DEVICE = 9;
+%constant int ACCEL_VALUE_TUPLE = 10;
+%constant int ACCEL_VALUE_BYTES = 11;
 %constant int ACCEL_PRECISION_NO = 0;
 %constant int ACCEL_PRECISION_FP16 = 1;
 %constant int ACCEL_PRECISION_BF16 = 2;
@@ -1169,11 +1171,11 @@ out: 1 or 0.
 Returns: ACCEL_OK; TYPE_MISMATCH for what is no value.";
 accel_status_t accel_value_equal(const accel_value_t *a, const accel_value_t *b, int32_t *OUTPUT);
 
-%feature("docstring") accel_value_to_json "Tensors become nested lists of numbers.
+%feature("docstring") accel_value_to_json "Tensors become nested lists of numbers, tuples arrays.
 
 value: Any.
 out: One line of JSON.
-Returns: ACCEL_OK, or TYPE_MISMATCH for numbers that JSON cannot say.";
+Returns: ACCEL_OK, or TYPE_MISMATCH for what JSON cannot say: infinity and NaN, bytes, keys that are integers.";
 accel_status_t accel_value_to_json(const accel_value_t *value, accel_buffer_t *OUTPUT);
 
 %feature("docstring") accel_value_from_json "Numbers without fraction and exponent become INT.

@@ -6,34 +6,23 @@
 
 static PyObject *value_to_python(const accel_value_t *value);
 
-// bytes have no kind of their own. They travel as a text that begins with a code point that no text has (U+FDD0, which Unicode
-// leaves to programs), and has U+0100 + byte for each byte.
-#define BYTES_MARK "\xef\xb7\x90"
-
+// Bytes with a type are objects.TypedBytes.
 static int bytes_to_new_value(PyObject *object, accel_value_t *out) {
-  const Py_ssize_t size = PyBytes_GET_SIZE(object);
-  const unsigned char *const bytes = (const unsigned char *)PyBytes_AS_STRING(object);
-  char *const text = PyMem_Malloc((size_t)size * 2 + sizeof(BYTES_MARK));
-  if (text == NULL) return PyErr_NoMemory() != NULL;
-  char *end = text + sizeof(BYTES_MARK) - 1;
-  memcpy(text, BYTES_MARK, sizeof(BYTES_MARK));
-  for (Py_ssize_t i = 0; i < size; i++) {
-    *end++ = (char)(0xc4 + (bytes[i] >> 6));
-    *end++ = (char)(0x80 + (bytes[i] & 0x3f));
-  }
-  *end = 0;
-  const int made = accel_value_string(text, out) == ACCEL_OK;
-  PyMem_Free(text);
+  PyObject *const type = PyBytes_CheckExact(object) ? NULL : PyObject_GetAttrString(object, "type");
+  if (type == NULL) PyErr_Clear();
+  const char *const text = type != NULL && PyUnicode_Check(type) ? PyUnicode_AsUTF8(type) : NULL;
+  const int made = accel_value_bytes(PyBytes_AS_STRING(object), (size_t)PyBytes_GET_SIZE(object), text, out) == ACCEL_OK;
+  Py_XDECREF(type);
   return made;
 }
 
-static PyObject *text_to_python(const char *text) {
-  if (strncmp(text, BYTES_MARK, sizeof(BYTES_MARK) - 1) != 0) return PyUnicode_FromString(text);
-  const unsigned char *from = (const unsigned char *)text + sizeof(BYTES_MARK) - 1;
-  PyObject *const object = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(strlen((const char *)from) / 2));
-  for (char *to = object == NULL ? NULL : PyBytes_AS_STRING(object); to != NULL && *from != 0; from += 2)
-    *to++ = (char)(((from[0] & 3) << 6) | (from[1] & 0x3f));
-  return object;
+static PyObject *bytes_to_python(const accel_bytes_t *bytes) {
+  if (bytes->type == NULL) return PyBytes_FromStringAndSize(bytes->data, (Py_ssize_t)bytes->size);
+  PyObject *const objects = PyImport_ImportModule("accel.objects");
+  PyObject *const made = objects == NULL ? NULL : PyObject_CallMethod(objects, "TypedBytes", "y#s", bytes->data == NULL ? "" : bytes->data,
+                                                                      (Py_ssize_t)bytes->size, bytes->type);
+  Py_XDECREF(objects);
+  return made;
 }
 
 // A list with the values; a new reference, or NULL with an exception.
@@ -54,13 +43,15 @@ static PyObject *map_to_python(const accel_value_t *map) {
   PyObject *const dict = PyDict_New();
   const size_t count = accel_value_count(map);
   for (size_t i = 0; dict != NULL && i < count; i++) {
-    PyObject *const item = value_to_python(accel_value_at(map, i));
-    if (item == NULL || PyDict_SetItemString(dict, accel_value_key(map, i), item) != 0) {
-      Py_XDECREF(item);
+    PyObject *const key = value_to_python(accel_value_key_at(map, i));
+    PyObject *const item = key == NULL ? NULL : value_to_python(accel_value_at(map, i));
+    const int failed = item == NULL || PyDict_SetItem(dict, key, item) != 0;
+    Py_XDECREF(key);
+    Py_XDECREF(item);
+    if (failed) {
       Py_DECREF(dict);
       return NULL;
     }
-    Py_DECREF(item);
   }
   return dict;
 }
@@ -76,7 +67,9 @@ static PyObject *value_to_python(const accel_value_t *value) {
     case ACCEL_VALUE_DOUBLE:
       return PyFloat_FromDouble(value->as.number);
     case ACCEL_VALUE_STRING:
-      return text_to_python(value->as.string);
+      return PyUnicode_FromString(value->as.string);
+    case ACCEL_VALUE_BYTES:
+      return bytes_to_python(value->as.bytes);
     case ACCEL_VALUE_TENSOR:
       return SWIG_Python_NewPointerObj(NULL, accel_tensor_retain(value->as.tensor), SWIGTYPE_p_accel_tensor, SWIG_POINTER_OWN);
     case ACCEL_VALUE_DTYPE:
@@ -101,7 +94,10 @@ static PyObject *value_to_python(const accel_value_t *value) {
           return NULL;
         }
       }
-      return list;
+      if (list == NULL || value->kind == ACCEL_VALUE_LIST) return list;
+      PyObject *const tuple = PyList_AsTuple(list);
+      Py_DECREF(list);
+      return tuple;
     }
   }
 }
@@ -113,7 +109,8 @@ static int list_to_new_value(PyObject *object, accel_value_t *out) {
   PyObject *const items = PySequence_Fast(object, "expected a list or tuple");
   if (items == NULL) return 0;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
-  int made = accel_value_list(NULL, 0, out) == ACCEL_OK;
+  const int is_tuple = PyTuple_Check(object);
+  int made = (is_tuple ? accel_value_tuple : accel_value_list)(NULL, 0, out) == ACCEL_OK;
   for (Py_ssize_t i = 0; made && i < count; i++) {
     accel_value_t item = ACCEL_VALUE_INIT;
     made = python_to_new_value(PySequence_Fast_GET_ITEM(items, i), &item) && accel_value_push(out, &item) == ACCEL_OK;
@@ -123,14 +120,27 @@ static int list_to_new_value(PyObject *object, accel_value_t *out) {
   return made;
 }
 
+// Texts and integers, which borrow.
+static int key_of_python(PyObject *key, accel_value_t *out) {
+  if (PyUnicode_Check(key)) {
+    const char *const text = PyUnicode_AsUTF8(key);
+    *out = text == NULL ? accel_arg_none() : accel_arg_string(text);
+  } else if (PyLong_Check(key) && !PyBool_Check(key)) {
+    *out = accel_arg_int(PyLong_AsLongLong(key));
+  } else {
+    PyErr_Format(PyExc_TypeError, "a key of a dict is a %.100s; expected str or int", Py_TYPE(key)->tp_name);
+  }
+  return !PyErr_Occurred();
+}
+
 static int dict_to_new_value(PyObject *object, accel_value_t *out) {
   PyObject *key, *content;
   Py_ssize_t place = 0;
   int made = accel_value_map(out) == ACCEL_OK;
   while (made && PyDict_Next(object, &place, &key, &content)) {
     accel_value_t item = ACCEL_VALUE_INIT;
-    const char *const text = PyUnicode_AsUTF8(key);
-    made = text != NULL && python_to_new_value(content, &item) && accel_value_set(out, text, &item) == ACCEL_OK;
+    accel_value_t name = ACCEL_VALUE_INIT;
+    made = key_of_python(key, &name) && python_to_new_value(content, &item) && accel_value_put(out, &name, &item) == ACCEL_OK;
     accel_value_dispose(&item);
   }
   return made;

@@ -41,17 +41,17 @@ void OuterSgd::load_state_dict(const c10::IValue& state_dict) {
   const optim::Map state = optim::as_map(state_dict, "the state of an outer step");
   const c10::IValue* const saved = optim::find(state, "weights");
   const c10::IValue* const optimizer = optim::find(state, "optimizer");
-  const bool fits = saved != nullptr && saved->isList() && saved->toListRef().size() == met_.size();
+  const bool fits = saved != nullptr && tree::is_sequence(*saved) && tree::sequence_items(*saved).size() == met_.size();
   require(fits && optimizer != nullptr, Status::kInvalidArgument, "the state of an outer step has no \"weights\" for ",
           met_.size(), " parameters, or no \"optimizer\"");
   for (size_t i = 0; i < met_.size(); i++) {
-    const c10::IValue& weight = saved->toListRef()[i];
+    const c10::IValue& weight = tree::sequence_items(*saved)[i];
     require(weight.isTensor() && weight.toTensor().sizes() == met_[i].sizes(), Status::kShapeMismatch, "weight ", i,
             " of an outer step is no tensor of shape ", met_[i].sizes());
   }
   optimizer_.load_state_dict(*optimizer);
   const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < met_.size(); i++) met_[i].copy_(saved->toListRef()[i].toTensor());
+  for (size_t i = 0; i < met_.size(); i++) met_[i].copy_(tree::sequence_items(*saved)[i].toTensor());
 }
 
 }  // namespace accel::accelerator

@@ -13,6 +13,7 @@
 #include "capi/value.hpp"
 #include "data/datasets/callback_dataset.hpp"
 #include "data/streams/callback_stream.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::capi {
 namespace {
@@ -34,9 +35,9 @@ data::ItemFunctions functions_of(const Callback<accel_dataset_length_fn>& length
     const DisposeValue dispose(values);
     items.checked("items", indices.data(), indices.size(), &values);
     const c10::IValue list = to_ivalue(values, "the items of the callback");
-    require(list.isList(), Status::kTypeMismatch, "the callback items gave no list; expected one with ", indices.size(),
-            " items");
-    return list.toListRef().vec();
+    require(tree::is_sequence(list), Status::kTypeMismatch, "the callback items gave no list; expected one with ",
+            indices.size(), " items");
+    return tree::sequence_items(list).vec();
   };
   return functions;
 }

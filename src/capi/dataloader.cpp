@@ -69,9 +69,9 @@ std::vector<int64_t> indices_of(const c10::IValue& batch) {
     indices.assign(here.const_data_ptr<int64_t>(), here.const_data_ptr<int64_t>() + here.numel());
     return indices;
   }
-  require(batch.isList(), Status::kTypeMismatch, "a batch of the batch sampler is a ", tree::kind_name(batch),
+  require(tree::is_sequence(batch), Status::kTypeMismatch, "a batch of the batch sampler is a ", tree::kind_name(batch),
           "; expected a list of integers or an int64 tensor");
-  for (const auto& index : batch.toListRef()) {
+  for (const auto& index : tree::sequence_items(batch)) {
     require(index.isInt(), Status::kTypeMismatch, "an index of the batch sampler is a ", tree::kind_name(index),
             "; expected an integer");
     indices.push_back(index.toInt());
@@ -85,10 +85,10 @@ data::CallbackBatchSampler::Batches batches_by(Callback<accel_batch_sampler_fn> 
     const DisposeValue dispose(made);
     callback.checked("batch sampler", epoch, &made);
     const c10::IValue batches = to_ivalue(made, "the batches of the batch sampler");
-    require(batches.isList(), Status::kTypeMismatch, "the batch sampler gave a ", tree::kind_name(batches),
+    require(tree::is_sequence(batches), Status::kTypeMismatch, "the batch sampler gave a ", tree::kind_name(batches),
             "; expected a list of batches");
     std::vector<std::vector<int64_t>> lists;
-    for (const auto& batch : batches.toListRef()) lists.push_back(indices_of(batch));
+    for (const auto& batch : tree::sequence_items(batches)) lists.push_back(indices_of(batch));
     return lists;
   };
 }

@@ -74,10 +74,10 @@ std::optional<nn::Inputs> run_hook(const Callback<accel_module_hook_fn>& callbac
   const DisposeValue dispose_replaced(replaced);
   callback.checked("hook", handle.get(), &given, &replaced);
   if (replaced.kind == ACCEL_VALUE_NONE) return std::nullopt;
-  require(replaced.kind == ACCEL_VALUE_LIST, Status::kTypeMismatch,
-          "a hook gave a value that is no list; expected a list of the new values, or NONE to keep them");
   const c10::IValue items = to_ivalue(replaced, "the values of the hook");
-  return items.toListRef().vec();
+  require(tree::is_sequence(items), Status::kTypeMismatch,
+          "a hook gave a value that is no list; expected a list of the new values, or NONE to keep them");
+  return tree::sequence_items(items).vec();
 }
 
 nn::PreHook pre_hook_of(Callback<accel_module_hook_fn> callback) {

@@ -71,6 +71,7 @@ tensor::Argument to_argument(const accel_value_t& value) {
     case ACCEL_VALUE_TENSOR:
       return Argument::tensor(value.as.tensor->tensor);
     case ACCEL_VALUE_LIST:
+    case ACCEL_VALUE_TUPLE:
       return Argument::list(value.as.node, value.as.node->size(), list_item);
     case ACCEL_VALUE_MAP:
       return Argument::map();

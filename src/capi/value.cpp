@@ -14,11 +14,19 @@
 namespace accel::capi {
 namespace {
 
-accel_value_node& check_container(const accel_value_t* value, int32_t kind, const char* name) {
-  check_value(*check_pointer(value, name), name);
-  require(value->kind == kind, Status::kTypeMismatch, name, " is a ", value_kind_name(value->kind), "; expected a ",
-          value_kind_name(kind));
-  return *value->as.node;
+accel_value_node& check_map(const accel_value_t* map) {
+  check_value(*map, "map");
+  require(map->kind == ACCEL_VALUE_MAP, Status::kTypeMismatch, "map is a ", value_kind_name(map->kind),
+          "; expected a MAP");
+  return *map->as.node;
+}
+
+OwnedValue copy_sequence(int32_t kind, const accel_value_t* items, size_t n_items) {
+  require(items != nullptr || n_items == 0, Status::kInvalidArgument, "items is NULL; expected ", n_items, " values");
+  OwnedValue sequence = container_value(kind);
+  sequence.get().as.node->reserve(n_items);
+  for (size_t i = 0; i < n_items; i++) sequence.get().as.node->push(copy_value(items[i], "items"));
+  return sequence;
 }
 
 // A container that can be read, or null.
@@ -35,7 +43,7 @@ bool equal_values(const accel_value_t& a, const accel_value_t& b) {
   const accel_value_node &left = *a.as.node, &right = *b.as.node;
   if (left.size() != right.size()) return false;
   for (size_t i = 0; i < left.size(); i++) {
-    const accel_value_t* other = a.kind == ACCEL_VALUE_LIST ? &right.item(i) : right.find(left.key(i));
+    const accel_value_t* other = is_sequence(a) ? &right.item(i) : right.find(map_key(left.key(i)));
     if (other == nullptr || !equal_values(left.item(i), *other)) return false;
   }
   return true;
@@ -63,11 +71,24 @@ ACCEL_FUNCTION accel_status_t accel_value_tensor(accel_tensor_t* tensor, accel_v
 ACCEL_FUNCTION accel_status_t accel_value_list(const accel_value_t* items, size_t n_items, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
-    require(items != nullptr || n_items == 0, Status::kInvalidArgument, "items is NULL; expected ", n_items, " values");
-    OwnedValue list = container_value(ACCEL_VALUE_LIST);
-    list.get().as.node->reserve(n_items);
-    for (size_t i = 0; i < n_items; i++) list.get().as.node->push(copy_value(items[i], "items"));
-    *out = list.release();
+    *out = copy_sequence(ACCEL_VALUE_LIST, items, n_items).release();
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_value_tuple(const accel_value_t* items, size_t n_items, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    *out = copy_sequence(ACCEL_VALUE_TUPLE, items, n_items).release();
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_value_bytes(const void* data, size_t size, const char* type, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    const accel_bytes_t bytes{data, size, type};
+    *out = copy_value(accel_arg_bytes(&bytes), "data").release();
     return ACCEL_OK;
   });
 }
@@ -119,7 +140,33 @@ ACCEL_FUNCTION const char* accel_value_key(const accel_value_t* map, size_t inde
   return guarded_value<const char*>(__func__, nullptr, [&] {
     const accel_value_node* node = container_of(check_pointer(map, "map"));
     const bool there = node != nullptr && map->kind == ACCEL_VALUE_MAP && index < node->size();
-    return there ? node->key(index).c_str() : nullptr;
+    return there && node->key(index).kind == ACCEL_VALUE_STRING ? node->key(index).as.string : nullptr;
+  });
+}
+
+ACCEL_FUNCTION const accel_value_t* accel_value_key_at(const accel_value_t* map, size_t index) {
+  return guarded_value<const accel_value_t*>(__func__, nullptr, [&] {
+    const accel_value_node* node = container_of(check_pointer(map, "map"));
+    const bool there = node != nullptr && map->kind == ACCEL_VALUE_MAP && index < node->size();
+    return there ? &node->key(index) : nullptr;
+  });
+}
+
+ACCEL_FUNCTION const accel_value_t* accel_value_find(const accel_value_t* map, const accel_value_t* key) {
+  return guarded_value<const accel_value_t*>(__func__, nullptr, [&] {
+    const accel_value_node* node = container_of(check_pointer(map, "map"));
+    const MapKey wanted = map_key(*check_pointer(key, "key"));
+    return node == nullptr ? nullptr : node->find(wanted);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_value_put(accel_value_t* map, const accel_value_t* key, const accel_value_t* item) {
+  return guarded(__func__, [&] {
+    check_pointer(map, "map");
+    check_pointer(key, "key");
+    check_pointer(item, "item");
+    check_map(map).set(map_key(*key), copy_value(*item, "item"));
+    return ACCEL_OK;
   });
 }
 
@@ -127,7 +174,7 @@ ACCEL_FUNCTION const accel_value_t* accel_value_get(const accel_value_t* map, co
   return guarded_value<const accel_value_t*>(__func__, nullptr, [&] {
     const accel_value_node* node = container_of(check_pointer(map, "map"));
     check_pointer(key, "key");
-    return node == nullptr ? nullptr : node->find(key);
+    return node == nullptr ? nullptr : node->find(std::string(key));
   });
 }
 
@@ -136,7 +183,7 @@ ACCEL_FUNCTION accel_status_t accel_value_set(accel_value_t* map, const char* ke
     check_pointer(map, "map");
     check_pointer(key, "key");
     check_pointer(item, "item");
-    check_container(map, ACCEL_VALUE_MAP, "map").set(key, copy_value(*item, "item"));
+    check_map(map).set(std::string(key), copy_value(*item, "item"));
     return ACCEL_OK;
   });
 }
@@ -145,7 +192,10 @@ ACCEL_FUNCTION accel_status_t accel_value_push(accel_value_t* list, const accel_
   return guarded(__func__, [&] {
     check_pointer(list, "list");
     check_pointer(item, "item");
-    check_container(list, ACCEL_VALUE_LIST, "list").push(copy_value(*item, "item"));
+    check_value(*list, "list");
+    require(is_sequence(*list), Status::kTypeMismatch, "list is a ", value_kind_name(list->kind),
+            "; expected a LIST or a TUPLE");
+    list->as.node->push(copy_value(*item, "item"));
     return ACCEL_OK;
   });
 }

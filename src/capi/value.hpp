@@ -18,8 +18,7 @@ enum class DtypeForm { kInteger, kName, kKept };
 c10::IValue to_ivalue(const accel_value_t& value, const char* name, DtypeForm form = DtypeForm::kInteger);
 std::vector<c10::IValue> to_ivalues(const accel_value_t* values, size_t count, const char* name);
 
-// An owned value; throws before it owns anything. Tuples and typed lists become lists, dictionaries with string keys
-// maps.
+// An owned value; throws before it owns anything. Typed lists become lists.
 accel_value_t from_ivalue(const c10::IValue& value);
 
 // Disposes a value that a callback or from_ivalue() made.

@@ -9,6 +9,7 @@
 #include "capi/handles.hpp"
 #include "capi/value.hpp"
 #include "capi/value_node.hpp"
+#include "tensor/bytes.hpp"
 #include "tensor/device.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
@@ -37,24 +38,30 @@ c10::IValue convert_dtype(accel_dtype_t dtype, DtypeForm form) {
 
 OwnedValue convert(const c10::IValue& value, int depth);
 
+MapKey convert_key(const c10::IValue& key) {
+  if (key.isInt()) return key.toInt();
+  require(key.isString(), Status::kTypeMismatch, "a map has a key of kind ", tree::kind_name(key),
+          "; expected strings or integers");
+  require(key.toStringRef().find('\0') == std::string::npos, Status::kTypeMismatch,
+          "a key of a map contains a NUL; expected text");
+  return key.toStringRef();
+}
+
 OwnedValue convert_map(const c10::impl::GenericDict& members, int depth) {
   OwnedValue map = container_value(ACCEL_VALUE_MAP);
   map.get().as.node->reserve(members.size());
   for (const auto& member : members) {
-    require(member.key().isString(), Status::kTypeMismatch, "a map has a key of kind ", tree::kind_name(member.key()),
-            "; expected strings");
-    const std::string& key = member.key().toStringRef();
-    require(key.find('\0') == std::string::npos, Status::kTypeMismatch, "a key of a map contains a NUL; expected text");
-    map.get().as.node->set(key, convert(member.value(), depth + 1));
+    map.get().as.node->set(convert_key(member.key()), convert(member.value(), depth + 1));
   }
   return map;
 }
 
-OwnedValue convert_list(c10::ArrayRef<c10::IValue> items, int depth) {
-  OwnedValue list = container_value(ACCEL_VALUE_LIST);
-  list.get().as.node->reserve(items.size());
-  for (const c10::IValue& item : items) list.get().as.node->push(convert(item, depth + 1));
-  return list;
+OwnedValue convert_sequence(const c10::IValue& value, int depth) {
+  const c10::ArrayRef<c10::IValue> items = tree::sequence_items(value);
+  OwnedValue sequence = container_value(value.isTuple() ? ACCEL_VALUE_TUPLE : ACCEL_VALUE_LIST);
+  sequence.get().as.node->reserve(items.size());
+  for (const c10::IValue& item : items) sequence.get().as.node->push(convert(item, depth + 1));
+  return sequence;
 }
 
 OwnedValue convert(const c10::IValue& value, int depth) {
@@ -76,18 +83,19 @@ OwnedValue convert(const c10::IValue& value, int depth) {
     require(text.find('\0') == std::string::npos, Status::kTypeMismatch, "a string contains a NUL; expected text");
     return string_value(text);
   }
-  if (value.isList()) return convert_list(value.toListRef(), depth);
-  if (value.isTuple()) return convert_list(value.toTupleRef().elements(), depth);
+  if (tree::is_sequence(value)) return convert_sequence(value, depth);
   if (value.isGenericDict()) return convert_map(value.toGenericDict(), depth);
   if (value.isDevice()) {
     const tensor::DeviceNumbers numbers = tensor::device_numbers(value.toDevice());
     return OwnedValue(accel_arg_device({numbers.kind, numbers.index}));
   }
+  if (const tree::Bytes* const bytes = tree::bytes_of(value))
+    return bytes_value(bytes->data, bytes->type.empty() ? nullptr : bytes->type.c_str());
   if (value.isCapsule())
     if (const auto* kept = dynamic_cast<const KeptDtype*>(value.toCapsule().get()))
       return OwnedValue(accel_arg_dtype(kept->dtype));
   fail(Status::kTypeMismatch, "a value of kind ", tree::kind_name(value),
-       " cannot leave the library; expected tensors, numbers, strings, devices, lists, tuples and maps");
+       " cannot leave the library; expected tensors, numbers, strings, bytes, devices, lists, tuples and maps");
 }
 
 }  // namespace
@@ -109,6 +117,11 @@ c10::IValue to_ivalue(const accel_value_t& value, const char* name, DtypeForm fo
       return convert_dtype(value.as.dtype, form);
     case ACCEL_VALUE_DEVICE:
       return tensor::device_from_numbers({value.as.device.type, value.as.device.index});
+    case ACCEL_VALUE_BYTES: {
+      const accel_bytes_t& bytes = *value.as.bytes;
+      return tree::bytes_value(std::string(static_cast<const char*>(bytes.data), bytes.size),
+                               bytes.type == nullptr ? "" : bytes.type);
+    }
     case ACCEL_VALUE_LIST: {
       const accel_value_node& node = *value.as.node;
       c10::List<c10::IValue> items = tree::new_list();
@@ -116,12 +129,20 @@ c10::IValue to_ivalue(const accel_value_t& value, const char* name, DtypeForm fo
       for (size_t i = 0; i < node.size(); i++) items.push_back(to_ivalue(node.item(i), name, form));
       return items;
     }
+    case ACCEL_VALUE_TUPLE: {
+      const accel_value_node& node = *value.as.node;
+      std::vector<c10::IValue> items;
+      items.reserve(node.size());
+      for (size_t i = 0; i < node.size(); i++) items.push_back(to_ivalue(node.item(i), name, form));
+      return tree::new_tuple(std::move(items));
+    }
     case ACCEL_VALUE_MAP: {
       const accel_value_node& node = *value.as.node;
-      c10::impl::GenericDict members = tree::new_map();
+      std::vector<std::pair<c10::IValue, c10::IValue>> members;
       members.reserve(node.size());
-      for (size_t i = 0; i < node.size(); i++) members.insert(node.key(i), to_ivalue(node.item(i), name, form));
-      return members;
+      for (size_t i = 0; i < node.size(); i++)
+        members.emplace_back(to_ivalue(node.key(i), name), to_ivalue(node.item(i), name, form));
+      return tree::new_map(members);
     }
     default:
       return {};

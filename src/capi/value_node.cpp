@@ -37,14 +37,20 @@ const char* value_kind_name(int32_t kind) {
       return "DTYPE";
     case ACCEL_VALUE_DEVICE:
       return "DEVICE";
+    case ACCEL_VALUE_TUPLE:
+      return "TUPLE";
+    case ACCEL_VALUE_BYTES:
+      return "BYTES";
     default:
       return "value of unknown kind";
   }
 }
 
-bool is_container(const accel_value_t& value) {
-  return value.kind == ACCEL_VALUE_LIST || value.kind == ACCEL_VALUE_MAP;
+bool is_sequence(const accel_value_t& value) {
+  return value.kind == ACCEL_VALUE_LIST || value.kind == ACCEL_VALUE_TUPLE;
 }
+
+bool is_container(const accel_value_t& value) { return is_sequence(value) || value.kind == ACCEL_VALUE_MAP; }
 
 void check_value(const accel_value_t& value, const char* name) {
   switch (value.kind) {
@@ -59,10 +65,16 @@ void check_value(const accel_value_t& value, const char* name) {
     case ACCEL_VALUE_TENSOR:
       check(value.as.tensor, name);
       return;
+    case ACCEL_VALUE_BYTES:
+      require(value.as.bytes != nullptr && (value.as.bytes->data != nullptr || value.as.bytes->size == 0),
+              Status::kInvalidArgument, name, " is BYTES whose data is NULL");
+      return;
     case ACCEL_VALUE_LIST:
+    case ACCEL_VALUE_TUPLE:
     case ACCEL_VALUE_MAP:
       require(value.as.node != nullptr && value.as.node->kind() == value.kind, Status::kInvalidHandle, name,
-              " is no container of this library; make it with accel_value_list() or accel_value_map()");
+              " is no container of this library; make it with accel_value_list(), accel_value_tuple() or "
+              "accel_value_map()");
       return;
     case ACCEL_VALUE_DTYPE:
       tensor::dtype_from_number(value.as.dtype);
@@ -72,7 +84,7 @@ void check_value(const accel_value_t& value, const char* name) {
       return;
     default:
       fail(Status::kInvalidArgument, name, ".kind is ", value.kind,
-           "; expected ACCEL_VALUE_NONE (0) to ACCEL_VALUE_DEVICE (9)");
+           "; expected ACCEL_VALUE_NONE (0) to ACCEL_VALUE_BYTES (11)");
   }
 }
 
@@ -85,6 +97,29 @@ OwnedValue string_value(std::string_view text) {
   value.kind = ACCEL_VALUE_STRING;
   value.as.string = copy;
   return OwnedValue(value);
+}
+
+// One piece of memory: what accel_value_t points to, the bytes, the type.
+OwnedValue bytes_value(std::string_view data, const char* type) {
+  const size_t type_size = type == nullptr ? 0 : std::strlen(type) + 1;
+  auto* const memory = static_cast<char*>(std::malloc(sizeof(accel_bytes_t) + data.size() + type_size));
+  if (memory == nullptr) throw std::bad_alloc();
+  char* const own_data = memory + sizeof(accel_bytes_t);
+  if (!data.empty()) std::memcpy(own_data, data.data(), data.size());
+  if (type != nullptr) std::memcpy(own_data + data.size(), type, type_size);
+  accel_value_t value = ACCEL_VALUE_INIT;
+  value.kind = ACCEL_VALUE_BYTES;
+  value.as.bytes = new (memory)
+      accel_bytes_t{data.empty() ? nullptr : own_data, data.size(), type == nullptr ? nullptr : own_data + data.size()};
+  return OwnedValue(value);
+}
+
+MapKey map_key(const accel_value_t& key) {
+  check_value(key, "key");
+  if (key.kind == ACCEL_VALUE_INT) return key.as.integer;
+  require(key.kind == ACCEL_VALUE_STRING, Status::kTypeMismatch, "key is a ", value_kind_name(key.kind),
+          "; expected a STRING or an INT");
+  return std::string(key.as.string);
 }
 
 OwnedValue container_value(int32_t kind) {
@@ -104,7 +139,12 @@ OwnedValue copy_value(const accel_value_t& value, const char* name) {
     case ACCEL_VALUE_TENSOR:
       value.as.tensor->retain();
       return OwnedValue(value);
+    case ACCEL_VALUE_BYTES: {
+      const accel_bytes_t& bytes = *value.as.bytes;
+      return bytes_value({static_cast<const char*>(bytes.data), bytes.size}, bytes.type);
+    }
     case ACCEL_VALUE_LIST:
+    case ACCEL_VALUE_TUPLE:
     case ACCEL_VALUE_MAP:
       break;
     default:
@@ -116,17 +156,17 @@ OwnedValue copy_value(const accel_value_t& value, const char* name) {
   to.reserve(from.size());
   for (size_t i = 0; i < from.size(); i++) {
     OwnedValue item = copy_value(from.item(i), name);
-    if (value.kind == ACCEL_VALUE_LIST)
+    if (is_sequence(value))
       to.push(std::move(item));
     else
-      to.set(from.key(i), std::move(item));
+      to.set(map_key(from.key(i)), std::move(item));
   }
   return copy;
 }
 
 }  // namespace accel::capi
 
-const accel_value_t* accel_value_node::find(const std::string& key) const {
+const accel_value_t* accel_value_node::find(const accel::capi::MapKey& key) const {
   const auto place = places_.find(key);
   return place == places_.end() ? nullptr : &items_[place->second].get();
 }
@@ -143,7 +183,7 @@ void accel_value_node::push(accel::capi::OwnedValue item) {
   items_.push_back(std::move(item));
 }
 
-void accel_value_node::set(const std::string& key, accel::capi::OwnedValue item) {
+void accel_value_node::set(const accel::capi::MapKey& key, accel::capi::OwnedValue item) {
   enclose(item.get());
   if (const auto place = places_.find(key); place != places_.end()) {
     items_[place->second] = std::move(item);
@@ -151,7 +191,9 @@ void accel_value_node::set(const std::string& key, accel::capi::OwnedValue item)
   }
   items_.emplace_back();
   try {
-    keys_.push_back(key);
+    const int64_t* const number = std::get_if<int64_t>(&key);
+    keys_.push_back(number != nullptr ? accel::capi::OwnedValue(accel_arg_int(*number))
+                                      : accel::capi::string_value(std::get<std::string>(key)));
     places_.emplace(key, items_.size() - 1);
   } catch (...) {
     items_.pop_back();
@@ -172,7 +214,11 @@ void accel_value_dispose(accel_value_t* value) {
     case ACCEL_VALUE_TENSOR:
       accel::capi::release_handle(given.as.tensor);
       break;
+    case ACCEL_VALUE_BYTES:
+      std::free(const_cast<accel_bytes_t*>(given.as.bytes));
+      break;
     case ACCEL_VALUE_LIST:
+    case ACCEL_VALUE_TUPLE:
     case ACCEL_VALUE_MAP:
       std::unique_ptr<accel_value_node>(given.as.node).reset();
       break;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "accel.h"
@@ -15,6 +16,7 @@ namespace accel::capi {
 
 const char* value_kind_name(int32_t kind);  // "LIST"
 bool is_container(const accel_value_t& value);
+bool is_sequence(const accel_value_t& value);  // a LIST or TUPLE
 
 // Refuses kinds that do not exist, and values that lack what their kind needs; does not look into containers.
 void check_value(const accel_value_t& value, const char* name);
@@ -44,10 +46,15 @@ class OwnedValue {
 OwnedValue copy_value(const accel_value_t& value, const char* name);
 
 OwnedValue string_value(std::string_view text);
-OwnedValue container_value(int32_t kind);  // an empty LIST or MAP
+OwnedValue bytes_value(std::string_view data, const char* type);
+OwnedValue container_value(int32_t kind);  // an empty LIST, TUPLE or MAP
 
 // The containers inside a value, itself included.
 int value_depth(const accel_value_t& value);
+
+// A key of a map; throws for a value that cannot be one.
+using MapKey = std::variant<int64_t, std::string>;
+MapKey map_key(const accel_value_t& key);
 
 }  // namespace accel::capi
 
@@ -59,13 +66,13 @@ struct accel_value_node {
   int depth() const { return depth_; }
   size_t size() const { return items_.size(); }
   const accel_value_t& item(size_t index) const { return items_[index].get(); }
-  const std::string& key(size_t index) const { return keys_[index]; }
-  const accel_value_t* find(const std::string& key) const;
+  const accel_value_t& key(size_t index) const { return keys_[index].get(); }
+  const accel_value_t* find(const accel::capi::MapKey& key) const;
 
   void reserve(size_t size) { items_.reserve(size); }
   // Both refuse to nest deeper than every function on values can follow.
   void push(accel::capi::OwnedValue item);
-  void set(const std::string& key, accel::capi::OwnedValue item);
+  void set(const accel::capi::MapKey& key, accel::capi::OwnedValue item);
 
  private:
   void enclose(const accel_value_t& item);
@@ -73,6 +80,6 @@ struct accel_value_node {
   int32_t kind_;
   int depth_ = 1;
   std::vector<accel::capi::OwnedValue> items_;
-  std::vector<std::string> keys_;  // of a map, beside its items
-  std::unordered_map<std::string, size_t> places_;
+  std::vector<accel::capi::OwnedValue> keys_;  // of a map, beside its items
+  std::unordered_map<accel::capi::MapKey, size_t> places_;
 };

@@ -8,6 +8,8 @@
 #include "base/error.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "checkpoint/value_json.hpp"
+#include "tensor/bytes.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
 namespace {
@@ -23,12 +25,9 @@ bool has_extension(std::string_view path, std::string_view extension) {
 
 bool has_tensors(const c10::IValue& value) {
   if (value.isTensor()) return value.toTensor().defined();
-  if (value.isList()) {
-    const auto items = value.toListRef();
-    return std::any_of(items.begin(), items.end(), has_tensors);
-  }
-  if (value.isTuple()) {
-    const auto& items = value.toTupleRef().elements();
+  if (tree::bytes_of(value) != nullptr) return true;  // they are written as one
+  if (tree::is_sequence(value)) {
+    const auto items = tree::sequence_items(value);
     return std::any_of(items.begin(), items.end(), has_tensors);
   }
   if (!value.isGenericDict()) return false;
@@ -48,10 +47,10 @@ c10::IValue decode_text(std::string_view text, const NamedTensors& tensors, cons
 
 bool same_but_elements(const c10::IValue& written, const c10::IValue& read);
 
-template <typename Items>
-bool same_items(const Items& written, const c10::IValue& read) {
-  if (!read.isList() || read.toListRef().size() != written.size()) return false;
-  return std::equal(written.begin(), written.end(), read.toListRef().begin(), same_but_elements);
+bool same_items(const c10::IValue& written, const c10::IValue& read) {
+  if (!tree::is_sequence(read) || read.isTuple() != written.isTuple()) return false;
+  const auto left = tree::sequence_items(written), right = tree::sequence_items(read);
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(), same_but_elements);
 }
 
 bool same_members(const c10::impl::GenericDict& written, const c10::IValue& read) {
@@ -77,8 +76,8 @@ bool same_but_elements(const c10::IValue& written, const c10::IValue& read) {
            read.toTensor().sizes() == tensor.sizes();
   }
   if (written.isDouble()) return read.isDouble() && bits_of(written.toDouble()) == bits_of(read.toDouble());
-  if (written.isList()) return same_items(written.toListRef(), read);
-  if (written.isTuple()) return same_items(written.toTupleRef().elements(), read);
+  if (tree::is_sequence(written)) return same_items(written, read);
+  if (tree::bytes_of(written) != nullptr) return tree::equal(written, read);
   if (written.isGenericDict()) return same_members(written.toGenericDict(), read);
   return written == read;
 }

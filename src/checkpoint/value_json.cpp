@@ -2,10 +2,13 @@
 
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
+#include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -13,17 +16,22 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text_check.hpp"
+#include "tensor/bytes.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
 namespace {
 
-constexpr int kDeepest = kDeepestJson / 2 - 1;  // tagged values take two levels
+constexpr int kDeepest = kDeepestJson / 3 - 1;  // "$items" takes three levels
 
 constexpr const char* kTensor = "$tensor";
 constexpr const char* kDouble = "$double";
 constexpr const char* kInt = "$int";
 constexpr const char* kDevice = "$device";
 constexpr const char* kMap = "$map";
+constexpr const char* kTuple = "$tuple";
+constexpr const char* kBytes = "$bytes";  // [type, tensor]
+constexpr const char* kItems = "$items";  // of a map that has other keys than strings: [[key, value], ...]
 
 // What readers that keep every number as a double hold exactly, 2^53.
 constexpr int64_t kLargestExactInteger = int64_t{1} << 53;
@@ -54,10 +62,11 @@ class Encoder {
     if (value.isTensor()) return tensor(value.toTensor(), path);
     if (value.isDevice()) return tagged(kDevice, Json(value.toDevice().str()));
     if (value.isList()) return list(value.toListRef(), path, depth);
-    if (value.isTuple()) return list(value.toTupleRef().elements(), path, depth);
+    if (value.isTuple()) return tagged(kTuple, list(value.toTupleRef().elements(), path, depth));
     if (value.isGenericDict()) return map(value.toGenericDict(), path, depth);
-    fail(Status::kTypeMismatch, "the value at '", path, "' is a ", value.tagKind(),
-         "; files hold numbers, strings, tensors, lists and maps");
+    if (const tree::Bytes* const bytes = tree::bytes_of(value)) return encode_bytes(*bytes, path);
+    fail(Status::kTypeMismatch, "the value at '", path, "' is a ", tree::kind_name(value),
+         "; files hold numbers, strings, bytes, tensors, lists, tuples and maps");
   }
 
  private:
@@ -90,6 +99,19 @@ class Encoder {
     return tagged(kTensor, Json(name));
   }
 
+  Json encode_bytes(const tree::Bytes& bytes, const std::string& path) {
+    Json::Items parts;
+    parts.emplace_back(string(bytes.type, path));
+    parts.push_back(tensor(tensor_of(bytes.data), path));
+    return tagged(kBytes, Json(std::move(parts)));
+  }
+
+  static at::Tensor tensor_of(const std::string& bytes) {
+    const at::Tensor tensor = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
+    if (!bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
+    return tensor;
+  }
+
   static std::string below(const std::string& path, const std::string& key) {
     return path.empty() ? key : path + "." + key;
   }
@@ -103,10 +125,10 @@ class Encoder {
   }
 
   Json map(const c10::impl::GenericDict& dict, const std::string& path, int depth) {
+    if (std::any_of(dict.begin(), dict.end(), [](const auto& entry) { return !entry.key().isString(); }))
+      return tagged(kItems, items(dict, path, depth));
     Json::Members object;
     for (const auto& entry : dict) {
-      require(entry.key().isString(), Status::kTypeMismatch, "the map at '", path,
-              "' has a key that is no string; files hold maps with strings as keys");
       const std::string& key = entry.key().toStringRef();
       require(first_bad_byte(key) == key.size(), Status::kInvalidArgument, "a key of the map at '", path,
               "' is not UTF-8, or has a NUL; files cannot hold it");
@@ -114,6 +136,21 @@ class Encoder {
     }
     const bool looks_tagged = object.size() == 1 && object[0].first[0] == '$';
     return looks_tagged ? tagged(kMap, Json(std::move(object))) : Json(std::move(object));
+  }
+
+  Json items(const c10::impl::GenericDict& dict, const std::string& path, int depth) {
+    Json::Items pairs;
+    for (const auto& entry : dict) {
+      require(entry.key().isString() || entry.key().isInt(), Status::kTypeMismatch, "the map at '", path,
+              "' has a key of kind ", tree::kind_name(entry.key()),
+              "; files hold maps with strings or integers as keys");
+      const std::string name = entry.key().isInt() ? print_number(entry.key().toInt()) : entry.key().toStringRef();
+      Json::Items pair;
+      pair.push_back(encode(entry.key(), path, depth + 1));
+      pair.push_back(encode(entry.value(), below(path, name), depth + 1));
+      pairs.emplace_back(std::move(pair));
+    }
+    return Json(std::move(pairs));
   }
 
   NamedTensors& tensors_;
@@ -167,6 +204,9 @@ class Decoder {
   c10::IValue tagged(const std::pair<std::string, Json>& member) const {
     const auto& [tag, node] = member;
     if (tag == kMap && node.members() != nullptr) return map(*node.members());
+    if (tag == kTuple && node.items() != nullptr) return tuple(*node.items());
+    if (tag == kItems && node.items() != nullptr) return map_of_items(*node.items());
+    if (tag == kBytes && node.items() != nullptr) return bytes(*node.items());
     if (node.text() == nullptr) corrupt("the value of '", tag, "' is no string");
     const std::string& text = *node.text();
     if (tag == kDouble) return parse_number<double>(text);
@@ -184,6 +224,36 @@ class Decoder {
     } catch (const c10::Error&) {
       corrupt("'", text, "' is no device");
     }
+  }
+
+  c10::IValue tuple(const Json::Items& array) const {
+    std::vector<c10::IValue> items;
+    items.reserve(array.size());
+    for (const Json& item : array) items.push_back(decode(item));
+    return tree::new_tuple(std::move(items));
+  }
+
+  c10::IValue bytes(const Json::Items& parts) const {
+    const bool whole = parts.size() == 2 && parts[0].text() != nullptr;
+    const c10::IValue data = whole ? decode(parts[1]) : c10::IValue();
+    if (!data.isTensor() || data.toTensor().scalar_type() != at::kByte)
+      corrupt("bytes lack their type or their tensor");
+    const at::Tensor& tensor = data.toTensor();
+    return tree::bytes_value(std::string(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()),
+                             plain(*parts[0].text()));
+  }
+
+  c10::IValue map_of_items(const Json::Items& pairs) const {
+    std::vector<std::pair<c10::IValue, c10::IValue>> members;
+    for (const Json& pair : pairs) {
+      if (pair.items() == nullptr || pair.items()->size() != 2) corrupt("a member of a map is no key and value");
+      c10::IValue key = decode((*pair.items())[0]);
+      if (!key.isString() && !key.isInt()) corrupt("a key of a map is a ", tree::kind_name(key));
+      members.emplace_back(std::move(key), decode((*pair.items())[1]));
+    }
+    auto map = tree::new_map(members);
+    if (map.size() != members.size()) corrupt("a key stands there twice");
+    return map;
   }
 
   c10::IValue list(const Json::Items& array) const {

@@ -71,23 +71,23 @@ c10::IValue gather_object(Communicator& communicator, const c10::IValue& object)
   auto all = tree::new_list();
   for (const std::string& message : gather_bytes(communicator, own)) {
     c10::IValue item = decode_object(message);
-    if (!item.isList()) {
+    if (!tree::is_sequence(item)) {
       all.push_back(std::move(item));
       continue;
     }
-    for (const c10::IValue& element : item.toListRef()) all.push_back(element);
+    for (const c10::IValue& element : tree::sequence_items(item)) all.push_back(element);
   }
   return all;
 }
 
 c10::IValue broadcast_object_list(Communicator& communicator, const c10::IValue& objects, int from) {
-  require(objects.isList(), Status::kTypeMismatch, "objects is no list; expected a list of values");
+  require(tree::is_sequence(objects), Status::kTypeMismatch, "objects is no list; expected a list of values");
   require(from >= 0 && from < communicator.size(), Status::kInvalidArgument, "from_process is ", from,
           "; expected 0 to ", communicator.size() - 1);
   const bool source = communicator.rank() == from;
   const std::string own = source ? encode_object(objects) : std::string();
   if (communicator.size() == 1) return objects;
-  const auto all = announce(communicator, own, objects.toListRef().size());
+  const auto all = announce(communicator, own, tree::sequence_items(objects).size());
   for (int rank = 0; rank < communicator.size(); rank++)
     require(all[rank].items == all[0].items, Status::kCollectiveMismatch, "the list has ", all[0].items,
             " items on rank 0 and ", all[rank].items, " on rank ", rank, "; expected the same length everywhere");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tensor/bytes.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
@@ -17,7 +18,7 @@
 namespace accel::comm {
 namespace {
 
-enum class Tag : uint8_t { kNone, kFalse, kTrue, kInt, kDouble, kString, kTensor, kList, kMap };
+enum class Tag : uint8_t { kNone, kFalse, kTrue, kInt, kDouble, kString, kTensor, kList, kMap, kTuple, kBytes };
 
 class Writer {
  public:
@@ -32,10 +33,12 @@ class Writer {
     if (value.isDevice()) return put(Tag::kString), put_text(value.toDevice().str());
     if (value.isTensor()) return put_tensor(value.toTensor());
     if (value.isGenericDict()) return put_map(value.toGenericDict(), depth);
-    require(value.isList() || value.isTuple(), Status::kTypeMismatch, "a value of kind ", tree::kind_name(value),
-            " cannot be sent; expected numbers, strings, tensors, lists and maps");
+    if (const tree::Bytes* const bytes = tree::bytes_of(value))
+      return put(Tag::kBytes), put_text(bytes->type), put_text(bytes->data);
+    require(tree::is_sequence(value), Status::kTypeMismatch, "a value of kind ", tree::kind_name(value),
+            " cannot be sent; expected numbers, strings, bytes, tensors, lists, tuples and maps");
     const auto items = tree::sequence_items(value);
-    put(Tag::kList);
+    put(value.isTuple() ? Tag::kTuple : Tag::kList);
     put(static_cast<uint64_t>(items.size()));
     for (const c10::IValue& item : items) write(item, depth + 1);
   }
@@ -58,9 +61,9 @@ class Writer {
     put(Tag::kMap);
     put(static_cast<uint64_t>(members.size()));
     for (const auto& member : members) {
-      require(member.key().isString(), Status::kTypeMismatch, "a map has a key of kind ", tree::kind_name(member.key()),
-              "; expected strings");
-      put_text(member.key().toStringRef());
+      require(member.key().isString() || member.key().isInt(), Status::kTypeMismatch, "a map has a key of kind ",
+              tree::kind_name(member.key()), "; expected strings or integers");
+      write(member.key(), depth + 1);
       write(member.value(), depth + 1);
     }
   }
@@ -108,15 +111,23 @@ class Reader {
         for (uint64_t i = 0; i < count; i++) items.push_back(read(depth + 1));
         return items;
       }
+      case Tag::kTuple: {
+        std::vector<c10::IValue> items(get_count());
+        for (c10::IValue& item : items) item = read(depth + 1);
+        return tree::new_tuple(std::move(items));
+      }
       case Tag::kMap: {
-        auto members = tree::new_map();
-        const uint64_t count = get_count();
-        members.reserve(count);
-        for (uint64_t i = 0; i < count; i++) {
-          std::string key(get_text());
-          members.insert_or_assign(std::move(key), read(depth + 1));
+        std::vector<std::pair<c10::IValue, c10::IValue>> members(get_count());
+        for (auto& [key, member] : members) {
+          key = read(depth + 1);
+          check(key.isString() || key.isInt());
+          member = read(depth + 1);
         }
-        return members;
+        return tree::new_map(members);
+      }
+      case Tag::kBytes: {
+        std::string type(get_text());
+        return tree::bytes_value(std::string(get_text()), std::move(type));
       }
     }
     check(false);

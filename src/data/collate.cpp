@@ -40,7 +40,7 @@ class Collator {
     }
     if (first.isBool()) return {numbers<bool>(items, is_bool, at::kBool), {}};
     if (first.isGenericDict()) return {map(items), {}};
-    if (first.isList() || first.isTuple()) return {list(items), {}};
+    if (tree::is_sequence(first)) return {list(items), {}};
     if (first.isString()) check_kind(items, is_string);
     auto leaves = tree::new_list();
     leaves.reserve(items.size());
@@ -150,7 +150,7 @@ class Collator {
           fail(Status::kTypeMismatch, name_of(i), " lacks the key ", entry.key(), "; expected the keys of item 0");
         column.push_back(found->value());
       }
-      batch.add(entry.key().toStringRef(), (*this)(column));
+      batch.add(entry.key(), (*this)(column));
     }
     return batch.take();
   }
@@ -158,8 +158,7 @@ class Collator {
   c10::IValue list(const Items& items) const {
     const size_t length = tree::sequence_items(items.front()).size();
     for (size_t i = 0; i < items.size(); ++i) {
-      const bool sequence = items[i].isList() || items[i].isTuple();
-      if (!sequence || tree::sequence_items(items[i]).size() != length)
+      if (!tree::is_sequence(items[i]) || tree::sequence_items(items[i]).size() != length)
         fail(Status::kTypeMismatch, name_of(i), " is not a list of ", length,
              " entries; expected items of one structure");
     }

@@ -1,37 +1,41 @@
 #include "data/item_structure.hpp"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::data {
+namespace {
 
-ItemBuilder::ItemBuilder(bool has_names) {
-  if (has_names) {
-    map_ = tree::new_map();
-  } else {
-    list_ = tree::new_list();
-  }
-}
+std::string name_of(const c10::IValue& name) { return name.isInt() ? text(name.toInt()) : name.toStringRef(); }
 
-void ItemBuilder::add(const std::string& name, Part part) {
+}  // namespace
+
+ItemBuilder::ItemBuilder(bool has_names) : has_names_(has_names) {}
+
+void ItemBuilder::add(const c10::IValue& name, Part part) {
   insert(name, std::move(part.value));
-  if (part.mask.defined()) insert(name + "_mask", std::move(part.mask));
+  if (!part.mask.defined()) return;
+  insert(has_names_ ? name_of(name) + "_mask" : name, std::move(part.mask));
 }
 
-void ItemBuilder::insert(const std::string& name, c10::IValue value) {
-  if (list_) {
-    list_->push_back(std::move(value));
-  } else {
-    require(map_->insert(name, std::move(value)).second, Status::kAlreadyExists, "the item has two parts '", name,
-            "'; expected one of each name");
-  }
+void ItemBuilder::insert(const c10::IValue& name, c10::IValue value) {
+  const bool is_new = !has_names_ || std::none_of(parts_.begin(), parts_.end(),
+                                                  [&](const auto& part) { return tree::equal(part.first, name); });
+  require(is_new, Status::kAlreadyExists, "the item has two parts '", has_names_ ? name_of(name) : "",
+          "'; expected one of each name");
+  parts_.emplace_back(name, std::move(value));
 }
 
-c10::IValue ItemBuilder::take() {
-  if (list_) return *list_;
-  return *map_;
+c10::IValue ItemBuilder::take() const {
+  if (has_names_) return tree::new_map(parts_);
+  auto list = tree::new_list();
+  list.reserve(parts_.size());
+  for (const auto& [name, value] : parts_) list.push_back(value);
+  return list;
 }
 
 c10::IValue alone(Part part) {

@@ -5,8 +5,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
-#include <optional>
-#include <string>
+#include <utility>
+#include <vector>
 
 namespace accel::data {
 
@@ -19,14 +19,15 @@ struct Part {
 class ItemBuilder {
  public:
   explicit ItemBuilder(bool has_names);
-  void add(const std::string& name, Part part);
-  c10::IValue take();
+  // The name is a string or an integer; of a part in a list it is not looked at.
+  void add(const c10::IValue& name, Part part);
+  c10::IValue take() const;
 
  private:
-  void insert(const std::string& name, c10::IValue value);
+  void insert(const c10::IValue& name, c10::IValue value);
 
-  std::optional<c10::impl::GenericDict> map_;
-  std::optional<c10::List<c10::IValue>> list_;
+  bool has_names_;
+  std::vector<std::pair<c10::IValue, c10::IValue>> parts_;
 };
 
 // A part that stands alone: itself, or the list [part, mask].

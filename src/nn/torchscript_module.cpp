@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::nn {
 namespace {
@@ -19,15 +20,17 @@ c10::IValue fit(const c10::IValue& value, const c10::TypePtr& type) {
   if (const auto optional = type->cast<c10::OptionalType>())
     return value.isNone() ? value : fit(value, optional->getElementType());
   if (type->kind() == c10::TypeKind::FloatType && value.isInt()) return static_cast<double>(value.toInt());
-  if (const auto list_type = type->cast<c10::ListType>(); list_type != nullptr && value.isList()) {
+  if (const auto list_type = type->cast<c10::ListType>(); list_type != nullptr && tree::is_sequence(value)) {
     c10::impl::GenericList list(list_type->getElementType());
-    for (const c10::IValue& item : value.toListRef()) list.push_back(fit(item, list_type->getElementType()));
+    for (const c10::IValue& item : tree::sequence_items(value)) list.push_back(fit(item, list_type->getElementType()));
     return list;
   }
   if (const auto tuple_type = type->cast<c10::TupleType>();
-      tuple_type != nullptr && value.isList() && value.toListRef().size() == tuple_type->elements().size()) {
+      tuple_type != nullptr && tree::is_sequence(value) &&
+      tree::sequence_items(value).size() == tuple_type->elements().size()) {
     std::vector<c10::IValue> items;
-    for (const c10::IValue& item : value.toListRef()) items.push_back(fit(item, tuple_type->elements()[items.size()]));
+    for (const c10::IValue& item : tree::sequence_items(value))
+      items.push_back(fit(item, tuple_type->elements()[items.size()]));
     return c10::ivalue::Tuple::create(std::move(items));
   }
   if (const auto dict_type = type->cast<c10::DictType>(); dict_type != nullptr && value.isGenericDict()) {

@@ -63,7 +63,7 @@ c10::IValue ComposedScheduler::state_dict() const {
 void ComposedScheduler::load_state_dict(const c10::IValue& state_dict) {
   const Map map = scheduler_state(state_dict);
   const c10::IValue* const saved = find(map, "_schedulers");
-  const size_t count = saved != nullptr && saved->isList() ? saved->toListRef().size() : 0;
+  const size_t count = saved != nullptr && tree::is_sequence(*saved) ? tree::sequence_items(*saved).size() : 0;
   require(count == parts_.size(), Status::kInvalidArgument, "the state of a scheduler has ", count,
           " parts in \"_schedulers\"; expected ", parts_.size());
   auto last_lrs = read_rates(map, "_last_lr", last_lrs_.size());
@@ -76,7 +76,7 @@ void ComposedScheduler::load_state_dict(const c10::IValue& state_dict) {
   try {
     for (size_t i = 0; i < parts_.size(); ++i) {
       former.push_back(parts_[i]->state_dict());
-      parts_[i]->load_state_dict(saved->toListRef()[i]);
+      parts_[i]->load_state_dict(tree::sequence_items(*saved)[i]);
     }
     read_state(map);
   } catch (...) {

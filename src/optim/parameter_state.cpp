@@ -117,7 +117,7 @@ ParameterState read_state(const UpdateRule& rule, const ParameterGroup& group, c
 
 ParameterGroup read_group(const UpdateRule& rule, const ParameterGroup& group, const Map& map, size_t index) {
   const c10::IValue* const indices = find(map, "params");
-  const size_t count = indices != nullptr && indices->isList() ? indices->toListRef().size() : 0;
+  const size_t count = indices != nullptr && tree::is_sequence(*indices) ? tree::sequence_items(*indices).size() : 0;
   require(count == group.parameters.size(), Status::kInvalidArgument, "parameter group ", index,
           " of the state dict has ", count, " parameters; expected ", group.parameters.size());
   ParameterGroup read = group;
@@ -211,13 +211,14 @@ LoadedState read_state_dict(const UpdateRule& rule, const std::vector<ParameterG
   const at::NoGradGuard no_grad;
   const Map map = as_map(state_dict, "the state dict of an optimizer");
   const c10::IValue* const list = find(map, "param_groups");
-  require(list != nullptr && list->isList(), Status::kInvalidArgument,
+  require(list != nullptr && tree::is_sequence(*list), Status::kInvalidArgument,
           "the state dict of an optimizer has no list \"param_groups\"");
-  require(list->toListRef().size() == groups.size(), Status::kInvalidArgument, "the state dict has ",
-          list->toListRef().size(), " parameter groups; expected ", groups.size(), " as the optimizer");
+  require(tree::sequence_items(*list).size() == groups.size(), Status::kInvalidArgument, "the state dict has ",
+          tree::sequence_items(*list).size(), " parameter groups; expected ", groups.size(), " as the optimizer");
   LoadedState loaded;
   for (size_t i = 0; i < groups.size(); ++i)
-    loaded.groups.push_back(read_group(rule, groups[i], as_map(list->toListRef()[i], text("parameter group ", i)), i));
+    loaded.groups.push_back(
+        read_group(rule, groups[i], as_map(tree::sequence_items(*list)[i], text("parameter group ", i)), i));
 
   const c10::IValue* const states = find(map, "state");
   require(states != nullptr, Status::kInvalidArgument, "the state dict of an optimizer has no map \"state\"");
@@ -226,8 +227,11 @@ LoadedState read_state_dict(const UpdateRule& rule, const std::vector<ParameterG
   for (const ParameterGroup& group : loaded.groups)
     parameters.insert(parameters.end(), group.parameters.begin(), group.parameters.end());
   loaded.states.resize(parameters.size());
-  for (const auto& entry : as_map(*states, "\"state\" of an optimizer")) {
-    const std::string& key = entry.key().toStringRef();
+  require(states->isGenericDict(), Status::kInvalidArgument, "\"state\" of an optimizer is a ",
+          tree::kind_name(*states), "; expected a map");
+  for (const auto& entry : states->toGenericDict()) {
+    const std::string key =
+        entry.key().isInt() ? text(entry.key().toInt()) : entry.key().toStringRef();  // torch's are integers
     size_t index = 0;
     const auto parsed = std::from_chars(key.data(), key.data() + key.size(), index);
     require(parsed.ec == std::errc() && parsed.ptr == key.data() + key.size() && index < parameters.size(),

@@ -29,11 +29,11 @@ double read_any_number(const Map& state, const char* key) {
 
 std::vector<double> read_rates(const Map& state, const char* key, size_t groups) {
   const c10::IValue* const value = find(state, key);
-  const bool fits = value != nullptr && value->isList() && value->toListRef().size() == groups;
+  const bool fits = value != nullptr && tree::is_sequence(*value) && tree::sequence_items(*value).size() == groups;
   require(fits, Status::kInvalidArgument, "the state of a scheduler has no \"", key, "\" for ", groups,
           " parameter groups; expected a list of as many numbers");
   std::vector<double> rates;
-  for (const auto& rate : value->toListRef()) {
+  for (const auto& rate : tree::sequence_items(*value)) {
     require(rate.isDouble() || rate.isInt(), Status::kInvalidArgument, "\"", key, "\" of a scheduler holds a ",
             tree::kind_name(rate), "; expected numbers");
     rates.push_back(rate.toScalar().toDouble());

@@ -143,7 +143,7 @@ std::vector<double> read_settings(c10::ArrayRef<Setting> settings, const Map& gr
   for (size_t begin = 0; begin < settings.size();) {
     const size_t end = end_of_entry(settings, begin);
     if (const c10::IValue* const entry = find(group, key_of(settings[begin])); entry != nullptr) {
-      const bool is_list = entry->isList() || entry->isTuple();
+      const bool is_list = tree::is_sequence(*entry);
       require((end == begin + 1) != is_list && (!is_list || tree::sequence_items(*entry).size() == end - begin),
               Status::kInvalidArgument, "\"", key_of(settings[begin]), "\" of a parameter group is a ",
               tree::kind_name(*entry), "; expected ",

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::state {
 namespace {
@@ -18,9 +19,9 @@ int64_t length_of(const c10::IValue& input) {
             "a tensor without dimensions cannot be split; expected at least one row dimension");
     return input.toTensor().size(0);
   }
-  require(input.isList(), Status::kTypeMismatch, "a value of kind ", input.tagKind(),
-          " cannot be split; expected a list, a tensor, or a map of them");
-  return static_cast<int64_t>(input.toListRef().size());
+  require(tree::is_sequence(input), Status::kTypeMismatch, "a value of kind ", tree::kind_name(input),
+          " cannot be split; expected a list, a tuple, a tensor, or a map of them");
+  return static_cast<int64_t>(tree::sequence_items(input).size());
 }
 
 struct Share {
@@ -44,11 +45,10 @@ c10::IValue part_of(const c10::IValue& input, const Share& share) {
     padding_shape[0] = share.padding;
     return at::cat({part, tensor.slice(0, -1).expand(padding_shape)});
   }
-  const auto items = input.toListRef();
-  c10::List<c10::IValue> part(c10::AnyType::get());
-  for (int64_t i = share.begin; i < share.end; i++) part.push_back(items[i]);
-  for (int64_t i = 0; i < share.padding; i++) part.push_back(items.back());
-  return part;
+  const auto items = tree::sequence_items(input);
+  std::vector<c10::IValue> part = items.slice(share.begin, share.end - share.begin).vec();
+  part.insert(part.end(), static_cast<size_t>(share.padding), items.empty() ? c10::IValue() : items.back());
+  return tree::sequence_like(input, std::move(part));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "tensor/bytes.hpp"
 
 namespace accel::tree {
 namespace {
@@ -24,7 +25,6 @@ void check_depth(int depth) {
   require(depth <= kDeepest, Status::kInvalidArgument, "a value is nested more than ", kDeepest, " levels deep");
 }
 
-bool is_sequence(const c10::IValue& value) { return value.isList() || value.isTuple(); }
 bool is_tensor(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
 void visit_leaves(const c10::IValue& value, const std::function<void(const c10::IValue&)>& visit, int depth) {
@@ -42,10 +42,10 @@ c10::IValue map_leaves(const c10::IValue& value, const LeafFunction& function, c
   check_depth(depth);
   if (is_sequence(value)) {
     const c10::ArrayRef<c10::IValue> items = sequence_items(value);
-    c10::List<c10::IValue> mapped = new_list();
+    std::vector<c10::IValue> mapped;
     mapped.reserve(items.size());
     for (const c10::IValue& item : items) mapped.push_back(map_leaves(item, function, skip, depth + 1));
-    return mapped;
+    return sequence_like(value, std::move(mapped));
   }
   if (value.isGenericDict()) {
     const c10::impl::GenericDict members = value.toGenericDict();
@@ -131,13 +131,13 @@ c10::IValue join_sequences(const std::vector<c10::IValue>& sequences, int64_t di
     require(sequence_items(sequence).size() == length, Status::kTypeMismatch, "a list of ", length,
             " items and one of ", sequence_items(sequence).size(),
             " cannot be joined; expected trees of one structure");
-  c10::List<c10::IValue> joined = new_list();
+  std::vector<c10::IValue> joined;
   for (size_t i = 0; i < length; i++) {
     std::vector<c10::IValue> column;
     for (const c10::IValue& sequence : sequences) column.push_back(sequence_items(sequence)[i]);
     joined.push_back(join_trees(column, dim, depth + 1));
   }
-  return joined;
+  return sequence_like(sequences[0], std::move(joined));
 }
 
 c10::IValue join_maps(const std::vector<c10::IValue>& maps, int64_t dim, int depth) {
@@ -187,7 +187,7 @@ bool equal_tensors(const at::Tensor& a, const at::Tensor& b) {
 bool equal_at(const c10::IValue& a, const c10::IValue& b, int depth) {
   check_depth(depth);
   if (a.isTensor() && b.isTensor()) return equal_tensors(a.toTensor(), b.toTensor());
-  if (is_sequence(a) && is_sequence(b)) {
+  if (is_sequence(a) && is_sequence(b) && a.isTuple() == b.isTuple()) {
     const c10::ArrayRef<c10::IValue> left = sequence_items(a), right = sequence_items(b);
     return std::equal(
         left.begin(), left.end(), right.begin(), right.end(),
@@ -200,6 +200,10 @@ bool equal_at(const c10::IValue& a, const c10::IValue& b, int depth) {
              return found != right.end() && equal_at(member.value(), found->value(), depth + 1);
            });
   }
+  if (const Bytes* const left = bytes_of(a)) {
+    const Bytes* const right = bytes_of(b);
+    return right != nullptr && left->data == right->data && left->type == right->type;
+  }
   if (a.isNone()) return b.isNone();
   if (a.isBool()) return b.isBool() && a.toBool() == b.toBool();
   if (a.isInt()) return b.isInt() && a.toInt() == b.toInt();
@@ -209,6 +213,8 @@ bool equal_at(const c10::IValue& a, const c10::IValue& b, int depth) {
 }
 
 }  // namespace
+
+bool is_sequence(const c10::IValue& value) { return value.isList() || value.isTuple(); }
 
 c10::ArrayRef<c10::IValue> sequence_items(const c10::IValue& sequence) {
   if (sequence.isTuple()) return sequence.toTupleRef().elements();
@@ -297,11 +303,35 @@ bool equal(const c10::IValue& a, const c10::IValue& b) { return equal_at(a, b, 0
 
 c10::List<c10::IValue> new_list() { return c10::List<c10::IValue>(c10::AnyType::get()); }
 
+c10::IValue new_tuple(std::vector<c10::IValue> items) { return c10::ivalue::Tuple::create(std::move(items)); }
+
+c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> items) {
+  if (sequence.isTuple()) return new_tuple(std::move(items));
+  c10::List<c10::IValue> list = new_list();
+  list.reserve(items.size());
+  for (c10::IValue& item : items) list.push_back(std::move(item));
+  return list;
+}
+
 c10::impl::GenericDict new_map() { return c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get()); }
+
+c10::impl::GenericDict new_map(const std::vector<std::pair<c10::IValue, c10::IValue>>& members) {
+  const auto all = [&](bool (c10::IValue::*is)() const) {
+    return std::all_of(members.begin(), members.end(), [&](const auto& member) { return (member.first.*is)(); });
+  };
+  const c10::TypePtr key = all(&c10::IValue::isString) ? c10::TypePtr(c10::StringType::get())
+                           : all(&c10::IValue::isInt)  ? c10::TypePtr(c10::IntType::get())
+                                                       : c10::TypePtr(c10::AnyType::get());
+  c10::impl::GenericDict map(key, c10::AnyType::get());
+  map.reserve(members.size());
+  for (const auto& [name, value] : members) map.insert_or_assign(name, value);
+  return map;
+}
 
 std::string kind_name(const c10::IValue& value) {
   if (value.isTensor()) return value.toTensor().defined() ? "tensor" : "none";
-  if (is_sequence(value)) return "list";
+  if (value.isList()) return "list";
+  if (value.isTuple()) return "tuple";
   if (value.isGenericDict()) return "map";
   if (value.isNone()) return "none";
   if (value.isBool()) return "bool";
@@ -309,6 +339,7 @@ std::string kind_name(const c10::IValue& value) {
   if (value.isDouble()) return "double";
   if (value.isString()) return "string";
   if (value.isDevice()) return "device";
+  if (bytes_of(value) != nullptr) return "bytes";
   return value.tagKind();
 }
 

@@ -1,4 +1,4 @@
-// Functions on nested values: trees of lists and maps whose leaves are tensors, numbers, strings. @accelerate
+// Functions on nested values: trees of lists, tuples and maps whose leaves are tensors, numbers, strings. @accelerate
 // utils.operations
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace accel::tree {
@@ -22,7 +23,7 @@ using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
 void for_each_leaf(const c10::IValue& value, const std::function<void(const c10::IValue&)>& visit);
 void for_each_tensor(const c10::IValue& value, const std::function<void(const at::Tensor&)>& visit);
 
-// The same tree with a function applied to each tensor; other leaves stay. Tuples become lists.
+// The same tree with a function applied to each tensor; other leaves stay.
 c10::IValue map_tensors(const c10::IValue& value, const TensorFunction& function);
 // The same, but a leaf that is no tensor is a TYPE_MISMATCH.
 c10::IValue map_tensors_only(const c10::IValue& value, const TensorFunction& function);
@@ -45,16 +46,22 @@ int64_t find_batch_size(const c10::IValue& value);
 // Kinds, structure, numbers; tensors by dtype, shape and elements, wherever they live. NaN differs from itself.
 bool equal(const c10::IValue& a, const c10::IValue& b);
 
-// One line. Tensors are listified; devices become text. What JSON cannot say (infinity, NaN) is a TYPE_MISMATCH.
+// One line. Tensors are listified, tuples become arrays, devices text. What JSON cannot say (infinity, NaN, bytes, keys
+// that are integers) is a TYPE_MISMATCH.
 std::string to_json(const c10::IValue& value);
 // `source` says in errors what was parsed. Numbers without fraction and exponent become integers, exactly. Of equal
 // keys the last one counts.
 c10::IValue from_json(const std::string& json, const std::string& source);
 
-// The items of a list or tuple.
+bool is_sequence(const c10::IValue& value);  // a list or tuple
 c10::ArrayRef<c10::IValue> sequence_items(const c10::IValue& sequence);
 c10::List<c10::IValue> new_list();
+c10::IValue new_tuple(std::vector<c10::IValue> items);
+// Of the same kind as a sequence.
+c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> items);
 c10::impl::GenericDict new_map();
+// Keys are strings or integers. TorchScript asks for the type of them.
+c10::impl::GenericDict new_map(const std::vector<std::pair<c10::IValue, c10::IValue>>& members);
 // "tensor", "list", "int", ... for messages.
 std::string kind_name(const c10::IValue& value);
 

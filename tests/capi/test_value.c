@@ -88,10 +88,90 @@ static void test_map(void **state) {
   assert_fails(accel_value_set(&map, NULL, &other), ACCEL_ERROR_INVALID_ARGUMENT, "key is NULL");
   assert_fails(accel_value_set(&map, "a", NULL), ACCEL_ERROR_INVALID_ARGUMENT, "item is NULL");
   assert_fails(accel_value_set(NULL, "a", &other), ACCEL_ERROR_INVALID_ARGUMENT, "map is NULL");
-  assert_fails(accel_value_push(&map, &other), ACCEL_ERROR_TYPE_MISMATCH, "list is a MAP; expected a LIST");
+  assert_fails(accel_value_push(&map, &other), ACCEL_ERROR_TYPE_MISMATCH, "list is a MAP; expected a LIST or a TUPLE");
   accel_value_dispose(&map);
   assert_fails(accel_value_set(&map, "a", &other), ACCEL_ERROR_TYPE_MISMATCH, "map is a NONE; expected a MAP");
   assert_fails(accel_value_map(NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+}
+
+static void test_tuple(void **state) {
+  (void)state;
+  const accel_value_t items[] = {accel_arg_int(1), accel_arg_string("two")};
+  accel_value_t tuple = ACCEL_VALUE_INIT, list = ACCEL_VALUE_INIT, copy = ACCEL_VALUE_INIT;
+  int32_t equal = -1;
+  assert_ok(accel_value_tuple(items, 2, &tuple));
+  assert_ok(accel_value_list(items, 2, &list));
+  assert_int_equal(tuple.kind, ACCEL_VALUE_TUPLE);
+  assert_int_equal(accel_value_count(&tuple), 2);
+  assert_string_equal(accel_value_at(&tuple, 1)->as.string, "two");
+  assert_ok(accel_value_equal(&tuple, &list, &equal));
+  assert_int_equal(equal, 0);
+  assert_ok(accel_value_push(&tuple, &list));
+  assert_ok(accel_value_copy(&tuple, &copy));
+  assert_ok(accel_value_equal(&tuple, &copy, &equal));
+  assert_int_equal(equal, 1);
+  assert_json(&copy, "[1,\"two\",[1,\"two\"]]");
+  assert_fails(accel_value_tuple(NULL, 1, &copy), ACCEL_ERROR_INVALID_ARGUMENT, "items is NULL");
+  accel_value_dispose(&copy);
+  accel_value_dispose(&list);
+  accel_value_dispose(&tuple);
+}
+
+static void test_bytes(void **state) {
+  (void)state;
+  const accel_bytes_t given = {"a\0b", 3, "python/pickle"}, hollow = {NULL, 3, NULL}, none = {NULL, 0, NULL};
+  const accel_value_t by_hand = accel_arg_bytes(&given), broken = accel_arg_bytes(&hollow),
+                      empty = accel_arg_bytes(&none);
+  accel_value_t bytes = ACCEL_VALUE_INIT, copy = ACCEL_VALUE_INIT;
+  accel_buffer_t json = ACCEL_BUFFER_INIT;
+  int32_t equal = -1;
+  assert_ok(accel_value_bytes("a\0b", 3, "python/pickle", &bytes));
+  assert_int_equal(bytes.kind, ACCEL_VALUE_BYTES);
+  assert_int_equal(bytes.as.bytes->size, 3);
+  assert_memory_equal(bytes.as.bytes->data, "a\0b", 3);
+  assert_string_equal(bytes.as.bytes->type, "python/pickle");
+  assert_ok(accel_value_equal(&bytes, &by_hand, &equal));
+  assert_int_equal(equal, 1);
+  assert_ok(accel_value_equal(&bytes, &empty, &equal));
+  assert_int_equal(equal, 0);
+  assert_ok(accel_value_copy(&empty, &copy));
+  assert_int_equal(copy.as.bytes->size, 0);
+  assert_null(copy.as.bytes->type);
+  accel_value_dispose(&copy);
+  assert_fails(accel_value_copy(&broken, &copy), ACCEL_ERROR_INVALID_ARGUMENT, "BYTES whose data is NULL");
+  assert_fails(accel_value_bytes(NULL, 3, NULL, &copy), ACCEL_ERROR_INVALID_ARGUMENT, "BYTES whose data is NULL");
+  assert_fails(accel_value_to_json(&bytes, &json), ACCEL_ERROR_TYPE_MISMATCH, "a value of kind bytes");
+  accel_value_dispose(&bytes);
+}
+
+static void test_integer_keys(void **state) {
+  (void)state;
+  const accel_value_t one = accel_arg_int(1), text = accel_arg_string("1"), half = accel_arg_double(0.5);
+  accel_value_t map = ACCEL_VALUE_INIT, copy = ACCEL_VALUE_INIT;
+  accel_buffer_t json = ACCEL_BUFFER_INIT;
+  int32_t equal = 0;
+  assert_ok(accel_value_map(&map));
+  assert_ok(accel_value_put(&map, &one, &half));
+  assert_ok(accel_value_put(&map, &text, &text));
+  assert_int_equal(accel_value_count(&map), 2);
+  assert_true(accel_value_find(&map, &one)->as.number == 0.5);
+  assert_string_equal(accel_value_find(&map, &text)->as.string, "1");
+  assert_ptr_equal(accel_value_get(&map, "1"), accel_value_at(&map, 1));
+  assert_null(accel_value_key(&map, 0));
+  assert_string_equal(accel_value_key(&map, 1), "1");
+  assert_int_equal(accel_value_key_at(&map, 0)->kind, ACCEL_VALUE_INT);
+  assert_int_equal(accel_value_key_at(&map, 0)->as.integer, 1);
+  assert_null(accel_value_key_at(&map, 2));
+  assert_ok(accel_value_copy(&map, &copy));
+  assert_ok(accel_value_equal(&map, &copy, &equal));
+  assert_int_equal(equal, 1);
+  assert_fails(accel_value_put(&map, &half, &one), ACCEL_ERROR_TYPE_MISMATCH,
+               "key is a DOUBLE; expected a STRING or an INT");
+  assert_null(accel_value_find(&map, &half));
+  assert_fails(accel_value_to_json(&map, &json), ACCEL_ERROR_TYPE_MISMATCH,
+               "a map has a key of kind int; expected strings");
+  accel_value_dispose(&copy);
+  accel_value_dispose(&map);
 }
 
 static void test_getters_take_everything(void **state) {
@@ -261,13 +341,23 @@ static void test_json_of_everything(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_string),       capi_unit_test(test_tensor),
-      capi_unit_test(test_list),         capi_unit_test(test_int_list),
-      capi_unit_test(test_map),          capi_unit_test(test_getters_take_everything),
-      capi_unit_test(test_push_copies),  capi_unit_test(test_depth_is_limited),
-      capi_unit_test(test_copy),         capi_unit_test(test_copy_refuses),
-      capi_unit_test(test_equal),        capi_unit_test(test_json_round_trip),
-      capi_unit_test(test_json_refuses), capi_unit_test(test_json_of_everything),
+      capi_unit_test(test_string),
+      capi_unit_test(test_tensor),
+      capi_unit_test(test_list),
+      capi_unit_test(test_int_list),
+      capi_unit_test(test_map),
+      capi_unit_test(test_getters_take_everything),
+      capi_unit_test(test_tuple),
+      capi_unit_test(test_bytes),
+      capi_unit_test(test_integer_keys),
+      capi_unit_test(test_push_copies),
+      capi_unit_test(test_depth_is_limited),
+      capi_unit_test(test_copy),
+      capi_unit_test(test_copy_refuses),
+      capi_unit_test(test_equal),
+      capi_unit_test(test_json_round_trip),
+      capi_unit_test(test_json_refuses),
+      capi_unit_test(test_json_of_everything),
   };
   return cmocka_run_group_tests_name("value", tests, NULL, NULL);
 }

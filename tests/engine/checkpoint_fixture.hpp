@@ -22,6 +22,8 @@
 #include "base/error.hpp"
 #include "checkpoint/training_state.hpp"
 #include "expect_error.hpp"
+#include "tensor/bytes.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::checkpoint::tests {
 
@@ -83,17 +85,17 @@ inline bool same(const c10::IValue& a, const c10::IValue& b) {
     const double x = a.toDouble(), y = b.isDouble() ? b.toDouble() : 0;
     return b.isDouble() && std::memcmp(&x, &y, sizeof x) == 0;
   }
-  if (a.isList()) {
-    if (!b.isList() || a.toListRef().size() != b.toListRef().size()) return false;
-    for (size_t i = 0; i < a.toListRef().size(); i++)
-      if (!same(a.toListRef()[i], b.toListRef()[i])) return false;
-    return true;
+  if (tree::bytes_of(a) != nullptr) return tree::equal(a, b);
+  if (tree::is_sequence(a)) {
+    if (!tree::is_sequence(b) || a.isTuple() != b.isTuple()) return false;
+    const auto x = tree::sequence_items(a), y = tree::sequence_items(b);
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), [](const auto& p, const auto& q) { return same(p, q); });
   }
   if (a.isGenericDict()) {
     if (!b.isGenericDict() || a.toGenericDict().size() != b.toGenericDict().size()) return false;
     auto other = b.toGenericDict().begin();
     for (const auto& entry : a.toGenericDict()) {  // in the same order
-      if (entry.key().toStringRef() != other->key().toStringRef() || !same(entry.value(), other->value())) return false;
+      if (!tree::equal(entry.key(), other->key()) || !same(entry.value(), other->value())) return false;
       ++other;
     }
     return true;

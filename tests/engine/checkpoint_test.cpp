@@ -9,6 +9,8 @@
 #include "checkpoint/checksum.hpp"
 #include "checkpoint/value_file.hpp"
 #include "checkpoint_fixture.hpp"
+#include "tensor/bytes.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
 namespace checkpoint_test {
@@ -16,7 +18,7 @@ namespace checkpoint_test {
 using namespace checkpoint::tests;
 
 c10::IValue random_tree(std::mt19937& random, int depth) {
-  switch (random() % (depth > 0 ? 10 : 8)) {
+  switch (random() % (depth > 0 ? 12 : 9)) {
     case 0:
       return {};
     case 1:
@@ -37,7 +39,24 @@ c10::IValue random_tree(std::mt19937& random, int depth) {
       return random_tensor(random);
     case 7:
       return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(random() % 8));
-    case 8: {
+    case 8:
+      return tree::bytes_value(random_text(random), random_text(random));
+    case 9: {
+      std::vector<c10::IValue> items;
+      for (auto count = random() % 4; count > 0; count--) items.push_back(random_tree(random, depth - 1));
+      return tree::new_tuple(std::move(items));
+    }
+    case 10: {
+      std::vector<std::pair<c10::IValue, c10::IValue>> members;
+      for (auto count = random() % 4; count > 0; count--) {
+        const bool is_text = random() % 2 == 0;
+        c10::IValue key =
+            is_text ? c10::IValue(random_text(random)) : c10::IValue(static_cast<int64_t>(random() % 5) - 2);
+        members.emplace_back(std::move(key), random_tree(random, depth - 1));
+      }
+      return tree::new_map(members);
+    }
+    case 11: {
       c10::impl::GenericList list(c10::AnyType::get());
       for (auto count = random() % 4; count > 0; count--) list.push_back(random_tree(random, depth - 1));
       return list;
@@ -113,8 +132,10 @@ TEST(CheckpointValue, DamagedJsonIsNamed) {
     write_text(folder / "v.json", json);
     return read_value(std::make_shared<const MappedFile>(folder / "v.json"));
   };
-  for (const char* json : {"", "{", "[1,]", R"({"$tensor":"x"})", R"({"$odd":"x"})", R"({"$int":"1x"})",
-                           R"({"$double":1})", R"({"$device":"no"})", R"({"a":1,"a":2})", "\"\\u0000\"", "1 2"})
+  for (const char* json :
+       {"", "{", "[1,]", R"({"$tensor":"x"})", R"({"$odd":"x"})", R"({"$int":"1x"})", R"({"$double":1})",
+        R"({"$device":"no"})", R"({"$tuple":1})", R"({"$bytes":["a"]})", R"({"$items":[[1]]})",
+        R"({"$items":[[1.5,2]]})", R"({"$items":[[1,2],[1,3]]})", R"({"a":1,"a":2})", "\"\\u0000\"", "1 2"})
     expect_error(Status::kCorrupt, "v.json", [&] { load(json); });
   EXPECT_EQ(load(R"({"a":1})").toGenericDict().at("a").toInt(), 1);
 }

@@ -16,6 +16,7 @@
 #include "comm/collectives.hpp"
 #include "comm/object_message.hpp"
 #include "rank_threads.hpp"
+#include "tensor/bytes.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::comm {
@@ -34,6 +35,9 @@ c10::IValue everything() {
   list.push_back(at::arange(6, at::kShort).view({2, 3}).t());
   list.push_back(at::empty({3, 0}, at::kBFloat16));
   list.push_back(at::full({}, 2.5, at::kDouble));
+  list.push_back(tree::new_tuple({1, tree::new_tuple({})}));
+  list.push_back(tree::new_map({{7, std::string("seven")}, {std::string("7"), c10::IValue()}}));
+  list.push_back(tree::bytes_value(std::string("\0\xff", 2), "a/b"));
   map.insert("list", list);
   map.insert("", -0.5);
   map.insert("map", tree::new_map());

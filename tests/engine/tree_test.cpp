@@ -1,5 +1,6 @@
 // Functions on nested values: what the C API cannot reach, and properties over random trees.
 #include "tensor/tree.hpp"
+#include "tensor/bytes.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Dict.h>
@@ -10,6 +11,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tensor/bytes.hpp"
 
 namespace accel::tree {
 namespace tree_test {
@@ -156,10 +159,33 @@ TEST(Tree, LeavesComeInOrder) {
   EXPECT_EQ(seen, "123");
 }
 
-TEST(Tree, TuplesAndTypedListsBecomeLists) {
+TEST(Tree, TuplesStayAndTypedListsBecomeLists) {
   const c10::IValue tuple = c10::ivalue::Tuple::create({at::ones({2}), c10::IValue(c10::List<int64_t>({1, 2}))});
   const c10::IValue mapped = map_tensors(tuple, [](const at::Tensor& tensor) { return tensor + 1; });
-  EXPECT_TRUE(equal(mapped, list_of({at::full({2}, 2.0F), list_of({1, 2})})));
+  EXPECT_TRUE(equal(mapped, new_tuple({at::full({2}, 2.0F), list_of({1, 2})})));
+  EXPECT_FALSE(equal(mapped, list_of({at::full({2}, 2.0F), list_of({1, 2})})));
+  EXPECT_TRUE(equal(concatenate(list_of({new_tuple({at::zeros({1})}), new_tuple({at::zeros({2})})}), 0),
+                    new_tuple({at::zeros({3})})));
+}
+
+TEST(Tree, KeysAreStringsAndIntegers) {
+  const auto ones = at::ones({1}), zeros = at::zeros({1});
+  const c10::IValue mixed = new_map({{1, ones}, {std::string("1"), zeros}});
+  const c10::IValue doubled = map_tensors(mixed, [](const at::Tensor& tensor) { return tensor * 2; });
+  EXPECT_TRUE(equal(doubled, new_map({{1, ones * 2}, {std::string("1"), zeros}})));
+  EXPECT_EQ(new_map({{1, ones}}).keyType()->kind(), c10::TypeKind::IntType);
+  EXPECT_EQ(new_map({{std::string("a"), ones}}).keyType()->kind(), c10::TypeKind::StringType);
+  EXPECT_EQ(new_map(std::vector<std::pair<c10::IValue, c10::IValue>>()).keyType()->kind(), c10::TypeKind::StringType);
+  expect_fails([&] { to_json(mixed); }, Status::kTypeMismatch, "a map has a key of kind int; expected strings");
+}
+
+TEST(Tree, BytesAreALeaf) {
+  const c10::IValue bytes = bytes_value(std::string("\0\xff", 2), "a/b");
+  EXPECT_TRUE(equal(bytes, bytes_value(std::string("\0\xff", 2), "a/b")));
+  EXPECT_FALSE(equal(bytes, bytes_value(std::string("\0\xff", 2), "")));
+  EXPECT_FALSE(equal(bytes, bytes_value("", "a/b")));
+  EXPECT_EQ(kind_name(bytes), "bytes");
+  expect_fails([&] { to_json(bytes); }, Status::kTypeMismatch, "a value of kind bytes cannot be said in JSON");
 }
 
 TEST(Tree, UndefinedTensorsStay) {

@@ -79,6 +79,8 @@ class Types:
             return f"const std::vector<{self.handles[base]}>&", f"detail::borrowed({name}).data()"
         if pointers == 2 and base == "char":
             return "const std::vector<std::string>&", f"detail::borrowed({name}).data()"
+        if pointers == 1 and base == "void":
+            return "std::string_view", f"{name}.data()"
         if pointers == 1:
             return f"const std::vector<{plain(base)}>&", f"{name}.data()"
         raise Unsupported(f"an array of {base}")

@@ -41,7 +41,7 @@ include("parameters.jl")
 include("checkpoint.jl")
 include("library.jl")
 
-export AccelError, Device, BFloat16, Map, to_json, from_json, device_count, library_version, build_info, is_available
+export AccelError, Device, BFloat16, Map, Bytes, to_json, from_json, device_count, library_version, build_info, is_available
 export Tensor, full, item, gradient, backward, to, contiguous, iscontiguous, requires_grad, requires_grad!, view_array, dlpack, device
 export Op, aten, schema, cross_entropy, no_grad, enable_grad, inference_mode
 export Model, Linear, Embedding, LayerNorm, RMSNorm, Dropout, Activation, Attention, Conv2d, BatchNorm, Sequential, from_config,

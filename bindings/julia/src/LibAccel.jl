@@ -216,6 +216,8 @@ const ACCEL_VALUE_LIST = Int32(6)
 const ACCEL_VALUE_MAP = Int32(7)
 const ACCEL_VALUE_DTYPE = Int32(8)
 const ACCEL_VALUE_DEVICE = Int32(9)
+const ACCEL_VALUE_TUPLE = Int32(10)
+const ACCEL_VALUE_BYTES = Int32(11)
 const ACCEL_PRECISION_NO = Int32(0)
 const ACCEL_PRECISION_FP16 = Int32(1)
 const ACCEL_PRECISION_BF16 = Int32(2)
@@ -301,6 +303,13 @@ end
 struct accel_device_t
     var"type"::Int32
     index::Int32
+end
+
+"""What a value of kind BYTES points to. `type` says who can read them, \"python/pickle\" for example."""
+struct accel_bytes_t
+    data::Ptr{Cvoid}
+    size::Csize_t
+    var"type"::Ptr{Cchar}
 end
 
 """A value: 16 bytes, zero-initialised is NONE. Values that the library made, and copies, own what they point to and are given back with accel_value_dispose(). Arguments are only read: a program may fill one in by hand, or with the accel_arg_* functions below, and must then not dispose it."""
@@ -1416,6 +1425,39 @@ accel_value_list(items, n_items, out) =
     check(ccall((:accel_value_list, libaccel), accel_status_t, (Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), items, n_items, out), "accel_value_list")
 
 """
+    accel_value_tuple(items, n_items, out)
+
+A tuple of copies of values. Whatever takes a list takes a tuple as well.
+
+- `items`: `nothing`/`C_NULL` is allowed. May be NULL when n_items is 0.
+- `n_items`: Their number.
+- `out`: The tuple.
+
+Returns: As accel_value_list().
+
+Threads: any.
+"""
+accel_value_tuple(items, n_items, out) =
+    check(ccall((:accel_value_tuple, libaccel), accel_status_t, (Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), items, n_items, out), "accel_value_tuple")
+
+"""
+    accel_value_bytes(data, size, type, out)
+
+Bytes as a value, for what no other kind can hold. They travel between ranks and into checkpoints as they are.
+
+- `data`: `nothing`/`C_NULL` is allowed. Copied; may be NULL when size is 0.
+- `size`: Their number.
+- `type`: `nothing`/`C_NULL` is allowed. Who can read them, \"python/pickle\" for example; NULL for bytes as such. Copied.
+- `out`: The value.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_value_bytes(data, size, var"type", out) =
+    check(ccall((:accel_value_bytes, libaccel), accel_status_t, (Ptr{Cvoid}, Csize_t, Ptr{Cchar}, Ptr{accel_value_t}), data, size, var"type", out), "accel_value_bytes")
+
+"""
     accel_value_int_list(items, n_items, out)
 
 A list of integers, for shapes.
@@ -1479,7 +1521,7 @@ The length of a container.
 
 - `value`: Any.
 
-Returns: The number of items of a list or map, 0 for every other kind.
+Returns: The number of items of a list, tuple or map, 0 for every other kind.
 
 Threads: any.
 """
@@ -1491,7 +1533,7 @@ accel_value_count(value) =
 
 An item of a container by its place.
 
-- `value`: A list or map.
+- `value`: A list, tuple or map.
 - `index`: From 0.
 
 Returns: The item; valid until the container changes or is disposed; NULL when there is none.
@@ -1509,12 +1551,27 @@ A key of a map by its place.
 - `map`: A map.
 - `index`: From 0.
 
-Returns: The key at that place, valid as the item; NULL when there is none.
+Returns: The key at that place, valid as the item; NULL when there is none, or it is an integer.
 
 Threads: any.
 """
 accel_value_key(map, index) =
     ccall((:accel_value_key, libaccel), Ptr{Cchar}, (Ptr{accel_value_t}, Csize_t), map, index)
+
+"""
+    accel_value_key_at(map, index)
+
+A key of a map by its place, of any kind.
+
+- `map`: A map.
+- `index`: From 0.
+
+Returns: The key, a STRING or an INT, valid as the item; NULL when there is none.
+
+Threads: any.
+"""
+accel_value_key_at(map, index) =
+    ccall((:accel_value_key_at, libaccel), Ptr{accel_value_t}, (Ptr{accel_value_t}, Csize_t), map, index)
 
 """
     accel_value_get(map, key)
@@ -1530,6 +1587,37 @@ Threads: any.
 """
 accel_value_get(map, key) =
     ccall((:accel_value_get, libaccel), Ptr{accel_value_t}, (Ptr{accel_value_t}, Ptr{Cchar}), map, key)
+
+"""
+    accel_value_find(map, key)
+
+An item of a map by a key of any kind.
+
+- `map`: A map.
+- `key`: A STRING or an INT.
+
+Returns: As accel_value_get().
+
+Threads: any.
+"""
+accel_value_find(map, key) =
+    ccall((:accel_value_find, libaccel), Ptr{accel_value_t}, (Ptr{accel_value_t}, Ptr{accel_value_t}), map, key)
+
+"""
+    accel_value_put(map, key, item)
+
+Puts a copy of an item under a key of any kind.
+
+- `map`: A map that the caller owns.
+- `key`: A STRING or an INT, which differ: 1 is not \"1\". Replaced if it is there.
+- `item`: Any value.
+
+Returns: ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
+
+Threads: any.
+"""
+accel_value_put(map, key, item) =
+    check(ccall((:accel_value_put, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), map, key, item), "accel_value_put")
 
 """
     accel_value_set(map, key, item)
@@ -1552,7 +1640,7 @@ accel_value_set(map, key, item) =
 
 Appends a copy of an item.
 
-- `list`: A list that the caller owns.
+- `list`: A list or tuple that the caller owns.
 - `item`: Any value.
 
 Returns: ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
@@ -1581,12 +1669,12 @@ accel_value_equal(a, b, out) =
 """
     accel_value_to_json(value, out)
 
-Tensors become nested lists of numbers.
+Tensors become nested lists of numbers, tuples arrays.
 
 - `value`: Any.
 - `out`: One line of JSON.
 
-Returns: ACCEL_OK, or TYPE_MISMATCH for numbers that JSON cannot say.
+Returns: ACCEL_OK, or TYPE_MISMATCH for what JSON cannot say: infinity and NaN, bytes, keys that are integers.
 
 Threads: any, waits.
 """
@@ -7264,6 +7352,8 @@ const FUNCTIONS = (
     :accel_value_string,
     :accel_value_tensor,
     :accel_value_list,
+    :accel_value_tuple,
+    :accel_value_bytes,
     :accel_value_int_list,
     :accel_value_map,
     :accel_value_copy,
@@ -7271,7 +7361,10 @@ const FUNCTIONS = (
     :accel_value_count,
     :accel_value_at,
     :accel_value_key,
+    :accel_value_key_at,
     :accel_value_get,
+    :accel_value_find,
+    :accel_value_put,
     :accel_value_set,
     :accel_value_push,
     :accel_value_equal,

@@ -1,14 +1,17 @@
-"""A map with strings as keys that keeps their order, as the library's maps do."""
-struct Map <: AbstractDict{String,Any}
-    names::Vector{String}
+const Key = Union{String,Int}
+
+"""A map with strings or integers as keys that keeps their order, as the library's maps do."""
+struct Map <: AbstractDict{Key,Any}
+    names::Vector{Key}
     items::Vector{Any}
-    places::Dict{String,Int}
+    places::Dict{Key,Int}
 end
-Map() = Map(String[], Any[], Dict{String,Int}())
+Map() = Map(Key[], Any[], Dict{Key,Int}())
+key_of(name) = name isa Integer ? Int(name) : string(name)
 function Map(pairs)
     map = Map()
     for (name, item) in pairs
-        map[string(name)] = item
+        map[key_of(name)] = item
     end
     return map
 end
@@ -23,15 +26,15 @@ function Base.get(map::Map, name, default)
     place = get(map.places, name, 0)
     return place == 0 ? default : map.items[place]
 end
-function Base.getindex(map::Map, name::AbstractString)
+function Base.getindex(map::Map, name::Union{AbstractString,Integer})
     place = get(map.places, name, 0)
     place == 0 && throw(KeyError(name))
     return map.items[place]
 end
-function Base.setindex!(map::Map, item, name::AbstractString)
-    place = get!(map.places, name, length(map) + 1)
+function Base.setindex!(map::Map, item, name::Union{AbstractString,Integer})
+    place = get!(map.places, key_of(name), length(map) + 1)
     if place > length(map)
-        push!(map.names, name)
+        push!(map.names, key_of(name))
         push!(map.items, item)
     else
         map.items[place] = item

@@ -1,8 +1,19 @@
-# Nested values: nothing, truths, numbers, text, tensors, types, devices; tuples and vectors are lists, named tuples and
+# Nested values: nothing, truths, numbers, text, bytes, tensors, types, devices; vectors are lists, tuples are tuples, named tuples and
 # dictionaries are maps.
 
 const CValue = LibAccel.accel_value_t
 const NONE = CValue(LibAccel.ACCEL_VALUE_NONE, 0, 0)
+
+"""    Bytes(data, type = "")
+
+Bytes as a value. `type` says who can read them, "python/pickle" for example."""
+struct Bytes
+    data::Vector{UInt8}
+    type::String
+end
+Bytes(data) = Bytes(collect(UInt8, data), "")
+Base.:(==)(a::Bytes, b::Bytes) = a.data == b.data && a.type == b.type
+Base.hash(bytes::Bytes, seed::UInt) = hash(bytes.data, hash(bytes.type, seed))
 
 """What becomes a value of C without allocating anything. It must live as long as the value is used."""
 const Plain = Union{Nothing,Bool,Integer,AbstractFloat,String,Tensor,Device,DataType}
@@ -21,9 +32,13 @@ plain(x::DataType) = CValue(LibAccel.ACCEL_VALUE_DTYPE, 0, UInt64(reinterpret(UI
 owned(x::Plain) = GC.@preserve x output(out -> LibAccel.accel_value_copy(Ref(plain(x)), out), CValue)
 owned(x::AbstractString) = owned(String(x))
 owned(x::Symbol) = owned(String(x))
+owned(bytes::Base.CodeUnits) = owned(Bytes(bytes))
+owned(bytes::Bytes) = GC.@preserve bytes output(CValue) do out
+    LibAccel.accel_value_bytes(pointer(bytes.data), length(bytes.data), isempty(bytes.type) ? C_NULL : bytes.type, out)
+end
 function owned(items::Union{Tuple,AbstractVector})
     list = Ref(NONE)
-    LibAccel.accel_value_list(C_NULL, 0, list)
+    items isa Tuple ? LibAccel.accel_value_tuple(C_NULL, 0, list) : LibAccel.accel_value_list(C_NULL, 0, list)
     fill_owned!(list) do
         for item in items
             lend(value -> LibAccel.accel_value_push(list, value), item)
@@ -35,7 +50,7 @@ function owned(items::Union{AbstractDict,NamedTuple})
     LibAccel.accel_value_map(map)
     fill_owned!(map) do
         for (name, item) in pairs(items)
-            lend(value -> LibAccel.accel_value_set(map, string(name), value), item)
+            lend(value -> lend(key -> LibAccel.accel_value_put(map, key, value), key_of(name)), item)
         end
     end
 end
@@ -101,10 +116,18 @@ function scalar(value::CValue)
     kind == LibAccel.ACCEL_VALUE_STRING && return unsafe_string(Ptr{Cchar}(UInt(bits)))
     kind == LibAccel.ACCEL_VALUE_DTYPE && return element_type(bits % Int32)
     kind == LibAccel.ACCEL_VALUE_DEVICE && return Device(bits % Int32, (bits >> 32) % Int32)
+    kind == LibAccel.ACCEL_VALUE_BYTES && return bytes_at(Ptr{LibAccel.accel_bytes_t}(UInt(bits)))
     reference = Ref(value)
     items = Any[borrowed(unsafe_load(LibAccel.accel_value_at(reference, i - 1))) for i in 1:LibAccel.accel_value_count(reference)]
     kind == LibAccel.ACCEL_VALUE_LIST && return items
-    return Map(unsafe_string(LibAccel.accel_value_key(reference, i - 1)) => item for (i, item) in enumerate(items))
+    kind == LibAccel.ACCEL_VALUE_TUPLE && return Tuple(items)
+    return Map(scalar(unsafe_load(LibAccel.accel_value_key_at(reference, i - 1))) => item for (i, item) in enumerate(items))
+end
+
+function bytes_at(place)
+    bytes = unsafe_load(place)
+    data = bytes.size == 0 ? UInt8[] : copy(unsafe_wrap(Array, Ptr{UInt8}(UInt(bytes.data)), bytes.size))
+    return Bytes(data, bytes.type == C_NULL ? "" : unsafe_string(bytes.type))
 end
 
 """Julia's own object for a value that the caller owns, which is used up."""
@@ -114,7 +137,8 @@ function taken(value::CValue)
         return Tensor(tensor_pointer(value))
     end
     object = scalar(value)
-    owns = value.kind in (LibAccel.ACCEL_VALUE_STRING, LibAccel.ACCEL_VALUE_LIST, LibAccel.ACCEL_VALUE_MAP)
+    owns = value.kind in (LibAccel.ACCEL_VALUE_STRING, LibAccel.ACCEL_VALUE_LIST, LibAccel.ACCEL_VALUE_MAP,
+        LibAccel.ACCEL_VALUE_TUPLE, LibAccel.ACCEL_VALUE_BYTES)
     owns && LibAccel.accel_value_dispose(Ref(value))
     return object
 end

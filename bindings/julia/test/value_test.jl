@@ -4,7 +4,9 @@ roundtrip(object) = Accel.result(out -> Accel.lend(value -> Accel.LibAccel.accel
     for object in (nothing, true, 3, -1.5, "text ü", Float32, Device("cuda:1"), Any[1, "two", Any[]])
         @test roundtrip(object) == object
     end
-    @test roundtrip((1, 2)) == [1, 2] && roundtrip(:name) == "name" && roundtrip(Int8(3)) === 3
+    @test roundtrip((1, (2, "x"))) == (1, (2, "x")) && roundtrip(Dict(1 => (), "1" => 2)) == Dict(1 => (), "1" => 2) &&
+          roundtrip(Bytes(0x00:0xff, "a/b")) == Bytes(0x00:0xff, "a/b") && roundtrip(Bytes(UInt8[])).type == ""
+    @test roundtrip(:name) == "name" && roundtrip(Int8(3)) === 3
     map = roundtrip((b = 1, a = (c = Tensor([1, 2]),)))
     @test collect(keys(map)) == ["b", "a"] && Array(map["a"]["c"]) == [1, 2]
     @test roundtrip(Dict("x" => 1)) == Dict("x" => 1)
@@ -26,7 +28,7 @@ end
     @test Array(doubled["a"]) == [2] && doubled["b"] == "kept"
     @test Array(concatenate([Tensor([1]), Tensor([2, 3])])) == [1, 2, 3]
     @test Array(concatenate([Tensor([1 2]), Tensor([3 4])]; dim = 2)) == [1 2 3 4]
-    @test listify((Tensor([1 2; 3 4]),)) == [[[1, 2], [3, 4]]]
+    @test listify((Tensor([1 2; 3 4]),)) == ([[1, 2], [3, 4]],)
     @test Array(slice_tensors([Tensor([1, 2, 3, 4])], 2:3)[1]) == [2, 3]
     @test Array(pad_input_tensors(Tensor([1, 2, 3]), 2)) == [1, 2, 3, 0]
     @test equal((a = Tensor([1]),), (a = Tensor([1]),)) && !equal(Tensor([1]), Tensor([2]))

@@ -22,6 +22,7 @@ _NAMES = {
     "launchers": ("debug_launcher", "notebook_launcher"),
     "local_sgd": ("LocalSGD",),
     "memory": ("find_executable_batch_size", "release_memory"),
+    "objects": ("allow_pickle",),
     "own_gradients": ("OwnGradients",),
     "progress": ("tqdm",),
     "random": ("Generator", "set_seed", "synchronize_rng_states"),

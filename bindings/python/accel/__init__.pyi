@@ -16,6 +16,7 @@ from .handlers import AutocastKwargs as AutocastKwargs, DataLoaderConfiguration 
 from .launchers import debug_launcher as debug_launcher, notebook_launcher as notebook_launcher
 from .local_sgd import LocalSGD as LocalSGD
 from .memory import find_executable_batch_size as find_executable_batch_size, release_memory as release_memory
+from .objects import allow_pickle as allow_pickle
 from .own_gradients import OwnGradients as OwnGradients
 from .progress import tqdm as tqdm
 from .random import Generator as Generator, set_seed as set_seed, synchronize_rng_states as synchronize_rng_states

@@ -1,18 +1,17 @@
 """How arguments and results of forward() pass through the engine, which knows tensors, numbers, texts, lists and dicts.
 
-Other objects stay here while a call lasts, and a number goes in their place. Of dataclasses the fields go along, so that tensors in
-them are moved and converted as all others. Arguments that go by name only are a dict at the end.
+Other objects stay here while a call lasts, and a number goes in their place. What is in containers of other classes than list, tuple and
+dict, and the fields of dataclasses, go along, so that tensors in them are moved and converted as all others. Arguments that go by name
+only are a dict at the end.
 """
 
-import copy
-import dataclasses
 import threading
 
 from . import capi
 from .tensors import Tensor
-from .values import to_engine
+from .values import again, contents_of, to_engine
 
-_OBJECT, _FIELDS, _NAMED = "__accel_object__", "__accel_fields__", "__accel_named__"
+_OBJECT, _CONTENTS, _NAMED = "__accel_object__", "__accel_contents__", "__accel_named__"
 
 
 class _Kept(threading.local):
@@ -82,8 +81,9 @@ def _keep(value):
     """What stands for an object."""
     _kept.objects.append(value)
     token = {_OBJECT: len(_kept.objects) - 1}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        token[_FIELDS] = {field.name: to_engine(getattr(value, field.name), _keep) for field in dataclasses.fields(value)}
+    contents = contents_of(value)
+    if contents is not None:
+        token[_CONTENTS] = to_engine(list(contents.values()) if isinstance(contents, dict) else contents, _keep)
     return token
 
 
@@ -93,13 +93,14 @@ def _from_engine(value):
         return value
     if isinstance(value, list):
         return [_from_engine(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple([_from_engine(item) for item in value])
     if not isinstance(value, dict):
         return value
     if _OBJECT not in value:
         return {key: _from_engine(item) for key, item in value.items()}
     found = _kept.objects[value[_OBJECT]]
-    if _FIELDS in value:
-        found = copy.copy(found)
-        for name, item in value[_FIELDS].items():
-            object.__setattr__(found, name, _from_engine(item))
-    return found
+    if _CONTENTS not in value:
+        return found
+    contents, items = contents_of(found), _from_engine(value[_CONTENTS])
+    return again(found, dict(zip(contents, items)) if isinstance(contents, dict) else items)

@@ -5,6 +5,7 @@ import re
 import shutil
 
 from . import capi
+from .objects import packed, unpacked
 from .state import current
 from .values import to_engine
 
@@ -40,7 +41,8 @@ def register(state, objects, first):
         raise ValueError(f"these have no state_dict() and load_state_dict(): {', '.join(wrong)}")
     for number, thing in enumerate(objects, first):
         capi.accel_register_for_checkpointing(state, f"custom_checkpoint_{number}",
-                                              (lambda thing=thing: to_engine(thing.state_dict()), thing.load_state_dict))
+                                              (lambda thing=thing: packed(thing.state_dict()),
+                                               lambda state, thing=thing: thing.load_state_dict(unpacked(state, trusted=False))))
 
 
 def next_folder(project):

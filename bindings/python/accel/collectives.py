@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from . import capi
 from .creation import as_tensor, empty
 from .device import Device
+from .objects import from_this_host, packed, unpacked
 from .state import current
 from .tensor_type import is_tensor
 from .values import like, map_leaves, to_engine
@@ -45,7 +46,14 @@ def gather_uneven(tensor, async_op=False):
 
 def gather_object(object, async_op=False):
     """Every rank gets the values of all ranks in one list; a list counts as its items."""
-    return _run(capi.accel_gather_object, capi.accel_gather_object_async, async_op, lambda result: result, to_engine(object))
+    return _gather_packed(object, lambda result: result, async_op)
+
+
+def _gather_packed(value, finish, async_op):
+    """An object on all ranks."""
+    state = current()
+    return _run(capi.accel_gather_object, capi.accel_gather_object_async, async_op,
+                lambda result: finish(unpacked(result, from_this_host(state))), packed(value))
 
 
 def gather_for_metrics(input_data, use_gather_object=False, async_op=False):
@@ -56,10 +64,18 @@ def gather_for_metrics(input_data, use_gather_object=False, async_op=False):
             raise TypeError(f"use_gather_object=True gathers the items of a list; a {type(input_data).__name__} was given")
         state = current()
         rows = capi.accel_remainder(state) if capi.accel_end_of_dataloader(state) else 0
-        return _run(capi.accel_gather_object, capi.accel_gather_object_async, async_op,
-                    lambda result: result[:rows] if rows > 0 else result, to_engine(input_data))
-    return _run(capi.accel_gather_for_metrics, capi.accel_gather_for_metrics_async, async_op,
-                lambda result: like(input_data, result), to_engine(input_data))
+        return _gather_packed(input_data, lambda result: result[:rows] if rows > 0 else result, async_op)
+    value, finish = to_engine(input_data), lambda result: like(input_data, result)
+    if not _has_tensors_only(value):
+        here = from_this_host(current())
+        value, finish = packed(input_data), lambda result: unpacked(result, here)
+    return _run(capi.accel_gather_for_metrics, capi.accel_gather_for_metrics_async, async_op, finish, value)
+
+
+def _has_tensors_only(value):
+    if isinstance(value, (list, tuple)):
+        return all(_has_tensors_only(item) for item in value)
+    return all(_has_tensors_only(item) for item in value.values()) if isinstance(value, dict) else is_tensor(value)
 
 
 def reduce(tensor, reduction="mean", scale=1.0, async_op=False):
@@ -76,12 +92,16 @@ def broadcast(tensor, from_process=0, async_op=False):
 
 def broadcast_object_list(object_list, from_process=0, async_op=False):
     """Every rank gets one rank's list of values, written into its own list."""
+    state = current()
+    sends = capi.accel_process_index(state) == from_process
+
     def write(values):
-        object_list[:] = values
+        if not sends:  # whose objects stay themselves
+            object_list[:] = unpacked(values, from_this_host(state))
         return object_list
 
     return _run(capi.accel_broadcast_object_list, capi.accel_broadcast_object_list_async, async_op,
-                write, to_engine(object_list), from_process)
+                write, packed(object_list) if sends else [None] * len(object_list), from_process)
 
 
 def pad_across_processes(tensor, dim=0, pad_index=0, pad_first=False, async_op=False):

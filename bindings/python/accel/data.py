@@ -5,10 +5,10 @@ from .datasets import (ArrowDataset, ConcatDataset, CsvDataset, Dataset, EngineD
                        LinesDataset, MergedDataset, PackedDataset, RaggedDataset, SafetensorsDataset, Subset, TensorDataset, TextDataset,
                        WindowsDataset, handle_of, map_file)
 from .handlers import fill, whole_number
+from .objects import from_this_host, packed_item, unpacked
 from .samplers import (DistributedSampler, LengthGroupedSampler, RandomSampler, Sampler, SeedableRandomSampler, SequentialSampler,
                        SubsetRandomSampler, WeightedRandomSampler)
-from .state import loop_over
-from .values import to_engine
+from .state import current, loop_over
 
 _COLLATIONS = {None: None, "stack": capi.ACCEL_COLLATE_STACK, "pad": capi.ACCEL_COLLATE_PAD}
 _SIDES = {None: None, "right": capi.ACCEL_PADDING_SIDE_RIGHT, "left": capi.ACCEL_PADDING_SIDE_LEFT}
@@ -44,7 +44,7 @@ class DataLoader:
             "collate": _COLLATIONS[collate], "padding_side": _SIDES[padding_side], **padding})
         self._hold(capi.accel_dataloader_create(handle_of(dataset), options))
         if collate_fn is not None:
-            capi.accel_dataloader_set_collate(self.handle, lambda items: to_engine(collate_fn(items)))
+            capi.accel_dataloader_set_collate(self.handle, lambda items: packed_item(collate_fn(unpacked(items, trusted=True))))
         if batch_sampler is not None:
             unset = capi.ACCEL_UNSET_INT64
             capi.accel_dataloader_set_batch_sampler(self.handle, lambda epoch: _batches_of(batch_sampler, epoch),
@@ -90,12 +90,16 @@ class DataLoader:
                     self.set_epoch(self.epoch)
 
     def _batches(self, handle):
+        trusted = self._is_from_this_host()
         while True:
             status, batch = capi.accel_dataloader_next(handle)
             if status == capi.ACCEL_ITER_END:
                 return
             self._in_hand = handle
-            yield batch
+            yield unpacked(batch, trusted)
+
+    def _is_from_this_host(self):
+        return True
 
     def __len__(self):
         length = capi.accel_dataloader_length(self.handle)
@@ -141,6 +145,9 @@ class DataLoader:
 class Prepared(DataLoader):
     """A loader that hands each rank its own batches, on the device."""
 
+    def _is_from_this_host(self):  # rank 0 may hand out what it reads
+        return from_this_host(current())
+
     def __iter__(self):
         with loop_over(self):
             yield from super().__iter__()
@@ -164,8 +171,8 @@ def _batches_of(sampler, epoch):
 def prepare(loader, state, config, slice_fn_for_dispatch=None):
     """The prepared loader; `config` is an accel_dataloader_config_t."""
     if slice_fn_for_dispatch is not None:
-        capi.accel_dataloader_set_slice(loader.handle, lambda rows, begin, end, process_index, num_processes: to_engine(
-            slice_fn_for_dispatch(rows, slice(begin, end), process_index, num_processes)))
+        capi.accel_dataloader_set_slice(loader.handle, lambda rows, begin, end, process_index, num_processes: packed_item(
+            slice_fn_for_dispatch(unpacked(rows, trusted=True), slice(begin, end), process_index, num_processes)))
     return loader.of_handle(capi.accel_prepare_data_loader(state, loader.handle, config), Prepared)
 
 

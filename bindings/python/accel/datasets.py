@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from . import capi, dtypes
 from .creation import as_tensor
 from .handlers import fill
+from .objects import packed_item
 from .values import to_engine
 
 _UNSET = capi.ACCEL_UNSET_INT64
@@ -66,8 +67,8 @@ def handle_of(dataset):
         return dataset.handle
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         many = getattr(dataset, "__getitems__", None)
-        return capi.accel_dataset_create((lambda: len(dataset), lambda index: to_engine(dataset[index]),
-                                          None if many is None else lambda indices: to_engine(many(indices))))
+        return capi.accel_dataset_create((lambda: len(dataset), lambda index: packed_item(dataset[index]),
+                                          None if many is None else lambda indices: [packed_item(item) for item in many(indices)]))
     if hasattr(dataset, "__iter__"):
         length = len(dataset) if hasattr(dataset, "__len__") else _UNSET
         return capi.accel_dataset_create_stream(_Readers(dataset).callbacks(), length, 1)
@@ -91,7 +92,7 @@ class _Readers:
         return self.made
 
     def next(self, reader):
-        return to_engine(next(self.open[reader]))
+        return packed_item(next(self.open[reader]))
 
     def end(self, reader):
         del self.open[reader]

@@ -11,7 +11,7 @@ from .device import Device
 from .enums import DistributedType, PrecisionType
 from .handlers import fill
 from .scopes import scope
-from .values import like, to_engine
+from .values import again, keys_of, to_engine
 
 _DISTRIBUTED = {capi.ACCEL_DISTRIBUTED_NO: DistributedType.NO, capi.ACCEL_DISTRIBUTED_MULTI_CPU: DistributedType.MULTI_CPU,
                 capi.ACCEL_DISTRIBUTED_MULTI_GPU: DistributedType.MULTI_GPU}
@@ -245,8 +245,10 @@ class _Share:
 
     def __init__(self, inputs, apply_padding):
         if isinstance(inputs, (list, tuple, dict)) or hasattr(inputs, "__dlpack__"):
-            share = capi.accel_split_between_processes(current(), to_engine(inputs), int(apply_padding))
-            self.share = type(inputs)(share) if isinstance(inputs, tuple) and not hasattr(inputs, "_fields") else like(inputs, share)
+            places = dict(zip(keys_of(inputs), map(_places, inputs.values()))) if isinstance(inputs, dict) else _places(inputs)
+            share = capi.accel_split_between_processes(current(), places, int(apply_padding))
+            self.share = (again(inputs, {key: _at_places(inputs[key], share[place]) for place, key in zip(keys_of(inputs), inputs)})
+                          if isinstance(inputs, dict) else _at_places(inputs, share))
         else:
             self.share = inputs
 
@@ -255,6 +257,18 @@ class _Share:
 
     def __exit__(self, *_):
         return None
+
+
+def _places(value):
+    """What stands for it in the engine: of lists and tuples the places, so that what is in them stays what it is."""
+    return list(range(len(value))) if isinstance(value, (list, tuple)) else to_engine(value)
+
+
+def _at_places(value, share):
+    if not isinstance(value, (list, tuple)):
+        return share
+    items = [value[place] for place in share]
+    return tuple(items) if hasattr(value, "_fields") else again(value, items)
 
 
 class PartialState(View):

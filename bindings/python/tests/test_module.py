@@ -53,7 +53,7 @@ def test_values_of_all_kinds_pass():
         def forward(self, value):
             return {"got": value, "pair": (1, "two")}
 
-    assert Echo()({"a": [1, 2.5, None, True]}) == {"got": {"a": [1, 2.5, None, True]}, "pair": [1, "two"]}
+    assert Echo()({"a": [1, 2.5, None, True]}) == {"got": {"a": [1, 2.5, None, True]}, "pair": (1, "two")}
 
 
 def test_constructor_must_be_called():

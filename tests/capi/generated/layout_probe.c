@@ -10,6 +10,10 @@ int main(void) {
   printf("struct accel_device_t %zu\n", sizeof(accel_device_t));
   printf("field type %zu\n", offsetof(accel_device_t, type));
   printf("field index %zu\n", offsetof(accel_device_t, index));
+  printf("struct accel_bytes_t %zu\n", sizeof(accel_bytes_t));
+  printf("field data %zu\n", offsetof(accel_bytes_t, data));
+  printf("field size %zu\n", offsetof(accel_bytes_t, size));
+  printf("field type %zu\n", offsetof(accel_bytes_t, type));
   printf("struct accel_value_t %zu\n", sizeof(accel_value_t));
   printf("field kind %zu\n", offsetof(accel_value_t, kind));
   printf("field reserved %zu\n", offsetof(accel_value_t, reserved));
@@ -365,6 +369,8 @@ int main(void) {
   printf("constant ACCEL_VALUE_MAP %.17g\n", (double)ACCEL_VALUE_MAP);
   printf("constant ACCEL_VALUE_DTYPE %.17g\n", (double)ACCEL_VALUE_DTYPE);
   printf("constant ACCEL_VALUE_DEVICE %.17g\n", (double)ACCEL_VALUE_DEVICE);
+  printf("constant ACCEL_VALUE_TUPLE %.17g\n", (double)ACCEL_VALUE_TUPLE);
+  printf("constant ACCEL_VALUE_BYTES %.17g\n", (double)ACCEL_VALUE_BYTES);
   printf("constant ACCEL_PRECISION_NO %.17g\n", (double)ACCEL_PRECISION_NO);
   printf("constant ACCEL_PRECISION_FP16 %.17g\n", (double)ACCEL_PRECISION_FP16);
   printf("constant ACCEL_PRECISION_BF16 %.17g\n", (double)ACCEL_PRECISION_BF16);

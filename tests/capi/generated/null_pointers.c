@@ -100,6 +100,16 @@ static void accel_value_list_null_pointers(void **state) {
   refused_with_status("accel_value_list", "out", accel_value_list(&samples->value, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_value_tuple_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_value_tuple", "out", accel_value_tuple(&samples->value, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_value_bytes_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_value_bytes", "out", accel_value_bytes((const void *)samples->room, 1, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_value_int_list_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_value_int_list", "out", accel_value_int_list((const int64_t *)samples->numbers, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -144,12 +154,34 @@ static void accel_value_key_null_pointers(void **state) {
   refused_with_value("accel_value_key", "map", (int64_t)(intptr_t)accel_value_key(NULL, 1), 0, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_value_key_at_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_value_key_at", "map", (int64_t)(intptr_t)accel_value_key_at(NULL, 1), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_value_get_null_pointers(void **state) {
   struct samples *samples = *state;
   accel_error_set(ACCEL_ERROR_USER, "none");
   refused_with_value("accel_value_get", "map", (int64_t)(intptr_t)accel_value_get(NULL, "sample"), 0, ACCEL_ERROR_INVALID_ARGUMENT);
   accel_error_set(ACCEL_ERROR_USER, "none");
   refused_with_value("accel_value_get", "key", (int64_t)(intptr_t)accel_value_get(&samples->value, NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_value_find_null_pointers(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_value_find", "map", (int64_t)(intptr_t)accel_value_find(NULL, &samples->value), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_value_find", "key", (int64_t)(intptr_t)accel_value_find(&samples->value, NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_value_put_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_value_put", "map", accel_value_put(NULL, &samples->value, &samples->value), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_value_put", "key", accel_value_put(&samples->map, NULL, &samples->value), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_value_put", "item", accel_value_put(&samples->map, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_value_set_null_pointers(void **state) {
@@ -2445,6 +2477,8 @@ int main(void) {
       sweep_test(accel_value_string_null_pointers),
       sweep_test(accel_value_tensor_null_pointers),
       sweep_test(accel_value_list_null_pointers),
+      sweep_test(accel_value_tuple_null_pointers),
+      sweep_test(accel_value_bytes_null_pointers),
       sweep_test(accel_value_int_list_null_pointers),
       sweep_test(accel_value_map_null_pointers),
       sweep_test(accel_value_copy_null_pointers),
@@ -2452,7 +2486,10 @@ int main(void) {
       sweep_test(accel_value_count_null_pointers),
       sweep_test(accel_value_at_null_pointers),
       sweep_test(accel_value_key_null_pointers),
+      sweep_test(accel_value_key_at_null_pointers),
       sweep_test(accel_value_get_null_pointers),
+      sweep_test(accel_value_find_null_pointers),
+      sweep_test(accel_value_put_null_pointers),
       sweep_test(accel_value_set_null_pointers),
       sweep_test(accel_value_push_null_pointers),
       sweep_test(accel_value_equal_null_pointers),

@@ -55,10 +55,24 @@ static void accel_value_list_wrong_handles(void **state) {
   refused_value("accel_value_list", "items", accel_value_list(&samples->released_value, 1, (accel_value_t *)samples->room));
 }
 
+static void accel_value_tuple_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_tuple", "items", accel_value_tuple(&samples->foreign_value, 1, (accel_value_t *)samples->room));
+  refused_value("accel_value_tuple", "items", accel_value_tuple(&samples->released_value, 1, (accel_value_t *)samples->room));
+}
+
 static void accel_value_copy_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_value("accel_value_copy", "value", accel_value_copy(&samples->foreign_value, (accel_value_t *)samples->room));
   refused_value("accel_value_copy", "value", accel_value_copy(&samples->released_value, (accel_value_t *)samples->room));
+}
+
+static void accel_value_put_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_put", "key", accel_value_put(&samples->map, &samples->foreign_value, &samples->value));
+  refused_value("accel_value_put", "key", accel_value_put(&samples->map, &samples->released_value, &samples->value));
+  refused_value("accel_value_put", "item", accel_value_put(&samples->map, &samples->value, &samples->foreign_value));
+  refused_value("accel_value_put", "item", accel_value_put(&samples->map, &samples->value, &samples->released_value));
 }
 
 static void accel_value_set_wrong_handles(void **state) {
@@ -2019,7 +2033,9 @@ int main(void) {
       sweep_test(accel_scope_end_wrong_handles),
       sweep_test(accel_value_tensor_wrong_handles),
       sweep_test(accel_value_list_wrong_handles),
+      sweep_test(accel_value_tuple_wrong_handles),
       sweep_test(accel_value_copy_wrong_handles),
+      sweep_test(accel_value_put_wrong_handles),
       sweep_test(accel_value_set_wrong_handles),
       sweep_test(accel_value_push_wrong_handles),
       sweep_test(accel_value_equal_wrong_handles),

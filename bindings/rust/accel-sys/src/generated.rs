@@ -217,12 +217,17 @@ pub const ACCEL_VALUE_TENSOR: i32 = 5;
 
 pub const ACCEL_VALUE_LIST: i32 = 6;
 
-/// keys are strings and keep their order
+/// keys are strings or integers and keep their order
 pub const ACCEL_VALUE_MAP: i32 = 7;
 
 pub const ACCEL_VALUE_DTYPE: i32 = 8;
 
 pub const ACCEL_VALUE_DEVICE: i32 = 9;
+
+/// a list that other languages tell from one, Python for example
+pub const ACCEL_VALUE_TUPLE: i32 = 10;
+
+pub const ACCEL_VALUE_BYTES: i32 = 11;
 
 /// float32 throughout
 pub const ACCEL_PRECISION_NO: accel_precision_t = 0;
@@ -814,6 +819,18 @@ pub struct accel_device_t {
     pub index: i32,
 }
 
+/// What a value of kind BYTES points to. `type` says who can read them, "python/pickle" for example.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_bytes_t {
+    /// NULL when size is 0
+    pub data: *const c_void,
+    /// their number
+    pub size: usize,
+    /// NULL for bytes as such
+    pub r#type: *const c_char,
+}
+
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union accel_value_as {
@@ -822,6 +839,7 @@ pub union accel_value_as {
     pub string: *const c_char,
     pub tensor: *mut accel_tensor_t,
     pub node: *mut accel_value_node,
+    pub bytes: *const accel_bytes_t,
     pub dtype: accel_dtype_t,
     pub device: accel_device_t,
 }
@@ -2209,6 +2227,33 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_value_list(items: *const accel_value_t, n_items: usize, out: *mut accel_value_t) -> accel_status_t;
 
+    /// A tuple of copies of values.
+    ///
+    /// Whatever takes a list takes a tuple as well.
+    ///
+    /// * `items`: NULL is allowed. length `n_items`. May be NULL when n_items is 0.
+    /// * `n_items`: Their number.
+    /// * `out`: The tuple.
+    ///
+    /// Returns: As accel_value_list().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_tuple(items: *const accel_value_t, n_items: usize, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Bytes as a value, for what no other kind can hold.
+    ///
+    /// They travel between ranks and into checkpoints as they are.
+    ///
+    /// * `data`: NULL is allowed. length `size`. Copied; may be NULL when size is 0.
+    /// * `size`: Their number.
+    /// * `type`: NULL is allowed. Who can read them, "python/pickle" for example; NULL for bytes as such. Copied.
+    /// * `out`: The value.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_bytes(data: *const c_void, size: usize, r#type: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
     /// A list of integers, for shapes.
     ///
     /// * `items`: NULL is allowed. length `n_items`. May be NULL when n_items is 0.
@@ -2250,14 +2295,14 @@ functions! {
     ///
     /// * `value`: Any.
     ///
-    /// Returns: The number of items of a list or map, 0 for every other kind.
+    /// Returns: The number of items of a list, tuple or map, 0 for every other kind.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_count(value: *const accel_value_t) -> usize;
 
     /// An item of a container by its place.
     ///
-    /// * `value`: A list or map.
+    /// * `value`: A list, tuple or map.
     /// * `index`: From 0.
     ///
     /// Returns: The item; valid until the container changes or is disposed; NULL when there is none.
@@ -2270,10 +2315,20 @@ functions! {
     /// * `map`: A map.
     /// * `index`: From 0.
     ///
-    /// Returns: The key at that place, valid as the item; NULL when there is none.
+    /// Returns: The key at that place, valid as the item; NULL when there is none, or it is an integer.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_key(map: *const accel_value_t, index: usize) -> *const c_char;
+
+    /// A key of a map by its place, of any kind.
+    ///
+    /// * `map`: A map.
+    /// * `index`: From 0.
+    ///
+    /// Returns: The key, a STRING or an INT, valid as the item; NULL when there is none.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_key_at(map: *const accel_value_t, index: usize) -> *const accel_value_t;
 
     /// An item of a map by its key.
     ///
@@ -2284,6 +2339,27 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_get(map: *const accel_value_t, key: *const c_char) -> *const accel_value_t;
+
+    /// An item of a map by a key of any kind.
+    ///
+    /// * `map`: A map.
+    /// * `key`: A STRING or an INT.
+    ///
+    /// Returns: As accel_value_get().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_find(map: *const accel_value_t, key: *const accel_value_t) -> *const accel_value_t;
+
+    /// Puts a copy of an item under a key of any kind.
+    ///
+    /// * `map`: A map that the caller owns.
+    /// * `key`: A STRING or an INT, which differ: 1 is not "1". Replaced if it is there.
+    /// * `item`: Any value.
+    ///
+    /// Returns: ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_put(map: *mut accel_value_t, key: *const accel_value_t, item: *const accel_value_t) -> accel_status_t;
 
     /// Puts a copy of an item under a key.
     ///
@@ -2298,7 +2374,7 @@ functions! {
 
     /// Appends a copy of an item.
     ///
-    /// * `list`: A list that the caller owns.
+    /// * `list`: A list or tuple that the caller owns.
     /// * `item`: Any value.
     ///
     /// Returns: ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
@@ -2317,12 +2393,12 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_value_equal(a: *const accel_value_t, b: *const accel_value_t, out: *mut i32) -> accel_status_t;
 
-    /// Tensors become nested lists of numbers.
+    /// Tensors become nested lists of numbers, tuples arrays.
     ///
     /// * `value`: Any.
     /// * `out`: One line of JSON.
     ///
-    /// Returns: ACCEL_OK, or TYPE_MISMATCH for numbers that JSON cannot say.
+    /// Returns: ACCEL_OK, or TYPE_MISMATCH for what JSON cannot say: infinity and NaN, bytes, keys that are integers.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_value_to_json(value: *const accel_value_t, out: *mut accel_buffer_t) -> accel_status_t;

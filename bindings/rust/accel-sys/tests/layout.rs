@@ -28,6 +28,15 @@ fn layout_of_accel_device() {
 }
 
 #[test]
+fn layout_of_accel_bytes() {
+    assert_eq!(size_of::<accel_bytes_t>(), 24);
+    assert_eq!(align_of::<accel_bytes_t>(), 8);
+    assert_eq!(offset_of!(accel_bytes_t, data), 0);
+    assert_eq!(offset_of!(accel_bytes_t, size), 8);
+    assert_eq!(offset_of!(accel_bytes_t, r#type), 16);
+}
+
+#[test]
 fn layout_of_accel_value() {
     assert_eq!(size_of::<accel_value_t>(), 16);
     assert_eq!(align_of::<accel_value_t>(), 8);

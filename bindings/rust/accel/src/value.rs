@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::{fmt, mem};
 
-/// A number, a text, a tensor, a list, or a map whose keys keep their order.
+/// A number, a text, bytes, a tensor, a list, a tuple, or a map whose keys keep their order.
 ///
 /// ```
 /// # fn main() -> accel::Result<()> {
@@ -42,13 +42,18 @@ pub enum Kind {
     Map,
     DType,
     Device,
+    Tuple,
+    Bytes,
 }
 
 impl Drop for Value {
     #[inline]
     fn drop(&mut self) {
         // Only these own something.
-        if matches!(self.0.kind, sys::ACCEL_VALUE_STRING..=sys::ACCEL_VALUE_MAP) {
+        if matches!(
+            self.0.kind,
+            sys::ACCEL_VALUE_STRING..=sys::ACCEL_VALUE_MAP | sys::ACCEL_VALUE_TUPLE | sys::ACCEL_VALUE_BYTES
+        ) {
             unsafe { sys::accel_value_dispose(&mut self.0) }
         }
     }
@@ -79,6 +84,23 @@ impl Value {
     fn list_of(items: &[Value]) -> Result<Self> {
         let (first, length) = array(items);
         Self::made(|out| unsafe { sys::accel_value_list(first.cast(), length, out) })
+    }
+
+    /// A tuple: a list that other languages tell from one.
+    pub fn tuple<Item: Into<Value>>(items: impl IntoIterator<Item = Item>) -> Result<Self> {
+        let items: Vec<Value> = items.into_iter().map(Into::into).collect();
+        let (first, length) = array(&items);
+        Self::made(|out| unsafe { sys::accel_value_tuple(first.cast(), length, out) })
+    }
+
+    /// Bytes. The type says who can read them, "python/pickle" for example.
+    ///
+    /// # Errors
+    /// InvalidArgument for a type with a NUL inside.
+    pub fn bytes(bytes: &[u8], kind: Option<&str>) -> Result<Self> {
+        let kind = kind.map(c_string).transpose()?;
+        let kind = kind.as_ref().map_or(std::ptr::null(), |kind| kind.as_ptr());
+        Self::made(|out| unsafe { sys::accel_value_bytes(bytes.as_ptr().cast(), bytes.len(), kind, out) })
     }
 
     /// A map.
@@ -159,6 +181,8 @@ impl Value {
             sys::ACCEL_VALUE_MAP => Kind::Map,
             sys::ACCEL_VALUE_DTYPE => Kind::DType,
             sys::ACCEL_VALUE_DEVICE => Kind::Device,
+            sys::ACCEL_VALUE_TUPLE => Kind::Tuple,
+            sys::ACCEL_VALUE_BYTES => Kind::Bytes,
             _ => Kind::None,
         }
     }
@@ -204,6 +228,34 @@ impl Value {
         }
         // SAFETY: the kind says that it is a text, which the value owns.
         unsafe { CStr::from_ptr(self.0.r#as.string) }.to_str().ok()
+    }
+
+    /// Bytes.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        if self.kind() != Kind::Bytes {
+            return None;
+        }
+        // SAFETY: the kind says what is set, and the value owns the bytes.
+        let bytes = unsafe { &*self.0.r#as.bytes };
+        if bytes.size == 0 {
+            return Some(&[]);
+        }
+        // SAFETY: as above.
+        Some(unsafe { std::slice::from_raw_parts(bytes.data.cast(), bytes.size) })
+    }
+
+    /// Who can read the bytes; nothing for bytes as such, and for every other kind.
+    pub fn bytes_type(&self) -> Option<&str> {
+        if self.kind() != Kind::Bytes {
+            return None;
+        }
+        // SAFETY: the kind says what is set, and the value owns the text.
+        let kind = unsafe { (*self.0.r#as.bytes).r#type };
+        if kind.is_null() {
+            return None;
+        }
+        // SAFETY: as above.
+        unsafe { CStr::from_ptr(kind) }.to_str().ok()
     }
 
     /// A tensor.
@@ -254,7 +306,7 @@ impl Value {
             .ok_or_else(|| Error::new(ErrorCode::TypeMismatch, format!("item {index}, {item:?}: expected a tensor")))
     }
 
-    /// The number of items of a list or map; 0 for every other kind.
+    /// The number of items of a list, tuple or map; 0 for every other kind.
     pub fn len(&self) -> usize {
         unsafe { sys::accel_value_count(&self.0) }
     }
@@ -270,13 +322,32 @@ impl Value {
         (index < self.len()).then(|| unsafe { Value::borrowed(sys::accel_value_at(&self.0, index)) }).flatten()
     }
 
-    /// The key of a map at a place.
+    /// The key of a map at a place, when it is text.
     pub fn key(&self, index: usize) -> Option<&str> {
+        self.key_at(index)?.as_str()
+    }
+
+    /// The key of a map at a place: text or an integer.
+    pub fn key_at(&self, index: usize) -> Option<&Value> {
         if self.kind() != Kind::Map || index >= self.len() {
             return None;
         }
-        // SAFETY: a map has a key at each place, which it owns.
-        unsafe { CStr::from_ptr(sys::accel_value_key(&self.0, index)) }.to_str().ok()
+        // SAFETY: the key belongs to this value, and is lent no longer.
+        unsafe { Value::borrowed(sys::accel_value_key_at(&self.0, index)) }
+    }
+
+    /// An item of a map by a key that is text or an integer.
+    pub fn find(&self, key: &Value) -> Option<&Value> {
+        if self.kind() != Kind::Map || !matches!(key.kind(), Kind::String | Kind::Int) {
+            return None;
+        }
+        // SAFETY: the item belongs to this value, and is lent no longer.
+        unsafe { Value::borrowed(sys::accel_value_find(&self.0, &key.0)) }
+    }
+
+    /// Puts a copy of an item into a map, under a key that is text or an integer.
+    pub fn put(&mut self, key: &Value, item: &Value) -> Result<()> {
+        check(unsafe { sys::accel_value_put(&mut self.0, &key.0, &item.0) }).map(drop)
     }
 
     /// An item of a map.
@@ -289,12 +360,12 @@ impl Value {
         unsafe { Value::borrowed(sys::accel_value_get(&self.0, key.as_ptr())) }
     }
 
-    /// The items of a list or map.
+    /// The items of a list, tuple or map.
     pub fn iter(&self) -> impl Iterator<Item = &Value> + '_ {
         (0..self.len()).filter_map(move |index| self.at(index))
     }
 
-    /// Keys and items of a map.
+    /// Keys that are text, and their items, of a map.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Value)> + '_ {
         (0..self.len()).filter_map(move |index| Some((self.key(index)?, self.at(index)?)))
     }
@@ -338,7 +409,12 @@ impl fmt::Debug for Value {
             Kind::Device => fmt::Debug::fmt(&self.as_device(), formatter),
             Kind::Tensor => fmt::Debug::fmt(&self.as_tensor(), formatter),
             Kind::List => formatter.debug_list().entries(self.iter()).finish(),
-            Kind::Map => formatter.debug_map().entries(self.entries()).finish(),
+            Kind::Tuple => self.iter().fold(&mut formatter.debug_tuple(""), |tuple, item| tuple.field(item)).finish(),
+            Kind::Map => {
+                let keys = (0..self.len()).filter_map(|index| self.key_at(index));
+                formatter.debug_map().entries(keys.zip(self.iter())).finish()
+            }
+            Kind::Bytes => write!(formatter, "{} bytes", self.as_bytes().map_or(0, <[u8]>::len)),
         }
     }
 }

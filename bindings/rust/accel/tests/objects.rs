@@ -323,3 +323,20 @@ fn log_messages_reach_a_closure() {
     let heard = heard.lock().unwrap();
     assert!(heard.iter().any(|(level, line)| *level == LogLevel::Warning && line.contains("gamma")), "{heard:?}");
 }
+
+#[test]
+fn values_keep_their_kinds() {
+    let tuple = Value::tuple([Value::from(1), Value::bytes(b"a\0b", Some("python/pickle")).unwrap()]).unwrap();
+    assert_eq!((tuple.kind(), tuple.len()), (Kind::Tuple, 2));
+    let bytes = tuple.at(1).unwrap();
+    assert_eq!((bytes.as_bytes(), bytes.bytes_type()), (Some(&b"a\0b"[..]), Some("python/pickle")));
+    let empty = Value::bytes(b"", None).unwrap();
+    assert_eq!((empty.as_bytes(), empty.bytes_type()), (Some(&b""[..]), None));
+    let mut map = Value::map([("1", Value::from(2))]).unwrap();
+    map.put(&Value::from(1), &tuple).unwrap();
+    assert_eq!(map.find(&Value::from(1)).unwrap().kind(), Kind::Tuple);
+    assert_eq!(map.get("1").and_then(Value::as_int), Some(2));
+    assert_eq!((map.key(0), map.key(1), map.key_at(1).and_then(Value::as_int)), (Some("1"), None, Some(1)));
+    assert_eq!(format!("{map:?}"), r#"{"1": 2, 1: (1, 3 bytes)}"#);
+    assert!(map.put(&empty, &tuple).is_err() && map.find(&empty).is_none());
+}

@@ -1,0 +1,27 @@
+// Bytes as a value, which LibTorch has no kind for.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <string>
+#include <utility>
+
+namespace accel::tree {
+
+struct Bytes final : torch::CustomClassHolder {
+  Bytes(std::string data, std::string type) : data(std::move(data)), type(std::move(type)) {}
+
+  const std::string data;
+  const std::string type;  // who can read them, for example "python/pickle"; empty for bytes as such
+};
+
+inline c10::IValue bytes_value(std::string data, std::string type) {
+  return c10::IValue::make_capsule(c10::make_intrusive<Bytes>(std::move(data), std::move(type)));
+}
+
+// Null for a value of another kind.
+inline const Bytes* bytes_of(const c10::IValue& value) {
+  return value.isCapsule() ? dynamic_cast<const Bytes*>(value.toCapsule().get()) : nullptr;
+}
+
+}  // namespace accel::tree
