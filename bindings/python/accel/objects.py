@@ -96,7 +96,7 @@ def packed_item(value):
         return TypedBytes(pickle.dumps(value), _PICKLE)
     name = f"{kind.__module__}:{kind.__qualname__}"
     _seen[name] = kind
-    return {_CLASS: name, _CONTENTS: packed_item(contents)}
+    return {_CONTENTS: packed_item(contents), _CLASS: name}  # a batch has the length of its first tensor
 
 
 def unpacked(value, trusted):

@@ -167,3 +167,38 @@ def test_objects_between_ranks(ranks):
     for rank, printed in enumerate(ranks(RANKS)):
         assert printed.splitlines() == [points, "[Point(x=0, y=b'x'), {3: 0}]", "[('a', 0), {0: None}, ('a', 1), {1: None}]",
                                         ["2 Point", "1 type"][rank]]
+
+
+BATCHES = """
+    import collections
+    import accel
+    from accel import Accelerator, DataLoader, DataLoaderConfiguration
+
+    Point = collections.namedtuple("Point", "x y")
+
+    class Rows:
+        def __len__(self):
+            return 11
+
+        def __getitem__(self, index):
+            return Point(accel.tensor([float(index)]), {"a": index})
+
+    class Stream:
+        def __iter__(self):
+            return (Rows()[index] for index in range(11))
+
+    for dispatch_batches in False, True:
+        for data in Rows(), Stream():
+            accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(dispatch_batches=dispatch_batches))
+            seen = []
+            for batch in accelerator.prepare(DataLoader(data, batch_size=2)):
+                gathered = accelerator.gather_for_metrics(batch)
+                assert type(batch) is type(gathered) is Point
+                seen += gathered.y["a"].tolist()
+            print(sorted(seen) == list(range(11)))
+            accel.PartialState._reset_state()
+"""
+
+
+def test_batches_of_ranks_have_the_classes_of_items(ranks):
+    assert ranks(BATCHES) == ["True\n" * 4] * 2
