@@ -2,6 +2,8 @@
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <optional>
+
 #include "base/error.hpp"
 #include "tensor/device.hpp"
 
@@ -9,7 +11,12 @@ namespace accel::state {
 namespace {
 
 c10::Device named_device(const std::string& name) {
-  const auto device = tensor::find_device(name);
+  std::optional<c10::Device> device;
+  try {
+    device = tensor::find_device(name);
+  } catch (const Error& error) {
+    fail(error.status(), "environment variable ACCELERATE_TORCH_DEVICE is '", name, "': ", error.message());
+  }
   require(device && !device->is_meta(), Status::kInvalidArgument, "environment variable ACCELERATE_TORCH_DEVICE is '",
           name, "'; expected cpu, cuda or cuda:N");
   return *device;

@@ -10,7 +10,7 @@
 namespace accel::tensor {
 
 // Pinned; the numbers of accel.h.
-enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kMeta = 2 };
+enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kMeta = 2, kLastKnown = 11 };
 
 // As accel.h says it: index -1 is the current device of its kind.
 struct DeviceNumbers {
@@ -18,14 +18,16 @@ struct DeviceNumbers {
   int32_t index;
 };
 
-// kInvalidArgument for numbers that are no device.
+// kInvalidArgument for numbers that are no device, kUnsupported for kinds that this version does not drive.
 c10::Device device_from_numbers(DeviceNumbers numbers);
 // kUnsupported for a device of LibTorch that has no number here.
 DeviceNumbers device_numbers(c10::Device device);
-// "cpu", "cuda", "cuda:1", "meta"; nothing for anything else.
+// "cpu", "cuda", "cuda:1", "meta"; nothing for anything else. kUnsupported for "mps", "xpu:0" and their like.
 std::optional<c10::Device> find_device(std::string_view text);
 // The same, with kInvalidArgument for anything else.
 c10::Device parse_device(std::string_view text);
+// Throws kUnsupported for a kind that Accelerate names and this version does not drive.
+void refuse_foreign_device(std::string_view kind);
 
 // How many can be used now; loads the CUDA half of LibTorch when there is a driver. 0 for a kind that is not known.
 int64_t device_count(DeviceKind kind);

@@ -27,7 +27,8 @@ def _plan(module):
     """How to make a module again: what makes it, with which arguments, and for modules of Python its attributes, tensors and parts."""
     from .layers import Sequential
 
-    hooks, parts = list(module._hooks), [(name, _plan(part)) for name, part in module._modules.items()]
+    hooks = [(hook.when, hook.function) for hook in module._hooks]
+    parts = [(name, _plan(part)) for name, part in module._modules.items()]
     if module._is_of_python:
         inside = {"handle", "_make", "_arguments", "_is_of_python", "_modules", "_tensors", "_hooks", *module._modules, *module._tensors}
         attributes = {name: value for name, value in module.__dict__.items() if name not in inside}

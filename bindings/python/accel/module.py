@@ -253,18 +253,16 @@ class Module:
         return self
 
     def register_forward_pre_hook(self, hook):
-        """hook(module, inputs) before forward; what it returns replaces the inputs."""
-        self._add_hook(capi.ACCEL_HOOK_FORWARD_PRE, hook)
+        """hook(module, inputs) before forward; what it returns replaces the inputs. The result has remove()."""
+        return self._add_hook(capi.ACCEL_HOOK_FORWARD_PRE, hook)
 
     def register_forward_hook(self, hook):
-        """hook(module, output) after forward; what it returns replaces the output."""
-        self._add_hook(capi.ACCEL_HOOK_FORWARD, hook)
+        """hook(module, output) after forward; what it returns replaces the output. The result has remove()."""
+        return self._add_hook(capi.ACCEL_HOOK_FORWARD, hook)
 
     def _add_hook(self, when, hook):
-        owner, place = weakref.ref(self), len(self._hooks)  # the hook stays here, so that a circle through it can be collected
-        self._hooks.append((when, hook))
-        run = calls.run_pre_hook if when == capi.ACCEL_HOOK_FORWARD_PRE else calls.run_hook
-        capi.accel_module_add_hook(self.handle, when, lambda _, values: run(owner()._hooks[place][1], owner(), values))
+        self._hooks.append(ModuleHook(self, when, hook))
+        return self._hooks[-1]
 
     def __reduce__(self):
         return copies.of_module(self)
@@ -277,6 +275,23 @@ class Module:
         lines = [f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self._modules.items()]
         inside = "\n  " + "\n  ".join(lines) + "\n" if lines else self.extra_repr()
         return f"{kind}({inside})"
+
+
+class ModuleHook:
+    """A hook of a module."""
+
+    def __init__(self, module, when, function):
+        self._module, self.when, self.function = weakref.ref(module), when, function
+        run = calls.run_pre_hook if when == capi.ACCEL_HOOK_FORWARD_PRE else calls.run_hook
+        hook = weakref.ref(self)  # the module keeps it, so that a circle through the function can be collected
+        self._id = capi.accel_module_add_hook(module.handle, when, lambda _, values: run(hook().function, hook()._module(), values))
+
+    def remove(self):
+        """Takes the hook away; a second time nothing happens."""
+        module = self._module()
+        if module is not None and self in module._hooks:
+            module._hooks.remove(self)
+            capi.accel_module_remove_hook(module.handle, self._id)
 
 
 class PreparedModule(Module):

@@ -255,3 +255,18 @@ def test_copies_of_models(accelerator):
     assert copy.deepcopy(hooked)(accel.ones(1, 1)).item() == 0
     gpt = nn.from_config('{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 16, "vocab_size": 11}').eval()
     assert (copy.deepcopy(gpt)(accel.tensor([[1, 2]])) == gpt(accel.tensor([[1, 2]]))).all()
+
+
+def test_hooks_are_removed():
+    model = nn.Linear(2, 1)
+    seen = []
+    first = model.register_forward_pre_hook(lambda module, inputs: seen.append("before"))
+    second = model.register_forward_hook(lambda module, output: seen.append("after"))
+    model(accel.ones(1, 2))
+    first.remove()
+    first.remove()
+    model(accel.ones(1, 2))
+    copy.deepcopy(model)(accel.ones(1, 2))
+    second.remove()
+    model(accel.ones(1, 2))
+    assert seen == ["before", "after", "after", "after"]

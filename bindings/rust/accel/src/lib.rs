@@ -99,7 +99,7 @@ pub use accelerator::*;
 #[cfg(feature = "ndarray")]
 pub use array::{TensorView, TensorViewMut};
 pub use callback::CallbackResult;
-pub use checkpoint::{load, save, Checkpoint};
+pub use checkpoint::{load, load_metadata, save, Checkpoint};
 pub use comm::Reduction;
 pub use data::*;
 pub use dlpack::{DlPack, DlPackUnversioned};
