@@ -2859,8 +2859,8 @@ typedef accel_status_t (*accel_closure_fn)(accel_tensor_t *ACCEL_OWNED *out_loss
  * @param closure The callback.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @param out_loss What the closure gave; NULL when it was not called.
- * @return As accel_optimizer_step(); UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the
- *   overflows have been looked for.
+ * @return ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients
+ *   would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss; TORCH.
  * @threads object, waits
  * @accelerate AcceleratedOptimizer.step */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

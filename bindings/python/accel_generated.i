@@ -2898,8 +2898,8 @@ closure: The callback.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
 out_loss: What the closure gave; NULL when it was not called.
-Returns: As accel_optimizer_step(); UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for.";
-accel_status_t accel_optimizer_step_closure(accel_optimizer_t *optimizer, accel_closure_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_tensor_t **OUTPUT);
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss; TORCH.";
+information_t accel_optimizer_step_closure(accel_optimizer_t *optimizer, accel_closure_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_train "Switches the parameters of a schedule-free optimizer between those that are trained and their average, which is what is to be evaluated and saved. Others have nothing to switch.
 

@@ -2,8 +2,6 @@
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include <optional>
-
 #include "base/error.hpp"
 #include "tensor/device.hpp"
 
@@ -11,9 +9,9 @@ namespace accel::state {
 namespace {
 
 c10::Device named_device(const std::string& name) {
-  std::optional<c10::Device> device;
+  const auto device = tensor::find_device(name);
   try {
-    device = tensor::find_device(name);
+    if (!device) tensor::refuse_foreign_device(name);
   } catch (const Error& error) {
     fail(error.status(), "environment variable ACCELERATE_TORCH_DEVICE is '", name, "': ", error.message());
   }

@@ -91,17 +91,17 @@ std::optional<c10::Device> find_device(std::string_view text) {
     if (error != std::errc() || stop != end || !index_fits(device.type, index)) return std::nullopt;
     return c10::Device(device.type, static_cast<c10::DeviceIndex>(index));
   }
-  refuse_foreign_device(text.substr(0, colon));
   return std::nullopt;
 }
 
-void refuse_foreign_device(std::string_view kind) {
+void refuse_foreign_device(std::string_view text) {
   for (const ForeignKind& foreign : kForeignKinds)
-    if (kind == foreign.name) refuse(foreign);
+    if (text.substr(0, text.find(':')) == foreign.name) refuse(foreign);
 }
 
 c10::Device parse_device(std::string_view text) {
   const std::optional<c10::Device> device = find_device(text);
+  if (!device) refuse_foreign_device(text);
   require(device.has_value(), Status::kInvalidArgument, "device '", text,
           "' is not known; expected cpu, cuda, cuda:N or meta");
   return *device;

@@ -22,12 +22,12 @@ struct DeviceNumbers {
 c10::Device device_from_numbers(DeviceNumbers numbers);
 // kUnsupported for a device of LibTorch that has no number here.
 DeviceNumbers device_numbers(c10::Device device);
-// "cpu", "cuda", "cuda:1", "meta"; nothing for anything else. kUnsupported for "mps", "xpu:0" and their like.
+// "cpu", "cuda", "cuda:1", "meta"; nothing for anything else.
 std::optional<c10::Device> find_device(std::string_view text);
-// The same, with kInvalidArgument for anything else.
+// Throws kUnsupported for the kinds that Accelerate names and this version does not drive: "mps", "xpu:0".
+void refuse_foreign_device(std::string_view text);
+// As find_device(), with these errors, and kInvalidArgument for anything else.
 c10::Device parse_device(std::string_view text);
-// Throws kUnsupported for a kind that Accelerate names and this version does not drive.
-void refuse_foreign_device(std::string_view kind);
 
 // How many can be used now; loads the CUDA half of LibTorch when there is a driver. 0 for a kind that is not known.
 int64_t device_count(DeviceKind kind);

@@ -5080,7 +5080,7 @@ One update by the gradients of a closure, which is called within the call, with 
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `out_loss`: What the closure gave; NULL when it was not called.
 
-Returns: As accel_optimizer_step(); UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for.
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss; TORCH.
 
 Threads: object, waits.
 """

@@ -233,11 +233,12 @@ class Accelerator(View):
         options = capi.accel_prepare_model_options_t()
         options.device_placement = int(self.device_placement if device_placement is None else device_placement)
         options.evaluation_mode = int(evaluation_mode)
-        power = None
+        ddp = power = None  # the options only point to them
         if DistributedDataParallelKwargs in self._handlers:
-            options.ddp_options, power = self._handlers[DistributedDataParallelKwargs].to_engine()
+            ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
+            options.ddp_options = ddp
         prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
-        del power
+        del ddp, power
         self._models.append(prepared)
         return prepared
 

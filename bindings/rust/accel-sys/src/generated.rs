@@ -4902,7 +4902,7 @@ functions! {
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `out_loss`: What the closure gave; NULL when it was not called.
     ///
-    /// Returns: As accel_optimizer_step(); UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for.
+    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss; TORCH.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_optimizer_step_closure(optimizer: *mut accel_optimizer_t, closure: Option<accel_closure_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out_loss: *mut *mut accel_tensor_t) -> accel_status_t;

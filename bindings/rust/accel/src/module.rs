@@ -180,7 +180,9 @@ impl Model {
         };
         let (data, destroy) = hand_over(hook);
         let mut id = 0;
-        check(unsafe { sys::accel_module_add_hook(self.as_raw(), when, Some(call_hook::<F>), data, destroy, &mut id) })?;
+        check(unsafe {
+            sys::accel_module_add_hook(self.as_raw(), when, Some(call_hook::<F>), data, destroy, &mut id)
+        })?;
         Ok(id)
     }
 
