@@ -5,10 +5,8 @@ use accel_sys as sys;
 use std::ptr;
 
 /// How to back-propagate. What is not set has the default that is named here.
-#[derive(Debug, Default)]
 pub struct BackwardOptions {
-    retain_graph: Option<bool>,
-    create_graph: bool,
+    raw: sys::accel_backward_options_t,
     inputs: Option<Value>,
     gradient: Option<Tensor>,
 }
@@ -16,18 +14,18 @@ pub struct BackwardOptions {
 impl BackwardOptions {
     /// Nothing is set.
     pub fn new() -> Self {
-        Self::default()
+        BackwardOptions { raw: sys::ACCEL_BACKWARD_OPTIONS_INIT, inputs: None, gradient: None }
     }
 
     /// The graph stays for another backward. Default: as `create_graph`.
     pub fn retain_graph(mut self, retain_graph: bool) -> Self {
-        self.retain_graph = Some(retain_graph);
+        self.raw.retain_graph = retain_graph.into();
         self
     }
 
     /// The gradients have a history of their own, from which can be back-propagated again. Default false.
     pub fn create_graph(mut self, create_graph: bool) -> Self {
-        self.create_graph = create_graph;
+        self.raw.create_graph = create_graph.into();
         self
     }
 
@@ -46,11 +44,15 @@ impl BackwardOptions {
     /// For a call while `self` lives.
     pub(crate) fn raw(&self) -> sys::accel_backward_options_t {
         sys::accel_backward_options_t {
-            retain_graph: self.retain_graph.map_or(sys::ACCEL_UNSET, i32::from),
-            create_graph: self.create_graph.into(),
             inputs: self.inputs.as_ref().map_or(ptr::null(), Value::as_raw),
             gradient: self.gradient.as_ref().map_or(ptr::null(), |gradient| gradient.as_raw() as *const _),
-            ..sys::ACCEL_BACKWARD_OPTIONS_INIT
+            ..self.raw
         }
+    }
+}
+
+impl Default for BackwardOptions {
+    fn default() -> Self {
+        Self::new()
     }
 }
