@@ -252,16 +252,17 @@ class Module:
         function(self)
         return self
 
-    def register_forward_pre_hook(self, hook):
-        """hook(module, inputs) before forward; what it returns replaces the inputs. The result has remove()."""
-        return self._add_hook(capi.ACCEL_HOOK_FORWARD_PRE, hook)
+    def register_forward_pre_hook(self, hook, *, with_kwargs=False):
+        """hook(module, inputs) before forward; what it returns replaces the inputs. With `with_kwargs` hook(module, inputs, kwargs), which
+        returns both. The result has remove()."""
+        return self._add_hook(capi.ACCEL_HOOK_FORWARD_PRE, hook, with_kwargs)
 
     def register_forward_hook(self, hook):
         """hook(module, output) after forward; what it returns replaces the output. The result has remove()."""
         return self._add_hook(capi.ACCEL_HOOK_FORWARD, hook)
 
-    def _add_hook(self, when, hook):
-        self._hooks.append(ModuleHook(self, when, hook))
+    def _add_hook(self, when, hook, with_kwargs=False):
+        self._hooks.append(ModuleHook(self, when, hook, with_kwargs))
         return self._hooks[-1]
 
     def __reduce__(self):
@@ -280,9 +281,10 @@ class Module:
 class ModuleHook:
     """A hook of a module."""
 
-    def __init__(self, module, when, function):
-        self._module, self.when, self.function = weakref.ref(module), when, function
-        run = calls.run_pre_hook if when == capi.ACCEL_HOOK_FORWARD_PRE else calls.run_hook
+    def __init__(self, module, when, function, with_kwargs):
+        self._module, self.when, self.function, self.with_kwargs = weakref.ref(module), when, function, with_kwargs
+        before = calls.run_pre_hook_with_kwargs if with_kwargs else calls.run_pre_hook
+        run = before if when == capi.ACCEL_HOOK_FORWARD_PRE else calls.run_hook
         hook = weakref.ref(self)  # the module keeps it, so that a circle through the function can be collected
         self._id = capi.accel_module_add_hook(module.handle, when, lambda _, values: run(hook().function, hook()._module(), values))
 
