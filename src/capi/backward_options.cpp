@@ -14,7 +14,7 @@
 namespace accel::capi {
 namespace {
 
-constexpr accel_backward_options_t kUnset = ACCEL_BACKWARD_OPTIONS_INIT;
+constexpr accel_backward_options_t kUnsetBackwardOptions = ACCEL_BACKWARD_OPTIONS_INIT;
 
 std::vector<at::Tensor> read_inputs(const accel_value_t& value) {
   std::vector<at::Tensor> inputs;
@@ -30,7 +30,7 @@ std::vector<at::Tensor> read_inputs(const accel_value_t& value) {
 
 tensor::BackwardOptions read_backward_options(const accel_backward_options_t* given) {
   if (given == nullptr) return {};
-  const accel_backward_options_t options = read_options(given, kUnset, "options");
+  const accel_backward_options_t options = read_options(given, kUnsetBackwardOptions, "options");
   tensor::BackwardOptions result;
   result.retain_graph = option_flag(options.retain_graph, "options.retain_graph");
   result.create_graph = option_flag(options.create_graph, "options.create_graph").value_or(false);
@@ -40,7 +40,7 @@ tensor::BackwardOptions read_backward_options(const accel_backward_options_t* gi
 }
 
 ACCEL_FUNCTION void accel_backward_options_init(accel_backward_options_t* options) {
-  if (options != nullptr) *options = kUnset;
+  if (options != nullptr) *options = kUnsetBackwardOptions;
 }
 
 }  // namespace accel::capi

@@ -46,7 +46,7 @@ c10::IValue to_map(const checkpoint::NamedTensors& tensors) {
   return map;
 }
 
-void save(const accel_value_t& tensors, const accel_value_t* metadata, const char* path) {
+void save_tensors(const accel_value_t& tensors, const accel_value_t* metadata, const char* path) {
   checkpoint::SafetensorsContents contents = checkpoint::drop_tied(to_tensors(tensors));
   for (auto& entry : to_metadata(metadata)) {
     for (const auto& [tied, first] : contents.metadata)
@@ -64,7 +64,7 @@ ACCEL_FUNCTION accel_status_t accel_save(const accel_value_t* tensors, const acc
   return guarded(__func__, [&] {
     check_pointer(tensors, "tensors");
     check_pointer(path, "path");
-    save(*tensors, metadata, path);
+    save_tensors(*tensors, metadata, path);
     return ACCEL_OK;
   });
 }
@@ -78,7 +78,7 @@ ACCEL_FUNCTION accel_status_t accel_save_on_main_process(accel_state_t* state, c
     check_pointer(path, "path");
     const bool each_node = read_flag(save_on_each_node, "save_on_each_node");
     const bool writes = each_node ? engine.is_local_main_process() : engine.is_main_process();
-    if (writes) save(*tensors, metadata, path);
+    if (writes) save_tensors(*tensors, metadata, path);
     return ACCEL_OK;
   });
 }
