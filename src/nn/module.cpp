@@ -25,6 +25,12 @@ std::pair<std::string_view, std::string_view> split_path(std::string_view path) 
   return {path.substr(0, dot), path.substr(dot + 1)};
 }
 
+// Whether a hook is still in its place after it ran, and has not been removed.
+template <typename Entries, typename Hook>
+bool is_at(const Entries& entries, size_t index, const Hook& hook) {
+  return index < entries.size() && entries[index].hook == hook;
+}
+
 // False when there is none.
 template <typename Entries>
 bool remove_by_id(Entries& entries, int64_t id) {
@@ -52,17 +58,19 @@ c10::IValue Module::call(const Inputs& inputs) {
   // Indices, and a share of each hook: hooks may add and remove hooks.
   Inputs replaced;
   const Inputs* current = &inputs;
-  for (size_t i = 0; i < pre_hooks_.size(); i++) {
+  for (size_t i = 0; i < pre_hooks_.size();) {
     const auto hook = pre_hooks_[i].hook;
     if (auto result = (*hook)(*this, *current)) {
       replaced = std::move(*result);
       current = &replaced;
     }
+    if (is_at(pre_hooks_, i, hook)) i++;
   }
   c10::IValue output = no_grad_ ? forward_without_grad(*current) : forward(*current);
-  for (size_t i = 0; i < post_hooks_.size(); i++) {
+  for (size_t i = 0; i < post_hooks_.size();) {
     const auto hook = post_hooks_[i].hook;
     if (auto result = (*hook)(*this, *current, output)) output = std::move(*result);
+    if (is_at(post_hooks_, i, hook)) i++;
   }
   return output;
 }
