@@ -5,7 +5,7 @@ import inspect
 import weakref
 
 from . import calls, capi, copies, dtypes, ops
-from .device import Device
+from .device import Device, names_device
 from .state import current
 from .values import to_engine
 
@@ -223,7 +223,7 @@ class Module:
     def to(self, *goals):
         """`to("cuda")`, `to(accel.bfloat16)`: moves parameters and buffers in place."""
         for goal in goals:
-            is_device = isinstance(goal, Device) or str(goal).partition(":")[0] in ("cpu", "cuda", "meta")
+            is_device = names_device(goal)
             dtype = capi.ACCEL_UNSET if is_device else dtypes.dtype(goal).number
             device = Device(goal) if is_device else next((tensor.device for tensor in self.parameters()), Device("cpu"))
             capi.accel_module_to(self.handle, dtype, device)

@@ -4,7 +4,7 @@ import builtins
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import capi, dtypes, indexing, ops
-from .device import CPU, Device
+from .device import CPU, Device, names_device
 from .text import format_tensor
 
 _call = capi.accel_op_call
@@ -145,7 +145,7 @@ class Tensor(capi.accel_tensor):
     def to(self, *goals: Any, dtype: Any = None, device: Any = None, non_blocking: "builtins.bool" = False) -> "Tensor":
         """`to("cuda")`, `to(accel.float16)`, `to(device=..., dtype=...)`: the same memory when nothing changes."""
         for goal in goals:
-            if isinstance(goal, Device) or isinstance(goal, str) and goal.partition(":")[0] in ("cpu", "cuda", "meta"):
+            if names_device(goal):
                 device = goal
             elif isinstance(goal, Tensor):
                 dtype, device = goal.dtype, goal.device

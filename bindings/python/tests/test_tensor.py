@@ -246,3 +246,10 @@ def test_backward_takes_the_arguments_of_torch():
     assert other.grad is None
     with pytest.raises(TypeError):
         y.backward(graph=True)
+
+
+@pytest.mark.parametrize("kind", ["mps", "mlu", "sdaa", "musa", "npu", "hpu", "xpu:1", "neuron", "xla"])
+def test_devices_that_are_not_driven_are_named(kind):
+    for move in (accel.Device, accel.ones(1).to, accel.nn.Linear(1, 1).to):
+        with pytest.raises(errors.UnsupportedError, match=kind.partition(":")[0]):
+            move(kind)
