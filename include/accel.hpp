@@ -510,6 +510,7 @@ using ForwardFn = std::function<Value(const Module& module, const std::vector<Va
 using ModuleHookFn = std::function<Value(const Module& module, const Value& values)>;
 using LrLambdaFn = std::function<double(std::int64_t step)>;
 using CommHookFn = std::function<void(const Tensor& buffer, std::int64_t bucket, bool is_last)>;
+using ClosureFn = std::function<Tensor()>;
 using SaveStateFn = std::function<Value()>;
 using LoadStateFn = std::function<void(const Value& state)>;
 
@@ -524,6 +525,7 @@ inline accel_status_t run(accel_module_t* module, const accel_value_t* values, a
                           void* user_data);
 inline double run(std::int64_t step, void* user_data);
 inline accel_status_t run(accel_tensor_t* buffer, std::int64_t bucket, std::int32_t is_last, void* user_data);
+inline accel_status_t run(accel_tensor_t** out_loss, void* user_data);
 inline accel_status_t run(accel_value_t* out_state, void* user_data);
 inline accel_status_t run(const accel_value_t* state, void* user_data);
 
@@ -1194,6 +1196,14 @@ class Optimizer : public detail::Handle<accel_optimizer_t, accel_optimizer_retai
   // One update of all parameters that require a gradient and have one; a prepared optimizer does nothing while
   // gradients accumulate.
   bool step() { return detail::check(accel_optimizer_step(get())); }
+
+  // One update by the gradients of a closure, which is called within the call, with gradients recorded.
+  std::optional<Tensor> step_closure(ClosureFn closure) {
+    Tensor out_loss;
+    if (!detail::check(accel_optimizer_step_closure(get(), detail::run, detail::keep(std::move(closure)),
+                                                    detail::drop<ClosureFn>, out_loss.put()))) return std::nullopt;
+    return out_loss;
+  }
 
   // Switches the parameters of a schedule-free optimizer between those that are trained and their average, which is
   // what is to be evaluated and saved.
@@ -2658,6 +2668,10 @@ inline accel_status_t run(accel_tensor_t* buffer, std::int64_t bucket, std::int3
   return guarded([&] {
     (*static_cast<CommHookFn*>(user_data))(Tensor(Tensor::retained(buffer)), bucket, is_last != 0);
   });
+}
+
+inline accel_status_t run(accel_tensor_t** out_loss, void* user_data) {
+  return guarded([&] { *out_loss = (*static_cast<ClosureFn*>(user_data))().release(); });
 }
 
 inline accel_status_t run(accel_value_t* out_state, void* user_data) {

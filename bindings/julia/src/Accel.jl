@@ -45,7 +45,7 @@ export AccelError, Device, BFloat16, Map, to_json, from_json, device_count, libr
 export Tensor, full, item, gradient, backward, to, contiguous, iscontiguous, requires_grad, requires_grad!, view_array, dlpack, device
 export Op, aten, schema, cross_entropy, no_grad, enable_grad, inference_mode
 export Model, Linear, Embedding, LayerNorm, RMSNorm, Dropout, Activation, Attention, Conv2d, BatchNorm, Sequential, from_config,
-    load_torchscript, set_forward!, add_hook!, remove_hook!, no_grad!, add_parameter!, add_buffer!, add_child!, tie!, child, kind, parameters, buffers, modules,
+    load_torchscript, set_forward!, add_hook!, remove_hook!, no_grad!, add_parameter!, add_buffer!, add_child!, tie!, child, kind, parameters, buffers, modules, children_bottom_up,
     num_parameters, state_dict, load_state_dict!, to!, train!, istraining
 export map_tensors, concatenate, listify, slice_tensors, pad_input_tensors, equal, send_to_device, convert_to_fp32, find_batch_size
 export State, process_index, num_processes, local_process_index, local_num_processes, is_main_process, is_local_main_process,

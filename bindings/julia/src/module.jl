@@ -94,6 +94,8 @@ parameters(model::Model) = result(out -> LibAccel.accel_module_named_parameters(
 buffers(model::Model) = result(out -> LibAccel.accel_module_named_buffers(model, out))::Map
 """The kinds of all modules by their paths, itself first."""
 modules(model::Model) = result(out -> LibAccel.accel_module_named_modules(model, out))::Map
+"""The same, children before their parents and itself last."""
+children_bottom_up(model::Model) = result(out -> LibAccel.accel_module_children_bottom_up(model, out))::Map
 """Elements of all parameters, each parameter once."""
 num_parameters(model::Model) = output(out -> LibAccel.accel_module_num_parameters(model, out), Int64)
 """Where training stands: of a model, optimizer, scheduler or loader. Tensors share memory with it."""

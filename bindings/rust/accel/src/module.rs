@@ -268,6 +268,13 @@ impl Model {
         Ok(entries.collect())
     }
 
+    /// The same, children before their parents and this one last.
+    pub fn children_bottom_up(&self) -> Result<Vec<(String, String)>> {
+        let map = Value::made(|out| unsafe { sys::accel_module_children_bottom_up(self.as_raw(), out) })?;
+        let entries = map.entries().filter_map(|(path, kind)| Some((path.into(), kind.as_str()?.into())));
+        Ok(entries.collect())
+    }
+
     /// Elements of all parameters.
     pub fn num_parameters(&self) -> Result<i64> {
         let mut out = 0;

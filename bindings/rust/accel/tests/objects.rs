@@ -167,6 +167,14 @@ fn hooks_are_removed() {
 }
 
 #[test]
+fn children_come_before_their_parents() {
+    let model = nn::sequential(&[&nn::linear(1, 1, false).unwrap(), &nn::linear(1, 1, false).unwrap()]).unwrap();
+    let paths: Vec<_> = model.children_bottom_up().unwrap().into_iter().map(|(path, _)| path).collect();
+    assert_eq!(paths, ["0", "1", ""]);
+    assert_eq!(dtype_byte_size("bool").unwrap(), 0.125);
+}
+
+#[test]
 fn files_have_metadata_and_ties() {
     let state = cpu();
     let path = std::env::temp_dir().join(format!("accel-ties-{}.safetensors", std::process::id()));
