@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
     CHECK(accel_autocast_begin(state, NULL, &precision));
     accel_tensor_t *loss = is_fused ? fused_loss(input, weight, target, chunk) : unfused_loss(input, weight, target);
     CHECK(accel_scope_end(precision));
-    CHECK(accel_tensor_backward(loss));
+    CHECK(accel_tensor_backward(loss, NULL));
     if (step >= WARMUP) samples[step - WARMUP] = (measure_now() - start) * 1e3;
     CHECK(accel_tensor_item(loss, &last_loss));
     accel_tensor_release(loss);

@@ -36,7 +36,7 @@ static accel_tensor_t *make_parameter(void) {
   accel_tensor_t *products = apply("aten::mul", "Tensor", factors, 2);
   const accel_value_t terms = accel_arg_tensor(products);
   accel_tensor_t *sum = apply("aten::sum", "", &terms, 1);
-  CHECK(accel_tensor_backward(sum));
+  CHECK(accel_tensor_backward(sum, NULL));
   accel_tensor_release(sum);
   accel_tensor_release(products);
   accel_tensor_release(gradient);

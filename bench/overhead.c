@@ -71,9 +71,9 @@ static double run(struct loop *loop, size_t steps) {
     if (loop->state != NULL) CHECK(accel_accumulate_begin(loop->state, &loop->model, 1, &scope));
     CHECK(accel_module_call(loop->model, &loop->input, 1, &loss));
     if (loop->state != NULL)
-      CHECK(accel_backward(loop->state, loss.as.tensor));
+      CHECK(accel_backward(loop->state, loss.as.tensor, NULL));
     else
-      CHECK(accel_tensor_backward(loss.as.tensor));
+      CHECK(accel_tensor_backward(loss.as.tensor, NULL));
     CHECK(accel_optimizer_step(loop->optimizer));
     CHECK(accel_optimizer_zero_grad(loop->optimizer, 1));
     if (scope != NULL) CHECK(accel_scope_end(scope));

@@ -46,7 +46,7 @@ static accel_tensor_t *train_batch(struct training *training) {
   if (training->accumulate > 1) CHECK(accel_accumulate_begin(training->state, &training->model, 1, &scope));
   CHECK(accel_module_call(training->model, accel_value_at(&batch, 0), 1, &logits));
   CHECK(accel_cross_entropy(logits.as.tensor, accel_value_at(&batch, 1)->as.tensor, &loss));
-  CHECK(accel_backward(training->state, loss));
+  CHECK(accel_backward(training->state, loss, NULL));
   CHECK(accel_optimizer_step(training->optimizer));
   CHECK(accel_optimizer_zero_grad(training->optimizer, 1));
   if (scope != NULL) CHECK(accel_scope_end(scope));

@@ -19,7 +19,7 @@
  *         CHECK(accel_accumulate_begin(state, &prepared, 1, &scope));
  *         CHECK(accel_module_call(prepared, accel_value_at(&batch, 0), 1, &logits));
  *         CHECK(accel_cross_entropy(logits.as.tensor, accel_value_at(&batch, 1)->as.tensor, &loss));
- *         CHECK(accel_backward(state, loss));
+ *         CHECK(accel_backward(state, loss, NULL));
  *         CHECK(accel_optimizer_step(optimizer));
  *         CHECK(accel_optimizer_zero_grad(optimizer, 1));
  *         CHECK(accel_scope_end(scope));
@@ -331,6 +331,14 @@ ACCEL_SINCE(0, 1) const char *accel_dtype_name(accel_dtype_t dtype);
  * @threads any */
 ACCEL_SINCE(0, 1) size_t accel_dtype_size(accel_dtype_t dtype);
 
+/** The bytes that an element takes in estimates of a model's size, where a truth value is a bit.
+ * @param name The name of a dtype, or "fp8", "int4", "int2".
+ * @param out 0.125 for "bool", 0.5 for "int4", 0.25 for "int2", else the size in memory.
+ * @return ACCEL_OK or ACCEL_ERROR_NOT_FOUND.
+ * @threads any
+ * @accelerate dtype_byte_size */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_dtype_byte_size(const char *name, double *out);
+
 /** The dtype of a name.
  * @param name "float32", "bf16", ...
  * @param out The dtype.
@@ -342,6 +350,16 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_dtype_from_name(const cha
 #define ACCEL_DEVICE_CPU 0
 #define ACCEL_DEVICE_CUDA 1
 #define ACCEL_DEVICE_META 2 /* shapes without data */
+/* The reference's other kinds. They are known by name; using one is UNSUPPORTED, and there are 0 of them. */
+#define ACCEL_DEVICE_MPS 3
+#define ACCEL_DEVICE_MLU 4
+#define ACCEL_DEVICE_SDAA 5
+#define ACCEL_DEVICE_MUSA 6
+#define ACCEL_DEVICE_NPU 7
+#define ACCEL_DEVICE_HPU 8
+#define ACCEL_DEVICE_XPU 9
+#define ACCEL_DEVICE_NEURON 10
+#define ACCEL_DEVICE_XLA 11
 /* A device. */
 typedef struct accel_device {
   int32_t type;
@@ -351,7 +369,8 @@ typedef struct accel_device {
 /** Reads the name of a device.
  * @param text "cpu", "cuda:1", "meta".
  * @param out The device.
- * @return ACCEL_OK or ACCEL_ERROR_INVALID_ARGUMENT.
+ * @return ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT; ACCEL_ERROR_UNSUPPORTED for "mps", "xpu" and other kinds that this
+ *   version does not drive.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_parse(const char *text, accel_device_t *out);
 
@@ -730,6 +749,24 @@ typedef int32_t accel_distributed_type_t;
 #define ACCEL_DISTRIBUTED_NO 0 /* one process */
 #define ACCEL_DISTRIBUTED_MULTI_CPU 1 /* over UCX */
 #define ACCEL_DISTRIBUTED_MULTI_GPU 2 /* over NCCL */
+/* The reference's other names. No state of this version is of these types. */
+#define ACCEL_DISTRIBUTED_MULTI_NPU 3
+#define ACCEL_DISTRIBUTED_MULTI_MLU 4
+#define ACCEL_DISTRIBUTED_MULTI_SDAA 5
+#define ACCEL_DISTRIBUTED_MULTI_MUSA 6
+#define ACCEL_DISTRIBUTED_MULTI_XPU 7
+#define ACCEL_DISTRIBUTED_MULTI_HPU 8
+#define ACCEL_DISTRIBUTED_MULTI_NEURON 9
+#define ACCEL_DISTRIBUTED_DEEPSPEED 10
+#define ACCEL_DISTRIBUTED_FSDP 11
+#define ACCEL_DISTRIBUTED_XLA 12
+#define ACCEL_DISTRIBUTED_MEGATRON_LM 13
+
+/** The name of a distributed type.
+ * @param type ACCEL_DISTRIBUTED_*.
+ * @return "MULTI_CPU" and so on; NULL for a number that is no type.
+ * @threads any */
+ACCEL_SINCE(0, 1) const char *accel_distributed_type_name(accel_distributed_type_t type);
 
 /* How far an update of the parameters moves a prepared scheduler on. The numbers are pinned. */
 typedef int32_t accel_scheduler_steps_t;
@@ -1827,11 +1864,30 @@ accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_set_grad(accel_tensor_t *tensor, accel_tensor_t *ACCEL_NULLABLE gradient);
 
-/** Back-propagates from a scalar without any scaling. Prefer accel_backward().
- * @param tensor One element that requires a gradient.
- * @return ACCEL_OK; SHAPE_MISMATCH; TORCH.
+/* How to back-propagate, as torch.Tensor.backward() has it. */
+typedef struct accel_backward_options {
+  size_t struct_size;
+  int32_t retain_graph; /* 1: the graph stays for another backward. Default: as create_graph */
+  int32_t create_graph; /* 1: the gradients have a history of their own, from which can be back-propagated again. Break the
+                         * cycle of parameters and gradients afterwards by zeroing the gradients. Default 0 */
+  const accel_value_t *inputs; /* the only leaves that get gradients: a tensor, or a list or map of tensors, for example
+                                * what accel_module_named_parameters() gives. NULL: all leaves */
+  const accel_tensor_t *gradient; /* the gradient of the tensor, of its shape. NULL: 1, for a tensor of one element */
+} accel_backward_options_t;
+#define ACCEL_BACKWARD_OPTIONS_INIT {sizeof(accel_backward_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_backward_options_init(accel_backward_options_t *options);
+
+/** Back-propagates without any scaling. Prefer accel_backward().
+ * @param tensor Requires a gradient, and has one element unless the options have a gradient for it.
+ * @param options NULL: defaults.
+ * @return ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or an input
+ *   that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
  * @threads object, waits */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_backward(accel_tensor_t *tensor);
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_backward(accel_tensor_t *tensor, const accel_backward_options_t *ACCEL_NULLABLE options);
 
 /** Converts dtype and device.
  * @param tensor A tensor.
@@ -2198,11 +2254,29 @@ accel_module_set_forward(accel_module_t *module, accel_forward_fn forward, void 
  * @param when ACCEL_HOOK_*.
  * @param hook The function; hooks run in order of their addition.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param out_id For accel_module_remove_hook(). May be NULL.
  * @return ACCEL_OK or INVALID_ARGUMENT.
- * @threads object */
+ * @threads object
+ * @accelerate add_hook_to_module */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_add_hook(accel_module_t *module, int32_t when, accel_module_hook_fn hook, void *ACCEL_NULLABLE user_data,
-                      accel_destroy_fn ACCEL_NULLABLE destroy);
+                      accel_destroy_fn ACCEL_NULLABLE destroy, int64_t *ACCEL_NULLABLE out_id);
+
+/** Removes a hook. It may be removed while it runs.
+ * @param module The module that it was added to.
+ * @param id What accel_module_add_hook() gave.
+ * @return ACCEL_OK; NOT_FOUND for one that is not there.
+ * @threads object
+ * @accelerate remove_hook_from_module */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_remove_hook(accel_module_t *module, int64_t id);
+
+/** The forward of a module, and what it calls, records no gradients.
+ * @param module A module.
+ * @param no_grad 1 or 0, which is what a new module has.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object
+ * @accelerate ModelHook.no_grad */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_set_no_grad(accel_module_t *module, int32_t no_grad);
 
 /** Runs a module: its hooks, its forward, and what sharding and precision ask for.
  * @param module A module.
@@ -2256,6 +2330,15 @@ accel_module_named_buffers(const accel_module_t *module, accel_value_t *ACCEL_OW
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_named_modules(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
+
+/** All modules, here and below, children before their parents: siblings in the order in which they were added.
+ * @param module A module.
+ * @param out A map path -> kind, itself last under "".
+ * @return ACCEL_OK.
+ * @threads any
+ * @accelerate get_module_children_bottom_up */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_children_bottom_up(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
 
 /** Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
  * @param module A module.
@@ -2553,6 +2636,70 @@ typedef struct accel_lomo_options {
  * @threads any */
 ACCEL_SINCE(0, 1) void accel_lomo_options_init(accel_lomo_options_t *options);
 
+/* AdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in proportion to the
+ * size of its parameter. */
+typedef struct accel_adalomo_options {
+  size_t struct_size;
+  double lr;              /* default 1e-3 */
+  double weight_decay;    /* default 0 */
+  double decay_rate;      /* at most 0: 1 - step^decay_rate of the second moment stays. Default -0.8 */
+  double eps1;            /* added to the squares of gradients. Default 1e-30 */
+  double eps2;            /* the least size of a parameter that counts. Default 1e-3 */
+  double clip_threshold;  /* the most that the root mean square of an update may be. Default 1 */
+  double clip_grad_norm;  /* as in accel_lomo_options_t */
+  double clip_grad_value; /* as in accel_lomo_options_t */
+} accel_adalomo_options_t;
+#define ACCEL_ADALOMO_OPTIONS_INIT                                                                                     \
+  {sizeof(accel_adalomo_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,    \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_adalomo_options_init(accel_adalomo_options_t *options);
+
+/* Schedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate schedule, see
+ * accel_optimizer_train(). */
+typedef struct accel_schedule_free_sgd_options {
+  size_t struct_size;
+  double lr;              /* default 1 */
+  double momentum;        /* in (0, 1): the average's share in the point at which gradients are taken. Default 0.9 */
+  double weight_decay;    /* default 0 */
+  double warmup_steps;    /* updates in which the learning rate grows from 0. Default 0 */
+  double r;               /* the weight of an iterate in the average grows with the step to this power. Default 0 */
+  double weight_lr_power; /* and with the largest learning rate so far to this power. Default 2 */
+  int32_t maximize;       /* default 0 */
+  int32_t reserved;       /* 0 */
+} accel_schedule_free_sgd_options_t;
+#define ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT                                                                           \
+  {sizeof(accel_schedule_free_sgd_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,              \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_schedule_free_sgd_options_init(accel_schedule_free_sgd_options_t *options);
+
+/* Schedule-free AdamW, as above. */
+typedef struct accel_schedule_free_adamw_options {
+  size_t struct_size;
+  double lr;              /* default 2.5e-3 */
+  double beta1;           /* in (0, 1): the average's share in the point at which gradients are taken. Default 0.9 */
+  double beta2;           /* of the second moment. Default 0.999 */
+  double eps;             /* default 1e-8 */
+  double weight_decay;    /* default 0 */
+  double warmup_steps;    /* as in accel_schedule_free_sgd_options_t, and so on */
+  double r;
+  double weight_lr_power;
+  int32_t maximize;       /* default 0 */
+  int32_t reserved;       /* 0 */
+} accel_schedule_free_adamw_options_t;
+#define ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT                                                                         \
+  {sizeof(accel_schedule_free_adamw_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,            \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_schedule_free_adamw_options_init(accel_schedule_free_adamw_options_t *options);
+
 /** AdamW over the parameters of a module.
  * @param module Its trainable parameters become the first group; NULL: groups are added later.
  * @param options NULL: defaults.
@@ -2671,6 +2818,32 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_lomo(const accel_module_t *ACCEL_NULLABLE module,
                      const accel_lomo_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
 
+/** AdaLomo, by accel_lomo_backward() as LOMO. Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_adalomo(const accel_module_t *ACCEL_NULLABLE module,
+                        const accel_adalomo_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** Schedule-free SGD. Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_schedule_free_sgd(const accel_module_t *ACCEL_NULLABLE module,
+                                  const accel_schedule_free_sgd_options_t *ACCEL_NULLABLE options,
+                                  accel_optimizer_t *ACCEL_OWNED *out);
+
+/** Schedule-free AdamW. Everything else as accel_optimizer_adamw().
+ * @param module,options,out As there.
+ * @return As there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_schedule_free_adamw(const accel_module_t *ACCEL_NULLABLE module,
+                                    const accel_schedule_free_adamw_options_t *ACCEL_NULLABLE options,
+                                    accel_optimizer_t *ACCEL_OWNED *out);
+
 /** One update of a parameter by the program, which changes the tensors in place.
  * @param parameter The parameter.
  * @param gradient Its gradient, of the same shape and dtype.
@@ -2731,6 +2904,37 @@ accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_tensor_t *const *p
  * @return ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before; TORCH.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_step(accel_optimizer_t *optimizer);
+
+/** Evaluates the loss anew: zeroes the gradients, runs forward and backward, and gives the loss.
+ * @param out_loss The loss.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK; an error ends the step.
+ * @threads caller */
+typedef accel_status_t (*accel_closure_fn)(accel_tensor_t *ACCEL_OWNED *out_loss, void *user_data);
+
+/** One update by the gradients of a closure, which is called within the call, with gradients recorded. Every optimizer of
+ * the library calls it once, before its update. A prepared optimizer does not call it while gradients accumulate.
+ * @param optimizer An optimizer.
+ * @param closure The callback.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param out_loss What the closure gave; NULL when it was not called.
+ * @return ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients
+ *   would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss; TORCH.
+ * @threads object, waits
+ * @accelerate AcceleratedOptimizer.step */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_step_closure(accel_optimizer_t *optimizer, accel_closure_fn closure, void *ACCEL_NULLABLE user_data,
+                             accel_destroy_fn ACCEL_NULLABLE destroy, accel_tensor_t *ACCEL_OWNED *out_loss);
+
+/** Switches the parameters of a schedule-free optimizer between those that are trained and their average, which is what
+ * is to be evaluated and saved. Others have nothing to switch.
+ * @param optimizer An optimizer; new ones are in training.
+ * @param training 1 before a step, 0 before an evaluation.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object, waits
+ * @accelerate AcceleratedOptimizer.train, AcceleratedOptimizer.eval */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_train(accel_optimizer_t *optimizer, int32_t training);
 
 /** Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
  * @param optimizer An optimizer.
@@ -4059,18 +4263,32 @@ ACCEL_SINCE(0, 1) void accel_fp8_recipe_options_init(accel_fp8_recipe_options_t 
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_fp8_recipe_describe(const accel_fp8_recipe_options_t *ACCEL_NULLABLE options, accel_buffer_t *ACCEL_OWNED out);
 
+/* How one model is prepared. @accelerate prepare_model */
+typedef struct accel_prepare_model_options {
+  size_t struct_size;
+  int32_t device_placement; /* 1: on the state's device, 0: as it is. Default: as the state */
+  int32_t evaluation_mode;  /* 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged.
+                             * Default 0 */
+  const accel_ddp_options_t *ddp_options; /* NULL: defaults */
+} accel_prepare_model_options_t;
+#define ACCEL_PREPARE_MODEL_OPTIONS_INIT {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_prepare_model_options_init(accel_prepare_model_options_t *options);
+
 /** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start
  * from rank 0's weights, and gradients are averaged during backward.
  * @param state A state.
  * @param module The model; shares its parameters with the result.
  * @param options NULL: defaults.
  * @param out The model to call.
- * @return ACCEL_OK; COLLECTIVE_MISMATCH when the ranks' models differ.
+ * @return ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.
  * @threads collective, waits
  * @accelerate prepare, prepare_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_ddp_options_t *ACCEL_NULLABLE options,
-                    accel_module_t *ACCEL_OWNED *out);
+accel_prepare_model(accel_state_t *state, accel_module_t *module,
+                    const accel_prepare_model_options_t *ACCEL_NULLABLE options, accel_module_t *ACCEL_OWNED *out);
 
 /** Turns the gradients of a bucket, in place, into what the optimizer shall see, usually their mean over the ranks. It may
  * call collectives of the state, the same on all ranks.
@@ -4181,14 +4399,17 @@ accel_prepare(accel_state_t *state, const accel_prepare_item_t *items, size_t n_
 /** Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged
  * over the ranks in the last micro-batch of a group.
  * @param state A state.
- * @param loss One element.
- * @return ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TORCH; COLLECTIVE_MISMATCH,
- *   TIMEOUT, PEER_LOST, CANCELLED.
+ * @param loss One element, unless the options have a gradient for it.
+ * @param options NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange
+ *   them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
+ * @return ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT
+ *   for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
  * @threads collective, waits
  * @accelerate backward */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss);
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_backward(accel_state_t *state, accel_tensor_t *loss, const accel_backward_options_t *ACCEL_NULLABLE options);
 
-/** Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and
+/** Backward that updates the parameters of the prepared LOMO and AdaLomo optimizers as soon as their gradients are complete, and
  * drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its
  * update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
  * @param state A state.
@@ -4207,10 +4428,12 @@ accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
  * @param state A state.
  * @param loss_sum One element: the sum over the items, not their mean.
  * @param count Items in this micro-batch on this rank; 0 when all of them are padding.
+ * @param options NULL: defaults.
  * @return As accel_backward(); INVALID_ARGUMENT for a negative count.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum, int64_t count);
+accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum, int64_t count,
+                   const accel_backward_options_t *ACCEL_NULLABLE options);
 
 /** One micro-batch: counts it, and holds back the exchange of gradients until the group is complete. Each model counts
  * its own micro-batches, so several may be trained by turns.
@@ -4559,7 +4782,7 @@ accel_generator_set_state(accel_generator_t *ACCEL_NULLABLE generator, const acc
  *   commas.
  * @param generator For "generator"; else NULL.
  * @return ACCEL_OK; INVALID_ARGUMENT for another name, or "generator" without one; UNSUPPORTED for the generator of a
- *   device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.
+ *   device that the state does not use, and for the reference's other names, "npu", "xla" and so on; TIMEOUT, PEER_LOST, CANCELLED.
  * @threads collective, waits
  * @accelerate utils.synchronize_rng_states */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -4622,18 +4845,39 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_empty_cache(accel_state_t
  * 13. Checkpoints
  * ================================================================================================================== */
 
-/** Writes tensors to a safetensors file: complete under its name, or not at all.
+/** Writes tensors to a safetensors file: complete under its name, or not at all. Tensors that are one and the same are
+ * written once; the metadata then says {other name: first name}, as the reference's save_model writes it. Every rank that
+ * calls writes.
  * @param tensors A map name -> tensor.
  * @param metadata A map of strings; NULL: none.
  * @param path The file; replaced.
- * @return ACCEL_OK, TYPE_MISMATCH or IO.
+ * @return ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_save(const accel_value_t *tensors, const accel_value_t *ACCEL_NULLABLE metadata, const char *path);
 
+/** accel_save() on the main process; the other ranks return at once, before the file is there.
+ * @param state A state.
+ * @param tensors,metadata,path As there; only looked at where it is written.
+ * @param save_on_each_node 1: on the main process of each host.
+ * @return As there.
+ * @threads object, waits
+ * @accelerate save */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_save_on_main_process(accel_state_t *state, const accel_value_t *tensors,
+                           const accel_value_t *ACCEL_NULLABLE metadata, const char *path, int32_t save_on_each_node);
+
+/** The metadata of a safetensors file.
+ * @param path The file.
+ * @param out A map of strings; empty when it has none.
+ * @return As accel_load().
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_load_metadata(const char *path, accel_value_t *ACCEL_OWNED out);
+
 /** Reads a safetensors file after checking its header.
  * @param path The file.
- * @param out A map name -> tensor.
+ * @param out A map name -> tensor, with those that accel_save() left out under their names again.
  * @return ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_load(const char *path, accel_value_t *ACCEL_OWNED out);

@@ -359,6 +359,11 @@ struct StateOptions : accel_state_options_t {
   StateOptions() { accel_state_options_init(this); }
 };
 
+// How to back-propagate, as torch.Tensor.backward() has it.
+struct BackwardOptions : accel_backward_options_t {
+  BackwardOptions() { accel_backward_options_init(this); }
+};
+
 // Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
 struct AdamOptions : accel_adam_options_t {
   AdamOptions() { accel_adam_options_init(this); }
@@ -422,6 +427,23 @@ struct LomoOptions : accel_lomo_options_t {
   LomoOptions() { accel_lomo_options_init(this); }
 };
 
+// AdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in proportion to
+// the size of its parameter.
+struct AdalomoOptions : accel_adalomo_options_t {
+  AdalomoOptions() { accel_adalomo_options_init(this); }
+};
+
+// Schedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate schedule, see
+// accel_optimizer_train().
+struct ScheduleFreeSgdOptions : accel_schedule_free_sgd_options_t {
+  ScheduleFreeSgdOptions() { accel_schedule_free_sgd_options_init(this); }
+};
+
+// Schedule-free AdamW, as above.
+struct ScheduleFreeAdamwOptions : accel_schedule_free_adamw_options_t {
+  ScheduleFreeAdamwOptions() { accel_schedule_free_adamw_options_init(this); }
+};
+
 // What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.
 struct OneCycleOptions : accel_one_cycle_options_t {
   OneCycleOptions() { accel_one_cycle_options_init(this); }
@@ -483,6 +505,11 @@ struct Fp8RecipeOptions : accel_fp8_recipe_options_t {
   Fp8RecipeOptions() { accel_fp8_recipe_options_init(this); }
 };
 
+// How one model is prepared.
+struct PrepareModelOptions : accel_prepare_model_options_t {
+  PrepareModelOptions() { accel_prepare_model_options_init(this); }
+};
+
 // How the ranks share a loader's batches.
 struct DataloaderConfig : accel_dataloader_config_t {
   DataloaderConfig() { accel_dataloader_config_init(this); }
@@ -513,6 +540,7 @@ using ForwardFn = std::function<Value(const Module& module, const std::vector<Va
 using ModuleHookFn = std::function<Value(const Module& module, const Value& values)>;
 using LrLambdaFn = std::function<double(std::int64_t step)>;
 using CommHookFn = std::function<void(const Tensor& buffer, std::int64_t bucket, bool is_last)>;
+using ClosureFn = std::function<Tensor()>;
 using SaveStateFn = std::function<Value()>;
 using LoadStateFn = std::function<void(const Value& state)>;
 
@@ -527,6 +555,7 @@ inline accel_status_t run(accel_module_t* module, const accel_value_t* values, a
                           void* user_data);
 inline double run(std::int64_t step, void* user_data);
 inline accel_status_t run(accel_tensor_t* buffer, std::int64_t bucket, std::int32_t is_last, void* user_data);
+inline accel_status_t run(accel_tensor_t** out_loss, void* user_data);
 inline accel_status_t run(accel_value_t* out_state, void* user_data);
 inline accel_status_t run(const accel_value_t* state, void* user_data);
 
@@ -713,8 +742,8 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
   // Sets the gradient of a leaf.
   void set_grad(const Tensor& gradient = {}) { detail::check(accel_tensor_set_grad(get(), gradient.get())); }
 
-  // Back-propagates from a scalar without any scaling.
-  void backward() { detail::check(accel_tensor_backward(get())); }
+  // Back-propagates without any scaling.
+  void backward(const BackwardOptions& options = {}) { detail::check(accel_tensor_backward(get(), &options)); }
 
   // Converts dtype and device.
   Tensor to(accel_dtype_t dtype, accel_device_t device, bool non_blocking) const {
@@ -964,10 +993,18 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   }
 
   // Adds a hook before or after the forward.
-  void add_hook(std::int32_t when, ModuleHookFn hook) {
+  std::int64_t add_hook(std::int32_t when, ModuleHookFn hook) {
+    std::int64_t out_id = 0;
     detail::check(accel_module_add_hook(get(), when, detail::run, detail::keep(std::move(hook)),
-                                        detail::drop<ModuleHookFn>));
+                                        detail::drop<ModuleHookFn>, &out_id));
+    return out_id;
   }
+
+  // Removes a hook.
+  void remove_hook(std::int64_t id) { detail::check(accel_module_remove_hook(get(), id)); }
+
+  // The forward of a module, and what it calls, records no gradients.
+  void set_no_grad(bool no_grad) { detail::check(accel_module_set_no_grad(get(), no_grad)); }
 
   // Runs a module: its hooks, its forward, and what sharding and precision ask for.
   Value call(const std::vector<Value>& inputs = {}) {
@@ -1008,6 +1045,13 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   Value named_modules() const {
     Value out;
     detail::check(accel_module_named_modules(get(), out.put()));
+    return out;
+  }
+
+  // All modules, here and below, children before their parents: siblings in the order in which they were added.
+  Value children_bottom_up() const {
+    Value out;
+    detail::check(accel_module_children_bottom_up(get(), out.put()));
     return out;
   }
 
@@ -1152,6 +1196,27 @@ class Optimizer : public detail::Handle<accel_optimizer_t, accel_optimizer_retai
     return out;
   }
 
+  // AdaLomo, by accel_lomo_backward() as LOMO.
+  static Optimizer adalomo(const Module& module, const AdalomoOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_adalomo(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // Schedule-free SGD.
+  static Optimizer schedule_free_sgd(const Module& module, const ScheduleFreeSgdOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_schedule_free_sgd(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // Schedule-free AdamW.
+  static Optimizer schedule_free_adamw(const Module& module, const ScheduleFreeAdamwOptions& options = {}) {
+    Optimizer out;
+    detail::check(accel_optimizer_schedule_free_adamw(module.get(), &options, out.put()));
+    return out;
+  }
+
   // Adds a group with settings of its own.
   void add_group(const std::vector<Tensor>& parameters, double lr, double weight_decay) {
     detail::check(accel_optimizer_add_group(get(), detail::borrowed(parameters).data(), parameters.size(), lr,
@@ -1161,6 +1226,18 @@ class Optimizer : public detail::Handle<accel_optimizer_t, accel_optimizer_retai
   // One update of all parameters that require a gradient and have one; a prepared optimizer does nothing while
   // gradients accumulate.
   bool step() { return detail::check(accel_optimizer_step(get())); }
+
+  // One update by the gradients of a closure, which is called within the call, with gradients recorded.
+  std::optional<Tensor> step_closure(ClosureFn closure) {
+    Tensor out_loss;
+    if (!detail::check(accel_optimizer_step_closure(get(), detail::run, detail::keep(std::move(closure)),
+                                                    detail::drop<ClosureFn>, out_loss.put()))) return std::nullopt;
+    return out_loss;
+  }
+
+  // Switches the parameters of a schedule-free optimizer between those that are trained and their average, which is
+  // what is to be evaluated and saved.
+  void train(bool training) { detail::check(accel_optimizer_train(get(), training)); }
 
   // Whether the latest update was skipped: gradients overflowed.
   bool step_was_skipped() const { return accel_optimizer_step_was_skipped(self()) == 1; }
@@ -2099,7 +2176,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
 
   // Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start
   // from rank 0's weights, and gradients are averaged during backward.
-  Module prepare_model(const Module& module, const DdpOptions& options = {}) {
+  Module prepare_model(const Module& module, const PrepareModelOptions& options = {}) {
     Module out;
     detail::check(accel_prepare_model(get(), module.get(), &options, out.put()));
     return out;
@@ -2135,15 +2212,17 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
 
   // Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged
   // over the ranks in the last micro-batch of a group.
-  void backward(const Tensor& loss) { detail::check(accel_backward(get(), loss.get())); }
+  void backward(const Tensor& loss, const BackwardOptions& options = {}) {
+    detail::check(accel_backward(get(), loss.get(), &options));
+  }
 
-  // Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and
-  // drops each gradient then.
+  // Backward that updates the parameters of the prepared LOMO and AdaLomo optimizers as soon as their gradients are
+  // complete, and drops each gradient then.
   void lomo_backward(const Tensor& loss, double lr) { detail::check(accel_lomo_backward(get(), loss.get(), lr)); }
 
   // Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch.
-  void backward_sum(const Tensor& loss_sum, std::int64_t count) {
-    detail::check(accel_backward_sum(get(), loss_sum.get(), count));
+  void backward_sum(const Tensor& loss_sum, std::int64_t count, const BackwardOptions& options = {}) {
+    detail::check(accel_backward_sum(get(), loss_sum.get(), count, &options));
   }
 
   // One micro-batch: counts it, and holds back the exchange of gradients until the group is complete.
@@ -2240,6 +2319,13 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of
   // large results of a gather or a reduce, and of the device.
   void empty_cache() { detail::check(accel_empty_cache(get())); }
+
+  // accel_save() on the main process; the other ranks return at once, before the file is there.
+  void save_on_main_process(const Value& tensors, const Value& metadata, const std::string& path,
+                            bool save_on_each_node) {
+    detail::check(accel_save_on_main_process(get(), tensors.get(), detail::unless_none(metadata), path.c_str(),
+                                             save_on_each_node));
+  }
 
   // Writes a model's weights as `folder/model.safetensors` on the main process; other ranks return at once.
   void save_model(const Module& module, const std::string& folder) {
@@ -2344,6 +2430,13 @@ inline const char* dtype_name(accel_dtype_t dtype) { return accel_dtype_name(dty
 // The size of an element.
 inline std::size_t dtype_size(accel_dtype_t dtype) { return accel_dtype_size(dtype); }
 
+// The bytes that an element takes in estimates of a model's size, where a truth value is a bit.
+inline double dtype_byte_size(const std::string& name) {
+  double out = 0;
+  detail::check(accel_dtype_byte_size(name.c_str(), &out));
+  return out;
+}
+
 // The dtype of a name.
 inline accel_dtype_t dtype_from_name(const std::string& name) {
   accel_dtype_t out = 0;
@@ -2420,6 +2513,9 @@ inline std::int64_t find_batch_size(const Value& value) {
   return out;
 }
 
+// The name of a distributed type.
+inline const char* distributed_type_name(accel_distributed_type_t type) { return accel_distributed_type_name(type); }
+
 // Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all
 // threads, and so do those of the other ranks of their groups.
 inline void interrupt() { detail::check(accel_interrupt()); }
@@ -2494,6 +2590,13 @@ inline void local_sgd_load_state_dict(const Scope& scope, const Value& state_dic
 // Writes tensors to a safetensors file: complete under its name, or not at all.
 inline void save(const Value& tensors, const Value& metadata, const std::string& path) {
   detail::check(accel_save(tensors.get(), detail::unless_none(metadata), path.c_str()));
+}
+
+// The metadata of a safetensors file.
+inline Value load_metadata(const std::string& path) {
+  Value out;
+  detail::check(accel_load_metadata(path.c_str(), out.put()));
+  return out;
 }
 
 // Reads a safetensors file after checking its header.
@@ -2601,6 +2704,10 @@ inline accel_status_t run(accel_tensor_t* buffer, std::int64_t bucket, std::int3
   return guarded([&] {
     (*static_cast<CommHookFn*>(user_data))(Tensor(Tensor::retained(buffer)), bucket, is_last != 0);
   });
+}
+
+inline accel_status_t run(accel_tensor_t** out_loss, void* user_data) {
+  return guarded([&] { *out_loss = (*static_cast<ClosureFn*>(user_data))().release(); });
 }
 
 inline accel_status_t run(accel_value_t* out_state, void* user_data) {

@@ -51,6 +51,15 @@ static accel_status_t update_trampoline(accel_tensor_t *parameter, accel_tensor_
   return end_callback(lock, answer);
 }
 
+static accel_status_t closure_trampoline(accel_tensor_t **out_loss, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 0);
+  if (answer != NULL) python_to_new_tensor(answer, out_loss);
+  return end_callback(lock, answer);
+}
+
 static double lr_lambda_trampoline(int64_t step, void *user_data) {
   PyGILState_STATE lock;
   if (!enter_python(&lock)) return refuse_callback(), NAN;
@@ -274,6 +283,14 @@ typedef struct accel_state_options {
   accel_cpu_memory_t cpu_memory;
   int64_t cpu_memory_kept;
 } accel_state_options_t;
+%accel_borrowed(accel_tensor_t, gradient)
+typedef struct accel_backward_options {
+  size_t struct_size;
+  int32_t retain_graph;
+  int32_t create_graph;
+  const accel_value_t *inputs;
+  const accel_tensor_t *gradient;
+} accel_backward_options_t;
 typedef struct accel_adam_options {
   size_t struct_size;
   double lr;
@@ -394,6 +411,41 @@ typedef struct accel_lomo_options {
   double clip_grad_norm;
   double clip_grad_value;
 } accel_lomo_options_t;
+typedef struct accel_adalomo_options {
+  size_t struct_size;
+  double lr;
+  double weight_decay;
+  double decay_rate;
+  double eps1;
+  double eps2;
+  double clip_threshold;
+  double clip_grad_norm;
+  double clip_grad_value;
+} accel_adalomo_options_t;
+typedef struct accel_schedule_free_sgd_options {
+  size_t struct_size;
+  double lr;
+  double momentum;
+  double weight_decay;
+  double warmup_steps;
+  double r;
+  double weight_lr_power;
+  int32_t maximize;
+  int32_t reserved;
+} accel_schedule_free_sgd_options_t;
+typedef struct accel_schedule_free_adamw_options {
+  size_t struct_size;
+  double lr;
+  double beta1;
+  double beta2;
+  double eps;
+  double weight_decay;
+  double warmup_steps;
+  double r;
+  double weight_lr_power;
+  int32_t maximize;
+  int32_t reserved;
+} accel_schedule_free_adamw_options_t;
 typedef struct accel_one_cycle_options {
   size_t struct_size;
   double pct_start;
@@ -527,6 +579,13 @@ typedef struct accel_fp8_recipe_options {
   int32_t enable_fsdp_float8_all_gather;
   int32_t reserved;
 } accel_fp8_recipe_options_t;
+%accel_borrowed(accel_ddp_options_t, ddp_options)
+typedef struct accel_prepare_model_options {
+  size_t struct_size;
+  int32_t device_placement;
+  int32_t evaluation_mode;
+  const accel_ddp_options_t *ddp_options;
+} accel_prepare_model_options_t;
 typedef struct accel_dataloader_config {
   size_t struct_size;
   int32_t even_batches;
@@ -561,6 +620,14 @@ typedef struct accel_parameters_options {
     return options;
   }
   ~accel_state_options() { free((char *)$self->main_process_ip); free((char *)$self->rng_types); free($self); }
+}
+%extend accel_backward_options {
+  accel_backward_options() {
+    accel_backward_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_backward_options_init(options);
+    return options;
+  }
+  ~accel_backward_options() { free_value((accel_value_t *)$self->inputs); free($self); }
 }
 %extend accel_adam_options {
   accel_adam_options() {
@@ -658,6 +725,30 @@ typedef struct accel_parameters_options {
   }
   ~accel_lomo_options() {  free($self); }
 }
+%extend accel_adalomo_options {
+  accel_adalomo_options() {
+    accel_adalomo_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_adalomo_options_init(options);
+    return options;
+  }
+  ~accel_adalomo_options() {  free($self); }
+}
+%extend accel_schedule_free_sgd_options {
+  accel_schedule_free_sgd_options() {
+    accel_schedule_free_sgd_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_schedule_free_sgd_options_init(options);
+    return options;
+  }
+  ~accel_schedule_free_sgd_options() {  free($self); }
+}
+%extend accel_schedule_free_adamw_options {
+  accel_schedule_free_adamw_options() {
+    accel_schedule_free_adamw_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_schedule_free_adamw_options_init(options);
+    return options;
+  }
+  ~accel_schedule_free_adamw_options() {  free($self); }
+}
 %extend accel_one_cycle_options {
   accel_one_cycle_options() {
     accel_one_cycle_options_t *const options = calloc(1, sizeof(*options));
@@ -754,6 +845,14 @@ typedef struct accel_parameters_options {
   }
   ~accel_fp8_recipe_options() { free((char *)$self->backend); free((char *)$self->fp8_format); free((char *)$self->amax_compute_algo); free((char *)$self->opt_level); free($self); }
 }
+%extend accel_prepare_model_options {
+  accel_prepare_model_options() {
+    accel_prepare_model_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_prepare_model_options_init(options);
+    return options;
+  }
+  ~accel_prepare_model_options() {  free($self); }
+}
 %extend accel_dataloader_config {
   accel_dataloader_config() {
     accel_dataloader_config_t *const options = calloc(1, sizeof(*options));
@@ -785,6 +884,7 @@ typedef struct accel_parameters_options {
 %accel_callback(accel_forward_fn, forward_trampoline)
 %accel_callback(accel_module_hook_fn, module_hook_trampoline)
 %accel_callback(accel_update_fn, update_trampoline)
+%accel_callback(accel_closure_fn, closure_trampoline)
 %accel_callback(accel_lr_lambda_fn, lr_lambda_trampoline)
 %accel_callback(accel_lr_group_lambda_fn, lr_group_lambda_trampoline)
 %typemap(in) (accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
@@ -899,6 +999,8 @@ typedef struct accel_parameters_options {
 %delobject accel_optimizer_release;
 %accel_waits(accel_optimizer_add_group)
 %accel_waits(accel_optimizer_step)
+%accel_waits(accel_optimizer_step_closure)
+%accel_waits(accel_optimizer_train)
 %accel_waits(accel_optimizer_zero_grad)
 %accel_waits(accel_optimizer_state_dict)
 %accel_waits(accel_optimizer_load_state_dict)
@@ -949,6 +1051,8 @@ typedef struct accel_parameters_options {
 %accel_waits(accel_find_executable_batch_size)
 %accel_waits(accel_free_memory)
 %accel_waits(accel_save)
+%accel_waits(accel_save_on_main_process)
+%accel_waits(accel_load_metadata)
 %accel_waits(accel_load)
 %accel_waits(accel_save_model)
 %accel_waits(accel_save_state)
@@ -1013,6 +1117,15 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_DEVICE_CPU = 0;
 %constant int ACCEL_DEVICE_CUDA = 1;
 %constant int ACCEL_DEVICE_META = 2;
+%constant int ACCEL_DEVICE_MPS = 3;
+%constant int ACCEL_DEVICE_MLU = 4;
+%constant int ACCEL_DEVICE_SDAA = 5;
+%constant int ACCEL_DEVICE_MUSA = 6;
+%constant int ACCEL_DEVICE_NPU = 7;
+%constant int ACCEL_DEVICE_HPU = 8;
+%constant int ACCEL_DEVICE_XPU = 9;
+%constant int ACCEL_DEVICE_NEURON = 10;
+%constant int ACCEL_DEVICE_XLA = 11;
 %constant int ACCEL_VALUE_NONE = 0;
 %constant int ACCEL_VALUE_BOOL = 1;
 %constant int ACCEL_VALUE_INT = 2;
@@ -1032,6 +1145,17 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_DISTRIBUTED_NO = 0;
 %constant int ACCEL_DISTRIBUTED_MULTI_CPU = 1;
 %constant int ACCEL_DISTRIBUTED_MULTI_GPU = 2;
+%constant int ACCEL_DISTRIBUTED_MULTI_NPU = 3;
+%constant int ACCEL_DISTRIBUTED_MULTI_MLU = 4;
+%constant int ACCEL_DISTRIBUTED_MULTI_SDAA = 5;
+%constant int ACCEL_DISTRIBUTED_MULTI_MUSA = 6;
+%constant int ACCEL_DISTRIBUTED_MULTI_XPU = 7;
+%constant int ACCEL_DISTRIBUTED_MULTI_HPU = 8;
+%constant int ACCEL_DISTRIBUTED_MULTI_NEURON = 9;
+%constant int ACCEL_DISTRIBUTED_DEEPSPEED = 10;
+%constant int ACCEL_DISTRIBUTED_FSDP = 11;
+%constant int ACCEL_DISTRIBUTED_XLA = 12;
+%constant int ACCEL_DISTRIBUTED_MEGATRON_LM = 13;
 %constant int ACCEL_SCHEDULER_STEPS_PER_BATCH = 0;
 %constant int ACCEL_SCHEDULER_STEPS_PER_UPDATE = 1;
 %constant int ACCEL_CPU_KERNELS_AUTO = 0;
@@ -1143,6 +1267,13 @@ dtype: ACCEL_DTYPE_*.
 Returns: Bytes of one element; 0 for a number that is no dtype.";
 size_t accel_dtype_size(int32_t dtype);
 
+%feature("docstring") accel_dtype_byte_size "The bytes that an element takes in estimates of a model's size, where a truth value is a bit.
+
+name: The name of a dtype, or \"fp8\", \"int4\", \"int2\".
+out: 0.125 for \"bool\", 0.5 for \"int4\", 0.25 for \"int2\", else the size in memory.
+Returns: ACCEL_OK or ACCEL_ERROR_NOT_FOUND.";
+accel_status_t accel_dtype_byte_size(const char *name, double *OUTPUT);
+
 %feature("docstring") accel_dtype_from_name "The dtype of a name.
 
 name: \"float32\", \"bf16\", ...
@@ -1154,7 +1285,7 @@ accel_status_t accel_dtype_from_name(const char *name, int32_t *OUTPUT);
 
 text: \"cpu\", \"cuda:1\", \"meta\".
 out: The device.
-Returns: ACCEL_OK or ACCEL_ERROR_INVALID_ARGUMENT.";
+Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT; ACCEL_ERROR_UNSUPPORTED for \"mps\", \"xpu\" and other kinds that this version does not drive.";
 accel_status_t accel_device_parse(const char *text, accel_device_t *OUTPUT);
 
 %feature("docstring") accel_device_count "Counts the devices of a type.
@@ -1253,6 +1384,12 @@ value: Any.
 out: The number.
 Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor.";
 accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *OUTPUT);
+
+%feature("docstring") accel_distributed_type_name "The name of a distributed type.
+
+type: ACCEL_DISTRIBUTED_*.
+Returns: \"MULTI_CPU\" and so on; NULL for a number that is no type.";
+const char *accel_distributed_type_name(int32_t type);
 
 %feature("docstring") accel_state_options_init "Marks every field as unset.
 
@@ -2062,11 +2199,17 @@ gradient: Of the same shape, dtype and device; NULL takes the gradient away.
 Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.";
 accel_status_t accel_tensor_set_grad(accel_tensor_t *tensor, accel_tensor_t *gradient);
 
-%feature("docstring") accel_tensor_backward "Back-propagates from a scalar without any scaling. Prefer accel_backward().
+%feature("docstring") accel_backward_options_init "Marks every field as unset.
 
-tensor: One element that requires a gradient.
-Returns: ACCEL_OK; SHAPE_MISMATCH; TORCH.";
-accel_status_t accel_tensor_backward(accel_tensor_t *tensor);
+options: The struct.";
+void accel_backward_options_init(accel_backward_options_t *options);
+
+%feature("docstring") accel_tensor_backward "Back-propagates without any scaling. Prefer accel_backward().
+
+tensor: Requires a gradient, and has one element unless the options have a gradient for it.
+options: NULL: defaults.
+Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.";
+accel_status_t accel_tensor_backward(accel_tensor_t *tensor, const accel_backward_options_t *options);
 
 %feature("docstring") accel_tensor_to "Converts dtype and device.
 
@@ -2375,8 +2518,23 @@ when: ACCEL_HOOK_*.
 hook: The function; hooks run in order of their addition.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
+out_id: For accel_module_remove_hook(). May be NULL.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
-accel_status_t accel_module_add_hook(accel_module_t *module, int32_t when, accel_module_hook_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+accel_status_t accel_module_add_hook(accel_module_t *module, int32_t when, accel_module_hook_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t *OUTPUT);
+
+%feature("docstring") accel_module_remove_hook "Removes a hook. It may be removed while it runs.
+
+module: The module that it was added to.
+id: What accel_module_add_hook() gave.
+Returns: ACCEL_OK; NOT_FOUND for one that is not there.";
+accel_status_t accel_module_remove_hook(accel_module_t *module, int64_t id);
+
+%feature("docstring") accel_module_set_no_grad "The forward of a module, and what it calls, records no gradients.
+
+module: A module.
+no_grad: 1 or 0, which is what a new module has.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_module_set_no_grad(accel_module_t *module, int32_t no_grad);
 
 %feature("docstring") accel_module_call "Runs a module: its hooks, its forward, and what sharding and precision ask for.
 
@@ -2423,6 +2581,13 @@ module: A module.
 out: A map path -> kind, itself first under \"\".
 Returns: ACCEL_OK.";
 accel_status_t accel_module_named_modules(const accel_module_t *module, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_module_children_bottom_up "All modules, here and below, children before their parents: siblings in the order in which they were added.
+
+module: A module.
+out: A map path -> kind, itself last under \"\".
+Returns: ACCEL_OK.";
+accel_status_t accel_module_children_bottom_up(const accel_module_t *module, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_module_state_dict "Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
 
@@ -2536,6 +2701,21 @@ void accel_muon_options_init(accel_muon_options_t *options);
 options: The struct.";
 void accel_lomo_options_init(accel_lomo_options_t *options);
 
+%feature("docstring") accel_adalomo_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_adalomo_options_init(accel_adalomo_options_t *options);
+
+%feature("docstring") accel_schedule_free_sgd_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_schedule_free_sgd_options_init(accel_schedule_free_sgd_options_t *options);
+
+%feature("docstring") accel_schedule_free_adamw_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_schedule_free_adamw_options_init(accel_schedule_free_adamw_options_t *options);
+
 %feature("docstring") accel_optimizer_adamw "AdamW over the parameters of a module.
 
 module: Its trainable parameters become the first group; NULL: groups are added later.
@@ -2648,6 +2828,30 @@ out: As there.
 Returns: As there.";
 accel_status_t accel_optimizer_lomo(const accel_module_t *module, const accel_lomo_options_t *options, accel_optimizer_t **OUTPUT);
 
+%feature("docstring") accel_optimizer_adalomo "AdaLomo, by accel_lomo_backward() as LOMO. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_adalomo(const accel_module_t *module, const accel_adalomo_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_schedule_free_sgd "Schedule-free SGD. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_schedule_free_sgd(const accel_module_t *module, const accel_schedule_free_sgd_options_t *options, accel_optimizer_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_schedule_free_adamw "Schedule-free AdamW. Everything else as accel_optimizer_adamw().
+
+module: As there.
+options: As there.
+out: As there.
+Returns: As there.";
+accel_status_t accel_optimizer_schedule_free_adamw(const accel_module_t *module, const accel_schedule_free_adamw_options_t *options, accel_optimizer_t **OUTPUT);
+
 %feature("docstring") accel_optimizer_create "An optimizer whose update the program computes. Groups, schedulers, update precision and state dicts work as with the others.
 
 module: Its trainable parameters become the first group; NULL: groups are added later.
@@ -2688,6 +2892,23 @@ accel_status_t accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_ten
 optimizer: An optimizer.
 Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before; TORCH.";
 information_t accel_optimizer_step(accel_optimizer_t *optimizer);
+
+%feature("docstring") accel_optimizer_step_closure "One update by the gradients of a closure, which is called within the call, with gradients recorded. Every optimizer of the library calls it once, before its update. A prepared optimizer does not call it while gradients accumulate.
+
+optimizer: An optimizer.
+closure: The callback.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out_loss: What the closure gave; NULL when it was not called.
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss; TORCH.";
+information_t accel_optimizer_step_closure(accel_optimizer_t *optimizer, accel_closure_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_optimizer_train "Switches the parameters of a schedule-free optimizer between those that are trained and their average, which is what is to be evaluated and saved. Others have nothing to switch.
+
+optimizer: An optimizer; new ones are in training.
+training: 1 before a step, 0 before an evaluation.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_optimizer_train(accel_optimizer_t *optimizer, int32_t training);
 
 %feature("docstring") accel_optimizer_zero_grad "Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
 
@@ -3511,14 +3732,19 @@ out: The text.
 Returns: ACCEL_OK; INVALID_ARGUMENT that names the field or variable, also for a field of another backend.";
 accel_status_t accel_fp8_recipe_describe(const accel_fp8_recipe_options_t *options, accel_buffer_t *OUTPUT);
 
+%feature("docstring") accel_prepare_model_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_prepare_model_options_init(accel_prepare_model_options_t *options);
+
 %feature("docstring") accel_prepare_model "Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start from rank 0's weights, and gradients are averaged during backward.
 
 state: A state.
 module: The model; shares its parameters with the result.
 options: NULL: defaults.
 out: The model to call.
-Returns: ACCEL_OK; COLLECTIVE_MISMATCH when the ranks' models differ.";
-accel_status_t accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_ddp_options_t *options, accel_module_t **OUTPUT);
+Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.";
+accel_status_t accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_prepare_model_options_t *options, accel_module_t **OUTPUT);
 
 %feature("docstring") accel_register_comm_hook "Puts the exchange of a model's gradients into the program's hands, in place of comm_hook. The callback runs on the thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
 
@@ -3563,11 +3789,12 @@ accel_status_t accel_prepare_data_loader(accel_state_t *state, accel_dataloader_
 %feature("docstring") accel_backward "Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of a group.
 
 state: A state.
-loss: One element.
-Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
-accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss);
+loss: One element, unless the options have a gradient for it.
+options: NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
+Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
+accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss, const accel_backward_options_t *options);
 
-%feature("docstring") accel_lomo_backward "Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
+%feature("docstring") accel_lomo_backward "Backward that updates the parameters of the prepared LOMO and AdaLomo optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
 
 state: A state.
 loss: One element with gradient history.
@@ -3580,8 +3807,9 @@ accel_status_t accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, d
 state: A state.
 loss_sum: One element: the sum over the items, not their mean.
 count: Items in this micro-batch on this rank; 0 when all of them are padding.
+options: NULL: defaults.
 Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.";
-accel_status_t accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum, int64_t count);
+accel_status_t accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum, int64_t count, const accel_backward_options_t *options);
 
 %feature("docstring") accel_accumulate_begin "One micro-batch: counts it, and holds back the exchange of gradients until the group is complete. Each model counts its own micro-batches, so several may be trained by turns.
 
@@ -3820,7 +4048,7 @@ accel_status_t accel_generator_set_state(accel_generator_t *generator, const acc
 state: A state.
 rng_types: \"torch\" (the CPU's default generator), \"cuda\" (the device's), \"generator\" (the one given), joined by commas.
 generator: For \"generator\"; else NULL.
-Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without one; UNSUPPORTED for the generator of a device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without one; UNSUPPORTED for the generator of a device that the state does not use, and for the reference's other names, \"npu\", \"xla\" and so on; TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_synchronize_rng_states(accel_state_t *state, const char *rng_types, accel_generator_t *generator);
 
 %feature("docstring") accel_find_executable_batch_size "Calls a function with smaller and smaller batch sizes until one fits into memory. All ranks go on to the next size when one of them ran out of memory; those that wait for it in a collective meanwhile see COLLECTIVE_MISMATCH there, which they should hand on. What cached memory there is goes back before each try.
@@ -3847,18 +4075,35 @@ state: A state.
 Returns: ACCEL_OK.";
 accel_status_t accel_empty_cache(accel_state_t *state);
 
-%feature("docstring") accel_save "Writes tensors to a safetensors file: complete under its name, or not at all.
+%feature("docstring") accel_save "Writes tensors to a safetensors file: complete under its name, or not at all. Tensors that are one and the same are written once; the metadata then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
 
 tensors: A map name -> tensor.
 metadata: A map of strings; NULL: none.
 path: The file; replaced.
-Returns: ACCEL_OK, TYPE_MISMATCH or IO.";
+Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.";
 accel_status_t accel_save(const accel_value_t *tensors, const accel_value_t *NULLABLE, const char *path);
+
+%feature("docstring") accel_save_on_main_process "accel_save() on the main process; the other ranks return at once, before the file is there.
+
+state: A state.
+tensors: As there; only looked at where it is written.
+metadata: As there; only looked at where it is written.
+path: As there; only looked at where it is written.
+save_on_each_node: 1: on the main process of each host.
+Returns: As there.";
+accel_status_t accel_save_on_main_process(accel_state_t *state, const accel_value_t *tensors, const accel_value_t *NULLABLE, const char *path, int32_t save_on_each_node);
+
+%feature("docstring") accel_load_metadata "The metadata of a safetensors file.
+
+path: The file.
+out: A map of strings; empty when it has none.
+Returns: As accel_load().";
+accel_status_t accel_load_metadata(const char *path, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_load "Reads a safetensors file after checking its header.
 
 path: The file.
-out: A map name -> tensor.
+out: A map name -> tensor, with those that accel_save() left out under their names again.
 Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.";
 accel_status_t accel_load(const char *path, accel_value_t *OUTPUT);
 

@@ -92,7 +92,7 @@ static double train_step(accel_state_t *state, struct run *run) {
   CHECK(accel_accumulate_begin(state, &run->model, 1, &scope));
   CHECK(accel_module_call(run->model, accel_value_at(&batch, 0), 1, &logits));
   CHECK(accel_cross_entropy(logits.as.tensor, accel_value_at(&batch, 1)->as.tensor, &loss));
-  CHECK(accel_backward(state, loss));
+  CHECK(accel_backward(state, loss, NULL));
   CHECK(accel_optimizer_step(run->optimizer));
   CHECK(accel_scheduler_step(run->scheduler));
   CHECK(accel_optimizer_zero_grad(run->optimizer, 1));

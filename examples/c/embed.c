@@ -103,7 +103,7 @@ int main(int argc, char **argv) {
   accel_module_t *model = load_model(config_path, weights_path), *norm = NULL;
   accel_value_t hidden = ACCEL_VALUE_INIT;
   CHECK(accel_module_child(model, "transformer.ln_f", &norm));
-  CHECK(accel_module_add_hook(norm, ACCEL_HOOK_FORWARD, keep_output, &hidden, NULL));
+  CHECK(accel_module_add_hook(norm, ACCEL_HOOK_FORWARD, keep_output, &hidden, NULL, NULL));
   int64_t parameters = 0;
   CHECK(accel_module_num_parameters(model, &parameters));
   if (says) printf("parameters: %lld\n", (long long)parameters);

@@ -76,7 +76,7 @@ static accel_tensor_t *train_step(accel_state_t *state, accel_module_t *model, a
   accel_value_t output = ACCEL_VALUE_INIT, loss = ACCEL_VALUE_INIT;
   CHECK(accel_module_call(model, &input, 1, &output));
   CHECK(apply("aten::mse_loss", "", output, accel_arg_tensor(y), &loss));
-  CHECK(accel_backward(state, loss.as.tensor));
+  CHECK(accel_backward(state, loss.as.tensor, NULL));
   CHECK(accel_optimizer_step(optimizer));
   CHECK(accel_optimizer_zero_grad(optimizer, 1));
   accel_value_dispose(&output);

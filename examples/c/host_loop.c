@@ -116,7 +116,7 @@ static void micro_batch(struct training *t) {
   accel_value_t output = ACCEL_VALUE_INIT;
   CHECK(accel_module_call(t->model, &argument, 1, &output));
   accel_tensor_t *loss = mean_squared_error(&output, targets);
-  CHECK(accel_tensor_backward(loss));
+  CHECK(accel_tensor_backward(loss, NULL));
   CHECK(accel_tensor_item(loss, &t->loss));
   for (int64_t i = t->n_parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(t->parameters, (size_t)i, NULL));
   if (accel_sync_gradients(t->state) == 1) {

@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
 
   for (int step = 1; step <= STEPS; step++) {
     accel_tensor_t *loss = forward(model, input);
-    CHECK(accel_backward(state, loss));
+    CHECK(accel_backward(state, loss, NULL));
     CHECK(accel_optimizer_step(optimizer));
     CHECK(accel_optimizer_zero_grad(optimizer, 1));
     double number = 0;

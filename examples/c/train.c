@@ -56,7 +56,7 @@ static double train_epoch(accel_state_t *state, accel_module_t *model, accel_opt
     CHECK(accel_accumulate_begin(state, &model, 1, &scope));
     CHECK(accel_module_call(model, accel_value_at(&batch, 0), 1, &logits));
     CHECK(accel_cross_entropy(logits.as.tensor, accel_value_at(&batch, 1)->as.tensor, &loss));
-    CHECK(accel_backward(state, loss));
+    CHECK(accel_backward(state, loss, NULL));
     CHECK(accel_optimizer_step(optimizer));
     CHECK(accel_optimizer_zero_grad(optimizer, 1));
     CHECK(accel_scope_end(scope));

@@ -480,7 +480,7 @@ static accel_tensor_t *train_batch(struct training *training) {
   }
   CHECK(accel_accumulate_begin(training->state, &training->model, 1, &scope));
   accel_tensor_t *loss = batch_loss(training->model, &batch);
-  CHECK(accel_backward(training->state, loss));
+  CHECK(accel_backward(training->state, loss, NULL));
   CHECK(accel_clip_grad_norm(training->state, training->model, 1.0, 2.0, NULL));
   CHECK(accel_optimizer_step(training->optimizer));
   CHECK(accel_scheduler_step(training->scheduler));

@@ -61,14 +61,14 @@ void Accelerator::set_autocast(const precision::AutocastSettings& settings) {
   autocast_ = settings;
 }
 
-nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const parallel::DdpOptions& options,
-                                         std::optional<bool> device_placement) {
+nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const ModelPreparation& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
-  if (device_placement.value_or(state_.settings().device_placement)) module->to(std::nullopt, state_.device());
+  if (preparation.device_placement.value_or(state_.settings().device_placement))
+    module->to(std::nullopt, state_.device());
   std::shared_ptr<parallel::DistributedDataParallel> ddp;
-  if (state_.use_distributed() && has_trainable_parameter(*module))
-    ddp = std::make_shared<parallel::DistributedDataParallel>(module, state_.communicator(), options);
+  if (state_.use_distributed() && !preparation.evaluation_mode && has_trainable_parameter(*module))
+    ddp = std::make_shared<parallel::DistributedDataParallel>(module, state_.communicator(), preparation.ddp);
   const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
                                    state_.settings().keep_output_dtype};
   auto prepared =
@@ -150,7 +150,7 @@ std::vector<PreparedObject> Accelerator::prepare(const std::vector<PreparedObjec
   try {
     for (size_t i = 0; i < objects.size(); i++) {
       const PreparedObject& object = objects[i];
-      if (object.model != nullptr) prepared[i].model = prepare_model(object.model, {}, object.device_placement);
+      if (object.model != nullptr) prepared[i].model = prepare_model(object.model, {{}, object.device_placement});
       if (object.optimizer != nullptr) prepared[i].optimizer = prepare_optimizer(object.optimizer);
       if (object.loader == nullptr) continue;
       DataLoaderConfiguration configuration;

@@ -22,6 +22,7 @@
 #include "precision/autocast.hpp"
 #include "precision/grad_scaler.hpp"
 #include "state/state.hpp"
+#include "tensor/backward.hpp"
 
 namespace accel::accelerator {
 
@@ -42,6 +43,13 @@ struct RegisteredObject {
   std::string name;
   std::function<c10::IValue()> save;
   std::function<void(const c10::IValue&)> load;
+};
+
+// How a model is prepared.
+struct ModelPreparation {
+  parallel::DdpOptions ddp;
+  std::optional<bool> device_placement;  // as the state's
+  bool evaluation_mode = false;          // under its precision only: nothing is exchanged
 };
 
 // One object to prepare, or a prepared one: exactly one of the pointers is set.
@@ -71,8 +79,7 @@ class Accelerator {
   // Null when losses are not scaled.
   const std::shared_ptr<precision::GradScaler>& grad_scaler() const { return grad_scaler_; }
 
-  nn::ModulePtr prepare_model(nn::ModulePtr module, const parallel::DdpOptions& options,
-                              std::optional<bool> device_placement = std::nullopt);
+  nn::ModulePtr prepare_model(nn::ModulePtr module, const ModelPreparation& preparation = {});
   std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
   std::shared_ptr<data::DataLoader> prepare_data_loader(const data::DataLoader& loader,
@@ -83,9 +90,9 @@ class Accelerator {
   std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb);
 
   // Back-propagates loss / gradient_accumulation_steps.
-  void backward(const at::Tensor& loss);
+  void backward(const at::Tensor& loss, const tensor::BackwardOptions& options = {});
   // Back-propagates a sum over `count` items so that the group ends with the gradients of the mean over all its items.
-  void backward_sum(const at::Tensor& loss_sum, int64_t count);
+  void backward_sum(const at::Tensor& loss_sum, int64_t count, const tensor::BackwardOptions& options = {});
   // Updates the prepared LOMO optimizers meanwhile. @accelerate lomo_backward
   void lomo_backward(const at::Tensor& loss, std::optional<double> lr);
   bool sync_gradients() const { return state_.gradient_state()->sync_gradients(); }
@@ -138,7 +145,7 @@ class Accelerator {
 
   void require_nothing_prepared(const char* what) const;
   void make_grad_scaler(const precision::GradScalerSettings& settings);
-  void run_backward(const at::Tensor& loss, double factor);
+  void run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
   // From here on gradients of the open groups come in with this weight; those that are there already get it too.
   void weigh(double weight);
   std::vector<at::Tensor> gradients_of_current() const;

@@ -1,9 +1,9 @@
 // Backward with the weights of accumulation and the loss scale, and the micro-batches that decide on them.
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/full.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <unordered_set>
 
@@ -14,11 +14,10 @@
 namespace accel::accelerator {
 namespace {
 
-void check_loss(const at::Tensor& loss) {
-  require(loss.numel() == 1, Status::kShapeMismatch, "the loss has shape ", loss.sizes(),
-          "; expected one element: take its mean or sum");
+void check_loss(const at::Tensor& loss, const tensor::BackwardOptions& options) {
   require(loss.requires_grad(), Status::kInvalidState,
           "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad");
+  tensor::check_backward(loss, options);
 }
 
 using Parameters = std::unordered_set<const c10::TensorImpl*>;
@@ -64,22 +63,23 @@ class SuspendGradientReduction {
 
 }  // namespace
 
-void Accelerator::run_backward(const at::Tensor& loss, double factor) {
+void Accelerator::run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options) {
   const StepTimes::Section timed(*state_.step_times(), StepPart::kBackward);
   if (grad_scaler_ != nullptr) factor *= grad_scaler_->scale_for_backward();
+  const kernels::ComputeScope scope(state_.compute_policy());
   // The seed of backward carries the factor, so the loss is not touched. It hardly ever changes.
+  if (options.gradient.defined()) return tensor::backward(loss, options, options.gradient * factor);
   const bool same = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&
                     seed_.scalar_type() == loss.scalar_type() && seed_.device() == loss.device();
   if (!same) {
     seed_ = at::full(loss.sizes(), factor, loss.options().requires_grad(false));
     seed_factor_ = factor;
   }
-  const kernels::ComputeScope scope(state_.compute_policy());
-  torch::autograd::backward({loss}, {seed_});
+  tensor::backward(loss, options, seed_);
 }
 
-void Accelerator::backward(const at::Tensor& loss) {
-  check_loss(loss);
+void Accelerator::backward(const at::Tensor& loss, const tensor::BackwardOptions& options) {
+  check_loss(loss, options);
   const state::AccumulationSettings& settings = state_.gradient_state()->settings();
   double weight = 1.0 / static_cast<double>(settings.num_steps);
   if (current_ != nullptr) {
@@ -90,11 +90,11 @@ void Accelerator::backward(const at::Tensor& loss) {
     if (settings.true_divisor && group.complete) weight = 1.0 / static_cast<double>(group.length);
     weigh(weight);
   }
-  run_backward(loss, weight);
+  run_backward(loss, weight, options);
 }
 
-void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count) {
-  check_loss(loss_sum);
+void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count, const tensor::BackwardOptions& options) {
+  check_loss(loss_sum, options);
   require(count >= 0, Status::kInvalidArgument, "count is ", count, "; expected 0 or more items");
   const state::GradientState& gradient_state = *state_.gradient_state();
   const state::AccumulationSettings& settings = gradient_state.settings();
@@ -120,7 +120,7 @@ void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count) {
   }
   weigh(weight);
   for (const auto& counted : groups) counted->items = items;
-  run_backward(loss_sum, weight);
+  run_backward(loss_sum, weight, options);
 }
 
 void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr) {

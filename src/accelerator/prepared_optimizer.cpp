@@ -1,5 +1,7 @@
 #include "accelerator/prepared_optimizer.hpp"
 
+#include "base/error.hpp"
+
 namespace accel::accelerator {
 
 PreparedOptimizer::PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
@@ -28,6 +30,18 @@ bool PreparedOptimizer::step() {
   const bool overflowed = scaled_->overflowed();
   if (!overflowed) skipped_ = !optimizer_->step();
   scaled_->finish(overflowed);
+  return !skipped_;
+}
+
+bool PreparedOptimizer::step_by(const optim::Closure& closure) {
+  require(scaled_ == nullptr, Status::kUnsupported,
+          "a closure's gradients carry the loss scale, which is taken out before the step; expected a step without a "
+          "closure, or a precision without a loss scale");
+  if (!gradient_state_->sync_gradients()) return false;
+  skipped_ = true;
+  const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
+  step_times_->note_update();
+  skipped_ = !optimizer_->step_by(closure);
   return !skipped_;
 }
 

@@ -19,6 +19,8 @@ class PreparedOptimizer final : public optim::Optimizer {
                     const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times);
 
   bool step() override;
+  bool step_by(const optim::Closure& closure) override;
+  void train(bool training) override { optimizer_->train(training); }
   // Takes the loss scale out of the gradients, once a step.
   void unscale() {
     if (scaled_ != nullptr) scaled_->unscale();

@@ -19,10 +19,12 @@ namespace {
 
 constexpr accel_ddp_options_t kUnsetDdpOptions = ACCEL_DDP_OPTIONS_INIT;
 constexpr accel_power_sgd_options_t kUnsetPowerSgd = ACCEL_POWER_SGD_OPTIONS_INIT;
+constexpr accel_prepare_model_options_t kUnsetPrepareModelOptions = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
 constexpr accel_dataloader_config_t kUnsetDataloaderConfig = ACCEL_DATALOADER_CONFIG_INIT;
 
 parallel::PowerSgdSettings read_power_sgd_options(const accel_power_sgd_options_t* given) {
-  const accel_power_sgd_options_t options = read_options(given, kUnsetPowerSgd, "options.comm_state_option");
+  const accel_power_sgd_options_t options =
+      read_options(given, kUnsetPowerSgd, "options.ddp_options.comm_state_option");
   parallel::PowerSgdSettings result;
   result.matrix_approximation_rank =
       option_integer(options.matrix_approximation_rank).value_or(result.matrix_approximation_rank);
@@ -42,27 +44,39 @@ parallel::PowerSgdSettings read_power_sgd_options(const accel_power_sgd_options_
 
 parallel::CommHookSettings read_comm_hook(const accel_ddp_options_t& options) {
   parallel::CommHookSettings result;
-  result.hook =
-      option_choice(options.comm_hook, parallel::CommHook::kBatchedPowerSgd, "options.comm_hook").value_or(result.hook);
-  result.wrapper =
-      option_choice(options.comm_wrapper, parallel::CommHook::kBf16, "options.comm_wrapper").value_or(result.wrapper);
+  result.hook = option_choice(options.comm_hook, parallel::CommHook::kBatchedPowerSgd, "options.ddp_options.comm_hook")
+                    .value_or(result.hook);
+  result.wrapper = option_choice(options.comm_wrapper, parallel::CommHook::kBf16, "options.ddp_options.comm_wrapper")
+                       .value_or(result.wrapper);
   result.power_sgd = read_power_sgd_options(options.comm_state_option);
   return result;
 }
 
 parallel::DdpOptions read_ddp_options(const accel_ddp_options_t* given) {
-  const accel_ddp_options_t options = read_options(given, kUnsetDdpOptions, "options");
+  const accel_ddp_options_t options = read_options(given, kUnsetDdpOptions, "options.ddp_options");
   parallel::DdpOptions result;
-  result.broadcast_buffers =
-      option_flag(options.broadcast_buffers, "options.broadcast_buffers").value_or(result.broadcast_buffers);
-  result.find_unused_parameters = option_flag(options.find_unused_parameters, "options.find_unused_parameters")
-                                      .value_or(result.find_unused_parameters);
-  result.gradient_as_bucket_view = option_flag(options.gradient_as_bucket_view, "options.gradient_as_bucket_view")
-                                       .value_or(result.gradient_as_bucket_view);
-  result.static_graph = option_flag(options.static_graph, "options.static_graph").value_or(result.static_graph);
+  result.broadcast_buffers = option_flag(options.broadcast_buffers, "options.ddp_options.broadcast_buffers")
+                                 .value_or(result.broadcast_buffers);
+  result.find_unused_parameters =
+      option_flag(options.find_unused_parameters, "options.ddp_options.find_unused_parameters")
+          .value_or(result.find_unused_parameters);
+  result.gradient_as_bucket_view =
+      option_flag(options.gradient_as_bucket_view, "options.ddp_options.gradient_as_bucket_view")
+          .value_or(result.gradient_as_bucket_view);
+  result.static_graph =
+      option_flag(options.static_graph, "options.ddp_options.static_graph").value_or(result.static_graph);
   result.bucket_cap_mb = option_number(options.bucket_cap_mb).value_or(result.bucket_cap_mb);
-  option_flag(options.check_reduction, "options.check_reduction");
+  option_flag(options.check_reduction, "options.ddp_options.check_reduction");
   result.comm_hook = read_comm_hook(options);
+  return result;
+}
+
+accelerator::ModelPreparation read_prepare_model_options(const accel_prepare_model_options_t* given) {
+  const accel_prepare_model_options_t options = read_options(given, kUnsetPrepareModelOptions, "options");
+  accelerator::ModelPreparation result;
+  result.ddp = read_ddp_options(options.ddp_options);
+  result.device_placement = option_flag(options.device_placement, "options.device_placement");
+  result.evaluation_mode = option_flag(options.evaluation_mode, "options.evaluation_mode").value_or(false);
   return result;
 }
 
@@ -128,6 +142,10 @@ ACCEL_FUNCTION void accel_ddp_options_init(accel_ddp_options_t* options) {
   if (options != nullptr) *options = kUnsetDdpOptions;
 }
 
+ACCEL_FUNCTION void accel_prepare_model_options_init(accel_prepare_model_options_t* options) {
+  if (options != nullptr) *options = kUnsetPrepareModelOptions;
+}
+
 ACCEL_FUNCTION void accel_power_sgd_options_init(accel_power_sgd_options_t* options) {
   if (options != nullptr) *options = kUnsetPowerSgd;
 }
@@ -137,13 +155,13 @@ ACCEL_FUNCTION void accel_dataloader_config_init(accel_dataloader_config_t* conf
 }
 
 ACCEL_FUNCTION accel_status_t accel_prepare_model(accel_state_t* state, accel_module_t* module,
-                                                  const accel_ddp_options_t* options, accel_module_t** out) {
+                                                  const accel_prepare_model_options_t* options, accel_module_t** out) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
-    const parallel::DdpOptions ddp = read_ddp_options(options);
+    const accelerator::ModelPreparation preparation = read_prepare_model_options(options);
     check_pointer(out, "out");
-    *out = std::make_unique<accel_module>(accelerator.prepare_model(model, ddp)).release();
+    *out = std::make_unique<accel_module>(accelerator.prepare_model(model, preparation)).release();
     return ACCEL_OK;
   });
 }

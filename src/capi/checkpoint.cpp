@@ -4,8 +4,10 @@
 #include <string>
 
 #include "accel.h"
+#include "accelerator/accelerator.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "capi/options.hpp"
 #include "capi/value.hpp"
 #include "checkpoint/safetensors.hpp"
 
@@ -44,6 +46,17 @@ c10::IValue to_map(const checkpoint::NamedTensors& tensors) {
   return map;
 }
 
+void save_tensors(const accel_value_t& tensors, const accel_value_t* metadata, const char* path) {
+  checkpoint::SafetensorsContents contents = checkpoint::drop_tied(to_tensors(tensors));
+  for (auto& entry : to_metadata(metadata)) {
+    for (const auto& [tied, first] : contents.metadata)
+      require(entry.first != tied, Status::kInvalidArgument, "metadata has '", tied,
+              "', which is the name of a tensor that is the same as '", first, "'; expected another key");
+    contents.metadata.push_back(std::move(entry));
+  }
+  checkpoint::save_safetensors(path, contents.tensors, contents.metadata);
+}
+
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_save(const accel_value_t* tensors, const accel_value_t* metadata,
@@ -51,7 +64,32 @@ ACCEL_FUNCTION accel_status_t accel_save(const accel_value_t* tensors, const acc
   return guarded(__func__, [&] {
     check_pointer(tensors, "tensors");
     check_pointer(path, "path");
-    checkpoint::save_safetensors(path, to_tensors(*tensors), to_metadata(metadata));
+    save_tensors(*tensors, metadata, path);
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_save_on_main_process(accel_state_t* state, const accel_value_t* tensors,
+                                                         const accel_value_t* metadata, const char* path,
+                                                         int32_t save_on_each_node) {
+  return guarded(__func__, [&] {
+    const state::State& engine = accelerator_of(state)->state();
+    check_pointer(tensors, "tensors");
+    check_pointer(path, "path");
+    const bool each_node = read_flag(save_on_each_node, "save_on_each_node");
+    const bool writes = each_node ? engine.is_local_main_process() : engine.is_main_process();
+    if (writes) save_tensors(*tensors, metadata, path);
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_load_metadata(const char* path, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(path, "path");
+    check_pointer(out, "out");
+    c10::impl::GenericDict map(c10::StringType::get(), c10::AnyType::get());
+    for (const auto& [name, text] : checkpoint::load_safetensors(path).metadata) map.insert(name, text);
+    give(out, map);
     return ACCEL_OK;
   });
 }
@@ -60,7 +98,9 @@ ACCEL_FUNCTION accel_status_t accel_load(const char* path, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(path, "path");
     check_pointer(out, "out");
-    give(out, to_map(checkpoint::load_safetensors(path).tensors));
+    checkpoint::SafetensorsContents contents = checkpoint::load_safetensors(path);
+    checkpoint::restore_tied(contents);
+    give(out, to_map(contents.tensors));
     return ACCEL_OK;
   });
 }

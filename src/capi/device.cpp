@@ -12,6 +12,8 @@ using tensor::DeviceKind;
 static_assert(static_cast<int32_t>(DeviceKind::kCpu) == ACCEL_DEVICE_CPU);
 static_assert(static_cast<int32_t>(DeviceKind::kCuda) == ACCEL_DEVICE_CUDA);
 static_assert(static_cast<int32_t>(DeviceKind::kMeta) == ACCEL_DEVICE_META);
+static_assert(static_cast<int32_t>(DeviceKind::kMeta) + 1 == ACCEL_DEVICE_MPS);
+static_assert(static_cast<int32_t>(DeviceKind::kLastKnown) == ACCEL_DEVICE_XLA);
 
 c10::Device to_device(accel_device_t device) { return tensor::device_from_numbers({device.type, device.index}); }
 

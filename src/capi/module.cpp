@@ -10,6 +10,7 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/object.hpp"
+#include "capi/options.hpp"
 #include "capi/value.hpp"
 #include "nn/architectures/architecture.hpp"
 #include "nn/foreign_module.hpp"
@@ -24,6 +25,12 @@ struct ReleaseModule {
   void operator()(accel_module_t* module) const { accel_module_release(module); }
 };
 using ModuleHandle = std::unique_ptr<accel_module_t, ReleaseModule>;
+
+c10::impl::GenericDict kinds_of(const std::vector<std::pair<std::string, const nn::Module*>>& modules) {
+  c10::impl::GenericDict map = tree::new_map();
+  for (const auto& [path, module] : modules) map.insert(path, module->kind());
+  return map;
+}
 
 void give_module(accel_module_t** out, nn::ModulePtr module) {
   *out = std::make_unique<accel_module>(std::move(module)).release();
@@ -226,21 +233,33 @@ ACCEL_FUNCTION accel_status_t accel_module_set_forward(accel_module_t* module, a
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_add_hook(accel_module_t* module, int32_t when, accel_module_hook_fn hook,
-                                                    void* user_data, accel_destroy_fn destroy) {
+                                                    void* user_data, accel_destroy_fn destroy, int64_t* out_id) {
   return guarded(__func__, [&] {
     Callback<accel_module_hook_fn> callback(hook, user_data, destroy);
     nn::Module& owner = *check(module, "module").module;
     check_pointer(hook, "hook");
-    switch (when) {
-      case ACCEL_HOOK_FORWARD_PRE:
-        owner.add_pre_hook(pre_hook_of(std::move(callback)));
-        break;
-      case ACCEL_HOOK_FORWARD:
-        owner.add_post_hook(post_hook_of(std::move(callback)));
-        break;
-      default:
-        fail(Status::kInvalidArgument, "when is ", when, "; expected one of ACCEL_HOOK_*");
-    }
+    require(when == ACCEL_HOOK_FORWARD_PRE || when == ACCEL_HOOK_FORWARD, Status::kInvalidArgument, "when is ", when,
+            "; expected one of ACCEL_HOOK_*");
+    const int64_t id = when == ACCEL_HOOK_FORWARD_PRE ? owner.add_pre_hook(pre_hook_of(std::move(callback)))
+                                                      : owner.add_post_hook(post_hook_of(std::move(callback)));
+    if (out_id != nullptr) *out_id = id;
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_module_remove_hook(accel_module_t* module, int64_t id) {
+  return guarded(__func__, [&] {
+    nn::Module& owner = *check(module, "module").module;
+    require(owner.remove_hook(id), Status::kNotFound, "hook ", id,
+            " is not there; expected what accel_module_add_hook() gave for this module");
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_module_set_no_grad(accel_module_t* module, int32_t no_grad) {
+  return guarded(__func__, [&] {
+    nn::Module& owner = *check(module, "module").module;
+    owner.set_no_grad(read_flag(no_grad, "no_grad"));
     return ACCEL_OK;
   });
 }
@@ -296,9 +315,16 @@ ACCEL_FUNCTION accel_status_t accel_module_named_modules(const accel_module_t* m
   return guarded(__func__, [&] {
     const nn::Module& owner = *check(module, "module").module;
     check_pointer(out, "out");
-    c10::impl::GenericDict map = tree::new_map();
-    for (const auto& [path, node] : owner.named_modules()) map.insert(path, node->kind());
-    give(out, map);
+    give(out, kinds_of(owner.named_modules()));
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_module_children_bottom_up(const accel_module_t* module, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    const nn::Module& owner = *check(module, "module").module;
+    check_pointer(out, "out");
+    give(out, kinds_of(owner.children_bottom_up()));
     return ACCEL_OK;
   });
 }

@@ -151,6 +151,44 @@ optim::GivenSettings read(const accel_lomo_options_t* source) {
       {{"lr", options.lr}, {"clip_grad_norm", options.clip_grad_norm}, {"clip_grad_value", options.clip_grad_value}});
 }
 
+optim::GivenSettings read(const accel_adalomo_options_t* source) {
+  const auto options = read_options<accel_adalomo_options_t>(source, ACCEL_ADALOMO_OPTIONS_INIT, "options");
+  return given({{"lr", options.lr},
+                {"weight_decay", options.weight_decay},
+                {"decay_rate", options.decay_rate},
+                {"eps1", options.eps1},
+                {"eps2", options.eps2},
+                {"clip_threshold", options.clip_threshold},
+                {"clip_grad_norm", options.clip_grad_norm},
+                {"clip_grad_value", options.clip_grad_value}});
+}
+
+optim::GivenSettings read(const accel_schedule_free_sgd_options_t* source) {
+  const auto options =
+      read_options<accel_schedule_free_sgd_options_t>(source, ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT, "options");
+  return given({{"lr", options.lr},
+                {"momentum", options.momentum},
+                {"weight_decay", options.weight_decay},
+                {"warmup_steps", options.warmup_steps},
+                {"r", options.r},
+                {"weight_lr_power", options.weight_lr_power}},
+               {{"maximize", options.maximize}});
+}
+
+optim::GivenSettings read(const accel_schedule_free_adamw_options_t* source) {
+  const auto options =
+      read_options<accel_schedule_free_adamw_options_t>(source, ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT, "options");
+  return given({{"lr", options.lr},
+                {"beta1", options.beta1},
+                {"beta2", options.beta2},
+                {"eps", options.eps},
+                {"weight_decay", options.weight_decay},
+                {"warmup_steps", options.warmup_steps},
+                {"r", options.r},
+                {"weight_lr_power", options.weight_lr_power}},
+               {{"maximize", options.maximize}});
+}
+
 // The optimizer of a rule; the module's trainable parameters become its first group.
 std::unique_ptr<accel_optimizer> with_parameters(const accel_module_t* module,
                                                  const std::shared_ptr<optim::Optimizer>& optimizer) {
@@ -224,6 +262,18 @@ ACCEL_FUNCTION void accel_lomo_options_init(accel_lomo_options_t* options) {
   if (options != nullptr) *options = ACCEL_LOMO_OPTIONS_INIT;
 }
 
+ACCEL_FUNCTION void accel_adalomo_options_init(accel_adalomo_options_t* options) {
+  if (options != nullptr) *options = ACCEL_ADALOMO_OPTIONS_INIT;
+}
+
+ACCEL_FUNCTION void accel_schedule_free_sgd_options_init(accel_schedule_free_sgd_options_t* options) {
+  if (options != nullptr) *options = ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT;
+}
+
+ACCEL_FUNCTION void accel_schedule_free_adamw_options_init(accel_schedule_free_adamw_options_t* options) {
+  if (options != nullptr) *options = ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT;
+}
+
 ACCEL_FUNCTION accel_status_t accel_optimizer_adamw(const accel_module_t* module, const accel_adam_options_t* options,
                                                     accel_optimizer_t** out) {
   return create(__func__, module, options, out, optim::adam_rule, optim::WeightDecay::kDecoupled);
@@ -295,6 +345,23 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_lomo(const accel_module_t* module,
   return create(__func__, module, options, out, optim::lomo_rule);
 }
 
+ACCEL_FUNCTION accel_status_t accel_optimizer_adalomo(const accel_module_t* module,
+                                                      const accel_adalomo_options_t* options, accel_optimizer_t** out) {
+  return create(__func__, module, options, out, optim::adalomo_rule);
+}
+
+ACCEL_FUNCTION accel_status_t accel_optimizer_schedule_free_sgd(const accel_module_t* module,
+                                                                const accel_schedule_free_sgd_options_t* options,
+                                                                accel_optimizer_t** out) {
+  return create(__func__, module, options, out, optim::schedule_free_sgd_rule);
+}
+
+ACCEL_FUNCTION accel_status_t accel_optimizer_schedule_free_adamw(const accel_module_t* module,
+                                                                  const accel_schedule_free_adamw_options_t* options,
+                                                                  accel_optimizer_t** out) {
+  return create(__func__, module, options, out, optim::schedule_free_adamw_rule);
+}
+
 ACCEL_FUNCTION accel_status_t accel_optimizer_create(const accel_module_t* module, const char* const* state_names,
                                                      size_t n_states, double lr, double weight_decay,
                                                      accel_update_fn update, void* user_data, accel_destroy_fn destroy,
@@ -344,6 +411,35 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_add_group(accel_optimizer_t* optim
 ACCEL_FUNCTION accel_status_t accel_optimizer_step(accel_optimizer_t* optimizer) {
   return guarded(__func__,
                  [&] { return check(optimizer, "optimizer").optimizer->step() ? ACCEL_OK : ACCEL_STEP_SKIPPED; });
+}
+
+ACCEL_FUNCTION accel_status_t accel_optimizer_step_closure(accel_optimizer_t* optimizer, accel_closure_fn closure,
+                                                           void* user_data, accel_destroy_fn destroy,
+                                                           accel_tensor_t** out_loss) {
+  return guarded(__func__, [&] {
+    const Callback<accel_closure_fn> callback(closure, user_data, destroy);
+    optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
+    check_pointer(closure, "closure");
+    check_pointer(out_loss, "out_loss");
+    TensorHandle loss;
+    const bool stepped = engine.step_by([&] {
+      accel_tensor_t* given = nullptr;
+      callback.checked("closure", &given);
+      loss.reset(given);
+      require(given != nullptr, Status::kTypeMismatch,
+              "the callback closure returned ACCEL_OK and did not write out_loss; expected the loss there");
+    });
+    *out_loss = loss.release();
+    return stepped ? ACCEL_OK : ACCEL_STEP_SKIPPED;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_optimizer_train(accel_optimizer_t* optimizer, int32_t training) {
+  return guarded(__func__, [&] {
+    optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
+    engine.train(read_flag(training, "training"));
+    return ACCEL_OK;
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_optimizer_zero_grad(accel_optimizer_t* optimizer, int32_t set_to_none) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <iterator>
 
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
@@ -206,6 +207,14 @@ ACCEL_FUNCTION int32_t accel_on_local_process(const accel_state_t* state, int32_
 
 ACCEL_FUNCTION int32_t accel_use_distributed(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.use_distributed(); });
+}
+
+ACCEL_FUNCTION const char* accel_distributed_type_name(accel_distributed_type_t type) {
+  static constexpr const char* kNames[] = {"NO",         "MULTI_CPU",  "MULTI_GPU", "MULTI_NPU",  "MULTI_MLU",
+                                           "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU", "MULTI_HPU",  "MULTI_NEURON",
+                                           "DEEPSPEED",  "FSDP",       "XLA",       "MEGATRON_LM"};
+  static_assert(std::size(kNames) == ACCEL_DISTRIBUTED_MEGATRON_LM + 1);
+  return type >= 0 && type <= ACCEL_DISTRIBUTED_MEGATRON_LM ? kNames[type] : nullptr;
 }
 
 ACCEL_FUNCTION accel_distributed_type_t accel_distributed_type(const accel_state_t* state) {

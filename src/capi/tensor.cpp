@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "accel.h"
+#include "capi/backward_options.hpp"
 #include "capi/device.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
@@ -172,9 +173,14 @@ ACCEL_FUNCTION accel_status_t accel_tensor_set_grad(accel_tensor_t* tensor, acce
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_tensor_backward(accel_tensor_t* tensor) {
+ACCEL_FUNCTION accel_status_t accel_tensor_backward(accel_tensor_t* tensor, const accel_backward_options_t* options) {
   return guarded(__func__, [&] {
-    tensor::backward(check(tensor, "tensor").tensor);
+    const at::Tensor& value = check(tensor, "tensor").tensor;
+    require(value.requires_grad(), Status::kInvalidArgument,
+            "the tensor was computed without gradients; expected one whose inputs require them");
+    const tensor::BackwardOptions given = read_backward_options(options);
+    tensor::check_backward(value, given);
+    tensor::backward(value, given);
     return ACCEL_OK;
   });
 }

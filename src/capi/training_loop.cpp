@@ -7,6 +7,7 @@
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "accelerator/uneven_inputs.hpp"
+#include "capi/backward_options.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
@@ -51,10 +52,12 @@ accel_status_t clip_gradients(const char* function, accel_state_t* state, const 
 
 }  // namespace
 
-ACCEL_FUNCTION accel_status_t accel_backward(accel_state_t* state, accel_tensor_t* loss) {
+ACCEL_FUNCTION accel_status_t accel_backward(accel_state_t* state, accel_tensor_t* loss,
+                                             const accel_backward_options_t* options) {
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);
-    accelerator->backward(check(loss, "loss").tensor);
+    const at::Tensor& tensor = check(loss, "loss").tensor;
+    accelerator->backward(tensor, read_backward_options(options));
     return ACCEL_OK;
   });
 }
@@ -67,10 +70,12 @@ ACCEL_FUNCTION accel_status_t accel_lomo_backward(accel_state_t* state, accel_te
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_backward_sum(accel_state_t* state, accel_tensor_t* loss_sum, int64_t count) {
+ACCEL_FUNCTION accel_status_t accel_backward_sum(accel_state_t* state, accel_tensor_t* loss_sum, int64_t count,
+                                                 const accel_backward_options_t* options) {
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);
-    accelerator->backward_sum(check(loss_sum, "loss_sum").tensor, count);
+    const at::Tensor& tensor = check(loss_sum, "loss_sum").tensor;
+    accelerator->backward_sum(tensor, count, read_backward_options(options));
     return ACCEL_OK;
   });
 }

@@ -248,6 +248,10 @@ UpdateKernel update_of(Formula formula) {
       return update<T, LambDirection>;
     case Formula::kLambStep:
       return update<T, LambStep>;
+    case Formula::kScheduleFreeSgd:
+      return update<T, ScheduleFreeSgd>;
+    case Formula::kScheduleFreeAdam:
+      return update<T, ScheduleFreeAdam>;
   }
   return nullptr;
 }

@@ -91,6 +91,10 @@ void update(Formula formula, const ListUpdate& lists) {
       return run<on_lists::LambDirection>(lists);
     case Formula::kLambStep:
       return run<on_lists::LambStep>(lists);
+    case Formula::kScheduleFreeSgd:
+      return run<on_lists::ScheduleFreeSgd>(lists);
+    case Formula::kScheduleFreeAdam:
+      return run<on_lists::ScheduleFreeAdam>(lists);
   }
 }
 

@@ -168,6 +168,35 @@ struct LambStep {
   }
 };
 
+// The parameter is the point y at which the gradient was taken, between the iterate z, which is the first state, and
+// the average of all iterates, which is nowhere kept. The shares are z's in the average, and how far y follows the
+// step.
+template <typename V, typename C>
+inline void schedule_free_step(const C& c, V& p, const V& g, V& z) {
+  p = p + (z - p) * c[kShare1] - g * c[kShare2];
+  z = z - g * c[kRate];
+}
+
+struct ScheduleFreeSgd {
+  static constexpr int kStates = 1;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V* s) {
+    decay(c, p, g);
+    schedule_free_step(c, p, g, s[0]);
+  }
+};
+
+struct ScheduleFreeAdam {
+  static constexpr int kStates = 2;
+  template <typename V, typename C>
+  static void apply(const C& c, V& p, V g, V* s) {
+    g = g * c[kSign];
+    s[1] = s[1] * c[kBeta2] + g * g * c[kRest2];
+    g = plus_product(g / (square_root(s[1]) * c[kScale] + c[kEps]), p, c[kDecay]);
+    schedule_free_step(c, p, g, s[0]);
+  }
+};
+
 // How many of its states a formula begins with, and how many it changes.
 template <typename F>
 constexpr int kReadStates = F::kStates;

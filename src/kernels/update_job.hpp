@@ -24,6 +24,8 @@ enum class Formula : uint8_t {
   kLion,
   kLambDirection,
   kLambStep,
+  kScheduleFreeSgd,
+  kScheduleFreeAdam,
 };
 
 // The numbers of a step, which are the same for all elements of a parameter. No formula has all of them.

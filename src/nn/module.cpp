@@ -25,10 +25,19 @@ std::pair<std::string_view, std::string_view> split_path(std::string_view path) 
   return {path.substr(0, dot), path.substr(dot + 1)};
 }
 
+// Whether a hook is still in its place after it ran, and has not been removed.
+template <typename Entries, typename Hook>
+bool is_at(const Entries& entries, size_t index, const Hook& hook) {
+  return index < entries.size() && entries[index].hook == hook;
+}
+
+// False when there is none.
 template <typename Entries>
-void remove_by_id(Entries& entries, int64_t id) {
-  entries.erase(std::remove_if(entries.begin(), entries.end(), [id](const auto& entry) { return entry.id == id; }),
-                entries.end());
+bool remove_by_id(Entries& entries, int64_t id) {
+  const auto found = std::find_if(entries.begin(), entries.end(), [id](const auto& entry) { return entry.id == id; });
+  if (found == entries.end()) return false;
+  entries.erase(found);
+  return true;
 }
 
 void check_parameter(const std::string& name, const at::Tensor& tensor, bool requires_grad) {
@@ -49,19 +58,26 @@ c10::IValue Module::call(const Inputs& inputs) {
   // Indices, and a share of each hook: hooks may add and remove hooks.
   Inputs replaced;
   const Inputs* current = &inputs;
-  for (size_t i = 0; i < pre_hooks_.size(); i++) {
+  for (size_t i = 0; i < pre_hooks_.size();) {
     const auto hook = pre_hooks_[i].hook;
     if (auto result = (*hook)(*this, *current)) {
       replaced = std::move(*result);
       current = &replaced;
     }
+    if (is_at(pre_hooks_, i, hook)) i++;
   }
-  c10::IValue output = forward(*current);
-  for (size_t i = 0; i < post_hooks_.size(); i++) {
+  c10::IValue output = no_grad_ ? forward_without_grad(*current) : forward(*current);
+  for (size_t i = 0; i < post_hooks_.size();) {
     const auto hook = post_hooks_[i].hook;
     if (auto result = (*hook)(*this, *current, output)) output = std::move(*result);
+    if (is_at(post_hooks_, i, hook)) i++;
   }
   return output;
+}
+
+c10::IValue Module::forward_without_grad(const Inputs& inputs) {
+  const at::NoGradGuard no_grad;
+  return forward(inputs);
 }
 
 at::Tensor Module::call(const at::Tensor& input) {
@@ -91,9 +107,11 @@ int64_t Module::add_post_hook(PostHook hook) {
   return next_hook_++;
 }
 
-void Module::remove_hook(int64_t id) {
-  remove_by_id(pre_hooks_, id);
-  remove_by_id(post_hooks_, id);
+bool Module::remove_hook(int64_t id) { return remove_by_id(pre_hooks_, id) || remove_by_id(post_hooks_, id); }
+
+void Module::set_no_grad(bool no_grad) {
+  check_hookable();
+  no_grad_ = no_grad;
 }
 
 void Module::check_name(const std::string& name) const {
@@ -211,6 +229,19 @@ std::vector<std::pair<std::string, const Module*>> Module::named_modules() const
     if (!seen.insert(module).second) return;
     found.emplace_back(path, module);
     for (const auto& [name, child] : module->children_) visit(join_path(path, name), child.get());
+  };
+  visit("", this);
+  return found;
+}
+
+std::vector<std::pair<std::string, const Module*>> Module::children_bottom_up() const {
+  std::vector<std::pair<std::string, const Module*>> found;
+  const std::function<void(const std::string&, const Module*)> visit = [&](const std::string& path,
+                                                                           const Module* module) {
+    std::unordered_set<const Module*> seen;  // a parent's child under two names counts once, as in torch
+    for (const auto& [name, child] : module->children_)
+      if (seen.insert(child.get()).second) visit(join_path(path, name), child.get());
+    found.emplace_back(path, module);
   };
   visit("", this);
   return found;

@@ -52,7 +52,10 @@ class Module : public std::enable_shared_from_this<Module> {
   // Hooks run in the order of their addition. The number removes the hook again.
   int64_t add_pre_hook(PreHook hook);
   int64_t add_post_hook(PostHook hook);
-  void remove_hook(int64_t id);
+  // False when there is none with this number.
+  bool remove_hook(int64_t id);
+  // Whether forward, without its hooks, runs outside of autograd.
+  void set_no_grad(bool no_grad);
 
   // Building. Names are unique among parameters, buffers and children, and have no dot. The index is for parameter()
   // and buffer().
@@ -76,6 +79,8 @@ class Module : public std::enable_shared_from_this<Module> {
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;
   std::vector<std::pair<std::string, const Module*>> named_modules() const;
+  // Children before their parents, the module itself last. A module that has several parents comes under each.
+  std::vector<std::pair<std::string, const Module*>> children_bottom_up() const;
   std::vector<at::Tensor> parameters() const;
   int64_t num_parameters() const;  // elements
 
@@ -124,6 +129,7 @@ class Module : public std::enable_shared_from_this<Module> {
     size_t index;
   };
 
+  c10::IValue forward_without_grad(const Inputs& inputs);
   void check_name(const std::string& name) const;
   void check_free_parts() const;
   bool reaches(const Module& goal) const;
@@ -134,6 +140,7 @@ class Module : public std::enable_shared_from_this<Module> {
 
   std::string kind_;
   bool training_ = true;
+  bool no_grad_ = false;
   int64_t next_hook_ = 0;
   NamedTensors parameters_;
   std::vector<Buffer> buffers_;

@@ -1,5 +1,5 @@
 // Adafactor (Shazeer, Stern, 2018) as torch.optim has it: of the squares of a matrix's gradient only the means of rows
-// and columns are kept.
+// and columns are kept. AdaLomo (Lv et al., 2023) makes such updates during backward.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.hpp"
 #include "kernels/factored.hpp"
 #include "optim/rules.hpp"
 
@@ -125,8 +126,76 @@ class AdafactorRule final : public UpdateRule {
       {"row_var", Slot::Kind::kRows}, {"col_var", Slot::Kind::kColumns}, {"variance", Slot::Kind::kLike}};
 };
 
+// Each update has at most a given root mean square, times that of its parameter. Computed in float32 for half
+// precision.
+class AdaLomoRule final : public UpdateRule {
+ public:
+  double default_lr() const override { return 1e-3; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr double kUnlimited = std::numeric_limits<double>::quiet_NaN();
+    static constexpr Setting kSettings[] = {
+        {"decay_rate", -0.8, Range::kNotPositive},        {"eps1", 1e-30, Range::kNotNegative, "eps"},
+        {"eps2", 1e-3, Range::kNotNegative, "eps"},       {"clip_threshold", 1, Range::kNotNegative},
+        {"clip_grad_norm", kUnlimited, Range::kOptional}, {"clip_grad_value", kUnlimited, Range::kOptional}};
+    return kSettings;
+  }
+  void check(const ParameterGroup& group) const override {
+    require(group.values[kClipThreshold] > 0, Status::kInvalidArgument,
+            "clip_threshold is 0; expected the most that the root mean square of an update may be, above 0");
+  }
+  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  bool needs(size_t slot, const ParameterGroup&, const at::Tensor& parameter) const override {
+    return (parameter.dim() > 1) == (slot != kSquares);
+  }
+  bool updates_in_backward() const override { return true; }
+
+  void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
+    for (const Update& update : updates) update_one(group, update);
+  }
+
+ private:
+  enum : size_t { kDecayRate, kEps1, kEps2, kClipThreshold };  // settings
+  enum : size_t { kRows, kColumns, kSquares };                 // slots
+
+  static at::Tensor wide(const at::Tensor& tensor) {
+    return at::isReducedFloatingType(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
+  }
+
+  static void update_one(const ParameterGroup& group, const Update& update) {
+    const auto& values = group.values;
+    const at::Tensor parameter = wide(update.parameter);
+    const at::Tensor gradient = wide(update.gradient);
+    const double share = std::pow(update.step(), values[kDecayRate]);
+    const at::Tensor squares = gradient.square().add_(values[kEps1]);
+    at::Tensor step;
+    if (gradient.dim() > 1) {
+      const at::Tensor& rows = update.slot(kRows).lerp_(squares.mean(-1, /*keepdim=*/true), share);
+      const at::Tensor& columns = update.slot(kColumns).lerp_(squares.mean(-2, /*keepdim=*/true), share);
+      step = (rows / rows.mean(-2, /*keepdim=*/true)).rsqrt_() * columns.rsqrt();
+    } else {
+      step = update.slot(kSquares).lerp_(squares, share).rsqrt();
+    }
+    step.mul_(gradient);
+    const double rate = group.lr * std::max(values[kEps2], root_mean_square(parameter));
+    if (group.weight_decay != 0) parameter.mul_(1 - rate * group.weight_decay);
+    parameter.add_(step, -rate / std::max(1.0, root_mean_square(step) / values[kClipThreshold]));
+    if (!parameter.is_same(update.parameter)) update.parameter.copy_(parameter);
+  }
+
+  std::vector<Slot> slots_ = {wide_slot("exp_avg_sq_row", Slot::Kind::kRows),
+                              wide_slot("exp_avg_sq_col", Slot::Kind::kColumns),
+                              wide_slot("exp_avg_sq", Slot::Kind::kLike)};
+
+  static Slot wide_slot(const char* key, Slot::Kind kind) {
+    Slot slot{key, kind};
+    slot.is_wide = true;
+    return slot;
+  }
+};
+
 }  // namespace
 
+RulePtr adalomo_rule() { return std::make_unique<AdaLomoRule>(); }
 RulePtr adafactor_rule() { return std::make_unique<AdafactorRule>(); }
 
 }  // namespace accel::optim

@@ -1,8 +1,18 @@
 #include "optim/optimizer.hpp"
 
+#include <ATen/core/grad_mode.h>
+
 #include "base/error.hpp"
 
 namespace accel::optim {
+
+bool Optimizer::step_by(const Closure& closure) {
+  {
+    const at::AutoGradMode recording(true);
+    closure();
+  }
+  return step();
+}
 
 double& Optimizer::setting_of(ParameterGroup& group, std::string_view name) const {
   if (name == "lr") return group.lr;
@@ -26,6 +36,9 @@ double Optimizer::setting(size_t index, std::string_view name) const {
 void Optimizer::set_setting(size_t index, std::string_view name, double new_value) {
   ParameterGroup& changed = group(index);
   double& place = setting_of(changed, name);
+  for (const Setting& setting : settings())
+    require(setting.range != Range::kMode || name != setting.name, Status::kInvalidArgument, "the setting \"", name,
+            "\" says what the parameters are; change it by accel_optimizer_train()");
   check_setting(name, settings(), new_value);
   const double old_value = place;
   place = new_value;

@@ -7,6 +7,7 @@
 #include <c10/util/ArrayRef.h>
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -35,17 +36,24 @@ struct ParameterGroup {
   std::vector<std::pair<const char*, double>> scheduled;  // what torch's scheduler looks for in a state dict's group
 };
 
+// Evaluates the loss anew, and leaves its gradients.
+using Closure = std::function<void()>;
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
   // One update of every parameter that requires a gradient and has one. False when the step was skipped on purpose.
   virtual bool step() = 0;
+  // The same by the gradients of a closure, which is called within, once, where autograd records.
+  virtual bool step_by(const Closure& closure);
   // Whether the latest update was skipped.
   virtual bool step_was_skipped() const = 0;
   // Drops the gradients, or fills them with zeros: a parameter that the next backward does not reach is then updated by
   // its momentum and decay all the same.
   virtual void zero_grad(bool set_to_none) = 0;
+  // Schedule-free optimizers: brings the parameters to where they are trained, or to their average.
+  virtual void train(bool training) = 0;
 
   virtual const std::vector<ParameterGroup>& groups() const = 0;
   // For the settings of one group; its parameters must stay. An index that is

@@ -110,8 +110,18 @@ std::vector<ParameterOptimizer::Entry> ParameterOptimizer::entries_with_gradient
   return entries;
 }
 
+bool ParameterOptimizer::step_by(const Closure& closure) {
+  return rule_->updates_in_backward() || Optimizer::step_by(closure);
+}
+
 bool ParameterOptimizer::step() {
   if (rule_->updates_in_backward()) return true;
+  for (const auto& group : groups_) {
+    const auto modes = rule_->modes(group);
+    require(!modes || group.values[modes->mode] != 0, Status::kInvalidState,
+            "the optimizer is in evaluation, where its parameters are their average; expected "
+            "accel_optimizer_train(optimizer, 1) before a step");
+  }
   const at::NoGradGuard no_grad;
   std::vector<std::vector<Entry>> groups;  // all are looked at before any is changed
   groups.reserve(groups_.size());
@@ -167,7 +177,7 @@ bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const Entry&
       is_first = true;
     } else if (rule_->kind(slot, parameter) != Slot::Kind::kNumber) {  // the parameter may have moved
       const bool is_like = rule_->kind(slot, parameter) == Slot::Kind::kLike;
-      const auto dtype = !is_like ? value.tensor.scalar_type() : in_float32 ? at::kFloat : parameter.scalar_type();
+      const auto dtype = is_like ? slot_dtype(rule_->slots()[slot], group, parameter) : value.tensor.scalar_type();
       bring(value.tensor, parameter.device(), dtype);
     }
   }
@@ -228,6 +238,26 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Entry
     }
     tensor::count_write(parameter);
     if (i < casts.size()) casts[i].keep(parameter);
+  }
+}
+
+void ParameterOptimizer::train(bool training) {
+  const at::NoGradGuard no_grad;
+  size_t index = 0;
+  for (auto& group : groups_) {
+    const auto modes = rule_->modes(group);
+    const bool changes = modes && (group.values[modes->mode] != 0) != training;
+    for (const auto& parameter : group.parameters) {
+      const ParameterState& state = states_[index++];
+      if (!changes || state.slots.empty() || !state.slots[0].tensor.defined()) continue;
+      const at::Tensor& value = state.master.defined() ? state.master : parameter;
+      const auto dtype = at::isReducedFloatingType(value.scalar_type()) ? at::kFloat : value.scalar_type();
+      const at::Tensor goal = state.slots[0].tensor.to(value.device(), dtype);
+      const at::Tensor moved = value.to(dtype).lerp(goal, training ? modes->to_training : modes->to_evaluation);
+      if (state.master.defined()) state.master.copy_(moved);
+      parameter.copy_(moved);
+    }
+    if (changes) group.values[modes->mode] = training ? 1 : 0;
   }
 }
 

@@ -19,7 +19,9 @@ class ParameterOptimizer final : public Optimizer {
 
   bool step() override;
   bool step_was_skipped() const override { return false; }
+  bool step_by(const Closure& closure) override;
   void zero_grad(bool set_to_none) override;
+  void train(bool training) override;
   const std::vector<ParameterGroup>& groups() const override { return groups_; }
   ParameterGroup& group(size_t index) override;
   void add_group(std::vector<at::Tensor> parameters, std::optional<double> lr,

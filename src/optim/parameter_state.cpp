@@ -33,9 +33,9 @@ std::vector<int64_t> shape_of(Slot::Kind kind, const at::Tensor& parameter) {
 }
 
 // Memory of a slot, not yet filled.
-at::Tensor empty_slot(Slot::Kind kind, const ParameterGroup& group, const at::Tensor& parameter) {
+at::Tensor empty_slot(Slot::Kind kind, const Slot& slot, const ParameterGroup& group, const at::Tensor& parameter) {
   const at::Tensor plain = parameter.detach();
-  const auto dtype = computes_in_float32(group, parameter) ? at::kFloat : parameter.scalar_type();
+  const auto dtype = slot_dtype(slot, group, parameter);
   if (kind == Slot::Kind::kNumber) return at::empty({}, at::kFloat);
   if (kind == Slot::Kind::kLike) return at::empty_like(plain, dtype);
   if (is_bytes(kind)) return at::empty_like(plain, at::kByte);
@@ -54,7 +54,7 @@ SlotValue read_slot(const UpdateRule& rule, size_t slot, const ParameterGroup& g
   require(source.sizes() == shape, Status::kShapeMismatch, "\"", key, "\" of parameter ", index, " has shape ",
           source.sizes(), "; expected ", c10::IntArrayRef(shape));
   if (!is_bytes(kind)) {
-    SlotValue value{empty_slot(kind, group, parameter), {}};
+    SlotValue value{empty_slot(kind, rule.slots()[slot], group, parameter), {}};
     value.tensor.copy_(source);
     return value;
   }
@@ -148,6 +148,11 @@ bool computes_in_float32(const ParameterGroup& group, const at::Tensor& paramete
   return group.precision != UpdatePrecision::kAsStored && at::isReducedFloatingType(parameter.scalar_type());
 }
 
+c10::ScalarType slot_dtype(const Slot& slot, const ParameterGroup& group, const at::Tensor& parameter) {
+  if (slot.is_wide && at::isReducedFloatingType(parameter.scalar_type())) return at::kFloat;
+  return computes_in_float32(group, parameter) ? at::kFloat : parameter.scalar_type();
+}
+
 at::Tensor new_step(const UpdateRule& rule, const at::Tensor& parameter, double value) {
   const auto device = rule.keeps_step_on_device() ? parameter.device() : at::Device(at::kCPU);
   return at::full({}, value, at::TensorOptions().dtype(at::kFloat).device(device));
@@ -164,10 +169,12 @@ kernels::Stream stream_of(const SlotValue& value, Slot::Kind kind) {
 
 SlotValue new_slot(const UpdateRule& rule, size_t slot, const ParameterGroup& group, const at::Tensor& parameter) {
   const Slot::Kind kind = rule.kind(slot, parameter);
-  SlotValue value{empty_slot(kind, group, parameter), {}};
+  SlotValue value{empty_slot(kind, rule.slots()[slot], group, parameter), {}};
   if (is_bytes(kind)) {
     value.tensor.zero_();
     value.scales = at::zeros({kernels::num_blocks(parameter.numel())}, at::kFloat);
+  } else if (rule.slots()[slot].is_copy) {
+    value.tensor.copy_(parameter);
   } else {
     value.tensor.fill_(rule.initial(slot, group));
   }

@@ -10,6 +10,9 @@ namespace accel::optim {
 // Whether a parameter's update is computed in float32 though the parameter is not.
 bool computes_in_float32(const ParameterGroup& group, const at::Tensor& parameter);
 
+// Of a slot that is like its parameter.
+c10::ScalarType slot_dtype(const Slot& slot, const ParameterGroup& group, const at::Tensor& parameter);
+
 at::Tensor new_step(const UpdateRule& rule, const at::Tensor& parameter, double value);
 // The elements of a slot for the kernels; bytes round to nearest.
 kernels::Stream stream_of(const SlotValue& value, Slot::Kind kind);

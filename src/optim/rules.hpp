@@ -31,6 +31,10 @@ RulePtr adafactor_rule();
 RulePtr muon_rule();
 // SGD during backward, see lomo.hpp.
 RulePtr lomo_rule();
+// Adafactor without momentum during backward.
+RulePtr adalomo_rule();
+RulePtr schedule_free_sgd_rule();
+RulePtr schedule_free_adamw_rule();
 
 // One update of one parameter by the host: its tensors are changed in place.
 struct HostUpdate {

@@ -40,6 +40,7 @@ bool is_allowed(const Setting& setting, double value) {
     case Range::kDecayRate:
       return value >= 0 && value < 1;
     case Range::kFlag:
+    case Range::kMode:
       return value == 0 || value == 1;
     case Range::kSteps:
       return value >= 1 && value <= 99 && value == std::floor(value);
@@ -63,6 +64,7 @@ std::string expectation(const Setting& setting) {
     case Range::kDecayRate:
       return "a number in [0, 1)";
     case Range::kFlag:
+    case Range::kMode:
       return "0 or 1";
     case Range::kSteps:
       return "a whole number from 1 to 99";
@@ -82,6 +84,7 @@ c10::IValue write(const Setting& setting, double value) {
     case Range::kOptional:
       return std::isnan(value) ? c10::IValue() : c10::IValue(value);
     case Range::kFlag:
+    case Range::kMode:
       return value != 0;
     case Range::kSteps:
       return static_cast<int64_t>(value);
@@ -94,7 +97,7 @@ c10::IValue write(const Setting& setting, double value) {
 
 double read(const Setting& setting, const c10::IValue& value, double otherwise) {
   if (setting.range == Range::kOptional && value.isNone()) return kNone;
-  if (setting.range == Range::kFlag) {
+  if (setting.range == Range::kFlag || setting.range == Range::kMode) {
     if (value.isNone()) return otherwise;
     require(value.isBool(), Status::kInvalidArgument, "\"", key_of(setting), "\" of a parameter group is a ",
             tree::kind_name(value), "; expected true or false");

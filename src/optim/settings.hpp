@@ -25,6 +25,7 @@ enum class Range : uint8_t {
   kDecayRate,    // in [0, 1)
   kOptional,     // not negative, or NaN for none
   kFlag,         // 0 or 1
+  kMode,         // 0 or 1, which only Optimizer::train() changes
   kSteps,        // 1 to 99
   kChoice,       // the place in `choices`
 };

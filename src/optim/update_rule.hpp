@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "optim/optimizer.hpp"
@@ -23,6 +24,8 @@ struct Slot {
   Kind kind = Kind::kLike;
   double initial = 0;
   bool may_lack = false;  // a state dict that lacks it is good: it starts anew
+  bool is_copy = false;   // begins as the parameter, not with `initial`
+  bool is_wide = false;   // float32 for parameters in half precision, however they are updated
 };
 
 struct SlotValue {
@@ -78,6 +81,15 @@ class UpdateRule {
   virtual bool rounds() const { return false; }
   // Whether parameters are updated during backward, so that nothing is left for step().
   virtual bool updates_in_backward() const { return false; }
+
+  // For parameters that are evaluated at another point than they are trained at: both ways go a share of the way to the
+  // first slot. `mode` is the setting of the range kMode that says where they are.
+  struct Modes {
+    size_t mode;
+    double to_evaluation;
+    double to_training;
+  };
+  virtual std::optional<Modes> modes(const ParameterGroup&) const { return std::nullopt; }
 
   // Updates of one group that share a device and a dtype; never empty. Runs without autograd.
   virtual void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const = 0;

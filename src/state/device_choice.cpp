@@ -10,6 +10,11 @@ namespace {
 
 c10::Device named_device(const std::string& name) {
   const auto device = tensor::find_device(name);
+  try {
+    if (!device) tensor::refuse_foreign_device(name);
+  } catch (const Error& error) {
+    fail(error.status(), "environment variable ACCELERATE_TORCH_DEVICE is '", name, "': ", error.message());
+  }
   require(device && !device->is_meta(), Status::kInvalidArgument, "environment variable ACCELERATE_TORCH_DEVICE is '",
           name, "'; expected cpu, cuda or cuda:N");
   return *device;

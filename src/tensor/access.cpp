@@ -83,12 +83,4 @@ void set_grad(const at::Tensor& tensor, const at::Tensor& gradient) {
   tensor.mutable_grad() = gradient;
 }
 
-void backward(const at::Tensor& tensor) {
-  require(tensor.numel() == 1, Status::kShapeMismatch, "a tensor of shape ", tensor.sizes(),
-          " is no scalar; expected one element: reduce it with aten::sum or aten::mean");
-  require(tensor.requires_grad(), Status::kInvalidArgument,
-          "the tensor was computed without gradients; expected one whose inputs require them");
-  tensor.backward();
-}
-
 }  // namespace accel::tensor

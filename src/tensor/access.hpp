@@ -31,7 +31,4 @@ void set_requires_grad(const at::Tensor& tensor, bool requires_grad);
 // An undefined gradient takes away what is there.
 void set_grad(const at::Tensor& tensor, const at::Tensor& gradient);
 
-// Back-propagates from a scalar.
-void backward(const at::Tensor& tensor);
-
 }  // namespace accel::tensor

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <iterator>
 
 #include "base/error.hpp"
 
@@ -23,6 +24,23 @@ constexpr DeviceName kDevices[] = {
     {DeviceKind::kCuda, c10::DeviceType::CUDA, "cuda"},
     {DeviceKind::kMeta, c10::DeviceType::Meta, "meta"},
 };
+
+// Kinds of Accelerate's that are only known by name, from kMeta + 1 on.
+struct ForeignKind {
+  const char* name;
+  const char* maker;
+};
+constexpr ForeignKind kForeignKinds[] = {
+    {"mps", "Apple"},  {"mlu", "Cambricon"}, {"sdaa", "Tecorigin"}, {"musa", "Moore Threads"}, {"npu", "Huawei"},
+    {"hpu", "Habana"}, {"xpu", "Intel"},     {"neuron", "AWS"},     {"xla", "Google"},
+};
+constexpr int32_t kFirstForeign = static_cast<int32_t>(DeviceKind::kMeta) + 1;
+static_assert(kFirstForeign + std::size(kForeignKinds) - 1 == static_cast<size_t>(DeviceKind::kLastKnown));
+
+[[noreturn]] void refuse(const ForeignKind& kind) {
+  fail(Status::kUnsupported, "devices of the kind ", kind.name, " (", kind.maker,
+       ") are not driven by this version, whose LibTorch has no kernels for them; expected cpu or cuda");
+}
 
 constexpr int32_t kLargestIndex = 127;  // c10::DeviceIndex has eight bits
 
@@ -49,6 +67,8 @@ c10::Device device_from_numbers(DeviceNumbers numbers) {
             device.name, " is out of range; expected -1 for the current device or a number from 0");
     return c10::Device(device.type, static_cast<c10::DeviceIndex>(numbers.index));
   }
+  const int64_t foreign = int64_t{numbers.kind} - kFirstForeign;
+  if (foreign >= 0 && foreign < static_cast<int64_t>(std::size(kForeignKinds))) refuse(kForeignKinds[foreign]);
   fail(Status::kInvalidArgument, "device type ", numbers.kind, " is not known; expected 0 (cpu), 1 (cuda) or 2 (meta)");
 }
 
@@ -74,8 +94,14 @@ std::optional<c10::Device> find_device(std::string_view text) {
   return std::nullopt;
 }
 
+void refuse_foreign_device(std::string_view text) {
+  for (const ForeignKind& foreign : kForeignKinds)
+    if (text.substr(0, text.find(':')) == foreign.name) refuse(foreign);
+}
+
 c10::Device parse_device(std::string_view text) {
   const std::optional<c10::Device> device = find_device(text);
+  if (!device) refuse_foreign_device(text);
   require(device.has_value(), Status::kInvalidArgument, "device '", text,
           "' is not known; expected cpu, cuda, cuda:N or meta");
   return *device;
@@ -88,8 +114,9 @@ int64_t device_count(DeviceKind kind) {
       return 1;
     case DeviceKind::kCuda:
       return cuda_device_count();
+    default:
+      return 0;
   }
-  return 0;
 }
 
 void require_device(c10::Device device) {

@@ -10,7 +10,7 @@
 namespace accel::tensor {
 
 // Pinned; the numbers of accel.h.
-enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kMeta = 2 };
+enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kMeta = 2, kLastKnown = 11 };
 
 // As accel.h says it: index -1 is the current device of its kind.
 struct DeviceNumbers {
@@ -18,13 +18,15 @@ struct DeviceNumbers {
   int32_t index;
 };
 
-// kInvalidArgument for numbers that are no device.
+// kInvalidArgument for numbers that are no device, kUnsupported for kinds that this version does not drive.
 c10::Device device_from_numbers(DeviceNumbers numbers);
 // kUnsupported for a device of LibTorch that has no number here.
 DeviceNumbers device_numbers(c10::Device device);
 // "cpu", "cuda", "cuda:1", "meta"; nothing for anything else.
 std::optional<c10::Device> find_device(std::string_view text);
-// The same, with kInvalidArgument for anything else.
+// Throws kUnsupported for the kinds that Accelerate names and this version does not drive: "mps", "xpu:0".
+void refuse_foreign_device(std::string_view text);
+// As find_device(), with these errors, and kInvalidArgument for anything else.
 c10::Device parse_device(std::string_view text);
 
 // How many can be used now; loads the CUDA half of LibTorch when there is a driver. 0 for a kind that is not known.

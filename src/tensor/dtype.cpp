@@ -57,6 +57,14 @@ c10::ScalarType dtype_from_name(std::string_view name) {
   return dtype->type;
 }
 
+double dtype_byte_size(std::string_view name) {
+  if (name == "int2") return 0.25;
+  if (name == "int4") return 0.5;
+  if (name == "fp8") return 1;
+  const c10::ScalarType type = dtype_from_name(name);
+  return type == c10::ScalarType::Bool ? 0.125 : static_cast<double>(find_dtype(type)->size);
+}
+
 const char* dtype_name(c10::ScalarType type) {
   const Dtype* const dtype = find_dtype(type);
   return dtype != nullptr ? dtype->name : c10::toString(type);

@@ -55,6 +55,9 @@ const Dtype* find_safetensors_dtype(std::string_view name);
 c10::ScalarType dtype_from_number(int32_t number);
 int32_t dtype_number(c10::ScalarType type);
 c10::ScalarType dtype_from_name(std::string_view name);
+// Bytes of an element in estimates of sizes: also of "fp8", "int4", "int2" and of bits, which "bool" is then.
+// @accelerate dtype_byte_size
+double dtype_byte_size(std::string_view name);
 const char* dtype_name(c10::ScalarType type);  // LibTorch's own name for a type that the table lacks
 
 }  // namespace accel::tensor

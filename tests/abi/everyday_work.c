@@ -109,7 +109,7 @@ static int train(accel_state_t* state, accel_module_t* model, accel_optimizer_t*
   while ((status = accel_dataloader_next(loader, &batch)) == ACCEL_OK) {
     TRY(accel_module_call(model, accel_value_at(&batch, 0), 1, &logits));
     TRY(accel_cross_entropy(logits.as.tensor, accel_value_at(&batch, 1)->as.tensor, &loss));
-    TRY(accel_backward(state, loss));
+    TRY(accel_backward(state, loss, NULL));
     TRY(accel_optimizer_step(optimizer));
     TRY(accel_optimizer_zero_grad(optimizer, 1));
     accel_tensor_release(loss);

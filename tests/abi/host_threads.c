@@ -60,7 +60,7 @@ static void* train(void* argument) {
     size_t results = 0;
     if (accel_module_call(layer, &input, 1, &output) != ACCEL_OK || accel_op_find("aten::sum", "", &op) != ACCEL_OK ||
         accel_op_call(op, &output, 1, &sum, 1, &results) != ACCEL_OK ||
-        accel_tensor_backward(sum.as.tensor) != ACCEL_OK)
+        accel_tensor_backward(sum.as.tensor, NULL) != ACCEL_OK)
       _exit(2);
     accel_value_dispose(&output);
     accel_value_dispose(&sum);

@@ -45,6 +45,10 @@ struct samples {
   accel_adafactor_options_t adafactor_options;
   accel_muon_options_t muon_options;
   accel_lomo_options_t lomo_options;
+  accel_adalomo_options_t adalomo_options;
+  accel_schedule_free_sgd_options_t schedule_free_sgd_options;
+  accel_schedule_free_adamw_options_t schedule_free_adamw_options;
+  accel_backward_options_t backward_options;
   accel_one_cycle_options_t one_cycle_options;
   accel_cyclic_options_t cyclic_options;
   accel_plateau_options_t plateau_options;
@@ -53,7 +57,7 @@ struct samples {
   accel_csv_options_t csv_options;
   accel_image_options_t image_options;
   accel_dataloader_options_t dataloader_options;
-  accel_ddp_options_t ddp_options;
+  accel_prepare_model_options_t prepare_model_options;
   accel_dataloader_config_t dataloader_config;
   accel_parameters_options_t parameters_options;
   accel_grad_scaler_options_t grad_scaler_options;
@@ -135,6 +139,10 @@ static inline int make_samples(void **state) {
   accel_adafactor_options_init(&samples->adafactor_options);
   accel_muon_options_init(&samples->muon_options);
   accel_lomo_options_init(&samples->lomo_options);
+  accel_adalomo_options_init(&samples->adalomo_options);
+  accel_schedule_free_sgd_options_init(&samples->schedule_free_sgd_options);
+  accel_schedule_free_adamw_options_init(&samples->schedule_free_adamw_options);
+  accel_backward_options_init(&samples->backward_options);
   accel_one_cycle_options_init(&samples->one_cycle_options);
   accel_cyclic_options_init(&samples->cyclic_options);
   accel_plateau_options_init(&samples->plateau_options);
@@ -143,7 +151,7 @@ static inline int make_samples(void **state) {
   accel_csv_options_init(&samples->csv_options);
   accel_image_options_init(&samples->image_options);
   accel_dataloader_options_init(&samples->dataloader_options);
-  accel_ddp_options_init(&samples->ddp_options);
+  accel_prepare_model_options_init(&samples->prepare_model_options);
   accel_dataloader_config_init(&samples->dataloader_config);
   accel_parameters_options_init(&samples->parameters_options);
   accel_grad_scaler_options_init(&samples->grad_scaler_options);

@@ -106,7 +106,7 @@ static double train(struct training *t) {
   assert_ok(accel_accumulate_begin(t->state, &t->prepared, 1, &scope));
   assert_ok(accel_module_call(t->prepared, accel_value_at(&batch, 0), 1, &logits));
   assert_ok(accel_cross_entropy(logits.as.tensor, accel_value_at(&batch, 1)->as.tensor, &loss));
-  assert_ok(accel_backward(t->state, loss));
+  assert_ok(accel_backward(t->state, loss, NULL));
   clipped = accel_clip_grad_norm(t->state, t->model, 1.0, 2.0, &norm);
   assert_int_equal(clipped, accel_sync_gradients(t->state) ? ACCEL_OK : ACCEL_STEP_SKIPPED);
   assert_true((norm >= 0) == (accel_sync_gradients(t->state) == 1));
@@ -181,27 +181,35 @@ static void test_wrong_arguments(void **unused) {
   accel_scope_t *scope = NULL;
   accel_tensor_t *constant = NULL;
   accel_ddp_options_t ddp = ACCEL_DDP_OPTIONS_INIT, ddp_by_function;
+  accel_prepare_model_options_t preparation = ACCEL_PREPARE_MODEL_OPTIONS_INIT, preparation_by_function;
   accel_dataloader_config_t config = ACCEL_DATALOADER_CONFIG_INIT, config_by_function;
   (void)unused;
   accel_ddp_options_init(&ddp_by_function);
   assert_memory_equal(&ddp, &ddp_by_function, sizeof ddp);
+  accel_prepare_model_options_init(&preparation_by_function);
+  assert_memory_equal(&preparation, &preparation_by_function, sizeof preparation);
   accel_dataloader_config_init(&config_by_function);
   assert_memory_equal(&config, &config_by_function, sizeof config);
   assert_fails(accel_prepare_model(t->state, t->prepared, NULL, &again), ACCEL_ERROR_INVALID_STATE, "prepared already");
   accel_optimizer_t *twice = NULL;
   assert_fails(accel_prepare_optimizer(t->state, t->optimizer, &twice), ACCEL_ERROR_INVALID_STATE, "prepared already");
   assert_null(twice);
+  preparation.evaluation_mode = 3;
+  assert_fails(accel_prepare_model(t->state, t->model, &preparation, &again), ACCEL_ERROR_INVALID_ARGUMENT,
+               "options.evaluation_mode is 3");
+  preparation.evaluation_mode = 1;
+  preparation.ddp_options = &ddp;
   ddp.static_graph = 5;
-  assert_fails(accel_prepare_model(t->state, t->model, &ddp, &again), ACCEL_ERROR_INVALID_ARGUMENT,
-               "options.static_graph is 5");
+  assert_fails(accel_prepare_model(t->state, t->model, &preparation, &again), ACCEL_ERROR_INVALID_ARGUMENT,
+               "options.ddp_options.static_graph is 5");
   assert_status(accel_prepare_data_loader(t->state, t->loader, NULL, &loader), ACCEL_ERROR_INVALID_STATE);
   assert_ok(accel_unwrap_model(t->state, t->prepared, 0, &inner));
   assert_string_equal(accel_module_kind(inner), "Sequential");
   accel_module_release(inner);
   assert_ok(accel_tensor_full(NULL, 0, 1.0, ACCEL_DTYPE_FLOAT32, accel_device(t->state), &constant));
-  assert_fails(accel_backward(t->state, constant), ACCEL_ERROR_INVALID_STATE, "no gradient history");
+  assert_fails(accel_backward(t->state, constant, NULL), ACCEL_ERROR_INVALID_STATE, "no gradient history");
   accel_tensor_release(constant);
-  assert_fails(accel_backward(t->state, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "loss is NULL");
+  assert_fails(accel_backward(t->state, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "loss is NULL");
   assert_fails(accel_accumulate_begin(t->state, NULL, 1, &scope), ACCEL_ERROR_INVALID_ARGUMENT, "modules is NULL");
   assert_fails(accel_set_seed(t->state, -1, 0, 0), ACCEL_ERROR_INVALID_ARGUMENT, "seed is -1");
   assert_status(accel_register_for_checkpointing(t->state, "x", NULL, NULL, &destroyed, count_destroy),

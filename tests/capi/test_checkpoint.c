@@ -82,6 +82,52 @@ static void test_save_and_load(void **state) {
   accel_value_dispose(&tensors);
 }
 
+/* As the reference's save_model: one tensor, and {second name: first name} in the metadata. */
+static void test_ties_and_metadata(void **unused) {
+  (void)unused;
+  const float numbers[2] = {1, 2};
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *state = NULL;
+  accel_value_t tensors = ACCEL_VALUE_INIT, metadata = ACCEL_VALUE_INIT, loaded = ACCEL_VALUE_INIT;
+  options.cpu = 1;
+  assert_ok(accel_state_create(&options, &state));
+  assert_ok(accel_value_map(&tensors));
+  assert_ok(accel_value_map(&metadata));
+  put_tensor(&tensors, "first", numbers, 2);
+  put_tensor(&tensors, "other", numbers, 2); /* equal, and not the same */
+  assert_ok(accel_value_set(&tensors, "second", accel_value_get(&tensors, "first")));
+  const accel_value_t format = accel_arg_string("pt");
+  assert_ok(accel_value_set(&metadata, "format", &format));
+  for (int32_t each_node = 0; each_node < 2; each_node++) {
+    assert_ok(accel_save_on_main_process(state, &tensors, &metadata, path_of("t.safetensors"), each_node));
+    assert_ok(accel_load_metadata(path_of("t.safetensors"), &loaded));
+    assert_int_equal(accel_value_count(&loaded), 2);
+    assert_string_equal(accel_value_get(&loaded, "format")->as.string, "pt");
+    assert_string_equal(accel_value_get(&loaded, "second")->as.string, "first");
+    accel_value_dispose(&loaded);
+    assert_ok(accel_load(path_of("t.safetensors"), &loaded));
+    assert_int_equal(accel_value_count(&loaded), 3);
+    void *first = NULL, *second = NULL, *other = NULL;
+    assert_ok(accel_tensor_data(accel_value_get(&loaded, "first")->as.tensor, &first));
+    assert_ok(accel_tensor_data(accel_value_get(&loaded, "second")->as.tensor, &second));
+    assert_ok(accel_tensor_data(accel_value_get(&loaded, "other")->as.tensor, &other));
+    assert_ptr_equal(first, second);
+    assert_ptr_not_equal(first, other);
+    assert_memory_equal(other, numbers, sizeof numbers);
+    accel_value_dispose(&loaded);
+    assert_int_equal(unlink(path_of("t.safetensors")), 0);
+  }
+  assert_ok(accel_value_set(&metadata, "second", &format));
+  assert_fails(accel_save(&tensors, &metadata, path_of("t.safetensors")), ACCEL_ERROR_INVALID_ARGUMENT,
+               "metadata has 'second'");
+  assert_fails(accel_save_on_main_process(state, &tensors, NULL, path_of("t.safetensors"), 2),
+               ACCEL_ERROR_INVALID_ARGUMENT, "save_on_each_node is 2");
+  assert_fails(accel_load_metadata(path_of("t.safetensors"), &loaded), ACCEL_ERROR_NOT_FOUND, "t.safetensors");
+  accel_value_dispose(&metadata);
+  accel_value_dispose(&tensors);
+  accel_state_release(state);
+}
+
 static void test_save_refuses(void **state) {
   (void)state;
   const float number = 1;
@@ -122,6 +168,7 @@ static void test_load_refuses(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_save_and_load, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_ties_and_metadata, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_save_refuses, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_load_refuses, set_up, tear_down),
   };

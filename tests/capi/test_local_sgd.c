@@ -105,13 +105,15 @@ static void wrong_arguments_are_refused(void **unused) {
   assert_fails(accel_register_comm_hook(s.state, s.prepared, NULL, NULL, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT,
                "hook is NULL");
   assert_int_equal(destroyed, 2);
+  accel_prepare_model_options_t preparation = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  preparation.ddp_options = &ddp;
   ddp.comm_hook = 5;
-  assert_fails(accel_prepare_model(s.state, s.model, &ddp, &again), ACCEL_ERROR_INVALID_ARGUMENT,
-               "options.comm_hook is 5");
+  assert_fails(accel_prepare_model(s.state, s.model, &preparation, &again), ACCEL_ERROR_INVALID_ARGUMENT,
+               "options.ddp_options.comm_hook is 5");
   ddp.comm_hook = ACCEL_UNSET;
   ddp.comm_wrapper = ACCEL_DDP_COMM_HOOK_POWER_SGD;
-  assert_fails(accel_prepare_model(s.state, s.model, &ddp, &again), ACCEL_ERROR_INVALID_ARGUMENT,
-               "options.comm_wrapper is 3");
+  assert_fails(accel_prepare_model(s.state, s.model, &preparation, &again), ACCEL_ERROR_INVALID_ARGUMENT,
+               "options.ddp_options.comm_wrapper is 3");
   assert_null(again);
   end(&s);
 }

@@ -210,9 +210,9 @@ static void test_hooks(void **state) {
   accel_module_t *module = NULL;
   assert_ok(accel_module_create("Ten", &module));
   assert_ok(accel_module_set_forward(module, times_ten, NULL, NULL));
-  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD_PRE, add_two, &before, count_destroy));
-  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD_PRE, keep, &kept, count_destroy));
-  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD, add_two, &after, count_destroy));
+  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD_PRE, add_two, &before, count_destroy, NULL));
+  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD_PRE, keep, &kept, count_destroy, NULL));
+  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD, add_two, &after, count_destroy, NULL));
   const accel_value_t input = accel_arg_int(1);
   accel_value_t out = ACCEL_VALUE_INIT;
   assert_ok(accel_module_call(module, &input, 1, &out));
@@ -225,15 +225,88 @@ static void test_hooks(void **state) {
   assert_ok(accel_module_call(module, &input, 1, &out));
 
   Record refused = {0, 0, ACCEL_OK, NULL};
-  assert_fails(accel_module_add_hook(module, 7, keep, &refused, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT,
+  assert_fails(accel_module_add_hook(module, 7, keep, &refused, count_destroy, NULL), ACCEL_ERROR_INVALID_ARGUMENT,
                "when is 7");
-  assert_fails(accel_module_add_hook(module, 0, NULL, &refused, count_destroy), ACCEL_ERROR_INVALID_ARGUMENT, "hook");
+  assert_fails(accel_module_add_hook(module, 0, NULL, &refused, count_destroy, NULL), ACCEL_ERROR_INVALID_ARGUMENT,
+               "hook");
   assert_int_equal(refused.destroyed, 2);
 
-  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD, give_number, NULL, NULL));
+  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD, give_number, NULL, NULL, NULL));
   assert_fails(accel_module_call(module, &input, 1, &out), ACCEL_ERROR_TYPE_MISMATCH, "no list");
   accel_module_release(module);
   assert_int_equal(before.destroyed + kept.destroyed + after.destroyed, 3);
+}
+
+static void test_hooks_are_removed(void **state) {
+  (void)state;
+  Record before = {0, 0, ACCEL_OK, NULL}, after = {0, 0, ACCEL_OK, NULL};
+  accel_module_t *module = NULL, *other = NULL;
+  int64_t ids[2] = {-1, -1};
+  const accel_value_t input = accel_arg_int(1);
+  accel_value_t out = ACCEL_VALUE_INIT;
+  assert_ok(accel_module_create("Ten", &module));
+  assert_ok(accel_module_create("Other", &other));
+  assert_ok(accel_module_set_forward(module, times_ten, NULL, NULL));
+  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD_PRE, add_two, &before, count_destroy, &ids[0]));
+  assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD, add_two, &after, count_destroy, &ids[1]));
+  assert_int_not_equal(ids[0], ids[1]);
+  assert_fails(accel_module_remove_hook(other, ids[0]), ACCEL_ERROR_NOT_FOUND, "is not there");
+  assert_ok(accel_module_remove_hook(module, ids[0]));
+  assert_int_equal(before.destroyed, 1);
+  assert_ok(accel_module_call(module, &input, 1, &out));
+  assert_int_equal(out.as.integer, 12);
+  assert_fails(accel_module_remove_hook(module, ids[0]), ACCEL_ERROR_NOT_FOUND, "is not there");
+  assert_ok(accel_module_remove_hook(module, ids[1]));
+  assert_ok(accel_module_call(module, &input, 1, &out));
+  assert_int_equal(out.as.integer, 10);
+  assert_int_equal(before.calls + after.calls, 1);
+  assert_int_equal(after.destroyed, 1);
+  accel_module_release(other);
+  accel_module_release(module);
+}
+
+static void test_no_grad(void **state) {
+  (void)state;
+  accel_module_t *module = NULL;
+  accel_tensor_t *const input = row(1, 2);
+  const accel_value_t given = accel_arg_tensor(input);
+  assert_ok(accel_module_linear(2, 1, 1, &module));
+  assert_fails(accel_module_set_no_grad(module, 2), ACCEL_ERROR_INVALID_ARGUMENT, "no_grad is 2");
+  for (int32_t no_grad = 0; no_grad < 2; no_grad++) {
+    accel_value_t out = ACCEL_VALUE_INIT;
+    int32_t requires_grad = -1;
+    assert_ok(accel_module_set_no_grad(module, no_grad));
+    assert_ok(accel_module_call(module, &given, 1, &out));
+    assert_ok(accel_tensor_requires_grad(out.as.tensor, &requires_grad));
+    assert_int_equal(requires_grad, !no_grad);
+    accel_value_dispose(&out);
+  }
+  accel_tensor_release(input);
+  accel_module_release(module);
+}
+
+/* The reference gives for {a: {b, c}, d: {e}, and a again as f below d} the paths a.b, a.c, a, d.e, d.f.b, d.f.c, d.f,
+ * d, "". */
+static void test_bottom_up(void **state) {
+  (void)state;
+  static const char *const names[] = {"top", "a", "b", "c", "d", "e"};
+  static const char *const expected[] = {"a.b", "a.c", "a", "d.e", "d.f.b", "d.f.c", "d.f", "d", ""};
+  accel_module_t *modules[6] = {NULL};
+  for (int i = 0; i < 6; i++) assert_ok(accel_module_create(names[i], &modules[i]));
+  assert_ok(accel_module_add_child(modules[1], "b", modules[2]));
+  assert_ok(accel_module_add_child(modules[1], "c", modules[3]));
+  assert_ok(accel_module_add_child(modules[1], "again", modules[3]));
+  assert_ok(accel_module_add_child(modules[4], "e", modules[5]));
+  assert_ok(accel_module_add_child(modules[4], "f", modules[1]));
+  assert_ok(accel_module_add_child(modules[0], "a", modules[1]));
+  assert_ok(accel_module_add_child(modules[0], "d", modules[4]));
+  accel_value_t found = ACCEL_VALUE_INIT;
+  assert_ok(accel_module_children_bottom_up(modules[0], &found));
+  assert_int_equal(accel_value_count(&found), 9);
+  for (size_t i = 0; i < 9; i++) assert_string_equal(accel_value_key(&found, i), expected[i]);
+  assert_string_equal(accel_value_get(&found, "d.f.c")->as.string, "c");
+  accel_value_dispose(&found);
+  for (int i = 0; i < 6; i++) accel_module_release(modules[i]);
 }
 
 static void expect_number(accel_module_t *module, const char *path, double expected) {
@@ -538,6 +611,9 @@ int main(void) {
       capi_unit_test(test_forward_is_replaced),
       capi_unit_test(test_call),
       capi_unit_test(test_hooks),
+      capi_unit_test(test_hooks_are_removed),
+      capi_unit_test(test_no_grad),
+      capi_unit_test(test_bottom_up),
       capi_unit_test(test_building),
       capi_unit_test(test_exchanging),
       capi_unit_test(test_a_thread_ends_in_a_callback),

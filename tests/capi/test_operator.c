@@ -206,7 +206,7 @@ static void test_cross_entropy(void **state) {
   double number = 0;
   assert_ok(accel_tensor_item(loss, &number));
   assert_true(number > 0.6931 && number < 0.6932);
-  assert_ok(accel_tensor_backward(loss));
+  assert_ok(accel_tensor_backward(loss, NULL));
   assert_ok(accel_tensor_grad(logits, &gradient));
   void *data = NULL;
   assert_ok(accel_tensor_data(gradient, &data));
@@ -260,7 +260,7 @@ static void test_linear_cross_entropy(void **state) {
   assert_ok(accel_op_call_kw(op, args, 3, options, values, 2, &loss, 1, &n_results));
   assert_int_equal(n_results, 1);
   accel_tensor_t *gradient = NULL;
-  assert_ok(accel_tensor_backward(loss.as.tensor));
+  assert_ok(accel_tensor_backward(loss.as.tensor, NULL));
   assert_ok(accel_tensor_grad(input, &gradient));
   void *data = NULL;
   assert_ok(accel_tensor_data(gradient, &data));

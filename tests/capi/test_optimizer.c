@@ -27,7 +27,7 @@ static void back_propagate(accel_tensor_t *weight) {
   size_t n_results = 0;
   assert_ok(accel_op_find("aten::sum", "", &sum));
   assert_ok(accel_op_call(sum, &argument, 1, &loss, 1, &n_results));
-  assert_ok(accel_tensor_backward(loss.as.tensor));
+  assert_ok(accel_tensor_backward(loss.as.tensor, NULL));
   accel_value_dispose(&loss);
 }
 

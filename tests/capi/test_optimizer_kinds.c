@@ -1,4 +1,4 @@
-/* Section 8: the kinds of optimizers, their settings and precisions, the program's own update, and LOMO. */
+/* Section 8: the kinds of optimizers, their settings and precisions, the program's own update, LOMO, closures. */
 #include "capi_test.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static accel_tensor_t *loss_of(accel_tensor_t *weight) {
 
 static void back_propagate(accel_tensor_t *weight) {
   accel_tensor_t *loss = loss_of(weight);
-  assert_ok(accel_tensor_backward(loss));
+  assert_ok(accel_tensor_backward(loss, NULL));
   accel_tensor_release(loss);
 }
 
@@ -66,6 +66,9 @@ static void options_are_unset(void **state) {
   check_unset(adafactor, ACCEL_ADAFACTOR_OPTIONS_INIT);
   check_unset(muon, ACCEL_MUON_OPTIONS_INIT);
   check_unset(lomo, ACCEL_LOMO_OPTIONS_INIT);
+  check_unset(adalomo, ACCEL_ADALOMO_OPTIONS_INIT);
+  check_unset(schedule_free_sgd, ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT);
+  check_unset(schedule_free_adamw, ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT);
 }
 
 /* One step from 1 with the gradient 1, by the defaults and with a learning rate of 0.5. Ends `optimizer`. */
@@ -107,6 +110,8 @@ static void each_kind_steps(void **state) {
   check_kind(lion, lion, ACCEL_LION_OPTIONS_INIT, 0.5);
   check_kind(lamb, lamb, ACCEL_LAMB_OPTIONS_INIT, 0.5); /* the direction is as long as the parameter */
   check_kind(adafactor, adafactor, ACCEL_ADAFACTOR_OPTIONS_INIT, 0.5);
+  check_kind(schedule_free_sgd, schedule_free_sgd, ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT, 0.5);
+  check_kind(schedule_free_adamw, schedule_free_adamw, ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT, 0.5);
   check_kind(adamw_8bit, adam, ACCEL_ADAM_OPTIONS_INIT, 0.495); /* after a decay by lr * 0.01 */
 }
 
@@ -299,6 +304,123 @@ static void lomo_updates_in_backward(void **state) {
   accel_state_release(accelerator);
 }
 
+static void adalomo_updates_in_backward(void **state) {
+  (void)state;
+  accel_adalomo_options_t options = ACCEL_ADALOMO_OPTIONS_INIT;
+  accel_state_options_t settings = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *accelerator = NULL;
+  accel_tensor_t *weight = NULL;
+  accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &weight);
+  accel_optimizer_t *adalomo = NULL, *prepared = NULL;
+  settings.cpu = 1;
+  options.lr = 0.25;
+  assert_ok(accel_state_create(&settings, &accelerator));
+  assert_ok(accel_optimizer_adalomo(module, &options, &adalomo));
+  assert_ok(accel_prepare_optimizer(accelerator, adalomo, &prepared));
+  accel_tensor_t *const loss = loss_of(weight);
+  assert_ok(accel_lomo_backward(accelerator, loss, ACCEL_UNSET_DOUBLE));
+  assert_near(first_element(weight), 1 - 0.25); /* gradient and parameter are 1 throughout */
+  assert_true(accel_optimizer_state_bytes(adalomo) < 64);
+  options.decay_rate = 0.5;
+  accel_optimizer_t *refused = NULL;
+  assert_fails(accel_optimizer_adalomo(module, &options, &refused), ACCEL_ERROR_INVALID_ARGUMENT, "decay_rate is 0.5");
+  accel_tensor_release(loss);
+  accel_optimizer_release(prepared);
+  accel_optimizer_release(adalomo);
+  accel_module_release(module);
+  accel_tensor_release(weight);
+  accel_state_release(accelerator);
+}
+
+/* With a momentum of 0.5, a rate of 0.5 and gradients of 1: z is 1, 0.5, 0, and the average 1, 0.5, 0.25. */
+static void schedule_free_parameters_are_switched(void **state) {
+  (void)state;
+  accel_schedule_free_sgd_options_t options = ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT;
+  accel_tensor_t *weight = NULL;
+  accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &weight);
+  accel_optimizer_t *optimizer = NULL;
+  options.lr = 0.5;
+  options.momentum = 0.5;
+  assert_ok(accel_optimizer_schedule_free_sgd(module, &options, &optimizer));
+  for (int step = 0; step < 2; step++) {
+    back_propagate(weight);
+    assert_ok(accel_optimizer_step(optimizer));
+    assert_ok(accel_optimizer_zero_grad(optimizer, 1));
+  }
+  assert_near(first_element(weight), 0.125);
+  assert_fails(accel_optimizer_train(optimizer, 2), ACCEL_ERROR_INVALID_ARGUMENT, "training is 2");
+  assert_ok(accel_optimizer_train(optimizer, 0));
+  assert_near(first_element(weight), 0.25);
+  back_propagate(weight);
+  assert_fails(accel_optimizer_step(optimizer), ACCEL_ERROR_INVALID_STATE, "accel_optimizer_train");
+  assert_ok(accel_optimizer_train(optimizer, 1));
+  assert_near(first_element(weight), 0.125);
+  assert_ok(accel_optimizer_step(optimizer));
+  accel_optimizer_release(optimizer);
+  optimizer = NULL;
+  options.momentum = 0;
+  assert_fails(accel_optimizer_schedule_free_sgd(module, &options, &optimizer), ACCEL_ERROR_INVALID_ARGUMENT,
+               "momentum is 0");
+  accel_module_release(module);
+  accel_tensor_release(weight);
+}
+
+typedef struct {
+  accel_tensor_t *weight;
+  accel_status_t status;
+  int calls, destroyed, gives_loss;
+} closure_record_t;
+
+static accel_status_t evaluate(accel_tensor_t **out_loss, void *user_data) {
+  closure_record_t *const record = user_data;
+  record->calls++;
+  if (record->status < 0) return record->status;
+  if (!record->gives_loss) return ACCEL_OK;
+  accel_tensor_t *const loss = loss_of(record->weight);
+  assert_ok(accel_tensor_backward(loss, NULL));
+  *out_loss = loss;
+  return ACCEL_OK;
+}
+
+static void count_closure(void *user_data) { ((closure_record_t *)user_data)->destroyed++; }
+
+static void closures_give_gradients(void **state) {
+  (void)state;
+  accel_sgd_options_t options = ACCEL_SGD_OPTIONS_INIT;
+  closure_record_t record = {NULL, ACCEL_OK, 0, 0, 1};
+  accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &record.weight);
+  accel_optimizer_t *optimizer = NULL;
+  accel_tensor_t *loss = NULL;
+  accel_scope_t *no_grad = NULL;
+  double number = 0;
+  options.lr = 0.25;
+  assert_ok(accel_optimizer_sgd(module, &options, &optimizer));
+  assert_ok(accel_no_grad_begin(&no_grad)); /* the closure records gradients all the same */
+  assert_ok(accel_optimizer_step_closure(optimizer, evaluate, &record, count_closure, &loss));
+  assert_ok(accel_scope_end(no_grad));
+  assert_near(first_element(record.weight), 0.75);
+  assert_ok(accel_tensor_item(loss, &number));
+  assert_near(number, N_ELEMENTS);
+  accel_tensor_release(loss);
+  loss = NULL;
+  record.status = ACCEL_ERROR_USER;
+  assert_fails(accel_optimizer_step_closure(optimizer, evaluate, &record, count_closure, &loss), ACCEL_ERROR_USER,
+               "closure");
+  record.status = ACCEL_OK;
+  record.gives_loss = 0;
+  assert_fails(accel_optimizer_step_closure(optimizer, evaluate, &record, count_closure, &loss),
+               ACCEL_ERROR_TYPE_MISMATCH, "did not write out_loss");
+  assert_fails(accel_optimizer_step_closure(optimizer, NULL, &record, count_closure, &loss),
+               ACCEL_ERROR_INVALID_ARGUMENT, "closure is NULL");
+  assert_null(loss);
+  assert_near(first_element(record.weight), 0.75);
+  assert_int_equal(record.calls, 3);
+  assert_int_equal(record.destroyed, 4);
+  accel_optimizer_release(optimizer);
+  accel_module_release(module);
+  accel_tensor_release(record.weight);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(options_are_unset),
@@ -308,6 +430,9 @@ int main(void) {
       capi_unit_test(master_weights_keep_small_steps),
       capi_unit_test(program_updates),
       capi_unit_test(lomo_updates_in_backward),
+      capi_unit_test(adalomo_updates_in_backward),
+      capi_unit_test(schedule_free_parameters_are_switched),
+      capi_unit_test(closures_give_gradients),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,13 @@ static void test_one_process(void **unused) {
   assert_int_equal(accel_on_local_process(state, 5), 1);
   assert_int_equal(accel_use_distributed(state), 0);
   assert_int_equal(accel_distributed_type(state), ACCEL_DISTRIBUTED_NO);
+  assert_string_equal(accel_distributed_type_name(ACCEL_DISTRIBUTED_NO), "NO");
+  assert_string_equal(accel_distributed_type_name(ACCEL_DISTRIBUTED_MULTI_CPU), "MULTI_CPU");
+  assert_string_equal(accel_distributed_type_name(ACCEL_DISTRIBUTED_MULTI_NEURON), "MULTI_NEURON");
+  assert_string_equal(accel_distributed_type_name(ACCEL_DISTRIBUTED_FSDP), "FSDP");
+  assert_string_equal(accel_distributed_type_name(ACCEL_DISTRIBUTED_MEGATRON_LM), "MEGATRON_LM");
+  assert_null(accel_distributed_type_name(14));
+  assert_null(accel_distributed_type_name(-1));
   assert_string_equal(accel_backend(state), "");
   assert_int_equal(accel_mixed_precision(state), ACCEL_PRECISION_NO);
   assert_int_equal(accel_debug(state), 0);

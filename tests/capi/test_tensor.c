@@ -21,6 +21,19 @@ static void test_dtypes(void **state) {
   assert_int_equal(accel_dtype_size(ACCEL_DTYPE_COMPLEX128), 16);
   assert_null(accel_dtype_name(0));
   assert_int_equal(accel_dtype_size(ACCEL_UNSET), 0);
+  const struct {
+    const char *name;
+    double bytes;
+  } sizes[] = {{"bool", 0.125}, {"int2", 0.25}, {"int4", 0.5}, {"fp8", 1},     {"float8_e4m3fn", 1},
+               {"int8", 1},     {"bf16", 2},    {"int64", 8},  {"float32", 4}, {"complex64", 8}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    double bytes = 0;
+    assert_ok(accel_dtype_byte_size(sizes[i].name, &bytes));
+    assert_true(bytes == sizes[i].bytes);
+  }
+  double unknown = 7;
+  assert_fails(accel_dtype_byte_size("int3", &unknown), ACCEL_ERROR_NOT_FOUND, "'int3'");
+  assert_true(unknown == 7);
   assert_fails(accel_dtype_from_name("float31", &found), ACCEL_ERROR_NOT_FOUND, "'float31'");
   assert_fails(accel_dtype_from_name(NULL, &found), ACCEL_ERROR_INVALID_ARGUMENT, "name is NULL");
   assert_fails(accel_dtype_from_name("bool", NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
@@ -36,6 +49,19 @@ static void test_devices(void **state) {
   assert_ok(accel_device_parse("cpu", &device));
   assert_int_equal(device.index, -1);
   assert_fails(accel_device_parse("tpu", &device), ACCEL_ERROR_INVALID_ARGUMENT, "'tpu'");
+  const char *const foreign[] = {"mps", "mlu", "sdaa", "musa", "npu", "hpu", "xpu", "neuron", "xla"};
+  for (int32_t i = 0; i < 9; i++) {
+    const accel_device_t kind = {ACCEL_DEVICE_MPS + i, 0};
+    accel_tensor_t *tensor = NULL;
+    char name[16];
+    snprintf(name, sizeof name, "%s:0", foreign[i]);
+    assert_fails(accel_device_parse(foreign[i], &device), ACCEL_ERROR_UNSUPPORTED, foreign[i]);
+    assert_fails(accel_device_parse(name, &device), ACCEL_ERROR_UNSUPPORTED, "expected cpu or cuda");
+    assert_fails(accel_tensor_full(NULL, 0, 1, ACCEL_DTYPE_FLOAT32, kind, &tensor), ACCEL_ERROR_UNSUPPORTED,
+                 foreign[i]);
+    assert_int_equal(accel_device_count(kind.type), 0);
+  }
+  assert_int_equal(ACCEL_DEVICE_XLA - ACCEL_DEVICE_MPS, 8);
   assert_fails(accel_device_parse(NULL, &device), ACCEL_ERROR_INVALID_ARGUMENT, "text is NULL");
   assert_fails(accel_device_parse("cpu", NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
   assert_int_equal(accel_device_count(ACCEL_DEVICE_CPU), 1);
@@ -94,7 +120,7 @@ static void test_create_refuses(void **state) {
   assert_fails(accel_tensor_empty(NULL, 1, ACCEL_DTYPE_INT8, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT,
                "shape is NULL");
   assert_fails(accel_tensor_empty(kTwoByThree, 2, 0, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT, "dtype 0");
-  assert_fails(accel_tensor_full(kTwoByThree, 2, 1, ACCEL_DTYPE_INT8, (accel_device_t){9, 0}, &out),
+  assert_fails(accel_tensor_full(kTwoByThree, 2, 1, ACCEL_DTYPE_INT8, (accel_device_t){99, 0}, &out),
                ACCEL_ERROR_INVALID_ARGUMENT, "device type 9");
   assert_fails(accel_tensor_randn(kTwoByThree, 2, ACCEL_DTYPE_INT64, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT,
                "int64");
@@ -177,6 +203,83 @@ static void test_read(void **state) {
   accel_tensor_release(NULL);
 }
 
+static accel_value_t product_of(accel_tensor_t *a, accel_tensor_t *b) {
+  const accel_op_t *op = NULL;
+  accel_value_t result = ACCEL_VALUE_INIT;
+  size_t n_results = 0;
+  const accel_value_t factors[] = {accel_arg_tensor(a), accel_arg_tensor(b)};
+  assert_ok(accel_op_find("aten::mul", "Tensor", &op));
+  assert_ok(accel_op_call(op, factors, 2, &result, 1, &n_results));
+  return result;
+}
+
+static double gradient_of(const accel_tensor_t *leaf) {
+  accel_tensor_t *gradient = NULL;
+  double number = 0;
+  assert_ok(accel_tensor_grad(leaf, &gradient));
+  if (gradient == NULL) return -1;
+  assert_ok(accel_tensor_item(gradient, &number));
+  accel_tensor_release(gradient);
+  return number;
+}
+
+/* x^2 of x = 3, whose gradient is 2 x, and whose gradient again is 2. */
+static void test_backward_options(void **state) {
+  (void)state;
+  const float three = 3, ten = 10;
+  const int64_t one_row[] = {1};
+  accel_backward_options_t options = ACCEL_BACKWARD_OPTIONS_INIT, made;
+  accel_backward_options_init(&made);
+  assert_memory_equal(&options, &made, sizeof options);
+  accel_backward_options_init(NULL);
+  accel_tensor_t *const x = new_test_tensor(&three, one_row, 1, ACCEL_DTYPE_FLOAT32);
+  accel_tensor_t *const other = new_test_tensor(&ten, one_row, 1, ACCEL_DTYPE_FLOAT32);
+  assert_ok(accel_tensor_set_requires_grad(x, 1));
+  assert_ok(accel_tensor_set_requires_grad(other, 1));
+  const accel_value_t one = accel_arg_tensor(x), number = accel_arg_int(1);
+
+  accel_value_t square = product_of(x, x);
+  options.retain_graph = 1;
+  assert_ok(accel_tensor_backward(square.as.tensor, &options));
+  assert_ok(accel_tensor_backward(square.as.tensor, NULL));
+  assert_true(gradient_of(x) == 12);
+  assert_fails(accel_tensor_backward(square.as.tensor, NULL), ACCEL_ERROR_TORCH, "backward");
+  accel_value_dispose(&square);
+
+  accel_backward_options_init(&options);
+  options.create_graph = 1;
+  assert_ok(accel_tensor_set_grad(x, NULL));
+  square = product_of(x, x);
+  assert_ok(accel_tensor_backward(square.as.tensor, &options));
+  accel_tensor_t *slope = NULL;
+  assert_ok(accel_tensor_grad(x, &slope));
+  assert_ok(accel_tensor_set_grad(x, NULL));
+  assert_ok(accel_tensor_backward(slope, NULL));
+  assert_true(gradient_of(x) == 2);
+  accel_tensor_release(slope);
+  accel_value_dispose(&square);
+
+  accel_backward_options_init(&options);
+  square = product_of(x, other);
+  options.inputs = &number;
+  assert_fails(accel_tensor_backward(square.as.tensor, &options), ACCEL_ERROR_TYPE_MISMATCH,
+               "options.inputs has a int");
+  options.inputs = &square;
+  assert_fails(accel_tensor_backward(square.as.tensor, &options), ACCEL_ERROR_INVALID_ARGUMENT, "was computed");
+  options.inputs = &one;
+  options.create_graph = 2;
+  assert_fails(accel_tensor_backward(square.as.tensor, &options), ACCEL_ERROR_INVALID_ARGUMENT, "create_graph is 2");
+  options.create_graph = ACCEL_UNSET;
+  options.gradient = other;
+  assert_ok(accel_tensor_set_grad(x, NULL));
+  assert_ok(accel_tensor_backward(square.as.tensor, &options));
+  assert_true(gradient_of(x) == 100);
+  assert_true(gradient_of(other) == -1);
+  accel_value_dispose(&square);
+  accel_tensor_release(other);
+  accel_tensor_release(x);
+}
+
 static void test_gradient(void **state) {
   (void)state;
   const float three = 3;
@@ -184,7 +287,7 @@ static void test_gradient(void **state) {
   accel_tensor_t *copy = NULL, *gradient = NULL;
   int32_t requires_grad = 42;
   assert_fails(accel_tensor_set_requires_grad(leaf, 7), ACCEL_ERROR_INVALID_ARGUMENT, "requires_grad is 7");
-  assert_fails(accel_tensor_backward(leaf), ACCEL_ERROR_INVALID_ARGUMENT, "without gradients");
+  assert_fails(accel_tensor_backward(leaf, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "without gradients");
   assert_ok(accel_tensor_set_requires_grad(leaf, 1));
   assert_ok(accel_tensor_requires_grad(leaf, &requires_grad));
   assert_int_equal(requires_grad, 1);
@@ -193,7 +296,7 @@ static void test_gradient(void **state) {
 
   assert_ok(accel_tensor_clone(leaf, &copy));
   assert_fails(accel_tensor_set_requires_grad(copy, 0), ACCEL_ERROR_INVALID_STATE, "expected a leaf");
-  assert_ok(accel_tensor_backward(copy));
+  assert_ok(accel_tensor_backward(copy, NULL));
   assert_ok(accel_tensor_grad(leaf, &gradient));
   double number = 0;
   assert_ok(accel_tensor_item(gradient, &number));
@@ -328,10 +431,10 @@ static void test_dlpack_refuses(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_dtypes),         capi_unit_test(test_devices),   capi_unit_test(test_create),
-      capi_unit_test(test_create_refuses), capi_unit_test(test_from_blob), capi_unit_test(test_read),
-      capi_unit_test(test_gradient),       capi_unit_test(test_convert),   capi_unit_test(test_dlpack),
-      capi_unit_test(test_dlpack_refuses),
+      capi_unit_test(test_dtypes),           capi_unit_test(test_devices),        capi_unit_test(test_create),
+      capi_unit_test(test_create_refuses),   capi_unit_test(test_from_blob),      capi_unit_test(test_read),
+      capi_unit_test(test_backward_options), capi_unit_test(test_gradient),       capi_unit_test(test_convert),
+      capi_unit_test(test_dlpack),           capi_unit_test(test_dlpack_refuses),
   };
   return cmocka_run_group_tests_name("tensor", tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void a_loop_is_taken_apart(void **unused) {
     accel_value_t batch = ACCEL_VALUE_INIT, output = ACCEL_VALUE_INIT;
     assert_ok(accel_dataloader_next(batches, &batch));
     assert_ok(accel_module_call(prepared, accel_value_at(&batch, 0), 1, &output));
-    assert_ok(accel_backward(state, output.as.tensor));
+    assert_ok(accel_backward(state, output.as.tensor, NULL));
     assert_ok(accel_optimizer_step(optimizer));
     assert_ok(accel_optimizer_zero_grad(optimizer, 1));
     accel_value_dispose(&output);

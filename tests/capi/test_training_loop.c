@@ -65,7 +65,7 @@ static accel_tensor_t *sum_of_output(const struct loop *loop, float first, float
 
 static void backward(const struct loop *loop, float first, float second) {
   accel_tensor_t *loss = sum_of_output(loop, first, second);
-  assert_ok(accel_backward(loop->state, loss));
+  assert_ok(accel_backward(loop->state, loss, NULL));
   accel_tensor_release(loss);
 }
 
@@ -240,14 +240,14 @@ static void test_losses_that_are_sums(void **unused) {
     accel_tensor_t *loss = NULL;
     assert_ok(accel_accumulate_begin(loop.state, &loop.model, 1, &scope));
     loss = sum_of_output(&loop, inputs[i][0], inputs[i][1]);
-    assert_ok(accel_backward_sum(loop.state, loss, counts[i]));
+    assert_ok(accel_backward_sum(loop.state, loss, counts[i], NULL));
     accel_tensor_release(loss);
     assert_ok(accel_scope_end(scope));
   }
   assert_gradient(&loop, 6.0f / 4, 6.0f / 4);
   {
     accel_tensor_t *loss = sum_of_output(&loop, 1, 1);
-    assert_fails(accel_backward_sum(loop.state, loss, -2), ACCEL_ERROR_INVALID_ARGUMENT, "count is -2");
+    assert_fails(accel_backward_sum(loop.state, loss, -2, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "count is -2");
     accel_tensor_release(loss);
   }
   release(&loop);
@@ -319,8 +319,8 @@ static void test_frozen_models(void **unused) {
   assert_fails(accel_optimizer_sgd(loop.inner, NULL, &optimizer), ACCEL_ERROR_INVALID_ARGUMENT, "0 parameters");
   assert_ok(accel_prepare_model(state, loop.inner, NULL, &loop.model));
   loss = sum_of_output(&loop, 1, 1);
-  assert_fails(accel_backward(state, loss), ACCEL_ERROR_INVALID_STATE, "no gradient history");
-  assert_fails(accel_backward_sum(state, loss, 1), ACCEL_ERROR_INVALID_STATE, "no gradient history");
+  assert_fails(accel_backward(state, loss, NULL), ACCEL_ERROR_INVALID_STATE, "no gradient history");
+  assert_fails(accel_backward_sum(state, loss, 1, NULL), ACCEL_ERROR_INVALID_STATE, "no gradient history");
   accel_tensor_release(loss);
   accel_tensor_release(weight);
   release(&loop);
@@ -450,6 +450,9 @@ static void test_generators(void **unused) {
   assert_fails(accel_synchronize_rng_states(state, "generator", NULL), ACCEL_ERROR_INVALID_ARGUMENT, "none was given");
   assert_fails(accel_synchronize_rng_states(state, "numpy", NULL), ACCEL_ERROR_INVALID_ARGUMENT, "has 'numpy'");
   assert_fails(accel_synchronize_rng_states(state, "cuda", NULL), ACCEL_ERROR_UNSUPPORTED, "has 'cuda'");
+  const char *const foreign[] = {"mlu", "sdaa", "musa", "npu", "xla", "xpu", "hpu", "neuron"};
+  for (size_t i = 0; i < 8; i++)
+    assert_fails(accel_synchronize_rng_states(state, foreign[i], NULL), ACCEL_ERROR_UNSUPPORTED, foreign[i]);
   wrong = new_test_tensor(zero, shape, 1, ACCEL_DTYPE_FLOAT32);
   assert_fails(accel_generator_set_state(one, wrong), ACCEL_ERROR_TYPE_MISMATCH, "expected bytes on the CPU");
   assert_fails(accel_generator_create(-1, cpu, &one), ACCEL_ERROR_INVALID_ARGUMENT, "seed is -1");

@@ -147,7 +147,7 @@ static void test_slice_tensors(void **state) {
 static void test_send_to_device(void **state) {
   (void)state;
   accel_value_t tree = new_tree(), out = ACCEL_VALUE_INIT;
-  const accel_device_t meta = {ACCEL_DEVICE_META, -1}, unknown = {9, 0};
+  const accel_device_t meta = {ACCEL_DEVICE_META, -1}, unknown = {99, 0};
   const char *const skip[] = {"y"};
   const char *const no_key[] = {NULL};
   accel_value_t listed = ACCEL_VALUE_INIT;

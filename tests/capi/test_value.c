@@ -239,7 +239,7 @@ static void test_copy_refuses(void **state) {
   accel_value_t out = ACCEL_VALUE_INIT;
   const accel_value_t unknown = {77, 0, {0}}, no_text = accel_arg_string(NULL), hollow = {ACCEL_VALUE_MAP, 0, {0}},
                       no_tensor = accel_arg_tensor(NULL), no_dtype = accel_arg_dtype(99),
-                      no_device = accel_arg_device((accel_device_t){9, 0});
+                      no_device = accel_arg_device((accel_device_t){99, 0});
   assert_fails(accel_value_copy(&unknown, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value.kind is 77");
   assert_fails(accel_value_copy(&no_text, &out), ACCEL_ERROR_INVALID_ARGUMENT, "text is NULL");
   assert_fails(accel_value_copy(&hollow, &out), ACCEL_ERROR_INVALID_HANDLE, "no container");

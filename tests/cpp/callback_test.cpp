@@ -98,6 +98,22 @@ TEST_F(CppCallback, LearningRates) {
   EXPECT_THROW(scheduler.step(), Unknown);
 }
 
+TEST_F(CppCallback, AStepByAClosure) {
+  Module model = Module::linear(1, 1, false);
+  Optimizer sgd = Optimizer::sgd(model);
+  double weight = 0;
+  const auto loss = sgd.step_closure([&] {
+    Tensor loss = model.tensor("weight").clone();
+    weight = loss.item();
+    loss.backward();
+    return loss;
+  });
+  ASSERT_TRUE(loss.has_value());
+  EXPECT_EQ(loss->item(), weight);
+  EXPECT_NEAR(model.tensor("weight").item(), weight - 1e-3, 1e-6);
+  EXPECT_THROW(sgd.step_closure([]() -> Tensor { throw Unknown{3}; }), Unknown);
+}
+
 TEST_F(CppCallback, ObjectsOfTheProgramInACheckpoint) {
   State state = State::create();
   const std::string folder = testing::TempDir() + "accel_cpp_callback_checkpoint";

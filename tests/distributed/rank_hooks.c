@@ -47,7 +47,7 @@ static accel_status_t back_propagate(accel_state_t* state, accel_module_t* model
   const accel_value_t argument = accel_arg_tensor(inputs);
   CHECK(accel_module_call(model, &argument, 1, &logits));
   CHECK(accel_cross_entropy(logits.as.tensor, targets, &loss));
-  const accel_status_t status = accel_backward(state, loss);
+  const accel_status_t status = accel_backward(state, loss, NULL);
   accel_tensor_release(loss);
   accel_value_dispose(&logits);
   accel_tensor_release(targets);
@@ -114,7 +114,9 @@ static void count_destroy(void* user_data) { ((hook_record_t*)user_data)->destro
 static void exchange(accel_state_t* state, const accel_ddp_options_t* options, hook_record_t* record,
                      accel_value_t* out) {
   accel_module_t *const model = make_model(state), *prepared = NULL;
-  CHECK(accel_prepare_model(state, model, options, &prepared));
+  accel_prepare_model_options_t preparation = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  preparation.ddp_options = options;
+  CHECK(accel_prepare_model(state, model, &preparation, &prepared));
   if (record != NULL) CHECK(accel_register_comm_hook(state, prepared, average, record, count_destroy));
   for (int64_t step = 0; step < 4; step++) CHECK(back_propagate(state, prepared, step)); /* gradients add up */
   copy_parameters(model, 1, out);
@@ -167,7 +169,9 @@ static void check_hooks(accel_state_t* state) {
   options.comm_hook = ACCEL_DDP_COMM_HOOK_POWER_SGD;
   power.start_power_sgd_iter = 1;
   accel_module_t *const model = make_model(state), *prepared = NULL;
-  EXPECT(accel_prepare_model(state, model, &options, &prepared) == ACCEL_ERROR_INVALID_ARGUMENT);
+  accel_prepare_model_options_t preparation = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  preparation.ddp_options = &options;
+  EXPECT(accel_prepare_model(state, model, &preparation, &prepared) == ACCEL_ERROR_INVALID_ARGUMENT);
   EXPECT(strstr(accel_last_error(), "start_power_sgd_iter is 1") != NULL);
   accel_module_release(model);
   accel_value_dispose(&plain);

@@ -76,9 +76,9 @@ void run_ddp(accel_state_t* state, const char* argument) {
   CHECK(accel_prepare_model(state, model, NULL, &prepared)); /* rank 0's weights, which are those of `alone` */
   for (int64_t step = 0; step < 3; step++) {
     accel_tensor_t* const joined = loss_of(alone, step, 0, ROWS * ranks);
-    CHECK(accel_tensor_backward(joined));
+    CHECK(accel_tensor_backward(joined, NULL));
     accel_tensor_t* const own = loss_of(prepared, step, (int64_t)ROWS * rank, ROWS);
-    CHECK(accel_backward(state, own));
+    CHECK(accel_backward(state, own, NULL));
     accel_value_t expected = ACCEL_VALUE_INIT, parameters = ACCEL_VALUE_INIT;
     CHECK(accel_module_named_parameters(alone, &expected));
     CHECK(accel_module_named_parameters(model, &parameters));
@@ -110,7 +110,7 @@ static void train(accel_state_t* state, accel_module_t* model, accel_optimizer_t
                   accel_scheduler_t* scheduler, int64_t begin, int64_t end) {
   for (int64_t step = begin; step < end; step++) {
     accel_tensor_t* const loss = loss_of(model, step, (int64_t)ROWS * accel_process_index(state), ROWS);
-    CHECK(accel_backward(state, loss));
+    CHECK(accel_backward(state, loss, NULL));
     CHECK(accel_optimizer_step(optimizer));
     CHECK(accel_scheduler_step(scheduler));
     CHECK(accel_optimizer_zero_grad(optimizer, 1));

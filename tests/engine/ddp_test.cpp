@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "base/error.hpp"
+#include "expect_error.hpp"
 #include "nn/foreign_module.hpp"
 #include "rank_threads.hpp"
 
@@ -110,6 +111,16 @@ TEST(DdpGradients, UnusedParametersAreFound) {
 }
 
 // The Reducer reports a change of the unused parameters to its logger.
+TEST(DdpGradients, AnErrorNamesTheParametersThatGotNone) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    DistributedDataParallel model(make_model(1), communicator, {});
+    backward(model.call(rows(0, 4)));
+    for (int i = 0; i < 2; i++)
+      tests::expect_error(Status::kInvalidState, "no gradient to 1 of 4 trainable parameters: spare; expected each",
+                          [&] { model.call(rows(0, 4)); });
+  });
+}
+
 TEST(DdpGradients, WhichParametersAreUnusedMayChange) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     for (const bool views : {true, false}) {

@@ -204,7 +204,9 @@ constexpr Formula kFormulas[] = {Formula::kSgd,
                                  Formula::kRmsPropCenteredMomentum,
                                  Formula::kLion,
                                  Formula::kLambDirection,
-                                 Formula::kLambStep};
+                                 Formula::kLambStep,
+                                 Formula::kScheduleFreeSgd,
+                                 Formula::kScheduleFreeAdam};
 constexpr double kNumbers[kNumNumbers] = {0.99, 0.1, -1, 0.05, 0.9, 0.1, 0.95, 0.05, 1e-3, 1.2, 0.7, 0.3};
 
 // Parameter, gradient and states of a formula; the states are positive, as squares are.

@@ -140,12 +140,19 @@ TEST(NnModule, HookMayRemoveItself) {
   int64_t id = -1;
   id = module->add_pre_hook([&](Module& self, const Inputs&) -> std::optional<Inputs> {
     runs++;
-    self.remove_hook(id);
+    EXPECT_TRUE(self.remove_hook(id));
+    return std::nullopt;
+  });
+  int behind = 0;
+  module->add_pre_hook([&](Module&, const Inputs&) -> std::optional<Inputs> {
+    behind++;
     return std::nullopt;
   });
   module->call(Inputs{1});
   module->call(Inputs{1});
   EXPECT_EQ(runs, 1);
+  EXPECT_EQ(behind, 2) << "is not left out when the hook before it goes";
+  EXPECT_FALSE(module->remove_hook(id));
 }
 
 TEST(NnModule, StaysUsableAfterAnError) {

@@ -160,6 +160,10 @@ TEST(StateSettings, WhatCannotWorkIsRefusedWithTheReason) {
   setenv("ACCELERATE_TORCH_DEVICE", "abacus", 1);
   EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kInvalidArgument).find("'abacus'"),
             std::string::npos);
+  setenv("ACCELERATE_TORCH_DEVICE", "xpu:1", 1);
+  EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kUnsupported)
+                .find("ACCELERATE_TORCH_DEVICE is 'xpu:1': devices of the kind xpu (Intel)"),
+            std::string::npos);
   setenv("ACCELERATE_TORCH_DEVICE", "cpu", 1);
   setenv("ACCELERATE_USE_CPU", "perhaps", 1);
   EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kInvalidArgument).find("'perhaps'"),

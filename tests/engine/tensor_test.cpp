@@ -78,7 +78,7 @@ TEST(TensorDevice, ParsesNames) {
   EXPECT_EQ(parse_device("cuda:3"), c10::Device(c10::DeviceType::CUDA, 3));
   EXPECT_EQ(parse_device("meta"), c10::Device(c10::DeviceType::Meta));
   for (const char* const text :
-       {"", "CPU", "cpu:", "cpu:1", "cuda:-1", "cuda:128", "cuda:1x", "cuda: 1", "mps", "cuda:99999999999"}) {
+       {"", "CPU", "cpu:", "cpu:1", "cuda:-1", "cuda:128", "cuda:1x", "cuda: 1", "cuda:99999999999"}) {
     expect_failure([&] { parse_device(text); }, Status::kInvalidArgument, text);
   }
 }
@@ -88,12 +88,13 @@ TEST(TensorDevice, NumbersGoBothWays) {
   const DeviceNumbers numbers = device_numbers(cuda);
   EXPECT_EQ(numbers.kind, static_cast<int32_t>(DeviceKind::kCuda));
   EXPECT_EQ(device_from_numbers(numbers), cuda);
-  expect_failure([] { device_from_numbers({7, 0}); }, Status::kInvalidArgument, "device type 7");
+  expect_failure([] { device_from_numbers({12, 0}); }, Status::kInvalidArgument, "device type 12");
+  expect_failure([] { device_from_numbers({7, 0}); }, Status::kUnsupported, "npu");
   expect_failure([] { device_from_numbers({0, 1}); }, Status::kInvalidArgument, "device index 1 of cpu");
   expect_failure([] { device_from_numbers({1, -2}); }, Status::kInvalidArgument, "device index -2 of cuda");
   expect_failure([] { device_numbers(c10::Device(c10::DeviceType::XLA, 0)); }, Status::kUnsupported, "xla");
   EXPECT_EQ(device_count(DeviceKind::kCpu), 1);
-  EXPECT_EQ(device_count(static_cast<DeviceKind>(9)), 0);
+  EXPECT_EQ(device_count(static_cast<DeviceKind>(99)), 0);
 }
 
 TEST(TensorMemory, RefusesImpossibleShapes) {
@@ -172,13 +173,9 @@ TEST(TensorAccess, ReadsSingleElements) {
 TEST(TensorAccess, ChecksBeforeItChanges) {
   const at::Tensor leaf = at::ones({2});
   set_requires_grad(leaf, true);
-  const at::Tensor loss = (leaf * 3).sum();
-  expect_failure([&] { set_requires_grad(loss, false); }, Status::kInvalidState, "leaf");
+  const at::Tensor computed = leaf * 3;
+  expect_failure([&] { set_requires_grad(computed, false); }, Status::kInvalidState, "leaf");
   expect_failure([] { set_requires_grad(at::zeros({2}, at::kInt), true); }, Status::kTypeMismatch, "int32");
-  expect_failure([&] { backward(leaf * 3); }, Status::kShapeMismatch, "[2]");
-  expect_failure([] { backward(at::zeros({})); }, Status::kInvalidArgument, "without gradients");
-  backward(loss);
-  EXPECT_TRUE(leaf.grad().equal(at::full({2}, 3.0)));
   expect_failure([] { copy_elements(at::zeros({2}), at::zeros({3})); }, Status::kShapeMismatch, "[3]");
   expect_failure([] { data_pointer(at::empty({2}, at::kMeta)); }, Status::kInvalidState, "meta");
 }

@@ -111,7 +111,7 @@ double weight_after_a_short_group(bool true_divisor, bool twice, int ranks = 1, 
   run_accelerators(ranks, options, [&](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = one_weight();
     const auto plain = sgd(inner);
-    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    const nn::ModulePtr model = accelerator->prepare_model(inner);
     const auto optimizer = accelerator->prepare_optimizer(plain);
     const auto loader = accelerator->prepare_data_loader(*loader_of(at::ones({6 * ranks, 1}), 1), {});
     while (const auto batch = loader->next()) {
@@ -194,7 +194,7 @@ void expect_the_big_batch(int ranks, bool sync_each_batch, bool scaled) {
     }
     const nn::ModulePtr inner = regression_model();
     const auto plain = sgd(inner);
-    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    const nn::ModulePtr model = accelerator->prepare_model(inner);
     const auto optimizer = accelerator->prepare_optimizer(plain);
     for (int round = 0; round < 2; round++) {  // the second group starts from nothing
       const auto* cut = cuts.data() + 4 * accelerator->state().process_index();
@@ -221,7 +221,7 @@ TEST(TrainingLoopSum, IsOneBigBatch) {
 
 TEST(TrainingLoopSum, OfNothingIsNothing) {
   run_accelerators(1, {}, [](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(one_weight(), {});
+    const nn::ModulePtr model = accelerator->prepare_model(one_weight());
     accelerator->backward_sum(forward(model, 0), 0);
     EXPECT_EQ(gradient_of(model), 0);
     EXPECT_SAYS(refusal(Status::kInvalidArgument, [&] { accelerator->backward_sum(forward(model, 1), -1); }),
@@ -231,7 +231,7 @@ TEST(TrainingLoopSum, OfNothingIsNothing) {
 
 TEST(TrainingLoopSum, DoesNotMixWithMeans) {
   run_accelerators(1, accumulating(4), [](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(one_weight(), {});
+    const nn::ModulePtr model = accelerator->prepare_model(one_weight());
     const auto micro_batch = [&](bool sum) {
       const MicroBatch open(accelerator, {model});
       if (sum) return accelerator->backward_sum(forward(model, 1), 1);
@@ -249,8 +249,8 @@ TEST(TrainingLoopSum, DoesNotMixWithMeans) {
 // As the two halves of an adversarial network: each has its own groups, whatever the other does.
 TEST(TrainingLoopModels, CountTheirOwnMicroBatches) {
   run_accelerators(1, accumulating(2), [](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr first = accelerator->prepare_model(one_weight(), {});
-    const nn::ModulePtr second = accelerator->prepare_model(one_weight(), {});
+    const nn::ModulePtr first = accelerator->prepare_model(one_weight());
+    const nn::ModulePtr second = accelerator->prepare_model(one_weight());
     const auto of_first = accelerator->prepare_optimizer(sgd(unwrap_model(first)));
     const auto of_second = accelerator->prepare_optimizer(sgd(unwrap_model(second)));
     for (int i = 0; i < 4; i++)
@@ -283,7 +283,7 @@ int64_t count_operations(comm::Communicator& communicator, const char* name) {
 
 TEST(TrainingLoopExchange, HappensOnceInAGroup) {
   run_accelerators(2, accumulating(4), [](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(one_weight(), {});
+    const nn::ModulePtr model = accelerator->prepare_model(one_weight());
     comm::Communicator& communicator = *accelerator->state().communicator();
     for (const int64_t expected : {1, 1}) {
       const int64_t before = count_operations(communicator, "all_reduce");
@@ -299,7 +299,7 @@ TEST(TrainingLoopExchange, HappensOnceInAGroup) {
 // Forwards without exchange, and then one backward that exchanges what all of them left.
 TEST(TrainingLoopExchange, CanBeTriggeredInBackward) {
   run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(one_weight(), {});
+    const nn::ModulePtr model = accelerator->prepare_model(one_weight());
     const int rank = accelerator->state().process_index();
     at::Tensor first, second;
     {
@@ -324,7 +324,7 @@ TEST(TrainingLoopExchange, LeavesFrozenModelsAlone) {
   run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr frozen = one_weight();
     frozen->find_tensor("w").set_requires_grad(false);
-    const nn::ModulePtr model = accelerator->prepare_model(frozen, {});
+    const nn::ModulePtr model = accelerator->prepare_model(frozen);
     EXPECT_EQ(ddp_of(model), nullptr);
     EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->backward(forward(model, 1)); }),
                 "no gradient history");
@@ -346,7 +346,7 @@ void run_scaled(const std::function<void(const Scaled&)>& body) {
     accelerator->set_grad_scaler(settings);
     const nn::ModulePtr inner = one_weight();
     const auto plain = sgd(inner);
-    Scaled loop{accelerator, accelerator->prepare_model(inner, {}), accelerator->prepare_optimizer(plain), nullptr};
+    Scaled loop{accelerator, accelerator->prepare_model(inner), accelerator->prepare_optimizer(plain), nullptr};
     loop.scheduler = accelerator->prepare_scheduler(std::make_shared<optim::LrScheduler>(
         plain, optim::factor_schedule([](int64_t step) { return 1.0 / static_cast<double>(step + 1); })));
     body(loop);
@@ -403,7 +403,7 @@ TEST(TrainingLoopScale, IsTakenOutBeforeClipping) {
     const auto foreign = sgd(one_weight());
     EXPECT_SAYS(refusal(Status::kInvalidArgument, [&] { loop.accelerator->unscale_gradients(foreign.get()); }),
                 "optimizer is not prepared by this state");
-    const nn::ModulePtr other = loop.accelerator->prepare_model(one_weight(), {});
+    const nn::ModulePtr other = loop.accelerator->prepare_model(one_weight());
     loop.accelerator->backward(forward(other, 1));
     EXPECT_SAYS(refusal(Status::kInvalidState, [&] { loop.accelerator->unscale_gradients_of(*other); }),
                 "belong to no prepared optimizer");
@@ -413,7 +413,7 @@ TEST(TrainingLoopScale, IsTakenOutBeforeClipping) {
 TEST(TrainingLoopScale, IsSetBeforeAnythingIsPrepared) {
   run_accelerators(1, {}, [](const AcceleratorPtr& accelerator) {
     EXPECT_EQ(accelerator->grad_scaler(), nullptr);  // in float32 and bfloat16 gradients do not vanish
-    accelerator->prepare_model(one_weight(), {});
+    accelerator->prepare_model(one_weight());
     EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->set_grad_scaler({}); }), "after a model");
     EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->set_autocast({}); }), "autocast cannot change");
     accelerator->free_memory();
@@ -422,7 +422,7 @@ TEST(TrainingLoopScale, IsSetBeforeAnythingIsPrepared) {
 }
 
 at::ScalarType output_dtype(const AcceleratorPtr& accelerator) {
-  const nn::ModulePtr model = accelerator->prepare_model(regression_model(), {});
+  const nn::ModulePtr model = accelerator->prepare_model(regression_model());
   return model->call(nn::Inputs{at::ones({2, 3})}).toTensor().scalar_type();
 }
 
@@ -485,7 +485,7 @@ TrainedGroup train_a_group(bool caches, const Between& between = do_nothing) {
     accelerator->set_autocast({/*enabled=*/true, caches});
     const nn::ModulePtr inner = one_product();
     at::Tensor weight = inner->find_tensor("w");
-    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    const nn::ModulePtr model = accelerator->prepare_model(inner);
     const at::CallbackHandle observer =
         at::addThreadLocalCallback(at::RecordFunctionCallback(&see_cast).needsInputs(true));
     for (int micro_batch = 0; micro_batch < 3; ++micro_batch) {
@@ -510,7 +510,7 @@ at::Tensor train_steps(bool caches) {
     accelerator->set_autocast({/*enabled=*/true, caches});
     const nn::ModulePtr inner = one_product();
     const auto plain = sgd(inner, 0.01, 0.9);
-    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    const nn::ModulePtr model = accelerator->prepare_model(inner);
     const auto optimizer = accelerator->prepare_optimizer(plain);
     const void* cast = nullptr;
     for (int step = 0; step < 3; ++step) {
@@ -566,7 +566,7 @@ TEST(TrainingLoopPrecision, StaysWithAnUnwrappedModelThatKeepsIt) {
   options.keep_output_dtype = true;
   run_accelerators(2, options, [&](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = regression_model();
-    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    const nn::ModulePtr model = accelerator->prepare_model(inner);
     const nn::Inputs inputs{at::ones({2, 3})};
     EXPECT_EQ(unwrap_model(model), inner);
     EXPECT_EQ(unwrap_model(model)->call(inputs).toTensor().scalar_type(), at::kFloat);
@@ -630,7 +630,7 @@ void expect_hook_goes_on_bit_for_bit(int ranks, const parallel::DdpOptions& opti
       const int rank = accelerator->state().process_index();
       const nn::ModulePtr inner = two_layers();
       const auto plain = sgd(inner, 0.5, 0.9);
-      const nn::ModulePtr model = accelerator->prepare_model(inner, options);
+      const nn::ModulePtr model = accelerator->prepare_model(inner, {options, {}});
       const auto optimizer = accelerator->prepare_optimizer(plain);
       if (resumed) accelerator->load_state(folder / "state");
       for (int step = resumed ? save_at : 0; step < kSteps; step++) {
@@ -672,7 +672,7 @@ TEST(TrainingLoopLomo, ExchangesEachGradient) {
           const auto plain = lomo ? optim::make_optimizer(optim::lomo_rule(), limit > 0 ? clip : optim::GivenSettings{})
                                   : optim::make_optimizer(optim::sgd_rule(), {{"lr", 0.2}});
           plain->add_group(inner->parameters(), std::nullopt, std::nullopt);
-          const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+          const nn::ModulePtr model = accelerator->prepare_model(inner);
           const auto optimizer = accelerator->prepare_optimizer(plain);
           for (int step = 0; step < 5; step++) {
             const at::Tensor loss = loss_of(model, rank, step);
@@ -695,12 +695,43 @@ TEST(TrainingLoopLomo, ExchangesEachGradient) {
     }
 }
 
+TEST(TrainingLoopClosure, IsCalledWhenGradientsAreComplete) {
+  run_accelerators(1, accumulating(2), [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr inner = one_weight();
+    const auto plain = sgd(inner);
+    const nn::ModulePtr model = accelerator->prepare_model(inner);
+    const auto optimizer = accelerator->prepare_optimizer(plain);
+    int calls = 0;
+    for (int i = 0; i < 4; i++) {
+      const MicroBatch scope(accelerator, {model});
+      const bool stepped = optimizer->step_by([&] {
+        calls++;
+        accelerator->backward(forward(model, 1));
+      });
+      EXPECT_EQ(stepped, i % 2 == 1);
+      EXPECT_EQ(calls, (i + 1) / 2) << "as in the reference";
+    }
+  });
+}
+
+TEST(TrainingLoopClosure, IsRefusedUnderALossScale) {
+  StateOptions options;
+  run_accelerators(1, options, [](const AcceleratorPtr& accelerator) {
+    precision::GradScalerSettings scaling;
+    scaling.enabled = true;
+    accelerator->set_grad_scaler(scaling);
+    const auto optimizer = accelerator->prepare_optimizer(sgd(one_weight()));
+    EXPECT_SAYS(refusal(Status::kUnsupported, [&] { optimizer->step_by([] { FAIL() << "was called"; }); }),
+                "loss scale");
+  });
+}
+
 TEST(TrainingLoopLomo, RefusesAPartOfAModelInSeveralProcesses) {
   run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = two_layers();
     const auto plain = optim::make_optimizer(optim::lomo_rule());
     plain->add_group({inner->parameters()[0]}, std::nullopt, std::nullopt);
-    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    const nn::ModulePtr model = accelerator->prepare_model(inner);
     accelerator->prepare_optimizer(plain);
     const at::Tensor loss = loss_of(model, accelerator->state().process_index(), 0);
     EXPECT_NE(refusal(Status::kUnsupported, [&] { accelerator->lomo_backward(loss, 0.1); }).find("1 of the 3"),
@@ -729,7 +760,7 @@ TEST(TrainingLoopCheckpoint, HoldsTheBuffersOfEachRank) {
   const auto with_model = [&](int ranks, const std::function<void(Accelerator&, nn::ModulePtr, nn::ModulePtr)>& body) {
     run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
       const nn::ModulePtr inner = weight_and_mean();
-      body(*accelerator, inner, accelerator->prepare_model(inner, options));
+      body(*accelerator, inner, accelerator->prepare_model(inner, {options, {}}));
     });
   };
   const auto mean_of = [](const nn::ModulePtr& model) { return model->find_tensor("mean").item<float>(); };
@@ -753,7 +784,7 @@ TEST(TrainingLoopCheckpoint, RegisteredObjectsOutliveThePreparedOnes) {
     int64_t kept = 1;
     accelerator->register_for_checkpointing(
         {"kept", [&] { return c10::IValue(kept); }, [&](const c10::IValue& saved) { kept = saved.toInt(); }});
-    accelerator->prepare_model(one_weight(), {});
+    accelerator->prepare_model(one_weight());
     accelerator->free_memory();
     accelerator->save_state(folder / "state");
     kept = 2;
@@ -809,7 +840,7 @@ TEST(TrainingLoopDescription, SaysWhatIsActive) {
   run_accelerators(2, options, [](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = regression_model();
     const auto plain = sgd(inner, 0.25);
-    const nn::ModulePtr model = accelerator->prepare_model(inner, {});
+    const nn::ModulePtr model = accelerator->prepare_model(inner);
     accelerator->prepare_optimizer(plain);
     const std::string text = accelerator->describe();
     for (const char* part :

@@ -87,7 +87,7 @@ void expect_training_with_those_that_are_left(bool find_unused, int more, double
     parallel::DdpOptions options;
     options.find_unused_parameters = find_unused;
     options.bucket_cap_mb = bucket_cap_mb;
-    const nn::ModulePtr model = accelerator->prepare_model(inner, options);
+    const nn::ModulePtr model = accelerator->prepare_model(inner, {options, {}});
     const auto optimizer = accelerator->prepare_optimizer(plain);
     const auto train = [&](int steps) {
       JoinedInputs joined(accelerator, {model}, std::nullopt);
@@ -137,7 +137,7 @@ TEST(UnevenInputsJoin, PowerSgdTakesRanksWithoutInputsAsGradientsOfZero) {
             options.comm_hook.hook = hook;
             options.comm_hook.power_sgd.start_iteration = 2;
             options.comm_hook.power_sgd.min_compression_rate = 0.1;
-            const nn::ModulePtr model = accelerator->prepare_model(inner, options);
+            const nn::ModulePtr model = accelerator->prepare_model(inner, {options, {}});
             const auto optimizer = accelerator->prepare_optimizer(plain);
             std::optional<JoinedInputs> joined;
             if (joins) joined.emplace(accelerator, std::vector<nn::ModulePtr>{model}, std::nullopt);
@@ -165,7 +165,7 @@ TEST(UnevenInputsJoin, NeedsTheSameExchangesOnAllRanks) {
   std::mutex lock;
   int refused = 0;
   run_accelerators(2, options, [&](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(make_model(), {});
+    const nn::ModulePtr model = accelerator->prepare_model(make_model());
     JoinedInputs joined(accelerator, {model}, std::nullopt);
     const MicroBatch micro_batch(accelerator, {model});
     accelerator->state().gradient_state()->set_sync_gradients(true);
@@ -188,7 +188,7 @@ TEST(UnevenInputsJoin, NeedsTheSameExchangesOnAllRanks) {
 // Loaders follow the scope's choice in the epochs that begin inside.
 TEST(UnevenInputsJoin, ChangesTheEvennessOfLoadersMeanwhile) {
   run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(make_model(), {});
+    const nn::ModulePtr model = accelerator->prepare_model(make_model());
     const data::DataLoader plain(std::make_shared<data::TensorDataset>(std::vector<at::Tensor>{at::ones({3, 2})}),
                                  std::make_shared<data::SequentialSampler>(3), data::LoaderOptions{});
     const auto loader = accelerator->prepare_data_loader(plain, {});
@@ -248,7 +248,7 @@ TEST(UnevenInputsBatchSize, RecoversFromAStepThatOneRankDidNotTake) {
     search.release_memory = [&] { accelerator->release_cached_memory(); };
     search.attempt = [&](int64_t size) -> Attempt {
       accelerator->free_memory();
-      const nn::ModulePtr model = accelerator->prepare_model(make_model(), {});
+      const nn::ModulePtr model = accelerator->prepare_model(make_model());
       if (communicator.rank() == 1 && size > 8) return {AttemptResult::kOutOfMemory, "full"};
       try {
         for (int step = 0; step < 3; step++)

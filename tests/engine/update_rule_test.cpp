@@ -1,7 +1,8 @@
 // What the kinds of optimizers share and what some have alone: update precision, moments of a byte, the host's update,
-// LOMO, norms of many parameters.
+// LOMO and AdaLomo, closures, norms of many parameters.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
@@ -309,6 +310,83 @@ TEST(UpdateRuleLomo, BackwardUpdatesAsSgd) {
   expect_lomo_as_sgd({}, 0, 0);
   expect_lomo_as_sgd({{"clip_grad_norm", 0.01}}, 0.01, 0);
   expect_lomo_as_sgd({{"clip_grad_value", 0.002}}, 0, 0.002);
+}
+
+// The paper's algorithm on a matrix or a vector, by plain operators in double.
+struct AdaLomoByOperators {
+  at::Tensor weight, rows, columns, squares;
+  int steps = 0;
+
+  void step(const at::Tensor& g, double lr, double decay, double threshold) {
+    const double kept = 1 - std::pow(++steps, -0.8);
+    const at::Tensor square = g * g + 1e-30;
+    const auto follow = [&](at::Tensor& mean, const at::Tensor& now) {
+      mean = mean.defined() ? mean * kept + now * (1 - kept) : now * (1 - kept);
+    };
+    at::Tensor update;
+    if (g.dim() == 2) {
+      follow(rows, square.mean(1));
+      follow(columns, square.mean(0));
+      update = g / (rows.unsqueeze(1) * columns.unsqueeze(0) / rows.mean()).sqrt();
+    } else {
+      follow(squares, square);
+      update = g / squares.sqrt();
+    }
+    const auto size = [](const at::Tensor& t) { return t.square().mean().sqrt().item<double>(); };
+    const double rate = lr * std::max(1e-3, size(weight));
+    weight = weight * (1 - rate * decay) - update * (rate / std::max(1.0, size(update) / threshold));
+  }
+};
+
+TEST(UpdateRuleLomo, AdaLomoFollowsThePaper) {
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const double tolerance = dtype == at::kBFloat16 ? 2e-2 : 1e-5;
+    const at::Tensor matrix = random({6, 4}, 1).to(dtype).set_requires_grad(true);
+    const at::Tensor vector = random({4}, 2).to(dtype).set_requires_grad(true);
+    const auto adalomo = make_optimizer(adalomo_rule(), {{"lr", 0.1}, {"weight_decay", 0.2}, {"clip_threshold", 0.7}});
+    adalomo->add_group({matrix, vector}, std::nullopt, std::nullopt);
+    AdaLomoByOperators expected[] = {{matrix.detach().clone().to(at::kDouble), {}, {}, {}},
+                                     {vector.detach().clone().to(at::kDouble), {}, {}, {}}};
+    for (int step = 0; step < 5; ++step) {
+      const at::Tensor factors[] = {random({6, 4}, 10 + step), random({4}, 20 + step)};
+      lomo_backward({adalomo}, (matrix * factors[0].to(dtype)).sum() + (vector * factors[1].to(dtype)).sum(), {});
+      for (size_t i = 0; i < 2; ++i) expected[i].step(factors[i].to(dtype).to(at::kDouble), 0.1, 0.2, 0.7);
+      EXPECT_TRUE(at::allclose(matrix.detach().to(at::kDouble), expected[0].weight, tolerance, tolerance)) << step;
+      EXPECT_TRUE(at::allclose(vector.detach().to(at::kDouble), expected[1].weight, tolerance, tolerance)) << step;
+      EXPECT_FALSE(matrix.grad().defined());
+    }
+    const auto state = first_state(*adalomo);
+    EXPECT_EQ(state.at("exp_avg_sq_row").toTensor().scalar_type(), dtype == at::kDouble ? at::kDouble : at::kFloat);
+    const auto resumed = make_optimizer(adalomo_rule());
+    const at::Tensor copies[] = {matrix.detach().clone().set_requires_grad(true),
+                                 vector.detach().clone().set_requires_grad(true)};
+    resumed->add_group({copies[0], copies[1]}, std::nullopt, std::nullopt);
+    resumed->load_state_dict(adalomo->state_dict());
+    lomo_backward({adalomo}, matrix.square().sum() + vector.square().sum(), {});
+    lomo_backward({resumed}, copies[0].square().sum() + copies[1].square().sum(), {});
+    EXPECT_TRUE(at::equal(matrix, copies[0]) && at::equal(vector, copies[1]));
+  }
+  expect_error(Status::kInvalidArgument, "clip_threshold is 0", [] {
+    make_optimizer(adalomo_rule(), {{"clip_threshold", 0}});
+  });
+}
+
+TEST(UpdateRuleClosure, IsCalledBeforeTheUpdateWhereAutogradRecords) {
+  const at::Tensor weight = at::ones({1}).set_requires_grad(true);
+  Optimizer sgd(sgd_rule(), {{"lr", 0.5}});
+  sgd.add_group({weight}, std::nullopt, std::nullopt);
+  int calls = 0;
+  const at::NoGradGuard no_grad;
+  EXPECT_TRUE(sgd.step_by([&] {
+    ++calls;
+    sgd.zero_grad(/*set_to_none=*/true);
+    (weight * weight).sum().backward();
+  }));
+  EXPECT_EQ(weight.item<double>(), 0) << "1 - 0.5 * 2";
+  const auto lomo = make_optimizer(lomo_rule());
+  lomo->add_group({at::ones({1}).set_requires_grad(true)}, std::nullopt, std::nullopt);
+  EXPECT_TRUE(lomo->step_by([&] { ++calls; })) << "has nothing to do, as in the reference";
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(UpdateRuleLomo, RefusesWrongLosses) {

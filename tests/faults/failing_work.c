@@ -150,7 +150,7 @@ static accel_status_t train_step(training_t* t) {
   input = accel_arg_tensor(x);
   TRY(accel_module_call(t->model, &input, 1, &logits));
   TRY(accel_cross_entropy(logits.as.tensor, accel_value_get(&batch, "y")->as.tensor, &loss));
-  TRY(accel_backward(t->state, loss));
+  TRY(accel_backward(t->state, loss, NULL));
   TRY(accel_optimizer_step(t->optimizer));
   TRY(accel_optimizer_zero_grad(t->optimizer, 1));
 end:

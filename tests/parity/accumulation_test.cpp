@@ -27,7 +27,7 @@ Loop prepare(accelerator::Accelerator& accelerator, int64_t batches) {
   auto arguments = tree::new_map();
   arguments.insert("lr", 1.0);
   const auto sgd = make_optimizer("sgd", arguments, loop.inner);
-  loop.model = std::dynamic_pointer_cast<accelerator::PreparedModel>(accelerator.prepare_model(loop.inner, {}));
+  loop.model = std::dynamic_pointer_cast<accelerator::PreparedModel>(accelerator.prepare_model(loop.inner));
   loop.optimizer = accelerator.prepare_optimizer(sgd);
   const int64_t rows = batches * accelerator.state().num_processes();
   loop.loader = accelerator.prepare_data_loader(*make_loader({at::ones({rows, 1})}, 1), {});

@@ -23,6 +23,7 @@ class Overflowing final : public optim::Optimizer {
   bool step() override { return !skipped; }
   bool step_was_skipped() const override { return skipped; }
   void zero_grad(bool) override {}
+  void train(bool) override {}
   const std::vector<optim::ParameterGroup>& groups() const override { return groups_; }
   optim::ParameterGroup& group(size_t index) override { return groups_.at(index); }
   void add_group(std::vector<at::Tensor>, std::optional<double>, std::optional<double>) override {}

@@ -87,7 +87,7 @@ TEST_F(Bridge, TensorsKeepTheirIdentityAndHistory) {
     const at::Tensor back = accel::tensor_to_torch(handle.get());
     EXPECT_TRUE(back.is_same(sum));
     EXPECT_EQ(back.grad_fn(), sum.grad_fn());
-    check(accel_tensor_backward(handle.get()));
+    check(accel_tensor_backward(handle.get(), nullptr));
   }
   EXPECT_EQ(sum.use_count(), owners);
   EXPECT_TRUE(at::equal(leaf.grad(), at::full({2, 3}, 2.0)));
@@ -225,7 +225,7 @@ std::vector<double> train(const Net& net, int32_t rank, int32_t ranks, int32_t p
   check(accel_prepare_optimizer(state, plain, &optimizer));
   for (int step = 0; step < kSteps; step++) {
     const at::Tensor loss = torch::nn::functional::cross_entropy(call(model, {input}), labels);
-    check(accel_backward(state, accel::tensor_from_torch(loss).get()));
+    check(accel_backward(state, accel::tensor_from_torch(loss).get(), nullptr));
     check(accel_optimizer_step(optimizer));
     check(accel_optimizer_zero_grad(optimizer, 1));
     losses.push_back(loss.item<double>());

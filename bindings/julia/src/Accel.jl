@@ -45,7 +45,7 @@ export AccelError, Device, BFloat16, Map, Bytes, to_json, from_json, device_coun
 export Tensor, full, item, gradient, backward, to, contiguous, iscontiguous, requires_grad, requires_grad!, view_array, dlpack, device
 export Op, aten, schema, cross_entropy, no_grad, enable_grad, inference_mode
 export Model, Linear, Embedding, LayerNorm, RMSNorm, Dropout, Activation, Attention, Conv2d, BatchNorm, Sequential, from_config,
-    load_torchscript, set_forward!, add_hook!, add_parameter!, add_buffer!, add_child!, tie!, child, kind, parameters, buffers, modules,
+    load_torchscript, set_forward!, add_hook!, remove_hook!, no_grad!, add_parameter!, add_buffer!, add_child!, tie!, child, kind, parameters, buffers, modules, children_bottom_up,
     num_parameters, state_dict, load_state_dict!, to!, train!, istraining
 export map_tensors, concatenate, listify, slice_tensors, pad_input_tensors, equal, send_to_device, convert_to_fp32, find_batch_size
 export State, process_index, num_processes, local_process_index, local_num_processes, is_main_process, is_local_main_process,
@@ -57,7 +57,8 @@ export Work, gather, gather_async, gather_uneven, gather_uneven_async, gather_fo
     gather_object_async, reduce_async, broadcast_async!, broadcast_objects, broadcast_objects_async, pad_across_processes,
     pad_across_processes_async, all_reduce!, all_reduce_async!, all_gather!, reduce_scatter!, all_to_all!, scatter!, send_tensor, recv_tensor!,
     interruptible!, wait_for_everyone, wait_for, then, progress, group, split_group, shrink_group, flight_record
-export Optimizer, AdamW, Adam, SGD, Adagrad, RMSprop, Adamax, NAdam, RAdam, Lion, LAMB, Adafactor, Muon, AdamW8bit, LOMO, add_group!,
+export Optimizer, AdamW, Adam, SGD, Adagrad, RMSprop, Adamax, NAdam, RAdam, Lion, LAMB, Adafactor, Muon, AdamW8bit, LOMO, AdaLomo, ScheduleFreeSGD,
+    ScheduleFreeAdamW, add_group!,
     step!, zero_grad!, step_was_skipped, num_groups, state_bytes, learning_rate, learning_rate!, setting, setting!, update_precision!
 export Scheduler, chained, one_after_the_other, curve
 export Dataset, TensorDataset, RaggedDataset, WindowsDataset, PackedDataset, ArrowDataset, SafetensorsDataset, TextDataset, LinesDataset,
@@ -68,7 +69,7 @@ export prepare, backward_sum, lomo_backward, no_sync, trigger_sync_in_backward, 
     clip_grad_value!, unscale_gradients!, loss_scale, set_grad_scaler!, set_autocast!, fp8_recipe, unwrap_model, register_comm_hook!, find_executable_batch_size,
     free_memory!, step_report, memory_report, empty_cache!, float32_matmul_precision!
 export Parameters, grad_ready!, synchronize!, synchronize_async!
-export save, load, save_model, save_state, load_state!, register_for_checkpointing!
+export save, load, load_metadata, save_model, save_state, load_state!, register_for_checkpointing!
 
 function __init__()
     LibAccel.before_error[] = throw_carried

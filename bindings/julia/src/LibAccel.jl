@@ -206,6 +206,15 @@ const ACCEL_DTYPE_UINT64 = Int32(21)
 const ACCEL_DEVICE_CPU = Int32(0)
 const ACCEL_DEVICE_CUDA = Int32(1)
 const ACCEL_DEVICE_META = Int32(2)
+const ACCEL_DEVICE_MPS = Int32(3)
+const ACCEL_DEVICE_MLU = Int32(4)
+const ACCEL_DEVICE_SDAA = Int32(5)
+const ACCEL_DEVICE_MUSA = Int32(6)
+const ACCEL_DEVICE_NPU = Int32(7)
+const ACCEL_DEVICE_HPU = Int32(8)
+const ACCEL_DEVICE_XPU = Int32(9)
+const ACCEL_DEVICE_NEURON = Int32(10)
+const ACCEL_DEVICE_XLA = Int32(11)
 const ACCEL_VALUE_NONE = Int32(0)
 const ACCEL_VALUE_BOOL = Int32(1)
 const ACCEL_VALUE_INT = Int32(2)
@@ -225,6 +234,17 @@ const ACCEL_PRECISION_FP8 = Int32(3)
 const ACCEL_DISTRIBUTED_NO = Int32(0)
 const ACCEL_DISTRIBUTED_MULTI_CPU = Int32(1)
 const ACCEL_DISTRIBUTED_MULTI_GPU = Int32(2)
+const ACCEL_DISTRIBUTED_MULTI_NPU = Int32(3)
+const ACCEL_DISTRIBUTED_MULTI_MLU = Int32(4)
+const ACCEL_DISTRIBUTED_MULTI_SDAA = Int32(5)
+const ACCEL_DISTRIBUTED_MULTI_MUSA = Int32(6)
+const ACCEL_DISTRIBUTED_MULTI_XPU = Int32(7)
+const ACCEL_DISTRIBUTED_MULTI_HPU = Int32(8)
+const ACCEL_DISTRIBUTED_MULTI_NEURON = Int32(9)
+const ACCEL_DISTRIBUTED_DEEPSPEED = Int32(10)
+const ACCEL_DISTRIBUTED_FSDP = Int32(11)
+const ACCEL_DISTRIBUTED_XLA = Int32(12)
+const ACCEL_DISTRIBUTED_MEGATRON_LM = Int32(13)
 const ACCEL_SCHEDULER_STEPS_PER_BATCH = Int32(0)
 const ACCEL_SCHEDULER_STEPS_PER_UPDATE = Int32(1)
 const ACCEL_CPU_KERNELS_AUTO = Int32(0)
@@ -378,6 +398,25 @@ function accel_state_options_t(;
     cpu_memory_kept = ACCEL_UNSET_INT64,
 )
     return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept)
+end
+
+"""How to back-propagate, as torch.Tensor.backward() has it."""
+struct accel_backward_options_t
+    struct_size::Csize_t
+    retain_graph::Int32
+    create_graph::Int32
+    inputs::Ptr{accel_value_t}
+    gradient::Ptr{accel_tensor_t}
+end
+
+"""Every field is unset that is not given."""
+function accel_backward_options_t(;
+    retain_graph = ACCEL_UNSET,
+    create_graph = ACCEL_UNSET,
+    inputs = C_NULL,
+    gradient = C_NULL,
+)
+    return accel_backward_options_t(sizeof(accel_backward_options_t), retain_graph, create_graph, inputs, gradient)
 end
 
 """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim."""
@@ -678,6 +717,91 @@ function accel_lomo_options_t(;
     clip_grad_value = ACCEL_UNSET_DOUBLE,
 )
     return accel_lomo_options_t(sizeof(accel_lomo_options_t), lr, clip_grad_norm, clip_grad_value)
+end
+
+"""AdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in proportion to the size of its parameter."""
+struct accel_adalomo_options_t
+    struct_size::Csize_t
+    lr::Float64
+    weight_decay::Float64
+    decay_rate::Float64
+    eps1::Float64
+    eps2::Float64
+    clip_threshold::Float64
+    clip_grad_norm::Float64
+    clip_grad_value::Float64
+end
+
+"""Every field is unset that is not given."""
+function accel_adalomo_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    weight_decay = ACCEL_UNSET_DOUBLE,
+    decay_rate = ACCEL_UNSET_DOUBLE,
+    eps1 = ACCEL_UNSET_DOUBLE,
+    eps2 = ACCEL_UNSET_DOUBLE,
+    clip_threshold = ACCEL_UNSET_DOUBLE,
+    clip_grad_norm = ACCEL_UNSET_DOUBLE,
+    clip_grad_value = ACCEL_UNSET_DOUBLE,
+)
+    return accel_adalomo_options_t(sizeof(accel_adalomo_options_t), lr, weight_decay, decay_rate, eps1, eps2, clip_threshold, clip_grad_norm, clip_grad_value)
+end
+
+"""Schedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate schedule, see accel_optimizer_train()."""
+struct accel_schedule_free_sgd_options_t
+    struct_size::Csize_t
+    lr::Float64
+    momentum::Float64
+    weight_decay::Float64
+    warmup_steps::Float64
+    r::Float64
+    weight_lr_power::Float64
+    maximize::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_schedule_free_sgd_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    momentum = ACCEL_UNSET_DOUBLE,
+    weight_decay = ACCEL_UNSET_DOUBLE,
+    warmup_steps = ACCEL_UNSET_DOUBLE,
+    r = ACCEL_UNSET_DOUBLE,
+    weight_lr_power = ACCEL_UNSET_DOUBLE,
+    maximize = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_schedule_free_sgd_options_t(sizeof(accel_schedule_free_sgd_options_t), lr, momentum, weight_decay, warmup_steps, r, weight_lr_power, maximize, reserved)
+end
+
+"""Schedule-free AdamW, as above."""
+struct accel_schedule_free_adamw_options_t
+    struct_size::Csize_t
+    lr::Float64
+    beta1::Float64
+    beta2::Float64
+    eps::Float64
+    weight_decay::Float64
+    warmup_steps::Float64
+    r::Float64
+    weight_lr_power::Float64
+    maximize::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_schedule_free_adamw_options_t(;
+    lr = ACCEL_UNSET_DOUBLE,
+    beta1 = ACCEL_UNSET_DOUBLE,
+    beta2 = ACCEL_UNSET_DOUBLE,
+    eps = ACCEL_UNSET_DOUBLE,
+    weight_decay = ACCEL_UNSET_DOUBLE,
+    warmup_steps = ACCEL_UNSET_DOUBLE,
+    r = ACCEL_UNSET_DOUBLE,
+    weight_lr_power = ACCEL_UNSET_DOUBLE,
+    maximize = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_schedule_free_adamw_options_t(sizeof(accel_schedule_free_adamw_options_t), lr, beta1, beta2, eps, weight_decay, warmup_steps, r, weight_lr_power, maximize, reserved)
 end
 
 """What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR."""
@@ -998,6 +1122,23 @@ function accel_fp8_recipe_options_t(;
     reserved = 0,
 )
     return accel_fp8_recipe_options_t(sizeof(accel_fp8_recipe_options_t), backend, fp8_format, amax_compute_algo, opt_level, margin, interval, amax_history_len, use_autocast_during_eval, override_fprop, override_dgrad, override_wgrad, use_mxfp8_block_scaling, pad_inner_dim, enable_fsdp_float8_all_gather, reserved)
+end
+
+"""How one model is prepared."""
+struct accel_prepare_model_options_t
+    struct_size::Csize_t
+    device_placement::Int32
+    evaluation_mode::Int32
+    ddp_options::Ptr{accel_ddp_options_t}
+end
+
+"""Every field is unset that is not given."""
+function accel_prepare_model_options_t(;
+    device_placement = ACCEL_UNSET,
+    evaluation_mode = ACCEL_UNSET,
+    ddp_options = C_NULL,
+)
+    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp_options)
 end
 
 """How the ranks share a loader's batches."""
@@ -1335,6 +1476,21 @@ accel_dtype_size(dtype) =
     ccall((:accel_dtype_size, libaccel), Csize_t, (accel_dtype_t,), dtype)
 
 """
+    accel_dtype_byte_size(name, out)
+
+The bytes that an element takes in estimates of a model's size, where a truth value is a bit.
+
+- `name`: The name of a dtype, or \"fp8\", \"int4\", \"int2\".
+- `out`: 0.125 for \"bool\", 0.5 for \"int4\", 0.25 for \"int2\", else the size in memory.
+
+Returns: ACCEL_OK or ACCEL_ERROR_NOT_FOUND.
+
+Threads: any.
+"""
+accel_dtype_byte_size(name, out) =
+    check(ccall((:accel_dtype_byte_size, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Float64}), name, out), "accel_dtype_byte_size")
+
+"""
     accel_dtype_from_name(name, out)
 
 The dtype of a name.
@@ -1357,7 +1513,7 @@ Reads the name of a device.
 - `text`: \"cpu\", \"cuda:1\", \"meta\".
 - `out`: The device.
 
-Returns: ACCEL_OK or ACCEL_ERROR_INVALID_ARGUMENT.
+Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT; ACCEL_ERROR_UNSUPPORTED for \"mps\", \"xpu\" and other kinds that this version does not drive.
 
 Threads: any.
 """
@@ -1828,6 +1984,20 @@ Threads: any.
 """
 accel_find_batch_size(value, out) =
     check(ccall((:accel_find_batch_size, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Int64}), value, out), "accel_find_batch_size")
+
+"""
+    accel_distributed_type_name(type)
+
+The name of a distributed type.
+
+- `type`: ACCEL_DISTRIBUTED_*.
+
+Returns: \"MULTI_CPU\" and so on; NULL for a number that is no type.
+
+Threads: any.
+"""
+accel_distributed_type_name(var"type") =
+    ccall((:accel_distributed_type_name, libaccel), Ptr{Cchar}, (accel_distributed_type_t,), var"type")
 
 """
     accel_state_options_init(options)
@@ -3560,18 +3730,31 @@ accel_tensor_set_grad(tensor, gradient) =
     check(ccall((:accel_tensor_set_grad, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), tensor, gradient), "accel_tensor_set_grad")
 
 """
-    accel_tensor_backward(tensor)
+    accel_backward_options_init(options)
 
-Back-propagates from a scalar without any scaling. Prefer accel_backward().
+Marks every field as unset.
 
-- `tensor`: One element that requires a gradient.
+- `options`: The struct.
 
-Returns: ACCEL_OK; SHAPE_MISMATCH; TORCH.
+Threads: any.
+"""
+accel_backward_options_init(options) =
+    ccall((:accel_backward_options_init, libaccel), Cvoid, (Ptr{accel_backward_options_t},), options)
+
+"""
+    accel_tensor_backward(tensor, options)
+
+Back-propagates without any scaling. Prefer accel_backward().
+
+- `tensor`: Requires a gradient, and has one element unless the options have a gradient for it.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
 
 Threads: object, waits.
 """
-accel_tensor_backward(tensor) =
-    check(ccall((:accel_tensor_backward, libaccel), accel_status_t, (Ptr{accel_tensor_t},), tensor), "accel_tensor_backward")
+accel_tensor_backward(tensor, options) =
+    check(ccall((:accel_tensor_backward, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_backward_options_t}), tensor, options), "accel_tensor_backward")
 
 """
     accel_tensor_to(tensor, dtype, device, non_blocking, out)
@@ -4177,7 +4360,7 @@ accel_module_set_forward(var"module", forward, user_data, destroy) =
     check(ccall((:accel_module_set_forward, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), var"module", forward, user_data, destroy), "accel_module_set_forward")
 
 """
-    accel_module_add_hook(module, when, hook, user_data, destroy)
+    accel_module_add_hook(module, when, hook, user_data, destroy, out_id)
 
 Adds a hook before or after the forward.
 
@@ -4186,13 +4369,44 @@ Adds a hook before or after the forward.
 - `hook`: The function; hooks run in order of their addition.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out_id`: `nothing`/`C_NULL` is allowed. For accel_module_remove_hook(). May be NULL.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
 Threads: object.
 """
-accel_module_add_hook(var"module", when, hook, user_data, destroy) =
-    check(ccall((:accel_module_add_hook, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), var"module", when, hook, user_data, destroy), "accel_module_add_hook")
+accel_module_add_hook(var"module", when, hook, user_data, destroy, out_id) =
+    check(ccall((:accel_module_add_hook, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}), var"module", when, hook, user_data, destroy, out_id), "accel_module_add_hook")
+
+"""
+    accel_module_remove_hook(module, id)
+
+Removes a hook. It may be removed while it runs.
+
+- `module`: The module that it was added to.
+- `id`: What accel_module_add_hook() gave.
+
+Returns: ACCEL_OK; NOT_FOUND for one that is not there.
+
+Threads: object.
+"""
+accel_module_remove_hook(var"module", id) =
+    check(ccall((:accel_module_remove_hook, libaccel), accel_status_t, (Ptr{accel_module_t}, Int64), var"module", id), "accel_module_remove_hook")
+
+"""
+    accel_module_set_no_grad(module, no_grad)
+
+The forward of a module, and what it calls, records no gradients.
+
+- `module`: A module.
+- `no_grad`: 1 or 0, which is what a new module has.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_module_set_no_grad(var"module", no_grad) =
+    check(ccall((:accel_module_set_no_grad, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32), var"module", no_grad), "accel_module_set_no_grad")
 
 """
     accel_module_call(module, inputs, n_inputs, out)
@@ -4287,6 +4501,21 @@ Threads: any.
 """
 accel_module_named_modules(var"module", out) =
     check(ccall((:accel_module_named_modules, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_named_modules")
+
+"""
+    accel_module_children_bottom_up(module, out)
+
+All modules, here and below, children before their parents: siblings in the order in which they were added.
+
+- `module`: A module.
+- `out`: A map path -> kind, itself last under \"\".
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_module_children_bottom_up(var"module", out) =
+    check(ccall((:accel_module_children_bottom_up, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_children_bottom_up")
 
 """
     accel_module_state_dict(module, out)
@@ -4541,6 +4770,42 @@ accel_lomo_options_init(options) =
     ccall((:accel_lomo_options_init, libaccel), Cvoid, (Ptr{accel_lomo_options_t},), options)
 
 """
+    accel_adalomo_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_adalomo_options_init(options) =
+    ccall((:accel_adalomo_options_init, libaccel), Cvoid, (Ptr{accel_adalomo_options_t},), options)
+
+"""
+    accel_schedule_free_sgd_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_schedule_free_sgd_options_init(options) =
+    ccall((:accel_schedule_free_sgd_options_init, libaccel), Cvoid, (Ptr{accel_schedule_free_sgd_options_t},), options)
+
+"""
+    accel_schedule_free_adamw_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_schedule_free_adamw_options_init(options) =
+    ccall((:accel_schedule_free_adamw_options_init, libaccel), Cvoid, (Ptr{accel_schedule_free_adamw_options_t},), options)
+
+"""
     accel_optimizer_adamw(module, options, out)
 
 AdamW over the parameters of a module.
@@ -4765,6 +5030,54 @@ accel_optimizer_lomo(var"module", options, out) =
     check(ccall((:accel_optimizer_lomo, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_lomo_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_lomo")
 
 """
+    accel_optimizer_adalomo(module, options, out)
+
+AdaLomo, by accel_lomo_backward() as LOMO. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_adalomo(var"module", options, out) =
+    check(ccall((:accel_optimizer_adalomo, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adalomo_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adalomo")
+
+"""
+    accel_optimizer_schedule_free_sgd(module, options, out)
+
+Schedule-free SGD. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_schedule_free_sgd(var"module", options, out) =
+    check(ccall((:accel_optimizer_schedule_free_sgd, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_schedule_free_sgd_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_schedule_free_sgd")
+
+"""
+    accel_optimizer_schedule_free_adamw(module, options, out)
+
+Schedule-free AdamW. Everything else as accel_optimizer_adamw().
+
+- `module`: `nothing`/`C_NULL` is allowed. As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As there.
+
+Threads: any.
+"""
+accel_optimizer_schedule_free_adamw(var"module", options, out) =
+    check(ccall((:accel_optimizer_schedule_free_adamw, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_schedule_free_adamw_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_schedule_free_adamw")
+
+"""
     accel_optimizer_create(module, state_names, n_states, lr, weight_decay, update, user_data, destroy, out)
 
 An optimizer whose update the program computes. Groups, schedulers, update precision and state dicts work as with the others.
@@ -4843,6 +5156,39 @@ Threads: object, waits.
 """
 accel_optimizer_step(optimizer) =
     check(@waiting(ccall((:accel_optimizer_step, libaccel), accel_status_t, (Ptr{accel_optimizer_t},), optimizer)), "accel_optimizer_step")
+
+"""
+    accel_optimizer_step_closure(optimizer, closure, user_data, destroy, out_loss)
+
+One update by the gradients of a closure, which is called within the call, with gradients recorded. Every optimizer of the library calls it once, before its update. A prepared optimizer does not call it while gradients accumulate.
+
+- `optimizer`: An optimizer.
+- `closure`: The callback.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out_loss`: What the closure gave; NULL when it was not called.
+
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss; TORCH.
+
+Threads: object, waits.
+"""
+accel_optimizer_step_closure(optimizer, closure, user_data, destroy, out_loss) =
+    check(@waiting(ccall((:accel_optimizer_step_closure, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), optimizer, closure, user_data, destroy, out_loss)), "accel_optimizer_step_closure")
+
+"""
+    accel_optimizer_train(optimizer, training)
+
+Switches the parameters of a schedule-free optimizer between those that are trained and their average, which is what is to be evaluated and saved. Others have nothing to switch.
+
+- `optimizer`: An optimizer; new ones are in training.
+- `training`: 1 before a step, 0 before an evaluation.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object, waits.
+"""
+accel_optimizer_train(optimizer, training) =
+    check(@waiting(ccall((:accel_optimizer_train, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int32), optimizer, training)), "accel_optimizer_train")
 
 """
     accel_optimizer_zero_grad(optimizer, set_to_none)
@@ -6499,6 +6845,18 @@ accel_fp8_recipe_describe(options, out) =
     check(ccall((:accel_fp8_recipe_describe, libaccel), accel_status_t, (Ptr{accel_fp8_recipe_options_t}, Ptr{accel_buffer_t}), options, out), "accel_fp8_recipe_describe")
 
 """
+    accel_prepare_model_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_prepare_model_options_init(options) =
+    ccall((:accel_prepare_model_options_init, libaccel), Cvoid, (Ptr{accel_prepare_model_options_t},), options)
+
+"""
     accel_prepare_model(state, module, options, out)
 
 Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start from rank 0's weights, and gradients are averaged during backward.
@@ -6508,12 +6866,12 @@ Puts a model on the device, under the precision, and under data parallelism when
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The model to call.
 
-Returns: ACCEL_OK; COLLECTIVE_MISMATCH when the ranks' models differ.
+Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.
 
 Threads: collective, waits.
 """
 accel_prepare_model(state, var"module", options, out) =
-    check(@waiting(ccall((:accel_prepare_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_ddp_options_t}, Ptr{Ptr{accel_module_t}}), state, var"module", options, out)), "accel_prepare_model")
+    check(@waiting(ccall((:accel_prepare_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_prepare_model_options_t}, Ptr{Ptr{accel_module_t}}), state, var"module", options, out)), "accel_prepare_model")
 
 """
     accel_register_comm_hook(state, module, hook, user_data, destroy)
@@ -6612,24 +6970,25 @@ accel_prepare(state, items, n_items, out_items) =
     check(@waiting(ccall((:accel_prepare, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_prepare_item_t}, Csize_t, Ptr{accel_prepare_item_t}), state, items, n_items, out_items)), "accel_prepare")
 
 """
-    accel_backward(state, loss)
+    accel_backward(state, loss, options)
 
 Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of a group.
 
 - `state`: A state.
-- `loss`: One element.
+- `loss`: One element, unless the options have a gradient for it.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
 
-Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
 
 Threads: collective, waits.
 """
-accel_backward(state, loss) =
-    check(@waiting(ccall((:accel_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}), state, loss)), "accel_backward")
+accel_backward(state, loss, options) =
+    check(@waiting(ccall((:accel_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_backward_options_t}), state, loss, options)), "accel_backward")
 
 """
     accel_lomo_backward(state, loss, lr)
 
-Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
+Backward that updates the parameters of the prepared LOMO and AdaLomo optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
 
 - `state`: A state.
 - `loss`: One element with gradient history.
@@ -6643,20 +7002,21 @@ accel_lomo_backward(state, loss, lr) =
     check(@waiting(ccall((:accel_lomo_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Float64), state, loss, lr)), "accel_lomo_backward")
 
 """
-    accel_backward_sum(state, loss_sum, count)
+    accel_backward_sum(state, loss_sum, count, options)
 
 Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the group is complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count travels in one more collective of a number a group.
 
 - `state`: A state.
 - `loss_sum`: One element: the sum over the items, not their mean.
 - `count`: Items in this micro-batch on this rank; 0 when all of them are padding.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
 Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.
 
 Threads: collective, waits.
 """
-accel_backward_sum(state, loss_sum, count) =
-    check(@waiting(ccall((:accel_backward_sum, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64), state, loss_sum, count)), "accel_backward_sum")
+accel_backward_sum(state, loss_sum, count, options) =
+    check(@waiting(ccall((:accel_backward_sum, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{accel_backward_options_t}), state, loss_sum, count, options)), "accel_backward_sum")
 
 """
     accel_accumulate_begin(state, modules, n_modules, out)
@@ -7143,7 +7503,7 @@ Gives all ranks the states of rank 0's generators.
 - `rng_types`: \"torch\" (the CPU's default generator), \"cuda\" (the device's), \"generator\" (the one given), joined by commas.
 - `generator`: `nothing`/`C_NULL` is allowed. For \"generator\"; else NULL.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without one; UNSUPPORTED for the generator of a device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.
+Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without one; UNSUPPORTED for the generator of a device that the state does not use, and for the reference's other names, \"npu\", \"xla\" and so on; TIMEOUT, PEER_LOST, CANCELLED.
 
 Threads: collective, waits.
 """
@@ -7201,13 +7561,13 @@ accel_empty_cache(state) =
 """
     accel_save(tensors, metadata, path)
 
-Writes tensors to a safetensors file: complete under its name, or not at all.
+Writes tensors to a safetensors file: complete under its name, or not at all. Tensors that are one and the same are written once; the metadata then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
 
 - `tensors`: A map name -> tensor.
 - `metadata`: `nothing`/`C_NULL` is allowed. A map of strings; NULL: none.
 - `path`: The file; replaced.
 
-Returns: ACCEL_OK, TYPE_MISMATCH or IO.
+Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.
 
 Threads: any, waits.
 """
@@ -7215,12 +7575,45 @@ accel_save(tensors, metadata, path) =
     check(@waiting(ccall((:accel_save, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Cchar}), tensors, metadata, path)), "accel_save")
 
 """
+    accel_save_on_main_process(state, tensors, metadata, path, save_on_each_node)
+
+accel_save() on the main process; the other ranks return at once, before the file is there.
+
+- `state`: A state.
+- `tensors`: As there; only looked at where it is written.
+- `metadata`: `nothing`/`C_NULL` is allowed. As there; only looked at where it is written.
+- `path`: As there; only looked at where it is written.
+- `save_on_each_node`: 1: on the main process of each host.
+
+Returns: As there.
+
+Threads: object, waits.
+"""
+accel_save_on_main_process(state, tensors, metadata, path, save_on_each_node) =
+    check(@waiting(ccall((:accel_save_on_main_process, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Cchar}, Int32), state, tensors, metadata, path, save_on_each_node)), "accel_save_on_main_process")
+
+"""
+    accel_load_metadata(path, out)
+
+The metadata of a safetensors file.
+
+- `path`: The file.
+- `out`: A map of strings; empty when it has none.
+
+Returns: As accel_load().
+
+Threads: any, waits.
+"""
+accel_load_metadata(path, out) =
+    check(@waiting(ccall((:accel_load_metadata, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out)), "accel_load_metadata")
+
+"""
     accel_load(path, out)
 
 Reads a safetensors file after checking its header.
 
 - `path`: The file.
-- `out`: A map name -> tensor.
+- `out`: A map name -> tensor, with those that accel_save() left out under their names again.
 
 Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.
 
@@ -7346,6 +7739,7 @@ const FUNCTIONS = (
     :accel_scope_end,
     :accel_dtype_name,
     :accel_dtype_size,
+    :accel_dtype_byte_size,
     :accel_dtype_from_name,
     :accel_device_parse,
     :accel_device_count,
@@ -7378,6 +7772,7 @@ const FUNCTIONS = (
     :accel_send_to_device,
     :accel_convert_to_fp32,
     :accel_find_batch_size,
+    :accel_distributed_type_name,
     :accel_state_options_init,
     :accel_state_create,
     :accel_state_share,
@@ -7490,6 +7885,7 @@ const FUNCTIONS = (
     :accel_tensor_set_requires_grad,
     :accel_tensor_grad,
     :accel_tensor_set_grad,
+    :accel_backward_options_init,
     :accel_tensor_backward,
     :accel_tensor_to,
     :accel_tensor_copy,
@@ -7530,12 +7926,15 @@ const FUNCTIONS = (
     :accel_module_remove,
     :accel_module_set_forward,
     :accel_module_add_hook,
+    :accel_module_remove_hook,
+    :accel_module_set_no_grad,
     :accel_module_call,
     :accel_module_child,
     :accel_module_tensor,
     :accel_module_named_parameters,
     :accel_module_named_buffers,
     :accel_module_named_modules,
+    :accel_module_children_bottom_up,
     :accel_module_state_dict,
     :accel_module_load_state_dict,
     :accel_module_to,
@@ -7555,6 +7954,9 @@ const FUNCTIONS = (
     :accel_adafactor_options_init,
     :accel_muon_options_init,
     :accel_lomo_options_init,
+    :accel_adalomo_options_init,
+    :accel_schedule_free_sgd_options_init,
+    :accel_schedule_free_adamw_options_init,
     :accel_optimizer_adamw,
     :accel_optimizer_adam,
     :accel_optimizer_sgd,
@@ -7569,11 +7971,16 @@ const FUNCTIONS = (
     :accel_optimizer_muon,
     :accel_optimizer_adamw_8bit,
     :accel_optimizer_lomo,
+    :accel_optimizer_adalomo,
+    :accel_optimizer_schedule_free_sgd,
+    :accel_optimizer_schedule_free_adamw,
     :accel_optimizer_create,
     :accel_optimizer_retain,
     :accel_optimizer_release,
     :accel_optimizer_add_group,
     :accel_optimizer_step,
+    :accel_optimizer_step_closure,
+    :accel_optimizer_train,
     :accel_optimizer_zero_grad,
     :accel_optimizer_step_was_skipped,
     :accel_optimizer_num_groups,
@@ -7680,6 +8087,7 @@ const FUNCTIONS = (
     :accel_set_autocast,
     :accel_fp8_recipe_options_init,
     :accel_fp8_recipe_describe,
+    :accel_prepare_model_options_init,
     :accel_prepare_model,
     :accel_register_comm_hook,
     :accel_prepare_optimizer,
@@ -7726,6 +8134,8 @@ const FUNCTIONS = (
     :accel_free_memory,
     :accel_empty_cache,
     :accel_save,
+    :accel_save_on_main_process,
+    :accel_load_metadata,
     :accel_load,
     :accel_save_model,
     :accel_save_state,

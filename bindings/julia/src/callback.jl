@@ -48,6 +48,12 @@ end
 update_callback() = @cfunction(run_update, Int32,
     (Ptr{LibAccel.accel_tensor_t}, Ptr{LibAccel.accel_tensor_t}, Ptr{CValue}, Int64, Float64, Float64, Ptr{Cvoid}))
 
+run_closure(out, block) = answered() do
+    loss = kept(block)()::Tensor
+    unsafe_store!(out, LibAccel.accel_tensor_retain(pointer(loss)))
+end
+closure_callback() = @cfunction(run_closure, Int32, (Ptr{Ptr{LibAccel.accel_tensor_t}}, Ptr{Cvoid}))
+
 # It has no status: NaN is refused by the scheduler, and then the exception comes out.
 function run_factor(step, block)
     factor = NaN

@@ -9,6 +9,14 @@ function save(path::AbstractString, tensors; metadata = nothing)
     end
     return nothing
 end
+"""    save(state, path, tensors; metadata = nothing, on_each_node = false): the same, on the main process alone (or on that of each host)"""
+function save(state::State, path::AbstractString, tensors; metadata = nothing, on_each_node::Bool = false)
+    write(map, texts) = LibAccel.accel_save_on_main_process(state, map, texts, path, on_each_node)
+    lend(map -> metadata === nothing ? write(map, C_NULL) : lend(texts -> write(map, texts), metadata), tensors)
+    return nothing
+end
+"""    load_metadata(path): the metadata of a safetensors file, a map of texts"""
+load_metadata(path::AbstractString) = result(out -> LibAccel.accel_load_metadata(path, out))::Map
 """    load(path): the tensors of a safetensors file by their names"""
 load(path::AbstractString) = result(out -> LibAccel.accel_load(path, out))::Map
 """    save_model(state, model, folder): the weights as folder/model.safetensors, on the main process"""

@@ -61,13 +61,16 @@ end
 """    add_hook!(model) do self, outputs... end
 
 Runs after the forward, or before it with `when = :before`. What it returns, a value or a tuple, replaces the outputs (or inputs);
-`nothing` keeps them."""
+`nothing` keeps them. The result is for `remove_hook!`."""
 function add_hook!(hook::Function, model::Model; when::Symbol = :after)
     when in (:before, :after) || refuse("when = :", when, "; expected :before or :after")
     place = when == :before ? LibAccel.ACCEL_HOOK_FORWARD_PRE : LibAccel.ACCEL_HOOK_FORWARD
-    LibAccel.accel_module_add_hook(model, place, hook_callback(), keep(hook, model), destroy())
-    return model
+    return output(out -> LibAccel.accel_module_add_hook(model, place, hook_callback(), keep(hook, model), destroy(), out), Int64)
 end
+"""    remove_hook!(model, id): takes away what `add_hook!` added"""
+remove_hook!(model::Model, id) = (LibAccel.accel_module_remove_hook(model, id); model)
+"""    no_grad!(model, no_grad = true): the forward, and what it calls, records no gradients"""
+no_grad!(model::Model, no_grad::Bool = true) = (LibAccel.accel_module_set_no_grad(model, no_grad); model)
 """    add_parameter!(model, name, tensor; requires_grad = true)"""
 add_parameter!(model::Model, name, tensor::Tensor; requires_grad = true) =
     (LibAccel.accel_module_add_parameter(model, string(name), tensor, requires_grad); model)
@@ -91,6 +94,8 @@ parameters(model::Model) = result(out -> LibAccel.accel_module_named_parameters(
 buffers(model::Model) = result(out -> LibAccel.accel_module_named_buffers(model, out))::Map
 """The kinds of all modules by their paths, itself first."""
 modules(model::Model) = result(out -> LibAccel.accel_module_named_modules(model, out))::Map
+"""The same, children before their parents and itself last."""
+children_bottom_up(model::Model) = result(out -> LibAccel.accel_module_children_bottom_up(model, out))::Map
 """Elements of all parameters, each parameter once."""
 num_parameters(model::Model) = output(out -> LibAccel.accel_module_num_parameters(model, out), Int64)
 """Where training stands: of a model, optimizer, scheduler or loader. Tensors share memory with it."""

@@ -15,6 +15,9 @@ const OPTIMIZERS = (
     (:Muon, :accel_optimizer_muon, :accel_muon_options_t),
     (:AdamW8bit, :accel_optimizer_adamw_8bit, :accel_adam_options_t),
     (:LOMO, :accel_optimizer_lomo, :accel_lomo_options_t),
+    (:AdaLomo, :accel_optimizer_adalomo, :accel_adalomo_options_t),
+    (:ScheduleFreeSGD, :accel_optimizer_schedule_free_sgd, :accel_schedule_free_sgd_options_t),
+    (:ScheduleFreeAdamW, :accel_optimizer_schedule_free_adamw, :accel_schedule_free_adamw_options_t),
 )
 
 for (name, create, record) in OPTIMIZERS
@@ -52,6 +55,20 @@ end
 
 One update; false when it was skipped, because gradients accumulate or overflowed."""
 step!(optimizer::Optimizer) = LibAccel.accel_optimizer_step(optimizer) == LibAccel.ACCEL_OK
+"""    step!(optimizer) do ... loss end
+
+One update by the gradients of the function, which zeroes the gradients, runs forward and backward, and gives the loss. The result is
+the loss, or nothing where gradients accumulate and the function was not called."""
+function step!(evaluate::Function, optimizer::Optimizer)
+    pointer = output(Ptr{LibAccel.accel_tensor_t}) do out
+        LibAccel.accel_optimizer_step_closure(optimizer, closure_callback(), keep(evaluate), destroy(), out)
+    end
+    return pointer == C_NULL ? nothing : Tensor(pointer)
+end
+"""    train!(optimizer, training = true)
+
+Parameters of a schedule-free optimizer become those that are trained, or their average, which is what is to be evaluated and saved."""
+train!(optimizer::Optimizer, training::Bool = true) = (LibAccel.accel_optimizer_train(optimizer, training); optimizer)
 """    zero_grad!(optimizer; set_to_none = true)
 
 Drops the gradients, or fills them with zeros; does nothing while they accumulate."""

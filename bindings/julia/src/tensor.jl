@@ -90,8 +90,16 @@ function gradient(tensor::Tensor)
     pointer = output(out -> LibAccel.accel_tensor_grad(tensor, out), Ptr{LibAccel.accel_tensor_t})
     return pointer == C_NULL ? nothing : Tensor(pointer)
 end
-"""Back-propagates from a scalar without any scaling; in training use `backward(state, loss)`."""
-backward(tensor::Tensor) = (LibAccel.accel_tensor_backward(tensor); nothing)
+"""    backward(tensor; options...)
+
+Back-propagates without any scaling; in training use `backward(state, loss)`, whose options these are."""
+backward(tensor::Tensor; options...) =
+    (backward_options(given -> LibAccel.accel_tensor_backward(tensor, given); options...); nothing)
+function backward_options(use::Function; inputs = nothing, options...)
+    isempty(options) && inputs === nothing && return use(C_NULL)
+    made_with(value) = with_options(use, LibAccel.accel_backward_options_t; inputs = value, options...)
+    return inputs === nothing ? made_with(C_NULL) : lend(made_with, inputs)
+end
 
 """    to(tensor, Float16), to(tensor, "cuda:0"), to(tensor, Float16, "cuda:0")
 

@@ -28,25 +28,35 @@ prepare(state::State, optimizer::Optimizer) = made(Optimizer, out -> LibAccel.ac
 prepare(state::State, scheduler::Scheduler) = made(Scheduler, out -> LibAccel.accel_prepare_scheduler(state, scheduler, out))
 
 const COMM_HOOKS = (no = 0, fp16 = 1, bf16 = 2, power_sgd = 3, batched_power_sgd = 4)
-"""    prepare(state, model; options...): options are the fields of `accel_ddp_options_t`"""
-prepare(state::State, model::Model; comm_hook = LibAccel.ACCEL_UNSET, comm_wrapper = LibAccel.ACCEL_UNSET, options...) =
+"""    prepare(state, model; device_placement, evaluation_mode = false, options...)
+
+Options are the fields of `accel_ddp_options_t`. With `evaluation_mode` each rank has its own weights, and nothing is exchanged."""
+prepare(state::State, model::Model; device_placement = LibAccel.ACCEL_UNSET, evaluation_mode = LibAccel.ACCEL_UNSET,
+        comm_hook = LibAccel.ACCEL_UNSET, comm_wrapper = LibAccel.ACCEL_UNSET, options...) =
     with_options(LibAccel.accel_ddp_options_t; comm_hook = number_of(COMM_HOOKS, comm_hook),
-                 comm_wrapper = number_of(COMM_HOOKS, comm_wrapper), options...) do given
-        made(Model, out -> LibAccel.accel_prepare_model(state, model, given, out))
+                 comm_wrapper = number_of(COMM_HOOKS, comm_wrapper), options...) do ddp
+        GC.@preserve ddp with_options(LibAccel.accel_prepare_model_options_t; device_placement = device_placement, evaluation_mode = evaluation_mode,
+                     ddp_options = Base.unsafe_convert(Ptr{LibAccel.accel_ddp_options_t}, ddp)) do given
+            made(Model, out -> LibAccel.accel_prepare_model(state, model, given, out))
+        end
     end
 """    prepare(state, loader; even_batches, split_batches, put_on_device, non_blocking)"""
 prepare(state::State, loader::DataLoader; config...) = with_options(LibAccel.accel_dataloader_config_t; config...) do given
     made(DataLoader, out -> LibAccel.accel_prepare_data_loader(state, loader, given, out))
 end
 
-"""    backward(state, loss)
+"""    backward(state, loss; retain_graph, create_graph = false, inputs, gradient)
 
-Gradients of loss / gradient_accumulation_steps; averaged over the ranks in the last micro-batch of a group."""
-backward(state::State, loss::Tensor) = (LibAccel.accel_backward(state, loss); nothing)
-"""    backward_sum(state, loss_sum, count)
+Gradients of loss / gradient_accumulation_steps; averaged over the ranks in the last micro-batch of a group. With `create_graph` the
+gradients have a history of their own; only `inputs`, a tensor or a list of tensors, get gradients; `gradient` is that of a loss that
+is no number."""
+backward(state::State, loss::Tensor; options...) =
+    (backward_options(given -> LibAccel.accel_backward(state, loss, given); options...); nothing)
+"""    backward_sum(state, loss_sum, count; options...)
 
 From a sum of losses of `count` items: the gradients of one big batch, however the items are spread."""
-backward_sum(state::State, loss_sum::Tensor, count) = (LibAccel.accel_backward_sum(state, loss_sum, count); nothing)
+backward_sum(state::State, loss_sum::Tensor, count; options...) =
+    (backward_options(given -> LibAccel.accel_backward_sum(state, loss_sum, count, given); options...); nothing)
 """    lomo_backward(state, loss; lr): updates the parameters of LOMO optimizers as soon as their gradients are there"""
 lomo_backward(state::State, loss::Tensor; lr = LibAccel.ACCEL_UNSET_DOUBLE) = (LibAccel.accel_lomo_backward(state, loss, lr); nothing)
 

@@ -51,8 +51,11 @@ end
     add_hook!((self, x) -> (push!(seen, kind(self)); (x .* 10,)), model; when = :before)
     add_hook!((self, y) -> (push!(seen, Array(y)); nothing), model)
     @test Array(model(Tensor(Float32[1]))) == [21] && seen == ["Affine", [21]]
-    add_hook!((self, y) -> throw(OwnException(1)), model)
+    failing = add_hook!((self, y) -> throw(OwnException(1)), model)
     @test_throws OwnException model(Tensor(Float32[1]))
+    remove_hook!(model, failing)
+    @test Array(model(Tensor(Float32[1]))) == [21]
+    @test_throws AccelError remove_hook!(model, failing)
     @test_throws ArgumentError add_hook!(identity, model; when = :never)
 end
 

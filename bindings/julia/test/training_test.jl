@@ -85,6 +85,48 @@ end
     @test_throws AccelError SGD(nothing; lr = -1.0)
 end
 
+@testset "steps by a function, and averages" begin
+    model = Linear(1, 1; bias = false)
+    x = Tensor(ones(Float32, 1, 1))
+    weight() = item(model["weight"])
+    before = weight()
+    sgd = SGD(model; lr = 0.5)
+    loss = step!(sgd) do
+        loss = sum(model(x))
+        backward(loss)
+        loss
+    end
+    @test item(loss) ≈ before && weight() ≈ before - 0.5
+    @test_throws DivideError step!(() -> div(1, 0), sgd)
+    optimizer = ScheduleFreeSGD(model; lr = 0.5, momentum = 0.5)
+    for _ in 1:2
+        zero_grad!(optimizer)
+        backward(sum(model(x)))
+        step!(optimizer)
+    end
+    trained = weight()
+    train!(optimizer, false)
+    @test weight() ≈ trained + 0.125
+    train!(optimizer)
+    @test weight() ≈ trained
+    @test AdaLomo(model; lr = 0.1) isa Optimizer && ScheduleFreeAdamW(model; beta1 = 0.8) isa Optimizer
+end
+
+@testset "how to back-propagate" begin
+    State(cpu = true) do state
+        inner = Linear(1, 1; bias = false)
+        model = prepare(state, inner; evaluation_mode = true)
+        x = requires_grad!(Tensor(ones(Float32, 1, 1)))
+        y = model(x)
+        backward(state, sum(y * y); create_graph = true, inputs = x)
+        slope = gradient(x)
+        @test slope !== nothing && gradient(inner["weight"]) === nothing
+        backward(slope; gradient = Tensor(ones(Float32, 1, 1)), retain_graph = true)
+        @test gradient(inner["weight"]) !== nothing
+        backward_sum(state, sum(x), 1; retain_graph = true)
+    end
+end
+
 @testset "schedules" begin
     sgd() = SGD(Linear(1, 1); lr = 1.0)
     for (arguments, rate) in (((:step_lr, 1, 0.5), 0.5), ((:linear_warmup, 2, 10), 0.5), ((:constant, 0.25, 5), 0.25), ((:exponential, 0.9), 0.9),

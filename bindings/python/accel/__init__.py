@@ -32,7 +32,7 @@ _NAMES = {
     "work": ("Work",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
-_MODULES = ("capi", "collectives", "data", "device", "dtypes", "enums", "errors", "functional", "handlers", "launchers", "logging",
+_MODULES = ("capi", "collectives", "data", "device", "dtypes", "enums", "errors", "functional", "handlers", "hooks", "launchers", "logging",
             "lr_scheduler", "nn", "ops", "optim", "random", "state", "tracking", "utils")
 
 __version__ = "0.1.0"

@@ -2,7 +2,7 @@
 
 from typing import List
 
-from . import capi as capi, collectives as collectives, data as data, device as device, dtypes as dtypes, enums as enums, errors as errors, functional as functional, handlers as handlers, launchers as launchers, logging as logging, lr_scheduler as lr_scheduler, nn as nn, ops as ops, optim as optim, random as random, state as state, tracking as tracking, utils as utils
+from . import capi as capi, collectives as collectives, data as data, device as device, dtypes as dtypes, enums as enums, errors as errors, functional as functional, handlers as handlers, hooks as hooks, launchers as launchers, logging as logging, lr_scheduler as lr_scheduler, nn as nn, ops as ops, optim as optim, random as random, state as state, tracking as tracking, utils as utils
 from .accelerator import Accelerator as Accelerator
 from .availability import is_rich_available as is_rich_available
 from .autograd import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad

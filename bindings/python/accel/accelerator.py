@@ -14,7 +14,7 @@ from .module import Module, Parameters, PreparedModule
 from .random import rng_types_of_engine
 from .scopes import scope
 from .state import AcceleratorState, GradientState, PartialState, View, current, keep
-from .tensors import Tensor
+from .tensors import Tensor, backward_options
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, FP8Recipe, GradScalerKwargs, InitProcessGroupKwargs)
 
@@ -230,31 +230,17 @@ class Accelerator(View):
         rank only; with device_placement=False the model stays where it is."""
         if isinstance(model, PreparedModule):
             return model
-        stays_on = self._place(model, self.device_placement if device_placement is None else device_placement)
-        options = power = None
+        options = capi.accel_prepare_model_options_t()
+        options.device_placement = int(self.device_placement if device_placement is None else device_placement)
+        options.evaluation_mode = int(evaluation_mode)
+        ddp = power = None  # the options only point to them
         if DistributedDataParallelKwargs in self._handlers:
-            options, power = self._handlers[DistributedDataParallelKwargs].to_engine()
+            ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
+            options.ddp_options = ddp
         prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
-        del power
-        if stays_on is not None:
-            model.to(stays_on)
-        if evaluation_mode:
-            prepared.handle = capi.accel_unwrap_model(self._current(), prepared.handle, 1)
+        del ddp, power
         self._models.append(prepared)
         return prepared
-
-    def _place(self, model, device_placement):
-        """Moves a model where the engine will not; where it has to go back to after the engine has moved it, or None."""
-        if device_placement and not self.device_placement:
-            model.to(self.device)
-        if device_placement or not self.device_placement:
-            return None
-        place = next((tensor.device for tensor in model.parameters()), self.device)
-        if place == self.device or place.type == self.device.type == "cpu":
-            return None
-        if self.use_distributed:
-            raise NotImplementedError(f"device_placement=False for a model on {place}: several ranks train it on {self.device}")
-        return place
 
     def prepare_optimizer(self, optimizer, device_placement=None):
         """An optimizer that steps only when gradients are complete."""
@@ -293,13 +279,14 @@ class Accelerator(View):
 
     # The loop
 
-    def backward(self, loss: Any) -> None:
-        """Gradients of the loss, divided by gradient_accumulation_steps and averaged over the ranks."""
-        capi.accel_backward(self._current(), loss)
+    def backward(self, loss: Any, **kwargs: Any) -> None:
+        """Gradients of the loss, divided by gradient_accumulation_steps and averaged over the ranks. The arguments of
+        Tensor.backward(): gradient, retain_graph, create_graph, inputs."""
+        capi.accel_backward(self._current(), loss, backward_options(**kwargs))
 
-    def backward_sum(self, loss_sum, count):
+    def backward_sum(self, loss_sum, count, **kwargs):
         """Gradients of the mean over all items of a step, from the sum of this micro-batch and its number of items."""
-        capi.accel_backward_sum(self._current(), loss_sum, count)
+        capi.accel_backward_sum(self._current(), loss_sum, count, backward_options(**kwargs))
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""

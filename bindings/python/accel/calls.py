@@ -63,6 +63,16 @@ def run_pre_hook(hook, module, inputs):
     return [*answer, {_NAMED: to_engine(named, _keep)}] if named else answer
 
 
+def run_pre_hook_with_kwargs(hook, module, inputs):
+    """The same for a hook that gets them too, and gives both."""
+    inputs, named = _split(inputs)
+    answer = hook(module, tuple(inputs), named)
+    if answer is None:
+        return None
+    inputs, named = answer
+    return [*(to_engine(value, _keep) for value in inputs), *([{_NAMED: to_engine(named, _keep)}] if named else [])]
+
+
 def run_hook(hook, module, outputs):
     """A hook behind forward."""
     answer = hook(module, _from_engine(outputs[0]))

@@ -18,19 +18,22 @@ def check_serialization(safe_serialization):
 def save(obj, f, save_on_each_node=False, safe_serialization=True, metadata=None):
     """Writes a dict of tensors to a safetensors file, complete or not at all, on the main process (or on that of each host)."""
     check_serialization(safe_serialization)
-    here = capi.accel_is_local_main_process if save_on_each_node else capi.accel_is_main_process
     try:
-        writes = here(current())
+        state = current()
     except RuntimeError:  # no state: one process
-        writes = True
-    if writes:
-        capi.accel_save(to_engine(obj), metadata, str(f))
+        return capi.accel_save(to_engine(obj), metadata, str(f))
+    return capi.accel_save_on_main_process(state, to_engine(obj), metadata, str(f), int(save_on_each_node))
 
 
 def load(f, map_location="cpu"):
     """The tensors of a safetensors file."""
     tensors = capi.accel_load(str(f))
     return tensors if map_location in (None, "cpu") else {name: tensor.to(map_location) for name, tensor in tensors.items()}
+
+
+def load_metadata(f):
+    """The texts that save() was given as metadata, and for tensors that are one and the same the other name and the first."""
+    return capi.accel_load_metadata(str(f))
 
 
 def register(state, objects, first):

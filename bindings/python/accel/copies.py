@@ -27,9 +27,12 @@ def _plan(module):
     """How to make a module again: what makes it, with which arguments, and for modules of Python its attributes, tensors and parts."""
     from .layers import Sequential
 
-    hooks, parts = list(module._hooks), [(name, _plan(part)) for name, part in module._modules.items()]
+    model_hook = module.__dict__.get("_hf_handles", ())  # of accel.hooks: it belongs to one module
+    hooks = [(hook.when, hook.function, hook.with_kwargs) for hook in module._hooks if hook not in model_hook]
+    parts = [(name, _plan(part)) for name, part in module._modules.items()]
     if module._is_of_python:
-        inside = {"handle", "_make", "_arguments", "_is_of_python", "_modules", "_tensors", "_hooks", *module._modules, *module._tensors}
+        inside = {"handle", "_make", "_arguments", "_is_of_python", "_modules", "_tensors", "_hooks", "_hf_hook", "_hf_handles",
+                  *module._modules, *module._tensors}
         attributes = {name: value for name, value in module.__dict__.items() if name not in inside}
         tensors = [(name, kind, getattr(module, name).detach().clone(), _is_persistent(module, name))
                    for name, kind in module._tensors.items()]
@@ -56,8 +59,8 @@ def _make(plan):
     else:
         args, kwargs = given
         made = make(*args, **kwargs)
-    for when, hook in hooks:
-        made._add_hook(when, hook)
+    for hook in hooks:
+        made._add_hook(*hook)
     return made
 
 

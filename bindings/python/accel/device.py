@@ -6,6 +6,9 @@ from . import capi
 
 _TYPES = {capi.ACCEL_DEVICE_CPU: "cpu", capi.ACCEL_DEVICE_CUDA: "cuda", capi.ACCEL_DEVICE_META: "meta"}
 
+# Those of the reference that the engine does not drive: it says so when one is asked for.
+_FOREIGN = ("mps", "mlu", "sdaa", "musa", "npu", "hpu", "xpu", "neuron", "xla")
+
 _number_of: Any = vars(capi.accel_device_t)["type"].__get__
 
 
@@ -39,6 +42,11 @@ class Device(capi.accel_device_t):
 
     def __reduce__(self):
         return Device, (str(self),)
+
+
+def names_device(value):
+    """Whether a device, or the text of one, is meant, and not a dtype."""
+    return isinstance(value, Device) or isinstance(value, str) and value.partition(":")[0] in (*_TYPES.values(), *_FOREIGN)
 
 
 capi.use_class(Device)

@@ -1,5 +1,10 @@
 """Functions of the program that are called at certain points, and can be taken away again."""
 
+from .model_hooks import (ModelHook, SequentialHook, add_hook_to_module, remove_hook_from_module, remove_hook_from_submodules)
+
+__all__ = ["Hooks", "ModelHook", "RemovableHandle", "SequentialHook", "add_hook_to_module", "remove_hook_from_module",
+           "remove_hook_from_submodules"]
+
 
 class Hooks:
     """The functions of one point, in the order in which they were added."""

@@ -5,7 +5,7 @@ import inspect
 import weakref
 
 from . import calls, capi, copies, dtypes, ops
-from .device import Device
+from .device import Device, names_device
 from .state import current
 from .values import to_engine
 
@@ -223,7 +223,7 @@ class Module:
     def to(self, *goals):
         """`to("cuda")`, `to(accel.bfloat16)`: moves parameters and buffers in place."""
         for goal in goals:
-            is_device = isinstance(goal, Device) or str(goal).partition(":")[0] in ("cpu", "cuda", "meta")
+            is_device = names_device(goal)
             dtype = capi.ACCEL_UNSET if is_device else dtypes.dtype(goal).number
             device = Device(goal) if is_device else next((tensor.device for tensor in self.parameters()), Device("cpu"))
             capi.accel_module_to(self.handle, dtype, device)
@@ -252,19 +252,18 @@ class Module:
         function(self)
         return self
 
-    def register_forward_pre_hook(self, hook):
-        """hook(module, inputs) before forward; what it returns replaces the inputs."""
-        self._add_hook(capi.ACCEL_HOOK_FORWARD_PRE, hook)
+    def register_forward_pre_hook(self, hook, *, with_kwargs=False):
+        """hook(module, inputs) before forward; what it returns replaces the inputs. With `with_kwargs` hook(module, inputs, kwargs), which
+        returns both. The result has remove()."""
+        return self._add_hook(capi.ACCEL_HOOK_FORWARD_PRE, hook, with_kwargs)
 
     def register_forward_hook(self, hook):
-        """hook(module, output) after forward; what it returns replaces the output."""
-        self._add_hook(capi.ACCEL_HOOK_FORWARD, hook)
+        """hook(module, output) after forward; what it returns replaces the output. The result has remove()."""
+        return self._add_hook(capi.ACCEL_HOOK_FORWARD, hook)
 
-    def _add_hook(self, when, hook):
-        owner, place = weakref.ref(self), len(self._hooks)  # the hook stays here, so that a circle through it can be collected
-        self._hooks.append((when, hook))
-        run = calls.run_pre_hook if when == capi.ACCEL_HOOK_FORWARD_PRE else calls.run_hook
-        capi.accel_module_add_hook(self.handle, when, lambda _, values: run(owner()._hooks[place][1], owner(), values))
+    def _add_hook(self, when, hook, with_kwargs=False):
+        self._hooks.append(ModuleHook(self, when, hook, with_kwargs))
+        return self._hooks[-1]
 
     def __reduce__(self):
         return copies.of_module(self)
@@ -277,6 +276,24 @@ class Module:
         lines = [f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self._modules.items()]
         inside = "\n  " + "\n  ".join(lines) + "\n" if lines else self.extra_repr()
         return f"{kind}({inside})"
+
+
+class ModuleHook:
+    """A hook of a module."""
+
+    def __init__(self, module, when, function, with_kwargs):
+        self._module, self.when, self.function, self.with_kwargs = weakref.ref(module), when, function, with_kwargs
+        before = calls.run_pre_hook_with_kwargs if with_kwargs else calls.run_pre_hook
+        run = before if when == capi.ACCEL_HOOK_FORWARD_PRE else calls.run_hook
+        hook = weakref.ref(self)  # the module keeps it, so that a circle through the function can be collected
+        self._id = capi.accel_module_add_hook(module.handle, when, lambda _, values: run(hook().function, hook()._module(), values))
+
+    def remove(self):
+        """Takes the hook away; a second time nothing happens."""
+        module = self._module()
+        if module is not None and self in module._hooks:
+            module._hooks.remove(self)
+            capi.accel_module_remove_hook(module.handle, self._id)
 
 
 class PreparedModule(Module):

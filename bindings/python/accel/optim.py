@@ -158,9 +158,20 @@ class Optimizer:
     def param_groups(self):
         return [ParamGroup(self, place) for place in range(capi.accel_optimizer_num_groups(self.handle))]
 
-    def step(self):
-        """One update of all parameters that have a gradient; False when nothing was updated."""
-        return capi.accel_optimizer_step(self.handle) == capi.ACCEL_OK
+    def step(self, closure=None):
+        """One update of all parameters that have a gradient; False when nothing was updated. With a closure, which zeroes the gradients,
+        runs forward and backward and returns the loss, the result is that loss, and None when the closure was not called."""
+        if closure is None:
+            return capi.accel_optimizer_step(self.handle) == capi.ACCEL_OK
+        return capi.accel_optimizer_step_closure(self.handle, closure)[1]
+
+    def train(self):
+        """Parameters of a schedule-free optimizer become those that are trained; others have nothing to switch."""
+        capi.accel_optimizer_train(self.handle, 1)
+
+    def eval(self):
+        """Parameters of a schedule-free optimizer become their average, which is what is to be evaluated and saved."""
+        capi.accel_optimizer_train(self.handle, 0)
 
     def zero_grad(self, set_to_none=True):
         """Drops the gradients, or fills them with zeros."""
@@ -333,5 +344,28 @@ class LOMO(Optimizer):
     _make, _options = staticmethod(capi.accel_optimizer_lomo), capi.accel_lomo_options_t
 
 
-__all__ = ["LAMB", "LOMO", "SGD", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamW8bit", "Adamax", "Lion", "Muon", "NAdam", "Optimizer",
-           "ParamGroup", "Prepared", "RAdam", "RMSprop", "lr_scheduler"]
+class AdaLomo(Optimizer):
+    """AdaLomo(params, lr=1e-3, weight_decay=0, decay_rate=-0.8, eps1=1e-30, eps2=1e-3, clip_threshold=1, clip_grad_norm=None,
+    clip_grad_value=None); Accelerator.lomo_backward() updates."""
+
+    _make, _options = staticmethod(capi.accel_optimizer_adalomo), capi.accel_adalomo_options_t
+
+
+class SGDScheduleFree(Optimizer):
+    """SGDScheduleFree(params, lr=1.0, momentum=0.9, weight_decay=0, warmup_steps=0, r=0, weight_lr_power=2, maximize=False). Call eval()
+    before an evaluation or a save, and train() before the next step."""
+
+    _make, _options = staticmethod(capi.accel_optimizer_schedule_free_sgd), capi.accel_schedule_free_sgd_options_t
+    _order = ("momentum", "weight_decay", "warmup_steps", "r", "weight_lr_power")
+
+
+class AdamWScheduleFree(Optimizer):
+    """AdamWScheduleFree(params, lr=2.5e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, warmup_steps=0, r=0, weight_lr_power=2,
+    maximize=False). Call eval() before an evaluation or a save, and train() before the next step."""
+
+    _make, _options = staticmethod(capi.accel_optimizer_schedule_free_adamw), capi.accel_schedule_free_adamw_options_t
+    _order = ("betas", "eps", "weight_decay", "warmup_steps", "r", "weight_lr_power")
+
+
+__all__ = ["LAMB", "LOMO", "SGD", "AdaLomo", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamW8bit", "AdamWScheduleFree", "Adamax", "Lion",
+           "Muon", "NAdam", "Optimizer", "ParamGroup", "Prepared", "RAdam", "RMSprop", "SGDScheduleFree", "lr_scheduler"]

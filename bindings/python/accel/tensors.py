@@ -4,7 +4,7 @@ import builtins
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import capi, dtypes, indexing, ops
-from .device import CPU, Device
+from .device import CPU, Device, names_device
 from .text import format_tensor
 
 _call = capi.accel_op_call
@@ -28,6 +28,21 @@ def _in_place(name):
 
 def _is_operand(value):
     return isinstance(value, (Tensor, int, builtins.float)) or hasattr(value, "__dlpack__")
+
+
+def backward_options(gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    """The arguments of a backward for the engine. The caller keeps the gradient while the call lasts."""
+    if gradient is None and retain_graph is None and not create_graph and inputs is None:
+        return None
+    options = capi.accel_backward_options_t()
+    options.create_graph = int(create_graph)
+    if retain_graph is not None:
+        options.retain_graph = int(retain_graph)
+    if gradient is not None:
+        options.gradient = gradient
+    if inputs is not None:
+        options.inputs = inputs if isinstance(inputs, Tensor) else list(inputs)
+    return options
 
 
 class Tensor(capi.accel_tensor):
@@ -117,9 +132,10 @@ class Tensor(capi.accel_tensor):
     def grad(self):
         capi.accel_tensor_set_grad(self, None)
 
-    def backward(self) -> None:
+    def backward(self, gradient: "Tensor | None" = None, retain_graph: "builtins.bool | None" = None,
+                 create_graph: "builtins.bool" = False, inputs: Any = None) -> None:
         """Without loss scaling, accumulation and other ranks: prefer `Accelerator.backward()`."""
-        capi.accel_tensor_backward(self)
+        capi.accel_tensor_backward(self, backward_options(gradient, retain_graph, create_graph, inputs))
 
     def detach(self) -> "Tensor":
         return capi.accel_tensor_detach(self)
@@ -129,7 +145,7 @@ class Tensor(capi.accel_tensor):
     def to(self, *goals: Any, dtype: Any = None, device: Any = None, non_blocking: "builtins.bool" = False) -> "Tensor":
         """`to("cuda")`, `to(accel.float16)`, `to(device=..., dtype=...)`: the same memory when nothing changes."""
         for goal in goals:
-            if isinstance(goal, Device) or isinstance(goal, str) and goal.partition(":")[0] in ("cpu", "cuda", "meta"):
+            if names_device(goal):
                 device = goal
             elif isinstance(goal, Tensor):
                 dtype, device = goal.dtype, goal.device

@@ -683,3 +683,28 @@ def test_names_of_the_reference():
     cleaned = utils.clean_state_dict_for_safetensors({"a": (shared := accel.ones(2)), "b": shared, "c": accel.ones(2, 3).T})
     assert list(cleaned) == ["a", "c"] and cleaned["c"].is_contiguous()
     assert tracking.get_available_trackers() == list(tracking._classes)
+
+
+def test_backward_hands_its_arguments_on(accelerator):
+    model = accelerator.prepare(nn.Linear(2, 1, bias=False))
+    x = accel.ones(1, 2)
+    x.requires_grad = True
+    loss = (model(x) * model(x)).sum()
+    accelerator.backward(loss, inputs=[x], create_graph=True)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    penalty = (x.grad * x.grad).sum()
+    x.grad = None
+    accelerator.backward(penalty)
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    for parameter in model.parameters():
+        parameter.grad = None
+    x.grad = None
+
+
+def test_files_have_metadata_and_ties(tmp_path):
+    from accel import checkpoint
+
+    weight = accel.ones(3)
+    accel.save({"a": weight, "b": weight}, tmp_path / "t.safetensors", metadata={"format": "pt"})
+    assert checkpoint.load_metadata(tmp_path / "t.safetensors") == {"format": "pt", "b": "a"}
+    assert accel.load(tmp_path / "t.safetensors")["b"].tolist() == [1, 1, 1]

@@ -255,3 +255,75 @@ def test_copies_of_models(accelerator):
     assert copy.deepcopy(hooked)(accel.ones(1, 1)).item() == 0
     gpt = nn.from_config('{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 16, "vocab_size": 11}').eval()
     assert (copy.deepcopy(gpt)(accel.tensor([[1, 2]])) == gpt(accel.tensor([[1, 2]]))).all()
+
+
+def test_hooks_are_removed():
+    model = nn.Linear(2, 1)
+    seen = []
+    first = model.register_forward_pre_hook(lambda module, inputs: seen.append("before"))
+    second = model.register_forward_hook(lambda module, output: seen.append("after"))
+    model(accel.ones(1, 2))
+    first.remove()
+    first.remove()
+    model(accel.ones(1, 2))
+    copy.deepcopy(model)(accel.ones(1, 2))
+    second.remove()
+    model(accel.ones(1, 2))
+    assert seen == ["before", "after", "after", "after"]
+
+
+def test_model_hooks_run_as_in_the_reference():
+    from accel.hooks import ModelHook, add_hook_to_module, remove_hook_from_module, remove_hook_from_submodules
+
+    seen = []
+
+    class Recorded(ModelHook):
+        def __init__(self, name):
+            self.name = name
+
+        def init_hook(self, module):
+            seen.append(f"init {self.name}")
+            return module
+
+        def pre_forward(self, module, x, scale=1):
+            seen.append(f"pre {self.name}")
+            return (x + 1,), {"scale": scale}
+
+        def post_forward(self, module, output):
+            seen.append(f"post {self.name}")
+            return output * 2
+
+        def detach_hook(self, module):
+            seen.append(f"detach {self.name}")
+            return module
+
+    class Ten(nn.Module):
+        def forward(self, x, *, scale=1):
+            return x * 10 * scale
+
+    def call(**named):
+        result, happened = model(accel.ones(1), **named).item(), list(seen)
+        seen.clear()
+        return result, happened
+
+    model = Ten()
+    add_hook_to_module(model, Recorded("a"))
+    assert call() == (40, ["init a", "pre a", "post a"])
+    assert call(scale=3)[0] == 120
+    add_hook_to_module(model, Recorded("b"), append=True)
+    assert call() == (120, ["detach a", "init a", "init b", "pre a", "pre b", "post a", "post b"])
+    add_hook_to_module(model, Recorded("c"))
+    assert call() == (40, ["init c", "pre c", "post c"])
+    assert copy.deepcopy(model)(accel.ones(1)).item() == 10
+    remove_hook_from_module(model)
+    assert call() == (10, ["detach c"])
+    hook = Recorded("d")
+    hook.no_grad = True
+    add_hook_to_module(model, hook)
+    x = accel.ones(1)
+    x.requires_grad = True
+    assert not model(x).requires_grad
+    seen.clear()
+    remove_hook_from_submodules(nn.Sequential(model))
+    assert call() == (10, ["detach d"])
+    assert model(x).requires_grad

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 import accel
-from accel import errors, nn, optim
+from accel import errors, nn, ops, optim
 from accel.optim import lr_scheduler
 
 
@@ -225,3 +225,43 @@ def test_a_function_for_each_group():
     assert scheduler.get_last_lr() == [0.5, 6]
     with pytest.raises(ValueError, match="1 functions; the optimizer has 2 groups"):
         lr_scheduler.LambdaLR(optimizer, [lambda step: 1])
+
+
+def test_a_step_by_a_closure():
+    model = nn.Linear(2, 1)
+    optimizer = optim.SGD(model, lr=0.5)
+    before = model.weight.clone()
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(accel.ones(1, 2)).sum()
+        loss.backward()
+        return loss
+
+    with accel.no_grad():
+        loss = optimizer.step(closure)
+    assert ops.allclose(model.weight, before - 0.5)
+    assert loss.item() == pytest.approx(before.sum().item() + model.bias.item() + 0.5, abs=1e-5)
+    with pytest.raises(ZeroDivisionError):
+        optimizer.step(lambda: 1 / 0)
+
+
+@pytest.mark.parametrize("kind", [optim.SGDScheduleFree, optim.AdamWScheduleFree])
+def test_schedule_free_optimizers_are_switched(kind):
+    model = nn.Linear(1, 1, bias=False)
+    optimizer = kind(model, lr=0.25)
+    for _ in range(3):
+        model(accel.ones(1, 1)).sum().backward()
+        assert optimizer.step()
+        optimizer.zero_grad()
+    trained = model.weight.clone()
+    optimizer.eval()
+    average = model.weight.clone()
+    assert (average > trained).all(), "the average lags behind"
+    model(accel.ones(1, 1)).sum().backward()
+    with pytest.raises(accel.Error, match="evaluation"):
+        optimizer.step()
+    optimizer.train()
+    assert ops.allclose(model.weight, trained)
+    assert not optimizer.param_groups[0]["train_mode"] == 0
+    optim.SGD(model).eval()  # nothing to switch

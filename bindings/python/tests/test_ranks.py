@@ -431,3 +431,62 @@ def test_what_a_callback_raises_on_one_rank(ranks):
             print(type(error).__name__, "KeyError: 'mine'" in str(error) or repr(error))
         """)
     assert printed[1] == "KeyError KeyError('mine')\n" and printed[0].endswith(" True\n")
+
+
+def test_one_rank_writes(ranks, tmp_path):
+    """Each rank writes to a file of its own, so that it is seen who does."""
+    ranks("""
+        import os
+        import accel
+        from accel import Accelerator
+
+        accelerator = Accelerator(cpu=True)
+        rank = accelerator.process_index
+        accelerator.save({"x": accel.ones(1)}, f"main_{rank}.safetensors")
+        accel.save({"x": accel.ones(1)}, f"node_{rank}.safetensors", save_on_each_node=True)
+        accelerator.wait_for_everyone()
+        assert sorted(name for name in os.listdir() if name.endswith("safetensors")) == ["main_0.safetensors", "node_0.safetensors"]
+        accelerator.end_training()
+    """)
+
+
+def test_a_gradient_penalty_and_missing_gradients(ranks):
+    """The penalty's gradients are the mean over the ranks; a parameter that gets none is named in the next forward."""
+    ranks("""
+        import accel
+        import pytest
+        from accel import Accelerator, nn, ops
+
+        accelerator = Accelerator(cpu=True)
+        inner = nn.Linear(2, 1)
+        model = accelerator.prepare(inner)
+        x = accel.tensor([[1.0, 2.0]]) * (accelerator.process_index + 1)
+        x.requires_grad = True
+        y = model(x) * model(x)
+        y.sum().backward(inputs=[x], create_graph=True)
+        slope = x.grad  # 2 (w x + b) w
+        accelerator.backward((slope * slope).sum() + (y * 0).sum())
+        x.grad = None
+        own = [inner.weight.grad.clone(), inner.bias.grad.clone()]
+        for gradient in own:
+            assert all(ops.allclose(each, gradient) for each in accelerator.gather(gradient.unsqueeze(0)))
+        for parameter in model.parameters():
+            parameter.grad = None
+
+        class Half(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.used, self.spare = nn.Linear(1, 1), nn.Linear(1, 1)
+
+            def forward(self, x):
+                return self.used(x)
+
+        half = accelerator.prepare(Half())
+        accelerator.backward(half(accel.ones(1, 1)).sum())
+        with pytest.raises(accel.Error, match="no gradient to 2 of 4 trainable parameters: spare.weight, spare.bias"):
+            half(accel.ones(1, 1))
+        evaluated = accelerator.prepare_model(nn.Linear(1, 1), evaluation_mode=True)
+        if accelerator.is_main_process:
+            evaluated(accel.ones(1, 1))
+        accelerator.end_training()
+    """)

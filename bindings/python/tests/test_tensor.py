@@ -224,3 +224,32 @@ def test_complex_numbers_as_lists():
     x = accel.ops.view_as_complex(accel.tensor([[1.0, 2.0], [3.0, -4.0]]))
     assert x.tolist() == [1 + 2j, 3 - 4j] and x[0].tolist() == 1 + 2j and x.conj().tolist() == [1 - 2j, 3 + 4j]
     assert accel.utils.listify({"x": [x], "y": accel.ones(1)}) == {"x": [[1 + 2j, 3 - 4j]], "y": [1]}
+
+
+def test_backward_takes_the_arguments_of_torch():
+    x, other = accel.tensor([3.0], requires_grad=True), accel.tensor([10.0], requires_grad=True)
+    y = x * x
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad.tolist() == [12]
+    with pytest.raises(accel.Error):
+        y.backward()
+    x.grad = None
+    (x * x * x).backward(create_graph=True)
+    slope = x.grad
+    x.grad = None
+    slope.backward()
+    assert x.grad.tolist() == [18]
+    x.grad = None
+    (x * other).backward(gradient=accel.tensor([2.0]), inputs=[x])
+    assert x.grad.tolist() == [20]
+    assert other.grad is None
+    with pytest.raises(TypeError):
+        y.backward(graph=True)
+
+
+@pytest.mark.parametrize("kind", ["mps", "mlu", "sdaa", "musa", "npu", "hpu", "xpu:1", "neuron", "xla"])
+def test_devices_that_are_not_driven_are_named(kind):
+    for move in (accel.Device, accel.ones(1).to, accel.nn.Linear(1, 1).to):
+        with pytest.raises(errors.UnsupportedError, match=kind.partition(":")[0]):
+            move(kind)

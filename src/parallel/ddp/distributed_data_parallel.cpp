@@ -6,6 +6,9 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
+#include <cctype>
+#include <sstream>
+#include <string_view>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
@@ -53,6 +56,20 @@ class SharedHook final : public c10d::CommHookInterface {
  private:
   CommHookPtr hook_;
 };
+
+// The numbers that the Reducer lists when parameters got no gradient; none for its other errors.
+std::vector<size_t> parameters_without_gradient(const std::string& message) {
+  constexpr std::string_view kBefore = "did not receive grad for rank ";
+  const size_t found = message.find(kBefore);
+  if (found == std::string::npos) return {};
+  const size_t begin = message.find(':', found);
+  std::istringstream listed(message.substr(begin, message.find('\n', begin) - begin));
+  std::vector<size_t> numbers;
+  for (char separator = 0; listed.get(separator);) {
+    if (size_t number = 0; std::isdigit(listed.peek()) != 0 && listed >> number) numbers.push_back(number);
+  }
+  return numbers;
+}
 
 }  // namespace
 
@@ -186,6 +203,31 @@ void DistributedDataParallel::load_hook_state(const c10::IValue& saved) {
 // The sequence around a forward is that of the reference's wrapper: a bucket that is rebuilt must be so before memory
 // peaks, and buffers travel only when the former step exchanged gradients.
 c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
+  try {
+    return forward_and_prepare(inputs);
+  } catch (const c10::Error& error) {
+    explain_missing_gradients(error.what_without_backtrace());
+    throw;
+  }
+}
+
+void DistributedDataParallel::explain_missing_gradients(const std::string& message) const {
+  constexpr size_t kMostNames = 10;
+  const std::vector<size_t> missing = parameters_without_gradient(message);
+  if (missing.empty()) return;
+  const auto parameters = trainable_parameters();
+  std::string names;
+  for (size_t i = 0; i < std::min(missing.size(), kMostNames); i++)
+    names += text(i == 0 ? "" : ", ", missing[i] < parameters.size() ? parameters[missing[i]].first : "?");
+  if (missing.size() > kMostNames) names += text(" and ", missing.size() - kMostNames, " more");
+  fail(
+      Status::kInvalidState, "the former backward gave no gradient to ", missing.size(), " of ", parameters.size(),
+      " trainable parameters: ", names,
+      "; expected each to take part in the loss: set find_unused_parameters, or let those that are not trained require "
+      "no gradient");
+}
+
+c10::IValue DistributedDataParallel::forward_and_prepare(const nn::Inputs& inputs) {
   if (hook_->failed) {
     hook_->failed = false;
     make_reducer();

@@ -69,7 +69,10 @@ class DistributedDataParallel final : public nn::Module {
   void make_reducer(std::vector<std::vector<size_t>> buckets = {});
   void rebuild_buckets();
   void synchronize_buffers(int from);
+  c10::IValue forward_and_prepare(const nn::Inputs& inputs);
   c10::IValue after_forward(c10::IValue output);
+  // Throws an error with the names of the parameters when that is what an error of the Reducer is about.
+  void explain_missing_gradients(const std::string& message) const;
 
   nn::ModulePtr module_;
   std::shared_ptr<comm::Communicator> communicator_;

@@ -45,6 +45,12 @@ SAME(place_of_accel_state_options_t_scheduler_steps, offsetof(accel_state_option
 SAME(place_of_accel_state_options_t_cpu_kernels, offsetof(accel_state_options_t, cpu_kernels) == 112 && sizeof(((accel_state_options_t *)0)->cpu_kernels) == 4);
 SAME(place_of_accel_state_options_t_cpu_memory, offsetof(accel_state_options_t, cpu_memory) == 116 && sizeof(((accel_state_options_t *)0)->cpu_memory) == 4);
 SAME(place_of_accel_state_options_t_cpu_memory_kept, offsetof(accel_state_options_t, cpu_memory_kept) == 120 && sizeof(((accel_state_options_t *)0)->cpu_memory_kept) == 8);
+SAME(size_of_accel_backward_options_t, sizeof(accel_backward_options_t) == 32);
+SAME(place_of_accel_backward_options_t_struct_size, offsetof(accel_backward_options_t, struct_size) == 0 && sizeof(((accel_backward_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_backward_options_t_retain_graph, offsetof(accel_backward_options_t, retain_graph) == 8 && sizeof(((accel_backward_options_t *)0)->retain_graph) == 4);
+SAME(place_of_accel_backward_options_t_create_graph, offsetof(accel_backward_options_t, create_graph) == 12 && sizeof(((accel_backward_options_t *)0)->create_graph) == 4);
+SAME(place_of_accel_backward_options_t_inputs, offsetof(accel_backward_options_t, inputs) == 16 && sizeof(((accel_backward_options_t *)0)->inputs) == 8);
+SAME(place_of_accel_backward_options_t_gradient, offsetof(accel_backward_options_t, gradient) == 24 && sizeof(((accel_backward_options_t *)0)->gradient) == 8);
 SAME(size_of_accel_adam_options_t, sizeof(accel_adam_options_t) == 56);
 SAME(place_of_accel_adam_options_t_struct_size, offsetof(accel_adam_options_t, struct_size) == 0 && sizeof(((accel_adam_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_adam_options_t_lr, offsetof(accel_adam_options_t, lr) == 8 && sizeof(((accel_adam_options_t *)0)->lr) == 8);
@@ -153,6 +159,38 @@ SAME(place_of_accel_lomo_options_t_struct_size, offsetof(accel_lomo_options_t, s
 SAME(place_of_accel_lomo_options_t_lr, offsetof(accel_lomo_options_t, lr) == 8 && sizeof(((accel_lomo_options_t *)0)->lr) == 8);
 SAME(place_of_accel_lomo_options_t_clip_grad_norm, offsetof(accel_lomo_options_t, clip_grad_norm) == 16 && sizeof(((accel_lomo_options_t *)0)->clip_grad_norm) == 8);
 SAME(place_of_accel_lomo_options_t_clip_grad_value, offsetof(accel_lomo_options_t, clip_grad_value) == 24 && sizeof(((accel_lomo_options_t *)0)->clip_grad_value) == 8);
+SAME(size_of_accel_adalomo_options_t, sizeof(accel_adalomo_options_t) == 72);
+SAME(place_of_accel_adalomo_options_t_struct_size, offsetof(accel_adalomo_options_t, struct_size) == 0 && sizeof(((accel_adalomo_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_adalomo_options_t_lr, offsetof(accel_adalomo_options_t, lr) == 8 && sizeof(((accel_adalomo_options_t *)0)->lr) == 8);
+SAME(place_of_accel_adalomo_options_t_weight_decay, offsetof(accel_adalomo_options_t, weight_decay) == 16 && sizeof(((accel_adalomo_options_t *)0)->weight_decay) == 8);
+SAME(place_of_accel_adalomo_options_t_decay_rate, offsetof(accel_adalomo_options_t, decay_rate) == 24 && sizeof(((accel_adalomo_options_t *)0)->decay_rate) == 8);
+SAME(place_of_accel_adalomo_options_t_eps1, offsetof(accel_adalomo_options_t, eps1) == 32 && sizeof(((accel_adalomo_options_t *)0)->eps1) == 8);
+SAME(place_of_accel_adalomo_options_t_eps2, offsetof(accel_adalomo_options_t, eps2) == 40 && sizeof(((accel_adalomo_options_t *)0)->eps2) == 8);
+SAME(place_of_accel_adalomo_options_t_clip_threshold, offsetof(accel_adalomo_options_t, clip_threshold) == 48 && sizeof(((accel_adalomo_options_t *)0)->clip_threshold) == 8);
+SAME(place_of_accel_adalomo_options_t_clip_grad_norm, offsetof(accel_adalomo_options_t, clip_grad_norm) == 56 && sizeof(((accel_adalomo_options_t *)0)->clip_grad_norm) == 8);
+SAME(place_of_accel_adalomo_options_t_clip_grad_value, offsetof(accel_adalomo_options_t, clip_grad_value) == 64 && sizeof(((accel_adalomo_options_t *)0)->clip_grad_value) == 8);
+SAME(size_of_accel_schedule_free_sgd_options_t, sizeof(accel_schedule_free_sgd_options_t) == 64);
+SAME(place_of_accel_schedule_free_sgd_options_t_struct_size, offsetof(accel_schedule_free_sgd_options_t, struct_size) == 0 && sizeof(((accel_schedule_free_sgd_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_schedule_free_sgd_options_t_lr, offsetof(accel_schedule_free_sgd_options_t, lr) == 8 && sizeof(((accel_schedule_free_sgd_options_t *)0)->lr) == 8);
+SAME(place_of_accel_schedule_free_sgd_options_t_momentum, offsetof(accel_schedule_free_sgd_options_t, momentum) == 16 && sizeof(((accel_schedule_free_sgd_options_t *)0)->momentum) == 8);
+SAME(place_of_accel_schedule_free_sgd_options_t_weight_decay, offsetof(accel_schedule_free_sgd_options_t, weight_decay) == 24 && sizeof(((accel_schedule_free_sgd_options_t *)0)->weight_decay) == 8);
+SAME(place_of_accel_schedule_free_sgd_options_t_warmup_steps, offsetof(accel_schedule_free_sgd_options_t, warmup_steps) == 32 && sizeof(((accel_schedule_free_sgd_options_t *)0)->warmup_steps) == 8);
+SAME(place_of_accel_schedule_free_sgd_options_t_r, offsetof(accel_schedule_free_sgd_options_t, r) == 40 && sizeof(((accel_schedule_free_sgd_options_t *)0)->r) == 8);
+SAME(place_of_accel_schedule_free_sgd_options_t_weight_lr_power, offsetof(accel_schedule_free_sgd_options_t, weight_lr_power) == 48 && sizeof(((accel_schedule_free_sgd_options_t *)0)->weight_lr_power) == 8);
+SAME(place_of_accel_schedule_free_sgd_options_t_maximize, offsetof(accel_schedule_free_sgd_options_t, maximize) == 56 && sizeof(((accel_schedule_free_sgd_options_t *)0)->maximize) == 4);
+SAME(place_of_accel_schedule_free_sgd_options_t_reserved, offsetof(accel_schedule_free_sgd_options_t, reserved) == 60 && sizeof(((accel_schedule_free_sgd_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_schedule_free_adamw_options_t, sizeof(accel_schedule_free_adamw_options_t) == 80);
+SAME(place_of_accel_schedule_free_adamw_options_t_struct_size, offsetof(accel_schedule_free_adamw_options_t, struct_size) == 0 && sizeof(((accel_schedule_free_adamw_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_schedule_free_adamw_options_t_lr, offsetof(accel_schedule_free_adamw_options_t, lr) == 8 && sizeof(((accel_schedule_free_adamw_options_t *)0)->lr) == 8);
+SAME(place_of_accel_schedule_free_adamw_options_t_beta1, offsetof(accel_schedule_free_adamw_options_t, beta1) == 16 && sizeof(((accel_schedule_free_adamw_options_t *)0)->beta1) == 8);
+SAME(place_of_accel_schedule_free_adamw_options_t_beta2, offsetof(accel_schedule_free_adamw_options_t, beta2) == 24 && sizeof(((accel_schedule_free_adamw_options_t *)0)->beta2) == 8);
+SAME(place_of_accel_schedule_free_adamw_options_t_eps, offsetof(accel_schedule_free_adamw_options_t, eps) == 32 && sizeof(((accel_schedule_free_adamw_options_t *)0)->eps) == 8);
+SAME(place_of_accel_schedule_free_adamw_options_t_weight_decay, offsetof(accel_schedule_free_adamw_options_t, weight_decay) == 40 && sizeof(((accel_schedule_free_adamw_options_t *)0)->weight_decay) == 8);
+SAME(place_of_accel_schedule_free_adamw_options_t_warmup_steps, offsetof(accel_schedule_free_adamw_options_t, warmup_steps) == 48 && sizeof(((accel_schedule_free_adamw_options_t *)0)->warmup_steps) == 8);
+SAME(place_of_accel_schedule_free_adamw_options_t_r, offsetof(accel_schedule_free_adamw_options_t, r) == 56 && sizeof(((accel_schedule_free_adamw_options_t *)0)->r) == 8);
+SAME(place_of_accel_schedule_free_adamw_options_t_weight_lr_power, offsetof(accel_schedule_free_adamw_options_t, weight_lr_power) == 64 && sizeof(((accel_schedule_free_adamw_options_t *)0)->weight_lr_power) == 8);
+SAME(place_of_accel_schedule_free_adamw_options_t_maximize, offsetof(accel_schedule_free_adamw_options_t, maximize) == 72 && sizeof(((accel_schedule_free_adamw_options_t *)0)->maximize) == 4);
+SAME(place_of_accel_schedule_free_adamw_options_t_reserved, offsetof(accel_schedule_free_adamw_options_t, reserved) == 76 && sizeof(((accel_schedule_free_adamw_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_one_cycle_options_t, sizeof(accel_one_cycle_options_t) == 64);
 SAME(place_of_accel_one_cycle_options_t_struct_size, offsetof(accel_one_cycle_options_t, struct_size) == 0 && sizeof(((accel_one_cycle_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_one_cycle_options_t_pct_start, offsetof(accel_one_cycle_options_t, pct_start) == 8 && sizeof(((accel_one_cycle_options_t *)0)->pct_start) == 8);
@@ -271,6 +309,11 @@ SAME(place_of_accel_fp8_recipe_options_t_use_mxfp8_block_scaling, offsetof(accel
 SAME(place_of_accel_fp8_recipe_options_t_pad_inner_dim, offsetof(accel_fp8_recipe_options_t, pad_inner_dim) == 84 && sizeof(((accel_fp8_recipe_options_t *)0)->pad_inner_dim) == 4);
 SAME(place_of_accel_fp8_recipe_options_t_enable_fsdp_float8_all_gather, offsetof(accel_fp8_recipe_options_t, enable_fsdp_float8_all_gather) == 88 && sizeof(((accel_fp8_recipe_options_t *)0)->enable_fsdp_float8_all_gather) == 4);
 SAME(place_of_accel_fp8_recipe_options_t_reserved, offsetof(accel_fp8_recipe_options_t, reserved) == 92 && sizeof(((accel_fp8_recipe_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 24);
+SAME(place_of_accel_prepare_model_options_t_struct_size, offsetof(accel_prepare_model_options_t, struct_size) == 0 && sizeof(((accel_prepare_model_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_prepare_model_options_t_device_placement, offsetof(accel_prepare_model_options_t, device_placement) == 8 && sizeof(((accel_prepare_model_options_t *)0)->device_placement) == 4);
+SAME(place_of_accel_prepare_model_options_t_evaluation_mode, offsetof(accel_prepare_model_options_t, evaluation_mode) == 12 && sizeof(((accel_prepare_model_options_t *)0)->evaluation_mode) == 4);
+SAME(place_of_accel_prepare_model_options_t_ddp_options, offsetof(accel_prepare_model_options_t, ddp_options) == 16 && sizeof(((accel_prepare_model_options_t *)0)->ddp_options) == 8);
 SAME(size_of_accel_dataloader_config_t, sizeof(accel_dataloader_config_t) == 48);
 SAME(place_of_accel_dataloader_config_t_struct_size, offsetof(accel_dataloader_config_t, struct_size) == 0 && sizeof(((accel_dataloader_config_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_config_t_even_batches, offsetof(accel_dataloader_config_t, even_batches) == 8 && sizeof(((accel_dataloader_config_t *)0)->even_batches) == 4);
@@ -356,6 +399,15 @@ SAME(value_of_ACCEL_DTYPE_UINT64, ACCEL_DTYPE_UINT64 == 21);
 SAME(value_of_ACCEL_DEVICE_CPU, ACCEL_DEVICE_CPU == 0);
 SAME(value_of_ACCEL_DEVICE_CUDA, ACCEL_DEVICE_CUDA == 1);
 SAME(value_of_ACCEL_DEVICE_META, ACCEL_DEVICE_META == 2);
+SAME(value_of_ACCEL_DEVICE_MPS, ACCEL_DEVICE_MPS == 3);
+SAME(value_of_ACCEL_DEVICE_MLU, ACCEL_DEVICE_MLU == 4);
+SAME(value_of_ACCEL_DEVICE_SDAA, ACCEL_DEVICE_SDAA == 5);
+SAME(value_of_ACCEL_DEVICE_MUSA, ACCEL_DEVICE_MUSA == 6);
+SAME(value_of_ACCEL_DEVICE_NPU, ACCEL_DEVICE_NPU == 7);
+SAME(value_of_ACCEL_DEVICE_HPU, ACCEL_DEVICE_HPU == 8);
+SAME(value_of_ACCEL_DEVICE_XPU, ACCEL_DEVICE_XPU == 9);
+SAME(value_of_ACCEL_DEVICE_NEURON, ACCEL_DEVICE_NEURON == 10);
+SAME(value_of_ACCEL_DEVICE_XLA, ACCEL_DEVICE_XLA == 11);
 SAME(value_of_ACCEL_VALUE_NONE, ACCEL_VALUE_NONE == 0);
 SAME(value_of_ACCEL_VALUE_BOOL, ACCEL_VALUE_BOOL == 1);
 SAME(value_of_ACCEL_VALUE_INT, ACCEL_VALUE_INT == 2);
@@ -375,6 +427,17 @@ SAME(value_of_ACCEL_PRECISION_FP8, ACCEL_PRECISION_FP8 == 3);
 SAME(value_of_ACCEL_DISTRIBUTED_NO, ACCEL_DISTRIBUTED_NO == 0);
 SAME(value_of_ACCEL_DISTRIBUTED_MULTI_CPU, ACCEL_DISTRIBUTED_MULTI_CPU == 1);
 SAME(value_of_ACCEL_DISTRIBUTED_MULTI_GPU, ACCEL_DISTRIBUTED_MULTI_GPU == 2);
+SAME(value_of_ACCEL_DISTRIBUTED_MULTI_NPU, ACCEL_DISTRIBUTED_MULTI_NPU == 3);
+SAME(value_of_ACCEL_DISTRIBUTED_MULTI_MLU, ACCEL_DISTRIBUTED_MULTI_MLU == 4);
+SAME(value_of_ACCEL_DISTRIBUTED_MULTI_SDAA, ACCEL_DISTRIBUTED_MULTI_SDAA == 5);
+SAME(value_of_ACCEL_DISTRIBUTED_MULTI_MUSA, ACCEL_DISTRIBUTED_MULTI_MUSA == 6);
+SAME(value_of_ACCEL_DISTRIBUTED_MULTI_XPU, ACCEL_DISTRIBUTED_MULTI_XPU == 7);
+SAME(value_of_ACCEL_DISTRIBUTED_MULTI_HPU, ACCEL_DISTRIBUTED_MULTI_HPU == 8);
+SAME(value_of_ACCEL_DISTRIBUTED_MULTI_NEURON, ACCEL_DISTRIBUTED_MULTI_NEURON == 9);
+SAME(value_of_ACCEL_DISTRIBUTED_DEEPSPEED, ACCEL_DISTRIBUTED_DEEPSPEED == 10);
+SAME(value_of_ACCEL_DISTRIBUTED_FSDP, ACCEL_DISTRIBUTED_FSDP == 11);
+SAME(value_of_ACCEL_DISTRIBUTED_XLA, ACCEL_DISTRIBUTED_XLA == 12);
+SAME(value_of_ACCEL_DISTRIBUTED_MEGATRON_LM, ACCEL_DISTRIBUTED_MEGATRON_LM == 13);
 SAME(value_of_ACCEL_SCHEDULER_STEPS_PER_BATCH, ACCEL_SCHEDULER_STEPS_PER_BATCH == 0);
 SAME(value_of_ACCEL_SCHEDULER_STEPS_PER_UPDATE, ACCEL_SCHEDULER_STEPS_PER_UPDATE == 1);
 SAME(value_of_ACCEL_CPU_KERNELS_AUTO, ACCEL_CPU_KERNELS_AUTO == 0);
@@ -427,6 +490,15 @@ static void test_accel_state_options_t(void **state) {
   (void)state;
   memset(&given, 0x5a, sizeof(given));
   accel_state_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_backward_options_t(void **state) {
+  static const accel_backward_options_t expected = ACCEL_BACKWARD_OPTIONS_INIT;
+  accel_backward_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_backward_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -538,6 +610,33 @@ static void test_accel_lomo_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_adalomo_options_t(void **state) {
+  static const accel_adalomo_options_t expected = ACCEL_ADALOMO_OPTIONS_INIT;
+  accel_adalomo_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_adalomo_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_schedule_free_sgd_options_t(void **state) {
+  static const accel_schedule_free_sgd_options_t expected = ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT;
+  accel_schedule_free_sgd_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_schedule_free_sgd_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_schedule_free_adamw_options_t(void **state) {
+  static const accel_schedule_free_adamw_options_t expected = ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT;
+  accel_schedule_free_adamw_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_schedule_free_adamw_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_one_cycle_options_t(void **state) {
   static const accel_one_cycle_options_t expected = ACCEL_ONE_CYCLE_OPTIONS_INIT;
   accel_one_cycle_options_t given;
@@ -646,6 +745,15 @@ static void test_accel_fp8_recipe_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_prepare_model_options_t(void **state) {
+  static const accel_prepare_model_options_t expected = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  accel_prepare_model_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_prepare_model_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_dataloader_config_t(void **state) {
   static const accel_dataloader_config_t expected = ACCEL_DATALOADER_CONFIG_INIT;
   accel_dataloader_config_t given;
@@ -676,6 +784,7 @@ static void test_accel_parameters_options_t(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_accel_state_options_t),
+      cmocka_unit_test(test_accel_backward_options_t),
       cmocka_unit_test(test_accel_adam_options_t),
       cmocka_unit_test(test_accel_sgd_options_t),
       cmocka_unit_test(test_accel_adagrad_options_t),
@@ -688,6 +797,9 @@ int main(void) {
       cmocka_unit_test(test_accel_adafactor_options_t),
       cmocka_unit_test(test_accel_muon_options_t),
       cmocka_unit_test(test_accel_lomo_options_t),
+      cmocka_unit_test(test_accel_adalomo_options_t),
+      cmocka_unit_test(test_accel_schedule_free_sgd_options_t),
+      cmocka_unit_test(test_accel_schedule_free_adamw_options_t),
       cmocka_unit_test(test_accel_one_cycle_options_t),
       cmocka_unit_test(test_accel_cyclic_options_t),
       cmocka_unit_test(test_accel_plateau_options_t),
@@ -700,6 +812,7 @@ int main(void) {
       cmocka_unit_test(test_accel_grad_scaler_options_t),
       cmocka_unit_test(test_accel_autocast_options_t),
       cmocka_unit_test(test_accel_fp8_recipe_options_t),
+      cmocka_unit_test(test_accel_prepare_model_options_t),
       cmocka_unit_test(test_accel_dataloader_config_t),
       cmocka_unit_test(test_accel_local_sgd_options_t),
       cmocka_unit_test(test_accel_parameters_options_t),

@@ -71,6 +71,12 @@ static void accel_scope_end_null_pointers(void **state) {
   refused_with_status("accel_scope_end", "scope", accel_scope_end(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_dtype_byte_size_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dtype_byte_size", "name", accel_dtype_byte_size(NULL, (double *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dtype_byte_size", "out", accel_dtype_byte_size("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_dtype_from_name_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dtype_from_name", "name", accel_dtype_from_name(NULL, (accel_dtype_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -968,10 +974,15 @@ static void accel_tensor_set_grad_null_pointers(void **state) {
   refused_with_status("accel_tensor_set_grad", "tensor", accel_tensor_set_grad(NULL, samples->valid.tensor), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
-static void accel_tensor_backward_null_pointers(void **state) {
+static void accel_backward_options_init_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
-  refused_with_status("accel_tensor_backward", "tensor", accel_tensor_backward(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  accel_backward_options_init(NULL);
+}
+
+static void accel_tensor_backward_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_backward", "tensor", accel_tensor_backward(NULL, &samples->backward_options), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_tensor_to_null_pointers(void **state) {
@@ -1216,8 +1227,20 @@ static void accel_module_set_forward_null_pointers(void **state) {
 
 static void accel_module_add_hook_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_module_add_hook", "module", accel_module_add_hook(NULL, 1, (accel_module_hook_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_module_add_hook", "hook", accel_module_add_hook(samples->valid.module, 1, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_add_hook", "module", accel_module_add_hook(NULL, 1, (accel_module_hook_fn)sample_callback, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_add_hook", "hook", accel_module_add_hook(samples->valid.module, 1, NULL, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_module_remove_hook_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_module_remove_hook", "module", accel_module_remove_hook(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_module_set_no_grad_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_module_set_no_grad", "module", accel_module_set_no_grad(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_module_call_null_pointers(void **state) {
@@ -1256,6 +1279,12 @@ static void accel_module_named_modules_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_module_named_modules", "module", accel_module_named_modules(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_module_named_modules", "out", accel_module_named_modules(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_module_children_bottom_up_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_children_bottom_up", "module", accel_module_children_bottom_up(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_children_bottom_up", "out", accel_module_children_bottom_up(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_module_state_dict_null_pointers(void **state) {
@@ -1372,6 +1401,24 @@ static void accel_lomo_options_init_null_pointers(void **state) {
   accel_lomo_options_init(NULL);
 }
 
+static void accel_adalomo_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_adalomo_options_init(NULL);
+}
+
+static void accel_schedule_free_sgd_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_schedule_free_sgd_options_init(NULL);
+}
+
+static void accel_schedule_free_adamw_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_schedule_free_adamw_options_init(NULL);
+}
+
 static void accel_optimizer_adamw_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_optimizer_adamw", "out", accel_optimizer_adamw(samples->valid.module, &samples->adam_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1442,6 +1489,21 @@ static void accel_optimizer_lomo_null_pointers(void **state) {
   refused_with_status("accel_optimizer_lomo", "out", accel_optimizer_lomo(samples->valid.module, &samples->lomo_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_optimizer_adalomo_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_adalomo", "out", accel_optimizer_adalomo(samples->valid.module, &samples->adalomo_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_schedule_free_sgd_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_schedule_free_sgd", "out", accel_optimizer_schedule_free_sgd(samples->valid.module, &samples->schedule_free_sgd_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_schedule_free_adamw_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_schedule_free_adamw", "out", accel_optimizer_schedule_free_adamw(samples->valid.module, &samples->schedule_free_adamw_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_optimizer_create_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_optimizer_create", "update", accel_optimizer_create(samples->valid.module, samples->names, 1, 1, 1, NULL, NULL, NULL, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1471,6 +1533,19 @@ static void accel_optimizer_step_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
   refused_with_status("accel_optimizer_step", "optimizer", accel_optimizer_step(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_step_closure_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_step_closure", "optimizer", accel_optimizer_step_closure(NULL, (accel_closure_fn)sample_callback, NULL, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_optimizer_step_closure", "closure", accel_optimizer_step_closure(samples->valid.optimizer, NULL, NULL, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_optimizer_step_closure", "out_loss", accel_optimizer_step_closure(samples->valid.optimizer, (accel_closure_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_optimizer_train_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_optimizer_train", "optimizer", accel_optimizer_train(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_optimizer_zero_grad_null_pointers(void **state) {
@@ -2129,11 +2204,17 @@ static void accel_fp8_recipe_describe_null_pointers(void **state) {
   refused_with_status("accel_fp8_recipe_describe", "out", accel_fp8_recipe_describe(&samples->fp8_recipe_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_prepare_model_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_prepare_model_options_init(NULL);
+}
+
 static void accel_prepare_model_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_prepare_model", "state", accel_prepare_model(NULL, samples->valid.module, &samples->ddp_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_prepare_model", "module", accel_prepare_model(samples->valid.state, NULL, &samples->ddp_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_prepare_model", "out", accel_prepare_model(samples->valid.state, samples->valid.module, &samples->ddp_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_prepare_model", "state", accel_prepare_model(NULL, samples->valid.module, &samples->prepare_model_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_prepare_model", "module", accel_prepare_model(samples->valid.state, NULL, &samples->prepare_model_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_prepare_model", "out", accel_prepare_model(samples->valid.state, samples->valid.module, &samples->prepare_model_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_register_comm_hook_null_pointers(void **state) {
@@ -2179,8 +2260,8 @@ static void accel_prepare_null_pointers(void **state) {
 
 static void accel_backward_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_backward", "state", accel_backward(NULL, samples->valid.tensor), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_backward", "loss", accel_backward(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_backward", "state", accel_backward(NULL, samples->valid.tensor, &samples->backward_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_backward", "loss", accel_backward(samples->valid.state, NULL, &samples->backward_options), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_lomo_backward_null_pointers(void **state) {
@@ -2191,8 +2272,8 @@ static void accel_lomo_backward_null_pointers(void **state) {
 
 static void accel_backward_sum_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_backward_sum", "state", accel_backward_sum(NULL, samples->valid.tensor, 1), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_backward_sum", "loss_sum", accel_backward_sum(samples->valid.state, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_backward_sum", "state", accel_backward_sum(NULL, samples->valid.tensor, 1, &samples->backward_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_backward_sum", "loss_sum", accel_backward_sum(samples->valid.state, NULL, 1, &samples->backward_options), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_accumulate_begin_null_pointers(void **state) {
@@ -2414,6 +2495,19 @@ static void accel_save_null_pointers(void **state) {
   refused_with_status("accel_save", "path", accel_save(&samples->value, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_save_on_main_process_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_save_on_main_process", "state", accel_save_on_main_process(NULL, &samples->value, &samples->value, "sample", 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_on_main_process", "tensors", accel_save_on_main_process(samples->valid.state, NULL, &samples->value, "sample", 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_on_main_process", "path", accel_save_on_main_process(samples->valid.state, &samples->value, &samples->value, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_load_metadata_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_load_metadata", "path", accel_load_metadata(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_load_metadata", "out", accel_load_metadata("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_load_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_load", "path", accel_load(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -2472,6 +2566,7 @@ int main(void) {
       sweep_test(accel_error_release_null_pointers),
       sweep_test(accel_is_available_null_pointers),
       sweep_test(accel_scope_end_null_pointers),
+      sweep_test(accel_dtype_byte_size_null_pointers),
       sweep_test(accel_dtype_from_name_null_pointers),
       sweep_test(accel_device_parse_null_pointers),
       sweep_test(accel_value_string_null_pointers),
@@ -2612,6 +2707,7 @@ int main(void) {
       sweep_test(accel_tensor_set_requires_grad_null_pointers),
       sweep_test(accel_tensor_grad_null_pointers),
       sweep_test(accel_tensor_set_grad_null_pointers),
+      sweep_test(accel_backward_options_init_null_pointers),
       sweep_test(accel_tensor_backward_null_pointers),
       sweep_test(accel_tensor_to_null_pointers),
       sweep_test(accel_tensor_copy_null_pointers),
@@ -2652,12 +2748,15 @@ int main(void) {
       sweep_test(accel_module_remove_null_pointers),
       sweep_test(accel_module_set_forward_null_pointers),
       sweep_test(accel_module_add_hook_null_pointers),
+      sweep_test(accel_module_remove_hook_null_pointers),
+      sweep_test(accel_module_set_no_grad_null_pointers),
       sweep_test(accel_module_call_null_pointers),
       sweep_test(accel_module_child_null_pointers),
       sweep_test(accel_module_tensor_null_pointers),
       sweep_test(accel_module_named_parameters_null_pointers),
       sweep_test(accel_module_named_buffers_null_pointers),
       sweep_test(accel_module_named_modules_null_pointers),
+      sweep_test(accel_module_children_bottom_up_null_pointers),
       sweep_test(accel_module_state_dict_null_pointers),
       sweep_test(accel_module_load_state_dict_null_pointers),
       sweep_test(accel_module_to_null_pointers),
@@ -2677,6 +2776,9 @@ int main(void) {
       sweep_test(accel_adafactor_options_init_null_pointers),
       sweep_test(accel_muon_options_init_null_pointers),
       sweep_test(accel_lomo_options_init_null_pointers),
+      sweep_test(accel_adalomo_options_init_null_pointers),
+      sweep_test(accel_schedule_free_sgd_options_init_null_pointers),
+      sweep_test(accel_schedule_free_adamw_options_init_null_pointers),
       sweep_test(accel_optimizer_adamw_null_pointers),
       sweep_test(accel_optimizer_adam_null_pointers),
       sweep_test(accel_optimizer_sgd_null_pointers),
@@ -2691,11 +2793,16 @@ int main(void) {
       sweep_test(accel_optimizer_muon_null_pointers),
       sweep_test(accel_optimizer_adamw_8bit_null_pointers),
       sweep_test(accel_optimizer_lomo_null_pointers),
+      sweep_test(accel_optimizer_adalomo_null_pointers),
+      sweep_test(accel_optimizer_schedule_free_sgd_null_pointers),
+      sweep_test(accel_optimizer_schedule_free_adamw_null_pointers),
       sweep_test(accel_optimizer_create_null_pointers),
       sweep_test(accel_optimizer_retain_null_pointers),
       sweep_test(accel_optimizer_release_null_pointers),
       sweep_test(accel_optimizer_add_group_null_pointers),
       sweep_test(accel_optimizer_step_null_pointers),
+      sweep_test(accel_optimizer_step_closure_null_pointers),
+      sweep_test(accel_optimizer_train_null_pointers),
       sweep_test(accel_optimizer_zero_grad_null_pointers),
       sweep_test(accel_optimizer_step_was_skipped_null_pointers),
       sweep_test(accel_optimizer_num_groups_null_pointers),
@@ -2802,6 +2909,7 @@ int main(void) {
       sweep_test(accel_set_autocast_null_pointers),
       sweep_test(accel_fp8_recipe_options_init_null_pointers),
       sweep_test(accel_fp8_recipe_describe_null_pointers),
+      sweep_test(accel_prepare_model_options_init_null_pointers),
       sweep_test(accel_prepare_model_null_pointers),
       sweep_test(accel_register_comm_hook_null_pointers),
       sweep_test(accel_prepare_optimizer_null_pointers),
@@ -2848,6 +2956,8 @@ int main(void) {
       sweep_test(accel_free_memory_null_pointers),
       sweep_test(accel_empty_cache_null_pointers),
       sweep_test(accel_save_null_pointers),
+      sweep_test(accel_save_on_main_process_null_pointers),
+      sweep_test(accel_load_metadata_null_pointers),
       sweep_test(accel_load_null_pointers),
       sweep_test(accel_save_model_null_pointers),
       sweep_test(accel_save_state_null_pointers),

@@ -855,8 +855,8 @@ static void accel_tensor_set_grad_wrong_handles(void **state) {
 
 static void accel_tensor_backward_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_tensor_backward", "tensor", accel_tensor_backward(samples->foreign.tensor), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_tensor_backward", "tensor", accel_tensor_backward(samples->released.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_tensor_backward", "tensor", accel_tensor_backward(samples->foreign.tensor, &samples->backward_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_tensor_backward", "tensor", accel_tensor_backward(samples->released.tensor, &samples->backward_options), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_tensor_to_wrong_handles(void **state) {
@@ -1003,8 +1003,20 @@ static void accel_module_set_forward_wrong_handles(void **state) {
 
 static void accel_module_add_hook_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_module_add_hook", "module", accel_module_add_hook(samples->foreign.module, 1, (accel_module_hook_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_module_add_hook", "module", accel_module_add_hook(samples->released.module, 1, (accel_module_hook_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_add_hook", "module", accel_module_add_hook(samples->foreign.module, 1, (accel_module_hook_fn)sample_callback, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_add_hook", "module", accel_module_add_hook(samples->released.module, 1, (accel_module_hook_fn)sample_callback, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_module_remove_hook_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_remove_hook", "module", accel_module_remove_hook(samples->foreign.module, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_remove_hook", "module", accel_module_remove_hook(samples->released.module, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_module_set_no_grad_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_set_no_grad", "module", accel_module_set_no_grad(samples->foreign.module, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_set_no_grad", "module", accel_module_set_no_grad(samples->released.module, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_module_call_wrong_handles(void **state) {
@@ -1043,6 +1055,12 @@ static void accel_module_named_modules_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_module_named_modules", "module", accel_module_named_modules(samples->foreign.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_module_named_modules", "module", accel_module_named_modules(samples->released.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_module_children_bottom_up_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_children_bottom_up", "module", accel_module_children_bottom_up(samples->foreign.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_children_bottom_up", "module", accel_module_children_bottom_up(samples->released.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_module_state_dict_wrong_handles(void **state) {
@@ -1173,6 +1191,24 @@ static void accel_optimizer_lomo_wrong_handles(void **state) {
   refused_with_status("accel_optimizer_lomo", "module", accel_optimizer_lomo(samples->released.module, &samples->lomo_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_optimizer_adalomo_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_adalomo", "module", accel_optimizer_adalomo(samples->foreign.module, &samples->adalomo_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_adalomo", "module", accel_optimizer_adalomo(samples->released.module, &samples->adalomo_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_schedule_free_sgd_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_schedule_free_sgd", "module", accel_optimizer_schedule_free_sgd(samples->foreign.module, &samples->schedule_free_sgd_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_schedule_free_sgd", "module", accel_optimizer_schedule_free_sgd(samples->released.module, &samples->schedule_free_sgd_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_schedule_free_adamw_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_schedule_free_adamw", "module", accel_optimizer_schedule_free_adamw(samples->foreign.module, &samples->schedule_free_adamw_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_schedule_free_adamw", "module", accel_optimizer_schedule_free_adamw(samples->released.module, &samples->schedule_free_adamw_options, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_optimizer_create_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_optimizer_create", "module", accel_optimizer_create(samples->foreign.module, samples->names, 1, 1, 1, (accel_update_fn)sample_callback, NULL, NULL, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1205,6 +1241,18 @@ static void accel_optimizer_step_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_optimizer_step", "optimizer", accel_optimizer_step(samples->foreign.optimizer), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_optimizer_step", "optimizer", accel_optimizer_step(samples->released.optimizer), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_step_closure_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_step_closure", "optimizer", accel_optimizer_step_closure(samples->foreign.optimizer, (accel_closure_fn)sample_callback, NULL, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_step_closure", "optimizer", accel_optimizer_step_closure(samples->released.optimizer, (accel_closure_fn)sample_callback, NULL, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_optimizer_train_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_train", "optimizer", accel_optimizer_train(samples->foreign.optimizer, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_optimizer_train", "optimizer", accel_optimizer_train(samples->released.optimizer, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_optimizer_zero_grad_wrong_handles(void **state) {
@@ -1691,10 +1739,10 @@ static void accel_set_autocast_wrong_handles(void **state) {
 
 static void accel_prepare_model_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_prepare_model", "state", accel_prepare_model(samples->foreign.state, samples->valid.module, &samples->ddp_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_prepare_model", "state", accel_prepare_model(samples->released.state, samples->valid.module, &samples->ddp_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_prepare_model", "module", accel_prepare_model(samples->valid.state, samples->foreign.module, &samples->ddp_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_prepare_model", "module", accel_prepare_model(samples->valid.state, samples->released.module, &samples->ddp_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_prepare_model", "state", accel_prepare_model(samples->foreign.state, samples->valid.module, &samples->prepare_model_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_prepare_model", "state", accel_prepare_model(samples->released.state, samples->valid.module, &samples->prepare_model_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_prepare_model", "module", accel_prepare_model(samples->valid.state, samples->foreign.module, &samples->prepare_model_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_prepare_model", "module", accel_prepare_model(samples->valid.state, samples->released.module, &samples->prepare_model_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_register_comm_hook_wrong_handles(void **state) {
@@ -1737,10 +1785,10 @@ static void accel_prepare_wrong_handles(void **state) {
 
 static void accel_backward_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_backward", "state", accel_backward(samples->foreign.state, samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_backward", "state", accel_backward(samples->released.state, samples->valid.tensor), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_backward", "loss", accel_backward(samples->valid.state, samples->foreign.tensor), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_backward", "loss", accel_backward(samples->valid.state, samples->released.tensor), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_backward", "state", accel_backward(samples->foreign.state, samples->valid.tensor, &samples->backward_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_backward", "state", accel_backward(samples->released.state, samples->valid.tensor, &samples->backward_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_backward", "loss", accel_backward(samples->valid.state, samples->foreign.tensor, &samples->backward_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_backward", "loss", accel_backward(samples->valid.state, samples->released.tensor, &samples->backward_options), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_lomo_backward_wrong_handles(void **state) {
@@ -1753,10 +1801,10 @@ static void accel_lomo_backward_wrong_handles(void **state) {
 
 static void accel_backward_sum_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_backward_sum", "state", accel_backward_sum(samples->foreign.state, samples->valid.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_backward_sum", "state", accel_backward_sum(samples->released.state, samples->valid.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_backward_sum", "loss_sum", accel_backward_sum(samples->valid.state, samples->foreign.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_backward_sum", "loss_sum", accel_backward_sum(samples->valid.state, samples->released.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_backward_sum", "state", accel_backward_sum(samples->foreign.state, samples->valid.tensor, 1, &samples->backward_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_backward_sum", "state", accel_backward_sum(samples->released.state, samples->valid.tensor, 1, &samples->backward_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_backward_sum", "loss_sum", accel_backward_sum(samples->valid.state, samples->foreign.tensor, 1, &samples->backward_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_backward_sum", "loss_sum", accel_backward_sum(samples->valid.state, samples->released.tensor, 1, &samples->backward_options), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_accumulate_begin_wrong_handles(void **state) {
@@ -1991,6 +2039,16 @@ static void accel_save_wrong_handles(void **state) {
   refused_value("accel_save", "metadata", accel_save(&samples->value, &samples->released_value, "sample"));
 }
 
+static void accel_save_on_main_process_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_save_on_main_process", "state", accel_save_on_main_process(samples->foreign.state, &samples->value, &samples->value, "sample", 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_on_main_process", "state", accel_save_on_main_process(samples->released.state, &samples->value, &samples->value, "sample", 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_save_on_main_process", "tensors", accel_save_on_main_process(samples->valid.state, &samples->foreign_value, &samples->value, "sample", 1));
+  refused_value("accel_save_on_main_process", "tensors", accel_save_on_main_process(samples->valid.state, &samples->released_value, &samples->value, "sample", 1));
+  refused_value("accel_save_on_main_process", "metadata", accel_save_on_main_process(samples->valid.state, &samples->value, &samples->foreign_value, "sample", 1));
+  refused_value("accel_save_on_main_process", "metadata", accel_save_on_main_process(samples->valid.state, &samples->value, &samples->released_value, "sample", 1));
+}
+
 static void accel_save_model_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_save_model", "state", accel_save_model(samples->foreign.state, samples->valid.module, "sample"), ACCEL_ERROR_INVALID_HANDLE);
@@ -2169,12 +2227,15 @@ int main(void) {
       sweep_test(accel_module_remove_wrong_handles),
       sweep_test(accel_module_set_forward_wrong_handles),
       sweep_test(accel_module_add_hook_wrong_handles),
+      sweep_test(accel_module_remove_hook_wrong_handles),
+      sweep_test(accel_module_set_no_grad_wrong_handles),
       sweep_test(accel_module_call_wrong_handles),
       sweep_test(accel_module_child_wrong_handles),
       sweep_test(accel_module_tensor_wrong_handles),
       sweep_test(accel_module_named_parameters_wrong_handles),
       sweep_test(accel_module_named_buffers_wrong_handles),
       sweep_test(accel_module_named_modules_wrong_handles),
+      sweep_test(accel_module_children_bottom_up_wrong_handles),
       sweep_test(accel_module_state_dict_wrong_handles),
       sweep_test(accel_module_load_state_dict_wrong_handles),
       sweep_test(accel_module_to_wrong_handles),
@@ -2196,11 +2257,16 @@ int main(void) {
       sweep_test(accel_optimizer_muon_wrong_handles),
       sweep_test(accel_optimizer_adamw_8bit_wrong_handles),
       sweep_test(accel_optimizer_lomo_wrong_handles),
+      sweep_test(accel_optimizer_adalomo_wrong_handles),
+      sweep_test(accel_optimizer_schedule_free_sgd_wrong_handles),
+      sweep_test(accel_optimizer_schedule_free_adamw_wrong_handles),
       sweep_test(accel_optimizer_create_wrong_handles),
       sweep_test(accel_optimizer_retain_wrong_handles),
       sweep_test(accel_optimizer_release_wrong_handles),
       sweep_test(accel_optimizer_add_group_wrong_handles),
       sweep_test(accel_optimizer_step_wrong_handles),
+      sweep_test(accel_optimizer_step_closure_wrong_handles),
+      sweep_test(accel_optimizer_train_wrong_handles),
       sweep_test(accel_optimizer_zero_grad_wrong_handles),
       sweep_test(accel_optimizer_step_was_skipped_wrong_handles),
       sweep_test(accel_optimizer_num_groups_wrong_handles),
@@ -2317,6 +2383,7 @@ int main(void) {
       sweep_test(accel_free_memory_wrong_handles),
       sweep_test(accel_empty_cache_wrong_handles),
       sweep_test(accel_save_wrong_handles),
+      sweep_test(accel_save_on_main_process_wrong_handles),
       sweep_test(accel_save_model_wrong_handles),
       sweep_test(accel_save_state_wrong_handles),
       sweep_test(accel_load_state_wrong_handles),

@@ -203,6 +203,24 @@ pub const ACCEL_DEVICE_CUDA: i32 = 1;
 /// shapes without data
 pub const ACCEL_DEVICE_META: i32 = 2;
 
+pub const ACCEL_DEVICE_MPS: i32 = 3;
+
+pub const ACCEL_DEVICE_MLU: i32 = 4;
+
+pub const ACCEL_DEVICE_SDAA: i32 = 5;
+
+pub const ACCEL_DEVICE_MUSA: i32 = 6;
+
+pub const ACCEL_DEVICE_NPU: i32 = 7;
+
+pub const ACCEL_DEVICE_HPU: i32 = 8;
+
+pub const ACCEL_DEVICE_XPU: i32 = 9;
+
+pub const ACCEL_DEVICE_NEURON: i32 = 10;
+
+pub const ACCEL_DEVICE_XLA: i32 = 11;
+
 pub const ACCEL_VALUE_NONE: i32 = 0;
 
 pub const ACCEL_VALUE_BOOL: i32 = 1;
@@ -246,6 +264,28 @@ pub const ACCEL_DISTRIBUTED_MULTI_CPU: accel_distributed_type_t = 1;
 
 /// over NCCL
 pub const ACCEL_DISTRIBUTED_MULTI_GPU: accel_distributed_type_t = 2;
+
+pub const ACCEL_DISTRIBUTED_MULTI_NPU: accel_distributed_type_t = 3;
+
+pub const ACCEL_DISTRIBUTED_MULTI_MLU: accel_distributed_type_t = 4;
+
+pub const ACCEL_DISTRIBUTED_MULTI_SDAA: accel_distributed_type_t = 5;
+
+pub const ACCEL_DISTRIBUTED_MULTI_MUSA: accel_distributed_type_t = 6;
+
+pub const ACCEL_DISTRIBUTED_MULTI_XPU: accel_distributed_type_t = 7;
+
+pub const ACCEL_DISTRIBUTED_MULTI_HPU: accel_distributed_type_t = 8;
+
+pub const ACCEL_DISTRIBUTED_MULTI_NEURON: accel_distributed_type_t = 9;
+
+pub const ACCEL_DISTRIBUTED_DEEPSPEED: accel_distributed_type_t = 10;
+
+pub const ACCEL_DISTRIBUTED_FSDP: accel_distributed_type_t = 11;
+
+pub const ACCEL_DISTRIBUTED_XLA: accel_distributed_type_t = 12;
+
+pub const ACCEL_DISTRIBUTED_MEGATRON_LM: accel_distributed_type_t = 13;
 
 /// one step for each rank's batch; with split_batches one for all of them
 pub const ACCEL_SCHEDULER_STEPS_PER_BATCH: accel_scheduler_steps_t = 0;
@@ -589,6 +629,16 @@ pub type accel_module_hook_fn = unsafe extern "C" fn(module: *mut accel_module_t
 ///
 /// Threads: caller.
 pub type accel_update_fn = unsafe extern "C" fn(parameter: *mut accel_tensor_t, gradient: *mut accel_tensor_t, states: *const accel_value_t, step: i64, lr: f64, weight_decay: f64, user_data: *mut c_void) -> accel_status_t;
+
+/// Evaluates the loss anew: zeroes the gradients, runs forward and backward, and gives the loss.
+///
+/// * `out_loss`: The loss.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK; an error ends the step.
+///
+/// Threads: caller.
+pub type accel_closure_fn = unsafe extern "C" fn(out_loss: *mut *mut accel_tensor_t, user_data: *mut c_void) -> accel_status_t;
 
 /// The factor of the initial learning rate at a step.
 ///
@@ -940,6 +990,35 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
 impl Default for accel_state_options_t {
     fn default() -> Self {
         ACCEL_STATE_OPTIONS_INIT
+    }
+}
+
+/// How to back-propagate, as torch.Tensor.backward() has it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_backward_options_t {
+    pub struct_size: usize,
+    /// 1: the graph stays for another backward. Default: as create_graph
+    pub retain_graph: i32,
+    /// 1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0
+    pub create_graph: i32,
+    /// the only leaves that get gradients: a tensor, or a list or map of tensors, for example what accel_module_named_parameters() gives. NULL: all leaves
+    pub inputs: *const accel_value_t,
+    /// the gradient of the tensor, of its shape. NULL: 1, for a tensor of one element
+    pub gradient: *const accel_tensor_t,
+}
+
+/// Every field of [`accel_backward_options_t`] unset.
+pub const ACCEL_BACKWARD_OPTIONS_INIT: accel_backward_options_t = accel_backward_options_t {
+    struct_size: core::mem::size_of::<accel_backward_options_t>(),
+    retain_graph: ACCEL_UNSET,
+    create_graph: ACCEL_UNSET,
+    inputs: core::ptr::null(),
+    gradient: core::ptr::null(),
+};
+impl Default for accel_backward_options_t {
+    fn default() -> Self {
+        ACCEL_BACKWARD_OPTIONS_INIT
     }
 }
 
@@ -1396,6 +1475,134 @@ pub const ACCEL_LOMO_OPTIONS_INIT: accel_lomo_options_t = accel_lomo_options_t {
 impl Default for accel_lomo_options_t {
     fn default() -> Self {
         ACCEL_LOMO_OPTIONS_INIT
+    }
+}
+
+/// AdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in proportion to the size of its parameter.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_adalomo_options_t {
+    pub struct_size: usize,
+    /// default 1e-3
+    pub lr: f64,
+    /// default 0
+    pub weight_decay: f64,
+    /// at most 0: 1 - step^decay_rate of the second moment stays. Default -0.8
+    pub decay_rate: f64,
+    /// added to the squares of gradients. Default 1e-30
+    pub eps1: f64,
+    /// the least size of a parameter that counts. Default 1e-3
+    pub eps2: f64,
+    /// the most that the root mean square of an update may be. Default 1
+    pub clip_threshold: f64,
+    /// as in accel_lomo_options_t
+    pub clip_grad_norm: f64,
+    /// as in accel_lomo_options_t
+    pub clip_grad_value: f64,
+}
+
+/// Every field of [`accel_adalomo_options_t`] unset.
+pub const ACCEL_ADALOMO_OPTIONS_INIT: accel_adalomo_options_t = accel_adalomo_options_t {
+    struct_size: core::mem::size_of::<accel_adalomo_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    weight_decay: ACCEL_UNSET_DOUBLE,
+    decay_rate: ACCEL_UNSET_DOUBLE,
+    eps1: ACCEL_UNSET_DOUBLE,
+    eps2: ACCEL_UNSET_DOUBLE,
+    clip_threshold: ACCEL_UNSET_DOUBLE,
+    clip_grad_norm: ACCEL_UNSET_DOUBLE,
+    clip_grad_value: ACCEL_UNSET_DOUBLE,
+};
+impl Default for accel_adalomo_options_t {
+    fn default() -> Self {
+        ACCEL_ADALOMO_OPTIONS_INIT
+    }
+}
+
+/// Schedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate schedule, see accel_optimizer_train().
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_schedule_free_sgd_options_t {
+    pub struct_size: usize,
+    /// default 1
+    pub lr: f64,
+    /// in (0, 1): the average's share in the point at which gradients are taken. Default 0.9
+    pub momentum: f64,
+    /// default 0
+    pub weight_decay: f64,
+    /// updates in which the learning rate grows from 0. Default 0
+    pub warmup_steps: f64,
+    /// the weight of an iterate in the average grows with the step to this power. Default 0
+    pub r: f64,
+    /// and with the largest learning rate so far to this power. Default 2
+    pub weight_lr_power: f64,
+    /// default 0
+    pub maximize: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_schedule_free_sgd_options_t`] unset.
+pub const ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT: accel_schedule_free_sgd_options_t = accel_schedule_free_sgd_options_t {
+    struct_size: core::mem::size_of::<accel_schedule_free_sgd_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    momentum: ACCEL_UNSET_DOUBLE,
+    weight_decay: ACCEL_UNSET_DOUBLE,
+    warmup_steps: ACCEL_UNSET_DOUBLE,
+    r: ACCEL_UNSET_DOUBLE,
+    weight_lr_power: ACCEL_UNSET_DOUBLE,
+    maximize: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_schedule_free_sgd_options_t {
+    fn default() -> Self {
+        ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT
+    }
+}
+
+/// Schedule-free AdamW, as above.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_schedule_free_adamw_options_t {
+    pub struct_size: usize,
+    /// default 2.5e-3
+    pub lr: f64,
+    /// in (0, 1): the average's share in the point at which gradients are taken. Default 0.9
+    pub beta1: f64,
+    /// of the second moment. Default 0.999
+    pub beta2: f64,
+    /// default 1e-8
+    pub eps: f64,
+    /// default 0
+    pub weight_decay: f64,
+    /// as in accel_schedule_free_sgd_options_t, and so on
+    pub warmup_steps: f64,
+    /// Schedule-free AdamW, as above. */ typedef struct accel_schedule_free_adamw_options { size_t struct_size; double lr; /* default 2.5e-3 */ double beta1; /* in (0, 1): the average's share in the point at which gradients are taken. Default 0.9 */ double beta2; /* of the second moment. Default 0.999 */ double eps; /* default 1e-8 */ double weight_decay; /* default 0 */ double warmup_steps; /* as in accel_schedule_free_sgd_options_t, and so on
+    pub r: f64,
+    pub weight_lr_power: f64,
+    /// default 0
+    pub maximize: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_schedule_free_adamw_options_t`] unset.
+pub const ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT: accel_schedule_free_adamw_options_t = accel_schedule_free_adamw_options_t {
+    struct_size: core::mem::size_of::<accel_schedule_free_adamw_options_t>(),
+    lr: ACCEL_UNSET_DOUBLE,
+    beta1: ACCEL_UNSET_DOUBLE,
+    beta2: ACCEL_UNSET_DOUBLE,
+    eps: ACCEL_UNSET_DOUBLE,
+    weight_decay: ACCEL_UNSET_DOUBLE,
+    warmup_steps: ACCEL_UNSET_DOUBLE,
+    r: ACCEL_UNSET_DOUBLE,
+    weight_lr_power: ACCEL_UNSET_DOUBLE,
+    maximize: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_schedule_free_adamw_options_t {
+    fn default() -> Self {
+        ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT
     }
 }
 
@@ -1885,6 +2092,32 @@ impl Default for accel_fp8_recipe_options_t {
     }
 }
 
+/// How one model is prepared.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_prepare_model_options_t {
+    pub struct_size: usize,
+    /// 1: on the state's device, 0: as it is. Default: as the state
+    pub device_placement: i32,
+    /// 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0
+    pub evaluation_mode: i32,
+    /// NULL: defaults
+    pub ddp_options: *const accel_ddp_options_t,
+}
+
+/// Every field of [`accel_prepare_model_options_t`] unset.
+pub const ACCEL_PREPARE_MODEL_OPTIONS_INIT: accel_prepare_model_options_t = accel_prepare_model_options_t {
+    struct_size: core::mem::size_of::<accel_prepare_model_options_t>(),
+    device_placement: ACCEL_UNSET,
+    evaluation_mode: ACCEL_UNSET,
+    ddp_options: core::ptr::null(),
+};
+impl Default for accel_prepare_model_options_t {
+    fn default() -> Self {
+        ACCEL_PREPARE_MODEL_OPTIONS_INIT
+    }
+}
+
 /// How the ranks share a loader's batches.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2167,6 +2400,16 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_dtype_size(dtype: accel_dtype_t) -> usize;
 
+    /// The bytes that an element takes in estimates of a model's size, where a truth value is a bit.
+    ///
+    /// * `name`: The name of a dtype, or "fp8", "int4", "int2".
+    /// * `out`: 0.125 for "bool", 0.5 for "int4", 0.25 for "int2", else the size in memory.
+    ///
+    /// Returns: ACCEL_OK or ACCEL_ERROR_NOT_FOUND.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dtype_byte_size(name: *const c_char, out: *mut f64) -> accel_status_t;
+
     /// The dtype of a name.
     ///
     /// * `name`: "float32", "bf16", ...
@@ -2182,7 +2425,7 @@ functions! {
     /// * `text`: "cpu", "cuda:1", "meta".
     /// * `out`: The device.
     ///
-    /// Returns: ACCEL_OK or ACCEL_ERROR_INVALID_ARGUMENT.
+    /// Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT; ACCEL_ERROR_UNSUPPORTED for "mps", "xpu" and other kinds that this version does not drive.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_device_parse(text: *const c_char, out: *mut accel_device_t) -> accel_status_t;
@@ -2507,6 +2750,15 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_find_batch_size(value: *const accel_value_t, out: *mut i64) -> accel_status_t;
+
+    /// The name of a distributed type.
+    ///
+    /// * `type`: ACCEL_DISTRIBUTED_*.
+    ///
+    /// Returns: "MULTI_CPU" and so on; NULL for a number that is no type.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_distributed_type_name(r#type: accel_distributed_type_t) -> *const c_char;
 
     /// Marks every field as unset.
     ///
@@ -3712,16 +3964,24 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_tensor_set_grad(tensor: *mut accel_tensor_t, gradient: *mut accel_tensor_t) -> accel_status_t;
 
-    /// Back-propagates from a scalar without any scaling.
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_backward_options_init(options: *mut accel_backward_options_t);
+
+    /// Back-propagates without any scaling.
     ///
     /// Prefer accel_backward().
     ///
-    /// * `tensor`: One element that requires a gradient.
+    /// * `tensor`: Requires a gradient, and has one element unless the options have a gradient for it.
+    /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; SHAPE_MISMATCH; TORCH.
+    /// Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_tensor_backward(tensor: *mut accel_tensor_t) -> accel_status_t;
+    pub fn accel_tensor_backward(tensor: *mut accel_tensor_t, options: *const accel_backward_options_t) -> accel_status_t;
 
     /// Converts dtype and device.
     ///
@@ -4155,11 +4415,34 @@ functions! {
     /// * `hook`: The function; hooks run in order of their addition.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out_id`: NULL is allowed. For accel_module_remove_hook(). May be NULL.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
     /// Threads: object. Since 0.1.
-    pub fn accel_module_add_hook(module: *mut accel_module_t, when: i32, hook: Option<accel_module_hook_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+    pub fn accel_module_add_hook(module: *mut accel_module_t, when: i32, hook: Option<accel_module_hook_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out_id: *mut i64) -> accel_status_t;
+
+    /// Removes a hook.
+    ///
+    /// It may be removed while it runs.
+    ///
+    /// * `module`: The module that it was added to.
+    /// * `id`: What accel_module_add_hook() gave.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for one that is not there.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_remove_hook(module: *mut accel_module_t, id: i64) -> accel_status_t;
+
+    /// The forward of a module, and what it calls, records no gradients.
+    ///
+    /// * `module`: A module.
+    /// * `no_grad`: 1 or 0, which is what a new module has.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_set_no_grad(module: *mut accel_module_t, no_grad: i32) -> accel_status_t;
 
     /// Runs a module: its hooks, its forward, and what sharding and precision ask for.
     ///
@@ -4224,6 +4507,16 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_module_named_modules(module: *const accel_module_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// All modules, here and below, children before their parents: siblings in the order in which they were added.
+    ///
+    /// * `module`: A module.
+    /// * `out`: A map path -> kind, itself last under "".
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_module_children_bottom_up(module: *const accel_module_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
     ///
@@ -4381,6 +4674,27 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_lomo_options_init(options: *mut accel_lomo_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_adalomo_options_init(options: *mut accel_adalomo_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_schedule_free_sgd_options_init(options: *mut accel_schedule_free_sgd_options_t);
+
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_schedule_free_adamw_options_init(options: *mut accel_schedule_free_adamw_options_t);
 
     /// AdamW over the parameters of a module.
     ///
@@ -4558,6 +4872,45 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_lomo(module: *const accel_module_t, options: *const accel_lomo_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
 
+    /// AdaLomo, by accel_lomo_backward() as LOMO.
+    ///
+    /// Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_adalomo(module: *const accel_module_t, options: *const accel_adalomo_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// Schedule-free SGD.
+    ///
+    /// Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_schedule_free_sgd(module: *const accel_module_t, options: *const accel_schedule_free_sgd_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
+    /// Schedule-free AdamW.
+    ///
+    /// Everything else as accel_optimizer_adamw().
+    ///
+    /// * `module`: NULL is allowed. As there.
+    /// * `options`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_schedule_free_adamw(module: *const accel_module_t, options: *const accel_schedule_free_adamw_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
     /// An optimizer whose update the program computes.
     ///
     /// Groups, schedulers, update precision and state dicts work as with the others.
@@ -4614,6 +4967,33 @@ functions! {
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_optimizer_step(optimizer: *mut accel_optimizer_t) -> accel_status_t;
+
+    /// One update by the gradients of a closure, which is called within the call, with gradients recorded.
+    ///
+    /// Every optimizer of the library calls it once, before its update. A prepared optimizer does not call it while gradients accumulate.
+    ///
+    /// * `optimizer`: An optimizer.
+    /// * `closure`: The callback.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out_loss`: What the closure gave; NULL when it was not called.
+    ///
+    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss; TORCH.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_optimizer_step_closure(optimizer: *mut accel_optimizer_t, closure: Option<accel_closure_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out_loss: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// Switches the parameters of a schedule-free optimizer between those that are trained and their average, which is what is to be evaluated and saved.
+    ///
+    /// Others have nothing to switch.
+    ///
+    /// * `optimizer`: An optimizer; new ones are in training.
+    /// * `training`: 1 before a step, 0 before an evaluation.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_optimizer_train(optimizer: *mut accel_optimizer_t, training: i32) -> accel_status_t;
 
     /// Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
     ///
@@ -5791,6 +6171,13 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_fp8_recipe_describe(options: *const accel_fp8_recipe_options_t, out: *mut accel_buffer_t) -> accel_status_t;
 
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_prepare_model_options_init(options: *mut accel_prepare_model_options_t);
+
     /// Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start from rank 0's weights, and gradients are averaged during backward.
     ///
     /// * `state`: A state.
@@ -5798,10 +6185,10 @@ functions! {
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The model to call.
     ///
-    /// Returns: ACCEL_OK; COLLECTIVE_MISMATCH when the ranks' models differ.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.
     ///
     /// Threads: collective, waits. Since 0.1.
-    pub fn accel_prepare_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_ddp_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
+    pub fn accel_prepare_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_prepare_model_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
 
     /// Puts the exchange of a model's gradients into the program's hands, in place of comm_hook.
     ///
@@ -5876,14 +6263,15 @@ functions! {
     /// Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of a group.
     ///
     /// * `state`: A state.
-    /// * `loss`: One element.
+    /// * `loss`: One element, unless the options have a gradient for it.
+    /// * `options`: NULL is allowed. NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
     ///
-    /// Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+    /// Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
     ///
     /// Threads: collective, waits. Since 0.1.
-    pub fn accel_backward(state: *mut accel_state_t, loss: *mut accel_tensor_t) -> accel_status_t;
+    pub fn accel_backward(state: *mut accel_state_t, loss: *mut accel_tensor_t, options: *const accel_backward_options_t) -> accel_status_t;
 
-    /// Backward that updates the parameters of the prepared LOMO optimizers as soon as their gradients are complete, and drops each gradient then.
+    /// Backward that updates the parameters of the prepared LOMO and AdaLomo optimizers as soon as their gradients are complete, and drops each gradient then.
     ///
     /// Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
     ///
@@ -5903,11 +6291,12 @@ functions! {
     /// * `state`: A state.
     /// * `loss_sum`: One element: the sum over the items, not their mean.
     /// * `count`: Items in this micro-batch on this rank; 0 when all of them are padding.
+    /// * `options`: NULL is allowed. NULL: defaults.
     ///
     /// Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.
     ///
     /// Threads: collective, waits. Since 0.1.
-    pub fn accel_backward_sum(state: *mut accel_state_t, loss_sum: *mut accel_tensor_t, count: i64) -> accel_status_t;
+    pub fn accel_backward_sum(state: *mut accel_state_t, loss_sum: *mut accel_tensor_t, count: i64, options: *const accel_backward_options_t) -> accel_status_t;
 
     /// One micro-batch: counts it, and holds back the exchange of gradients until the group is complete.
     ///
@@ -6262,7 +6651,7 @@ functions! {
     /// * `rng_types`: "torch" (the CPU's default generator), "cuda" (the device's), "generator" (the one given), joined by commas.
     /// * `generator`: NULL is allowed. For "generator"; else NULL.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or "generator" without one; UNSUPPORTED for the generator of a device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or "generator" without one; UNSUPPORTED for the generator of a device that the state does not use, and for the reference's other names, "npu", "xla" and so on; TIMEOUT, PEER_LOST, CANCELLED.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_synchronize_rng_states(state: *mut accel_state_t, rng_types: *const c_char, generator: *mut accel_generator_t) -> accel_status_t;
@@ -6308,19 +6697,44 @@ functions! {
 
     /// Writes tensors to a safetensors file: complete under its name, or not at all.
     ///
+    /// Tensors that are one and the same are written once; the metadata then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
+    ///
     /// * `tensors`: A map name -> tensor.
     /// * `metadata`: NULL is allowed. A map of strings; NULL: none.
     /// * `path`: The file; replaced.
     ///
-    /// Returns: ACCEL_OK, TYPE_MISMATCH or IO.
+    /// Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_save(tensors: *const accel_value_t, metadata: *const accel_value_t, path: *const c_char) -> accel_status_t;
 
+    /// accel_save() on the main process; the other ranks return at once, before the file is there.
+    ///
+    /// * `state`: A state.
+    /// * `tensors`: As there; only looked at where it is written.
+    /// * `metadata`: NULL is allowed. As there; only looked at where it is written.
+    /// * `path`: As there; only looked at where it is written.
+    /// * `save_on_each_node`: 1: on the main process of each host.
+    ///
+    /// Returns: As there.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_save_on_main_process(state: *mut accel_state_t, tensors: *const accel_value_t, metadata: *const accel_value_t, path: *const c_char, save_on_each_node: i32) -> accel_status_t;
+
+    /// The metadata of a safetensors file.
+    ///
+    /// * `path`: The file.
+    /// * `out`: A map of strings; empty when it has none.
+    ///
+    /// Returns: As accel_load().
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_load_metadata(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
     /// Reads a safetensors file after checking its header.
     ///
     /// * `path`: The file.
-    /// * `out`: A map name -> tensor.
+    /// * `out`: A map name -> tensor, with those that accel_save() left out under their names again.
     ///
     /// Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.
     ///

@@ -78,6 +78,17 @@ fn layout_of_accel_state_options() {
 }
 
 #[test]
+fn layout_of_accel_backward_options() {
+    assert_eq!(size_of::<accel_backward_options_t>(), 32);
+    assert_eq!(align_of::<accel_backward_options_t>(), 8);
+    assert_eq!(offset_of!(accel_backward_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_backward_options_t, retain_graph), 8);
+    assert_eq!(offset_of!(accel_backward_options_t, create_graph), 12);
+    assert_eq!(offset_of!(accel_backward_options_t, inputs), 16);
+    assert_eq!(offset_of!(accel_backward_options_t, gradient), 24);
+}
+
+#[test]
 fn layout_of_accel_adam_options() {
     assert_eq!(size_of::<accel_adam_options_t>(), 56);
     assert_eq!(align_of::<accel_adam_options_t>(), 8);
@@ -243,6 +254,53 @@ fn layout_of_accel_lomo_options() {
     assert_eq!(offset_of!(accel_lomo_options_t, lr), 8);
     assert_eq!(offset_of!(accel_lomo_options_t, clip_grad_norm), 16);
     assert_eq!(offset_of!(accel_lomo_options_t, clip_grad_value), 24);
+}
+
+#[test]
+fn layout_of_accel_adalomo_options() {
+    assert_eq!(size_of::<accel_adalomo_options_t>(), 72);
+    assert_eq!(align_of::<accel_adalomo_options_t>(), 8);
+    assert_eq!(offset_of!(accel_adalomo_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_adalomo_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_adalomo_options_t, weight_decay), 16);
+    assert_eq!(offset_of!(accel_adalomo_options_t, decay_rate), 24);
+    assert_eq!(offset_of!(accel_adalomo_options_t, eps1), 32);
+    assert_eq!(offset_of!(accel_adalomo_options_t, eps2), 40);
+    assert_eq!(offset_of!(accel_adalomo_options_t, clip_threshold), 48);
+    assert_eq!(offset_of!(accel_adalomo_options_t, clip_grad_norm), 56);
+    assert_eq!(offset_of!(accel_adalomo_options_t, clip_grad_value), 64);
+}
+
+#[test]
+fn layout_of_accel_schedule_free_sgd_options() {
+    assert_eq!(size_of::<accel_schedule_free_sgd_options_t>(), 64);
+    assert_eq!(align_of::<accel_schedule_free_sgd_options_t>(), 8);
+    assert_eq!(offset_of!(accel_schedule_free_sgd_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_schedule_free_sgd_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_schedule_free_sgd_options_t, momentum), 16);
+    assert_eq!(offset_of!(accel_schedule_free_sgd_options_t, weight_decay), 24);
+    assert_eq!(offset_of!(accel_schedule_free_sgd_options_t, warmup_steps), 32);
+    assert_eq!(offset_of!(accel_schedule_free_sgd_options_t, r), 40);
+    assert_eq!(offset_of!(accel_schedule_free_sgd_options_t, weight_lr_power), 48);
+    assert_eq!(offset_of!(accel_schedule_free_sgd_options_t, maximize), 56);
+    assert_eq!(offset_of!(accel_schedule_free_sgd_options_t, reserved), 60);
+}
+
+#[test]
+fn layout_of_accel_schedule_free_adamw_options() {
+    assert_eq!(size_of::<accel_schedule_free_adamw_options_t>(), 80);
+    assert_eq!(align_of::<accel_schedule_free_adamw_options_t>(), 8);
+    assert_eq!(offset_of!(accel_schedule_free_adamw_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_schedule_free_adamw_options_t, lr), 8);
+    assert_eq!(offset_of!(accel_schedule_free_adamw_options_t, beta1), 16);
+    assert_eq!(offset_of!(accel_schedule_free_adamw_options_t, beta2), 24);
+    assert_eq!(offset_of!(accel_schedule_free_adamw_options_t, eps), 32);
+    assert_eq!(offset_of!(accel_schedule_free_adamw_options_t, weight_decay), 40);
+    assert_eq!(offset_of!(accel_schedule_free_adamw_options_t, warmup_steps), 48);
+    assert_eq!(offset_of!(accel_schedule_free_adamw_options_t, r), 56);
+    assert_eq!(offset_of!(accel_schedule_free_adamw_options_t, weight_lr_power), 64);
+    assert_eq!(offset_of!(accel_schedule_free_adamw_options_t, maximize), 72);
+    assert_eq!(offset_of!(accel_schedule_free_adamw_options_t, reserved), 76);
 }
 
 #[test]
@@ -421,6 +479,16 @@ fn layout_of_accel_fp8_recipe_options() {
     assert_eq!(offset_of!(accel_fp8_recipe_options_t, pad_inner_dim), 84);
     assert_eq!(offset_of!(accel_fp8_recipe_options_t, enable_fsdp_float8_all_gather), 88);
     assert_eq!(offset_of!(accel_fp8_recipe_options_t, reserved), 92);
+}
+
+#[test]
+fn layout_of_accel_prepare_model_options() {
+    assert_eq!(size_of::<accel_prepare_model_options_t>(), 24);
+    assert_eq!(align_of::<accel_prepare_model_options_t>(), 8);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, device_placement), 8);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, evaluation_mode), 12);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, ddp_options), 16);
 }
 
 #[test]

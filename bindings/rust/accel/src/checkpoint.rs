@@ -25,6 +25,12 @@ pub fn load(path: impl AsRef<Path>) -> Result<Value> {
     Value::made(|out| unsafe { sys::accel_load(path.as_ptr(), out) })
 }
 
+/// The metadata of a safetensors file: a map of texts.
+pub fn load_metadata(path: impl AsRef<Path>) -> Result<Value> {
+    let path = c_path(path.as_ref())?;
+    Value::made(|out| unsafe { sys::accel_load_metadata(path.as_ptr(), out) })
+}
+
 /// An object of the program that is a part of the training state.
 pub trait Checkpoint: Send + 'static {
     /// Its state.
@@ -40,6 +46,22 @@ impl State {
     pub fn save_model(&self, model: &Model, folder: impl AsRef<Path>) -> Result<()> {
         let folder = c_path(folder.as_ref())?;
         check(unsafe { sys::accel_save_model(self.as_raw(), model.as_raw(), folder.as_ptr()) }).map(drop)
+    }
+
+    /// As [`save`], on the main process, or on that of each host; the other ranks return at once.
+    pub fn save(
+        &self,
+        tensors: &Value,
+        metadata: Option<&Value>,
+        path: impl AsRef<Path>,
+        on_each_node: bool,
+    ) -> Result<()> {
+        memory::reads(&[tensors.into()])?;
+        let path = c_path(path.as_ref())?;
+        let metadata = metadata.map_or(ptr::null(), Value::as_raw);
+        let (state, tensors, on_each_node) = (self.as_raw(), tensors.as_raw(), on_each_node.into());
+        check(unsafe { sys::accel_save_on_main_process(state, tensors, metadata, path.as_ptr(), on_each_node) })
+            .map(drop)
     }
 
     /// Writes everything that is prepared, so that training can go on bit by bit. All ranks must call.

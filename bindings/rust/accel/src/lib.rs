@@ -99,11 +99,11 @@ pub use accelerator::*;
 #[cfg(feature = "ndarray")]
 pub use array::{TensorView, TensorViewMut};
 pub use callback::CallbackResult;
-pub use checkpoint::{load, save, Checkpoint};
+pub use checkpoint::{load, load_metadata, save, Checkpoint};
 pub use comm::Reduction;
 pub use data::*;
 pub use dlpack::{DlPack, DlPackUnversioned};
-pub use dtype::{DType, Device, Element};
+pub use dtype::{dtype_byte_size, DType, Device, Element};
 pub use error::{Error, ErrorCode, Result};
 pub use library::*;
 pub use module::{Model, Module, When};

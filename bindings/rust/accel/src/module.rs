@@ -168,8 +168,9 @@ impl Model {
             .map(drop)
     }
 
-    /// Adds a function before or after the forward. `None` keeps the values, a list takes their place.
-    pub fn add_hook<F>(&self, when: When, hook: F) -> Result<()>
+    /// Adds a function before or after the forward. `None` keeps the values, a list takes their place. The number is for
+    /// [`remove_hook`](Self::remove_hook).
+    pub fn add_hook<F>(&self, when: When, hook: F) -> Result<i64>
     where
         F: Fn(&Model, &Value) -> CallbackResult<Option<Value>> + Send + 'static,
     {
@@ -178,7 +179,21 @@ impl Model {
             When::AfterForward => sys::ACCEL_HOOK_FORWARD,
         };
         let (data, destroy) = hand_over(hook);
-        check(unsafe { sys::accel_module_add_hook(self.as_raw(), when, Some(call_hook::<F>), data, destroy) }).map(drop)
+        let mut id = 0;
+        check(unsafe {
+            sys::accel_module_add_hook(self.as_raw(), when, Some(call_hook::<F>), data, destroy, &mut id)
+        })?;
+        Ok(id)
+    }
+
+    /// Takes a hook away again.
+    pub fn remove_hook(&self, id: i64) -> Result<()> {
+        check(unsafe { sys::accel_module_remove_hook(self.as_raw(), id) }).map(drop)
+    }
+
+    /// The forward, and what it calls, records no gradients.
+    pub fn set_no_grad(&self, no_grad: bool) -> Result<()> {
+        check(unsafe { sys::accel_module_set_no_grad(self.as_raw(), no_grad.into()) }).map(drop)
     }
 }
 
@@ -249,6 +264,13 @@ impl Model {
     /// Paths and classes of all modules; this one first, under "".
     pub fn named_modules(&self) -> Result<Vec<(String, String)>> {
         let map = Value::made(|out| unsafe { sys::accel_module_named_modules(self.as_raw(), out) })?;
+        let entries = map.entries().filter_map(|(path, kind)| Some((path.into(), kind.as_str()?.into())));
+        Ok(entries.collect())
+    }
+
+    /// The same, children before their parents and this one last.
+    pub fn children_bottom_up(&self) -> Result<Vec<(String, String)>> {
+        let map = Value::made(|out| unsafe { sys::accel_module_children_bottom_up(self.as_raw(), out) })?;
         let entries = map.entries().filter_map(|(path, kind)| Some((path.into(), kind.as_str()?.into())));
         Ok(entries.collect())
     }

@@ -96,6 +96,12 @@ impl Optimizer {
         muon(MuonOptions) = accel_optimizer_muon;
         /// LOMO: [`State::lomo_backward`](crate::State::lomo_backward) updates.
         lomo(LomoOptions) = accel_optimizer_lomo;
+        /// AdaLomo: [`State::lomo_backward`](crate::State::lomo_backward) updates.
+        adalomo(AdalomoOptions) = accel_optimizer_adalomo;
+        /// Schedule-free SGD; see [`Optimizer::train`].
+        schedule_free_sgd(ScheduleFreeSgdOptions) = accel_optimizer_schedule_free_sgd;
+        /// Schedule-free AdamW; see [`Optimizer::train`].
+        schedule_free_adamw(ScheduleFreeAdamwOptions) = accel_optimizer_schedule_free_adamw;
     }
 
     /// An optimizer whose update the program computes, with so many tensors like each parameter as there are names.
@@ -158,6 +164,30 @@ impl Optimizer {
         memory::writes_anything()?;
         let status = check(unsafe { sys::accel_optimizer_step(self.as_raw()) })?;
         Ok(if status == sys::ACCEL_STEP_SKIPPED { Step::Skipped } else { Step::Updated })
+    }
+
+    /// One update by the gradients of a closure, which zeroes the gradients, runs forward and backward, and returns the
+    /// loss. The loss is what comes back; `None` where gradients accumulate and the closure was not called.
+    pub fn step_closure<F>(&self, closure: F) -> Result<Option<Tensor>>
+    where
+        F: FnMut() -> CallbackResult<Tensor> + Send + 'static,
+    {
+        memory::writes_anything()?;
+        let (data, destroy) = hand_over(Exclusive::new(closure));
+        let mut out = ptr::null_mut();
+        // SAFETY: the closure is of the kind that the callback takes.
+        check(unsafe {
+            sys::accel_optimizer_step_closure(self.as_raw(), Some(evaluate::<F>), data, destroy, &mut out)
+        })?;
+        // SAFETY: what was written belongs to the caller.
+        Ok((!out.is_null()).then(|| unsafe { Tensor::from_raw(out) }))
+    }
+
+    /// Switches the parameters of a schedule-free optimizer between those that are trained and their average, which is what
+    /// is to be evaluated and saved. Others have nothing to switch.
+    pub fn train(&self, training: bool) -> Result<()> {
+        memory::writes_anything()?;
+        check(unsafe { sys::accel_optimizer_train(self.as_raw(), training.into()) }).map(drop)
     }
 
     /// Drops the gradients: a parameter has none until a backward reaches it, and [`step`](Self::step) leaves it alone until
@@ -236,6 +266,17 @@ impl Optimizer {
         memory::writes_anything()?;
         check(unsafe { sys::accel_optimizer_load_state_dict(self.as_raw(), state_dict.as_raw()) }).map(drop)
     }
+}
+
+unsafe extern "C" fn evaluate<F>(out: *mut *mut sys::accel_tensor_t, data: *mut c_void) -> i32
+where
+    F: FnMut() -> CallbackResult<Tensor>,
+{
+    callback::run(|| {
+        let loss = closure::<Exclusive<F>>(data).with(|function| function())?;
+        *out = sys::accel_tensor_retain(loss.as_raw());
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn call_update<F>(

@@ -1,4 +1,5 @@
 //! Tensors.
+use crate::accelerator::BackwardOptions;
 use crate::dtype::{DType, Device, Element};
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::{array, handle};
@@ -274,7 +275,14 @@ impl Tensor {
     /// Back-propagates from a scalar without any scaling. Training uses [`State::backward`](crate::State::backward).
     pub fn backward(&mut self) -> Result<()> {
         memory::writes_anything()?;
-        check(unsafe { sys::accel_tensor_backward(self.as_raw()) }).map(drop)
+        check(unsafe { sys::accel_tensor_backward(self.as_raw(), ptr::null()) }).map(drop)
+    }
+
+    /// The same with options, from a tensor of any shape if the options have a gradient for it.
+    pub fn backward_with(&mut self, options: BackwardOptions) -> Result<()> {
+        memory::writes_anything()?;
+        let raw = options.raw();
+        check(unsafe { sys::accel_tensor_backward(self.as_raw(), &raw) }).map(drop)
     }
 
     /// Mean cross entropy of class scores `[..., classes]`, with gradients; labels of -100 are left out.

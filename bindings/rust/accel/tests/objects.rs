@@ -17,7 +17,13 @@ fn ones(shape: &[i64]) -> Tensor {
 
 #[test]
 fn every_optimizer_makes_a_loss_smaller() {
-    let optimizers: [(&str, MakeOptimizer); 13] = [
+    let optimizers: [(&str, MakeOptimizer); 15] = [
+        ("schedule_free_sgd", |model| {
+            Optimizer::schedule_free_sgd(model, ScheduleFreeSgdOptions::new().lr(0.01).momentum(0.8).warmup_steps(0.0))
+        }),
+        ("schedule_free_adamw", |model| {
+            Optimizer::schedule_free_adamw(model, ScheduleFreeAdamwOptions::new().lr(0.01).beta1(0.8))
+        }),
         ("adamw", |model| Optimizer::adamw(model, AdamOptions::new().lr(0.01).beta1(0.9).amsgrad(true))),
         ("adam", |model| Optimizer::adam(model, AdamOptions::new().lr(0.01).eps(1e-8))),
         ("adamw_8bit", |model| Optimizer::adamw_8bit(model, AdamOptions::new().lr(0.01))),
@@ -64,6 +70,122 @@ fn lomo_updates_in_its_backward() {
     state.lomo_backward(&mut loss, Some(0.5)).unwrap();
     let after = model.tensor("weight").unwrap().to_vec::<f32>().unwrap();
     assert!((before[0] - after[0] - 0.5).abs() < 1e-6);
+}
+
+#[test]
+fn adalomo_updates_in_its_backward() {
+    let state = cpu();
+    let model = nn::linear(2, 1, false).unwrap();
+    let optimizer = Optimizer::adalomo(&model, AdalomoOptions::new().lr(0.1)).unwrap();
+    let _prepared = state.prepare_optimizer(&optimizer).unwrap();
+    let before = model.tensor("weight").unwrap().to_vec::<f32>().unwrap();
+    let mut loss = model.forward(&ones(&[1, 2])).unwrap().sum().unwrap();
+    state.lomo_backward(&mut loss, None).unwrap();
+    assert!(model.tensor("weight").unwrap().to_vec::<f32>().unwrap()[0] < before[0]);
+}
+
+#[test]
+fn closures_make_the_gradients_of_a_step() {
+    let model = nn::linear(2, 1, false).unwrap();
+    let optimizer = Optimizer::sgd(&model, SgdOptions::new().lr(0.5)).unwrap();
+    let before = model.tensor("weight").unwrap().to_vec::<f32>().unwrap();
+    let shared = model.child("").unwrap();
+    let loss = optimizer
+        .step_closure(move || {
+            let mut loss = shared.forward(&ones(&[1, 2]))?.sum()?;
+            loss.backward()?;
+            Ok(loss)
+        })
+        .unwrap()
+        .unwrap();
+    assert!((loss.item().unwrap() as f32 - before[0] - before[1]).abs() < 1e-5);
+    let after = model.tensor("weight").unwrap().to_vec::<f32>().unwrap();
+    assert!((before[0] - after[0] - 0.5).abs() < 1e-6);
+    let error = optimizer.step_closure(|| Err("no loss".into())).unwrap_err();
+    assert!(error.to_string().contains("no loss"), "{error}");
+}
+
+#[test]
+fn schedule_free_parameters_are_switched() {
+    let model = nn::linear(1, 1, false).unwrap();
+    let options = ScheduleFreeSgdOptions::new().lr(0.5).momentum(0.5);
+    let optimizer = Optimizer::schedule_free_sgd(&model, options).unwrap();
+    for _ in 0..2 {
+        model.forward(&ones(&[1, 1])).unwrap().sum().unwrap().backward().unwrap();
+        optimizer.step().unwrap();
+        optimizer.zero_grad().unwrap();
+    }
+    let weight = || model.tensor("weight").unwrap().to_vec::<f32>().unwrap()[0];
+    let trained = weight();
+    optimizer.train(false).unwrap();
+    assert!((weight() - trained - 0.125).abs() < 1e-6);
+    optimizer.train(true).unwrap();
+    assert!((weight() - trained).abs() < 1e-6);
+}
+
+#[test]
+fn backward_has_options() {
+    let state = cpu();
+    let model = nn::linear(2, 1, true).unwrap();
+    let how = PrepareModelOptions::new().evaluation_mode(true).device_placement(true);
+    let prepared = state.prepare_model_with(&model, how, DdpOptions::new()).unwrap();
+    let (weight, bias) = (model.tensor("weight").unwrap(), model.tensor("bias").unwrap());
+    let y = prepared.forward(&ones(&[1, 2])).unwrap();
+    let mut loss = y.mul(&y).unwrap().sum().unwrap();
+    let only_bias = BackwardOptions::new().create_graph(true).inputs(model.tensor("bias").unwrap());
+    state.backward_with(&mut loss, only_bias).unwrap();
+    assert!(weight.grad().unwrap().is_none());
+    let mut slope = bias.grad().unwrap().unwrap();
+    let optimizer = Optimizer::sgd(&model, SgdOptions::new()).unwrap();
+    optimizer.zero_grad().unwrap();
+    let from = || BackwardOptions::new().gradient(ones(&[1]));
+    slope.backward_with(from().retain_graph(true)).unwrap();
+    assert_eq!(weight.grad().unwrap().unwrap().to_vec::<f32>().unwrap(), [2.0, 2.0]);
+    optimizer.zero_grad().unwrap();
+    state.backward_sum_with(&mut slope, 2, from()).unwrap();
+    assert_eq!(weight.grad().unwrap().unwrap().to_vec::<f32>().unwrap(), [1.0, 1.0]);
+}
+
+#[test]
+fn hooks_are_removed() {
+    let model = nn::linear(1, 1, false).unwrap();
+    let calls = Arc::new(Mutex::new(0));
+    let counted = calls.clone();
+    let id = model
+        .add_hook(When::AfterForward, move |_, _| {
+            *counted.lock().unwrap() += 1;
+            Ok(None)
+        })
+        .unwrap();
+    model.forward(&ones(&[1, 1])).unwrap();
+    model.remove_hook(id).unwrap();
+    model.forward(&ones(&[1, 1])).unwrap();
+    assert_eq!(*calls.lock().unwrap(), 1);
+    assert_eq!(model.remove_hook(id).unwrap_err().code(), ErrorCode::NotFound);
+    model.set_no_grad(true).unwrap();
+    assert!(!model.forward(&ones(&[1, 1])).unwrap().requires_grad().unwrap());
+}
+
+#[test]
+fn children_come_before_their_parents() {
+    let model = nn::sequential(&[&nn::linear(1, 1, false).unwrap(), &nn::linear(1, 1, false).unwrap()]).unwrap();
+    let paths: Vec<_> = model.children_bottom_up().unwrap().into_iter().map(|(path, _)| path).collect();
+    assert_eq!(paths, ["0", "1", ""]);
+    assert_eq!(dtype_byte_size("bool").unwrap(), 0.125);
+}
+
+#[test]
+fn files_have_metadata_and_ties() {
+    let state = cpu();
+    let path = std::env::temp_dir().join(format!("accel-ties-{}.safetensors", std::process::id()));
+    let weight = Value::from(ones(&[2]));
+    let tensors = Value::map([("a", weight.try_clone().unwrap()), ("b", weight)]).unwrap();
+    let metadata = Value::map([("format", Value::string("pt").unwrap())]).unwrap();
+    state.save(&tensors, Some(&metadata), &path, false).unwrap();
+    let texts = load_metadata(&path).unwrap();
+    assert_eq!(texts.get("b").and_then(|text| text.as_str()), Some("a"));
+    assert!(load(&path).unwrap().get("b").is_some());
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

@@ -25,6 +25,7 @@ fn is_set_otherwise(record: &str, field: &str) -> bool {
             | ("accel_dataloader_options_t", "sampler") // DataLoader::with_sampler()
             | ("accel_packing_options_t", "document_offsets") // an argument of Dataset::packed()
             | ("accel_csv_options_t", "types") // an argument of Dataset::csv()
+            | ("accel_prepare_model_options_t", "ddp_options") // State::prepare_model()
             | ("accel_ddp_options_t", "check_reduction") // has no effect
             | ("accel_ddp_options_t", "comm_state_option") // State::prepare_model_with_power_sgd()
             | ("accel_local_sgd_options_t", "gradient_group") // State::local_sgd()

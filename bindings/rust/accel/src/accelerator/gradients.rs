@@ -1,4 +1,5 @@
 //! Between a forward and a step: backward, accumulation, clipping.
+use super::backward_options::BackwardOptions;
 use super::settings::AutocastOptions;
 use crate::error::{check, Result};
 use crate::handle::array;
@@ -17,14 +18,28 @@ impl State {
     /// micro-batch of a group.
     pub fn backward(&self, loss: &mut Tensor) -> Result<()> {
         memory::writes_anything()?;
-        check(unsafe { sys::accel_backward(self.as_raw(), loss.as_raw()) }).map(drop)
+        check(unsafe { sys::accel_backward(self.as_raw(), loss.as_raw(), ptr::null()) }).map(drop)
+    }
+
+    /// The same with options.
+    pub fn backward_with(&self, loss: &mut Tensor, options: BackwardOptions) -> Result<()> {
+        memory::writes_anything()?;
+        let raw = options.raw();
+        check(unsafe { sys::accel_backward(self.as_raw(), loss.as_raw(), &raw) }).map(drop)
     }
 
     /// Back-propagates a sum of losses of `count` items. The gradients of a group are those of the mean over all items
     /// on all ranks.
     pub fn backward_sum(&self, loss_sum: &mut Tensor, count: i64) -> Result<()> {
         memory::writes_anything()?;
-        check(unsafe { sys::accel_backward_sum(self.as_raw(), loss_sum.as_raw(), count) }).map(drop)
+        check(unsafe { sys::accel_backward_sum(self.as_raw(), loss_sum.as_raw(), count, ptr::null()) }).map(drop)
+    }
+
+    /// The same with options.
+    pub fn backward_sum_with(&self, loss_sum: &mut Tensor, count: i64, options: BackwardOptions) -> Result<()> {
+        memory::writes_anything()?;
+        let raw = options.raw();
+        check(unsafe { sys::accel_backward_sum(self.as_raw(), loss_sum.as_raw(), count, &raw) }).map(drop)
     }
 
     /// Backward that updates the parameters of the prepared LOMO optimizers; `lr` instead of that of each group.

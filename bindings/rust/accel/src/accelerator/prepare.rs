@@ -1,5 +1,5 @@
 //! What a state prepares: models, optimizers, loaders, schedulers.
-use super::settings::{DdpOptions, PowerSgdOptions};
+use super::settings::{DdpOptions, PowerSgdOptions, PrepareModelOptions};
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::data::{DataLoader, DataLoaderConfig};
 use crate::error::{check, Result};
@@ -117,8 +117,15 @@ impl State {
     /// A model on the device, under the precision, and under data parallelism when there are several ranks. It shares its
     /// parameters with the one that was given.
     pub fn prepare_model(&self, model: &Model, options: DdpOptions) -> Result<Model> {
+        self.prepare_model_with(model, PrepareModelOptions::new(), options)
+    }
+
+    /// The same, with a place of its own, or for evaluation only.
+    pub fn prepare_model_with(&self, model: &Model, how: PrepareModelOptions, options: DdpOptions) -> Result<Model> {
         memory::writes_model(model)?;
-        Model::made(|out| unsafe { sys::accel_prepare_model(self.as_raw(), model.as_raw(), &options.0, out) })
+        let mut how = how;
+        how.0.ddp_options = &options.0;
+        Model::made(|out| unsafe { sys::accel_prepare_model(self.as_raw(), model.as_raw(), &how.0, out) })
     }
 
     /// The same, for the PowerSGDs among the hooks.

@@ -65,6 +65,16 @@ options! {
 }
 
 options! {
+    /// How one model is prepared.
+    PrepareModelOptions(accel_prepare_model_options_t = ACCEL_PREPARE_MODEL_OPTIONS_INIT) {
+        /// On the state's device. Default: as the state.
+        device_placement: bool,
+        /// The model is only evaluated: each rank has its own weights, and nothing is exchanged. Default false.
+        evaluation_mode: bool,
+    }
+}
+
+options! {
     /// How losses are scaled so that float16 gradients do not vanish.
     GradScalerOptions(accel_grad_scaler_options_t = ACCEL_GRAD_SCALER_OPTIONS_INIT) {
         /// The first scale. Default 65536.

@@ -238,3 +238,69 @@ options! {
         clip_grad_value: f64,
     }
 }
+
+options! {
+    /// Of AdaLomo (Lv et al., 2023).
+    AdalomoOptions(accel_adalomo_options_t = ACCEL_ADALOMO_OPTIONS_INIT) {
+        /// Default 1e-3.
+        lr: f64,
+        /// Default 0.
+        weight_decay: f64,
+        /// Not above 0; default -0.8.
+        decay_rate: f64,
+        /// Added to the squares of gradients. Default 1e-30.
+        eps1: f64,
+        /// The least size of a parameter that counts. Default 1e-3.
+        eps2: f64,
+        /// The most that the root mean square of an update may be. Default 1.
+        clip_threshold: f64,
+        /// The most that the norm of all gradients may be. Default: none.
+        clip_grad_norm: f64,
+        /// The most that an element of a gradient may be. Default: none.
+        clip_grad_value: f64,
+    }
+}
+
+options! {
+    /// Of schedule-free SGD (Defazio et al., 2024).
+    ScheduleFreeSgdOptions(accel_schedule_free_sgd_options_t = ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT) {
+        /// Default 1.
+        lr: f64,
+        /// Of the average, in (0, 1). Default 0.9.
+        momentum: f64,
+        /// Default 0.
+        weight_decay: f64,
+        /// Updates in which the learning rate grows from 0. Default 0.
+        warmup_steps: f64,
+        /// The weight of an iterate grows with the step to this power. Default 0.
+        r: f64,
+        /// And with the largest learning rate so far to this power. Default 2.
+        weight_lr_power: f64,
+        /// Default false.
+        maximize: bool,
+    }
+}
+
+options! {
+    /// Of schedule-free AdamW (Defazio et al., 2024).
+    ScheduleFreeAdamwOptions(accel_schedule_free_adamw_options_t = ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT) {
+        /// Default 2.5e-3.
+        lr: f64,
+        /// Of the average, in (0, 1). Default 0.9.
+        beta1: f64,
+        /// Of the second moment. Default 0.999.
+        beta2: f64,
+        /// Default 1e-8.
+        eps: f64,
+        /// Default 0.
+        weight_decay: f64,
+        /// Updates in which the learning rate grows from 0. Default 0.
+        warmup_steps: f64,
+        /// The weight of an iterate grows with the step to this power. Default 0.
+        r: f64,
+        /// And with the largest learning rate so far to this power. Default 2.
+        weight_lr_power: f64,
+        /// Default false.
+        maximize: bool,
+    }
+}

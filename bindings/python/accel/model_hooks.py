@@ -1,0 +1,98 @@
+"""Objects that change what goes into a module and what comes out of it, one for each module."""
+
+from . import capi
+
+
+class ModelHook:
+    """What a subclass does not define changes nothing. With `no_grad` the forward between the two functions records no gradients."""
+
+    no_grad = False
+
+    def init_hook(self, module):
+        """When the hook is added; the module."""
+        return module
+
+    def pre_forward(self, module, *args, **kwargs):
+        """Before forward; its arguments."""
+        return args, kwargs
+
+    def post_forward(self, module, output):
+        """After forward; its output."""
+        return output
+
+    def detach_hook(self, module):
+        """When the hook is removed; the module."""
+        return module
+
+
+class SequentialHook(ModelHook):
+    """Several hooks, each of which gets what the former one gave."""
+
+    def __init__(self, *hooks):
+        self.hooks = hooks
+
+    def init_hook(self, module):
+        for hook in self.hooks:
+            module = hook.init_hook(module)
+        return module
+
+    def pre_forward(self, module, *args, **kwargs):
+        for hook in self.hooks:
+            args, kwargs = hook.pre_forward(module, *args, **kwargs)
+        return args, kwargs
+
+    def post_forward(self, module, output):
+        for hook in self.hooks:
+            output = hook.post_forward(module, output)
+        return output
+
+    def detach_hook(self, module):
+        for hook in self.hooks:
+            module = hook.detach_hook(module)
+        return module
+
+
+def add_hook_to_module(module, hook, append=False):
+    """Adds a hook in the place of the one that is there, or with `append` behind it. The module. A copy of it has no hook."""
+    former = getattr(module, "_hf_hook", None)
+    if append and former is not None:
+        remove_hook_from_module(module)
+        hook = SequentialHook(former, hook)
+    elif former is not None:
+        _take_away(module)
+    module = hook.init_hook(module)
+    module._hf_hook = hook
+    module._hf_handles = (module.register_forward_pre_hook(_before, with_kwargs=True), module.register_forward_hook(_after))
+    capi.accel_module_set_no_grad(module.handle, int(hook.no_grad))
+    return module
+
+
+def _before(module, args, kwargs):
+    return module._hf_hook.pre_forward(module, *args, **kwargs)
+
+
+def _after(module, output):
+    return module._hf_hook.post_forward(module, output)
+
+
+def remove_hook_from_module(module, recurse=False):
+    """Takes the hook of a module away, and with `recurse` those of all below it. The module."""
+    hook = getattr(module, "_hf_hook", None)
+    if hook is not None:
+        hook.detach_hook(module)
+        _take_away(module)
+    for child in module.children() if recurse else ():
+        remove_hook_from_module(child, recurse)
+    return module
+
+
+def remove_hook_from_submodules(module):
+    """Takes the hooks of a module and of all below it away."""
+    remove_hook_from_module(module, recurse=True)
+
+
+def _take_away(module):
+    for handle in module._hf_handles:
+        handle.remove()
+    capi.accel_module_set_no_grad(module.handle, 0)
+    del module._hf_hook, module._hf_handles

@@ -1,0 +1,46 @@
+#include "capi/backward_options.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <vector>
+
+#include "capi/guard.hpp"
+#include "capi/handles.hpp"
+#include "capi/options.hpp"
+#include "capi/value.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::capi {
+namespace {
+
+constexpr accel_backward_options_t kUnsetBackwardOptions = ACCEL_BACKWARD_OPTIONS_INIT;
+
+std::vector<at::Tensor> read_inputs(const accel_value_t& value) {
+  std::vector<at::Tensor> inputs;
+  tree::for_each_leaf(to_ivalue(value, "options.inputs"), [&inputs](const c10::IValue& leaf) {
+    require(leaf.isTensor(), Status::kTypeMismatch, "options.inputs has a ", tree::kind_name(leaf),
+            "; expected tensors");
+    inputs.push_back(leaf.toTensor());
+  });
+  return inputs;
+}
+
+}  // namespace
+
+tensor::BackwardOptions read_backward_options(const accel_backward_options_t* given) {
+  if (given == nullptr) return {};
+  const accel_backward_options_t options = read_options(given, kUnsetBackwardOptions, "options");
+  tensor::BackwardOptions result;
+  result.retain_graph = option_flag(options.retain_graph, "options.retain_graph");
+  result.create_graph = option_flag(options.create_graph, "options.create_graph").value_or(false);
+  if (options.inputs != nullptr) result.inputs = read_inputs(*options.inputs);
+  if (options.gradient != nullptr) result.gradient = check(options.gradient, "options.gradient").tensor;
+  return result;
+}
+
+ACCEL_FUNCTION void accel_backward_options_init(accel_backward_options_t* options) {
+  if (options != nullptr) *options = kUnsetBackwardOptions;
+}
+
+}  // namespace accel::capi

@@ -1,0 +1,11 @@
+// accel_backward_options_t as the engine has it.
+#pragma once
+
+#include "accel.h"
+#include "tensor/backward.hpp"
+
+namespace accel::capi {
+
+tensor::BackwardOptions read_backward_options(const accel_backward_options_t* given);
+
+}  // namespace accel::capi

@@ -1,0 +1,128 @@
+// Schedule-free SGD and AdamW (Defazio et al., "The Road Less Scheduled", 2024). Gradients are taken at y between the
+// iterate z and the average x of all iterates; y is the parameter in training, x in evaluation, and only z is kept:
+//   y = (1 - beta) z + beta x,  z -= lr * gradient(y),  x = (1 - share) x + share * z
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "optim/elementwise_rule.hpp"
+#include "optim/rules.hpp"
+
+namespace accel::optim {
+namespace {
+
+using kernels::Formula;
+
+class ScheduleFreeRule : public ElementwiseRule {
+ public:
+  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  void check(const ParameterGroup& group) const override {
+    require(group.values[kBeta1] > 0, Status::kInvalidArgument, settings()[kBeta1].name, " is ", group.values[kBeta1],
+            "; expected a number in (0, 1): schedule-free training has no average otherwise");
+  }
+  // With y = (1 - beta) z + beta x: x is 1 - 1 / beta of the way from y to z, and y is 1 - beta of that from x.
+  std::optional<Modes> modes(const ParameterGroup& group) const override {
+    const double beta = group.values[kBeta1];
+    return Modes{kMode, 1 - 1 / beta, 1 - beta};
+  }
+
+ protected:
+  // The places of the settings that both begin with.
+  enum : size_t { kBeta1, kWarmupSteps, kPower, kLrPower, kMaximize, kMode, kOwn };
+  static constexpr Setting kWarmupStepsSetting = {"warmup_steps", 0, Range::kNotNegative};
+  static constexpr Setting kPowerSetting = {"r", 0, Range::kNotNegative};
+  static constexpr Setting kLrPowerSetting = {"weight_lr_power", 2, Range::kNotNegative};
+  static constexpr Setting kMaximizeSetting = {"maximize", 0, Range::kFlag};
+  static constexpr Setting kModeSetting = {"train_mode", 1, Range::kMode};
+
+  explicit ScheduleFreeRule(std::vector<Slot> moments) {
+    slots_.push_back({"z"});
+    slots_.back().is_copy = true;
+    slots_.insert(slots_.end(), moments.begin(), moments.end());
+    largest_lr_ = slots_.size();
+    slots_.push_back({"lr_max", Slot::Kind::kNumber, 0});
+    slots_.push_back({"weight_sum", Slot::Kind::kNumber, 0});
+  }
+
+  void set_shares(const ParameterGroup& group, const Update& update, Numbers numbers) const {
+    const auto& values = group.values;
+    const double step = update.step();
+    const double lr = group.lr * (step <= values[kWarmupSteps] ? step / values[kWarmupSteps] : 1);
+    auto& largest_lr = *update.slot(largest_lr_).mutable_data_ptr<float>();
+    auto& weights = *update.slot(largest_lr_ + 1).mutable_data_ptr<float>();
+    largest_lr = std::max(largest_lr, static_cast<float>(lr));
+    const double weight = std::pow(step, values[kPower]) * std::pow(double{largest_lr}, values[kLrPower]);
+    const double sum = double{weights} + weight;
+    weights = static_cast<float>(sum);
+    const double share = sum > 0 ? weight / sum : 0;
+    numbers[kernels::kSign] = values[kMaximize] != 0 ? -1 : 1;
+    numbers[kernels::kDecay] = group.weight_decay;
+    numbers[kernels::kRate] = lr;
+    numbers[kernels::kShare1] = share;
+    numbers[kernels::kShare2] = lr * (1 - values[kBeta1] * (1 - share));
+  }
+
+ private:
+  std::vector<Slot> slots_;
+  size_t largest_lr_;
+};
+
+class ScheduleFreeSgdRule final : public ScheduleFreeRule {
+ public:
+  ScheduleFreeSgdRule() : ScheduleFreeRule({}) {}
+  double default_lr() const override { return 1; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {{"momentum", 0.9, Range::kDecayRate},
+                                            kWarmupStepsSetting,
+                                            kPowerSetting,
+                                            kLrPowerSetting,
+                                            kMaximizeSetting,
+                                            kModeSetting};
+    return kSettings;
+  }
+
+ protected:
+  Formula formula(const ParameterGroup&) const override { return Formula::kScheduleFreeSgd; }
+  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
+    set_shares(group, update, numbers);
+  }
+};
+
+class ScheduleFreeAdamwRule final : public ScheduleFreeRule {
+ public:
+  ScheduleFreeAdamwRule() : ScheduleFreeRule({{"exp_avg_sq"}}) {}
+  double default_lr() const override { return 2.5e-3; }
+  c10::ArrayRef<Setting> settings() const override {
+    static constexpr Setting kSettings[] = {{"beta1", 0.9, Range::kDecayRate},
+                                            kWarmupStepsSetting,
+                                            kPowerSetting,
+                                            kLrPowerSetting,
+                                            kMaximizeSetting,
+                                            kModeSetting,
+                                            {"beta2", 0.999, Range::kDecayRate},
+                                            {"eps", 1e-8, Range::kNotNegative}};
+    return kSettings;
+  }
+
+ protected:
+  enum : size_t { kBeta2 = kOwn, kEps };
+
+  Formula formula(const ParameterGroup&) const override { return Formula::kScheduleFreeAdam; }
+  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
+    set_shares(group, update, numbers);
+    const double beta2 = group.values[kBeta2];
+    numbers[kernels::kBeta2] = beta2;
+    numbers[kernels::kRest2] = 1 - beta2;
+    numbers[kernels::kScale] = 1 / std::sqrt(1 - std::pow(beta2, update.step()));
+    numbers[kernels::kEps] = group.values[kEps];
+  }
+};
+
+}  // namespace
+
+RulePtr schedule_free_sgd_rule() { return std::make_unique<ScheduleFreeSgdRule>(); }
+RulePtr schedule_free_adamw_rule() { return std::make_unique<ScheduleFreeAdamwRule>(); }
+
+}  // namespace accel::optim
