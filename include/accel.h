@@ -291,6 +291,30 @@ ACCEL_SINCE(0, 1) int32_t accel_is_available(const char *feature);
  * @threads thread, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scope_end(accel_scope_t *scope);
 
+/** Runs inside of accel_scope_call().
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK, information, or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_scope_fn)(void *user_data);
+
+/** Calls a function that opens scopes of any kind, and ends those that it leaves open, in reverse order; their handles are
+ * gone then. For languages that move functions between threads (goroutines, virtual threads): inside of a callback they
+ * stay on one.
+ * @param body Called on this thread.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK, or what else the function returned; where it succeeded, the first error of the work that ends its
+ *   scopes.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scope_call(accel_scope_fn body, void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** Gives up a scope that its thread cannot end any more, from any thread: the handle is gone. What the scope changed on a
+ * thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a
+ * scope, such as a barrier, is not done.
+ * @param scope A scope, or NULL.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_scope_release(accel_scope_t *ACCEL_NULLABLE scope);
+
 /* =====================================================================================================================
  * 2. Types and nested values
  * ================================================================================================================== */
@@ -391,10 +415,11 @@ typedef struct accel_value {
 } accel_value_t;
 #define ACCEL_VALUE_INIT {ACCEL_VALUE_NONE, 0, {0}}
 
-/** A string value.
+/** A string value. Strings and keys of values are UTF-8 everywhere; any other bytes are refused, also in values that a
+ * program has filled in by hand.
  * @param text UTF-8; copied.
  * @param out Becomes a copy of the string.
- * @return ACCEL_OK.
+ * @return ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_string(const char *text, accel_value_t *ACCEL_OWNED out);
 
@@ -410,7 +435,7 @@ accel_value_tensor(accel_tensor_t *tensor, accel_value_t *ACCEL_OWNED out);
  * @param items [n_items] May be NULL when n_items is 0.
  * @param n_items Their number.
  * @param out The list.
- * @return ACCEL_OK; TYPE_MISMATCH for an item that is no value.
+ * @return ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_list(const accel_value_t *ACCEL_NULLABLE items, size_t n_items, accel_value_t *ACCEL_OWNED out);
@@ -433,7 +458,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_map(accel_value_t *
 /** Copies a value with its containers; tensors are shared.
  * @param value Any.
  * @param out The copy.
- * @return ACCEL_OK; TYPE_MISMATCH for what is no value.
+ * @return ACCEL_OK; INVALID_ARGUMENT for what is no value.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_copy(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
@@ -489,7 +514,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_push(accel_value_t 
 /** Compares kinds, structure, numbers, and tensors by dtype, shape and elements.
  * @param a,b Any.
  * @param out 1 or 0.
- * @return ACCEL_OK; TYPE_MISMATCH for what is no value.
+ * @return ACCEL_OK; INVALID_ARGUMENT for what is no value.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_equal(const accel_value_t *a, const accel_value_t *b, int32_t *out);
@@ -509,6 +534,16 @@ accel_value_to_json(const accel_value_t *value, accel_buffer_t *ACCEL_OWNED out)
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_from_json(const char *json, accel_value_t *ACCEL_OWNED out);
+
+/** The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error()
+ * cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
+ * @param after Only errors with a greater number; 0: all of the last 64.
+ * @param out A list, the oldest first, of maps: "number", from 1 in the order in which errors were set; "thread", the
+ *   kernel's number of the thread (gettid); "function", "" from accel_error_set(); "status"; "rank", -1 when no process
+ *   group was involved; "message".
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_recent_errors(int64_t after, accel_value_t *ACCEL_OWNED out);
 
 /* Functions on every tensor of a tree. `value` may be a single tensor. */
 

@@ -2331,6 +2331,14 @@ inline accel_device_t device_parse(const std::string& text) {
 // Counts the devices of a type.
 inline std::int32_t device_count(std::int32_t type) { return accel_device_count(type); }
 
+// The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error()
+// cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
+inline Value recent_errors(std::int64_t after) {
+  Value out;
+  detail::check(accel_recent_errors(after, out.put()));
+  return out;
+}
+
 // The same tree with a function applied to each tensor; other leaves stay.
 inline Value recursively_apply(const Value& value, bool error_on_other_type, TensorFn function) {
   Value out;

@@ -8,6 +8,14 @@ static void log_trampoline(int32_t level, const char *message, void *user_data) 
   end_report(lock, answer, user_data);
 }
 
+static accel_status_t scope_trampoline(void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 0);
+  return end_callback(lock, answer);
+}
+
 static accel_status_t tensor_trampoline(accel_tensor_t *tensor, accel_tensor_t **out_tensor, void *user_data) {
   PyGILState_STATE lock;
   if (!enter_python(&lock)) return refuse_callback();
@@ -210,7 +218,7 @@ static accel_status_t load_state_trampoline(const accel_value_t *state, void *us
 }
 %}
 
-%accel_handle(accel_scope, accel_leave)
+%accel_handle(accel_scope, accel_scope_release)
 %accel_handle(accel_state, accel_state_release)
 %accel_handle(accel_tensor, accel_tensor_release)
 %accel_handle(accel_op, accel_leave)
@@ -780,6 +788,7 @@ typedef struct accel_parameters_options {
 }
 
 %accel_callback(accel_log_fn, log_trampoline)
+%accel_callback(accel_scope_fn, scope_trampoline)
 %accel_callback(accel_tensor_fn, tensor_trampoline)
 %accel_callback(accel_work_fn, work_trampoline)
 %accel_callback(accel_forward_fn, forward_trampoline)
@@ -823,6 +832,8 @@ typedef struct accel_parameters_options {
 
 %accel_waits(accel_scope_end)
 %delobject accel_scope_end;
+%accel_waits(accel_scope_call)
+%delobject accel_scope_release;
 %accel_waits(accel_value_equal)
 %accel_waits(accel_value_to_json)
 %accel_waits(accel_recursively_apply)
@@ -1129,6 +1140,19 @@ scope: The scope.
 Returns: ACCEL_OK; ACCEL_ERROR_INVALID_STATE when it is not the thread's innermost scope (it then stays open); the error of the work that ends it (for example a barrier).";
 accel_status_t accel_scope_end(accel_scope_t *scope);
 
+%feature("docstring") accel_scope_call "Calls a function that opens scopes of any kind, and ends those that it leaves open, in reverse order; their handles are gone then. For languages that move functions between threads (goroutines, virtual threads): inside of a callback they stay on one.
+
+body: Called on this thread.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+Returns: ACCEL_OK, or what else the function returned; where it succeeded, the first error of the work that ends its scopes.";
+accel_status_t accel_scope_call(accel_scope_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_scope_release "Gives up a scope that its thread cannot end any more, from any thread: the handle is gone. What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+
+scope: A scope, or NULL.";
+void accel_scope_release(accel_scope_t *scope);
+
 %feature("docstring") accel_dtype_name "The name of a dtype.
 
 dtype: ACCEL_DTYPE_*.
@@ -1166,7 +1190,7 @@ int32_t accel_device_count(int32_t type);
 a: Any.
 b: Any.
 out: 1 or 0.
-Returns: ACCEL_OK; TYPE_MISMATCH for what is no value.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.";
 accel_status_t accel_value_equal(const accel_value_t *a, const accel_value_t *b, int32_t *OUTPUT);
 
 %feature("docstring") accel_value_to_json "Tensors become nested lists of numbers.
@@ -1182,6 +1206,13 @@ json: One document.
 out: Its value.
 Returns: ACCEL_OK or INVALID_ARGUMENT with the place of the mistake.";
 accel_status_t accel_value_from_json(const char *json, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_recent_errors "The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error() cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
+
+after: Only errors with a greater number; 0: all of the last 64.
+out: A list, the oldest first, of maps: \"number\", from 1 in the order in which errors were set; \"thread\", the kernel's number of the thread (gettid); \"function\", \"\" from accel_error_set(); \"status\"; \"rank\", -1 when no process group was involved; \"message\".
+Returns: ACCEL_OK.";
+accel_status_t accel_recent_errors(int64_t after, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_recursively_apply "The same tree with a function applied to each tensor; other leaves stay.
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/text_check.hpp"
 #include "capi/handles.hpp"
 #include "capi/value.hpp"
 #include "capi/value_node.hpp"
@@ -37,6 +38,13 @@ c10::IValue convert_dtype(accel_dtype_t dtype, DtypeForm form) {
 
 OwnedValue convert(const c10::IValue& value, int depth);
 
+// What the engine, an operator or a script made.
+void require_text(const std::string& text, const char* what) {
+  const size_t bad = first_bad_byte(text, TextKind::kPlain);
+  if (bad != text.size())
+    fail(Status::kTypeMismatch, what, text[bad] == '\0' ? " contains a NUL" : " is no UTF-8", "; expected text");
+}
+
 OwnedValue convert_map(const c10::impl::GenericDict& members, int depth) {
   OwnedValue map = container_value(ACCEL_VALUE_MAP);
   map.get().as.node->reserve(members.size());
@@ -44,7 +52,7 @@ OwnedValue convert_map(const c10::impl::GenericDict& members, int depth) {
     require(member.key().isString(), Status::kTypeMismatch, "a map has a key of kind ", tree::kind_name(member.key()),
             "; expected strings");
     const std::string& key = member.key().toStringRef();
-    require(key.find('\0') == std::string::npos, Status::kTypeMismatch, "a key of a map contains a NUL; expected text");
+    require_text(key, "a key of a map");
     map.get().as.node->set(key, convert(member.value(), depth + 1));
   }
   return map;
@@ -73,7 +81,7 @@ OwnedValue convert(const c10::IValue& value, int depth) {
   if (value.isDouble()) return OwnedValue(accel_arg_double(value.toDouble()));
   if (value.isString()) {
     const std::string& text = value.toStringRef();
-    require(text.find('\0') == std::string::npos, Status::kTypeMismatch, "a string contains a NUL; expected text");
+    require_text(text, "a string");
     return string_value(text);
   }
   if (value.isList()) return convert_list(value.toListRef(), depth);

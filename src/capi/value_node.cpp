@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/error.hpp"
+#include "base/text_check.hpp"
 #include "capi/handles.hpp"
 #include "capi/object.hpp"
 #include "tensor/device.hpp"
@@ -42,6 +43,13 @@ const char* value_kind_name(int32_t kind) {
   }
 }
 
+void check_text(std::string_view text, const char* name) {
+  const size_t bad = first_bad_byte(text, TextKind::kPlain);
+  if (bad == text.size()) return;
+  fail(Status::kInvalidArgument, name, " is no UTF-8: byte ", bad, " is ", int{static_cast<unsigned char>(text[bad])},
+       "; expected text in UTF-8; bytes travel as a uint8 tensor");
+}
+
 bool is_container(const accel_value_t& value) {
   return value.kind == ACCEL_VALUE_LIST || value.kind == ACCEL_VALUE_MAP;
 }
@@ -55,6 +63,7 @@ void check_value(const accel_value_t& value, const char* name) {
       return;
     case ACCEL_VALUE_STRING:
       require(value.as.string != nullptr, Status::kInvalidArgument, name, " is a STRING whose text is NULL");
+      check_text(value.as.string, name);
       return;
     case ACCEL_VALUE_TENSOR:
       check(value.as.tensor, name);

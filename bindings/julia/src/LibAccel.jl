@@ -1298,6 +1298,34 @@ accel_scope_end(scope) =
     check(@waiting(ccall((:accel_scope_end, libaccel), accel_status_t, (Ptr{accel_scope_t},), scope)), "accel_scope_end")
 
 """
+    accel_scope_call(body, user_data, destroy)
+
+Calls a function that opens scopes of any kind, and ends those that it leaves open, in reverse order; their handles are gone then. For languages that move functions between threads (goroutines, virtual threads): inside of a callback they stay on one.
+
+- `body`: Called on this thread.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+
+Returns: ACCEL_OK, or what else the function returned; where it succeeded, the first error of the work that ends its scopes.
+
+Threads: any, waits.
+"""
+accel_scope_call(body, user_data, destroy) =
+    check(@waiting(ccall((:accel_scope_call, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), body, user_data, destroy)), "accel_scope_call")
+
+"""
+    accel_scope_release(scope)
+
+Gives up a scope that its thread cannot end any more, from any thread: the handle is gone. What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+
+- `scope`: `nothing`/`C_NULL` is allowed. A scope, or NULL.
+
+Threads: any.
+"""
+accel_scope_release(scope) =
+    ccall((:accel_scope_release, libaccel), Cvoid, (Ptr{accel_scope_t},), scope)
+
+"""
     accel_dtype_name(dtype)
 
 The name of a dtype.
@@ -1372,12 +1400,12 @@ accel_device_count(var"type") =
 """
     accel_value_string(text, out)
 
-A string value.
+A string value. Strings and keys of values are UTF-8 everywhere; any other bytes are refused, also in values that a program has filled in by hand.
 
 - `text`: UTF-8; copied.
 - `out`: Becomes a copy of the string.
 
-Returns: ACCEL_OK.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
 
 Threads: any.
 """
@@ -1408,7 +1436,7 @@ A list of copies of values.
 - `n_items`: Their number.
 - `out`: The list.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for an item that is no value.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
 
 Threads: any.
 """
@@ -1453,7 +1481,7 @@ Copies a value with its containers; tensors are shared.
 - `value`: Any.
 - `out`: The copy.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for what is no value.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
 
 Threads: any.
 """
@@ -1571,7 +1599,7 @@ Compares kinds, structure, numbers, and tensors by dtype, shape and elements.
 - `b`: Any.
 - `out`: 1 or 0.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for what is no value.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
 
 Threads: any, waits.
 """
@@ -1607,6 +1635,21 @@ Threads: any.
 """
 accel_value_from_json(json, out) =
     check(ccall((:accel_value_from_json, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), json, out), "accel_value_from_json")
+
+"""
+    accel_recent_errors(after, out)
+
+The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error() cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
+
+- `after`: Only errors with a greater number; 0: all of the last 64.
+- `out`: A list, the oldest first, of maps: \"number\", from 1 in the order in which errors were set; \"thread\", the kernel's number of the thread (gettid); \"function\", \"\" from accel_error_set(); \"status\"; \"rank\", -1 when no process group was involved; \"message\".
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_recent_errors(after, out) =
+    check(ccall((:accel_recent_errors, libaccel), accel_status_t, (Int64, Ptr{accel_value_t}), after, out), "accel_recent_errors")
 
 """
     accel_recursively_apply(value, error_on_other_type, function, user_data, destroy, out)
@@ -7256,6 +7299,8 @@ const FUNCTIONS = (
     :accel_debug_live_objects,
     :accel_is_available,
     :accel_scope_end,
+    :accel_scope_call,
+    :accel_scope_release,
     :accel_dtype_name,
     :accel_dtype_size,
     :accel_dtype_from_name,
@@ -7277,6 +7322,7 @@ const FUNCTIONS = (
     :accel_value_equal,
     :accel_value_to_json,
     :accel_value_from_json,
+    :accel_recent_errors,
     :accel_recursively_apply,
     :accel_listify,
     :accel_concatenate,

@@ -71,6 +71,18 @@ static void accel_scope_end_null_pointers(void **state) {
   refused_with_status("accel_scope_end", "scope", accel_scope_end(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_scope_call_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_scope_call", "body", accel_scope_call(NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scope_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_scope_release(NULL);
+}
+
 static void accel_dtype_from_name_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dtype_from_name", "name", accel_dtype_from_name(NULL, (accel_dtype_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -182,6 +194,12 @@ static void accel_value_from_json_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_value_from_json", "json", accel_value_from_json(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_value_from_json", "out", accel_value_from_json("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_recent_errors_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_recent_errors", "out", accel_recent_errors(1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_recursively_apply_null_pointers(void **state) {
@@ -2440,6 +2458,8 @@ int main(void) {
       sweep_test(accel_error_release_null_pointers),
       sweep_test(accel_is_available_null_pointers),
       sweep_test(accel_scope_end_null_pointers),
+      sweep_test(accel_scope_call_null_pointers),
+      sweep_test(accel_scope_release_null_pointers),
       sweep_test(accel_dtype_from_name_null_pointers),
       sweep_test(accel_device_parse_null_pointers),
       sweep_test(accel_value_string_null_pointers),
@@ -2458,6 +2478,7 @@ int main(void) {
       sweep_test(accel_value_equal_null_pointers),
       sweep_test(accel_value_to_json_null_pointers),
       sweep_test(accel_value_from_json_null_pointers),
+      sweep_test(accel_recent_errors_null_pointers),
       sweep_test(accel_recursively_apply_null_pointers),
       sweep_test(accel_listify_null_pointers),
       sweep_test(accel_concatenate_null_pointers),

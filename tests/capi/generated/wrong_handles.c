@@ -43,6 +43,12 @@ static void accel_scope_end_wrong_handles(void **state) {
   refused_with_status("accel_scope_end", "scope", accel_scope_end(samples->released.scope), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_scope_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_scope_release(samples->foreign.scope);
+  accel_scope_release(samples->released.scope);
+}
+
 static void accel_value_tensor_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_value_tensor", "tensor", accel_value_tensor(samples->foreign.tensor, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -2017,6 +2023,7 @@ int main(void) {
       sweep_test(accel_error_rank_wrong_handles),
       sweep_test(accel_error_release_wrong_handles),
       sweep_test(accel_scope_end_wrong_handles),
+      sweep_test(accel_scope_release_wrong_handles),
       sweep_test(accel_value_tensor_wrong_handles),
       sweep_test(accel_value_list_wrong_handles),
       sweep_test(accel_value_copy_wrong_handles),

@@ -522,6 +522,15 @@ pub type accel_destroy_fn = unsafe extern "C" fn(user_data: *mut c_void);
 /// Threads: any.
 pub type accel_log_fn = unsafe extern "C" fn(level: i32, message: *const c_char, user_data: *mut c_void);
 
+/// Runs inside of accel_scope_call().
+///
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK, information, or an error.
+///
+/// Threads: caller.
+pub type accel_scope_fn = unsafe extern "C" fn(user_data: *mut c_void) -> accel_status_t;
+
 /// Called for each tensor.
 ///
 /// * `tensor`: Borrowed for the call.
@@ -2131,6 +2140,28 @@ functions! {
     /// Threads: thread, waits. Since 0.1.
     pub fn accel_scope_end(scope: *mut accel_scope_t) -> accel_status_t;
 
+    /// Calls a function that opens scopes of any kind, and ends those that it leaves open, in reverse order; their handles are gone then.
+    ///
+    /// For languages that move functions between threads (goroutines, virtual threads): inside of a callback they stay on one.
+    ///
+    /// * `body`: Called on this thread.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    ///
+    /// Returns: ACCEL_OK, or what else the function returned; where it succeeded, the first error of the work that ends its scopes.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_scope_call(body: Option<accel_scope_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
+    /// Gives up a scope that its thread cannot end any more, from any thread: the handle is gone.
+    ///
+    /// What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+    ///
+    /// * `scope`: NULL is allowed. A scope, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_scope_release(scope: *mut accel_scope_t);
+
     /// The name of a dtype.
     ///
     /// * `dtype`: ACCEL_DTYPE_*.
@@ -2180,10 +2211,12 @@ functions! {
 
     /// A string value.
     ///
+    /// Strings and keys of values are UTF-8 everywhere; any other bytes are refused, also in values that a program has filled in by hand.
+    ///
     /// * `text`: UTF-8; copied.
     /// * `out`: Becomes a copy of the string.
     ///
-    /// Returns: ACCEL_OK.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_string(text: *const c_char, out: *mut accel_value_t) -> accel_status_t;
@@ -2204,7 +2237,7 @@ functions! {
     /// * `n_items`: Their number.
     /// * `out`: The list.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for an item that is no value.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_list(items: *const accel_value_t, n_items: usize, out: *mut accel_value_t) -> accel_status_t;
@@ -2234,7 +2267,7 @@ functions! {
     /// * `value`: Any.
     /// * `out`: The copy.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for what is no value.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_copy(value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -2312,7 +2345,7 @@ functions! {
     /// * `b`: Any.
     /// * `out`: 1 or 0.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for what is no value.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_value_equal(a: *const accel_value_t, b: *const accel_value_t, out: *mut i32) -> accel_status_t;
@@ -2336,6 +2369,16 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_from_json(json: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error() cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
+    ///
+    /// * `after`: Only errors with a greater number; 0: all of the last 64.
+    /// * `out`: A list, the oldest first, of maps: "number", from 1 in the order in which errors were set; "thread", the kernel's number of the thread (gettid); "function", "" from accel_error_set(); "status"; "rank", -1 when no process group was involved; "message".
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_recent_errors(after: i64, out: *mut accel_value_t) -> accel_status_t;
 
     /// The same tree with a function applied to each tensor; other leaves stay.
     ///
