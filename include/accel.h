@@ -987,7 +987,8 @@ accel_split_range(const accel_state_t *state, int64_t length, int64_t *out_begin
  * @param state A state.
  * @param inputs Unchanged.
  * @param apply_padding 1: short shares repeat the last element of the whole input until all are equally long.
- * @param out The share.
+ * @param out The share: rows of tensors are copied, items of lists are the same ones. A slice of accel_split_range()
+ *   copies nothing.
  * @return ACCEL_OK; INVALID_ARGUMENT when a map's members differ in length or an empty input is to be padded;
  *   TYPE_MISMATCH for what cannot be split.
  * @threads any, waits
@@ -1091,7 +1092,8 @@ accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
  * ================================================================================================================== */
 
 /* All ranks must make the same call; their trees must have the same structure, shapes and dtypes. What one rank passes
- * is checked before anything is sent, and in the same way whether there is one rank or many. Each tensor travels by the
+ * is checked before anything is sent, and in the same way whether there is one rank or many: where a tree is refused on
+ * one rank, the others get COLLECTIVE_MISMATCH. Results are of the same kinds and shapes for one rank as for many. Each tensor travels by the
  * backend of its device: those on the CPU by UCX and shared memory, in a CUDA state those on the GPU by NCCL; the
  * tensors of one accel_all_gather() and the like must be on one device. Small tensors of a tree travel together. Every
  * wait ends by the timeout of the state. docs/communication.md says more: errors, groups, variables. */
@@ -1120,7 +1122,7 @@ accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *AC
 /** As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
  * @param state A state.
  * @param value A tensor or a tree of tensors.
- * @param out The joined tree.
+ * @param out The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
  * @return As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -1187,7 +1189,7 @@ accel_broadcast_object_list(accel_state_t *state, const accel_value_t *objects, 
 
 /** Pads one dimension of each tensor to its largest size over all ranks.
  * @param state A state.
- * @param value A tensor or a tree of tensors.
+ * @param value A tensor or a tree of tensors, with equally many dimensions on all ranks.
  * @param dim The dimension; negative ones count from the end; tensors that lack it stay.
  * @param pad_index What is filled in.
  * @param pad_first 1: before the data instead of after it.

@@ -72,7 +72,7 @@ c10::IValue gather_for_metrics(comm::Communicator& communicator, const c10::IVal
         "with even_batches");
   if (!only_tensors) {
     const c10::IValue all = comm::gather_object(communicator, value);
-    if (ranks.empty() || !all.isList()) return all;  // one process's object
+    if (ranks.empty()) return all;  // one process's
     const auto items = all.toListRef();
     const bool each_row = value.isList() && static_cast<int64_t>(value.toListRef().size()) == batch.rows;
     return pick(items,

@@ -47,6 +47,30 @@ static void test_one_process(void **unused) {
   accel_state_release(state);
 }
 
+/* One process is treated as several are. */
+static void test_split_checks_on_one_process(void **unused) {
+  (void)unused;
+  accel_state_t *state = new_cpu_state();
+  const float numbers[] = {1, 2};
+  const int64_t two = 2;
+  accel_tensor_t *const tensor = new_test_tensor(numbers, &two, 1, ACCEL_DTYPE_FLOAT32);
+  const accel_value_t rows = accel_arg_tensor(tensor), number = accel_arg_int(3);
+  accel_value_t share = ACCEL_VALUE_INIT, uneven = ACCEL_VALUE_INIT;
+  void *of_input = NULL, *of_share = NULL;
+  assert_ok(accel_split_between_processes(state, &rows, 0, &share));
+  assert_ok(accel_tensor_data(tensor, &of_input));
+  assert_ok(accel_tensor_data(share.as.tensor, &of_share));
+  assert_memory_equal(of_share, numbers, sizeof numbers);
+  assert_ptr_not_equal(of_share, of_input);
+  accel_value_dispose(&share);
+  assert_fails(accel_split_between_processes(state, &number, 0, &share), ACCEL_ERROR_TYPE_MISMATCH, "cannot be split");
+  assert_ok(accel_value_from_json("{\"a\": [1, 2], \"b\": [1]}", &uneven));
+  assert_fails(accel_split_between_processes(state, &uneven, 0, &share), ACCEL_ERROR_INVALID_ARGUMENT, "same length");
+  accel_value_dispose(&uneven);
+  accel_tensor_release(tensor);
+  accel_state_release(state);
+}
+
 static void test_options_are_checked(void **unused) {
   accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT, by_function;
   accel_state_t *state = NULL;
@@ -318,15 +342,11 @@ static void test_two_ranks_as_threads(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_one_process),
-      capi_unit_test(test_options_are_checked),
-      capi_unit_test(test_wrong_handles),
-      capi_unit_test(test_default_and_counting),
-      capi_unit_test(test_describe),
-      capi_unit_test(test_states_of_one_job),
-      capi_unit_test(test_scopes_and_triggers),
-      capi_unit_test(test_cpu_settings),
-      capi_unit_test(test_splitting),
+      capi_unit_test(test_one_process),          capi_unit_test(test_split_checks_on_one_process),
+      capi_unit_test(test_options_are_checked),  capi_unit_test(test_wrong_handles),
+      capi_unit_test(test_default_and_counting), capi_unit_test(test_describe),
+      capi_unit_test(test_states_of_one_job),    capi_unit_test(test_scopes_and_triggers),
+      capi_unit_test(test_cpu_settings),         capi_unit_test(test_splitting),
       capi_unit_test(test_two_ranks_as_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -496,6 +496,19 @@ def test_each_accelerator_has_its_settings():
     assert Accelerator(cpu=True).gradient_accumulation_steps == 1 and first.gradient_state.sync_with_dataloader
 
 
+def test_one_process_checks_what_several_do():
+    accelerator = Accelerator(cpu=True)
+    weight = accel.ones(2, 2).requires_grad_()
+    assert accelerator.gather(weight.sum()).shape == (1,) and not accelerator.gather(weight).requires_grad
+    assert accel.utils.gather_object({"rank": 0}) == [{"rank": 0}]
+    with pytest.raises(ValueError, match="same length"), accelerator.split_between_processes({"a": [1], "b": [1, 2]}):
+        pass
+    rows = accel.zeros(2)
+    with accelerator.split_between_processes(rows) as share:
+        share.fill_(1)
+    assert rows.tolist() == [0, 0]
+
+
 def test_a_search_over_settings_trains_each_with_its_own():
     for steps in (1, 3):
         accelerator = Accelerator(cpu=True, gradient_accumulation_steps=steps)

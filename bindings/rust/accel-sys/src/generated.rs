@@ -2743,7 +2743,7 @@ functions! {
     /// * `state`: A state.
     /// * `inputs`: Unchanged.
     /// * `apply_padding`: 1: short shares repeat the last element of the whole input until all are equally long.
-    /// * `out`: The share.
+    /// * `out`: The share: rows of tensors are copied, items of lists are the same ones. A slice of accel_split_range() copies nothing.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT when a map's members differ in length or an empty input is to be padded; TYPE_MISMATCH for what cannot be split.
     ///
@@ -2881,7 +2881,7 @@ functions! {
     ///
     /// * `state`: A state.
     /// * `value`: A tensor or a tree of tensors.
-    /// * `out`: The joined tree.
+    /// * `out`: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
     ///
     /// Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
     ///
@@ -2953,7 +2953,7 @@ functions! {
     /// Pads one dimension of each tensor to its largest size over all ranks.
     ///
     /// * `state`: A state.
-    /// * `value`: A tensor or a tree of tensors.
+    /// * `value`: A tensor or a tree of tensors, with equally many dimensions on all ranks.
     /// * `dim`: The dimension; negative ones count from the end; tensors that lack it stay.
     /// * `pad_index`: What is filled in.
     /// * `pad_first`: 1: before the data instead of after it.
