@@ -941,6 +941,13 @@ ACCEL_SINCE(0, 1) int32_t accel_debug(const accel_state_t *state);
  * @accelerate device */
 ACCEL_SINCE(0, 1) accel_device_t accel_device(const accel_state_t *state);
 
+/** Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
+ * @param state A state.
+ * @return 1 or 0, as the environment was when the job's first state was made.
+ * @threads any
+ * @accelerate fork_launched */
+ACCEL_SINCE(0, 1) int32_t accel_fork_launched(const accel_state_t *state);
+
 /** Makes the state's device the current one of this thread; nothing to do on CPU.
  * @param state A state.
  * @return ACCEL_OK; UNSUPPORTED when the device is not there.
@@ -1087,6 +1094,59 @@ ACCEL_SINCE(0, 1) int64_t accel_gradient_accumulation_steps(const accel_state_t 
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
 
+/* How micro-batches are put together; the fields of the state's options, for later. @accelerate
+ * GradientAccumulationPlugin */
+typedef struct accel_gradient_accumulation_options {
+  size_t struct_size;
+  int64_t num_steps;            /* micro-batches a group, at least 1. Default: as it is, like all fields */
+  int32_t adjust_scheduler;     /* 1: prepared schedulers count accumulating steps too */
+  int32_t sync_with_dataloader; /* 1: the end of a loader ends the group */
+  int32_t sync_each_batch;      /* 1: gradients are exchanged in each micro-batch */
+  int32_t true_divisor;         /* 1: a short last group is divided by its own length */
+} accel_gradient_accumulation_options_t;
+#define ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT                                                                       \
+  {sizeof(accel_gradient_accumulation_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_gradient_accumulation_options_init(accel_gradient_accumulation_options_t *options);
+
+/** Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states
+ * of accel_state_share() see them too. The same on all ranks.
+ * @param state A state.
+ * @param options Fields that are unset stay as they are.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object
+ * @accelerate state.GradientState */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_set_gradient_accumulation(accel_state_t *state, const accel_gradient_accumulation_options_t *options);
+
+/** How micro-batches are put together now.
+ * @param state A state.
+ * @param out A map with the fields of accel_gradient_accumulation_options_t: "num_steps" INT, the others BOOL.
+ * @return ACCEL_OK.
+ * @threads any
+ * @accelerate plugin_kwargs, adjust_scheduler, sync_with_dataloader */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gradient_accumulation(const accel_state_t *state, accel_value_t *ACCEL_OWNED out);
+
+/** Whether a loop over a prepared loader is under way.
+ * @param state A state.
+ * @return 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
+ * @threads any
+ * @accelerate in_dataloader */
+ACCEL_SINCE(0, 1) int32_t accel_in_dataloader(const accel_state_t *state);
+
+/** A prepared loader whose loop is under way.
+ * @param state A state.
+ * @param depth 0: the innermost loop's, which end_of_dataloader and remainder speak of; 1: the one around it, and so on.
+ * @param out Another handle of it.
+ * @return ACCEL_OK, or ACCEL_ERROR_NOT_FOUND where fewer loops are under way.
+ * @threads object
+ * @accelerate active_dataloader, dataloader_references */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_active_dataloader(const accel_state_t *state, int64_t depth, accel_dataloader_t *ACCEL_OWNED *out);
+
 /* =====================================================================================================================
  * 4. Communication
  * ================================================================================================================== */
@@ -1112,7 +1172,7 @@ typedef int32_t accel_reduction_t;
 /** Every rank gets each tensor of all ranks, joined along dimension 0 in rank order; a 0-d tensor counts as one row.
  * @param state A state.
  * @param value A tensor or a tree of tensors.
- * @param out The joined tree.
+ * @param out The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
  * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
  * @threads collective, waits
  * @accelerate gather */
@@ -1122,7 +1182,7 @@ accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *AC
 /** As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
  * @param state A state.
  * @param value A tensor or a tree of tensors.
- * @param out The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
+ * @param out The joined tree.
  * @return As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -3423,19 +3483,28 @@ typedef accel_status_t (*accel_dataset_item_fn)(int64_t index, accel_value_t *AC
 typedef accel_status_t (*accel_dataset_items_fn)(const int64_t *indices, size_t n_indices,
                                                  accel_value_t *ACCEL_OWNED out_items, void *user_data);
 
+/** Hears that a loader begins an epoch, before it asks for the length and for items of it.
+ * @param epoch From 0.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error, which comes back unchanged.
+ * @threads any */
+typedef accel_status_t (*accel_dataset_epoch_fn)(int64_t epoch, void *user_data);
+
 /** The program's own items by number. They are made on the thread of the outer call; a loader with workers calls from
  * several threads at once.
  * @param length Says how many there are.
  * @param item Makes one.
  * @param items Makes those of a batch; NULL: one after another.
- * @param user_data,destroy Of all three.
+ * @param set_epoch For items that differ by epoch; NULL: they do not.
+ * @param user_data,destroy Of all four.
  * @param out The dataset.
  * @return ACCEL_OK.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_create(accel_dataset_length_fn length, accel_dataset_item_fn item,
-                     accel_dataset_items_fn ACCEL_NULLABLE items, void *ACCEL_NULLABLE user_data,
-                     accel_destroy_fn ACCEL_NULLABLE destroy, accel_dataset_t *ACCEL_OWNED *out);
+                     accel_dataset_items_fn ACCEL_NULLABLE items, accel_dataset_epoch_fn ACCEL_NULLABLE set_epoch,
+                     void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
+                     accel_dataset_t *ACCEL_OWNED *out);
 
 /** Begins to read the program's own stream. The same arguments must give the same items, or else resuming is not exact.
  * @param epoch From 0.
@@ -3839,6 +3908,38 @@ accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_dataloader_length(const accel_dataloader_t *loader);
 
+/** How many items a step takes on all ranks together.
+ * @param loader A loader.
+ * @return The number; -1 for an invalid handle, and with UNSUPPORTED for batches of any size.
+ * @threads any
+ * @accelerate total_batch_size */
+ACCEL_SINCE(0, 1) int64_t accel_dataloader_total_batch_size(const accel_dataloader_t *loader);
+
+/** How many items the loader's data has, for all ranks together.
+ * @param loader A loader.
+ * @return The number; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
+ * @threads any
+ * @accelerate total_dataset_length */
+ACCEL_SINCE(0, 1) int64_t accel_dataloader_total_dataset_length(const accel_dataloader_t *loader);
+
+/** How a prepared loader shares its batches.
+ * @param loader A prepared loader.
+ * @param out A map with the fields of accel_dataloader_config_t: "data_seed" INT or NONE, the others BOOL.
+ * @return ACCEL_OK; INVALID_STATE for a loader that is not prepared.
+ * @threads any
+ * @accelerate split_batches, dispatch_batches, even_batches, use_seedable_sampler, non_blocking, use_stateful_dataloader */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataloader_config(const accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out);
+
+/** Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+ * @param loader A prepared loader.
+ * @param even_batches 1 or 0.
+ * @return ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE for a loader that is not prepared.
+ * @threads object
+ * @accelerate even_batches */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataloader_set_even_batches(accel_dataloader_t *loader, int32_t even_batches);
+
 /** The epoch that the loader is in.
  * @param loader A loader.
  * @return From 0; -1 for an invalid handle.
@@ -4101,7 +4202,8 @@ typedef struct accel_dataloader_config {
   int32_t even_batches;  /* 1: all ranks get equally many full batches, filled with rows from the start. Default 1 */
   int32_t split_batches; /* as in the state's options, which are the default */
   int32_t put_on_device; /* 1: batches go to the state's device. Default 1 */
-  int32_t non_blocking;  /* 1: without waiting for the copy. Default 0 */
+  int32_t non_blocking;  /* 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so.
+                          * Default 0 */
   int32_t dispatch_batches; /* 1: rank 0 reads, and sends each rank its rows. Default 0: every rank reads its own */
   int32_t use_seedable_sampler; /* 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's
                                  * generator when the first epoch begins. Default 1 */

@@ -101,6 +101,14 @@ static accel_status_t dataset_items_trampoline(const int64_t *indices, size_t n_
   return end_callback(lock, answer);
 }
 
+static accel_status_t dataset_epoch_trampoline(int64_t epoch, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 3, 1, PyLong_FromLongLong(epoch));
+  return end_callback(lock, answer);
+}
+
 static int64_t stream_begin_trampoline(int64_t epoch, int64_t shard, int64_t num_readers, void *user_data) {
   PyGILState_STATE lock;
   if (!enter_python(&lock)) return refuse_callback();
@@ -282,6 +290,14 @@ typedef struct accel_state_options {
   accel_cpu_memory_t cpu_memory;
   int64_t cpu_memory_kept;
 } accel_state_options_t;
+typedef struct accel_gradient_accumulation_options {
+  size_t struct_size;
+  int64_t num_steps;
+  int32_t adjust_scheduler;
+  int32_t sync_with_dataloader;
+  int32_t sync_each_batch;
+  int32_t true_divisor;
+} accel_gradient_accumulation_options_t;
 typedef struct accel_adam_options {
   size_t struct_size;
   double lr;
@@ -570,6 +586,14 @@ typedef struct accel_parameters_options {
   }
   ~accel_state_options() { free((char *)$self->main_process_ip); free((char *)$self->rng_types); free($self); }
 }
+%extend accel_gradient_accumulation_options {
+  accel_gradient_accumulation_options() {
+    accel_gradient_accumulation_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_gradient_accumulation_options_init(options);
+    return options;
+  }
+  ~accel_gradient_accumulation_options() {  free($self); }
+}
 %extend accel_adam_options {
   accel_adam_options() {
     accel_adam_options_t *const options = calloc(1, sizeof(*options));
@@ -796,12 +820,13 @@ typedef struct accel_parameters_options {
 %accel_callback(accel_update_fn, update_trampoline)
 %accel_callback(accel_lr_lambda_fn, lr_lambda_trampoline)
 %accel_callback(accel_lr_group_lambda_fn, lr_group_lambda_trampoline)
-%typemap(in) (accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
-  if (!callables_of_python($input, 2, 3, &$4)) SWIG_fail;
+%typemap(in) (accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, accel_dataset_epoch_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 2, 4, &$5)) SWIG_fail;
   $1 = dataset_length_trampoline;
   $2 = dataset_item_trampoline;
-  $3 = !is_callable_of_python($4, 2) ? NULL : dataset_items_trampoline;
-  $5 = release_python;
+  $3 = !is_callable_of_python($5, 2) ? NULL : dataset_items_trampoline;
+  $4 = !is_callable_of_python($5, 3) ? NULL : dataset_epoch_trampoline;
+  $6 = release_python;
 }
 %typemap(in) (accel_stream_begin_fn CALLBACK, accel_stream_next_fn CALLBACK, accel_stream_skip_fn CALLBACK, accel_stream_end_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
   if (!callables_of_python($input, 2, 4, &$5)) SWIG_fail;
@@ -1423,6 +1448,12 @@ state: A state.
 Returns: The device that prepared models and batches are put on.";
 accel_device_t accel_device(const accel_state_t *state);
 
+%feature("docstring") accel_fork_launched "Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
+
+state: A state.
+Returns: 1 or 0, as the environment was when the job's first state was made.";
+int32_t accel_fork_launched(const accel_state_t *state);
+
 %feature("docstring") accel_set_device "Makes the state's device the current one of this thread; nothing to do on CPU.
 
 state: A state.
@@ -1541,11 +1572,44 @@ steps: At least 1.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
 
+%feature("docstring") accel_gradient_accumulation_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_gradient_accumulation_options_init(accel_gradient_accumulation_options_t *options);
+
+%feature("docstring") accel_set_gradient_accumulation "Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. The same on all ranks.
+
+state: A state.
+options: Fields that are unset stay as they are.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_set_gradient_accumulation(accel_state_t *state, const accel_gradient_accumulation_options_t *options);
+
+%feature("docstring") accel_gradient_accumulation "How micro-batches are put together now.
+
+state: A state.
+out: A map with the fields of accel_gradient_accumulation_options_t: \"num_steps\" INT, the others BOOL.
+Returns: ACCEL_OK.";
+accel_status_t accel_gradient_accumulation(const accel_state_t *state, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_in_dataloader "Whether a loop over a prepared loader is under way.
+
+state: A state.
+Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.";
+information_t accel_in_dataloader(const accel_state_t *state);
+
+%feature("docstring") accel_active_dataloader "A prepared loader whose loop is under way.
+
+state: A state.
+depth: 0: the innermost loop's, which end_of_dataloader and remainder speak of; 1: the one around it, and so on.
+out: Another handle of it.
+Returns: ACCEL_OK, or ACCEL_ERROR_NOT_FOUND where fewer loops are under way.";
+accel_status_t accel_active_dataloader(const accel_state_t *state, int64_t depth, accel_dataloader_t **OUTPUT);
+
 %feature("docstring") accel_gather "Every rank gets each tensor of all ranks, joined along dimension 0 in rank order; a 0-d tensor counts as one row.
 
 state: A state.
 value: A tensor or a tree of tensors.
-out: The joined tree.
+out: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
 Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
 accel_status_t accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
@@ -1553,7 +1617,7 @@ accel_status_t accel_gather(accel_state_t *state, const accel_value_t *value, ac
 
 state: A state.
 value: A tensor or a tree of tensors.
-out: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
+out: The joined tree.
 Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.";
 accel_status_t accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
@@ -3191,11 +3255,12 @@ accel_status_t accel_dataset_arrow_stream(struct ArrowArrayStream *stream, doubl
 length: Says how many there are.
 item: Makes one.
 items: Makes those of a batch; NULL: one after another.
-user_data: Of all three.
-destroy: Of all three.
+set_epoch: For items that differ by epoch; NULL: they do not.
+user_data: Of all four.
+destroy: Of all four.
 out: The dataset.
 Returns: ACCEL_OK.";
-accel_status_t accel_dataset_create(accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_dataset_t **OUTPUT);
+accel_status_t accel_dataset_create(accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, accel_dataset_epoch_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_dataset_t **OUTPUT);
 
 %feature("docstring") accel_dataset_create_stream "The program's own stream of items.
 
@@ -3446,6 +3511,32 @@ information_t accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *O
 loader: A loader.
 Returns: Batches an epoch on this rank; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.";
 int64_t accel_dataloader_length(const accel_dataloader_t *loader);
+
+%feature("docstring") accel_dataloader_total_batch_size "How many items a step takes on all ranks together.
+
+loader: A loader.
+Returns: The number; -1 for an invalid handle, and with UNSUPPORTED for batches of any size.";
+int64_t accel_dataloader_total_batch_size(const accel_dataloader_t *loader);
+
+%feature("docstring") accel_dataloader_total_dataset_length "How many items the loader's data has, for all ranks together.
+
+loader: A loader.
+Returns: The number; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.";
+int64_t accel_dataloader_total_dataset_length(const accel_dataloader_t *loader);
+
+%feature("docstring") accel_dataloader_config "How a prepared loader shares its batches.
+
+loader: A prepared loader.
+out: A map with the fields of accel_dataloader_config_t: \"data_seed\" INT or NONE, the others BOOL.
+Returns: ACCEL_OK; INVALID_STATE for a loader that is not prepared.";
+accel_status_t accel_dataloader_config(const accel_dataloader_t *loader, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_dataloader_set_even_batches "Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+
+loader: A prepared loader.
+even_batches: 1 or 0.
+Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE for a loader that is not prepared.";
+accel_status_t accel_dataloader_set_even_batches(accel_dataloader_t *loader, int32_t even_batches);
 
 %feature("docstring") accel_dataloader_epoch "The epoch that the loader is in.
 

@@ -208,7 +208,7 @@ static void test_text_is_utf8(void **state) {
     assert_fails(accel_value_set(&map, wrong[i], &number), ACCEL_ERROR_INVALID_ARGUMENT, "key is no UTF-8");
     assert_fails(accel_value_set(&map, "key", &by_hand), ACCEL_ERROR_INVALID_ARGUMENT, "item is no UTF-8");
     accel_dataset_t *dataset = NULL;
-    assert_ok(accel_dataset_create(one_item, give_bytes, NULL, wrong[i], NULL, &dataset));
+    assert_ok(accel_dataset_create(one_item, give_bytes, NULL, NULL, wrong[i], NULL, &dataset));
     assert_fails(accel_dataset_item(dataset, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "no UTF-8");
     accel_dataset_release(dataset);
   }

@@ -371,6 +371,27 @@ function accel_state_options_t(;
     return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept)
 end
 
+"""How micro-batches are put together; the fields of the state's options, for later."""
+struct accel_gradient_accumulation_options_t
+    struct_size::Csize_t
+    num_steps::Int64
+    adjust_scheduler::Int32
+    sync_with_dataloader::Int32
+    sync_each_batch::Int32
+    true_divisor::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_gradient_accumulation_options_t(;
+    num_steps = ACCEL_UNSET_INT64,
+    adjust_scheduler = ACCEL_UNSET,
+    sync_with_dataloader = ACCEL_UNSET,
+    sync_each_batch = ACCEL_UNSET,
+    true_divisor = ACCEL_UNSET,
+)
+    return accel_gradient_accumulation_options_t(sizeof(accel_gradient_accumulation_options_t), num_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, true_divisor)
+end
+
 """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim."""
 struct accel_adam_options_t
     struct_size::Csize_t
@@ -2107,6 +2128,20 @@ accel_device(state) =
     ccall((:accel_device, libaccel), accel_device_t, (Ptr{accel_state_t},), state)
 
 """
+    accel_fork_launched(state)
+
+Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
+
+- `state`: A state.
+
+Returns: 1 or 0, as the environment was when the job's first state was made.
+
+Threads: any.
+"""
+accel_fork_launched(state) =
+    ccall((:accel_fork_launched, libaccel), Int32, (Ptr{accel_state_t},), state)
+
+"""
     accel_set_device(state)
 
 Makes the state's device the current one of this thread; nothing to do on CPU.
@@ -2369,13 +2404,85 @@ accel_set_gradient_accumulation_steps(state, steps) =
     check(ccall((:accel_set_gradient_accumulation_steps, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, steps), "accel_set_gradient_accumulation_steps")
 
 """
+    accel_gradient_accumulation_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_gradient_accumulation_options_init(options) =
+    ccall((:accel_gradient_accumulation_options_init, libaccel), Cvoid, (Ptr{accel_gradient_accumulation_options_t},), options)
+
+"""
+    accel_set_gradient_accumulation(state, options)
+
+Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. The same on all ranks.
+
+- `state`: A state.
+- `options`: Fields that are unset stay as they are.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_set_gradient_accumulation(state, options) =
+    check(ccall((:accel_set_gradient_accumulation, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_gradient_accumulation_options_t}), state, options), "accel_set_gradient_accumulation")
+
+"""
+    accel_gradient_accumulation(state, out)
+
+How micro-batches are put together now.
+
+- `state`: A state.
+- `out`: A map with the fields of accel_gradient_accumulation_options_t: \"num_steps\" INT, the others BOOL.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_gradient_accumulation(state, out) =
+    check(ccall((:accel_gradient_accumulation, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_gradient_accumulation")
+
+"""
+    accel_in_dataloader(state)
+
+Whether a loop over a prepared loader is under way.
+
+- `state`: A state.
+
+Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
+
+Threads: any.
+"""
+accel_in_dataloader(state) =
+    ccall((:accel_in_dataloader, libaccel), Int32, (Ptr{accel_state_t},), state)
+
+"""
+    accel_active_dataloader(state, depth, out)
+
+A prepared loader whose loop is under way.
+
+- `state`: A state.
+- `depth`: 0: the innermost loop's, which end_of_dataloader and remainder speak of; 1: the one around it, and so on.
+- `out`: Another handle of it.
+
+Returns: ACCEL_OK, or ACCEL_ERROR_NOT_FOUND where fewer loops are under way.
+
+Threads: object.
+"""
+accel_active_dataloader(state, depth, out) =
+    check(ccall((:accel_active_dataloader, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), state, depth, out), "accel_active_dataloader")
+
+"""
     accel_gather(state, value, out)
 
 Every rank gets each tensor of all ranks, joined along dimension 0 in rank order; a 0-d tensor counts as one row.
 
 - `state`: A state.
 - `value`: A tensor or a tree of tensors.
-- `out`: The joined tree.
+- `out`: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
 
 Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 
@@ -2391,7 +2498,7 @@ As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is pad
 
 - `state`: A state.
 - `value`: A tensor or a tree of tensors.
-- `out`: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
+- `out`: The joined tree.
 
 Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
 
@@ -5733,23 +5840,24 @@ accel_dataset_arrow_stream(stream, null_value, out) =
     check(@waiting(ccall((:accel_dataset_arrow_stream, libaccel), accel_status_t, (Ptr{ArrowArrayStream}, Float64, Ptr{Ptr{accel_dataset_t}}), stream, null_value, out)), "accel_dataset_arrow_stream")
 
 """
-    accel_dataset_create(length, item, items, user_data, destroy, out)
+    accel_dataset_create(length, item, items, set_epoch, user_data, destroy, out)
 
 The program's own items by number. They are made on the thread of the outer call; a loader with workers calls from several threads at once.
 
 - `length`: Says how many there are.
 - `item`: Makes one.
 - `items`: `nothing`/`C_NULL` is allowed. Makes those of a batch; NULL: one after another.
-- `user_data`: `nothing`/`C_NULL` is allowed. Of all three.
-- `destroy`: `nothing`/`C_NULL` is allowed. Of all three.
+- `set_epoch`: `nothing`/`C_NULL` is allowed. For items that differ by epoch; NULL: they do not.
+- `user_data`: `nothing`/`C_NULL` is allowed. Of all four.
+- `destroy`: `nothing`/`C_NULL` is allowed. Of all four.
 - `out`: The dataset.
 
 Returns: ACCEL_OK.
 
 Threads: any.
 """
-accel_dataset_create(length, item, items, user_data, destroy, out) =
-    check(ccall((:accel_dataset_create, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_dataset_t}}), length, item, items, user_data, destroy, out), "accel_dataset_create")
+accel_dataset_create(length, item, items, set_epoch, user_data, destroy, out) =
+    check(ccall((:accel_dataset_create, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_dataset_t}}), length, item, items, set_epoch, user_data, destroy, out), "accel_dataset_create")
 
 """
     accel_dataset_create_stream(begin, next, skip, end, user_data, destroy, length, num_shards, out)
@@ -6244,6 +6352,64 @@ Threads: any.
 """
 accel_dataloader_length(loader) =
     ccall((:accel_dataloader_length, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+
+"""
+    accel_dataloader_total_batch_size(loader)
+
+How many items a step takes on all ranks together.
+
+- `loader`: A loader.
+
+Returns: The number; -1 for an invalid handle, and with UNSUPPORTED for batches of any size.
+
+Threads: any.
+"""
+accel_dataloader_total_batch_size(loader) =
+    ccall((:accel_dataloader_total_batch_size, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+
+"""
+    accel_dataloader_total_dataset_length(loader)
+
+How many items the loader's data has, for all ranks together.
+
+- `loader`: A loader.
+
+Returns: The number; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
+
+Threads: any.
+"""
+accel_dataloader_total_dataset_length(loader) =
+    ccall((:accel_dataloader_total_dataset_length, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+
+"""
+    accel_dataloader_config(loader, out)
+
+How a prepared loader shares its batches.
+
+- `loader`: A prepared loader.
+- `out`: A map with the fields of accel_dataloader_config_t: \"data_seed\" INT or NONE, the others BOOL.
+
+Returns: ACCEL_OK; INVALID_STATE for a loader that is not prepared.
+
+Threads: any.
+"""
+accel_dataloader_config(loader, out) =
+    check(ccall((:accel_dataloader_config, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, out), "accel_dataloader_config")
+
+"""
+    accel_dataloader_set_even_batches(loader, even_batches)
+
+Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+
+- `loader`: A prepared loader.
+- `even_batches`: 1 or 0.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE for a loader that is not prepared.
+
+Threads: object.
+"""
+accel_dataloader_set_even_batches(loader, even_batches) =
+    check(ccall((:accel_dataloader_set_even_batches, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int32), loader, even_batches), "accel_dataloader_set_even_batches")
 
 """
     accel_dataloader_epoch(loader)
@@ -7354,6 +7520,7 @@ const FUNCTIONS = (
     :accel_mixed_precision,
     :accel_debug,
     :accel_device,
+    :accel_fork_launched,
     :accel_set_device,
     :accel_wait_for_everyone,
     :accel_main_process_first_begin,
@@ -7372,6 +7539,11 @@ const FUNCTIONS = (
     :accel_remainder,
     :accel_gradient_accumulation_steps,
     :accel_set_gradient_accumulation_steps,
+    :accel_gradient_accumulation_options_init,
+    :accel_set_gradient_accumulation,
+    :accel_gradient_accumulation,
+    :accel_in_dataloader,
+    :accel_active_dataloader,
     :accel_gather,
     :accel_gather_uneven,
     :accel_gather_for_metrics,
@@ -7618,6 +7790,10 @@ const FUNCTIONS = (
     :accel_dataloader_set_slice,
     :accel_dataloader_next,
     :accel_dataloader_length,
+    :accel_dataloader_total_batch_size,
+    :accel_dataloader_total_dataset_length,
+    :accel_dataloader_config,
+    :accel_dataloader_set_even_batches,
     :accel_dataloader_epoch,
     :accel_dataloader_valid_rows,
     :accel_dataloader_set_epoch,

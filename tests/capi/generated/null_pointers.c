@@ -392,6 +392,13 @@ static void accel_device_null_pointers(void **state) {
   refused_with_value("accel_device", "state", (int64_t)accel_device(NULL).type, -1, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_fork_launched_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_fork_launched", "state", (int64_t)accel_fork_launched(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_set_device_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -498,6 +505,37 @@ static void accel_set_gradient_accumulation_steps_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
   refused_with_status("accel_set_gradient_accumulation_steps", "state", accel_set_gradient_accumulation_steps(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_gradient_accumulation_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_gradient_accumulation_options_init(NULL);
+}
+
+static void accel_set_gradient_accumulation_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_gradient_accumulation", "state", accel_set_gradient_accumulation(NULL, &samples->gradient_accumulation_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_set_gradient_accumulation", "options", accel_set_gradient_accumulation(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_gradient_accumulation_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gradient_accumulation", "state", accel_gradient_accumulation(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gradient_accumulation", "out", accel_gradient_accumulation(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_in_dataloader_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_in_dataloader", "state", (int64_t)accel_in_dataloader(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_active_dataloader_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_active_dataloader", "state", accel_active_dataloader(NULL, 1, (accel_dataloader_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_active_dataloader", "out", accel_active_dataloader(samples->valid.state, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_gather_null_pointers(void **state) {
@@ -1827,9 +1865,9 @@ static void accel_dataset_arrow_stream_null_pointers(void **state) {
 
 static void accel_dataset_create_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_dataset_create", "length", accel_dataset_create(NULL, (accel_dataset_item_fn)sample_callback, (accel_dataset_items_fn)sample_callback, NULL, NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_dataset_create", "item", accel_dataset_create((accel_dataset_length_fn)sample_callback, NULL, (accel_dataset_items_fn)sample_callback, NULL, NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_dataset_create", "out", accel_dataset_create((accel_dataset_length_fn)sample_callback, (accel_dataset_item_fn)sample_callback, (accel_dataset_items_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_create", "length", accel_dataset_create(NULL, (accel_dataset_item_fn)sample_callback, (accel_dataset_items_fn)sample_callback, (accel_dataset_epoch_fn)sample_callback, NULL, NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_create", "item", accel_dataset_create((accel_dataset_length_fn)sample_callback, NULL, (accel_dataset_items_fn)sample_callback, (accel_dataset_epoch_fn)sample_callback, NULL, NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_create", "out", accel_dataset_create((accel_dataset_length_fn)sample_callback, (accel_dataset_item_fn)sample_callback, (accel_dataset_items_fn)sample_callback, (accel_dataset_epoch_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_dataset_create_stream_null_pointers(void **state) {
@@ -2023,6 +2061,32 @@ static void accel_dataloader_length_null_pointers(void **state) {
   (void)samples;
   accel_error_set(ACCEL_ERROR_USER, "none");
   refused_with_value("accel_dataloader_length", "loader", (int64_t)accel_dataloader_length(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_total_batch_size_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_total_batch_size", "loader", (int64_t)accel_dataloader_total_batch_size(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_total_dataset_length_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_total_dataset_length", "loader", (int64_t)accel_dataloader_total_dataset_length(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_config_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_config", "loader", accel_dataloader_config(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataloader_config", "out", accel_dataloader_config(samples->valid.dataloader, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_set_even_batches_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_dataloader_set_even_batches", "loader", accel_dataloader_set_even_batches(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_dataloader_epoch_null_pointers(void **state) {
@@ -2508,6 +2572,7 @@ int main(void) {
       sweep_test(accel_mixed_precision_null_pointers),
       sweep_test(accel_debug_null_pointers),
       sweep_test(accel_device_null_pointers),
+      sweep_test(accel_fork_launched_null_pointers),
       sweep_test(accel_set_device_null_pointers),
       sweep_test(accel_wait_for_everyone_null_pointers),
       sweep_test(accel_main_process_first_begin_null_pointers),
@@ -2525,6 +2590,11 @@ int main(void) {
       sweep_test(accel_remainder_null_pointers),
       sweep_test(accel_gradient_accumulation_steps_null_pointers),
       sweep_test(accel_set_gradient_accumulation_steps_null_pointers),
+      sweep_test(accel_gradient_accumulation_options_init_null_pointers),
+      sweep_test(accel_set_gradient_accumulation_null_pointers),
+      sweep_test(accel_gradient_accumulation_null_pointers),
+      sweep_test(accel_in_dataloader_null_pointers),
+      sweep_test(accel_active_dataloader_null_pointers),
       sweep_test(accel_gather_null_pointers),
       sweep_test(accel_gather_uneven_null_pointers),
       sweep_test(accel_gather_for_metrics_null_pointers),
@@ -2771,6 +2841,10 @@ int main(void) {
       sweep_test(accel_dataloader_set_slice_null_pointers),
       sweep_test(accel_dataloader_next_null_pointers),
       sweep_test(accel_dataloader_length_null_pointers),
+      sweep_test(accel_dataloader_total_batch_size_null_pointers),
+      sweep_test(accel_dataloader_total_dataset_length_null_pointers),
+      sweep_test(accel_dataloader_config_null_pointers),
+      sweep_test(accel_dataloader_set_even_batches_null_pointers),
       sweep_test(accel_dataloader_epoch_null_pointers),
       sweep_test(accel_dataloader_valid_rows_null_pointers),
       sweep_test(accel_dataloader_set_epoch_null_pointers),

@@ -8,5 +8,6 @@ mod settings;
 pub use local_sgd::{LocalSgd, LocalSgdOptions};
 pub use prepare::Prepare;
 pub use settings::{
-    AutocastOptions, DdpCommHook, DdpOptions, Fp8Recipe, GradScalerOptions, ParametersOptions, PowerSgdOptions,
+    AutocastOptions, DdpCommHook, DdpOptions, Fp8Recipe, GradScalerOptions, GradientAccumulationOptions,
+    ParametersOptions, PowerSgdOptions,
 };
