@@ -291,6 +291,30 @@ ACCEL_SINCE(0, 1) int32_t accel_is_available(const char *feature);
  * @threads thread, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scope_end(accel_scope_t *scope);
 
+/** Runs inside of accel_scope_call().
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK, information, or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_scope_fn)(void *user_data);
+
+/** Calls a function that opens scopes of any kind, and ends those that it leaves open, in reverse order; their handles are
+ * gone then. For languages that move functions between threads (goroutines, virtual threads): inside of a callback they
+ * stay on one.
+ * @param body Called on this thread.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK, or what else the function returned; where it succeeded, the first error of the work that ends its
+ *   scopes.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scope_call(accel_scope_fn body, void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** Gives up a scope that its thread cannot end any more, from any thread: the handle is gone. What the scope changed on a
+ * thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a
+ * scope, such as a barrier, is not done.
+ * @param scope A scope, or NULL.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_scope_release(accel_scope_t *ACCEL_NULLABLE scope);
+
 /* =====================================================================================================================
  * 2. Types and nested values
  * ================================================================================================================== */
@@ -420,10 +444,11 @@ typedef struct accel_value {
 } accel_value_t;
 #define ACCEL_VALUE_INIT {ACCEL_VALUE_NONE, 0, {0}}
 
-/** A string value.
+/** A string value. Strings and keys of values are UTF-8 everywhere; any other bytes are refused, also in values that a
+ * program has filled in by hand.
  * @param text UTF-8; copied.
  * @param out Becomes a copy of the string.
- * @return ACCEL_OK.
+ * @return ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_string(const char *text, accel_value_t *ACCEL_OWNED out);
 
@@ -439,7 +464,7 @@ accel_value_tensor(accel_tensor_t *tensor, accel_value_t *ACCEL_OWNED out);
  * @param items [n_items] May be NULL when n_items is 0.
  * @param n_items Their number.
  * @param out The list.
- * @return ACCEL_OK; TYPE_MISMATCH for an item that is no value.
+ * @return ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_list(const accel_value_t *ACCEL_NULLABLE items, size_t n_items, accel_value_t *ACCEL_OWNED out);
@@ -481,7 +506,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_map(accel_value_t *
 /** Copies a value with its containers; tensors are shared.
  * @param value Any.
  * @param out The copy.
- * @return ACCEL_OK; TYPE_MISMATCH for what is no value.
+ * @return ACCEL_OK; INVALID_ARGUMENT for what is no value.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_copy(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
@@ -561,7 +586,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_push(accel_value_t 
 /** Compares kinds, structure, numbers, and tensors by dtype, shape and elements.
  * @param a,b Any.
  * @param out 1 or 0.
- * @return ACCEL_OK; TYPE_MISMATCH for what is no value.
+ * @return ACCEL_OK; INVALID_ARGUMENT for what is no value.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_equal(const accel_value_t *a, const accel_value_t *b, int32_t *out);
@@ -581,6 +606,16 @@ accel_value_to_json(const accel_value_t *value, accel_buffer_t *ACCEL_OWNED out)
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_from_json(const char *json, accel_value_t *ACCEL_OWNED out);
+
+/** The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error()
+ * cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
+ * @param after Only errors with a greater number; 0: all of the last 64.
+ * @param out A list, the oldest first, of maps: "number", from 1 in the order in which errors were set; "thread", the
+ *   kernel's number of the thread (gettid); "function", "" from accel_error_set(); "status"; "rank", -1 when no process
+ *   group was involved; "message".
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_recent_errors(int64_t after, accel_value_t *ACCEL_OWNED out);
 
 /* Functions on every tensor of a tree. `value` may be a single tensor. */
 
@@ -1002,6 +1037,13 @@ ACCEL_SINCE(0, 1) int32_t accel_debug(const accel_state_t *state);
  * @accelerate device */
 ACCEL_SINCE(0, 1) accel_device_t accel_device(const accel_state_t *state);
 
+/** Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
+ * @param state A state.
+ * @return 1 or 0, as the environment was when the job's first state was made.
+ * @threads any
+ * @accelerate fork_launched */
+ACCEL_SINCE(0, 1) int32_t accel_fork_launched(const accel_state_t *state);
+
 /** Makes the state's device the current one of this thread; nothing to do on CPU.
  * @param state A state.
  * @return ACCEL_OK; UNSUPPORTED when the device is not there.
@@ -1048,7 +1090,8 @@ accel_split_range(const accel_state_t *state, int64_t length, int64_t *out_begin
  * @param state A state.
  * @param inputs Unchanged.
  * @param apply_padding 1: short shares repeat the last element of the whole input until all are equally long.
- * @param out The share.
+ * @param out The share: rows of tensors are copied, items of lists are the same ones. A slice of accel_split_range()
+ *   copies nothing.
  * @return ACCEL_OK; INVALID_ARGUMENT when a map's members differ in length or an empty input is to be padded;
  *   TYPE_MISMATCH for what cannot be split.
  * @threads any, waits
@@ -1147,12 +1190,66 @@ ACCEL_SINCE(0, 1) int64_t accel_gradient_accumulation_steps(const accel_state_t 
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
 
+/* How micro-batches are put together; the fields of the state's options, for later. @accelerate
+ * GradientAccumulationPlugin */
+typedef struct accel_gradient_accumulation_options {
+  size_t struct_size;
+  int64_t num_steps;            /* micro-batches a group, at least 1. Default: as it is, like all fields */
+  int32_t adjust_scheduler;     /* 1: prepared schedulers count accumulating steps too */
+  int32_t sync_with_dataloader; /* 1: the end of a loader ends the group */
+  int32_t sync_each_batch;      /* 1: gradients are exchanged in each micro-batch */
+  int32_t true_divisor;         /* 1: a short last group is divided by its own length */
+} accel_gradient_accumulation_options_t;
+#define ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT                                                                       \
+  {sizeof(accel_gradient_accumulation_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_gradient_accumulation_options_init(accel_gradient_accumulation_options_t *options);
+
+/** Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states
+ * of accel_state_share() see them too. The same on all ranks.
+ * @param state A state.
+ * @param options Fields that are unset stay as they are.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object
+ * @accelerate state.GradientState */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_set_gradient_accumulation(accel_state_t *state, const accel_gradient_accumulation_options_t *options);
+
+/** How micro-batches are put together now.
+ * @param state A state.
+ * @param out A map with the fields of accel_gradient_accumulation_options_t: "num_steps" INT, the others BOOL.
+ * @return ACCEL_OK.
+ * @threads any
+ * @accelerate plugin_kwargs, adjust_scheduler, sync_with_dataloader */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gradient_accumulation(const accel_state_t *state, accel_value_t *ACCEL_OWNED out);
+
+/** Whether a loop over a prepared loader is under way.
+ * @param state A state.
+ * @return 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
+ * @threads any
+ * @accelerate in_dataloader */
+ACCEL_SINCE(0, 1) int32_t accel_in_dataloader(const accel_state_t *state);
+
+/** A prepared loader whose loop is under way.
+ * @param state A state.
+ * @param depth 0: the innermost loop's, which end_of_dataloader and remainder speak of; 1: the one around it, and so on.
+ * @param out Another handle of it.
+ * @return ACCEL_OK, or ACCEL_ERROR_NOT_FOUND where fewer loops are under way.
+ * @threads object
+ * @accelerate active_dataloader, dataloader_references */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_active_dataloader(const accel_state_t *state, int64_t depth, accel_dataloader_t *ACCEL_OWNED *out);
+
 /* =====================================================================================================================
  * 4. Communication
  * ================================================================================================================== */
 
 /* All ranks must make the same call; their trees must have the same structure, shapes and dtypes. What one rank passes
- * is checked before anything is sent, and in the same way whether there is one rank or many. Each tensor travels by the
+ * is checked before anything is sent, and in the same way whether there is one rank or many: where a tree is refused on
+ * one rank, the others get COLLECTIVE_MISMATCH. Results are of the same kinds and shapes for one rank as for many. Each tensor travels by the
  * backend of its device: those on the CPU by UCX and shared memory, in a CUDA state those on the GPU by NCCL; the
  * tensors of one accel_all_gather() and the like must be on one device. Small tensors of a tree travel together. Every
  * wait ends by the timeout of the state. docs/communication.md says more: errors, groups, variables. */
@@ -1171,7 +1268,7 @@ typedef int32_t accel_reduction_t;
 /** Every rank gets each tensor of all ranks, joined along dimension 0 in rank order; a 0-d tensor counts as one row.
  * @param state A state.
  * @param value A tensor or a tree of tensors.
- * @param out The joined tree.
+ * @param out The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
  * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
  * @threads collective, waits
  * @accelerate gather */
@@ -1248,7 +1345,7 @@ accel_broadcast_object_list(accel_state_t *state, const accel_value_t *objects, 
 
 /** Pads one dimension of each tensor to its largest size over all ranks.
  * @param state A state.
- * @param value A tensor or a tree of tensors.
+ * @param value A tensor or a tree of tensors, with equally many dimensions on all ranks.
  * @param dim The dimension; negative ones count from the end; tensors that lack it stay.
  * @param pad_index What is filled in.
  * @param pad_first 1: before the data instead of after it.
@@ -3649,19 +3746,28 @@ typedef accel_status_t (*accel_dataset_item_fn)(int64_t index, accel_value_t *AC
 typedef accel_status_t (*accel_dataset_items_fn)(const int64_t *indices, size_t n_indices,
                                                  accel_value_t *ACCEL_OWNED out_items, void *user_data);
 
+/** Hears that a loader begins an epoch, before it asks for the length and for items of it.
+ * @param epoch From 0.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error, which comes back unchanged.
+ * @threads any */
+typedef accel_status_t (*accel_dataset_epoch_fn)(int64_t epoch, void *user_data);
+
 /** The program's own items by number. They are made on the thread of the outer call; a loader with workers calls from
  * several threads at once.
  * @param length Says how many there are.
  * @param item Makes one.
  * @param items Makes those of a batch; NULL: one after another.
- * @param user_data,destroy Of all three.
+ * @param set_epoch For items that differ by epoch; NULL: they do not.
+ * @param user_data,destroy Of all four.
  * @param out The dataset.
  * @return ACCEL_OK.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_create(accel_dataset_length_fn length, accel_dataset_item_fn item,
-                     accel_dataset_items_fn ACCEL_NULLABLE items, void *ACCEL_NULLABLE user_data,
-                     accel_destroy_fn ACCEL_NULLABLE destroy, accel_dataset_t *ACCEL_OWNED *out);
+                     accel_dataset_items_fn ACCEL_NULLABLE items, accel_dataset_epoch_fn ACCEL_NULLABLE set_epoch,
+                     void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
+                     accel_dataset_t *ACCEL_OWNED *out);
 
 /** Begins to read the program's own stream. The same arguments must give the same items, or else resuming is not exact.
  * @param epoch From 0.
@@ -4065,6 +4171,38 @@ accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_dataloader_length(const accel_dataloader_t *loader);
 
+/** How many items a step takes on all ranks together.
+ * @param loader A loader.
+ * @return The number; -1 for an invalid handle, and with UNSUPPORTED for batches of any size.
+ * @threads any
+ * @accelerate total_batch_size */
+ACCEL_SINCE(0, 1) int64_t accel_dataloader_total_batch_size(const accel_dataloader_t *loader);
+
+/** How many items the loader's data has, for all ranks together.
+ * @param loader A loader.
+ * @return The number; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
+ * @threads any
+ * @accelerate total_dataset_length */
+ACCEL_SINCE(0, 1) int64_t accel_dataloader_total_dataset_length(const accel_dataloader_t *loader);
+
+/** How a prepared loader shares its batches.
+ * @param loader A prepared loader.
+ * @param out A map with the fields of accel_dataloader_config_t: "data_seed" INT or NONE, the others BOOL.
+ * @return ACCEL_OK; INVALID_STATE for a loader that is not prepared.
+ * @threads any
+ * @accelerate split_batches, dispatch_batches, even_batches, use_seedable_sampler, non_blocking, use_stateful_dataloader */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataloader_config(const accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out);
+
+/** Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+ * @param loader A prepared loader.
+ * @param even_batches 1 or 0.
+ * @return ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE for a loader that is not prepared.
+ * @threads object
+ * @accelerate even_batches */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataloader_set_even_batches(accel_dataloader_t *loader, int32_t even_batches);
+
 /** The epoch that the loader is in.
  * @param loader A loader.
  * @return From 0; -1 for an invalid handle.
@@ -4341,7 +4479,8 @@ typedef struct accel_dataloader_config {
   int32_t even_batches;  /* 1: all ranks get equally many full batches, filled with rows from the start. Default 1 */
   int32_t split_batches; /* as in the state's options, which are the default */
   int32_t put_on_device; /* 1: batches go to the state's device. Default 1 */
-  int32_t non_blocking;  /* 1: without waiting for the copy. Default 0 */
+  int32_t non_blocking;  /* 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so.
+                          * Default 0 */
   int32_t dispatch_batches; /* 1: rank 0 reads, and sends each rank its rows. Default 0: every rank reads its own */
   int32_t use_seedable_sampler; /* 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's
                                  * generator when the first epoch begins. Default 1 */

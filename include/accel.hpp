@@ -359,6 +359,11 @@ struct StateOptions : accel_state_options_t {
   StateOptions() { accel_state_options_init(this); }
 };
 
+// How micro-batches are put together; the fields of the state's options, for later.
+struct GradientAccumulationOptions : accel_gradient_accumulation_options_t {
+  GradientAccumulationOptions() { accel_gradient_accumulation_options_init(this); }
+};
+
 // How to back-propagate, as torch.Tensor.backward() has it.
 struct BackwardOptions : accel_backward_options_t {
   BackwardOptions() { accel_backward_options_init(this); }
@@ -1709,6 +1714,22 @@ class Dataloader : public detail::Handle<accel_dataloader_t, accel_dataloader_re
   // The number of batches.
   std::int64_t length() const { return accel_dataloader_length(self()); }
 
+  // How many items a step takes on all ranks together.
+  std::int64_t total_batch_size() const { return accel_dataloader_total_batch_size(self()); }
+
+  // How many items the loader's data has, for all ranks together.
+  std::int64_t total_dataset_length() const { return accel_dataloader_total_dataset_length(self()); }
+
+  // How a prepared loader shares its batches.
+  Value config() const {
+    Value out;
+    detail::check(accel_dataloader_config(get(), out.put()));
+    return out;
+  }
+
+  // Says whether all ranks get equally many full batches, from the next epoch on.
+  void set_even_batches(bool even_batches) { detail::check(accel_dataloader_set_even_batches(get(), even_batches)); }
+
   // The epoch that the loader is in.
   std::int64_t epoch() const { return accel_dataloader_epoch(self()); }
 
@@ -1856,6 +1877,9 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // The state's device.
   accel_device_t device() const { return accel_device(self()); }
 
+  // Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
+  bool fork_launched() const { return accel_fork_launched(self()) == 1; }
+
   // Makes the state's device the current one of this thread; nothing to do on CPU.
   void set_device() const { detail::check(accel_set_device(get())); }
 
@@ -1929,6 +1953,28 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // Sets the length of accumulation groups.
   void set_gradient_accumulation_steps(std::int64_t steps) {
     detail::check(accel_set_gradient_accumulation_steps(get(), steps));
+  }
+
+  // Changes how micro-batches are put together, from the next accel_accumulate_begin() on.
+  void set_gradient_accumulation(const GradientAccumulationOptions& options) {
+    detail::check(accel_set_gradient_accumulation(get(), &options));
+  }
+
+  // How micro-batches are put together now.
+  Value gradient_accumulation() const {
+    Value out;
+    detail::check(accel_gradient_accumulation(get(), out.put()));
+    return out;
+  }
+
+  // Whether a loop over a prepared loader is under way.
+  bool in_dataloader() const { return accel_in_dataloader(self()) == 1; }
+
+  // A prepared loader whose loop is under way.
+  Dataloader active_dataloader(std::int64_t depth) const {
+    Dataloader out;
+    detail::check(accel_active_dataloader(get(), depth, out.put()));
+    return out;
   }
 
   // Every rank gets each tensor of all ranks, joined along dimension 0 in rank order; a 0-d tensor counts as one row.
@@ -2453,6 +2499,14 @@ inline accel_device_t device_parse(const std::string& text) {
 
 // Counts the devices of a type.
 inline std::int32_t device_count(std::int32_t type) { return accel_device_count(type); }
+
+// The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error()
+// cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
+inline Value recent_errors(std::int64_t after) {
+  Value out;
+  detail::check(accel_recent_errors(after, out.put()));
+  return out;
+}
 
 // The same tree with a function applied to each tensor; other leaves stay.
 inline Value recursively_apply(const Value& value, bool error_on_other_type, TensorFn function) {

@@ -8,6 +8,14 @@ static void log_trampoline(int32_t level, const char *message, void *user_data) 
   end_report(lock, answer, user_data);
 }
 
+static accel_status_t scope_trampoline(void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 0);
+  return end_callback(lock, answer);
+}
+
 static accel_status_t tensor_trampoline(accel_tensor_t *tensor, accel_tensor_t **out_tensor, void *user_data) {
   PyGILState_STATE lock;
   if (!enter_python(&lock)) return refuse_callback();
@@ -99,6 +107,14 @@ static accel_status_t dataset_items_trampoline(const int64_t *indices, size_t n_
   forget_raised_here();
   PyObject *const answer = call_python(user_data, 2, 1, integers_to_python(indices, n_indices));
   if (answer != NULL) python_to_new_value(answer, out_items);
+  return end_callback(lock, answer);
+}
+
+static accel_status_t dataset_epoch_trampoline(int64_t epoch, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 3, 1, PyLong_FromLongLong(epoch));
   return end_callback(lock, answer);
 }
 
@@ -219,7 +235,7 @@ static accel_status_t load_state_trampoline(const accel_value_t *state, void *us
 }
 %}
 
-%accel_handle(accel_scope, accel_leave)
+%accel_handle(accel_scope, accel_scope_release)
 %accel_handle(accel_state, accel_state_release)
 %accel_handle(accel_tensor, accel_tensor_release)
 %accel_handle(accel_op, accel_leave)
@@ -283,6 +299,14 @@ typedef struct accel_state_options {
   accel_cpu_memory_t cpu_memory;
   int64_t cpu_memory_kept;
 } accel_state_options_t;
+typedef struct accel_gradient_accumulation_options {
+  size_t struct_size;
+  int64_t num_steps;
+  int32_t adjust_scheduler;
+  int32_t sync_with_dataloader;
+  int32_t sync_each_batch;
+  int32_t true_divisor;
+} accel_gradient_accumulation_options_t;
 %accel_borrowed(accel_tensor_t, gradient)
 typedef struct accel_backward_options {
   size_t struct_size;
@@ -621,6 +645,14 @@ typedef struct accel_parameters_options {
   }
   ~accel_state_options() { free((char *)$self->main_process_ip); free((char *)$self->rng_types); free($self); }
 }
+%extend accel_gradient_accumulation_options {
+  accel_gradient_accumulation_options() {
+    accel_gradient_accumulation_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) accel_gradient_accumulation_options_init(options);
+    return options;
+  }
+  ~accel_gradient_accumulation_options() {  free($self); }
+}
 %extend accel_backward_options {
   accel_backward_options() {
     accel_backward_options_t *const options = calloc(1, sizeof(*options));
@@ -879,6 +911,7 @@ typedef struct accel_parameters_options {
 }
 
 %accel_callback(accel_log_fn, log_trampoline)
+%accel_callback(accel_scope_fn, scope_trampoline)
 %accel_callback(accel_tensor_fn, tensor_trampoline)
 %accel_callback(accel_work_fn, work_trampoline)
 %accel_callback(accel_forward_fn, forward_trampoline)
@@ -887,12 +920,13 @@ typedef struct accel_parameters_options {
 %accel_callback(accel_closure_fn, closure_trampoline)
 %accel_callback(accel_lr_lambda_fn, lr_lambda_trampoline)
 %accel_callback(accel_lr_group_lambda_fn, lr_group_lambda_trampoline)
-%typemap(in) (accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
-  if (!callables_of_python($input, 2, 3, &$4)) SWIG_fail;
+%typemap(in) (accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, accel_dataset_epoch_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 2, 4, &$5)) SWIG_fail;
   $1 = dataset_length_trampoline;
   $2 = dataset_item_trampoline;
-  $3 = !is_callable_of_python($4, 2) ? NULL : dataset_items_trampoline;
-  $5 = release_python;
+  $3 = !is_callable_of_python($5, 2) ? NULL : dataset_items_trampoline;
+  $4 = !is_callable_of_python($5, 3) ? NULL : dataset_epoch_trampoline;
+  $6 = release_python;
 }
 %typemap(in) (accel_stream_begin_fn CALLBACK, accel_stream_next_fn CALLBACK, accel_stream_skip_fn CALLBACK, accel_stream_end_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
   if (!callables_of_python($input, 2, 4, &$5)) SWIG_fail;
@@ -923,6 +957,8 @@ typedef struct accel_parameters_options {
 
 %accel_waits(accel_scope_end)
 %delobject accel_scope_end;
+%accel_waits(accel_scope_call)
+%delobject accel_scope_release;
 %accel_waits(accel_value_equal)
 %accel_waits(accel_value_to_json)
 %accel_waits(accel_recursively_apply)
@@ -1255,6 +1291,19 @@ scope: The scope.
 Returns: ACCEL_OK; ACCEL_ERROR_INVALID_STATE when it is not the thread's innermost scope (it then stays open); the error of the work that ends it (for example a barrier).";
 accel_status_t accel_scope_end(accel_scope_t *scope);
 
+%feature("docstring") accel_scope_call "Calls a function that opens scopes of any kind, and ends those that it leaves open, in reverse order; their handles are gone then. For languages that move functions between threads (goroutines, virtual threads): inside of a callback they stay on one.
+
+body: Called on this thread.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+Returns: ACCEL_OK, or what else the function returned; where it succeeded, the first error of the work that ends its scopes.";
+accel_status_t accel_scope_call(accel_scope_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_scope_release "Gives up a scope that its thread cannot end any more, from any thread: the handle is gone. What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+
+scope: A scope, or NULL.";
+void accel_scope_release(accel_scope_t *scope);
+
 %feature("docstring") accel_dtype_name "The name of a dtype.
 
 dtype: ACCEL_DTYPE_*.
@@ -1299,7 +1348,7 @@ int32_t accel_device_count(int32_t type);
 a: Any.
 b: Any.
 out: 1 or 0.
-Returns: ACCEL_OK; TYPE_MISMATCH for what is no value.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.";
 accel_status_t accel_value_equal(const accel_value_t *a, const accel_value_t *b, int32_t *OUTPUT);
 
 %feature("docstring") accel_value_to_json "Tensors become nested lists of numbers, tuples arrays.
@@ -1315,6 +1364,13 @@ json: One document.
 out: Its value.
 Returns: ACCEL_OK or INVALID_ARGUMENT with the place of the mistake.";
 accel_status_t accel_value_from_json(const char *json, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_recent_errors "The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error() cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
+
+after: Only errors with a greater number; 0: all of the last 64.
+out: A list, the oldest first, of maps: \"number\", from 1 in the order in which errors were set; \"thread\", the kernel's number of the thread (gettid); \"function\", \"\" from accel_error_set(); \"status\"; \"rank\", -1 when no process group was involved; \"message\".
+Returns: ACCEL_OK.";
+accel_status_t accel_recent_errors(int64_t after, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_recursively_apply "The same tree with a function applied to each tensor; other leaves stay.
 
@@ -1531,6 +1587,12 @@ state: A state.
 Returns: The device that prepared models and batches are put on.";
 accel_device_t accel_device(const accel_state_t *state);
 
+%feature("docstring") accel_fork_launched "Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
+
+state: A state.
+Returns: 1 or 0, as the environment was when the job's first state was made.";
+int32_t accel_fork_launched(const accel_state_t *state);
+
 %feature("docstring") accel_set_device "Makes the state's device the current one of this thread; nothing to do on CPU.
 
 state: A state.
@@ -1571,7 +1633,7 @@ accel_status_t accel_split_range(const accel_state_t *state, int64_t length, int
 state: A state.
 inputs: Unchanged.
 apply_padding: 1: short shares repeat the last element of the whole input until all are equally long.
-out: The share.
+out: The share: rows of tensors are copied, items of lists are the same ones. A slice of accel_split_range() copies nothing.
 Returns: ACCEL_OK; INVALID_ARGUMENT when a map's members differ in length or an empty input is to be padded; TYPE_MISMATCH for what cannot be split.";
 accel_status_t accel_split_between_processes(const accel_state_t *state, const accel_value_t *inputs, int32_t apply_padding, accel_value_t *OUTPUT);
 
@@ -1649,11 +1711,44 @@ steps: At least 1.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
 
+%feature("docstring") accel_gradient_accumulation_options_init "Marks every field as unset.
+
+options: The struct.";
+void accel_gradient_accumulation_options_init(accel_gradient_accumulation_options_t *options);
+
+%feature("docstring") accel_set_gradient_accumulation "Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. The same on all ranks.
+
+state: A state.
+options: Fields that are unset stay as they are.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_set_gradient_accumulation(accel_state_t *state, const accel_gradient_accumulation_options_t *options);
+
+%feature("docstring") accel_gradient_accumulation "How micro-batches are put together now.
+
+state: A state.
+out: A map with the fields of accel_gradient_accumulation_options_t: \"num_steps\" INT, the others BOOL.
+Returns: ACCEL_OK.";
+accel_status_t accel_gradient_accumulation(const accel_state_t *state, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_in_dataloader "Whether a loop over a prepared loader is under way.
+
+state: A state.
+Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.";
+information_t accel_in_dataloader(const accel_state_t *state);
+
+%feature("docstring") accel_active_dataloader "A prepared loader whose loop is under way.
+
+state: A state.
+depth: 0: the innermost loop's, which end_of_dataloader and remainder speak of; 1: the one around it, and so on.
+out: Another handle of it.
+Returns: ACCEL_OK, or ACCEL_ERROR_NOT_FOUND where fewer loops are under way.";
+accel_status_t accel_active_dataloader(const accel_state_t *state, int64_t depth, accel_dataloader_t **OUTPUT);
+
 %feature("docstring") accel_gather "Every rank gets each tensor of all ranks, joined along dimension 0 in rank order; a 0-d tensor counts as one row.
 
 state: A state.
 value: A tensor or a tree of tensors.
-out: The joined tree.
+out: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
 Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
 accel_status_t accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
@@ -1711,7 +1806,7 @@ accel_status_t accel_broadcast_object_list(accel_state_t *state, const accel_val
 %feature("docstring") accel_pad_across_processes "Pads one dimension of each tensor to its largest size over all ranks.
 
 state: A state.
-value: A tensor or a tree of tensors.
+value: A tensor or a tree of tensors, with equally many dimensions on all ranks.
 dim: The dimension; negative ones count from the end; tensors that lack it stay.
 pad_index: What is filled in.
 pad_first: 1: before the data instead of after it.
@@ -3383,11 +3478,12 @@ accel_status_t accel_dataset_arrow_stream(struct ArrowArrayStream *stream, doubl
 length: Says how many there are.
 item: Makes one.
 items: Makes those of a batch; NULL: one after another.
-user_data: Of all three.
-destroy: Of all three.
+set_epoch: For items that differ by epoch; NULL: they do not.
+user_data: Of all four.
+destroy: Of all four.
 out: The dataset.
 Returns: ACCEL_OK.";
-accel_status_t accel_dataset_create(accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_dataset_t **OUTPUT);
+accel_status_t accel_dataset_create(accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, accel_dataset_epoch_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_dataset_t **OUTPUT);
 
 %feature("docstring") accel_dataset_create_stream "The program's own stream of items.
 
@@ -3638,6 +3734,32 @@ information_t accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *O
 loader: A loader.
 Returns: Batches an epoch on this rank; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.";
 int64_t accel_dataloader_length(const accel_dataloader_t *loader);
+
+%feature("docstring") accel_dataloader_total_batch_size "How many items a step takes on all ranks together.
+
+loader: A loader.
+Returns: The number; -1 for an invalid handle, and with UNSUPPORTED for batches of any size.";
+int64_t accel_dataloader_total_batch_size(const accel_dataloader_t *loader);
+
+%feature("docstring") accel_dataloader_total_dataset_length "How many items the loader's data has, for all ranks together.
+
+loader: A loader.
+Returns: The number; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.";
+int64_t accel_dataloader_total_dataset_length(const accel_dataloader_t *loader);
+
+%feature("docstring") accel_dataloader_config "How a prepared loader shares its batches.
+
+loader: A prepared loader.
+out: A map with the fields of accel_dataloader_config_t: \"data_seed\" INT or NONE, the others BOOL.
+Returns: ACCEL_OK; INVALID_STATE for a loader that is not prepared.";
+accel_status_t accel_dataloader_config(const accel_dataloader_t *loader, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_dataloader_set_even_batches "Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+
+loader: A prepared loader.
+even_batches: 1 or 0.
+Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE for a loader that is not prepared.";
+accel_status_t accel_dataloader_set_even_batches(accel_dataloader_t *loader, int32_t even_batches);
 
 %feature("docstring") accel_dataloader_epoch "The epoch that the loader is in.
 

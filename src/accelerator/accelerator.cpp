@@ -8,6 +8,7 @@
 
 #include "accelerator/prepared_scheduler.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "checkpoint/training_state.hpp"
 #include "kernels/tensor_memory.hpp"
 #include "state/random.hpp"
@@ -129,6 +130,11 @@ std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::D
       state::synchronize_rng_states(*communicator, device, rng_types, at::Generator());
     };
   auto prepared = loader.sharded(sharding);
+  if (sharding.non_blocking && sharding.device && !loader.pin_memory())
+    log(LogLevel::kWarning,
+        "non_blocking is 1 for a loader whose pin_memory is 0: copies to a GPU from memory that is not page-locked "
+        "block "
+        "all the same; set pin_memory to 1, or non_blocking to 0");
   loaders_.push_back(prepared);
   return prepared;
 }

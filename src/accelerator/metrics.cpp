@@ -72,8 +72,8 @@ c10::IValue gather_for_metrics(comm::Communicator& communicator, const c10::IVal
         "with even_batches");
   if (!only_tensors) {
     const c10::IValue all = comm::gather_object(communicator, value);
-    if (ranks.empty() || !tree::is_sequence(all)) return all;  // one process's object
-    const auto items = tree::sequence_items(all);
+    if (ranks.empty()) return all;  // one process's
+    const auto items = all.toListRef();
     const bool each_row =
         tree::is_sequence(value) && static_cast<int64_t>(tree::sequence_items(value).size()) == batch.rows;
     return pick(items,

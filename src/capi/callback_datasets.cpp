@@ -20,8 +20,11 @@ namespace {
 
 data::ItemFunctions functions_of(const Callback<accel_dataset_length_fn>& length,
                                  const Callback<accel_dataset_item_fn>& item,
-                                 const std::optional<Callback<accel_dataset_items_fn>>& items) {
+                                 const std::optional<Callback<accel_dataset_items_fn>>& items,
+                                 const std::optional<Callback<accel_dataset_epoch_fn>>& set_epoch) {
   data::ItemFunctions functions;
+  if (set_epoch)
+    functions.begin_epoch = [set_epoch = *set_epoch](int64_t epoch) { set_epoch.checked("set_epoch", epoch); };
   functions.length = [length] { return length.checked("length"); };
   functions.get = [item](int64_t index) {
     accel_value_t value = ACCEL_VALUE_INIT;
@@ -71,15 +74,16 @@ std::optional<Callback<Function>> optional_callback(const Callback<Other>& regis
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_dataset_create(accel_dataset_length_fn length, accel_dataset_item_fn item,
-                                                   accel_dataset_items_fn items, void* user_data,
-                                                   accel_destroy_fn destroy, accel_dataset_t** out) {
+                                                   accel_dataset_items_fn items, accel_dataset_epoch_fn set_epoch,
+                                                   void* user_data, accel_destroy_fn destroy, accel_dataset_t** out) {
   return guarded(__func__, [&] {
     const Callback<accel_dataset_length_fn> registration(length, user_data, destroy);
     check_pointer(length, "length");
     check_pointer(item, "item");
     check_pointer(out, "out");
     give_dataset(out, std::make_shared<data::CallbackDataset>(
-                          functions_of(registration, registration.with(item), optional_callback(registration, items))));
+                          functions_of(registration, registration.with(item), optional_callback(registration, items),
+                                       optional_callback(registration, set_epoch))));
     return ACCEL_OK;
   });
 }

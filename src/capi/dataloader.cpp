@@ -93,6 +93,13 @@ data::CallbackBatchSampler::Batches batches_by(Callback<accel_batch_sampler_fn> 
   };
 }
 
+const data::ShardOptions& sharding_of(const accel_dataloader_t* loader) {
+  const data::DataLoader& engine = *check(loader, "loader").loader;
+  require(engine.is_sharded(), Status::kInvalidState,
+          "the loader is not prepared; expected one of accel_prepare() or accel_prepare_data_loader()");
+  return engine.sharding();
+}
+
 }  // namespace
 
 ACCEL_FUNCTION void accel_dataloader_options_init(accel_dataloader_options_t* options) {
@@ -184,6 +191,52 @@ ACCEL_FUNCTION int64_t accel_dataloader_length(const accel_dataloader_t* loader)
     const auto length = check(loader, "loader").loader->length();
     require(length.has_value(), Status::kUnsupported, "the stream of the loader does not say how many batches it has");
     return *length;
+  });
+}
+
+ACCEL_FUNCTION int64_t accel_dataloader_total_batch_size(const accel_dataloader_t* loader) {
+  return guarded_value<int64_t>(__func__, -1, [&] {
+    const auto size = check(loader, "loader").loader->total_batch_size();
+    require(size.has_value(), Status::kUnsupported, "the batches of the loader may have any size");
+    return *size;
+  });
+}
+
+ACCEL_FUNCTION int64_t accel_dataloader_total_dataset_length(const accel_dataloader_t* loader) {
+  return guarded_value<int64_t>(__func__, -1, [&] {
+    const auto length = check(loader, "loader").loader->total_dataset_length();
+    require(length.has_value(), Status::kUnsupported, "the stream of the loader does not say how many items it has");
+    return *length;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_dataloader_config(const accel_dataloader_t* loader, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check(loader, "loader");
+    check_pointer(out, "out");
+    const data::ShardOptions& config = sharding_of(loader);
+    c10::impl::GenericDict fields = tree::new_map();
+    const auto insert = [&](const char* name, c10::IValue value) {
+      fields.insert(std::string(name), std::move(value));
+    };
+    insert("even_batches", config.even_batches);
+    insert("split_batches", config.split_batches);
+    insert("put_on_device", config.device.has_value());
+    insert("non_blocking", config.non_blocking);
+    insert("dispatch_batches", config.dispatch_batches);
+    insert("use_seedable_sampler", !config.draw_seed);
+    insert("data_seed", config.seed ? c10::IValue(*config.seed) : c10::IValue());
+    insert("use_stateful_dataloader", config.resumes);
+    give(out, fields);
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_dataloader_set_even_batches(accel_dataloader_t* loader, int32_t even_batches) {
+  return guarded(__func__, [&] {
+    sharding_of(loader);
+    loader->loader->set_even_batches(read_flag(even_batches, "even_batches"));
+    return ACCEL_OK;
   });
 }
 

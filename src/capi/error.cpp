@@ -5,6 +5,7 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/object.hpp"
+#include "capi/recent_errors.hpp"
 #include "capi/thread_error.hpp"
 
 namespace accel::capi {
@@ -27,6 +28,7 @@ void set_thread_error(accel_status_t status, std::string_view message, const cha
   error.status = status;
   error.function = function;
   error.rank = rank;
+  note_error(error);
 }
 
 ACCEL_FUNCTION const char* accel_status_name(accel_status_t status) {

@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <cxxabi.h>
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -29,6 +30,12 @@ std::string callback_message(accel_status_t status, uint64_t errors_before, cons
 // Through the engine, perhaps over another thread, to the outer call, which returns the status with this message.
 [[noreturn]] void throw_callback_error(int64_t status, uint64_t errors_before, const char* callback);
 
+// Scopes whose handles were released while they were open, on all threads.
+extern std::atomic<int64_t> scopes_given_up;
+// Undoes those of this thread inside of which nothing is open. Nothing happens inside of a callback: what the engine
+// has set on the thread around it would be undone in the wrong order.
+void leave_scopes_given_up() noexcept;
+
 // Where LibTorch's warnings go during our calls: to the log callback instead of standard error. Never null.
 c10::WarningHandler* log_warnings() noexcept;
 
@@ -39,6 +46,7 @@ accel_status_t guarded(const char* function, Body&& body) {
   try {
     require_usable_process();
     const RunningCall running;
+    if (scopes_given_up.load(std::memory_order_relaxed) != 0) leave_scopes_given_up();
     kernels::follow_num_threads();
     const c10::WarningUtils::WarningHandlerGuard warnings(log_warnings());
     const CurrentCall current(function);

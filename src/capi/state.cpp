@@ -18,12 +18,15 @@
 #include "capi/scope.hpp"
 #include "capi/value.hpp"
 #include "comm/collectives.hpp"
+#include "data/dataloader.hpp"
 #include "state/split.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::capi {
 namespace {
 
 constexpr accel_state_options_t kUnsetStateOptions = ACCEL_STATE_OPTIONS_INIT;
+constexpr accel_gradient_accumulation_options_t kUnsetAccumulation = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT;
 
 static_assert(static_cast<int32_t>(Precision::kNo) == ACCEL_PRECISION_NO &&
               static_cast<int32_t>(Precision::kFp16) == ACCEL_PRECISION_FP16 &&
@@ -235,6 +238,10 @@ ACCEL_FUNCTION int32_t accel_debug(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.settings().debug.value; });
 }
 
+ACCEL_FUNCTION int32_t accel_fork_launched(const accel_state_t* state) {
+  return read_state(__func__, state, [](const state::State& engine) { return engine.settings().fork_launched.value; });
+}
+
 ACCEL_FUNCTION accel_device_t accel_device(const accel_state_t* state) {
   return guarded_value(__func__, accel_device_t{-1, -1},
                        [&] { return from_device(check(state, "state").accelerator->state().device()); });
@@ -358,6 +365,62 @@ ACCEL_FUNCTION int64_t accel_gradient_accumulation_steps(const accel_state_t* st
 ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation_steps(accel_state_t* state, int64_t steps) {
   return guarded(__func__, [&] {
     check(state, "state").accelerator->state().gradient_state()->set_num_steps(steps);
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION void accel_gradient_accumulation_options_init(accel_gradient_accumulation_options_t* options) {
+  if (options != nullptr) *options = kUnsetAccumulation;
+}
+
+ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation(accel_state_t* state,
+                                                              const accel_gradient_accumulation_options_t* options) {
+  return guarded(__func__, [&] {
+    state::GradientState& gradient_state = *check(state, "state").accelerator->state().gradient_state();
+    const auto given = read_options(check_pointer(options, "options"), kUnsetAccumulation, "options");
+    state::AccumulationSettings settings = gradient_state.settings();
+    const auto replace = [](bool& setting, int32_t value, const char* name) {
+      setting = option_flag(value, name).value_or(setting);
+    };
+    settings.num_steps = option_integer(given.num_steps).value_or(settings.num_steps);
+    replace(settings.adjust_scheduler, given.adjust_scheduler, "options.adjust_scheduler");
+    replace(settings.sync_with_dataloader, given.sync_with_dataloader, "options.sync_with_dataloader");
+    replace(settings.sync_each_batch, given.sync_each_batch, "options.sync_each_batch");
+    replace(settings.true_divisor, given.true_divisor, "options.true_divisor");
+    gradient_state.set_settings(settings);
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_gradient_accumulation(const accel_state_t* state, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    const auto& settings = check(state, "state").accelerator->state().gradient_state()->settings();
+    check_pointer(out, "out");
+    c10::impl::GenericDict fields = tree::new_map();
+    fields.insert(std::string("num_steps"), settings.num_steps);
+    fields.insert(std::string("adjust_scheduler"), settings.adjust_scheduler);
+    fields.insert(std::string("sync_with_dataloader"), settings.sync_with_dataloader);
+    fields.insert(std::string("sync_each_batch"), settings.sync_each_batch);
+    fields.insert(std::string("true_divisor"), settings.true_divisor);
+    give(out, fields);
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION int32_t accel_in_dataloader(const accel_state_t* state) {
+  return read_state(__func__, state,
+                    [](const state::State& engine) { return engine.gradient_state()->in_dataloader(); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_active_dataloader(const accel_state_t* state, int64_t depth,
+                                                      accel_dataloader_t** out) {
+  return guarded(__func__, [&] {
+    const auto& gradient_state = *check(state, "state").accelerator->state().gradient_state();
+    check_pointer(out, "out");
+    require(depth >= 0, Status::kInvalidArgument, "depth is ", depth, "; expected at least 0");
+    auto loader = gradient_state.active_loader(depth);
+    require(loader != nullptr, Status::kNotFound, "no loop over a prepared loader is under way at depth ", depth);
+    *out = std::make_unique<accel_dataloader>(std::move(loader)).release();
     return ACCEL_OK;
   });
 }

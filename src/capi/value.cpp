@@ -53,7 +53,7 @@ bool equal_values(const accel_value_t& a, const accel_value_t& b) {
 
 ACCEL_FUNCTION accel_status_t accel_value_string(const char* text, accel_value_t* out) {
   return guarded(__func__, [&] {
-    check_pointer(text, "text");
+    check_text(check_pointer(text, "text"), "text");
     check_pointer(out, "out");
     *out = string_value(text).release();
     return ACCEL_OK;
@@ -181,7 +181,7 @@ ACCEL_FUNCTION const accel_value_t* accel_value_get(const accel_value_t* map, co
 ACCEL_FUNCTION accel_status_t accel_value_set(accel_value_t* map, const char* key, const accel_value_t* item) {
   return guarded(__func__, [&] {
     check_pointer(map, "map");
-    check_pointer(key, "key");
+    check_text(check_pointer(key, "key"), "key");
     check_pointer(item, "item");
     check_map(map).set(std::string(key), copy_value(*item, "item"));
     return ACCEL_OK;
@@ -222,7 +222,8 @@ ACCEL_FUNCTION accel_status_t accel_value_to_json(const accel_value_t* value, ac
 ACCEL_FUNCTION accel_status_t accel_value_from_json(const char* json, accel_value_t* out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
-    give(out, tree::from_json(check_pointer(json, "json"), "json"));
+    check_text(check_pointer(json, "json"), "json");
+    give(out, tree::from_json(json, "json"));
     return ACCEL_OK;
   });
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/text_check.hpp"
 #include "capi/handles.hpp"
 #include "capi/value.hpp"
 #include "capi/value_node.hpp"
@@ -38,12 +39,18 @@ c10::IValue convert_dtype(accel_dtype_t dtype, DtypeForm form) {
 
 OwnedValue convert(const c10::IValue& value, int depth);
 
+// What the engine, an operator or a script made.
+void require_text(const std::string& text, const char* what) {
+  const size_t bad = first_bad_byte(text);
+  if (bad != text.size())
+    fail(Status::kTypeMismatch, what, text[bad] == '\0' ? " contains a NUL" : " is no UTF-8", "; expected text");
+}
+
 MapKey convert_key(const c10::IValue& key) {
   if (key.isInt()) return key.toInt();
   require(key.isString(), Status::kTypeMismatch, "a map has a key of kind ", tree::kind_name(key),
           "; expected strings or integers");
-  require(key.toStringRef().find('\0') == std::string::npos, Status::kTypeMismatch,
-          "a key of a map contains a NUL; expected text");
+  require_text(key.toStringRef(), "a key of a map");
   return key.toStringRef();
 }
 
@@ -80,7 +87,7 @@ OwnedValue convert(const c10::IValue& value, int depth) {
   if (value.isDouble()) return OwnedValue(accel_arg_double(value.toDouble()));
   if (value.isString()) {
     const std::string& text = value.toStringRef();
-    require(text.find('\0') == std::string::npos, Status::kTypeMismatch, "a string contains a NUL; expected text");
+    require_text(text, "a string");
     return string_value(text);
   }
   if (tree::is_sequence(value)) return convert_sequence(value, depth);

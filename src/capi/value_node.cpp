@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/error.hpp"
+#include "base/text_check.hpp"
 #include "capi/handles.hpp"
 #include "capi/object.hpp"
 #include "tensor/device.hpp"
@@ -50,6 +51,13 @@ bool is_sequence(const accel_value_t& value) {
   return value.kind == ACCEL_VALUE_LIST || value.kind == ACCEL_VALUE_TUPLE;
 }
 
+void check_text(std::string_view text, const char* name) {
+  const size_t bad = first_bad_byte(text);
+  if (bad == text.size()) return;
+  fail(Status::kInvalidArgument, name, " is no UTF-8: byte ", bad, " is ", int{static_cast<unsigned char>(text[bad])},
+       "; expected text in UTF-8; bytes have a kind of their own, accel_value_bytes()");
+}
+
 bool is_container(const accel_value_t& value) { return is_sequence(value) || value.kind == ACCEL_VALUE_MAP; }
 
 void check_value(const accel_value_t& value, const char* name) {
@@ -61,6 +69,7 @@ void check_value(const accel_value_t& value, const char* name) {
       return;
     case ACCEL_VALUE_STRING:
       require(value.as.string != nullptr, Status::kInvalidArgument, name, " is a STRING whose text is NULL");
+      check_text(value.as.string, name);
       return;
     case ACCEL_VALUE_TENSOR:
       check(value.as.tensor, name);

@@ -47,6 +47,8 @@ OwnedValue copy_value(const accel_value_t& value, const char* name);
 
 OwnedValue string_value(std::string_view text);
 OwnedValue bytes_value(std::string_view data, const char* type);
+// Refuses what is no UTF-8; `name` is the parameter's.
+void check_text(std::string_view text, const char* name);
 OwnedValue container_value(int32_t kind);  // an empty LIST, TUPLE or MAP
 
 // The containers inside a value, itself included.

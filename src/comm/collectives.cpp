@@ -13,6 +13,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -94,14 +95,37 @@ at::Tensor join_rows(Communicator& communicator, const at::Tensor& tensor, const
   return joined;
 }
 
-// The tensors of a tree, none of which can be refused later, when others are under way already.
-std::vector<at::Tensor> tensors_of(const Communicator& communicator, const c10::IValue& value) {
+// Where this rank has nothing to exchange: ranks that pass tensors would wait for those of this one until their
+// deadline. `reason` ends the message of the mismatch.
+void meet_without_tensors(Communicator& communicator, std::string_view reason) {
+  if (communicator.size() == 1) return;
+  try {
+    communicator.barrier();
+  } catch (const CollectiveError& error) {
+    if (error.failure() != CollectiveFailure::kMismatch) throw;
+    throw CollectiveError(error.failure(), error.rank(),
+                          text(error.what(), "; rank ", communicator.rank(), " passes ", reason));
+  }
+}
+
+void meet_without_tensors(Communicator& communicator) {
+  meet_without_tensors(communicator, "no tensors; all ranks must pass the same tree");
+}
+
+// The tensors of a tree, none of which can be refused later, when others are under way already. A rank whose tree is
+// refused meets the others first.
+std::vector<at::Tensor> tensors_of(Communicator& communicator, const c10::IValue& value) {
   std::vector<at::Tensor> tensors;
-  tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
-    communicator.check_tensor(tensor);
-    tensors.push_back(tensor);
-    return tensor;
-  });
+  try {
+    tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
+      communicator.check_tensor(tensor);
+      tensors.push_back(tensor);
+      return tensor;
+    });
+  } catch (const Error& refusal) {
+    meet_without_tensors(communicator, text("what is refused: ", refusal.message()));
+    throw;
+  }
   return tensors;
 }
 
@@ -120,20 +144,6 @@ void verify(Communicator& communicator, const char* operation, const std::vector
        "cannot apply the desired operation due to shape mismatches; all shapes across devices must be valid; "
        "operation: ",
        operation, "; input shapes: ", line);
-}
-
-// A tree without tensors: there is nothing to exchange, but a rank that passes tensors would wait for those of this
-// one.
-void meet_without_tensors(Communicator& communicator) {
-  if (communicator.size() == 1) return;
-  try {
-    communicator.barrier();
-  } catch (const CollectiveError& error) {
-    if (error.failure() != CollectiveFailure::kMismatch) throw;
-    throw CollectiveError(
-        error.failure(), error.rank(),
-        text(error.what(), "; rank ", communicator.rank(), " passes no tensors; all ranks must pass the same tree"));
-  }
 }
 
 // The tree with these tensors in the place of its own.
@@ -164,9 +174,9 @@ std::vector<at::Tensor> each(const std::vector<at::Tensor>& tensors, const Small
 c10::IValue gather(Communicator& communicator, const c10::IValue& value) {
   auto tensors = tensors_of(communicator, value);
   verify(communicator, "gather", tensors);
-  if (communicator.size() == 1) return value;
   if (tensors.empty()) meet_without_tensors(communicator);
   std::transform(tensors.begin(), tensors.end(), tensors.begin(), rows_of);
+  if (communicator.size() == 1) return with_tensors(value, tensors);
   return with_tensors(value, each(
                                  tensors, [&](const auto& small) { return gather_small(communicator, small); },
                                  [&](const at::Tensor& tensor) { return gather_tensor(communicator, tensor); }));
@@ -179,8 +189,12 @@ at::Tensor gather_rows(Communicator& communicator, const at::Tensor& own) {
 }
 
 c10::IValue gather_uneven(Communicator& communicator, const c10::IValue& value) {
+  if (communicator.size() == 1) return gather(communicator, value);
   const auto tensors = tensors_of(communicator, value);
-  if (communicator.size() == 1) return value;
+  if (tensors.empty()) {
+    meet_without_tensors(communicator);
+    return value;
+  }
   std::vector<int64_t> lengths;  // of this rank's tensors
   for (const at::Tensor& tensor : tensors) lengths.push_back(tensor.dim() == 0 ? 1 : tensor.size(0));
   const auto n = static_cast<int64_t>(lengths.size());
@@ -244,21 +258,34 @@ void broadcast(Communicator& communicator, const c10::IValue& value, int from) {
 
 c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,
                                  bool pad_first) {
-  std::vector<int64_t> sizes;
-  for (const at::Tensor& tensor : tensors_of(communicator, value))
-    if (const auto axis = axis_of(tensor, dim)) sizes.push_back(tensor.size(*axis));
-  if (sizes.empty()) {
+  const auto tensors = tensors_of(communicator, value);
+  if (tensors.empty()) {
     meet_without_tensors(communicator);
     return value;
   }
-  at::Tensor largest = at::tensor(sizes, at::kLong).to(communicator.device());
-  communicator.all_reduce(largest, Reduction::kMax);
-  largest = largest.cpu();
-  const int64_t* size = largest.const_data_ptr<int64_t>();
-  return tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
+  // Of each tensor: its number of dimensions, and its size in the one that is padded.
+  std::vector<int64_t> own;
+  for (const at::Tensor& tensor : tensors) {
     const auto axis = axis_of(tensor, dim);
-    return axis ? pad_tensor(tensor, *axis, *size++, pad_index, pad_first) : tensor;
-  });
+    own.insert(own.end(), {tensor.dim(), axis ? tensor.size(*axis) : 0});
+  }
+  const at::Tensor all = gather_rows(communicator, at::tensor(own, at::kLong));
+  const auto rows = all.accessor<int64_t, 2>();
+  std::vector<at::Tensor> padded;
+  for (size_t i = 0; i < tensors.size(); i++) {
+    const auto column = static_cast<int64_t>(2 * i);
+    int64_t largest = 0;
+    for (int rank = 0; rank < communicator.size(); rank++) {
+      if (rows[rank][column] != rows[0][column])
+        throw CollectiveError(CollectiveFailure::kMismatch, communicator.rank(),
+                              text("tensor ", i, " has ", rows[0][column], " dimensions on rank 0 and ",
+                                   rows[rank][column], " on rank ", rank, "; expected equally many on all ranks"));
+      largest = std::max(largest, rows[rank][column + 1]);
+    }
+    const auto axis = axis_of(tensors[i], dim);
+    padded.push_back(axis ? pad_tensor(tensors[i], *axis, largest, pad_index, pad_first) : tensors[i]);
+  }
+  return with_tensors(value, padded);
 }
 
 bool all_agree(Communicator& communicator, bool ok) {

@@ -46,6 +46,7 @@ std::vector<Announcement> announce(Communicator& communicator, const std::string
 }  // namespace
 
 std::vector<std::string> gather_bytes(Communicator& communicator, const std::string& own) {
+  if (communicator.size() == 1) return {own};
   const auto all = announce(communicator, own, 0);
   std::vector<std::string> messages;
   if (std::all_of(all.begin(), all.end(), [](const Announcement& one) { return one.whole(); })) {
@@ -67,7 +68,6 @@ std::vector<std::string> gather_bytes(Communicator& communicator, const std::str
 
 c10::IValue gather_object(Communicator& communicator, const c10::IValue& object) {
   const std::string own = encode_object(object);
-  if (communicator.size() == 1) return object;
   auto all = tree::new_list();
   for (const std::string& message : gather_bytes(communicator, own)) {
     c10::IValue item = decode_object(message);

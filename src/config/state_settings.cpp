@@ -79,6 +79,7 @@ StateSettings resolve_state_settings(const StateOptions& options) {
       resolve<bool>(std::nullopt, "ACCELERATE_CPU_AFFINITY", environment_flag("ACCELERATE_CPU_AFFINITY"), false);
   result.torch_device =
       resolve<std::string>(std::nullopt, "ACCELERATE_TORCH_DEVICE", environment_text("ACCELERATE_TORCH_DEVICE"), "");
+  result.fork_launched = resolve<bool>(std::nullopt, "FORK_LAUNCHED", environment_flag("FORK_LAUNCHED"), false);
   result.debug = resolve(options.debug, "ACCELERATE_DEBUG_MODE", environment_flag("ACCELERATE_DEBUG_MODE"), false);
   result.timeout_ms = resolve(options.timeout_ms, kDefaultTimeoutMs);
   require(result.timeout_ms > 0, Status::kInvalidArgument, "timeout_ms is ", result.timeout_ms.value,

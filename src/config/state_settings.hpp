@@ -38,6 +38,7 @@ struct StateSettings {
   Setting<bool> cpu;
   Setting<bool> cpu_affinity;         // ACCELERATE_CPU_AFFINITY
   Setting<std::string> torch_device;  // ACCELERATE_TORCH_DEVICE; empty: choose
+  Setting<bool> fork_launched;        // FORK_LAUNCHED, which launchers of notebooks set
   Setting<Precision> mixed_precision;
   Setting<int64_t> gradient_accumulation_steps;
   Setting<bool> adjust_scheduler, sync_with_dataloader, sync_each_batch, true_divisor;

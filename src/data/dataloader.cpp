@@ -98,7 +98,9 @@ DataLoader::DataLoader(LoaderData data, const LoaderOptions& options, const std:
           "dispatch_batches is 1 and put_on_device is 0; expected batches that go to the device of each rank");
   require(!dispatches() || sharding_->communicator != nullptr, Status::kInvalidArgument,
           "dispatch_batches is 1 without ranks that talk");
-  BatchSamplerShard({0, batch_size(), drop_last()}, shard());  // checks that batches can be shared out
+  // Checks that batches can be shared out, for one process as for several.
+  BatchSamplerShard({0, batch_size(), drop_last()}, {sharding_->num_processes, sharding_->process_index,
+                                                     sharding_->split_batches, sharding_->even_batches});
 }
 
 DataLoader::~DataLoader() = default;
@@ -131,6 +133,10 @@ int64_t DataLoader::group_size() const {
 
 std::optional<int64_t> DataLoader::total_batch_size() const {
   return batch_size() ? std::optional<int64_t>(group_size()) : std::nullopt;
+}
+
+std::optional<int64_t> DataLoader::total_dataset_length() const {
+  return data_.stream != nullptr ? data_.stream->length() : data_.dataset->length();
 }
 
 std::optional<int64_t> DataLoader::length() const {
@@ -252,10 +258,11 @@ void DataLoader::settle_seed() {
 void DataLoader::begin_epoch() {
   if (sharding_ && sharding_->at_epoch_begin) sharding_->at_epoch_begin();
   if (options_.shuffle) settle_seed();
+  if (data_.dataset != nullptr) data_.dataset->begin_epoch(state_.epoch);
   source_ = make_source();
   read_ = 0;
   running_ = true;
-  if (sharding_ && sharding_->gradient_state) sharding_->gradient_state->begin_loader(progress_);
+  if (sharding_ && sharding_->gradient_state) sharding_->gradient_state->begin_loader(progress_, weak_from_this());
   if (options_.num_workers > 0 && calls_back()) start_workers();
 }
 

@@ -63,7 +63,7 @@ struct ShardOptions {
   std::function<void()> at_epoch_begin;   // may be empty
 };
 
-class DataLoader {
+class DataLoader : public std::enable_shared_from_this<DataLoader> {
  public:
   DataLoader(LoaderData data, const LoaderOptions& options);
   DataLoader(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
@@ -84,11 +84,15 @@ class DataLoader {
   int64_t valid_rows() const;
   bool is_sharded() const { return sharding_.has_value(); }
   bool resumes() const { return sharding_->resumes; }
+  const ShardOptions& sharding() const { return *sharding_; }  // of a sharded loader
+  bool pin_memory() const { return options_.pin_memory; }
   // Of a sharded loader; holds from the next epoch on that begins. Streams are always evened out.
   bool even_batches() const { return sharding_->even_batches; }
   void set_even_batches(bool even_batches) { sharding_->even_batches = even_batches; }
   // Items that one step takes on all ranks together; nothing where batches have any size.
   std::optional<int64_t> total_batch_size() const;
+  // Items of the data; nothing where a stream does not say.
+  std::optional<int64_t> total_dataset_length() const;
 
   // Of a loader that is not shared out and has not begun.
   void set_collate(std::function<c10::IValue(std::vector<c10::IValue>)> collate);

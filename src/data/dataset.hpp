@@ -25,6 +25,8 @@ class Dataset {
   virtual int64_t num_skipped() const { return 0; }
   // Whether reading runs the caller's code. Threads of ours do that only where he asked for workers.
   virtual bool calls_back() const { return false; }
+  // A loader begins an epoch, for items that differ by epoch. Nothing reads meanwhile.
+  virtual void begin_epoch(int64_t) const {}
 
  protected:
   virtual c10::IValue read_item(int64_t index) const = 0;

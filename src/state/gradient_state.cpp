@@ -11,6 +11,11 @@ void GradientState::set_num_steps(int64_t steps) {
   settings_.num_steps = steps;
 }
 
+void GradientState::set_settings(const AccumulationSettings& settings) {
+  set_num_steps(settings.num_steps);
+  settings_ = settings;
+}
+
 void go_on(AccumulationGroup& group, bool completes) {
   if (group.complete) {
     group.length = 0;
@@ -38,20 +43,31 @@ void GradientState::begin_micro_batch(const AccumulationGroups& groups) {
   }
 }
 
-void GradientState::begin_loader(const std::shared_ptr<const LoaderProgress>& progress) {
+void GradientState::begin_loader(const std::shared_ptr<const LoaderProgress>& progress,
+                                 const std::weak_ptr<data::DataLoader>& loader) {
   end_loader(progress);
-  loaders_.push_back(progress);
+  loaders_.push_back({progress, loader});
 }
 
 void GradientState::end_loader(const std::shared_ptr<const LoaderProgress>& progress) {
   loaders_.erase(std::remove_if(loaders_.begin(), loaders_.end(),
-                                [&](const auto& entry) { return entry.expired() || entry.lock() == progress; }),
+                                [&](const RunningLoader& entry) {
+                                  return entry.progress.expired() || entry.progress.lock() == progress;
+                                }),
                  loaders_.end());
 }
 
 std::shared_ptr<const LoaderProgress> GradientState::active() const {
   for (auto entry = loaders_.rbegin(); entry != loaders_.rend(); ++entry)
-    if (auto progress = entry->lock()) return progress;
+    if (auto progress = entry->progress.lock()) return progress;
+  return nullptr;
+}
+
+std::shared_ptr<data::DataLoader> GradientState::active_loader(int64_t depth) const {
+  for (auto entry = loaders_.rbegin(); entry != loaders_.rend(); ++entry) {
+    auto loader = entry->loader.lock();
+    if (loader != nullptr && depth-- == 0) return loader;
+  }
   return nullptr;
 }
 

@@ -5,6 +5,10 @@
 #include <memory>
 #include <vector>
 
+namespace accel::data {
+class DataLoader;
+}
+
 namespace accel::state {
 
 // What a loader says of the batch in hand. The loader owns it; the gradient state only watches.
@@ -48,7 +52,7 @@ class GradientState {
 
   const AccumulationSettings& settings() const { return settings_; }
   void set_num_steps(int64_t steps);
-  void set_settings(const AccumulationSettings& settings) { settings_ = settings; }
+  void set_settings(const AccumulationSettings& settings);
 
   // The start of a micro-batch of some models, which must be at the same place of their groups: counts it, and decides
   // whether gradients are exchanged in it. Without models the state counts for itself.
@@ -61,19 +65,27 @@ class GradientState {
   void restart() { *own_[0] = AccumulationGroup(); }
 
   // Loaders nest: the innermost running one is active. A loader that is gone, or broke off, drops out by itself.
-  void begin_loader(const std::shared_ptr<const LoaderProgress>& progress);
+  void begin_loader(const std::shared_ptr<const LoaderProgress>& progress,
+                    const std::weak_ptr<data::DataLoader>& loader = {});
   void end_loader(const std::shared_ptr<const LoaderProgress>& progress);
   bool in_dataloader() const { return active() != nullptr; }
   bool end_of_dataloader() const;
   int64_t remainder() const;  // -1 without an active loader
   // Of the loader that is active; null without one.
   std::shared_ptr<const LoaderProgress> active() const;
+  // The loader of the innermost loop, or of the `depth`-th around it; null where there are not so many.
+  std::shared_ptr<data::DataLoader> active_loader(int64_t depth) const;
 
  private:
+  struct RunningLoader {
+    std::weak_ptr<const LoaderProgress> progress;
+    std::weak_ptr<data::DataLoader> loader;
+  };
+
   AccumulationSettings settings_;
   AccumulationGroups own_;
   bool sync_gradients_ = true;
-  std::vector<std::weak_ptr<const LoaderProgress>> loaders_;
+  std::vector<RunningLoader> loaders_;  // the outermost first
 };
 
 // The next micro-batch of a group, or the first one of a new group.

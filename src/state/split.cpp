@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/clone.h>
 
 #include <algorithm>
 #include <vector>
@@ -40,7 +41,7 @@ c10::IValue part_of(const c10::IValue& input, const Share& share) {
   if (input.isTensor()) {
     const at::Tensor& tensor = input.toTensor();
     const at::Tensor part = tensor.slice(0, share.begin, share.end);
-    if (share.padding == 0) return part;
+    if (share.padding == 0) return part.clone();  // changing a share leaves the input as it is
     std::vector<int64_t> padding_shape = tensor.sizes().vec();
     padding_shape[0] = share.padding;
     return at::cat({part, tensor.slice(0, -1).expand(padding_shape)});
@@ -61,7 +62,6 @@ std::pair<int64_t, int64_t> split_range(int64_t length, int rank, int size) {
 }
 
 c10::IValue split_between_processes(const c10::IValue& inputs, int rank, int size, bool apply_padding) {
-  if (size == 1) return inputs;
   if (!inputs.isGenericDict()) return part_of(inputs, share_of(length_of(inputs), rank, size, apply_padding));
   const auto members = inputs.toGenericDict();
   int64_t length = -1;

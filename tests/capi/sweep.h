@@ -33,6 +33,7 @@ struct samples {
   accel_buffer_t buffer;
   accel_device_t device;
   accel_state_options_t state_options;
+  accel_gradient_accumulation_options_t gradient_accumulation_options;
   accel_adam_options_t adam_options;
   accel_sgd_options_t sgd_options;
   accel_adagrad_options_t adagrad_options;
@@ -127,6 +128,7 @@ static inline int make_samples(void **state) {
   assert_ok(accel_value_map(&samples->map));
   samples->device = (accel_device_t){ACCEL_DEVICE_CPU, -1};
   accel_state_options_init(&samples->state_options);
+  accel_gradient_accumulation_options_init(&samples->gradient_accumulation_options);
   accel_adam_options_init(&samples->adam_options);
   accel_sgd_options_init(&samples->sgd_options);
   accel_adagrad_options_init(&samples->adagrad_options);

@@ -66,7 +66,8 @@ static void test_objects(void **state) {
   accel_tensor_t *bytes = full(3, 7.0, ACCEL_DTYPE_UINT8);
   const accel_value_t data = accel_arg_tensor(bytes);
   assert_ok(accel_gather_object(*state, &data, &out));
-  assert_int_equal(out.kind, ACCEL_VALUE_TENSOR);
+  assert_int_equal(accel_value_count(&out), 1); /* a list of what each rank passed */
+  assert_int_equal(accel_value_at(&out, 0)->kind, ACCEL_VALUE_TENSOR);
   accel_value_dispose(&out);
   accel_tensor_release(bytes);
   assert_fails(accel_broadcast_object_list(*state, &number, 0, &out), ACCEL_ERROR_TYPE_MISMATCH, "list");

@@ -50,7 +50,7 @@ static void items_of_the_program(void **state) {
   struct squares squares = {5, -1, -1, 0};
   accel_dataset_t *dataset = NULL;
   accel_value_t batch = ACCEL_VALUE_INIT;
-  assert_ok(accel_dataset_create(square_length, square, NULL, &squares, destroy_squares, &dataset));
+  assert_ok(accel_dataset_create(square_length, square, NULL, NULL, &squares, destroy_squares, &dataset));
   assert_int_equal(accel_dataset_length(dataset), 5);
   expect_item(dataset, 3, "9");
   expect_no_item(dataset, 5, ACCEL_ERROR_NOT_FOUND, "index 5");
@@ -84,7 +84,7 @@ static void items_of_a_batch_together(void **state) {
   struct squares squares = {3, -1, -1, 0};
   accel_dataset_t *dataset = NULL;
   accel_value_t batch = ACCEL_VALUE_INIT;
-  assert_ok(accel_dataset_create(square_length, square, squares_of, &squares, destroy_squares, &dataset));
+  assert_ok(accel_dataset_create(square_length, square, squares_of, NULL, &squares, destroy_squares, &dataset));
   accel_dataloader_t *loader = new_loader(dataset, 3);
   accel_dataset_release(dataset);
   assert_ok(accel_dataloader_next(loader, &batch));
@@ -97,11 +97,76 @@ static void items_of_a_batch_together(void **state) {
   assert_int_equal(squares.destroyed, 1);
 }
 
+/* Items that say their epoch. */
+struct epochs {
+  int64_t epoch, begun;
+  accel_status_t status;
+};
+
+static int64_t two_items(void *user_data) {
+  (void)user_data;
+  return 2;
+}
+
+static accel_status_t item_of_epoch(int64_t index, accel_value_t *out, void *user_data) {
+  *out = accel_arg_int(10 * ((const struct epochs *)user_data)->epoch + index);
+  return ACCEL_OK;
+}
+
+static accel_status_t begin_epoch(int64_t epoch, void *user_data) {
+  struct epochs *const epochs = user_data;
+  epochs->begun++;
+  epochs->epoch = epoch;
+  return epochs->status;
+}
+
+static void expect_epoch(accel_dataloader_t *loader, int64_t epoch, int32_t parts) {
+  accel_value_t batch = ACCEL_VALUE_INIT;
+  for (int32_t part = 0; part < parts; part++) {
+    assert_ok(accel_dataloader_next(loader, &batch));
+    assert_int_equal(elements(batch.as.tensor, 2)[0], 10 * epoch);
+    assert_int_equal(elements(batch.as.tensor, 2)[1], 10 * epoch + 1);
+    accel_value_dispose(&batch);
+  }
+  assert_status(accel_dataloader_next(loader, &batch), ACCEL_ITER_END);
+}
+
+static void items_hear_of_the_epoch(void **state) {
+  (void)state;
+  struct epochs epochs = {-1, 0, ACCEL_OK};
+  accel_dataset_t *dataset = NULL, *joined = NULL, *part = NULL;
+  accel_value_t batch = ACCEL_VALUE_INIT;
+  assert_ok(accel_dataset_create(two_items, item_of_epoch, NULL, begin_epoch, &epochs, NULL, &dataset));
+  accel_dataloader_t *loader = new_loader(dataset, 2);
+  assert_int_equal(epochs.begun, 0);
+  expect_epoch(loader, 0, 1);
+  expect_epoch(loader, 1, 1);
+  assert_int_equal(epochs.begun, 2);
+  assert_ok(accel_dataloader_set_epoch(loader, 7));
+  expect_epoch(loader, 7, 1);
+  epochs.status = ACCEL_ERROR_USER;
+  assert_status(accel_dataloader_next(loader, &batch), ACCEL_ERROR_USER);
+  epochs.status = ACCEL_OK;
+  expect_epoch(loader, 8, 1);
+  accel_dataloader_release(loader);
+  /* Through datasets that are made of it. */
+  accel_dataset_t *const twice[] = {dataset, dataset};
+  assert_ok(accel_dataset_concatenate(twice, 2, &joined));
+  assert_ok(accel_dataset_subset(joined, 0, 4, &part));
+  loader = new_loader(part, 2);
+  assert_ok(accel_dataloader_set_epoch(loader, 3));
+  expect_epoch(loader, 3, 2);
+  accel_dataloader_release(loader);
+  accel_dataset_release(joined);
+  accel_dataset_release(part);
+  accel_dataset_release(dataset);
+}
+
 static void registrations_that_are_refused(void **state) {
   (void)state;
   struct squares squares = {5, -1, -1, 0};
   accel_dataset_t *dataset = NULL;
-  assert_fails(accel_dataset_create(square_length, NULL, NULL, &squares, destroy_squares, &dataset),
+  assert_fails(accel_dataset_create(square_length, NULL, NULL, NULL, &squares, destroy_squares, &dataset),
                ACCEL_ERROR_INVALID_ARGUMENT, "item is NULL");
   assert_int_equal(squares.destroyed, 1);
   assert_null(dataset);
@@ -152,7 +217,7 @@ static void merged_and_joined(void **state) {
   accel_dataset_t *sources[2] = {NULL, NULL}, *merged = NULL, *joined = NULL, *refused = NULL;
   accel_value_t weights = ACCEL_VALUE_INIT;
   const accel_value_t number = accel_arg_int(1);
-  assert_ok(accel_dataset_create(square_length, square, NULL, &squares, NULL, &sources[0]));
+  assert_ok(accel_dataset_create(square_length, square, NULL, NULL, &squares, NULL, &sources[0]));
   assert_ok(accel_dataset_as_stream(sources[0], 3, &sources[1]));
   assert_int_equal(accel_dataset_length(sources[1]), 4);
   assert_ok(accel_value_list(NULL, 0, &weights));
@@ -184,11 +249,9 @@ static void merged_and_joined(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(items_of_the_program),
-      capi_unit_test(items_of_a_batch_together),
-      capi_unit_test(registrations_that_are_refused),
-      capi_unit_test(streams_have_no_numbers),
-      capi_unit_test(merged_and_joined),
+      capi_unit_test(items_of_the_program),    capi_unit_test(items_of_a_batch_together),
+      capi_unit_test(items_hear_of_the_epoch), capi_unit_test(registrations_that_are_refused),
+      capi_unit_test(streams_have_no_numbers), capi_unit_test(merged_and_joined),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Section 1: version, status, errors, logging, scopes. */
+#define _POSIX_C_SOURCE 200809L /* barriers */
 #include <pthread.h>
 
 #include "capi_test.h"
@@ -188,6 +189,55 @@ static void test_errors_belong_to_their_thread(void **state) {
   assert_string_equal(accel_last_error(), "of this thread");
 }
 
+/* The number of the latest error of the process. */
+static int64_t latest_error(void) {
+  accel_value_t errors = ACCEL_VALUE_INIT;
+  assert_ok(accel_recent_errors(0, &errors));
+  const size_t count = accel_value_count(&errors);
+  const int64_t number = count == 0 ? 0 : accel_value_get(accel_value_at(&errors, count - 1), "number")->as.integer;
+  accel_value_dispose(&errors);
+  return number;
+}
+
+static void *fail_elsewhere(void *unused) {
+  int64_t size = 0;
+  (void)unused;
+  return accel_find_batch_size(NULL, &size) == ACCEL_ERROR_INVALID_ARGUMENT ? NULL : unused;
+}
+
+static void test_recent_errors(void **state) {
+  (void)state;
+  const int64_t before = latest_error();
+  pthread_t thread;
+  accel_error_set(ACCEL_ERROR_USER, "of the first thread, \xff\xfe");
+  assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  accel_value_t errors = ACCEL_VALUE_INIT;
+  assert_ok(accel_recent_errors(before, &errors));
+  assert_int_equal(accel_value_count(&errors), 2);
+  const accel_value_t *const own = accel_value_at(&errors, 0), *const other = accel_value_at(&errors, 1);
+  assert_int_equal(accel_value_get(own, "number")->as.integer, before + 1);
+  assert_int_equal(accel_value_get(own, "status")->as.integer, ACCEL_ERROR_USER);
+  assert_string_equal(accel_value_get(own, "function")->as.string, "");
+  assert_string_equal(accel_value_get(own, "message")->as.string, "of the first thread, ??");
+  assert_int_equal(accel_value_get(other, "number")->as.integer, before + 2);
+  assert_int_equal(accel_value_get(other, "status")->as.integer, ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_int_equal(accel_value_get(other, "rank")->as.integer, -1);
+  assert_string_equal(accel_value_get(other, "function")->as.string, "accel_find_batch_size");
+  assert_non_null(strstr(accel_value_get(other, "message")->as.string, "value is NULL"));
+  assert_int_not_equal(accel_value_get(own, "thread")->as.integer, accel_value_get(other, "thread")->as.integer);
+  accel_value_dispose(&errors);
+  for (int i = 0; i < 70; i++) accel_error_set(ACCEL_ERROR_USER, "again");
+  assert_ok(accel_recent_errors(before, &errors));
+  assert_int_equal(accel_value_count(&errors), 64);
+  assert_int_equal(accel_value_get(accel_value_at(&errors, 0), "number")->as.integer, before + 2 + 70 - 63);
+  accel_value_dispose(&errors);
+  assert_ok(accel_recent_errors(INT64_MAX, &errors));
+  assert_int_equal(accel_value_count(&errors), 0);
+  accel_value_dispose(&errors);
+  assert_fails(accel_recent_errors(0, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+}
+
 struct log_record {
   int destroyed;
 };
@@ -241,6 +291,122 @@ static void test_scopes_nest(void **state) {
   assert_fails(accel_scope_end(NULL), ACCEL_ERROR_INVALID_ARGUMENT, "scope is NULL");
 }
 
+/* Whether a product of a tensor that requires a gradient is recorded on this thread. */
+static int32_t gradients_are_recorded(void) {
+  const float number = 2;
+  accel_tensor_t *const leaf = new_test_tensor(&number, NULL, 0, ACCEL_DTYPE_FLOAT32);
+  const accel_value_t arguments[] = {accel_arg_tensor(leaf), accel_arg_tensor(leaf)};
+  const accel_op_t *product = NULL;
+  accel_value_t result = ACCEL_VALUE_INIT;
+  size_t count = 0;
+  int32_t recorded = 42;
+  assert_ok(accel_tensor_set_requires_grad(leaf, 1));
+  assert_ok(accel_op_find("aten::mul", "Tensor", &product));
+  assert_ok(accel_op_call(product, arguments, 2, &result, 1, &count));
+  assert_ok(accel_tensor_requires_grad(result.as.tensor, &recorded));
+  accel_value_dispose(&result);
+  accel_tensor_release(leaf);
+  return recorded;
+}
+
+struct scope_body {
+  accel_status_t status;
+  accel_scope_t *outside; /* ended inside when it is not NULL */
+  int destroyed;
+};
+
+static accel_status_t leave_scopes_open(void *user_data) {
+  const struct scope_body *const body = user_data;
+  accel_scope_t *none = NULL, *all = NULL, *ended = NULL;
+  if (body->outside != NULL)
+    assert_fails(accel_scope_end(body->outside), ACCEL_ERROR_INVALID_STATE, "before the accel_scope_call()");
+  assert_ok(accel_no_grad_begin(&none));
+  assert_int_equal(gradients_are_recorded(), 0);
+  assert_ok(accel_enable_grad_begin(&all));
+  assert_int_equal(gradients_are_recorded(), 1);
+  assert_ok(accel_no_grad_begin(&ended));
+  assert_ok(accel_scope_end(ended));
+  if (body->status < 0) accel_error_set(body->status, "the body's own words");
+  return body->status;
+}
+
+static void note_destroyed(void *user_data) { ((struct scope_body *)user_data)->destroyed++; }
+
+static void test_scope_call(void **state) {
+  (void)state;
+  struct scope_body body = {ACCEL_OK, NULL, 0};
+  assert_ok(accel_scope_call(leave_scopes_open, &body, note_destroyed));
+  assert_int_equal(body.destroyed, 1);
+  assert_int_equal(gradients_are_recorded(), 1);
+  assert_int_equal(accel_debug_live_objects(), 0);
+  body.status = ACCEL_ITER_END;
+  assert_status(accel_scope_call(leave_scopes_open, &body, NULL), ACCEL_ITER_END);
+  body.status = ACCEL_ERROR_USER;
+  assert_fails(accel_scope_call(leave_scopes_open, &body, NULL), ACCEL_ERROR_USER, "the body's own words");
+  assert_int_equal(accel_debug_live_objects(), 0);
+  assert_fails(accel_scope_call(NULL, &body, note_destroyed), ACCEL_ERROR_INVALID_ARGUMENT, "body is NULL");
+  assert_int_equal(body.destroyed, 2);
+  /* Scopes outside stay as they are. */
+  body.status = ACCEL_OK;
+  assert_ok(accel_no_grad_begin(&body.outside));
+  assert_ok(accel_scope_call(leave_scopes_open, &body, NULL));
+  assert_int_equal(gradients_are_recorded(), 0);
+  assert_ok(accel_scope_end(body.outside));
+  assert_int_equal(gradients_are_recorded(), 1);
+}
+
+/* A thread whose scopes stray: it waits with them open until it may go on. */
+struct straying {
+  accel_scope_t *outer, *inner;
+  pthread_barrier_t barrier;
+  int ends_open; /* whether the thread ends with open scopes */
+  int32_t recorded_inside, recorded_within_inner, recorded_later;
+};
+
+static void *open_and_stray(void *argument) {
+  struct straying *const thread = argument;
+  (void)!accel_no_grad_begin(&thread->outer);
+  thread->recorded_inside = gradients_are_recorded();
+  if (thread->ends_open) return NULL;
+  (void)!accel_enable_grad_begin(&thread->inner);
+  pthread_barrier_wait(&thread->barrier);
+  pthread_barrier_wait(&thread->barrier); /* the outer one has been released */
+  thread->recorded_within_inner = gradients_are_recorded();
+  (void)!accel_scope_end(thread->inner);
+  thread->recorded_later = gradients_are_recorded();
+  return NULL;
+}
+
+static void test_scope_release(void **state) {
+  (void)state;
+  struct straying thread = {NULL, NULL, {{0}}, 0, 42, 42, 42};
+  pthread_t id;
+  assert_int_equal(pthread_barrier_init(&thread.barrier, NULL, 2), 0);
+  assert_int_equal(pthread_create(&id, NULL, open_and_stray, &thread), 0);
+  pthread_barrier_wait(&thread.barrier);
+  assert_fails(accel_scope_end(thread.outer), ACCEL_ERROR_INVALID_STATE, "accel_scope_release()");
+  accel_scope_release(thread.outer);
+  pthread_barrier_wait(&thread.barrier);
+  assert_int_equal(pthread_join(id, NULL), 0);
+  assert_int_equal(thread.recorded_inside, 0);
+  assert_int_equal(thread.recorded_within_inner, 1);
+  assert_int_equal(thread.recorded_later, 1);
+  thread.ends_open = 1;
+  assert_int_equal(pthread_create(&id, NULL, open_and_stray, &thread), 0);
+  assert_int_equal(pthread_join(id, NULL), 0);
+  assert_int_equal(accel_debug_live_objects(), 1);
+  assert_fails(accel_scope_end(thread.outer), ACCEL_ERROR_INVALID_STATE, "another thread");
+  accel_scope_release(thread.outer);
+  accel_scope_release(NULL);
+  assert_int_equal(accel_debug_live_objects(), 0);
+  pthread_barrier_destroy(&thread.barrier);
+  /* On the own thread. */
+  accel_scope_t *own = NULL;
+  assert_ok(accel_no_grad_begin(&own));
+  accel_scope_release(own);
+  assert_int_equal(gradients_are_recorded(), 1);
+}
+
 static void test_scope_end_refuses_other_handles(void **state) {
   (void)state;
   const float number = 1;
@@ -262,9 +428,12 @@ int main(void) {
       capi_unit_test(test_torch_errors_are_one_line),
       capi_unit_test(test_out_of_memory),
       capi_unit_test(test_errors_belong_to_their_thread),
+      capi_unit_test(test_recent_errors),
       capi_unit_test(test_log_callback),
       capi_unit_test(test_log_level),
       capi_unit_test(test_scopes_nest),
+      capi_unit_test(test_scope_call),
+      capi_unit_test(test_scope_release),
       capi_unit_test(test_scope_end_refuses_other_handles),
   };
   return cmocka_run_group_tests_name("errors", tests, NULL, NULL);

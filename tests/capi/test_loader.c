@@ -232,10 +232,111 @@ static void config_of_the_reference(void **state) {
   accel_state_release(one);
 }
 
+static void expect_config(const accel_dataloader_t *loader, const char *expected) {
+  accel_value_t config = ACCEL_VALUE_INIT;
+  accel_buffer_t json = ACCEL_BUFFER_INIT;
+  assert_ok(accel_dataloader_config(loader, &config));
+  assert_ok(accel_value_to_json(&config, &json));
+  assert_string_equal(json.data, expected);
+  accel_buffer_dispose(&json);
+  accel_value_dispose(&config);
+}
+
+static void count_warnings(int32_t level, const char *message, void *user_data) {
+  if (level == ACCEL_LOG_WARNING && strstr(message, "pin_memory") != NULL) ++*(int *)user_data;
+}
+
+static void config_is_told(void **state) {
+  (void)state;
+  accel_state_t *one = new_state();
+  accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
+  accel_dataloader_config_t config = ACCEL_DATALOADER_CONFIG_INIT;
+  options.batch_size = 4;
+  accel_dataloader_t *plain = new_loader(10, &options), *loader = NULL;
+  accel_value_t out = ACCEL_VALUE_INIT;
+  int warnings = 0;
+  assert_int_equal(accel_dataloader_total_batch_size(plain), 4);
+  assert_int_equal(accel_dataloader_total_dataset_length(plain), 10);
+  assert_fails(accel_dataloader_config(plain, &out), ACCEL_ERROR_INVALID_STATE, "not prepared");
+  assert_fails(accel_dataloader_set_even_batches(plain, 0), ACCEL_ERROR_INVALID_STATE, "not prepared");
+  assert_ok(accel_prepare_data_loader(one, plain, NULL, &loader));
+  assert_int_equal(accel_dataloader_total_batch_size(loader), 4);
+  assert_int_equal(accel_dataloader_total_dataset_length(loader), 10);
+  expect_config(loader,
+                "{\"even_batches\":true,\"split_batches\":false,\"put_on_device\":true,"
+                "\"non_blocking\":false,\"dispatch_batches\":false,\"use_seedable_sampler\":true,"
+                "\"data_seed\":null,\"use_stateful_dataloader\":true}");
+  assert_fails(accel_dataloader_set_even_batches(loader, 2), ACCEL_ERROR_INVALID_ARGUMENT, "even_batches is 2");
+  assert_ok(accel_dataloader_set_even_batches(loader, 0));
+  accel_dataloader_release(loader);
+  config.even_batches = config.use_seedable_sampler = config.put_on_device = config.use_stateful_dataloader = 0;
+  config.split_batches = config.non_blocking = 1;
+  config.data_seed = 3;
+  assert_ok(accel_set_log_callback(count_warnings, &warnings, NULL));
+  assert_ok(accel_prepare_data_loader(one, plain, &config, &loader));
+  assert_int_equal(warnings, 0); /* nothing is copied */
+  expect_config(loader,
+                "{\"even_batches\":false,\"split_batches\":true,\"put_on_device\":false,"
+                "\"non_blocking\":true,\"dispatch_batches\":false,\"use_seedable_sampler\":false,"
+                "\"data_seed\":3,\"use_stateful_dataloader\":false}");
+  accel_dataloader_release(loader);
+  config.put_on_device = 1;
+  assert_ok(accel_prepare_data_loader(one, plain, &config, &loader));
+  assert_int_equal(warnings, 1);
+  accel_dataloader_release(loader);
+  assert_ok(accel_set_log_callback(NULL, NULL, NULL));
+  /* Batches of any size cannot be split, on one process either. */
+  struct calls calls = {0, 0, ACCEL_OK};
+  accel_dataloader_t *any = new_loader(5, NULL);
+  loader = NULL;
+  assert_ok(accel_dataloader_set_batch_sampler(any, two_batches, &calls, note_destroy, ACCEL_UNSET_INT64));
+  assert_int_equal(accel_dataloader_total_batch_size(any), -1);
+  assert_message("any size");
+  assert_fails(accel_prepare_data_loader(one, any, &config, &loader), ACCEL_ERROR_INVALID_ARGUMENT, "split_batches");
+  assert_null(loader);
+  accel_dataloader_release(any);
+  accel_dataloader_release(plain);
+  accel_state_release(one);
+}
+
+static void loops_are_known(void **state) {
+  (void)state;
+  accel_state_t *one = new_state();
+  accel_dataloader_t *plain = new_loader(2, NULL), *outer = NULL, *inner = NULL, *found = NULL;
+  accel_value_t batch = ACCEL_VALUE_INIT;
+  assert_ok(accel_prepare_data_loader(one, plain, NULL, &outer));
+  assert_ok(accel_prepare_data_loader(one, plain, NULL, &inner));
+  assert_int_equal(accel_in_dataloader(one), 0);
+  assert_fails(accel_active_dataloader(one, 0, &found), ACCEL_ERROR_NOT_FOUND, "depth 0");
+  assert_ok(accel_dataloader_set_epoch(outer, 5));
+  assert_ok(accel_dataloader_next(outer, &batch));
+  accel_value_dispose(&batch);
+  assert_ok(accel_dataloader_next(inner, &batch));
+  accel_value_dispose(&batch);
+  assert_int_equal(accel_in_dataloader(one), 1);
+  assert_ok(accel_active_dataloader(one, 0, &found));
+  assert_int_equal(accel_dataloader_epoch(found), 0);
+  accel_dataloader_release(found);
+  assert_ok(accel_active_dataloader(one, 1, &found));
+  assert_int_equal(accel_dataloader_epoch(found), 5);
+  expect_batch(found, (const int64_t[]){1}, 1); /* the same place */
+  assert_status(accel_dataloader_next(outer, &batch), ACCEL_ITER_END);
+  accel_dataloader_release(found);
+  assert_fails(accel_active_dataloader(one, 1, &found), ACCEL_ERROR_NOT_FOUND, "depth 1");
+  assert_fails(accel_active_dataloader(one, -1, &found), ACCEL_ERROR_INVALID_ARGUMENT, "depth is -1");
+  accel_dataloader_release(inner);
+  assert_ok(accel_free_memory(one));
+  assert_int_equal(accel_in_dataloader(one), 0); /* a loader that is gone is in no loop */
+  accel_dataloader_release(outer);
+  accel_dataloader_release(plain);
+  accel_state_release(one);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(collate_by_callback), capi_unit_test(batches_by_callback), capi_unit_test(slices_by_callback),
       capi_unit_test(threads_call_back),   capi_unit_test(refuses_bad_options), capi_unit_test(config_of_the_reference),
+      capi_unit_test(config_is_told),      capi_unit_test(loops_are_known),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,94 @@ static void test_one_process(void **unused) {
   accel_state_release(state);
 }
 
+static void expect_accumulation(const accel_state_t *state, const char *expected) {
+  accel_value_t settings = ACCEL_VALUE_INIT;
+  accel_buffer_t json = ACCEL_BUFFER_INIT;
+  assert_ok(accel_gradient_accumulation(state, &settings));
+  assert_ok(accel_value_to_json(&settings, &json));
+  assert_string_equal(json.data, expected);
+  accel_buffer_dispose(&json);
+  accel_value_dispose(&settings);
+}
+
+static void test_accumulation_can_be_changed(void **unused) {
+  accel_gradient_accumulation_options_t options = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT, by_function;
+  accel_state_t *state = new_cpu_state();
+  accel_scope_t *scope = NULL;
+  (void)unused;
+  memset(&by_function, 1, sizeof by_function);
+  accel_gradient_accumulation_options_init(&by_function);
+  assert_memory_equal(&options, &by_function, sizeof options);
+  expect_accumulation(state,
+                      "{\"num_steps\":1,\"adjust_scheduler\":false,\"sync_with_dataloader\":true,"
+                      "\"sync_each_batch\":false,\"true_divisor\":false}");
+  options.num_steps = 2;
+  options.adjust_scheduler = 1;
+  options.sync_each_batch = 1;
+  assert_ok(accel_set_gradient_accumulation(state, &options));
+  assert_int_equal(accel_gradient_accumulation_steps(state), 2);
+  accel_gradient_accumulation_options_init(&options);
+  options.sync_with_dataloader = 0;
+  options.true_divisor = 1;
+  assert_ok(accel_set_gradient_accumulation(state, &options));
+  expect_accumulation(state,
+                      "{\"num_steps\":2,\"adjust_scheduler\":true,\"sync_with_dataloader\":false,"
+                      "\"sync_each_batch\":true,\"true_divisor\":true}");
+  for (int32_t micro_batch = 0; micro_batch < 4; micro_batch++) {
+    assert_ok(accel_accumulate_begin(state, NULL, 0, &scope));
+    assert_int_equal(accel_sync_gradients(state), micro_batch % 2);
+    assert_ok(accel_scope_end(scope));
+  }
+  options.num_steps = 0;
+  options.true_divisor = 0;
+  assert_fails(accel_set_gradient_accumulation(state, &options), ACCEL_ERROR_INVALID_ARGUMENT, "is 0");
+  options.num_steps = 5;
+  options.adjust_scheduler = 2;
+  assert_fails(accel_set_gradient_accumulation(state, &options), ACCEL_ERROR_INVALID_ARGUMENT,
+               "options.adjust_scheduler is 2");
+  expect_accumulation(state,
+                      "{\"num_steps\":2,\"adjust_scheduler\":true,\"sync_with_dataloader\":false,"
+                      "\"sync_each_batch\":true,\"true_divisor\":true}");
+  accel_state_release(state);
+}
+
+static void test_fork_launched(void **unused) {
+  (void)unused;
+  accel_state_t *state = new_cpu_state();
+  assert_int_equal(accel_fork_launched(state), 0);
+  accel_state_release(state);
+  assert_int_equal(setenv("FORK_LAUNCHED", "1", 1), 0);
+  state = new_cpu_state();
+  assert_int_equal(unsetenv("FORK_LAUNCHED"), 0);
+  assert_int_equal(accel_fork_launched(state), 1);
+  accel_state_release(state);
+  assert_int_equal(accel_fork_launched(NULL), -1);
+}
+
+/* One process is treated as several are. */
+static void test_split_checks_on_one_process(void **unused) {
+  (void)unused;
+  accel_state_t *state = new_cpu_state();
+  const float numbers[] = {1, 2};
+  const int64_t two = 2;
+  accel_tensor_t *const tensor = new_test_tensor(numbers, &two, 1, ACCEL_DTYPE_FLOAT32);
+  const accel_value_t rows = accel_arg_tensor(tensor), number = accel_arg_int(3);
+  accel_value_t share = ACCEL_VALUE_INIT, uneven = ACCEL_VALUE_INIT;
+  void *of_input = NULL, *of_share = NULL;
+  assert_ok(accel_split_between_processes(state, &rows, 0, &share));
+  assert_ok(accel_tensor_data(tensor, &of_input));
+  assert_ok(accel_tensor_data(share.as.tensor, &of_share));
+  assert_memory_equal(of_share, numbers, sizeof numbers);
+  assert_ptr_not_equal(of_share, of_input);
+  accel_value_dispose(&share);
+  assert_fails(accel_split_between_processes(state, &number, 0, &share), ACCEL_ERROR_TYPE_MISMATCH, "cannot be split");
+  assert_ok(accel_value_from_json("{\"a\": [1, 2], \"b\": [1]}", &uneven));
+  assert_fails(accel_split_between_processes(state, &uneven, 0, &share), ACCEL_ERROR_INVALID_ARGUMENT, "same length");
+  accel_value_dispose(&uneven);
+  accel_tensor_release(tensor);
+  accel_state_release(state);
+}
+
 static void test_options_are_checked(void **unused) {
   accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT, by_function;
   accel_state_t *state = NULL;
@@ -325,15 +413,12 @@ static void test_two_ranks_as_threads(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_one_process),
-      capi_unit_test(test_options_are_checked),
-      capi_unit_test(test_wrong_handles),
-      capi_unit_test(test_default_and_counting),
-      capi_unit_test(test_describe),
-      capi_unit_test(test_states_of_one_job),
-      capi_unit_test(test_scopes_and_triggers),
-      capi_unit_test(test_cpu_settings),
-      capi_unit_test(test_splitting),
+      capi_unit_test(test_one_process),          capi_unit_test(test_accumulation_can_be_changed),
+      capi_unit_test(test_fork_launched),        capi_unit_test(test_split_checks_on_one_process),
+      capi_unit_test(test_options_are_checked),  capi_unit_test(test_wrong_handles),
+      capi_unit_test(test_default_and_counting), capi_unit_test(test_describe),
+      capi_unit_test(test_states_of_one_job),    capi_unit_test(test_scopes_and_triggers),
+      capi_unit_test(test_cpu_settings),         capi_unit_test(test_splitting),
       capi_unit_test(test_two_ranks_as_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

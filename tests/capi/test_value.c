@@ -240,7 +240,10 @@ static void test_copy_refuses(void **state) {
   const accel_value_t unknown = {77, 0, {0}}, no_text = accel_arg_string(NULL), hollow = {ACCEL_VALUE_MAP, 0, {0}},
                       no_tensor = accel_arg_tensor(NULL), no_dtype = accel_arg_dtype(99),
                       no_device = accel_arg_device((accel_device_t){99, 0});
+  int32_t equal = 0;
   assert_fails(accel_value_copy(&unknown, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value.kind is 77");
+  assert_fails(accel_value_list(&unknown, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT, "items.kind is 77");
+  assert_fails(accel_value_equal(&unknown, &unknown, &equal), ACCEL_ERROR_INVALID_ARGUMENT, "a.kind is 77");
   assert_fails(accel_value_copy(&no_text, &out), ACCEL_ERROR_INVALID_ARGUMENT, "text is NULL");
   assert_fails(accel_value_copy(&hollow, &out), ACCEL_ERROR_INVALID_HANDLE, "no container");
   assert_fails(accel_value_copy(&no_tensor, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value is NULL");
@@ -253,6 +256,47 @@ static void test_copy_refuses(void **state) {
   assert_fails(accel_value_copy(&disguised, &out), ACCEL_ERROR_INVALID_HANDLE, "no container");
   accel_value_dispose(&list);
   assert_int_equal(out.kind, ACCEL_VALUE_NONE);
+}
+
+static accel_status_t give_bytes(int64_t index, accel_value_t *out, void *user_data) {
+  const size_t size = strlen(user_data) + 1;
+  char *const copy = malloc(size);
+  (void)index;
+  *out = accel_arg_string(memcpy(copy, user_data, size));
+  return ACCEL_OK;
+}
+
+static int64_t one_item(void *user_data) {
+  (void)user_data;
+  return 1;
+}
+
+/* Bytes that are no UTF-8 enter no value, whichever way they come. */
+static void test_text_is_utf8(void **state) {
+  (void)state;
+  static char latin1[] = "caf\xe9", surrogate[] = "\xed\xa0\x80", overlong[] = "\xc0\xaf", cut[] = "\xe2\x82";
+  char *const wrong[] = {latin1, surrogate, overlong, cut};
+  accel_value_t out = ACCEL_VALUE_INIT, map = ACCEL_VALUE_INIT, number = accel_arg_int(1);
+  assert_ok(accel_value_map(&map));
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    const accel_value_t by_hand = accel_arg_string(wrong[i]);
+    accel_buffer_t json = ACCEL_BUFFER_INIT;
+    assert_fails(accel_value_string(wrong[i], &out), ACCEL_ERROR_INVALID_ARGUMENT, "text is no UTF-8: byte");
+    assert_fails(accel_value_copy(&by_hand, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value is no UTF-8");
+    assert_fails(accel_value_list(&by_hand, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT, "items is no UTF-8");
+    assert_fails(accel_value_to_json(&by_hand, &json), ACCEL_ERROR_INVALID_ARGUMENT, "no UTF-8");
+    assert_fails(accel_value_set(&map, wrong[i], &number), ACCEL_ERROR_INVALID_ARGUMENT, "key is no UTF-8");
+    assert_fails(accel_value_set(&map, "key", &by_hand), ACCEL_ERROR_INVALID_ARGUMENT, "item is no UTF-8");
+    accel_dataset_t *dataset = NULL;
+    assert_ok(accel_dataset_create(one_item, give_bytes, NULL, NULL, wrong[i], NULL, &dataset));
+    assert_fails(accel_dataset_item(dataset, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "no UTF-8");
+    accel_dataset_release(dataset);
+  }
+  assert_fails(accel_value_from_json("[\"caf\xe9\"]", &out), ACCEL_ERROR_INVALID_ARGUMENT, "json is no UTF-8: byte 5");
+  assert_int_equal(accel_value_count(&map), 0);
+  accel_value_dispose(&map);
+  assert_ok(accel_value_string("caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", &out));
+  accel_value_dispose(&out);
 }
 
 static void test_equal(void **state) {
@@ -354,6 +398,7 @@ int main(void) {
       capi_unit_test(test_depth_is_limited),
       capi_unit_test(test_copy),
       capi_unit_test(test_copy_refuses),
+      capi_unit_test(test_text_is_utf8),
       capi_unit_test(test_equal),
       capi_unit_test(test_json_round_trip),
       capi_unit_test(test_json_refuses),

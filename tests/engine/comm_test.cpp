@@ -433,15 +433,64 @@ TEST(CommCollectives, ATreeWithoutTensorsAgainstATensorIsFoundAtOnceOnAllRanks) 
         pad_across_processes(communicator, value, 0, 0.0, false);
       }};
   for (const auto& call : calls)
-    run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-      const c10::IValue nothing = tree::new_list();
+    for (const bool is_refused : {false, true})
+      run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+        const c10::IValue nothing = is_refused ? c10::IValue() : c10::IValue(tree::new_list());
+        try {
+          call(*communicator, communicator->rank() == 0 ? nothing : c10::IValue(at::ones({2})));
+          ADD_FAILURE() << "rank " << communicator->rank() << " did not find out";
+        } catch (const CollectiveError& error) {
+          EXPECT_EQ(error.failure(), CollectiveFailure::kMismatch) << error.what();
+          const char* const reason = is_refused ? "rank 0 passes what is refused: " : "rank 0 passes no tensors";
+          const bool says_why = std::string(error.what()).find(reason) != std::string::npos;
+          EXPECT_TRUE(says_why || communicator->rank() == 1) << error.what();
+        }
+        if (is_refused)
+          EXPECT_THROW(call(*communicator, nothing), Error);  // all pass the same: nobody waits
+        else
+          call(*communicator, nothing);  // the group goes on
+      });
+}
+
+TEST(CommCollectives, PaddingTensorsOfDifferentNumbersOfDimensionsIsAMismatch) {
+  for (const int64_t dim : {0, 1, 5})
+    run_ranks(3, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+      auto list = tree::new_list();
+      list.push_back(at::ones({2}));
+      list.push_back(communicator->rank() == 2 ? at::ones({2, 1}) : at::ones({3}));
       try {
-        call(*communicator, communicator->rank() == 0 ? nothing : c10::IValue(at::ones({2})));
+        pad_across_processes(*communicator, list, dim, 0.0, false);
         ADD_FAILURE() << "rank " << communicator->rank() << " did not find out";
       } catch (const CollectiveError& error) {
-        EXPECT_EQ(error.failure(), CollectiveFailure::kMismatch) << error.what();
+        EXPECT_EQ(error.failure(), CollectiveFailure::kMismatch);
+        EXPECT_STREQ(error.what(),
+                     "tensor 1 has 1 dimensions on rank 0 and 2 on rank 2; expected equally many on all ranks");
       }
-      call(*communicator, nothing);  // the group goes on
+      communicator->barrier();  // the group goes on
+    });
+}
+
+TEST(CommCollectives, OneRankGivesTheTypesOfMany) {
+  for (const int size : {1, 2})
+    run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+      const at::Tensor scalar = at::ones({}).requires_grad_(), square = at::ones({2, 2}).t();
+      auto list = tree::new_list();
+      list.push_back(scalar);
+      list.push_back(square);
+      for (const auto& join : {gather, gather_uneven}) {
+        const c10::IValue joined = join(*communicator, list);
+        const at::Tensor row = joined.toListRef()[0].toTensor(), rows = joined.toListRef()[1].toTensor();
+        EXPECT_EQ(row.sizes(), at::IntArrayRef({size}));
+        EXPECT_FALSE(row.requires_grad());
+        EXPECT_TRUE(rows.is_contiguous());
+      }
+      const c10::IValue objects = gather_object(*communicator, std::string("text"));
+      EXPECT_TRUE(objects.isList());
+      EXPECT_EQ(objects.toListRef().size(), static_cast<size_t>(size));
+      c10::impl::GenericDict map = tree::new_map();
+      map.insert(std::string("pair"), c10::ivalue::Tuple::create({c10::IValue(1), c10::IValue(2)}));
+      const c10::IValue maps = gather_object(*communicator, map);
+      EXPECT_TRUE(maps.toListRef()[0].toGenericDict().at(std::string("pair")).isTuple());
     });
 }
 

@@ -8,8 +8,7 @@ CONSTANT_NAME = re.compile(r"^ACCEL(_[A-Z0-9]+)+$")
 SENTINEL = {"int32_t": "ACCEL_UNSET", "int64_t": "ACCEL_UNSET_INT64", "double": "ACCEL_UNSET_DOUBLE"}
 WIDEST_BY_VALUE = 16
 THREADS = ("any", "object", "collective", "thread")
-# What accel_scope_end() and the interning of operators make of a handle without a `_release`.
-NEVER_RELEASED = {"accel_scope_t": "accel_scope_end", "accel_op_t": None}
+NEVER_RELEASED = ("accel_op_t",)  # operators are interned
 
 HOW_TO = {
     "name": "ACCEL_SINCE(0, 1) ... accel_<verb>(accel_state_t *state, ...) or accel_<object>_<verb>(accel_<object>_t *...)",

@@ -51,7 +51,7 @@ export map_tensors, concatenate, listify, slice_tensors, pad_input_tensors, equa
 export State, process_index, num_processes, local_process_index, local_num_processes, is_main_process, is_local_main_process,
     is_last_process, backend, mixed_precision, settings, active, distributed_type, on_main_process, on_process, on_local_process, is_distributed, is_debug, use_device!, main_process_first, local_main_process_first,
     split_range, split_between_processes, set_trigger!, check_trigger, destroy_process_group, end_training, sync_gradients, sync_gradients!, end_of_dataloader, remainder,
-    gradient_accumulation_steps, gradient_accumulation_steps!, seed!, add_seed_callback!, Generator, generator_state,
+    gradient_accumulation_steps, gradient_accumulation_steps!, gradient_accumulation, gradient_accumulation!, in_dataloader, seed!, add_seed_callback!, Generator, generator_state,
     generator_state!, synchronize_rng_states!
 export Work, gather, gather_async, gather_uneven, gather_uneven_async, gather_for_metrics, gather_for_metrics_async, gather_object,
     gather_object_async, reduce_async, broadcast_async!, broadcast_objects, broadcast_objects_async, pad_across_processes,
@@ -64,7 +64,7 @@ export Scheduler, chained, one_after_the_other, curve
 export Dataset, TensorDataset, RaggedDataset, WindowsDataset, PackedDataset, ArrowDataset, SafetensorsDataset, TextDataset, LinesDataset,
     JsonLinesDataset, CsvDataset, ImageDataset, StreamDataset, map_file, subset, as_stream, num_skipped
 export Sampler, SequentialSampler, RandomSampler, RandomDraws, WeightedSampler, SubsetSampler, LengthGroupedSampler, DistributedSampler,
-    indices, DataLoader, set_epoch!, current_epoch, valid_rows, skip_first_batches
+    indices, DataLoader, set_epoch!, current_epoch, valid_rows, total_batch_size, total_dataset_length, even_batches!, skip_first_batches
 export prepare, backward_sum, lomo_backward, no_sync, trigger_sync_in_backward, join_uneven_inputs, autocast, local_sgd, clip_grad_norm!,
     clip_grad_value!, unscale_gradients!, loss_scale, set_grad_scaler!, set_autocast!, fp8_recipe, unwrap_model, register_comm_hook!, find_executable_batch_size,
     free_memory!, step_report, memory_report, empty_cache!, float32_matmul_precision!

@@ -400,6 +400,27 @@ function accel_state_options_t(;
     return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept)
 end
 
+"""How micro-batches are put together; the fields of the state's options, for later."""
+struct accel_gradient_accumulation_options_t
+    struct_size::Csize_t
+    num_steps::Int64
+    adjust_scheduler::Int32
+    sync_with_dataloader::Int32
+    sync_each_batch::Int32
+    true_divisor::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_gradient_accumulation_options_t(;
+    num_steps = ACCEL_UNSET_INT64,
+    adjust_scheduler = ACCEL_UNSET,
+    sync_with_dataloader = ACCEL_UNSET,
+    sync_each_batch = ACCEL_UNSET,
+    true_divisor = ACCEL_UNSET,
+)
+    return accel_gradient_accumulation_options_t(sizeof(accel_gradient_accumulation_options_t), num_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, true_divisor)
+end
+
 """How to back-propagate, as torch.Tensor.backward() has it."""
 struct accel_backward_options_t
     struct_size::Csize_t
@@ -1448,6 +1469,34 @@ accel_scope_end(scope) =
     check(@waiting(ccall((:accel_scope_end, libaccel), accel_status_t, (Ptr{accel_scope_t},), scope)), "accel_scope_end")
 
 """
+    accel_scope_call(body, user_data, destroy)
+
+Calls a function that opens scopes of any kind, and ends those that it leaves open, in reverse order; their handles are gone then. For languages that move functions between threads (goroutines, virtual threads): inside of a callback they stay on one.
+
+- `body`: Called on this thread.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+
+Returns: ACCEL_OK, or what else the function returned; where it succeeded, the first error of the work that ends its scopes.
+
+Threads: any, waits.
+"""
+accel_scope_call(body, user_data, destroy) =
+    check(@waiting(ccall((:accel_scope_call, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), body, user_data, destroy)), "accel_scope_call")
+
+"""
+    accel_scope_release(scope)
+
+Gives up a scope that its thread cannot end any more, from any thread: the handle is gone. What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+
+- `scope`: `nothing`/`C_NULL` is allowed. A scope, or NULL.
+
+Threads: any.
+"""
+accel_scope_release(scope) =
+    ccall((:accel_scope_release, libaccel), Cvoid, (Ptr{accel_scope_t},), scope)
+
+"""
     accel_dtype_name(dtype)
 
 The name of a dtype.
@@ -1537,12 +1586,12 @@ accel_device_count(var"type") =
 """
     accel_value_string(text, out)
 
-A string value.
+A string value. Strings and keys of values are UTF-8 everywhere; any other bytes are refused, also in values that a program has filled in by hand.
 
 - `text`: UTF-8; copied.
 - `out`: Becomes a copy of the string.
 
-Returns: ACCEL_OK.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
 
 Threads: any.
 """
@@ -1573,7 +1622,7 @@ A list of copies of values.
 - `n_items`: Their number.
 - `out`: The list.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for an item that is no value.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
 
 Threads: any.
 """
@@ -1651,7 +1700,7 @@ Copies a value with its containers; tensors are shared.
 - `value`: Any.
 - `out`: The copy.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for what is no value.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
 
 Threads: any.
 """
@@ -1815,7 +1864,7 @@ Compares kinds, structure, numbers, and tensors by dtype, shape and elements.
 - `b`: Any.
 - `out`: 1 or 0.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for what is no value.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
 
 Threads: any, waits.
 """
@@ -1851,6 +1900,21 @@ Threads: any.
 """
 accel_value_from_json(json, out) =
     check(ccall((:accel_value_from_json, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), json, out), "accel_value_from_json")
+
+"""
+    accel_recent_errors(after, out)
+
+The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error() cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
+
+- `after`: Only errors with a greater number; 0: all of the last 64.
+- `out`: A list, the oldest first, of maps: \"number\", from 1 in the order in which errors were set; \"thread\", the kernel's number of the thread (gettid); \"function\", \"\" from accel_error_set(); \"status\"; \"rank\", -1 when no process group was involved; \"message\".
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_recent_errors(after, out) =
+    check(ccall((:accel_recent_errors, libaccel), accel_status_t, (Int64, Ptr{accel_value_t}), after, out), "accel_recent_errors")
 
 """
     accel_recursively_apply(value, error_on_other_type, function, user_data, destroy, out)
@@ -2322,6 +2386,20 @@ accel_device(state) =
     ccall((:accel_device, libaccel), accel_device_t, (Ptr{accel_state_t},), state)
 
 """
+    accel_fork_launched(state)
+
+Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
+
+- `state`: A state.
+
+Returns: 1 or 0, as the environment was when the job's first state was made.
+
+Threads: any.
+"""
+accel_fork_launched(state) =
+    ccall((:accel_fork_launched, libaccel), Int32, (Ptr{accel_state_t},), state)
+
+"""
     accel_set_device(state)
 
 Makes the state's device the current one of this thread; nothing to do on CPU.
@@ -2404,7 +2482,7 @@ This rank's share of a list, of the rows of a tensor, or of each member of a map
 - `state`: A state.
 - `inputs`: Unchanged.
 - `apply_padding`: 1: short shares repeat the last element of the whole input until all are equally long.
-- `out`: The share.
+- `out`: The share: rows of tensors are copied, items of lists are the same ones. A slice of accel_split_range() copies nothing.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT when a map's members differ in length or an empty input is to be padded; TYPE_MISMATCH for what cannot be split.
 
@@ -2584,13 +2662,85 @@ accel_set_gradient_accumulation_steps(state, steps) =
     check(ccall((:accel_set_gradient_accumulation_steps, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, steps), "accel_set_gradient_accumulation_steps")
 
 """
+    accel_gradient_accumulation_options_init(options)
+
+Marks every field as unset.
+
+- `options`: The struct.
+
+Threads: any.
+"""
+accel_gradient_accumulation_options_init(options) =
+    ccall((:accel_gradient_accumulation_options_init, libaccel), Cvoid, (Ptr{accel_gradient_accumulation_options_t},), options)
+
+"""
+    accel_set_gradient_accumulation(state, options)
+
+Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. The same on all ranks.
+
+- `state`: A state.
+- `options`: Fields that are unset stay as they are.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_set_gradient_accumulation(state, options) =
+    check(ccall((:accel_set_gradient_accumulation, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_gradient_accumulation_options_t}), state, options), "accel_set_gradient_accumulation")
+
+"""
+    accel_gradient_accumulation(state, out)
+
+How micro-batches are put together now.
+
+- `state`: A state.
+- `out`: A map with the fields of accel_gradient_accumulation_options_t: \"num_steps\" INT, the others BOOL.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_gradient_accumulation(state, out) =
+    check(ccall((:accel_gradient_accumulation, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_gradient_accumulation")
+
+"""
+    accel_in_dataloader(state)
+
+Whether a loop over a prepared loader is under way.
+
+- `state`: A state.
+
+Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
+
+Threads: any.
+"""
+accel_in_dataloader(state) =
+    ccall((:accel_in_dataloader, libaccel), Int32, (Ptr{accel_state_t},), state)
+
+"""
+    accel_active_dataloader(state, depth, out)
+
+A prepared loader whose loop is under way.
+
+- `state`: A state.
+- `depth`: 0: the innermost loop's, which end_of_dataloader and remainder speak of; 1: the one around it, and so on.
+- `out`: Another handle of it.
+
+Returns: ACCEL_OK, or ACCEL_ERROR_NOT_FOUND where fewer loops are under way.
+
+Threads: object.
+"""
+accel_active_dataloader(state, depth, out) =
+    check(ccall((:accel_active_dataloader, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), state, depth, out), "accel_active_dataloader")
+
+"""
     accel_gather(state, value, out)
 
 Every rank gets each tensor of all ranks, joined along dimension 0 in rank order; a 0-d tensor counts as one row.
 
 - `state`: A state.
 - `value`: A tensor or a tree of tensors.
-- `out`: The joined tree.
+- `out`: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
 
 Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 
@@ -2704,7 +2854,7 @@ accel_broadcast_object_list(state, objects, from_process, out) =
 Pads one dimension of each tensor to its largest size over all ranks.
 
 - `state`: A state.
-- `value`: A tensor or a tree of tensors.
+- `value`: A tensor or a tree of tensors, with equally many dimensions on all ranks.
 - `dim`: The dimension; negative ones count from the end; tensors that lack it stay.
 - `pad_index`: What is filled in.
 - `pad_first`: 1: before the data instead of after it.
@@ -6124,23 +6274,24 @@ accel_dataset_arrow_stream(stream, null_value, out) =
     check(@waiting(ccall((:accel_dataset_arrow_stream, libaccel), accel_status_t, (Ptr{ArrowArrayStream}, Float64, Ptr{Ptr{accel_dataset_t}}), stream, null_value, out)), "accel_dataset_arrow_stream")
 
 """
-    accel_dataset_create(length, item, items, user_data, destroy, out)
+    accel_dataset_create(length, item, items, set_epoch, user_data, destroy, out)
 
 The program's own items by number. They are made on the thread of the outer call; a loader with workers calls from several threads at once.
 
 - `length`: Says how many there are.
 - `item`: Makes one.
 - `items`: `nothing`/`C_NULL` is allowed. Makes those of a batch; NULL: one after another.
-- `user_data`: `nothing`/`C_NULL` is allowed. Of all three.
-- `destroy`: `nothing`/`C_NULL` is allowed. Of all three.
+- `set_epoch`: `nothing`/`C_NULL` is allowed. For items that differ by epoch; NULL: they do not.
+- `user_data`: `nothing`/`C_NULL` is allowed. Of all four.
+- `destroy`: `nothing`/`C_NULL` is allowed. Of all four.
 - `out`: The dataset.
 
 Returns: ACCEL_OK.
 
 Threads: any.
 """
-accel_dataset_create(length, item, items, user_data, destroy, out) =
-    check(ccall((:accel_dataset_create, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_dataset_t}}), length, item, items, user_data, destroy, out), "accel_dataset_create")
+accel_dataset_create(length, item, items, set_epoch, user_data, destroy, out) =
+    check(ccall((:accel_dataset_create, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_dataset_t}}), length, item, items, set_epoch, user_data, destroy, out), "accel_dataset_create")
 
 """
     accel_dataset_create_stream(begin, next, skip, end, user_data, destroy, length, num_shards, out)
@@ -6635,6 +6786,64 @@ Threads: any.
 """
 accel_dataloader_length(loader) =
     ccall((:accel_dataloader_length, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+
+"""
+    accel_dataloader_total_batch_size(loader)
+
+How many items a step takes on all ranks together.
+
+- `loader`: A loader.
+
+Returns: The number; -1 for an invalid handle, and with UNSUPPORTED for batches of any size.
+
+Threads: any.
+"""
+accel_dataloader_total_batch_size(loader) =
+    ccall((:accel_dataloader_total_batch_size, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+
+"""
+    accel_dataloader_total_dataset_length(loader)
+
+How many items the loader's data has, for all ranks together.
+
+- `loader`: A loader.
+
+Returns: The number; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
+
+Threads: any.
+"""
+accel_dataloader_total_dataset_length(loader) =
+    ccall((:accel_dataloader_total_dataset_length, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+
+"""
+    accel_dataloader_config(loader, out)
+
+How a prepared loader shares its batches.
+
+- `loader`: A prepared loader.
+- `out`: A map with the fields of accel_dataloader_config_t: \"data_seed\" INT or NONE, the others BOOL.
+
+Returns: ACCEL_OK; INVALID_STATE for a loader that is not prepared.
+
+Threads: any.
+"""
+accel_dataloader_config(loader, out) =
+    check(ccall((:accel_dataloader_config, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, out), "accel_dataloader_config")
+
+"""
+    accel_dataloader_set_even_batches(loader, even_batches)
+
+Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+
+- `loader`: A prepared loader.
+- `even_batches`: 1 or 0.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE for a loader that is not prepared.
+
+Threads: object.
+"""
+accel_dataloader_set_even_batches(loader, even_batches) =
+    check(ccall((:accel_dataloader_set_even_batches, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int32), loader, even_batches), "accel_dataloader_set_even_batches")
 
 """
     accel_dataloader_epoch(loader)
@@ -7737,6 +7946,8 @@ const FUNCTIONS = (
     :accel_debug_live_objects,
     :accel_is_available,
     :accel_scope_end,
+    :accel_scope_call,
+    :accel_scope_release,
     :accel_dtype_name,
     :accel_dtype_size,
     :accel_dtype_byte_size,
@@ -7764,6 +7975,7 @@ const FUNCTIONS = (
     :accel_value_equal,
     :accel_value_to_json,
     :accel_value_from_json,
+    :accel_recent_errors,
     :accel_recursively_apply,
     :accel_listify,
     :accel_concatenate,
@@ -7796,6 +8008,7 @@ const FUNCTIONS = (
     :accel_mixed_precision,
     :accel_debug,
     :accel_device,
+    :accel_fork_launched,
     :accel_set_device,
     :accel_wait_for_everyone,
     :accel_main_process_first_begin,
@@ -7814,6 +8027,11 @@ const FUNCTIONS = (
     :accel_remainder,
     :accel_gradient_accumulation_steps,
     :accel_set_gradient_accumulation_steps,
+    :accel_gradient_accumulation_options_init,
+    :accel_set_gradient_accumulation,
+    :accel_gradient_accumulation,
+    :accel_in_dataloader,
+    :accel_active_dataloader,
     :accel_gather,
     :accel_gather_uneven,
     :accel_gather_for_metrics,
@@ -8072,6 +8290,10 @@ const FUNCTIONS = (
     :accel_dataloader_set_slice,
     :accel_dataloader_next,
     :accel_dataloader_length,
+    :accel_dataloader_total_batch_size,
+    :accel_dataloader_total_dataset_length,
+    :accel_dataloader_config,
+    :accel_dataloader_set_even_batches,
     :accel_dataloader_epoch,
     :accel_dataloader_valid_rows,
     :accel_dataloader_set_epoch,

@@ -120,6 +120,16 @@ remainder(state::State) = LibAccel.accel_remainder(state)
 gradient_accumulation_steps(state::State) = LibAccel.accel_gradient_accumulation_steps(state)
 """Sets the micro-batches of a group."""
 gradient_accumulation_steps!(state::State, steps) = (LibAccel.accel_set_gradient_accumulation_steps(state, steps); nothing)
+"""How micro-batches are put together: a `Map` of `num_steps`, `adjust_scheduler`, `sync_with_dataloader`, `sync_each_batch`, `true_divisor`."""
+gradient_accumulation(state::State) = result(out -> LibAccel.accel_gradient_accumulation(state, out))::Map
+"""    gradient_accumulation!(state; settings...): those that are given change, from the next micro-batch on"""
+gradient_accumulation!(state::State; settings...) =
+    with_options(LibAccel.accel_gradient_accumulation_options_t; settings...) do given
+        LibAccel.accel_set_gradient_accumulation(state, given)
+        nothing
+    end
+"""Whether a loop over a prepared loader is under way."""
+in_dataloader(state::State) = LibAccel.accel_in_dataloader(state) == 1
 
 """    seed!(state, seed; device_specific = false, deterministic = false)
 

@@ -55,6 +55,11 @@ end
     @test indices(ordered, 0) == [3, 2, 1]
     @test_throws DimensionMismatch indices(Sampler((epoch, length) -> [1], 3), 0)
     State(cpu = true) do state
+        shared = prepare(state, DataLoader(dataset; batch_size = 4))
+        @test (total_batch_size(shared), total_dataset_length(shared)) == (4, 6) && Accel.config(even_batches!(shared, false))["even_batches"] == false
+        @test !in_dataloader(state) && (first(shared); in_dataloader(state))
+        gradient_accumulation!(state; num_steps = 3, sync_each_batch = true)
+        @test gradient_accumulation(state)["num_steps"] == 3 && gradient_accumulation(state)["sync_each_batch"] && gradient_accumulation_steps(state) == 3
         sliced = DataLoader(dataset; batch_size = 2, slice = (rows, range, rank, ranks) -> (Array(rows[1])[range], rank, ranks))
         rows, rank, ranks = first(prepare(state, sliced; dispatch_batches = true))
         @test Array(rows) == [10, 20] && (rank, ranks) == (0, 1)

@@ -156,6 +156,14 @@ end
     Base.getindex(::ByBatch, numbers::Vector{Int}) = (push!(asked, numbers); numbers .* 10)
     @test [Array(batch) for batch in DataLoader(Dataset(ByBatch(); by_batch = true); batch_size = 3)] == [[10, 20, 30], [40]]
     @test asked == [[1, 2, 3], [4]]
+    mutable struct OfEpoch
+        epoch::Int
+    end
+    Base.length(::OfEpoch) = 2
+    Base.getindex(items::OfEpoch, i::Int) = 10 * items.epoch + i
+    Accel.set_epoch!(items::OfEpoch, epoch) = (items.epoch = epoch)
+    loader = DataLoader(OfEpoch(-1); batch_size = 2)
+    @test [Array(batch) for _ in 1:2 for batch in loader] == [[1, 2], [11, 12]]
     growing = [1, 2]
     loader = DataLoader(growing; batch_size = 2)
     @test length(loader) == 1 && (append!(growing, 3:4); length(loader)) == 2

@@ -265,7 +265,6 @@ class Accelerator(View):
         config = self.dataloader_config.to_engine()
         config.put_on_device = int(self.device_placement if device_placement is None else device_placement)
         prepared = data.prepare(data_loader, self._current(), config, slice_fn_for_dispatch)
-        prepared.total_batch_size = data_loader.batch_size and data_loader.batch_size * (1 if self.split_batches else self.num_processes)
         self._dataloaders.append(prepared)
         return prepared
 

@@ -152,6 +152,20 @@ class Prepared(DataLoader):
         with loop_over(self):
             yield from super().__iter__()
 
+    @property
+    def total_batch_size(self):
+        """Items that a step takes on all ranks together; None for batches of any size."""
+        size = capi.accel_dataloader_total_batch_size(self.handle)
+        return None if size < 0 else size
+
+    @property
+    def total_dataset_length(self):
+        """Items of the data, for all ranks together."""
+        length = capi.accel_dataloader_total_dataset_length(self.handle)
+        if length < 0:
+            raise TypeError("a stream does not say how many items it has")
+        return length
+
     def __reduce__(self):
         raise TypeError("a prepared loader belongs to its job: copy or pickle the loader that it was made from, and prepare that")
 

@@ -13,7 +13,8 @@ _UNSET = capi.ACCEL_UNSET_INT64
 
 
 class Dataset:
-    """Items by number. Subclasses have `__len__()` and `__getitem__(index)`; with `__getitems__(indices)` they make those of a batch."""
+    """Items by number. Subclasses have `__len__()` and `__getitem__(index)`; with `__getitems__(indices)` they make those of a batch, and
+    `set_epoch(epoch)` hears of the epoch that a loader begins."""
 
     def __getitem__(self, index):
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__()")
@@ -68,11 +69,19 @@ def handle_of(dataset):
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         many = getattr(dataset, "__getitems__", None)
         return capi.accel_dataset_create((lambda: len(dataset), lambda index: packed_item(dataset[index]),
-                                          None if many is None else lambda indices: [packed_item(item) for item in many(indices)]))
+                                          None if many is None else lambda indices: [packed_item(item) for item in many(indices)],
+                                          _set_epoch_of(dataset) if hasattr(dataset, "set_epoch") else None))
     if hasattr(dataset, "__iter__"):
         length = len(dataset) if hasattr(dataset, "__len__") else _UNSET
         return capi.accel_dataset_create_stream(_Readers(dataset).callbacks(), length, 1)
     raise TypeError(f"a {type(dataset).__name__} is no dataset: expected __len__ and __getitem__, or __iter__")
+
+
+def _set_epoch_of(dataset):
+    def set_epoch(epoch):
+        dataset.set_epoch(epoch)  # whatever it returns
+
+    return set_epoch
 
 
 class _Readers:

@@ -184,10 +184,11 @@ class MSAMPRecipeKwargs(FP8Recipe):
 
 @dataclass
 class GradientAccumulationPlugin(KwargsHandler):
-    """How micro-batches are grouped into steps."""
+    """How micro-batches are grouped into steps. Schedulers count accumulating steps only where adjust_scheduler is True: the
+    reference's default says so, and is without effect there."""
 
     num_steps: Optional[int] = None
-    adjust_scheduler: bool = True
+    adjust_scheduler: Optional[bool] = None
     sync_with_dataloader: bool = True
     sync_each_batch: bool = False
 

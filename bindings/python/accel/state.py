@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import os
 import weakref
 from typing import Any
 
@@ -43,8 +42,6 @@ def connect(settings: dict) -> None:
 def share(settings: dict) -> None:
     """Another training in the same job: the ranks do not meet again. Settings of the job itself can only be repeated."""
     _Job.handle = capi.accel_state_share(_Job.handle, fill(capi.accel_state_options_t(), settings))
-    for name in ("adjust_scheduler", "sync_with_dataloader"):
-        _Job.settings = {**_Job.settings, name: settings.get(name)}
 
 
 def leave():
@@ -135,7 +132,7 @@ class View:
     @property
     def fork_launched(self) -> bool:
         """Whether notebook_launcher() started this process."""
-        return os.environ.get("FORK_LAUNCHED", "0") not in ("0", "")
+        return bool(capi.accel_fork_launched(current()))
 
     def wait_for_everyone(self) -> None:
         """A barrier."""
@@ -348,8 +345,12 @@ class GradientState:
     """Gradient accumulation as it stands now. All instances are one."""
 
     def __init__(self, gradient_accumulation_plugin=None):
+        """A plugin replaces the settings of the job."""
         if gradient_accumulation_plugin is not None:
-            raise ValueError("gradient_accumulation_plugin belongs to the Accelerator: give it there")
+            plugin = gradient_accumulation_plugin
+            capi.accel_set_gradient_accumulation(current(), fill(capi.accel_gradient_accumulation_options_t(), {
+                "num_steps": plugin.num_steps or 1, "adjust_scheduler": bool(plugin.adjust_scheduler),
+                "sync_with_dataloader": plugin.sync_with_dataloader, "sync_each_batch": plugin.sync_each_batch}))
 
     @property
     def sync_gradients(self) -> bool:
@@ -385,16 +386,15 @@ class GradientState:
 
     @property
     def adjust_scheduler(self) -> bool:
-        return bool(_Job.settings.get("adjust_scheduler") or False)
+        return self.plugin_kwargs["adjust_scheduler"]
 
     @property
     def sync_with_dataloader(self) -> bool:
-        sync = _Job.settings.get("sync_with_dataloader")
-        return sync is None or bool(sync)
+        return self.plugin_kwargs["sync_with_dataloader"]
 
     @property
     def plugin_kwargs(self) -> dict:
-        return {"num_steps": self.num_steps, "adjust_scheduler": self.adjust_scheduler, "sync_with_dataloader": self.sync_with_dataloader}
+        return capi.accel_gradient_accumulation(current())
 
     @property
     def initialized(self) -> bool:

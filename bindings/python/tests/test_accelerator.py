@@ -496,6 +496,33 @@ def test_each_accelerator_has_its_settings():
     assert Accelerator(cpu=True).gradient_accumulation_steps == 1 and first.gradient_state.sync_with_dataloader
 
 
+def test_accumulation_can_be_changed():
+    accelerator = Accelerator(cpu=True)
+    state = accelerator.gradient_state
+    assert state.plugin_kwargs == {"num_steps": 1, "adjust_scheduler": False, "sync_with_dataloader": True, "sync_each_batch": False,
+                                   "true_divisor": False}
+    accel.state.GradientState(GradientAccumulationPlugin(3, sync_with_dataloader=False, sync_each_batch=True))
+    assert accelerator.gradient_accumulation_steps == 3 and not state.adjust_scheduler and not state.sync_with_dataloader
+    assert state.plugin_kwargs["sync_each_batch"] and not accelerator.state.fork_launched
+    accel.state.GradientState(GradientAccumulationPlugin(adjust_scheduler=True))  # replaces all
+    assert state.num_steps == 1 and state.adjust_scheduler and state.sync_with_dataloader
+    plain = Accelerator(cpu=True, gradient_accumulation_plugin=GradientAccumulationPlugin(2))
+    assert plain.gradient_accumulation_steps == 2 and not plain.gradient_state.adjust_scheduler  # as in the reference
+
+
+def test_one_process_checks_what_several_do():
+    accelerator = Accelerator(cpu=True)
+    weight = accel.ones(2, 2).requires_grad_()
+    assert accelerator.gather(weight.sum()).shape == (1,) and not accelerator.gather(weight).requires_grad
+    assert accel.utils.gather_object({"rank": 0}) == [{"rank": 0}]
+    with pytest.raises(ValueError, match="same length"), accelerator.split_between_processes({"a": [1], "b": [1, 2]}):
+        pass
+    rows = accel.zeros(2)
+    with accelerator.split_between_processes(rows) as share:
+        share.fill_(1)
+    assert rows.tolist() == [0, 0]
+
+
 def test_a_search_over_settings_trains_each_with_its_own():
     for steps in (1, 3):
         accelerator = Accelerator(cpu=True, gradient_accumulation_steps=steps)

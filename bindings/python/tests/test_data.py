@@ -247,6 +247,43 @@ def test_the_running_loaders(accelerator):
     assert not state.in_dataloader and state.dataloader_references == []
 
 
+def test_datasets_hear_of_the_epoch(accelerator):
+    """As a prepared loader of the reference: set_epoch() before each epoch, and what it returns does not count."""
+    class Epochs(Dataset):
+        heard = []
+
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            return 10 * self.heard[-1] + index
+
+        def set_epoch(self, epoch):
+            self.heard.append(epoch)
+            return self
+
+    loader = accelerator.prepare(DataLoader(Epochs(), batch_size=2))
+    assert [batch.tolist() for _ in range(2) for batch in loader] == [[0, 1], [10, 11]]
+    loader.set_epoch(7)
+    assert [batch.tolist() for batch in loader] == [[70, 71]] and Epochs.heard == [0, 1, 7]
+
+    class Broken(Epochs):
+        def set_epoch(self, epoch):
+            raise KeyError(epoch)
+
+    with pytest.raises(KeyError, match="0"):
+        next(iter(DataLoader(Broken())))
+
+
+def test_totals_of_prepared_loaders(accelerator):
+    loader = accelerator.prepare(DataLoader([1, 2, 3], batch_size=2))
+    assert loader.total_batch_size == 2 and loader.total_dataset_length == 3
+    any_size = accelerator.prepare(DataLoader([1, 2, 3], batch_sampler=[[0], [1, 2]]))
+    assert any_size.total_batch_size is None and any_size.total_dataset_length == 3
+    with pytest.raises(TypeError, match="does not say"):
+        accelerator.prepare(DataLoader(iter([1, 2]))).total_dataset_length
+
+
 def test_numbers_of_both_kinds():
     assert rows(DataLoader([1, 2.5], 2)) == [[1, 2.5]] and next(iter(DataLoader([1, 2.5], 2))).dtype == "float32"
     assert rows(DataLoader([1.5, 2], 2)) == [[1.5, 2]] and next(iter(DataLoader([1.5, 2], 2))).dtype == "float64"

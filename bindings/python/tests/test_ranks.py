@@ -158,7 +158,7 @@ def test_groups(ranks):
             except ValueError as error:
                 print("7" in str(error))
         """, num_processes=3)
-    assert printed == ["[0, 2] 1 [1, 0]\nTrue\n", "1 0 [1, 0]\nTrue\n", ""]
+    assert printed == ["[0, 2] 1 [1, 0]\nTrue\n", "[1] 0 [1, 0]\nTrue\n", ""]
 
 
 def test_own_gradients_and_hooks_of_their_exchange(ranks):

@@ -13,6 +13,7 @@ struct ItemFunctions {
   std::function<int64_t()> length;
   std::function<c10::IValue(int64_t index)> get;
   std::function<std::vector<c10::IValue>(c10::IntArrayRef indices)> get_items;  // may be missing
+  std::function<void(int64_t epoch)> begin_epoch;                               // may be missing
 };
 
 // Asks for its length each time, so that one that changes is seen.
@@ -21,6 +22,9 @@ class CallbackDataset final : public Dataset {
   explicit CallbackDataset(ItemFunctions functions) : functions_(std::move(functions)) {}
   int64_t length() const override;
   bool calls_back() const override { return true; }
+  void begin_epoch(int64_t epoch) const override {
+    if (functions_.begin_epoch) functions_.begin_epoch(epoch);
+  }
 
  protected:
   c10::IValue read_item(int64_t index) const override { return functions_.get(index); }

@@ -23,6 +23,10 @@ int64_t ConcatenatedDataset::num_skipped() const {
   return skipped;
 }
 
+void ConcatenatedDataset::begin_epoch(int64_t epoch) const {
+  for (const auto& part : parts_) part->begin_epoch(epoch);
+}
+
 size_t ConcatenatedDataset::part_of(int64_t index) const {
   return static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
 }

@@ -15,6 +15,7 @@ class ConcatenatedDataset final : public Dataset {
   int64_t length() const override { return ends_.back(); }
   int64_t num_skipped() const override;
   bool calls_back() const override;
+  void begin_epoch(int64_t epoch) const override;
 
  protected:
   c10::IValue read_item(int64_t index) const override;

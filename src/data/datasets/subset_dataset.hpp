@@ -13,6 +13,7 @@ class SubsetDataset final : public Dataset {
   int64_t length() const override { return end_ - begin_; }
   int64_t num_skipped() const override { return dataset_->num_skipped(); }
   bool calls_back() const override { return dataset_->calls_back(); }
+  void begin_epoch(int64_t epoch) const override { dataset_->begin_epoch(epoch); }
 
  protected:
   c10::IValue read_item(int64_t index) const override { return dataset_->item(begin_ + index); }

@@ -47,6 +47,7 @@ DatasetStream::DatasetStream(std::shared_ptr<const Dataset> dataset, std::option
 int64_t DatasetStream::num_shards() const { return std::max<int64_t>(dataset_->length(), 1); }
 
 std::unique_ptr<StreamReader> DatasetStream::read(int64_t epoch, int64_t shard, int64_t num_readers) const {
+  dataset_->begin_epoch(epoch);
   const int64_t length = dataset_->length();
   at::Tensor order;
   if (seed_ && length > 0) order = SeedableRandomSampler(length, *seed_).indices(epoch);

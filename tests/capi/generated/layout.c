@@ -45,6 +45,13 @@ SAME(place_of_accel_state_options_t_scheduler_steps, offsetof(accel_state_option
 SAME(place_of_accel_state_options_t_cpu_kernels, offsetof(accel_state_options_t, cpu_kernels) == 112 && sizeof(((accel_state_options_t *)0)->cpu_kernels) == 4);
 SAME(place_of_accel_state_options_t_cpu_memory, offsetof(accel_state_options_t, cpu_memory) == 116 && sizeof(((accel_state_options_t *)0)->cpu_memory) == 4);
 SAME(place_of_accel_state_options_t_cpu_memory_kept, offsetof(accel_state_options_t, cpu_memory_kept) == 120 && sizeof(((accel_state_options_t *)0)->cpu_memory_kept) == 8);
+SAME(size_of_accel_gradient_accumulation_options_t, sizeof(accel_gradient_accumulation_options_t) == 32);
+SAME(place_of_accel_gradient_accumulation_options_t_struct_size, offsetof(accel_gradient_accumulation_options_t, struct_size) == 0 && sizeof(((accel_gradient_accumulation_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_gradient_accumulation_options_t_num_steps, offsetof(accel_gradient_accumulation_options_t, num_steps) == 8 && sizeof(((accel_gradient_accumulation_options_t *)0)->num_steps) == 8);
+SAME(place_of_accel_gradient_accumulation_options_t_adjust_scheduler, offsetof(accel_gradient_accumulation_options_t, adjust_scheduler) == 16 && sizeof(((accel_gradient_accumulation_options_t *)0)->adjust_scheduler) == 4);
+SAME(place_of_accel_gradient_accumulation_options_t_sync_with_dataloader, offsetof(accel_gradient_accumulation_options_t, sync_with_dataloader) == 20 && sizeof(((accel_gradient_accumulation_options_t *)0)->sync_with_dataloader) == 4);
+SAME(place_of_accel_gradient_accumulation_options_t_sync_each_batch, offsetof(accel_gradient_accumulation_options_t, sync_each_batch) == 24 && sizeof(((accel_gradient_accumulation_options_t *)0)->sync_each_batch) == 4);
+SAME(place_of_accel_gradient_accumulation_options_t_true_divisor, offsetof(accel_gradient_accumulation_options_t, true_divisor) == 28 && sizeof(((accel_gradient_accumulation_options_t *)0)->true_divisor) == 4);
 SAME(size_of_accel_backward_options_t, sizeof(accel_backward_options_t) == 32);
 SAME(place_of_accel_backward_options_t_struct_size, offsetof(accel_backward_options_t, struct_size) == 0 && sizeof(((accel_backward_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_backward_options_t_retain_graph, offsetof(accel_backward_options_t, retain_graph) == 8 && sizeof(((accel_backward_options_t *)0)->retain_graph) == 4);
@@ -493,6 +500,15 @@ static void test_accel_state_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_gradient_accumulation_options_t(void **state) {
+  static const accel_gradient_accumulation_options_t expected = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT;
+  accel_gradient_accumulation_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_gradient_accumulation_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_backward_options_t(void **state) {
   static const accel_backward_options_t expected = ACCEL_BACKWARD_OPTIONS_INIT;
   accel_backward_options_t given;
@@ -784,6 +800,7 @@ static void test_accel_parameters_options_t(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_accel_state_options_t),
+      cmocka_unit_test(test_accel_gradient_accumulation_options_t),
       cmocka_unit_test(test_accel_backward_options_t),
       cmocka_unit_test(test_accel_adam_options_t),
       cmocka_unit_test(test_accel_sgd_options_t),

@@ -45,6 +45,13 @@ int main(void) {
   printf("field cpu_kernels %zu\n", offsetof(accel_state_options_t, cpu_kernels));
   printf("field cpu_memory %zu\n", offsetof(accel_state_options_t, cpu_memory));
   printf("field cpu_memory_kept %zu\n", offsetof(accel_state_options_t, cpu_memory_kept));
+  printf("struct accel_gradient_accumulation_options_t %zu\n", sizeof(accel_gradient_accumulation_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_gradient_accumulation_options_t, struct_size));
+  printf("field num_steps %zu\n", offsetof(accel_gradient_accumulation_options_t, num_steps));
+  printf("field adjust_scheduler %zu\n", offsetof(accel_gradient_accumulation_options_t, adjust_scheduler));
+  printf("field sync_with_dataloader %zu\n", offsetof(accel_gradient_accumulation_options_t, sync_with_dataloader));
+  printf("field sync_each_batch %zu\n", offsetof(accel_gradient_accumulation_options_t, sync_each_batch));
+  printf("field true_divisor %zu\n", offsetof(accel_gradient_accumulation_options_t, true_divisor));
   printf("struct accel_backward_options_t %zu\n", sizeof(accel_backward_options_t));
   printf("field struct_size %zu\n", offsetof(accel_backward_options_t, struct_size));
   printf("field retain_graph %zu\n", offsetof(accel_backward_options_t, retain_graph));

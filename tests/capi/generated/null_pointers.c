@@ -71,6 +71,18 @@ static void accel_scope_end_null_pointers(void **state) {
   refused_with_status("accel_scope_end", "scope", accel_scope_end(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_scope_call_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_scope_call", "body", accel_scope_call(NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scope_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_scope_release(NULL);
+}
+
 static void accel_dtype_byte_size_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dtype_byte_size", "name", accel_dtype_byte_size(NULL, (double *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -220,6 +232,12 @@ static void accel_value_from_json_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_value_from_json", "json", accel_value_from_json(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_value_from_json", "out", accel_value_from_json("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_recent_errors_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_recent_errors", "out", accel_recent_errors(1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_recursively_apply_null_pointers(void **state) {
@@ -412,6 +430,13 @@ static void accel_device_null_pointers(void **state) {
   refused_with_value("accel_device", "state", (int64_t)accel_device(NULL).type, -1, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_fork_launched_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_fork_launched", "state", (int64_t)accel_fork_launched(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_set_device_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -518,6 +543,37 @@ static void accel_set_gradient_accumulation_steps_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
   refused_with_status("accel_set_gradient_accumulation_steps", "state", accel_set_gradient_accumulation_steps(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_gradient_accumulation_options_init_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_gradient_accumulation_options_init(NULL);
+}
+
+static void accel_set_gradient_accumulation_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_gradient_accumulation", "state", accel_set_gradient_accumulation(NULL, &samples->gradient_accumulation_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_set_gradient_accumulation", "options", accel_set_gradient_accumulation(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_gradient_accumulation_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gradient_accumulation", "state", accel_gradient_accumulation(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gradient_accumulation", "out", accel_gradient_accumulation(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_in_dataloader_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_in_dataloader", "state", (int64_t)accel_in_dataloader(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_active_dataloader_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_active_dataloader", "state", accel_active_dataloader(NULL, 1, (accel_dataloader_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_active_dataloader", "out", accel_active_dataloader(samples->valid.state, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_gather_null_pointers(void **state) {
@@ -1916,9 +1972,9 @@ static void accel_dataset_arrow_stream_null_pointers(void **state) {
 
 static void accel_dataset_create_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_dataset_create", "length", accel_dataset_create(NULL, (accel_dataset_item_fn)sample_callback, (accel_dataset_items_fn)sample_callback, NULL, NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_dataset_create", "item", accel_dataset_create((accel_dataset_length_fn)sample_callback, NULL, (accel_dataset_items_fn)sample_callback, NULL, NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_dataset_create", "out", accel_dataset_create((accel_dataset_length_fn)sample_callback, (accel_dataset_item_fn)sample_callback, (accel_dataset_items_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_create", "length", accel_dataset_create(NULL, (accel_dataset_item_fn)sample_callback, (accel_dataset_items_fn)sample_callback, (accel_dataset_epoch_fn)sample_callback, NULL, NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_create", "item", accel_dataset_create((accel_dataset_length_fn)sample_callback, NULL, (accel_dataset_items_fn)sample_callback, (accel_dataset_epoch_fn)sample_callback, NULL, NULL, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataset_create", "out", accel_dataset_create((accel_dataset_length_fn)sample_callback, (accel_dataset_item_fn)sample_callback, (accel_dataset_items_fn)sample_callback, (accel_dataset_epoch_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_dataset_create_stream_null_pointers(void **state) {
@@ -2112,6 +2168,32 @@ static void accel_dataloader_length_null_pointers(void **state) {
   (void)samples;
   accel_error_set(ACCEL_ERROR_USER, "none");
   refused_with_value("accel_dataloader_length", "loader", (int64_t)accel_dataloader_length(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_total_batch_size_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_total_batch_size", "loader", (int64_t)accel_dataloader_total_batch_size(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_total_dataset_length_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_total_dataset_length", "loader", (int64_t)accel_dataloader_total_dataset_length(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_config_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_config", "loader", accel_dataloader_config(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dataloader_config", "out", accel_dataloader_config(samples->valid.dataloader, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dataloader_set_even_batches_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_dataloader_set_even_batches", "loader", accel_dataloader_set_even_batches(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_dataloader_epoch_null_pointers(void **state) {
@@ -2566,6 +2648,8 @@ int main(void) {
       sweep_test(accel_error_release_null_pointers),
       sweep_test(accel_is_available_null_pointers),
       sweep_test(accel_scope_end_null_pointers),
+      sweep_test(accel_scope_call_null_pointers),
+      sweep_test(accel_scope_release_null_pointers),
       sweep_test(accel_dtype_byte_size_null_pointers),
       sweep_test(accel_dtype_from_name_null_pointers),
       sweep_test(accel_device_parse_null_pointers),
@@ -2590,6 +2674,7 @@ int main(void) {
       sweep_test(accel_value_equal_null_pointers),
       sweep_test(accel_value_to_json_null_pointers),
       sweep_test(accel_value_from_json_null_pointers),
+      sweep_test(accel_recent_errors_null_pointers),
       sweep_test(accel_recursively_apply_null_pointers),
       sweep_test(accel_listify_null_pointers),
       sweep_test(accel_concatenate_null_pointers),
@@ -2619,6 +2704,7 @@ int main(void) {
       sweep_test(accel_mixed_precision_null_pointers),
       sweep_test(accel_debug_null_pointers),
       sweep_test(accel_device_null_pointers),
+      sweep_test(accel_fork_launched_null_pointers),
       sweep_test(accel_set_device_null_pointers),
       sweep_test(accel_wait_for_everyone_null_pointers),
       sweep_test(accel_main_process_first_begin_null_pointers),
@@ -2636,6 +2722,11 @@ int main(void) {
       sweep_test(accel_remainder_null_pointers),
       sweep_test(accel_gradient_accumulation_steps_null_pointers),
       sweep_test(accel_set_gradient_accumulation_steps_null_pointers),
+      sweep_test(accel_gradient_accumulation_options_init_null_pointers),
+      sweep_test(accel_set_gradient_accumulation_null_pointers),
+      sweep_test(accel_gradient_accumulation_null_pointers),
+      sweep_test(accel_in_dataloader_null_pointers),
+      sweep_test(accel_active_dataloader_null_pointers),
       sweep_test(accel_gather_null_pointers),
       sweep_test(accel_gather_uneven_null_pointers),
       sweep_test(accel_gather_for_metrics_null_pointers),
@@ -2894,6 +2985,10 @@ int main(void) {
       sweep_test(accel_dataloader_set_slice_null_pointers),
       sweep_test(accel_dataloader_next_null_pointers),
       sweep_test(accel_dataloader_length_null_pointers),
+      sweep_test(accel_dataloader_total_batch_size_null_pointers),
+      sweep_test(accel_dataloader_total_dataset_length_null_pointers),
+      sweep_test(accel_dataloader_config_null_pointers),
+      sweep_test(accel_dataloader_set_even_batches_null_pointers),
       sweep_test(accel_dataloader_epoch_null_pointers),
       sweep_test(accel_dataloader_valid_rows_null_pointers),
       sweep_test(accel_dataloader_set_epoch_null_pointers),

@@ -43,6 +43,12 @@ static void accel_scope_end_wrong_handles(void **state) {
   refused_with_status("accel_scope_end", "scope", accel_scope_end(samples->released.scope), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_scope_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_scope_release(samples->foreign.scope);
+  accel_scope_release(samples->released.scope);
+}
+
 static void accel_value_tensor_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_value_tensor", "tensor", accel_value_tensor(samples->foreign.tensor, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -301,6 +307,14 @@ static void accel_device_wrong_handles(void **state) {
   refused_with_value("accel_device", "state", (int64_t)accel_device(samples->released.state).type, -1, ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_fork_launched_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_fork_launched", "state", (int64_t)accel_fork_launched(samples->foreign.state), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_fork_launched", "state", (int64_t)accel_fork_launched(samples->released.state), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_set_device_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_set_device", "state", accel_set_device(samples->foreign.state), ACCEL_ERROR_INVALID_HANDLE);
@@ -411,6 +425,32 @@ static void accel_set_gradient_accumulation_steps_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_set_gradient_accumulation_steps", "state", accel_set_gradient_accumulation_steps(samples->foreign.state, 1), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_set_gradient_accumulation_steps", "state", accel_set_gradient_accumulation_steps(samples->released.state, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_set_gradient_accumulation_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_gradient_accumulation", "state", accel_set_gradient_accumulation(samples->foreign.state, &samples->gradient_accumulation_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_gradient_accumulation", "state", accel_set_gradient_accumulation(samples->released.state, &samples->gradient_accumulation_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_gradient_accumulation_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gradient_accumulation", "state", accel_gradient_accumulation(samples->foreign.state, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_gradient_accumulation", "state", accel_gradient_accumulation(samples->released.state, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_in_dataloader_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_in_dataloader", "state", (int64_t)accel_in_dataloader(samples->foreign.state), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_in_dataloader", "state", (int64_t)accel_in_dataloader(samples->released.state), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_active_dataloader_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_active_dataloader", "state", accel_active_dataloader(samples->foreign.state, 1, (accel_dataloader_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_active_dataloader", "state", accel_active_dataloader(samples->released.state, 1, (accel_dataloader_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_gather_wrong_handles(void **state) {
@@ -1675,6 +1715,34 @@ static void accel_dataloader_length_wrong_handles(void **state) {
   refused_with_value("accel_dataloader_length", "loader", (int64_t)accel_dataloader_length(samples->released.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_dataloader_total_batch_size_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_total_batch_size", "loader", (int64_t)accel_dataloader_total_batch_size(samples->foreign.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_total_batch_size", "loader", (int64_t)accel_dataloader_total_batch_size(samples->released.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataloader_total_dataset_length_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_total_dataset_length", "loader", (int64_t)accel_dataloader_total_dataset_length(samples->foreign.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_dataloader_total_dataset_length", "loader", (int64_t)accel_dataloader_total_dataset_length(samples->released.dataloader), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataloader_config_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_config", "loader", accel_dataloader_config(samples->foreign.dataloader, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataloader_config", "loader", accel_dataloader_config(samples->released.dataloader, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dataloader_set_even_batches_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dataloader_set_even_batches", "loader", accel_dataloader_set_even_batches(samples->foreign.dataloader, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dataloader_set_even_batches", "loader", accel_dataloader_set_even_batches(samples->released.dataloader, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_dataloader_epoch_wrong_handles(void **state) {
   struct samples *samples = *state;
   accel_error_set(ACCEL_ERROR_USER, "none");
@@ -2089,6 +2157,7 @@ int main(void) {
       sweep_test(accel_error_rank_wrong_handles),
       sweep_test(accel_error_release_wrong_handles),
       sweep_test(accel_scope_end_wrong_handles),
+      sweep_test(accel_scope_release_wrong_handles),
       sweep_test(accel_value_tensor_wrong_handles),
       sweep_test(accel_value_list_wrong_handles),
       sweep_test(accel_value_tuple_wrong_handles),
@@ -2126,6 +2195,7 @@ int main(void) {
       sweep_test(accel_mixed_precision_wrong_handles),
       sweep_test(accel_debug_wrong_handles),
       sweep_test(accel_device_wrong_handles),
+      sweep_test(accel_fork_launched_wrong_handles),
       sweep_test(accel_set_device_wrong_handles),
       sweep_test(accel_wait_for_everyone_wrong_handles),
       sweep_test(accel_main_process_first_begin_wrong_handles),
@@ -2143,6 +2213,10 @@ int main(void) {
       sweep_test(accel_remainder_wrong_handles),
       sweep_test(accel_gradient_accumulation_steps_wrong_handles),
       sweep_test(accel_set_gradient_accumulation_steps_wrong_handles),
+      sweep_test(accel_set_gradient_accumulation_wrong_handles),
+      sweep_test(accel_gradient_accumulation_wrong_handles),
+      sweep_test(accel_in_dataloader_wrong_handles),
+      sweep_test(accel_active_dataloader_wrong_handles),
       sweep_test(accel_gather_wrong_handles),
       sweep_test(accel_gather_uneven_wrong_handles),
       sweep_test(accel_gather_for_metrics_wrong_handles),
@@ -2332,6 +2406,10 @@ int main(void) {
       sweep_test(accel_dataloader_set_slice_wrong_handles),
       sweep_test(accel_dataloader_next_wrong_handles),
       sweep_test(accel_dataloader_length_wrong_handles),
+      sweep_test(accel_dataloader_total_batch_size_wrong_handles),
+      sweep_test(accel_dataloader_total_dataset_length_wrong_handles),
+      sweep_test(accel_dataloader_config_wrong_handles),
+      sweep_test(accel_dataloader_set_even_batches_wrong_handles),
       sweep_test(accel_dataloader_epoch_wrong_handles),
       sweep_test(accel_dataloader_valid_rows_wrong_handles),
       sweep_test(accel_dataloader_set_epoch_wrong_handles),

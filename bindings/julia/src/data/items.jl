@@ -32,11 +32,15 @@ run_items(indices, n_indices, out, block) = answered() do
 end
 items_callback() = @cfunction(run_items, Int32, (Ptr{Int64}, Csize_t, Ptr{CValue}, Ptr{Cvoid}))
 
+run_set_epoch(epoch, block) = answered(() -> set_epoch!(kept(block), epoch))
+set_epoch_callback(object) =
+    applicable(set_epoch!, object, Int64(0)) ? @cfunction(run_set_epoch, Int32, (Int64, Ptr{Cvoid})) : C_NULL
+
 function Dataset(object; by_batch::Bool = false)
     by_number = applicable(length, object) && applicable(getindex, object, 1) && !(object isa Union{AbstractDict,AbstractString,Number})
     by_number || refuse("a ", typeof(object), " is no dataset: expected length(object) and object[i]; StreamDataset takes what can be iterated")
     dataset = made(Dataset, out -> LibAccel.accel_dataset_create(
-        length_callback(), item_callback(), by_batch ? items_callback() : C_NULL, keep(object), destroy(), out))
+        length_callback(), item_callback(), by_batch ? items_callback() : C_NULL, set_epoch_callback(object), keep(object), destroy(), out))
     dataset.calls_julia = true
     return dataset
 end

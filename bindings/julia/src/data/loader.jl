@@ -65,6 +65,16 @@ set_epoch!(loader::DataLoader, epoch) = (LibAccel.accel_dataloader_set_epoch(loa
 current_epoch(loader::DataLoader) = Int(LibAccel.accel_dataloader_epoch(loader))
 """How many rows of the batch in hand count: the first ones. The others only fill it up."""
 valid_rows(loader::DataLoader) = Int(LibAccel.accel_dataloader_valid_rows(loader))
+"""Items that a step takes on all ranks together."""
+total_batch_size(loader::DataLoader) =
+    counted(LibAccel.accel_dataloader_total_batch_size(loader), "accel_dataloader_total_batch_size")
+"""Items of the data, for all ranks together."""
+total_dataset_length(loader::DataLoader) =
+    counted(LibAccel.accel_dataloader_total_dataset_length(loader), "accel_dataloader_total_dataset_length")
+"""How a prepared loader shares its batches: a `Map` of its settings."""
+config(loader::DataLoader) = result(out -> LibAccel.accel_dataloader_config(loader, out))::Map
+"""    even_batches!(loader, even): whether all ranks get equally many full batches, from the next epoch of a prepared loader on"""
+even_batches!(loader::DataLoader, even::Bool) = (LibAccel.accel_dataloader_set_even_batches(loader, even); loader)
 """A new loader over the same data whose first epoch leaves out its first batches."""
 skip_first_batches(loader::DataLoader, num_batches) =
     made(DataLoader, out -> LibAccel.accel_skip_first_batches(loader, num_batches, out))

@@ -567,6 +567,15 @@ pub type accel_destroy_fn = unsafe extern "C" fn(user_data: *mut c_void);
 /// Threads: any.
 pub type accel_log_fn = unsafe extern "C" fn(level: i32, message: *const c_char, user_data: *mut c_void);
 
+/// Runs inside of accel_scope_call().
+///
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK, information, or an error.
+///
+/// Threads: caller.
+pub type accel_scope_fn = unsafe extern "C" fn(user_data: *mut c_void) -> accel_status_t;
+
 /// Called for each tensor.
 ///
 /// * `tensor`: Borrowed for the call.
@@ -690,6 +699,16 @@ pub type accel_dataset_item_fn = unsafe extern "C" fn(index: i64, out_item: *mut
 ///
 /// Threads: any.
 pub type accel_dataset_items_fn = unsafe extern "C" fn(indices: *const i64, n_indices: usize, out_items: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Hears that a loader begins an epoch, before it asks for the length and for items of it.
+///
+/// * `epoch`: From 0.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error, which comes back unchanged.
+///
+/// Threads: any.
+pub type accel_dataset_epoch_fn = unsafe extern "C" fn(epoch: i64, user_data: *mut c_void) -> accel_status_t;
 
 /// Begins to read the program's own stream.
 ///
@@ -990,6 +1009,38 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
 impl Default for accel_state_options_t {
     fn default() -> Self {
         ACCEL_STATE_OPTIONS_INIT
+    }
+}
+
+/// How micro-batches are put together; the fields of the state's options, for later.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_gradient_accumulation_options_t {
+    pub struct_size: usize,
+    /// micro-batches a group, at least 1. Default: as it is, like all fields
+    pub num_steps: i64,
+    /// 1: prepared schedulers count accumulating steps too
+    pub adjust_scheduler: i32,
+    /// 1: the end of a loader ends the group
+    pub sync_with_dataloader: i32,
+    /// 1: gradients are exchanged in each micro-batch
+    pub sync_each_batch: i32,
+    /// 1: a short last group is divided by its own length
+    pub true_divisor: i32,
+}
+
+/// Every field of [`accel_gradient_accumulation_options_t`] unset.
+pub const ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT: accel_gradient_accumulation_options_t = accel_gradient_accumulation_options_t {
+    struct_size: core::mem::size_of::<accel_gradient_accumulation_options_t>(),
+    num_steps: ACCEL_UNSET_INT64,
+    adjust_scheduler: ACCEL_UNSET,
+    sync_with_dataloader: ACCEL_UNSET,
+    sync_each_batch: ACCEL_UNSET,
+    true_divisor: ACCEL_UNSET,
+};
+impl Default for accel_gradient_accumulation_options_t {
+    fn default() -> Self {
+        ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT
     }
 }
 
@@ -2129,7 +2180,7 @@ pub struct accel_dataloader_config_t {
     pub split_batches: i32,
     /// 1: batches go to the state's device. Default 1
     pub put_on_device: i32,
-    /// 1: without waiting for the copy. Default 0
+    /// 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0
     pub non_blocking: i32,
     /// 1: rank 0 reads, and sends each rank its rows. Default 0: every rank reads its own
     pub dispatch_batches: i32,
@@ -2382,6 +2433,28 @@ functions! {
     /// Threads: thread, waits. Since 0.1.
     pub fn accel_scope_end(scope: *mut accel_scope_t) -> accel_status_t;
 
+    /// Calls a function that opens scopes of any kind, and ends those that it leaves open, in reverse order; their handles are gone then.
+    ///
+    /// For languages that move functions between threads (goroutines, virtual threads): inside of a callback they stay on one.
+    ///
+    /// * `body`: Called on this thread.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    ///
+    /// Returns: ACCEL_OK, or what else the function returned; where it succeeded, the first error of the work that ends its scopes.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_scope_call(body: Option<accel_scope_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
+    /// Gives up a scope that its thread cannot end any more, from any thread: the handle is gone.
+    ///
+    /// What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+    ///
+    /// * `scope`: NULL is allowed. A scope, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_scope_release(scope: *mut accel_scope_t);
+
     /// The name of a dtype.
     ///
     /// * `dtype`: ACCEL_DTYPE_*.
@@ -2441,10 +2514,12 @@ functions! {
 
     /// A string value.
     ///
+    /// Strings and keys of values are UTF-8 everywhere; any other bytes are refused, also in values that a program has filled in by hand.
+    ///
     /// * `text`: UTF-8; copied.
     /// * `out`: Becomes a copy of the string.
     ///
-    /// Returns: ACCEL_OK.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_string(text: *const c_char, out: *mut accel_value_t) -> accel_status_t;
@@ -2465,7 +2540,7 @@ functions! {
     /// * `n_items`: Their number.
     /// * `out`: The list.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for an item that is no value.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_list(items: *const accel_value_t, n_items: usize, out: *mut accel_value_t) -> accel_status_t;
@@ -2522,7 +2597,7 @@ functions! {
     /// * `value`: Any.
     /// * `out`: The copy.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for what is no value.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_copy(value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -2631,7 +2706,7 @@ functions! {
     /// * `b`: Any.
     /// * `out`: 1 or 0.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for what is no value.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_value_equal(a: *const accel_value_t, b: *const accel_value_t, out: *mut i32) -> accel_status_t;
@@ -2655,6 +2730,16 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_from_json(json: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error() cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
+    ///
+    /// * `after`: Only errors with a greater number; 0: all of the last 64.
+    /// * `out`: A list, the oldest first, of maps: "number", from 1 in the order in which errors were set; "thread", the kernel's number of the thread (gettid); "function", "" from accel_error_set(); "status"; "rank", -1 when no process group was involved; "message".
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_recent_errors(after: i64, out: *mut accel_value_t) -> accel_status_t;
 
     /// The same tree with a function applied to each tensor; other leaves stay.
     ///
@@ -2971,6 +3056,15 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_device(state: *const accel_state_t) -> accel_device_t;
 
+    /// Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
+    ///
+    /// * `state`: A state.
+    ///
+    /// Returns: 1 or 0, as the environment was when the job's first state was made.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_fork_launched(state: *const accel_state_t) -> i32;
+
     /// Makes the state's device the current one of this thread; nothing to do on CPU.
     ///
     /// * `state`: A state.
@@ -3028,7 +3122,7 @@ functions! {
     /// * `state`: A state.
     /// * `inputs`: Unchanged.
     /// * `apply_padding`: 1: short shares repeat the last element of the whole input until all are equally long.
-    /// * `out`: The share.
+    /// * `out`: The share: rows of tensors are copied, items of lists are the same ones. A slice of accel_split_range() copies nothing.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT when a map's members differ in length or an empty input is to be padded; TYPE_MISMATCH for what cannot be split.
     ///
@@ -3151,11 +3245,60 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_set_gradient_accumulation_steps(state: *mut accel_state_t, steps: i64) -> accel_status_t;
 
+    /// Marks every field as unset.
+    ///
+    /// * `options`: The struct.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_gradient_accumulation_options_init(options: *mut accel_gradient_accumulation_options_t);
+
+    /// Changes how micro-batches are put together, from the next accel_accumulate_begin() on.
+    ///
+    /// Settings are of the job: states of accel_state_share() see them too. The same on all ranks.
+    ///
+    /// * `state`: A state.
+    /// * `options`: Fields that are unset stay as they are.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_set_gradient_accumulation(state: *mut accel_state_t, options: *const accel_gradient_accumulation_options_t) -> accel_status_t;
+
+    /// How micro-batches are put together now.
+    ///
+    /// * `state`: A state.
+    /// * `out`: A map with the fields of accel_gradient_accumulation_options_t: "num_steps" INT, the others BOOL.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_gradient_accumulation(state: *const accel_state_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Whether a loop over a prepared loader is under way.
+    ///
+    /// * `state`: A state.
+    ///
+    /// Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_in_dataloader(state: *const accel_state_t) -> i32;
+
+    /// A prepared loader whose loop is under way.
+    ///
+    /// * `state`: A state.
+    /// * `depth`: 0: the innermost loop's, which end_of_dataloader and remainder speak of; 1: the one around it, and so on.
+    /// * `out`: Another handle of it.
+    ///
+    /// Returns: ACCEL_OK, or ACCEL_ERROR_NOT_FOUND where fewer loops are under way.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_active_dataloader(state: *const accel_state_t, depth: i64, out: *mut *mut accel_dataloader_t) -> accel_status_t;
+
     /// Every rank gets each tensor of all ranks, joined along dimension 0 in rank order; a 0-d tensor counts as one row.
     ///
     /// * `state`: A state.
     /// * `value`: A tensor or a tree of tensors.
-    /// * `out`: The joined tree.
+    /// * `out`: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
     ///
     /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
     ///
@@ -3238,7 +3381,7 @@ functions! {
     /// Pads one dimension of each tensor to its largest size over all ranks.
     ///
     /// * `state`: A state.
-    /// * `value`: A tensor or a tree of tensors.
+    /// * `value`: A tensor or a tree of tensors, with equally many dimensions on all ranks.
     /// * `dim`: The dimension; negative ones count from the end; tensors that lack it stay.
     /// * `pad_index`: What is filled in.
     /// * `pad_first`: 1: before the data instead of after it.
@@ -5672,14 +5815,15 @@ functions! {
     /// * `length`: Says how many there are.
     /// * `item`: Makes one.
     /// * `items`: NULL is allowed. Makes those of a batch; NULL: one after another.
-    /// * `user_data`: NULL is allowed. Of all three.
-    /// * `destroy`: NULL is allowed. Of all three.
+    /// * `set_epoch`: NULL is allowed. For items that differ by epoch; NULL: they do not.
+    /// * `user_data`: NULL is allowed. Of all four.
+    /// * `destroy`: NULL is allowed. Of all four.
     /// * `out`: The dataset.
     ///
     /// Returns: ACCEL_OK.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_dataset_create(length: Option<accel_dataset_length_fn>, item: Option<accel_dataset_item_fn>, items: Option<accel_dataset_items_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_dataset_t) -> accel_status_t;
+    pub fn accel_dataset_create(length: Option<accel_dataset_length_fn>, item: Option<accel_dataset_item_fn>, items: Option<accel_dataset_items_fn>, set_epoch: Option<accel_dataset_epoch_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_dataset_t) -> accel_status_t;
 
     /// The program's own stream of items.
     ///
@@ -6027,6 +6171,46 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dataloader_length(loader: *const accel_dataloader_t) -> i64;
+
+    /// How many items a step takes on all ranks together.
+    ///
+    /// * `loader`: A loader.
+    ///
+    /// Returns: The number; -1 for an invalid handle, and with UNSUPPORTED for batches of any size.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataloader_total_batch_size(loader: *const accel_dataloader_t) -> i64;
+
+    /// How many items the loader's data has, for all ranks together.
+    ///
+    /// * `loader`: A loader.
+    ///
+    /// Returns: The number; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataloader_total_dataset_length(loader: *const accel_dataloader_t) -> i64;
+
+    /// How a prepared loader shares its batches.
+    ///
+    /// * `loader`: A prepared loader.
+    /// * `out`: A map with the fields of accel_dataloader_config_t: "data_seed" INT or NONE, the others BOOL.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE for a loader that is not prepared.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_dataloader_config(loader: *const accel_dataloader_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Says whether all ranks get equally many full batches, from the next epoch on.
+    ///
+    /// The same on all ranks.
+    ///
+    /// * `loader`: A prepared loader.
+    /// * `even_batches`: 1 or 0.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE for a loader that is not prepared.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dataloader_set_even_batches(loader: *mut accel_dataloader_t, even_batches: i32) -> accel_status_t;
 
     /// The epoch that the loader is in.
     ///

@@ -78,6 +78,18 @@ fn layout_of_accel_state_options() {
 }
 
 #[test]
+fn layout_of_accel_gradient_accumulation_options() {
+    assert_eq!(size_of::<accel_gradient_accumulation_options_t>(), 32);
+    assert_eq!(align_of::<accel_gradient_accumulation_options_t>(), 8);
+    assert_eq!(offset_of!(accel_gradient_accumulation_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_gradient_accumulation_options_t, num_steps), 8);
+    assert_eq!(offset_of!(accel_gradient_accumulation_options_t, adjust_scheduler), 16);
+    assert_eq!(offset_of!(accel_gradient_accumulation_options_t, sync_with_dataloader), 20);
+    assert_eq!(offset_of!(accel_gradient_accumulation_options_t, sync_each_batch), 24);
+    assert_eq!(offset_of!(accel_gradient_accumulation_options_t, true_divisor), 28);
+}
+
+#[test]
 fn layout_of_accel_backward_options() {
     assert_eq!(size_of::<accel_backward_options_t>(), 32);
     assert_eq!(align_of::<accel_backward_options_t>(), 8);

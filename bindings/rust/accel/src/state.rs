@@ -268,6 +268,10 @@ impl StateReader {
         sync_gradients -> bool = accel_sync_gradients;
         /// Whether the batch in hand is the last one of its loader.
         end_of_dataloader -> bool = accel_end_of_dataloader;
+        /// Whether a loop over a prepared loader is under way.
+        in_dataloader -> bool = accel_in_dataloader;
+        /// Whether a launcher of notebooks forked this process.
+        fork_launched -> bool = accel_fork_launched;
     }
 
     /// Whether code for one rank runs here; everywhere when there is one process.

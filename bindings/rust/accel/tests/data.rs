@@ -138,6 +138,50 @@ impl Items for Squares {
     }
 }
 
+/// Items that say their epoch.
+struct Epochs(AtomicI64);
+
+impl Items for Epochs {
+    fn length(&self) -> CallbackResult<i64> {
+        Ok(2)
+    }
+
+    fn set_epoch(&self, epoch: i64) -> CallbackResult<()> {
+        self.0.store(epoch, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn item(&self, index: i64) -> CallbackResult<Value> {
+        Ok(Value::from(10 * self.0.load(Ordering::Relaxed) + index))
+    }
+}
+
+#[test]
+fn items_hear_of_the_epoch() {
+    let items = Dataset::custom(Epochs((-1).into())).unwrap();
+    let mut loader = loader(&items, 2);
+    assert_eq!(batches(&mut loader), ["[0,1]"]);
+    assert_eq!(batches(&mut loader), ["[10,11]"]);
+}
+
+#[test]
+fn settings_are_told_and_changed() {
+    let state = StateOptions::new().cpu(true).build().unwrap();
+    let items = Dataset::custom(Squares(3)).unwrap();
+    let plain = loader(&items, 2);
+    assert!(plain.config().is_err());
+    let mut prepared = state.prepare_data_loader(&plain, DataLoaderConfig::new().even_batches(true)).unwrap();
+    assert_eq!((prepared.total_batch_size().unwrap(), prepared.total_dataset_length().unwrap()), (2, 3));
+    prepared.set_even_batches(false).unwrap();
+    assert_eq!(prepared.config().unwrap().get("even_batches").unwrap().to_json().unwrap(), "false");
+    assert!(!state.in_dataloader() && !state.fork_launched());
+    prepared.next().unwrap().unwrap();
+    assert!(state.in_dataloader());
+    state.set_gradient_accumulation(GradientAccumulationOptions::new().num_steps(3).true_divisor(true)).unwrap();
+    let settings = r#"{"num_steps":3,"adjust_scheduler":false,"sync_with_dataloader":true,"sync_each_batch":false,"true_divisor":true}"#;
+    assert_eq!(state.gradient_accumulation().unwrap().to_json().unwrap(), settings);
+}
+
 #[test]
 fn items_of_the_program() {
     let squares = Dataset::custom(Squares(5)).unwrap();

@@ -3,6 +3,7 @@ use crate::error::{check, Result};
 use crate::handle::{buffer_text, c_string};
 use crate::options::{constants, options};
 use crate::state::State;
+use crate::value::Value;
 use accel_sys as sys;
 use std::ptr;
 
@@ -91,6 +92,22 @@ options! {
 }
 
 options! {
+    /// How micro-batches are put together; what is not set stays as it is.
+    GradientAccumulationOptions(accel_gradient_accumulation_options_t = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT) {
+        /// Micro-batches of an update, at least 1.
+        num_steps: i64,
+        /// Prepared schedulers count accumulating steps too.
+        adjust_scheduler: bool,
+        /// The end of a loader ends the group.
+        sync_with_dataloader: bool,
+        /// Gradients are exchanged in each micro-batch.
+        sync_each_batch: bool,
+        /// A short last group is divided by its own length.
+        true_divisor: bool,
+    }
+}
+
+options! {
     /// In which regions operators choose their precision.
     AutocastOptions(accel_autocast_options_t = ACCEL_AUTOCAST_OPTIONS_INIT) {
         /// Operators inside do not keep the dtypes of their inputs. Default true.
@@ -141,6 +158,19 @@ impl Fp8Recipe {
         let mut raw = self.0;
         raw.backend = backend.as_ref().map_or(ptr::null(), |backend| backend.as_ptr());
         buffer_text(|out| unsafe { sys::accel_fp8_recipe_describe(&raw, out) })
+    }
+}
+
+/// Accumulation, at any time.
+impl State {
+    /// Changes how micro-batches are put together, from the next one on; the same on all ranks.
+    pub fn set_gradient_accumulation(&self, options: GradientAccumulationOptions) -> Result<()> {
+        check(unsafe { sys::accel_set_gradient_accumulation(self.as_raw(), &options.0) }).map(drop)
+    }
+
+    /// How they are put together now: a map with the settings by name.
+    pub fn gradient_accumulation(&self) -> Result<Value> {
+        Value::made(|out| unsafe { sys::accel_gradient_accumulation(self.as_raw(), out) })
     }
 }
 

@@ -12,6 +12,11 @@ pub trait Items: Send + Sync + 'static {
     /// The number of items. It is asked again for each batch and epoch.
     fn length(&self) -> CallbackResult<i64>;
 
+    /// Hears that a loader begins an epoch, before it asks for the length and for items of it.
+    fn set_epoch(&self, _epoch: i64) -> CallbackResult<()> {
+        Ok(())
+    }
+
     /// One item.
     fn item(&self, index: i64) -> CallbackResult<Value>;
 
@@ -45,13 +50,17 @@ impl Dataset {
         // SAFETY: the items are of the kind that the callbacks take.
         Self::made(|out| unsafe {
             let (length, item, items) = (Some(call_length::<I> as _), Some(call_item::<I> as _), call_items::<I> as _);
-            sys::accel_dataset_create(length, item, Some(items), data, destroy, out)
+            sys::accel_dataset_create(length, item, Some(items), Some(call_set_epoch::<I>), data, destroy, out)
         })
     }
 }
 
 unsafe extern "C" fn call_length<I: Items>(data: *mut c_void) -> i64 {
     callback::run_number(|| closure::<I>(data).length())
+}
+
+unsafe extern "C" fn call_set_epoch<I: Items>(epoch: i64, data: *mut c_void) -> i32 {
+    callback::run(|| closure::<I>(data).set_epoch(epoch))
 }
 
 unsafe extern "C" fn call_item<I: Items>(index: i64, out: *mut sys::accel_value_t, data: *mut c_void) -> i32 {

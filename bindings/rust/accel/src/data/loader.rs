@@ -164,6 +164,26 @@ impl DataLoader {
         check_number(unsafe { sys::accel_dataloader_length(self.as_raw()) })
     }
 
+    /// How many items a step takes on all ranks together; Unsupported for batches of any size.
+    pub fn total_batch_size(&self) -> Result<i64> {
+        check_number(unsafe { sys::accel_dataloader_total_batch_size(self.as_raw()) })
+    }
+
+    /// How many items the data has, for all ranks together; Unsupported where a stream does not say.
+    pub fn total_dataset_length(&self) -> Result<i64> {
+        check_number(unsafe { sys::accel_dataloader_total_dataset_length(self.as_raw()) })
+    }
+
+    /// How a prepared loader shares its batches: a map with the settings by name.
+    pub fn config(&self) -> Result<Value> {
+        Value::made(|out| unsafe { sys::accel_dataloader_config(self.as_raw(), out) })
+    }
+
+    /// Whether all ranks get equally many full batches, from the next epoch of a prepared loader on.
+    pub fn set_even_batches(&mut self, even_batches: bool) -> Result<()> {
+        check(unsafe { sys::accel_dataloader_set_even_batches(self.as_raw(), even_batches.into()) }).map(drop)
+    }
+
     /// The epoch that the loader is in, from 0.
     pub fn epoch(&self) -> i64 {
         unsafe { sys::accel_dataloader_epoch(self.as_raw()) }

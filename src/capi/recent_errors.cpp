@@ -1,0 +1,87 @@
+#include "capi/recent_errors.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+
+#include "base/text_check.hpp"
+#include "capi/guard.hpp"
+#include "capi/object.hpp"
+#include "capi/process_check.hpp"
+#include "capi/value_node.hpp"
+
+namespace accel::capi {
+namespace {
+
+constexpr int64_t kKept = 64;
+
+struct KeptError {
+  int64_t thread;
+  ThreadError error;
+};
+
+std::mutex kept_lock;
+int64_t kept_count = 0;
+std::array<KeptError, kKept> kept_errors;  // error number n is at n % kKept
+
+// Messages may quote bytes of the application that are no text.
+OwnedValue text_value(std::string text) {
+  for (size_t bad; (bad = first_bad_byte(text)) != text.size();) text[bad] = '?';
+  return string_value(text);
+}
+
+OwnedValue value_of(const RecentError& error) {
+  OwnedValue map = container_value(ACCEL_VALUE_MAP);
+  accel_value_node& members = *map.get().as.node;
+  members.set("number", OwnedValue(accel_arg_int(error.number)));
+  members.set("thread", OwnedValue(accel_arg_int(error.thread)));
+  members.set("function", string_value(error.function));
+  members.set("status", OwnedValue(accel_arg_int(error.status)));
+  members.set("rank", OwnedValue(accel_arg_int(error.rank)));
+  members.set("message", text_value(error.message));
+  return map;
+}
+
+}  // namespace
+
+void note_error(const ThreadError& error) noexcept {
+  if (is_forked_off()) return;  // another thread of the parent may have held the lock
+  const int64_t thread = syscall(SYS_gettid);
+  const std::lock_guard<std::mutex> held(kept_lock);
+  kept_count++;
+  KeptError& place = kept_errors[static_cast<size_t>(kept_count % kKept)];
+  place.thread = thread;
+  place.error.status = error.status;
+  place.error.rank = error.rank;
+  place.error.function = error.function;
+  std::memcpy(place.error.message, error.message, std::strlen(error.message) + 1);
+}
+
+std::vector<RecentError> recent_errors(int64_t after) {
+  std::vector<RecentError> errors;
+  errors.reserve(kKept);
+  const std::lock_guard<std::mutex> held(kept_lock);
+  for (int64_t number = std::max(kept_count - kKept, int64_t{0}) + 1; number <= kept_count; number++) {
+    if (number <= after) continue;
+    const KeptError& place = kept_errors[static_cast<size_t>(number % kKept)];
+    errors.push_back({number, place.thread, place.error.status, place.error.rank, place.error.function,
+                      std::string(place.error.message)});
+  }
+  return errors;
+}
+
+ACCEL_FUNCTION accel_status_t accel_recent_errors(int64_t after, accel_value_t* out) {
+  return guarded(__func__, [&] {
+    check_pointer(out, "out");
+    OwnedValue list = container_value(ACCEL_VALUE_LIST);
+    for (const RecentError& error : recent_errors(after)) list.get().as.node->push(value_of(error));
+    *out = list.release();
+    return ACCEL_OK;
+  });
+}
+
+}  // namespace accel::capi
