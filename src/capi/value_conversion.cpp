@@ -149,7 +149,7 @@ c10::IValue to_ivalue(const accel_value_t& value, const char* name, DtypeForm fo
       members.reserve(node.size());
       for (size_t i = 0; i < node.size(); i++)
         members.emplace_back(to_ivalue(node.key(i), name), to_ivalue(node.item(i), name, form));
-      return tree::new_map(members);
+      return tree::new_map(std::move(members));
     }
     default:
       return {};

@@ -123,7 +123,7 @@ class Reader {
           check(key.isString() || key.isInt());
           member = read(depth + 1);
         }
-        return tree::new_map(members);
+        return tree::new_map(std::move(members));
       }
       case Tag::kBytes: {
         std::string type(get_text());

@@ -14,28 +14,26 @@ std::string name_of(const c10::IValue& name) { return name.isInt() ? text(name.t
 
 }  // namespace
 
-ItemBuilder::ItemBuilder(bool has_names) : has_names_(has_names) {}
+ItemBuilder::ItemBuilder(bool has_names) {
+  if (!has_names) list_ = tree::new_list();
+}
 
 void ItemBuilder::add(const c10::IValue& name, Part part) {
   insert(name, std::move(part.value));
-  if (!part.mask.defined()) return;
-  insert(has_names_ ? name_of(name) + "_mask" : name, std::move(part.mask));
+  if (part.mask.defined()) insert(list_ ? name : name_of(name) + "_mask", std::move(part.mask));
 }
 
 void ItemBuilder::insert(const c10::IValue& name, c10::IValue value) {
-  const bool is_new = !has_names_ || std::none_of(parts_.begin(), parts_.end(),
-                                                  [&](const auto& part) { return tree::equal(part.first, name); });
-  require(is_new, Status::kAlreadyExists, "the item has two parts '", has_names_ ? name_of(name) : "",
-          "'; expected one of each name");
-  parts_.emplace_back(name, std::move(value));
+  if (list_) return list_->push_back(std::move(value));
+  require(std::none_of(members_.begin(), members_.end(),
+                       [&](const auto& member) { return tree::equal(member.first, name); }),
+          Status::kAlreadyExists, "the item has two parts '", name_of(name), "'; expected one of each name");
+  members_.emplace_back(name, std::move(value));
 }
 
-c10::IValue ItemBuilder::take() const {
-  if (has_names_) return tree::new_map(parts_);
-  auto list = tree::new_list();
-  list.reserve(parts_.size());
-  for (const auto& [name, value] : parts_) list.push_back(value);
-  return list;
+c10::IValue ItemBuilder::take() {
+  if (list_) return *std::move(list_);
+  return tree::new_map(std::move(members_));
 }
 
 c10::IValue alone(Part part) {

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,13 +22,13 @@ class ItemBuilder {
   explicit ItemBuilder(bool has_names);
   // The name is a string or an integer; of a part in a list it is not looked at.
   void add(const c10::IValue& name, Part part);
-  c10::IValue take() const;
+  c10::IValue take();
 
  private:
   void insert(const c10::IValue& name, c10::IValue value);
 
-  bool has_names_;
-  std::vector<std::pair<c10::IValue, c10::IValue>> parts_;
+  std::optional<c10::List<c10::IValue>> list_;                // of parts without names
+  std::vector<std::pair<c10::IValue, c10::IValue>> members_;  // of those that have them
 };
 
 // A part that stands alone: itself, or the list [part, mask].

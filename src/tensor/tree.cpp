@@ -315,7 +315,7 @@ c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> 
 
 c10::impl::GenericDict new_map() { return c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get()); }
 
-c10::impl::GenericDict new_map(const std::vector<std::pair<c10::IValue, c10::IValue>>& members) {
+c10::impl::GenericDict new_map(std::vector<std::pair<c10::IValue, c10::IValue>> members) {
   const auto all = [&](bool (c10::IValue::*is)() const) {
     return std::all_of(members.begin(), members.end(), [&](const auto& member) { return (member.first.*is)(); });
   };
@@ -324,7 +324,7 @@ c10::impl::GenericDict new_map(const std::vector<std::pair<c10::IValue, c10::IVa
                                                        : c10::TypePtr(c10::AnyType::get());
   c10::impl::GenericDict map(key, c10::AnyType::get());
   map.reserve(members.size());
-  for (const auto& [name, value] : members) map.insert_or_assign(name, value);
+  for (auto& [name, value] : members) map.insert_or_assign(std::move(name), std::move(value));
   return map;
 }
 

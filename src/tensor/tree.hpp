@@ -61,7 +61,7 @@ c10::IValue new_tuple(std::vector<c10::IValue> items);
 c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> items);
 c10::impl::GenericDict new_map();
 // Keys are strings or integers. TorchScript asks for the type of them.
-c10::impl::GenericDict new_map(const std::vector<std::pair<c10::IValue, c10::IValue>>& members);
+c10::impl::GenericDict new_map(std::vector<std::pair<c10::IValue, c10::IValue>> members);
 // "tensor", "list", "int", ... for messages.
 std::string kind_name(const c10::IValue& value);
 
