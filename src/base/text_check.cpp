@@ -1,6 +1,7 @@
 #include "base/text_check.hpp"
 
 #include <cstdint>
+#include <cstring>
 
 namespace accel {
 namespace {
@@ -25,10 +26,22 @@ size_t utf8_length(std::string_view text) {
   return length;
 }
 
+// Whether the next eight bytes are ASCII without a NUL, as nearly all of any text.
+bool are_plain(const char* bytes) {
+  constexpr uint64_t kOnes = 0x0101010101010101, kHighBits = 0x8080808080808080;
+  uint64_t word = 0;
+  std::memcpy(&word, bytes, sizeof word);
+  return ((word | (word - kOnes)) & kHighBits) == 0;
+}
+
 }  // namespace
 
 size_t first_bad_byte(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
+    if (text.size() - i >= sizeof(uint64_t) && are_plain(text.data() + i)) {
+      i += sizeof(uint64_t);
+      continue;
+    }
     const size_t length = text[i] == '\0' ? 0 : utf8_length(text.substr(i));
     if (length == 0) return i;
     i += length;

@@ -19,6 +19,7 @@
 #include "base/json.hpp"
 #include "base/log.hpp"
 #include "base/processors.hpp"
+#include "base/text_check.hpp"
 
 namespace accel {
 namespace base_test {
@@ -201,6 +202,28 @@ TEST(BaseJson, RefusesNestingThatTheStackMayNotHold) {
   const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_EQ(print_json(parse_json(nested(kDeepestJson), "it")), nested(kDeepestJson));
   EXPECT_NE(message_of([&] { parse_json(nested(kDeepestJson + 1), "it"); }).find("nested"), std::string::npos);
+}
+
+TEST(BaseText, TheFirstBadByteIsFoundAtEachPlace) {
+  for (size_t size = 0; size < 40; size++) {
+    EXPECT_EQ(first_bad_byte(std::string(size, 'a')), size);
+    for (size_t place = 0; place < size; place++)
+      for (const char bad : {'\0', '\x80', '\xc0', '\xff'}) {
+        std::string text(size, 'a');
+        text[place] = bad;
+        EXPECT_EQ(first_bad_byte(text), place) << size;
+      }
+  }
+  for (size_t before = 0; before < 20; before++) {
+    const std::string ascii(before, '\x7f');
+    for (const char* const good : {"\u00e9", "\u20ac", "\U0001f600"}) {
+      const std::string text = ascii + good + ascii;
+      EXPECT_EQ(first_bad_byte(text), text.size());
+      EXPECT_EQ(first_bad_byte(ascii + std::string(good).substr(0, 1)), before);  // cut
+    }
+    for (const char* const bad : {"\xc1\xbf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe0\x9f\xbf"})
+      EXPECT_EQ(first_bad_byte(ascii + bad + ascii), before);
+  }
 }
 
 TEST(BaseDeadline, PassesOnce) {
