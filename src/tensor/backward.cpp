@@ -1,22 +1,10 @@
 #include "tensor/backward.hpp"
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
 
 namespace accel::tensor {
-
-namespace {
-
-// LibTorch's warnings go to the log: a library does not print.
-class LoggedWarnings final : public c10::WarningHandler {
- public:
-  void process(const c10::Warning& warning) override { log(LogLevel::kWarning, warning.msg()); }
-};
-
-}  // namespace
 
 void check_backward(const at::Tensor& tensor, const BackwardOptions& options) {
   if (options.gradient.defined()) {
@@ -42,9 +30,6 @@ void backward(const at::Tensor& tensor, const BackwardOptions& options, const at
   } else if (options.gradient.defined()) {
     seeds.push_back(options.gradient);
   }
-  LoggedWarnings logged;
-  std::optional<c10::WarningUtils::WarningHandlerGuard> warnings;
-  if (options.create_graph) warnings.emplace(&logged);  // it warns of the cycle of which accel.h speaks
   torch::autograd::backward({tensor}, seeds, options.retain_graph, options.create_graph,
                             options.inputs.value_or(std::vector<at::Tensor>()));
 }

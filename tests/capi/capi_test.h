@@ -72,4 +72,11 @@ static inline int assert_nothing_left(void **state) {
 
 #define capi_unit_test(function) cmocka_unit_test_teardown(function, assert_nothing_left)
 
+static inline void assert_json(const accel_value_t *value, const char *expected) {
+  accel_buffer_t json = ACCEL_BUFFER_INIT;
+  assert_ok(accel_value_to_json(value, &json));
+  assert_string_equal(json.data, expected);
+  accel_buffer_dispose(&json);
+}
+
 #endif

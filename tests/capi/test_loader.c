@@ -234,11 +234,8 @@ static void config_of_the_reference(void **state) {
 
 static void expect_config(const accel_dataloader_t *loader, const char *expected) {
   accel_value_t config = ACCEL_VALUE_INIT;
-  accel_buffer_t json = ACCEL_BUFFER_INIT;
   assert_ok(accel_dataloader_config(loader, &config));
-  assert_ok(accel_value_to_json(&config, &json));
-  assert_string_equal(json.data, expected);
-  accel_buffer_dispose(&json);
+  assert_json(&config, expected);
   accel_value_dispose(&config);
 }
 

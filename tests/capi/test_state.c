@@ -56,11 +56,8 @@ static void test_one_process(void **unused) {
 
 static void expect_accumulation(const accel_state_t *state, const char *expected) {
   accel_value_t settings = ACCEL_VALUE_INIT;
-  accel_buffer_t json = ACCEL_BUFFER_INIT;
   assert_ok(accel_gradient_accumulation(state, &settings));
-  assert_ok(accel_value_to_json(&settings, &json));
-  assert_string_equal(json.data, expected);
-  accel_buffer_dispose(&json);
+  assert_json(&settings, expected);
   accel_value_dispose(&settings);
 }
 

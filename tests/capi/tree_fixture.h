@@ -24,13 +24,6 @@ static inline accel_value_t new_tree(void) {
   return tree;
 }
 
-static inline void assert_json(const accel_value_t *value, const char *expected) {
-  accel_buffer_t json = ACCEL_BUFFER_INIT;
-  assert_ok(accel_value_to_json(value, &json));
-  assert_string_equal(json.data, expected);
-  accel_buffer_dispose(&json);
-}
-
 static inline accel_value_t from_json(const char *json) {
   accel_value_t value = ACCEL_VALUE_INIT;
   assert_ok(accel_value_from_json(json, &value));

@@ -80,18 +80,11 @@ def packed(value):
 
 def packed_item(value):
     """The same for an item of a dataset or a batch, whose tensors are collated and moved whatever container they are in."""
-    kind = type(value)
-    if kind is dict and has_plain_keys(value):
-        return {key: packed_item(item) for key, item in value.items()}
-    if kind is list:
-        return [packed_item(item) for item in value]
-    if kind is tuple:
-        return tuple([packed_item(item) for item in value])
-    if _is_plain(value):
-        return value
-    if hasattr(value, "__dlpack__") or getattr(value, "shape", None) == () and hasattr(value, "item"):
-        return to_engine(value)
-    contents = contents_of(value)
+    return to_engine(value, _container_or_pickle)
+
+
+def _container_or_pickle(value):
+    contents, kind = contents_of(value), type(value)
     if contents is None or isinstance(contents, dict) and not has_plain_keys(contents):
         return TypedBytes(pickle.dumps(value), _PICKLE)
     name = f"{kind.__module__}:{kind.__qualname__}"

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import decimal
+import enum
 import pickle
 
 import pytest
@@ -202,3 +203,13 @@ BATCHES = """
 
 def test_batches_of_ranks_have_the_classes_of_items(ranks):
     assert ranks(BATCHES) == ["True\n" * 4] * 2
+
+
+class Label(enum.IntEnum):
+    CAT = 0
+    DOG = 1
+
+
+def test_items_that_are_numbers_of_a_class_are_collated_as_numbers():
+    (batch,) = DataLoader(Items(lambda i: {"label": Label(i % 2)}), batch_size=4)
+    assert batch["label"].tolist() == [0, 1, 0, 1]
