@@ -22,7 +22,7 @@ PreparedModel::PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::Dist
 c10::IValue PreparedModel::forward_in_half(nn::Module& inner, const nn::Inputs& inputs) {
   if (!group_is_open_) casts_->start_group();
   group_is_open_ = !accumulation_->complete;
-  const precision::KeptCasts::Scope kept(&*casts_);
+  const precision::AutocastWeightCache::Scope kept(&*casts_);
   const precision::AutocastGuard autocast(precision_.precision, precision_.device, precision_.autocast);
   return inner.call(inputs);
 }

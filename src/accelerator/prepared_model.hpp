@@ -46,8 +46,8 @@ class PreparedModel final : public nn::Module {
   nn::ModulePtr model_;
   std::shared_ptr<parallel::DistributedDataParallel> ddp_;
   ForwardPrecision precision_;
-  std::optional<precision::KeptCasts> casts_;  // of the parameters, in half precision
-  bool group_is_open_ = false;                 // of micro-batches: the weights stay until its last one
+  std::optional<precision::AutocastWeightCache> casts_;  // of the parameters, in half precision
+  bool group_is_open_ = false;                           // of micro-batches: the weights stay until its last one
   kernels::ComputePolicy compute_policy_;
   std::shared_ptr<state::AccumulationGroup> accumulation_;
   std::shared_ptr<StepTimes> step_times_;

@@ -29,7 +29,7 @@ class Work;
 
 namespace accel::comm {
 
-class MeetingPlaces;
+class RendezvousEndpoints;
 
 enum class Reduction : int32_t { kSum, kMean, kMin, kMax, kProduct, kAnd, kOr, kXor };
 
@@ -73,8 +73,10 @@ class Communicator {
   // How many groups of these ranks were made of this one before.
   int64_t count_group(const std::string& ranks) { return groups_made_[ranks]++; }
   // Where the ranks meet again after a loss; null where they met by other means than rendezvous().
-  const std::shared_ptr<const MeetingPlaces>& meeting_places() const { return meeting_places_; }
-  void set_meeting_places(std::shared_ptr<const MeetingPlaces> places) { meeting_places_ = std::move(places); }
+  const std::shared_ptr<const RendezvousEndpoints>& rendezvous_endpoints() const { return rendezvous_endpoints_; }
+  void set_rendezvous_endpoints(std::shared_ptr<const RendezvousEndpoints> places) {
+    rendezvous_endpoints_ = std::move(places);
+  }
   // For c10d::Reducer; null with one rank.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return process_group_; }
 
@@ -144,7 +146,7 @@ class Communicator {
   std::string backend_name_;
   std::map<std::string, int64_t> groups_made_;
   c10::intrusive_ptr<c10d::Store> store_;
-  std::shared_ptr<const MeetingPlaces> meeting_places_;
+  std::shared_ptr<const RendezvousEndpoints> rendezvous_endpoints_;
   std::vector<Lane> lanes_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   const std::shared_ptr<FlightRecord> flight_record_;

@@ -15,7 +15,7 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
-#include "comm/meeting_places.hpp"
+#include "comm/rendezvous_endpoints.hpp"
 
 namespace accel::comm {
 namespace {
@@ -40,14 +40,14 @@ Ranks parse(const std::string& line) {
 std::string presence_key(int64_t rank) { return text("present/", rank); }
 
 // Those of `ranks` that do not come any more are not waited for.
-void drop_lost(const MeetingPlaces* places, Ranks& ranks) {
+void drop_lost(const RendezvousEndpoints* places, Ranks& ranks) {
   const auto has_left = [&](int64_t rank) { return places != nullptr && places->has_left(rank); };
   ranks.erase(std::remove_if(ranks.begin(), ranks.end(), has_left), ranks.end());
 }
 
 // Says that this rank is there and waits for the others. Those of `ranks` that came.
 Ranks meet(c10d::Store& store, const Ranks& ranks, int64_t own, const Deadline& deadline,
-           const MeetingPlaces* places = nullptr) {
+           const RendezvousEndpoints* places = nullptr) {
   constexpr auto kRound = std::chrono::milliseconds(50);
   store.set(presence_key(own), "1");
   const auto is_there = [&](int64_t rank) { return store.check({presence_key(rank)}); };
@@ -75,8 +75,8 @@ std::shared_ptr<Communicator> join_group(const Communicator& parent, c10::intrus
   const auto place = std::find(ranks.begin(), ranks.end(), parent.rank()) - ranks.begin();
   auto group = std::make_shared<Communicator>(std::move(store), static_cast<int>(place), static_cast<int>(ranks.size()),
                                               parent.timeout(), parent.backend_name(), parent.step_times());
-  if (const auto& places = parent.meeting_places())
-    group->set_meeting_places(std::make_shared<MeetingPlaces>(*places, ranks, name));
+  if (const auto& places = parent.rendezvous_endpoints())
+    group->set_rendezvous_endpoints(std::make_shared<RendezvousEndpoints>(*places, ranks, name));
   return group;
 }
 
@@ -93,7 +93,7 @@ void check_ranks(const Communicator& parent, const Ranks& ranks) {
 
 std::shared_ptr<Communicator> meet_survivors(const Communicator& parent, const Deadline& deadline) {
   const std::string name = "shrink/";
-  const MeetingPlaces* const places = parent.meeting_places().get();
+  const RendezvousEndpoints* const places = parent.rendezvous_endpoints().get();
   const auto shared = places != nullptr ? places->meet(deadline, parent.timeout()) : parent.store();
   const auto store = c10::make_intrusive<c10d::PrefixStore>(name, shared);
   Ranks everybody(parent.size());

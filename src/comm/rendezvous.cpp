@@ -11,8 +11,8 @@
 #include "base/error.hpp"
 #include "base/interruption.hpp"
 #include "comm/job_start.hpp"
-#include "comm/meeting_places.hpp"
 #include "comm/process_resources.hpp"
+#include "comm/rendezvous_endpoints.hpp"
 #include "comm/socket.hpp"
 #include "comm/store_client.hpp"
 #include "comm/store_server.hpp"
@@ -114,7 +114,7 @@ Meeting meet(const RendezvousOptions& options, const Deadline& deadline) {
     ProcessResources needed = resources_of_rank(options.size);
     if (options.serve && options.rank == 0) needed.descriptors += resources_of_server(options.size).descriptors;
     require_resources(needed, options.rank, "to start");
-    const auto places = std::make_shared<MeetingPlaces>(options);
+    const auto places = std::make_shared<RendezvousEndpoints>(options);
     start->arrive(places->own_address());
     places->learn(wait_for_all(*start, options));
     return {store, places, start};

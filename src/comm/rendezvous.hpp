@@ -16,7 +16,7 @@ class Store;
 namespace accel::comm {
 
 class JobStart;
-class MeetingPlaces;
+class RendezvousEndpoints;
 
 struct RendezvousOptions {
   std::string host;
@@ -31,7 +31,7 @@ struct RendezvousOptions {
 // What ranks have once they have met. It is the start of the job until start->end().
 struct Meeting {
   c10::intrusive_ptr<c10d::Store> store;
-  std::shared_ptr<MeetingPlaces> places;
+  std::shared_ptr<RendezvousEndpoints> places;
   std::shared_ptr<JobStart> start;
 };
 

@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "optim/parameter_state.hpp"
 #include "optim/rounding.hpp"
-#include "precision/kept_casts.hpp"
+#include "precision/autocast_weight_cache.hpp"
 #include "tensor/access.hpp"
 
 namespace accel::optim {

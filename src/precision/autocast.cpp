@@ -15,7 +15,7 @@ AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device, const 
   at::autocast::set_autocast_dtype(device_,
                                    precision == Precision::kBf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half);
   at::autocast::increment_nesting();
-  if (!settings.enabled || !settings.cache_enabled) without_kept_casts_.emplace(nullptr);
+  if (!settings.enabled || !settings.cache_enabled) without_autocast_weight_cache_.emplace(nullptr);
 }
 
 AutocastGuard::~AutocastGuard() {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "config/precision_name.hpp"
-#include "precision/kept_casts.hpp"
+#include "precision/autocast_weight_cache.hpp"
 
 namespace accel::precision {
 
@@ -31,7 +31,7 @@ class AutocastGuard {
   bool former_enabled_ = false;
   bool former_cache_ = false;
   c10::ScalarType former_dtype_ = c10::ScalarType::Undefined;
-  std::optional<KeptCasts::Scope> without_kept_casts_;
+  std::optional<AutocastWeightCache::Scope> without_autocast_weight_cache_;
 };
 
 }  // namespace accel::precision

@@ -17,9 +17,9 @@
 #include "base/log.hpp"
 #include "base/processors.hpp"
 #include "comm/job_start.hpp"
-#include "comm/meeting_places.hpp"
 #include "comm/plugin.hpp"
 #include "comm/rendezvous.hpp"
+#include "comm/rendezvous_endpoints.hpp"
 #include "kernels/attention_routing.hpp"
 #include "kernels/convolution_routing.hpp"
 #include "kernels/emulated_products.hpp"
@@ -121,7 +121,7 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, c10::
     throw;
   }
   meeting.start->end();
-  communicator->set_meeting_places(meeting.places);
+  communicator->set_rendezvous_endpoints(meeting.places);
   return communicator;
 }
 

@@ -544,7 +544,7 @@ TEST(TrainingLoopPrecision, TheOptimizerWritesTheCastsOfWeights) {
   EXPECT_TRUE(train_steps(true).equal(train_steps(false)));
 }
 
-TEST(TrainingLoopPrecision, KeptCastsDoNotCutWeightsOffAfterAForwardWithoutGradients) {
+TEST(TrainingLoopPrecision, AutocastWeightCacheDoNotCutWeightsOffAfterAForwardWithoutGradients) {
   const Between evaluate = [](const nn::ModulePtr& model, at::Tensor&) {
     const at::NoGradGuard no_grad;
     model->call(nn::Inputs{at::ones({4, 64})});
@@ -552,7 +552,7 @@ TEST(TrainingLoopPrecision, KeptCastsDoNotCutWeightsOffAfterAForwardWithoutGradi
   EXPECT_TRUE(train_a_group(true, evaluate) == train_a_group(false, evaluate));
 }
 
-TEST(TrainingLoopPrecision, KeptCastsGoWhenAWeightChanges) {
+TEST(TrainingLoopPrecision, AutocastWeightCacheGoWhenAWeightChanges) {
   const Between change = [](const nn::ModulePtr&, at::Tensor& weight) {
     const at::NoGradGuard no_grad;
     weight.mul_(0.5);

@@ -1,4 +1,4 @@
-#include "comm/meeting_places.hpp"
+#include "comm/rendezvous_endpoints.hpp"
 
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -19,7 +19,7 @@ constexpr auto kProbeTime = Milliseconds(100);
 
 }  // namespace
 
-MeetingPlaces::MeetingPlaces(const RendezvousOptions& options)
+RendezvousEndpoints::RendezvousEndpoints(const RendezvousOptions& options)
     : own_(std::make_shared<Own>()),
       job_store_{is_loopback(options.host) ? "127.0.0.1" : options.host, options.port},
       rank_(options.rank),
@@ -30,13 +30,14 @@ MeetingPlaces::MeetingPlaces(const RendezvousOptions& options)
   ranks_[static_cast<size_t>(rank_)] = {host, port_of(own_->listener)};
 }
 
-void MeetingPlaces::learn(std::vector<Address> ranks) {
+void RendezvousEndpoints::learn(std::vector<Address> ranks) {
   ranks_ = std::move(ranks);
   // No other job has its first rank there, so a rank that is in several jobs does not mix them up.
   name_ = text("accel/", token_, "/", ranks_[0].host, " ", ranks_[0].port, "/");
 }
 
-MeetingPlaces::MeetingPlaces(const MeetingPlaces& whole, const std::vector<int64_t>& ranks, const std::string& name)
+RendezvousEndpoints::RendezvousEndpoints(const RendezvousEndpoints& whole, const std::vector<int64_t>& ranks,
+                                         const std::string& name)
     : own_(whole.own_),
       job_store_(whole.job_store_),
       rank_(std::find(ranks.begin(), ranks.end(), whole.rank_) - ranks.begin()),
@@ -44,11 +45,11 @@ MeetingPlaces::MeetingPlaces(const MeetingPlaces& whole, const std::vector<int64
   for (const int64_t rank : ranks) ranks_.push_back(whole.ranks_[static_cast<size_t>(rank)]);
 }
 
-bool MeetingPlaces::has_left(int64_t rank) const {
+bool RendezvousEndpoints::has_left(int64_t rank) const {
   return connect_to(ranks_[static_cast<size_t>(rank)], kProbeTime).refused;
 }
 
-c10::intrusive_ptr<c10d::Store> MeetingPlaces::meet(const Deadline& deadline, Milliseconds timeout) const {
+c10::intrusive_ptr<c10d::Store> RendezvousEndpoints::meet(const Deadline& deadline, Milliseconds timeout) const {
   const auto limit = std::max(deadline.left(), kAnswerTime);
   const auto reach = [&](const Address& address, const std::string& who) -> c10::intrusive_ptr<c10d::Store> {
     const Connection connection = connect_to(address, limit);

@@ -1,5 +1,5 @@
 // The kept half-precision casts of weights: the same training as with fresh ones, whoever writes the weights.
-#include "precision/kept_casts.hpp"
+#include "precision/autocast_weight_cache.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -23,7 +23,7 @@
 #include "tensor/memory.hpp"
 
 namespace accel::precision {
-namespace kept_casts_test {
+namespace autocast_weight_cache_test {
 
 // Two layers, one of them with its weight transposed in memory, as some models have it.
 struct Model {
@@ -33,8 +33,8 @@ struct Model {
 
   std::vector<at::Tensor> weights() const { return {first, bias, second}; }
 
-  at::Tensor forward(KeptCasts* casts, Precision precision = Precision::kBf16) const {
-    const KeptCasts::Scope scope(casts);
+  at::Tensor forward(AutocastWeightCache* casts, Precision precision = Precision::kBf16) const {
+    const AutocastWeightCache::Scope scope(casts);
     const AutocastGuard autocast(precision, c10::DeviceType::CPU);
     return at::linear(at::linear(at::linspace(-1, 1, 8 * 64).reshape({8, 64}), first, bias).relu(), second);
   }
@@ -47,7 +47,7 @@ bool same(const Model& a, const Model& b) {
 }
 
 // What a forward sees must be what fresh casts give.
-void expect_current(const Model& model, KeptCasts& casts) {
+void expect_current(const Model& model, AutocastWeightCache& casts) {
   EXPECT_TRUE(model.forward(&casts).equal(model.forward(nullptr)));
 }
 
@@ -75,10 +75,10 @@ std::shared_ptr<optim::ParameterOptimizer> optimizer_of(const NamedRule& rule, c
   return optimizer;
 }
 
-TEST(KeptCasts, OptimizersWriteThemWithTheWeights) {
+TEST(AutocastWeightCache, OptimizersWriteThemWithTheWeights) {
   for (const NamedRule& rule : kRules) {
     for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
-      KeptCasts casts;
+      AutocastWeightCache casts;
       const Model kept, fresh;
       const auto with = optimizer_of(rule, kept), without = optimizer_of(rule, fresh);
       for (int step = 0; step < 5; ++step) {
@@ -99,9 +99,9 @@ TEST(KeptCasts, OptimizersWriteThemWithTheWeights) {
   }
 }
 
-TEST(KeptCasts, AreThoseOfTheWeightsWhoeverWritesThem) {
+TEST(AutocastWeightCache, AreThoseOfTheWeightsWhoeverWritesThem) {
   const at::NoGradGuard no_grad;
-  KeptCasts casts;
+  AutocastWeightCache casts;
   Model model;
   expect_current(model, casts);
   model.first.mul_(0.5);
@@ -117,8 +117,8 @@ TEST(KeptCasts, AreThoseOfTheWeightsWhoeverWritesThem) {
   EXPECT_EQ(casts.size(), 3U);
 }
 
-TEST(KeptCasts, OfMemoryThatTheHostKnowsLastAGroup) {
-  KeptCasts casts;
+TEST(AutocastWeightCache, OfMemoryThatTheHostKnowsLastAGroup) {
+  AutocastWeightCache casts;
   Model model;
   auto* const address = static_cast<float*>(tensor::data_pointer(model.first.detach()[0]));  // before the first forward
   expect_current(model, casts);
@@ -140,11 +140,11 @@ TEST(KeptCasts, OfMemoryThatTheHostKnowsLastAGroup) {
   expect_current(model, casts);
 }
 
-TEST(KeptCasts, OfAGraphThatIsStillThereAreLeftToIt) {
-  KeptCasts casts;
+TEST(AutocastWeightCache, OfAGraphThatIsStillThereAreLeftToIt) {
+  AutocastWeightCache casts;
   const Model kept, fresh;
   const auto with = optimizer_of(kRules[1], kept), without = optimizer_of(kRules[1], fresh);
-  const auto train = [](const Model& model, KeptCasts* used, optim::Optimizer& optimizer) {
+  const auto train = [](const Model& model, AutocastWeightCache* used, optim::Optimizer& optimizer) {
     const at::Tensor early = loss_of(model.forward(used));
     loss_of(model.forward(used)).backward();
     optimizer.step();
@@ -157,10 +157,10 @@ TEST(KeptCasts, OfAGraphThatIsStillThereAreLeftToIt) {
   expect_current(kept, casts);
 }
 
-TEST(KeptCasts, AProgramsOwnCastIsItsOwn) {
-  KeptCasts casts;
+TEST(AutocastWeightCache, AProgramsOwnCastIsItsOwn) {
+  AutocastWeightCache casts;
   const Model model;
-  const KeptCasts::Scope scope(&casts);
+  const AutocastWeightCache::Scope scope(&casts);
   const AutocastGuard autocast(Precision::kBf16, c10::DeviceType::CPU);
   at::Tensor output = model.forward(&casts);
   {
@@ -173,8 +173,8 @@ TEST(KeptCasts, AProgramsOwnCastIsItsOwn) {
   EXPECT_GT(output.abs().max().item<double>(), 0);
 }
 
-TEST(KeptCasts, GoWithTheirWeightAndTheirModel) {
-  KeptCasts casts;
+TEST(AutocastWeightCache, GoWithTheirWeightAndTheirModel) {
+  AutocastWeightCache casts;
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight = [&] {
     const Model model;
     model.forward(&casts);
@@ -184,7 +184,7 @@ TEST(KeptCasts, GoWithTheirWeightAndTheirModel) {
   EXPECT_EQ(casts.size(), 0U);
   const Model model;
   const auto optimizer = optimizer_of(kRules[0], model);
-  auto gone = std::make_unique<KeptCasts>();
+  auto gone = std::make_unique<AutocastWeightCache>();
   loss_of(model.forward(gone.get())).backward();
   CastUpdate update(model.first);
   EXPECT_TRUE(update.values().defined());
@@ -194,8 +194,8 @@ TEST(KeptCasts, GoWithTheirWeightAndTheirModel) {
   expect_current(model, casts);
 }
 
-TEST(KeptCasts, AreThereForEvaluationToo) {
-  KeptCasts casts;
+TEST(AutocastWeightCache, AreThereForEvaluationToo) {
+  AutocastWeightCache casts;
   const Model model;
   {
     const at::NoGradGuard no_grad;
@@ -206,8 +206,8 @@ TEST(KeptCasts, AreThereForEvaluationToo) {
   EXPECT_TRUE(model.first.grad().defined());
 }
 
-TEST(KeptCasts, ForwardsOnSeveralThreadsShareThem) {
-  KeptCasts casts;
+TEST(AutocastWeightCache, ForwardsOnSeveralThreadsShareThem) {
+  AutocastWeightCache casts;
   const Model model;
   const at::Tensor expected = model.forward(nullptr);
   std::vector<std::thread> threads;
@@ -217,5 +217,5 @@ TEST(KeptCasts, ForwardsOnSeveralThreadsShareThem) {
   for (const at::Tensor& output : outputs) EXPECT_TRUE(output.equal(expected));
 }
 
-}  // namespace kept_casts_test
+}  // namespace autocast_weight_cache_test
 }  // namespace accel::precision

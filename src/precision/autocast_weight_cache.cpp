@@ -1,4 +1,4 @@
-#include "precision/kept_casts.hpp"
+#include "precision/autocast_weight_cache.hpp"
 
 #include <ATen/CompositeExplicitAutogradFunctions.h>
 #include <ATen/autocast_mode.h>
@@ -16,12 +16,12 @@
 namespace accel::precision {
 namespace {
 
-thread_local KeptCasts* current_casts = nullptr;
+thread_local AutocastWeightCache* current_casts = nullptr;
 
 // All that are alive, for optimizers. Never destroyed: models may outlive everything else.
 struct Registry {
   std::mutex mutex;
-  std::vector<KeptCasts*> members;
+  std::vector<AutocastWeightCache*> members;
 };
 
 Registry& registry() {
@@ -60,28 +60,28 @@ void install() {
 
 }  // namespace
 
-KeptCasts::KeptCasts() {
+AutocastWeightCache::AutocastWeightCache() {
   install();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   all.members.push_back(this);
 }
 
-KeptCasts::~KeptCasts() {
+AutocastWeightCache::~AutocastWeightCache() {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   all.members.erase(std::find(all.members.begin(), all.members.end(), this));
 }
 
-KeptCasts::Scope::Scope(KeptCasts* casts) : former_(std::exchange(current_casts, casts)) {}
-KeptCasts::Scope::~Scope() { current_casts = former_; }
+AutocastWeightCache::Scope::Scope(AutocastWeightCache* casts) : former_(std::exchange(current_casts, casts)) {}
+AutocastWeightCache::Scope::~Scope() { current_casts = former_; }
 
-bool KeptCasts::Cast::is_of(const at::Tensor& now) const {
+bool AutocastWeightCache::Cast::is_of(const at::Tensor& now) const {
   return values.defined() && weight._unsafe_get_target() == now.unsafeGetTensorImpl() &&
          memory._unsafe_get_target() == now.storage().unsafeGetStorageImpl() && version == now._version();
 }
 
-at::Tensor KeptCasts::cast(const at::Tensor& weight, c10::ScalarType dtype) {
+at::Tensor AutocastWeightCache::cast(const at::Tensor& weight, c10::ScalarType dtype) {
   const std::lock_guard lock(mutex_);
   const auto found = casts_.find(weight.unsafeGetTensorImpl());
   if (found != casts_.end() && found->second.is_of(weight) && found->second.values.scalar_type() == dtype)
@@ -94,7 +94,7 @@ at::Tensor KeptCasts::cast(const at::Tensor& weight, c10::ScalarType dtype) {
   return values;
 }
 
-void KeptCasts::start_group() {
+void AutocastWeightCache::start_group() {
   const std::lock_guard lock(mutex_);
   for (auto cast = casts_.begin(); cast != casts_.end();) {
     const auto weight = cast->second.weight.lock();
@@ -103,7 +103,7 @@ void KeptCasts::start_group() {
   }
 }
 
-size_t KeptCasts::size() {
+size_t AutocastWeightCache::size() {
   const std::lock_guard lock(mutex_);
   return static_cast<size_t>(std::count_if(casts_.begin(), casts_.end(), [](const auto& item) {
     const auto weight = item.second.weight.lock();
@@ -111,7 +111,7 @@ size_t KeptCasts::size() {
   }));
 }
 
-at::Tensor KeptCasts::take(const at::Tensor& weight) {
+at::Tensor AutocastWeightCache::take(const at::Tensor& weight) {
   const std::lock_guard lock(mutex_);
   const auto found = casts_.find(weight.unsafeGetTensorImpl());
   if (found == casts_.end() || !found->second.is_of(weight)) return {};
@@ -120,7 +120,7 @@ at::Tensor KeptCasts::take(const at::Tensor& weight) {
   return std::move(values);
 }
 
-void KeptCasts::put_back(const at::Tensor& weight, at::Tensor values) {
+void AutocastWeightCache::put_back(const at::Tensor& weight, at::Tensor values) {
   const std::lock_guard lock(mutex_);
   const auto found = casts_.find(weight.unsafeGetTensorImpl());
   if (found == casts_.end()) return;
@@ -130,7 +130,7 @@ void KeptCasts::put_back(const at::Tensor& weight, at::Tensor values) {
 
 CastUpdate::CastUpdate(const at::Tensor& weight) {
   const std::lock_guard lock(registry().mutex);
-  for (KeptCasts* const casts : registry().members) {
+  for (AutocastWeightCache* const casts : registry().members) {
     values_ = casts->take(weight);
     casts_ = casts;
     if (values_.defined()) return;

@@ -21,15 +21,15 @@ namespace accel::comm {
 // Every rank listens on a socket of its own for as long as it belongs to the job. Who cannot connect to it any more
 // knows that the rank is gone; and when the process that served the job's store is gone, the first rank that is left
 // serves another one there.
-class MeetingPlaces {
+class RendezvousEndpoints {
  public:
   // Opens this rank's socket.
-  explicit MeetingPlaces(const RendezvousOptions& options);
+  explicit RendezvousEndpoints(const RendezvousOptions& options);
   const Address& own_address() const { return ranks_[static_cast<size_t>(rank_)]; }
   // Where those of all ranks are.
   void learn(std::vector<Address> ranks);
   // Those of a part of the ranks, who are numbered as they stand there. `name` tells parts of the same ranks apart.
-  MeetingPlaces(const MeetingPlaces& whole, const std::vector<int64_t>& ranks, const std::string& name);
+  RendezvousEndpoints(const RendezvousEndpoints& whole, const std::vector<int64_t>& ranks, const std::string& name);
 
   // Whether the rank's process has ended, or left the job. False for one that is only silent.
   bool has_left(int64_t rank) const;

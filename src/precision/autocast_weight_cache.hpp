@@ -14,23 +14,23 @@
 
 namespace accel::precision {
 
-class KeptCasts {
+class AutocastWeightCache {
  public:
-  KeptCasts();
-  ~KeptCasts();
-  KeptCasts(const KeptCasts&) = delete;
-  KeptCasts& operator=(const KeptCasts&) = delete;
+  AutocastWeightCache();
+  ~AutocastWeightCache();
+  AutocastWeightCache(const AutocastWeightCache&) = delete;
+  AutocastWeightCache& operator=(const AutocastWeightCache&) = delete;
 
   // While it lives, the autocast regions of this thread use `casts`, or none where that is null.
   class Scope {
    public:
-    explicit Scope(KeptCasts* casts);
+    explicit Scope(AutocastWeightCache* casts);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
-    KeptCasts* former_;
+    AutocastWeightCache* former_;
   };
 
   // A new group of micro-batches: lets go of casts that may be outdated unseen, and of those of weights that are no
@@ -71,7 +71,7 @@ class CastUpdate {
   void keep(const at::Tensor& weight);
 
  private:
-  KeptCasts* casts_ = nullptr;  // may be gone when the values are kept again
+  AutocastWeightCache* casts_ = nullptr;  // may be gone when the values are kept again
   at::Tensor values_;
 };
 
