@@ -59,9 +59,9 @@
  * stops the operation and comes back unchanged from the outer call; accel_error_set() gives it a message. Nothing may
  * be thrown, and no longjmp may pass, through a callback.
  *
- * Waiting. No call waits for ever: collectives end with ACCEL_ERROR_TIMEOUT after the state's timeout, with
- * ACCEL_ERROR_PEER_LOST when a rank has died, with ACCEL_ERROR_COLLECTIVE_MISMATCH on every rank when they disagree, and
- * with ACCEL_ERROR_CANCELLED after accel_interrupt().
+ * Waiting. No call waits for ever: collectives end with ACCEL_ERROR_TIMEOUT after the state's timeout on every rank that
+ * waits, with ACCEL_ERROR_PEER_LOST when a rank has died, with ACCEL_ERROR_COLLECTIVE_MISMATCH on every rank when they
+ * disagree, and with ACCEL_ERROR_CANCELLED after accel_interrupt().
  *
  * The library never prints (except accel_print), never exits, installs no signal handler, changes neither locale nor
  * working directory. It cannot be unloaded. After fork() only exec() is allowed.

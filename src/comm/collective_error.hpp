@@ -8,7 +8,7 @@
 namespace accel::comm {
 
 enum class CollectiveFailure : int32_t {
-  kTimeout,   // the deadline passed; the message names the ranks that did not answer
+  kTimeout,   // the deadline passed, here or on another waiting rank; the message names the ranks that did not answer
   kPeerLost,  // a peer's process ended or its connection broke
   kMismatch,  // the ranks did not call the same collective with the same shapes and dtypes; the group stays usable
   kAborted,   // the group was shut down, here or by a peer that failed

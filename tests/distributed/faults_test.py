@@ -33,8 +33,7 @@ def lose(program, count, victim, how, chance):
     """Starts `count` ranks, loses one of them, and returns how many milliseconds the slowest of the others took."""
     own = {victim: [str(chance.randrange(11, 500))]} if how == "exit" else {}
     stands_still = how == signal.SIGSTOP
-    # Who waits for a neighbour that timed out hears of it from there: its call is cancelled.
-    statuses = {"ACCEL_ERROR_TIMEOUT", "ACCEL_ERROR_CANCELLED"} if stands_still else {"ACCEL_ERROR_PEER_LOST"}
+    statuses = {"ACCEL_ERROR_TIMEOUT" if stands_still else "ACCEL_ERROR_PEER_LOST"}
     limit_ms = {signal.SIGSTOP: LATE_MS, "exit": EXITS_WITHIN_MS}.get(how, GONE_WITHIN_MS)
     command = "until_silent" if stands_still else "until_lost"
     with LoopingRanks(program, count, command, own_arguments=own) as ranks:

@@ -69,7 +69,8 @@ void run_timeout(accel_state_t* state, const char* argument) {
     const int64_t start = now_ms();
     EXPECT(accel_all_reduce(state, tensor, ACCEL_REDUCE_SUM) == ACCEL_ERROR_TIMEOUT);
     const int64_t waited = now_ms() - start;
-    EXPECT(waited >= 4900 && waited < 9000);
+    /* Ranks enter the call at different times, and the first whose deadline passes ends it for all. */
+    EXPECT(waited >= 3000 && waited < 9000);
     EXPECT(strstr(accel_last_error(), "no call since all_reduce #0") != NULL);
     sleep_ms(9000 - waited); /* so that nobody is seen to die meanwhile */
   }
@@ -89,8 +90,7 @@ void run_stop(accel_state_t* state, const char* argument) {
     start = now_ms();
     status = accel_all_reduce(state, tensor, ACCEL_REDUCE_MAX);
   }
-  /* Who waits for a neighbour that timed out may hear of it from there. */
-  EXPECT(status == ACCEL_ERROR_TIMEOUT || status == ACCEL_ERROR_CANCELLED);
+  EXPECT(status == ACCEL_ERROR_TIMEOUT); /* also where it is heard of from a neighbour */
   EXPECT(strstr(accel_last_error(), "timed out after") != NULL);
   EXPECT(now_ms() - start < 9000);
   accel_tensor_release(tensor);

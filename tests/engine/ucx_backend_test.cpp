@@ -53,7 +53,7 @@ TEST(UcxGroup, TimeoutNamesTheRankAndEndsTheGroup) {
       backend->allreduce(tensors, options)->wait();  // the header of rank 0 is there
       const auto start = Clock::now();
       const auto error = expect_error([&] { backend->barrier(at_once<c10d::BarrierOptions>())->wait(); });
-      EXPECT_EQ(error.failure(), CollectiveFailure::kAborted);
+      EXPECT_EQ(error.failure(), CollectiveFailure::kTimeout);
       EXPECT_NE(std::string(error.what()).find("timed out after 200 ms"), std::string::npos) << error.what();
       EXPECT_LT(Clock::now() - start, std::chrono::seconds(3));
     }
@@ -93,7 +93,7 @@ TEST(UcxGroup, TimeoutNamesARankThatStopsOnTheWay) {
     const auto error = expect_error([&] {
       for (;;) backend->allreduce(tensors, options)->wait();
     });
-    EXPECT_EQ(error.failure(), rank == 0 ? CollectiveFailure::kTimeout : CollectiveFailure::kAborted);
+    EXPECT_EQ(error.failure(), CollectiveFailure::kTimeout);  // also on rank 1, which hears of it from rank 0
     EXPECT_NE(std::string(error.what()).find("no answer from rank 1"), std::string::npos) << error.what();
     if (holder.joinable()) holder.join();
     if (rank == 1) both_done = true;
