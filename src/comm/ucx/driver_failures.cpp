@@ -16,8 +16,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kStoreInterval = std::chrono::seconds(1);
 constexpr auto kLossGrace = std::chrono::seconds(1);
 
-// A lost or silent peer is the same failure on every rank that waits, whichever of them saw it first. Any other failure is one
-// rank's own, and ends the calls of the others.
+// A lost or silent peer is the same failure on every rank that waits, whichever of them saw it first. Any other failure
+// is one rank's own, and ends the calls of the others.
 CollectiveFailure kind_for_others(CollectiveFailure kind) {
   const bool about_a_peer = kind == CollectiveFailure::kPeerLost || kind == CollectiveFailure::kTimeout;
   return about_a_peer ? kind : CollectiveFailure::kAborted;
