@@ -43,7 +43,7 @@ bool equal_values(const accel_value_t& a, const accel_value_t& b) {
   const accel_value_node &left = *a.as.node, &right = *b.as.node;
   if (left.size() != right.size()) return false;
   for (size_t i = 0; i < left.size(); i++) {
-    const accel_value_t* other = is_sequence(a) ? &right.item(i) : right.find(map_key(left.key(i)));
+    const accel_value_t* other = is_sequence(a) ? &right.item(i) : right.find(checked_key(left.key(i)));
     if (other == nullptr || !equal_values(left.item(i), *other)) return false;
   }
   return true;
@@ -174,7 +174,7 @@ ACCEL_FUNCTION const accel_value_t* accel_value_get(const accel_value_t* map, co
   return guarded_value<const accel_value_t*>(__func__, nullptr, [&] {
     const accel_value_node* node = container_of(check_pointer(map, "map"));
     check_pointer(key, "key");
-    return node == nullptr ? nullptr : node->find(std::string(key));
+    return node == nullptr ? nullptr : node->find(std::string_view(key));
   });
 }
 

@@ -48,10 +48,15 @@ void require_text(const std::string& text, const char* what) {
 
 MapKey convert_key(const c10::IValue& key) {
   if (key.isInt()) return key.toInt();
-  require(key.isString(), Status::kTypeMismatch, "a map has a key of kind ", tree::kind_name(key),
-          "; expected strings or integers");
+  if (!key.isString())
+    fail(Status::kTypeMismatch, "a map has a key of kind ", tree::kind_name(key), "; expected strings or integers");
   require_text(key.toStringRef(), "a key of a map");
   return key.toStringRef();
+}
+
+c10::IValue key_ivalue(const accel_value_t& key) {
+  if (key.kind == ACCEL_VALUE_INT) return key.as.integer;
+  return std::string(key.as.string);
 }
 
 OwnedValue convert_map(const c10::impl::GenericDict& members, int depth) {
@@ -148,7 +153,7 @@ c10::IValue to_ivalue(const accel_value_t& value, const char* name, DtypeForm fo
       std::vector<std::pair<c10::IValue, c10::IValue>> members;
       members.reserve(node.size());
       for (size_t i = 0; i < node.size(); i++)
-        members.emplace_back(to_ivalue(node.key(i), name), to_ivalue(node.item(i), name, form));
+        members.emplace_back(key_ivalue(node.key(i)), to_ivalue(node.item(i), name, form));
       return tree::new_map(std::move(members));
     }
     default:

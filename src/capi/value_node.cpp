@@ -125,10 +125,14 @@ OwnedValue bytes_value(std::string_view data, const char* type) {
 
 MapKey map_key(const accel_value_t& key) {
   check_value(key, "key");
+  require(key.kind == ACCEL_VALUE_INT || key.kind == ACCEL_VALUE_STRING, Status::kTypeMismatch, "key is a ",
+          value_kind_name(key.kind), "; expected a STRING or an INT");
+  return checked_key(key);
+}
+
+MapKey checked_key(const accel_value_t& key) {
   if (key.kind == ACCEL_VALUE_INT) return key.as.integer;
-  require(key.kind == ACCEL_VALUE_STRING, Status::kTypeMismatch, "key is a ", value_kind_name(key.kind),
-          "; expected a STRING or an INT");
-  return std::string(key.as.string);
+  return key.as.string;
 }
 
 OwnedValue container_value(int32_t kind) {
@@ -168,16 +172,38 @@ OwnedValue copy_value(const accel_value_t& value, const char* name) {
     if (is_sequence(value))
       to.push(std::move(item));
     else
-      to.set(map_key(from.key(i)), std::move(item));
+      to.set(checked_key(from.key(i)), std::move(item));
   }
   return copy;
 }
 
 }  // namespace accel::capi
 
+namespace {
+
+constexpr size_t kMostSearched = 8;  // keys that are compared one by one
+
+}  // namespace
+
+void accel_value_node::reserve(size_t size) {
+  items_.reserve(size);
+  if (kind_ == ACCEL_VALUE_MAP) keys_.reserve(size);
+}
+
+std::optional<size_t> accel_value_node::place_of(const accel::capi::MapKey& key) const {
+  if (keys_.size() > kMostSearched) {
+    const auto place = places_.find(key);
+    return place == places_.end() ? std::nullopt : std::optional<size_t>(place->second);
+  }
+  const auto found = std::find_if(keys_.begin(), keys_.end(),
+                                  [&key](const auto& own) { return accel::capi::checked_key(own.get()) == key; });
+  if (found == keys_.end()) return std::nullopt;
+  return static_cast<size_t>(found - keys_.begin());
+}
+
 const accel_value_t* accel_value_node::find(const accel::capi::MapKey& key) const {
-  const auto place = places_.find(key);
-  return place == places_.end() ? nullptr : &items_[place->second].get();
+  const auto place = place_of(key);
+  return place ? &items_[*place].get() : nullptr;
 }
 
 void accel_value_node::enclose(const accel_value_t& item) {
@@ -194,22 +220,23 @@ void accel_value_node::push(accel::capi::OwnedValue item) {
 
 void accel_value_node::set(const accel::capi::MapKey& key, accel::capi::OwnedValue item) {
   enclose(item.get());
-  if (const auto place = places_.find(key); place != places_.end()) {
-    items_[place->second] = std::move(item);
+  if (const auto place = place_of(key)) {
+    items_[*place] = std::move(item);
     return;
   }
-  items_.emplace_back();
+  const size_t size = keys_.size();
+  const int64_t* const number = std::get_if<int64_t>(&key);
+  keys_.push_back(number != nullptr ? accel::capi::OwnedValue(accel_arg_int(*number))
+                                    : accel::capi::string_value(std::get<std::string_view>(key)));
   try {
-    const int64_t* const number = std::get_if<int64_t>(&key);
-    keys_.push_back(number != nullptr ? accel::capi::OwnedValue(accel_arg_int(*number))
-                                      : accel::capi::string_value(std::get<std::string>(key)));
-    places_.emplace(key, items_.size() - 1);
+    for (size_t i = places_.size(); size >= kMostSearched && i <= size; i++)
+      places_.emplace(accel::capi::checked_key(keys_[i].get()), i);
+    items_.push_back(std::move(item));
   } catch (...) {
-    items_.pop_back();
-    keys_.resize(items_.size());
+    places_.erase(accel::capi::checked_key(keys_.back().get()));
+    keys_.pop_back();
     throw;
   }
-  items_.back() = std::move(item);
 }
 
 void accel_value_dispose(accel_value_t* value) {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -54,9 +54,10 @@ OwnedValue container_value(int32_t kind);  // an empty LIST, TUPLE or MAP
 // The containers inside a value, itself included.
 int value_depth(const accel_value_t& value);
 
-// A key of a map; throws for a value that cannot be one.
-using MapKey = std::variant<int64_t, std::string>;
-MapKey map_key(const accel_value_t& key);
+// A key of a map. A text belongs to the value that it was taken from.
+using MapKey = std::variant<int64_t, std::string_view>;
+MapKey map_key(const accel_value_t& key);      // throws for a value that cannot be one
+MapKey checked_key(const accel_value_t& key);  // of one that a map holds
 
 }  // namespace accel::capi
 
@@ -71,17 +72,18 @@ struct accel_value_node {
   const accel_value_t& key(size_t index) const { return keys_[index].get(); }
   const accel_value_t* find(const accel::capi::MapKey& key) const;
 
-  void reserve(size_t size) { items_.reserve(size); }
+  void reserve(size_t size);
   // Both refuse to nest deeper than every function on values can follow.
   void push(accel::capi::OwnedValue item);
   void set(const accel::capi::MapKey& key, accel::capi::OwnedValue item);
 
  private:
   void enclose(const accel_value_t& item);
+  std::optional<size_t> place_of(const accel::capi::MapKey& key) const;
 
   int32_t kind_;
   int depth_ = 1;
   std::vector<accel::capi::OwnedValue> items_;
-  std::vector<accel::capi::OwnedValue> keys_;  // of a map, beside its items
-  std::unordered_map<accel::capi::MapKey, size_t> places_;
+  std::vector<accel::capi::OwnedValue> keys_;               // of a map, beside its items
+  std::unordered_map<accel::capi::MapKey, size_t> places_;  // of a map with many; a short one is searched faster
 };

@@ -35,8 +35,9 @@ class Writer {
     if (value.isGenericDict()) return put_map(value.toGenericDict(), depth);
     if (const tree::Bytes* const bytes = tree::bytes_of(value))
       return put(Tag::kBytes), put_text(bytes->type), put_text(bytes->data);
-    require(tree::is_sequence(value), Status::kTypeMismatch, "a value of kind ", tree::kind_name(value),
-            " cannot be sent; expected numbers, strings, bytes, tensors, lists, tuples and maps");
+    if (!tree::is_sequence(value))
+      fail(Status::kTypeMismatch, "a value of kind ", tree::kind_name(value),
+           " cannot be sent; expected numbers, strings, bytes, tensors, lists, tuples and maps");
     const auto items = tree::sequence_items(value);
     put(value.isTuple() ? Tag::kTuple : Tag::kList);
     put(static_cast<uint64_t>(items.size()));
@@ -61,8 +62,9 @@ class Writer {
     put(Tag::kMap);
     put(static_cast<uint64_t>(members.size()));
     for (const auto& member : members) {
-      require(member.key().isString() || member.key().isInt(), Status::kTypeMismatch, "a map has a key of kind ",
-              tree::kind_name(member.key()), "; expected strings or integers");
+      if (!member.key().isString() && !member.key().isInt())
+        fail(Status::kTypeMismatch, "a map has a key of kind ", tree::kind_name(member.key()),
+             "; expected strings or integers");
       write(member.key(), depth + 1);
       write(member.value(), depth + 1);
     }

@@ -56,6 +56,7 @@ std::optional<Batch> WorkerPool::take() {
 }
 
 void WorkerPool::run() {
+  std::optional<kernels::ComputeScope> scope;  // made where its lack of memory is a failure of the read
   for (;;) {
     int64_t index = 0;
     {
@@ -67,7 +68,7 @@ void WorkerPool::run() {
     Slot made;
     made.ready = true;
     try {
-      const kernels::ComputeScope scope(policy_);
+      if (!scope) scope.emplace(policy_);
       made.batch = read_(index);
     } catch (const abi::__forced_unwind&) {
       throw;  // the host's runtime ends this thread from inside of a callback

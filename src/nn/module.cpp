@@ -82,16 +82,18 @@ c10::IValue Module::forward_without_grad(const Inputs& inputs) {
 
 at::Tensor Module::call(const at::Tensor& input) {
   c10::IValue output = call(Inputs{input});
-  require(output.isTensor(), Status::kTypeMismatch, "a module of kind '", kind_, "' gave a ", tree::kind_name(output),
-          "; expected a tensor");
+  if (!output.isTensor())
+    fail(Status::kTypeMismatch, "a module of kind '", kind_, "' returned a ", tree::kind_name(output),
+         "; expected a tensor");
   return std::move(output).toTensor();
 }
 
 const at::Tensor& Module::only_tensor(const Inputs& inputs) const {
   require(inputs.size() == 1, Status::kInvalidArgument, "a module of kind '", kind_, "' was called with ",
           inputs.size(), " inputs; expected one tensor");
-  require(inputs[0].isTensor() && inputs[0].toTensor().defined(), Status::kTypeMismatch, "a module of kind '", kind_,
-          "' was called with a ", tree::kind_name(inputs[0]), "; expected a tensor");
+  if (!inputs[0].isTensor() || !inputs[0].toTensor().defined())
+    fail(Status::kTypeMismatch, "a module of kind '", kind_, "' was called with a ", tree::kind_name(inputs[0]),
+         "; expected a tensor");
   return inputs[0].toTensor();
 }
 

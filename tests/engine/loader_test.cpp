@@ -597,6 +597,20 @@ TEST(LoaderSeed, IsDrawnOnceByRank0AndKept) {
   });
 }
 
+// A program that seeds by rank would lose items and repeat others, were each rank's order its own.
+TEST(LoaderSeed, OfRank0CountsForAllRanks) {
+  run(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    const auto sharding = together(communicator, false);
+    const auto rows = [&](int64_t seed) {
+      LoaderOptions options;
+      options.shuffle = true;
+      options.seed = seed;
+      return metric(*DataLoader(tests::numbers("map", 20), options).sharded(sharding), sharding);
+    };
+    require(rows(communicator->rank()) == range(20), Status::kInternal, "rows");
+  });
+}
+
 // A folder for the checkpoints of a test.
 class LoaderCheckpoint : public ::testing::Test {
  protected:
