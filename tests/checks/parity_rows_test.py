@@ -1,29 +1,32 @@
 #!/usr/bin/env python3
-"""docs/parity.md has a line for each feature of the reference that is not the same here, under its name, in the order of the rows.
+"""The pages of docs/parity have a line for each feature of the reference that is not the same here, under its name, in the order of the
+rows.
 
-usage: parity_rows_test.py REFERENCE_ROWS PARITY
+usage: parity_rows_test.py REFERENCE_ROWS PAGE...
 """
 
 import re
 import sys
 
 
-def main(rows_path, page_path):
+def main(rows_path, *page_paths):
     with open(rows_path, encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file if not line.startswith("#")]
-    with open(page_path, encoding="utf-8") as file:
-        lines = re.findall(r"^\| ([A-Q]\d+[a-z]?) \| (.*?) \| (.*) \|$", file.read(), re.MULTILINE)
+    lines = []
+    for path in page_paths:
+        with open(path, encoding="utf-8") as file:
+            lines += re.findall(r"^\| ([A-Q]\d+[a-z]?) \| (.*?) \| (.*) \|$", file.read(), re.MULTILINE)
     wrong = [f"{row}: the state is {state!r}; expected same or differs" for row, state, _ in rows if state not in ("same", "differs")]
     expected = [(row, name) for row, state, name in rows if state == "differs"]
     found = [(row, name) for row, name, _ in lines]
-    wrong += [f"{row} {name}: differs, and has no line in {page_path}" for row, name in expected if (row, name) not in found]
+    wrong += [f"{row} {name}: differs, and has no line" for row, name in expected if (row, name) not in found]
     wrong += [f"{row} {name}: is no row that differs in {rows_path}" for row, name in found if (row, name) not in expected]
     wrong += [f"{row}: says nothing" for row, _, text in lines if not text.strip()]
     known = {row for row, _, _ in rows}
     wrong += [f"{row}: refers to {other}, which is no row" for row, _, text in lines
-              for other in re.findall(r"\bSee ([A-Q]\d+[a-z]?)\b", text) if other not in known]
+              for other in re.findall(r"(?<![`\w])([A-Q]\d+[a-z]?)\b", text) if other not in known]
     if not wrong and found != expected:
-        wrong.append(f"the lines of {page_path} are not in the order of {rows_path}, or stand there twice")
+        wrong.append(f"the lines are not in the order of {rows_path}, or stand there twice")
     print("\n".join(wrong))
     return 1 if wrong else 0
 

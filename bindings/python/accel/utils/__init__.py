@@ -29,7 +29,7 @@ from ..state import PartialState
 from ..tensor_type import is_tensor as is_torch_tensor
 from ..values import like as honor_type
 
-# Names of files in the reference; what save_state() writes is in docs/checkpoints.md.
+# Names of files in the reference.
 MODEL_NAME, SAFE_MODEL_NAME, OPTIMIZER_NAME, SCHEDULER_NAME, SAMPLER_NAME = "pytorch_model", "model", "optimizer", "scheduler", "sampler"
 RNG_STATE_NAME, SCALER_NAME = "random_states", "scaler.pt"
 WEIGHTS_NAME, WEIGHTS_PATTERN_NAME, WEIGHTS_INDEX_NAME = (
