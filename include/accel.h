@@ -1297,8 +1297,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
 /** Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers,
- * strings, dense tensors, and lists and maps of those. Bytes are a one-dimensional uint8 tensor. Nothing that is
- * received is ever run.
+ * strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is ever run.
  * @param state A state.
  * @param object This rank's value; may differ in kind and size between ranks.
  * @param out The list; tensors of other ranks are on the CPU, devices are text.
@@ -3105,7 +3104,7 @@ typedef int32_t accel_update_precision_t;
 #define ACCEL_UPDATE_PRECISION_AS_STORED 0 /* states and result have the parameter's dtype, as in torch.optim */
 #define ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS 1 /* a float32 copy is updated, and rounded into the parameter */
 /* float32 states and no copy: the result is rounded up or down by chance, so that small steps count on average (Gupta
- * et al., 2015). bfloat16 only. The noise is that of the step and the place: runs repeat bit by bit. */
+ * et al., 2015). bfloat16 only. The noise is that of the step and the place: runs repeat bit for bit. */
 #define ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING 2
 
 /** How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned. States that
@@ -5032,7 +5031,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder);
 
 /** Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that
- * training can go on bit by bit. The folder appears complete or not at all; an older one of the same name stays until
+ * training can go on bit for bit. The folder appears complete or not at all; an older one of the same name stays until
  * then. All ranks must call.
  * @param state A state.
  * @param folder Its parent must exist.

@@ -2379,7 +2379,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   }
 
   // Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so
-  // that training can go on bit by bit.
+  // that training can go on bit for bit.
   void save_state(const std::string& folder) { detail::check(accel_save_state(get(), folder.c_str())); }
 
   // Reads it back into the prepared objects, which must be the same.

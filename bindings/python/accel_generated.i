@@ -1768,7 +1768,7 @@ out: Each sample exactly once.
 Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.";
 accel_status_t accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_gather_object "Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, dense tensors, and lists and maps of those. Bytes are a one-dimensional uint8 tensor. Nothing that is received is ever run.
+%feature("docstring") accel_gather_object "Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is ever run.
 
 state: A state.
 object: This rank's value; may differ in kind and size between ranks.
@@ -4237,7 +4237,7 @@ folder: Made if missing.
 Returns: ACCEL_OK or IO.";
 accel_status_t accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder);
 
-%feature("docstring") accel_save_state "Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can go on bit by bit. The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
+%feature("docstring") accel_save_state "Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can go on bit for bit. The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
 
 state: A state.
 folder: Its parent must exist.

@@ -1,4 +1,4 @@
-//! Trains and saves in the middle, then begins again from what was saved, and repeats every loss bit by bit:
+//! Trains and saves in the middle, then begins again from what was saved, and repeats every loss bit for bit:
 //!
 //!     accel launch --num-processes 2 -- checkpoint FOLDER
 mod digits;

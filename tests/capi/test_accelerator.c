@@ -1,4 +1,4 @@
-/* Section 10: a training loop, accumulated, clipped, saved and resumed bit by bit. */
+/* Section 10: a training loop, accumulated, clipped, saved and resumed bit for bit. */
 #define _POSIX_C_SOURCE 200809L
 #include "capi_test.h"
 

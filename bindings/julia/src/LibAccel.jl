@@ -2784,7 +2784,7 @@ accel_gather_for_metrics(state, value, out) =
 """
     accel_gather_object(state, object, out)
 
-Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, dense tensors, and lists and maps of those. Bytes are a one-dimensional uint8 tensor. Nothing that is received is ever run.
+Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is ever run.
 
 - `state`: A state.
 - `object`: This rank's value; may differ in kind and size between ranks.
@@ -7850,7 +7850,7 @@ accel_save_model(state, var"module", folder) =
 """
     accel_save_state(state, folder)
 
-Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can go on bit by bit. The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
+Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can go on bit for bit. The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
 
 - `state`: A state.
 - `folder`: Its parent must exist.

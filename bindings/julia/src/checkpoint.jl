@@ -23,7 +23,7 @@ load(path::AbstractString) = result(out -> LibAccel.accel_load(path, out))::Map
 save_model(state::State, model::Model, folder::AbstractString) = (LibAccel.accel_save_model(state, model, folder); nothing)
 """    save_state(state, folder)
 
-Everything that is prepared, so that training can go on bit by bit. The folder appears complete or not at all."""
+Everything that is prepared, so that training can go on bit for bit. The folder appears complete or not at all."""
 save_state(state::State, folder::AbstractString) = (LibAccel.accel_save_state(state, folder); nothing)
 """    load_state!(state, folder)"""
 load_state!(state::State, folder::AbstractString) = (LibAccel.accel_load_state(state, folder); nothing)

@@ -7,12 +7,16 @@ _PARTS = {
         "fsdp2_switch_optimizer_parameters", "fsdp_plugin", "get_fsdp2_grad_scaler", "load_fsdp_model", "load_fsdp_optimizer",
         "merge_fsdp_weights", "save_fsdp_model", "save_fsdp_optimizer"),
     "DeepSpeed": (
-        "DeepSpeedPlugin", "DeepSpeedSequenceParallelConfig", "DummyOptim", "DummyScheduler", "GatheredParameters", "HfDeepSpeedConfig",
-        "deepspeed_plugin", "deepspeed_plugins", "deepspeed_required", "deepspeed_ulysses_dl_adapter", "get_active_deepspeed_plugin",
-        "get_deepspeed_plugin", "prepare_deepspeed_cmd_env", "select_deepspeed_plugin"),
+        "DeepSpeedPlugin", "DeepSpeedSequenceParallelConfig", "DummyOptim", "DummyScheduler", "DeepSpeedEngineWrapper",
+        "DeepSpeedOptimizerWrapper", "DeepSpeedSchedulerWrapper", "GatheredParameters", "HfDeepSpeedConfig", "deepspeed_plugin",
+        "deepspeed_plugins", "deepspeed_required", "deepspeed_ulysses_dl_adapter", "get_active_deepspeed_plugin", "get_deepspeed_plugin",
+        "map_pytorch_optim_to_deepspeed", "prepare_deepspeed_cmd_env", "select_deepspeed_plugin"),
     "Megatron-LM": (
-        "AbstractTrainStep", "BertTrainStep", "GPTTrainStep", "MegatronLMDummyDataLoader", "MegatronLMDummyScheduler", "MegatronLMPlugin",
-        "T5TrainStep", "add_model_config_to_megatron_parser", "avg_losses_across_data_parallel_group", "megatron_lm_plugin"),
+        "AbstractTrainStep", "BertTrainStep", "GPTTrainStep", "MegatronEngine", "MegatronLMDummyDataLoader",
+        "MegatronLMDummyScheduler", "MegatronLMOptimizerWrapper", "MegatronLMPlugin", "MegatronLMSchedulerWrapper", "T5TrainStep",
+        "add_model_config_to_megatron_parser", "avg_losses_across_data_parallel_group", "gather_across_data_parallel_groups",
+        "megatron_lm_initialize", "megatron_lm_plugin", "megatron_lm_prepare_data_loader", "megatron_lm_prepare_model_optimizer_scheduler",
+        "megatron_lm_prepare_optimizer", "megatron_lm_prepare_scheduler"),
     "tensor and context parallelism": (
         "ParallelismConfig", "TorchContextParallelConfig", "TorchTensorParallelConfig", "TorchTensorParallelPlugin",
         "context_parallel_rank", "data_parallel_rank", "data_parallel_shard_rank", "get_model_tp_size", "maybe_context_parallel",

@@ -3331,7 +3331,7 @@ functions! {
 
     /// Every rank gets the values of all ranks in one list, in rank order; a list counts as its items.
     ///
-    /// Values are numbers, strings, dense tensors, and lists and maps of those. Bytes are a one-dimensional uint8 tensor. Nothing that is received is ever run.
+    /// Values are numbers, strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is ever run.
     ///
     /// * `state`: A state.
     /// * `object`: This rank's value; may differ in kind and size between ranks.
@@ -6936,7 +6936,7 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_save_model(state: *mut accel_state_t, module: *const accel_module_t, folder: *const c_char) -> accel_status_t;
 
-    /// Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can go on bit by bit.
+    /// Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can go on bit for bit.
     ///
     /// The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
     ///

@@ -64,7 +64,7 @@ impl State {
             .map(drop)
     }
 
-    /// Writes everything that is prepared, so that training can go on bit by bit. All ranks must call.
+    /// Writes everything that is prepared, so that training can go on bit for bit. All ranks must call.
     pub fn save_state(&self, folder: impl AsRef<Path>) -> Result<()> {
         let folder = c_path(folder.as_ref())?;
         check(unsafe { sys::accel_save_state(self.as_raw(), folder.as_ptr()) }).map(drop)
