@@ -4362,44 +4362,6 @@ ACCEL_SINCE(0, 1) void accel_autocast_options_init(accel_autocast_options_t *opt
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_set_autocast(accel_state_t *state, const accel_autocast_options_t *ACCEL_NULLABLE options);
 
-/* How products in 8-bit floating point are scaled. @accelerate FP8RecipeKwargs, TERecipeKwargs, AORecipeKwargs,
- * MSAMPRecipeKwargs */
-typedef struct accel_fp8_recipe_options {
-  size_t struct_size;
-  const char *backend;           /* whose recipe: "TE", "AO" or "MSAMP". ACCELERATE_FP8_BACKEND; default "AO" */
-  const char *fp8_format;        /* TE: "E4M3", "E5M2" or "HYBRID". ACCELERATE_FP8_FORMAT; default "HYBRID" */
-  const char *amax_compute_algo; /* TE: "most_recent" or "max". ACCELERATE_FP8_AMAX_COMPUTE_ALGO; default
-                                  * "most_recent" */
-  const char *opt_level;         /* MSAMP: "O1" or "O2". ACCELERATE_FP8_OPT_LEVEL; default "O2" */
-  int64_t margin;                /* TE: powers of two kept free. ACCELERATE_FP8_MARGIN; default 0 */
-  int64_t interval;              /* TE: steps between new scales. ACCELERATE_FP8_INTERVAL; default 1 */
-  int64_t amax_history_len;      /* TE: steps remembered. ACCELERATE_FP8_AMAX_HISTORY_LEN; default 1024 */
-  int32_t use_autocast_during_eval;      /* TE. ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL; default 0 */
-  int32_t override_fprop;                /* TE: forward in higher precision. ACCELERATE_FP8_OVERRIDE_FPROP; default 0 */
-  int32_t override_dgrad;                /* TE: the same for gradients of inputs. ..._OVERRIDE_DGRAD; default 0 */
-  int32_t override_wgrad;                /* TE: the same for gradients of weights. ..._OVERRIDE_WGRAD; default 0 */
-  int32_t use_mxfp8_block_scaling;       /* TE. ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING; default 0 */
-  int32_t pad_inner_dim;                 /* AO. ACCELERATE_FP8_PAD_INNER_DIM; default 1 */
-  int32_t enable_fsdp_float8_all_gather; /* AO. ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER; default 1 */
-  int32_t reserved;                      /* 0 */
-} accel_fp8_recipe_options_t;
-#define ACCEL_FP8_RECIPE_OPTIONS_INIT                                                                                  \
-  {sizeof(accel_fp8_recipe_options_t), NULL, NULL, NULL, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64,                   \
-   ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_fp8_recipe_options_init(accel_fp8_recipe_options_t *options);
-
-/** Checks a recipe and says what it comes to: every setting that its backend looks at, with its value and where it came
- * from, one a line. States refuse the precision fp8 so far.
- * @param options NULL: all from the environment.
- * @param out The text.
- * @return ACCEL_OK; INVALID_ARGUMENT that names the field or variable, also for a field of another backend.
- * @threads any */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_fp8_recipe_describe(const accel_fp8_recipe_options_t *ACCEL_NULLABLE options, accel_buffer_t *ACCEL_OWNED out);
-
 /* How one model is prepared. @accelerate prepare_model */
 typedef struct accel_prepare_model_options {
   size_t struct_size;

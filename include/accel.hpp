@@ -505,11 +505,6 @@ struct AutocastOptions : accel_autocast_options_t {
   AutocastOptions() { accel_autocast_options_init(this); }
 };
 
-// How products in 8-bit floating point are scaled.
-struct Fp8RecipeOptions : accel_fp8_recipe_options_t {
-  Fp8RecipeOptions() { accel_fp8_recipe_options_init(this); }
-};
-
 // How one model is prepared.
 struct PrepareModelOptions : accel_prepare_model_options_t {
   PrepareModelOptions() { accel_prepare_model_options_init(this); }
@@ -2612,14 +2607,6 @@ inline Dataloader skip_first_batches(const Dataloader& loader, std::int64_t num_
   Dataloader out;
   detail::check(accel_skip_first_batches(loader.get(), num_batches, out.put()));
   return out;
-}
-
-// Checks a recipe and says what it comes to: every setting that its backend looks at, with its value and where it came
-// from, one a line.
-inline std::string fp8_recipe_describe(const Fp8RecipeOptions& options = {}) {
-  detail::Buffer out;
-  detail::check(accel_fp8_recipe_describe(&options, out.put()));
-  return out.string();
 }
 
 // Counts a step of the optimizer, and averages the weights when it is time to.

@@ -585,24 +585,6 @@ typedef struct accel_autocast_options {
   int32_t enabled;
   int32_t cache_enabled;
 } accel_autocast_options_t;
-typedef struct accel_fp8_recipe_options {
-  size_t struct_size;
-  const char *backend;
-  const char *fp8_format;
-  const char *amax_compute_algo;
-  const char *opt_level;
-  int64_t margin;
-  int64_t interval;
-  int64_t amax_history_len;
-  int32_t use_autocast_during_eval;
-  int32_t override_fprop;
-  int32_t override_dgrad;
-  int32_t override_wgrad;
-  int32_t use_mxfp8_block_scaling;
-  int32_t pad_inner_dim;
-  int32_t enable_fsdp_float8_all_gather;
-  int32_t reserved;
-} accel_fp8_recipe_options_t;
 %accel_borrowed(accel_ddp_options_t, ddp_options)
 typedef struct accel_prepare_model_options {
   size_t struct_size;
@@ -868,14 +850,6 @@ typedef struct accel_parameters_options {
     return options;
   }
   ~accel_autocast_options() {  free($self); }
-}
-%extend accel_fp8_recipe_options {
-  accel_fp8_recipe_options() {
-    accel_fp8_recipe_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_fp8_recipe_options_init(options);
-    return options;
-  }
-  ~accel_fp8_recipe_options() { free((char *)$self->backend); free((char *)$self->fp8_format); free((char *)$self->amax_compute_algo); free((char *)$self->opt_level); free($self); }
 }
 %extend accel_prepare_model_options {
   accel_prepare_model_options() {
@@ -3841,18 +3815,6 @@ state: A state.
 options: NULL: defaults.
 Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE when something is prepared already.";
 accel_status_t accel_set_autocast(accel_state_t *state, const accel_autocast_options_t *options);
-
-%feature("docstring") accel_fp8_recipe_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_fp8_recipe_options_init(accel_fp8_recipe_options_t *options);
-
-%feature("docstring") accel_fp8_recipe_describe "Checks a recipe and says what it comes to: every setting that its backend looks at, with its value and where it came from, one a line. States refuse the precision fp8 so far.
-
-options: NULL: all from the environment.
-out: The text.
-Returns: ACCEL_OK; INVALID_ARGUMENT that names the field or variable, also for a field of another backend.";
-accel_status_t accel_fp8_recipe_describe(const accel_fp8_recipe_options_t *options, accel_buffer_t *OUTPUT);
 
 %feature("docstring") accel_prepare_model_options_init "Marks every field as unset.
 

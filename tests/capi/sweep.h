@@ -63,7 +63,6 @@ struct samples {
   accel_parameters_options_t parameters_options;
   accel_grad_scaler_options_t grad_scaler_options;
   accel_autocast_options_t autocast_options;
-  accel_fp8_recipe_options_t fp8_recipe_options;
   accel_prepare_item_t prepare_item;
   const char *names[1];
   int64_t numbers[8];
@@ -158,7 +157,6 @@ static inline int make_samples(void **state) {
   accel_parameters_options_init(&samples->parameters_options);
   accel_grad_scaler_options_init(&samples->grad_scaler_options);
   accel_autocast_options_init(&samples->autocast_options);
-  accel_fp8_recipe_options_init(&samples->fp8_recipe_options);
   samples->prepare_item = (accel_prepare_item_t)ACCEL_PREPARE_ITEM_INIT;
   samples->names[0] = "sample";
   samples->numbers[0] = 1;

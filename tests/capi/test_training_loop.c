@@ -551,37 +551,13 @@ static void test_batch_sizes(void **unused) {
   accel_state_release(state);
 }
 
-static void test_recipes_for_fp8(void **unused) {
-  accel_fp8_recipe_options_t options = ACCEL_FP8_RECIPE_OPTIONS_INIT;
-  accel_state_options_t state_options = ACCEL_STATE_OPTIONS_INIT;
+static void test_refuses_fp8(void **unused) {
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
   accel_state_t *state = NULL;
-  accel_buffer_t text = ACCEL_BUFFER_INIT;
   (void)unused;
-  assert_ok(accel_fp8_recipe_describe(NULL, &text));
-  assert_string_equal(
-      text.data,
-      "backend = AO (default)\npad_inner_dim = yes (default)\nenable_fsdp_float8_all_gather = yes (default)\n");
-  accel_buffer_dispose(&text);
-  options.backend = "te";
-  options.fp8_format = "E4M3";
-  options.amax_history_len = 16;
-  assert_ok(accel_fp8_recipe_describe(&options, &text));
-  assert_non_null(strstr(text.data, "backend = TE (call)\nfp8_format = E4M3 (call)\nmargin = 0 (default)\n"));
-  assert_non_null(strstr(text.data, "amax_history_len = 16 (call)\namax_compute_algo = most_recent (default)\n"));
-  accel_buffer_dispose(&text);
-  options.fp8_format = "E3M4";
-  assert_fails(accel_fp8_recipe_describe(&options, &text), ACCEL_ERROR_INVALID_ARGUMENT,
-               "fp8_format is 'E3M4' (from call); expected one of E4M3, E5M2, HYBRID");
-  options.fp8_format = NULL;
-  options.opt_level = "O1";
-  assert_fails(accel_fp8_recipe_describe(&options, &text), ACCEL_ERROR_INVALID_ARGUMENT,
-               "opt_level is given and the backend is TE");
-  options.opt_level = NULL;
-  options.amax_history_len = 0;
-  assert_fails(accel_fp8_recipe_describe(&options, &text), ACCEL_ERROR_INVALID_ARGUMENT, "amax_history_len is 0");
-  state_options.cpu = 1;
-  state_options.mixed_precision = ACCEL_PRECISION_FP8;
-  assert_fails(accel_state_create(&state_options, &state), ACCEL_ERROR_UNSUPPORTED, "mixed_precision is fp8");
+  options.cpu = 1;
+  options.mixed_precision = ACCEL_PRECISION_FP8;
+  assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_UNSUPPORTED, "mixed_precision is fp8");
 }
 
 /* The whole process is deterministic from here on, which shows in memory that nobody wrote: the last test. */
@@ -617,7 +593,7 @@ int main(void) {
       capi_unit_test(test_generators),
       capi_unit_test(test_rng_types_of_a_state),
       capi_unit_test(test_batch_sizes),
-      capi_unit_test(test_recipes_for_fp8),
+      capi_unit_test(test_refuses_fp8),
       capi_unit_test(test_deterministic_algorithms),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

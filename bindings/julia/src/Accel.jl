@@ -66,7 +66,7 @@ export Dataset, TensorDataset, RaggedDataset, WindowsDataset, PackedDataset, Arr
 export Sampler, SequentialSampler, RandomSampler, RandomDraws, WeightedSampler, SubsetSampler, LengthGroupedSampler, DistributedSampler,
     indices, DataLoader, set_epoch!, current_epoch, valid_rows, total_batch_size, total_dataset_length, even_batches!, skip_first_batches
 export prepare, backward_sum, lomo_backward, no_sync, trigger_sync_in_backward, join_uneven_inputs, autocast, local_sgd, clip_grad_norm!,
-    clip_grad_value!, unscale_gradients!, loss_scale, set_grad_scaler!, set_autocast!, fp8_recipe, unwrap_model, register_comm_hook!, find_executable_batch_size,
+    clip_grad_value!, unscale_gradients!, loss_scale, set_grad_scaler!, set_autocast!, unwrap_model, register_comm_hook!, find_executable_batch_size,
     free_memory!, step_report, memory_report, empty_cache!, float32_matmul_precision!
 export Parameters, grad_ready!, synchronize!, synchronize_async!
 export save, load, load_metadata, save_model, save_state, load_state!, register_for_checkpointing!

@@ -1104,47 +1104,6 @@ function accel_autocast_options_t(;
     return accel_autocast_options_t(sizeof(accel_autocast_options_t), enabled, cache_enabled)
 end
 
-"""How products in 8-bit floating point are scaled."""
-struct accel_fp8_recipe_options_t
-    struct_size::Csize_t
-    backend::Ptr{Cchar}
-    fp8_format::Ptr{Cchar}
-    amax_compute_algo::Ptr{Cchar}
-    opt_level::Ptr{Cchar}
-    margin::Int64
-    interval::Int64
-    amax_history_len::Int64
-    use_autocast_during_eval::Int32
-    override_fprop::Int32
-    override_dgrad::Int32
-    override_wgrad::Int32
-    use_mxfp8_block_scaling::Int32
-    pad_inner_dim::Int32
-    enable_fsdp_float8_all_gather::Int32
-    reserved::Int32
-end
-
-"""Every field is unset that is not given."""
-function accel_fp8_recipe_options_t(;
-    backend = C_NULL,
-    fp8_format = C_NULL,
-    amax_compute_algo = C_NULL,
-    opt_level = C_NULL,
-    margin = ACCEL_UNSET_INT64,
-    interval = ACCEL_UNSET_INT64,
-    amax_history_len = ACCEL_UNSET_INT64,
-    use_autocast_during_eval = ACCEL_UNSET,
-    override_fprop = ACCEL_UNSET,
-    override_dgrad = ACCEL_UNSET,
-    override_wgrad = ACCEL_UNSET,
-    use_mxfp8_block_scaling = ACCEL_UNSET,
-    pad_inner_dim = ACCEL_UNSET,
-    enable_fsdp_float8_all_gather = ACCEL_UNSET,
-    reserved = 0,
-)
-    return accel_fp8_recipe_options_t(sizeof(accel_fp8_recipe_options_t), backend, fp8_format, amax_compute_algo, opt_level, margin, interval, amax_history_len, use_autocast_during_eval, override_fprop, override_dgrad, override_wgrad, use_mxfp8_block_scaling, pad_inner_dim, enable_fsdp_float8_all_gather, reserved)
-end
-
 """How one model is prepared."""
 struct accel_prepare_model_options_t
     struct_size::Csize_t
@@ -7027,33 +6986,6 @@ accel_set_autocast(state, options) =
     check(ccall((:accel_set_autocast, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_autocast_options_t}), state, options), "accel_set_autocast")
 
 """
-    accel_fp8_recipe_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_fp8_recipe_options_init(options) =
-    ccall((:accel_fp8_recipe_options_init, libaccel), Cvoid, (Ptr{accel_fp8_recipe_options_t},), options)
-
-"""
-    accel_fp8_recipe_describe(options, out)
-
-Checks a recipe and says what it comes to: every setting that its backend looks at, with its value and where it came from, one a line. States refuse the precision fp8 so far.
-
-- `options`: `nothing`/`C_NULL` is allowed. NULL: all from the environment.
-- `out`: The text.
-
-Returns: ACCEL_OK; INVALID_ARGUMENT that names the field or variable, also for a field of another backend.
-
-Threads: any.
-"""
-accel_fp8_recipe_describe(options, out) =
-    check(ccall((:accel_fp8_recipe_describe, libaccel), accel_status_t, (Ptr{accel_fp8_recipe_options_t}, Ptr{accel_buffer_t}), options, out), "accel_fp8_recipe_describe")
-
-"""
     accel_prepare_model_options_init(options)
 
 Marks every field as unset.
@@ -8307,8 +8239,6 @@ const FUNCTIONS = (
     :accel_loss_scale,
     :accel_autocast_options_init,
     :accel_set_autocast,
-    :accel_fp8_recipe_options_init,
-    :accel_fp8_recipe_describe,
     :accel_prepare_model_options_init,
     :accel_prepare_model,
     :accel_register_comm_hook,

@@ -128,10 +128,6 @@ set_grad_scaler!(state::State; options...) =
 """    set_autocast!(state; enabled, cache_enabled): of prepared models; before anything is prepared"""
 set_autocast!(state::State; options...) =
     (with_options(given -> LibAccel.accel_set_autocast(state, given), LibAccel.accel_autocast_options_t; options...); nothing)
-"""    fp8_recipe(; options...): what a recipe for 8-bit products comes to, one setting a line"""
-fp8_recipe(; options...) = with_options(LibAccel.accel_fp8_recipe_options_t; options...) do given
-    text(out -> LibAccel.accel_fp8_recipe_describe(given, out))
-end
 """The model inside a prepared one."""
 unwrap_model(state::State, model::Model; keep_fp32_wrapper = false) =
     made(Model, out -> LibAccel.accel_unwrap_model(state, model, keep_fp32_wrapper, out))

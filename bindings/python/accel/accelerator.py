@@ -7,7 +7,7 @@ from typing import Any
 from . import capi, checkpoint, collectives, data, lr_scheduler, missing, optim, tracking
 from .creation import tensor
 from .enums import FP8BackendType
-from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, FP8Recipe, GradientAccumulationPlugin,
+from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
                        GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_types, whole_number)
 from .hooks import Hooks
 from .module import Module, Parameters, PreparedModule
@@ -16,7 +16,7 @@ from .scopes import scope
 from .state import AcceleratorState, GradientState, PartialState, View, current, keep
 from .tensors import Tensor, backward_options
 
-_HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, FP8Recipe, GradScalerKwargs, InitProcessGroupKwargs)
+_HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs)
 
 
 def _choice(setting, name, names):
@@ -54,8 +54,6 @@ class Accelerator(View):
         self._handlers = self._check_handlers(kwargs_handlers or [])
         accumulation = self._accumulation(gradient_accumulation_steps, gradient_accumulation_plugin)
         group = self._handlers.get(InitProcessGroupKwargs, InitProcessGroupKwargs())
-        if mixed_precision != "fp8" and any(isinstance(handler, FP8Recipe) for handler in self._handlers.values()):
-            raise ValueError("a recipe for fp8 in kwargs_handlers goes with mixed_precision='fp8'")
         self.state = AcceleratorState(
             mixed_precision, cpu, _from_accelerator=True, device_placement=None if device_placement else False,
             split_batches=self.dataloader_config.split_batches or None, rng_types=rng_types_of_engine(rng_types),
@@ -96,8 +94,6 @@ class Accelerator(View):
             if type(handler) in known:
                 raise ValueError(f"kwargs_handlers has two {type(handler).__name__}")
             known[type(handler)] = handler
-            if isinstance(handler, FP8Recipe):
-                handler.describe()  # checks it
         return known
 
     @staticmethod

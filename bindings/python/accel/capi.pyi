@@ -340,24 +340,6 @@ class accel_autocast_options_t:
     enabled: int
     cache_enabled: int
 
-class accel_fp8_recipe_options_t:
-    struct_size: int
-    backend: str
-    fp8_format: str
-    amax_compute_algo: str
-    opt_level: str
-    margin: int
-    interval: int
-    amax_history_len: int
-    use_autocast_during_eval: int
-    override_fprop: int
-    override_dgrad: int
-    override_wgrad: int
-    use_mxfp8_block_scaling: int
-    pad_inner_dim: int
-    enable_fsdp_float8_all_gather: int
-    reserved: int
-
 class accel_prepare_model_options_t:
     struct_size: int
     device_placement: int
@@ -882,8 +864,6 @@ def accel_set_grad_scaler(state: accel_state, options: Optional[accel_grad_scale
 def accel_loss_scale(state: accel_state) -> float: ...
 def accel_autocast_options_init(options: accel_autocast_options_t) -> None: ...
 def accel_set_autocast(state: accel_state, options: Optional[accel_autocast_options_t]) -> None: ...
-def accel_fp8_recipe_options_init(options: accel_fp8_recipe_options_t) -> None: ...
-def accel_fp8_recipe_describe(options: Optional[accel_fp8_recipe_options_t]) -> str: ...
 def accel_prepare_model_options_init(options: accel_prepare_model_options_t) -> None: ...
 def accel_prepare_model(state: accel_state, module: accel_module, options: Optional[accel_prepare_model_options_t]) -> accel_module: ...
 def accel_register_comm_hook(state: accel_state, module: accel_module, hook: Callable[..., Any]) -> None: ...

@@ -5,7 +5,7 @@ import operator
 import os
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Optional, Tuple, Union
+from typing import Optional, Union
 
 from .enums import DDPCommunicationHookType
 
@@ -132,54 +132,6 @@ class InitProcessGroupKwargs(KwargsHandler):
     backend: Optional[str] = None
     init_method: Optional[str] = None
     timeout: Optional[timedelta] = None
-
-
-@dataclass
-class FP8Recipe(KwargsHandler):
-    """How products in 8-bit floating point are scaled: one of the classes below. None: ACCELERATE_FP8_*, then the default."""
-
-    def to_engine(self):
-        from . import capi
-
-        settings = {"backend": type(self).__name__.removesuffix("RecipeKwargs"), **self.to_dict()}
-        override = settings.pop("override_linear_precision", None) or (None, None, None)
-        overrides = zip(("override_fprop", "override_dgrad", "override_wgrad"), override)
-        return fill(capi.accel_fp8_recipe_options_t(), {**settings, **dict(overrides)})
-
-    def describe(self):
-        """Every setting with its value and where it came from; an error for one that does not fit."""
-        from . import capi
-
-        return capi.accel_fp8_recipe_describe(self.to_engine())
-
-
-@dataclass
-class TERecipeKwargs(FP8Recipe):
-    """The recipe of TransformerEngine."""
-
-    use_autocast_during_eval: Optional[bool] = None
-    margin: Optional[int] = None
-    interval: Optional[int] = None
-    fp8_format: Optional[str] = None
-    amax_history_len: Optional[int] = None
-    amax_compute_algo: Optional[str] = None
-    override_linear_precision: Optional[Tuple[bool, bool, bool]] = None
-    use_mxfp8_block_scaling: Optional[bool] = None
-
-
-@dataclass
-class AORecipeKwargs(FP8Recipe):
-    """The recipe of torchao."""
-
-    pad_inner_dim: Optional[bool] = None
-    enable_fsdp_float8_all_gather: Optional[bool] = None
-
-
-@dataclass
-class MSAMPRecipeKwargs(FP8Recipe):
-    """The recipe of MS-AMP."""
-
-    opt_level: Optional[str] = None
 
 
 @dataclass

@@ -32,7 +32,7 @@ _PARTS = {
         "save_offload_index", "set_module_tensor_to_device"),
     "quantization": ("BnbQuantizationConfig", "load_and_quantize_model"),
     "computing in 8-bit floating point": (
-        "FP8RecipeKwargs", "apply_fp8_autowrap", "contextual_fp8_autocast", "convert_model", "convert_model_to_fp8_ao",
+        "AORecipeKwargs", "FP8RecipeKwargs", "MSAMPRecipeKwargs", "TERecipeKwargs", "apply_fp8_autowrap", "contextual_fp8_autocast", "convert_model", "convert_model_to_fp8_ao",
         "filter_first_and_last_linear_layers", "torchao_required"),
     "processors and memory close to a GPU": ("set_numa_affinity", "override_numa_affinity"),
     "the compilation of models": (

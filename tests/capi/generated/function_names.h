@@ -378,8 +378,6 @@ static const char *const accel_function_names[] = {
     "accel_loss_scale",
     "accel_autocast_options_init",
     "accel_set_autocast",
-    "accel_fp8_recipe_options_init",
-    "accel_fp8_recipe_describe",
     "accel_prepare_model_options_init",
     "accel_prepare_model",
     "accel_register_comm_hook",

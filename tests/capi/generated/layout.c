@@ -299,23 +299,6 @@ SAME(size_of_accel_autocast_options_t, sizeof(accel_autocast_options_t) == 16);
 SAME(place_of_accel_autocast_options_t_struct_size, offsetof(accel_autocast_options_t, struct_size) == 0 && sizeof(((accel_autocast_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_autocast_options_t_enabled, offsetof(accel_autocast_options_t, enabled) == 8 && sizeof(((accel_autocast_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_autocast_options_t_cache_enabled, offsetof(accel_autocast_options_t, cache_enabled) == 12 && sizeof(((accel_autocast_options_t *)0)->cache_enabled) == 4);
-SAME(size_of_accel_fp8_recipe_options_t, sizeof(accel_fp8_recipe_options_t) == 96);
-SAME(place_of_accel_fp8_recipe_options_t_struct_size, offsetof(accel_fp8_recipe_options_t, struct_size) == 0 && sizeof(((accel_fp8_recipe_options_t *)0)->struct_size) == 8);
-SAME(place_of_accel_fp8_recipe_options_t_backend, offsetof(accel_fp8_recipe_options_t, backend) == 8 && sizeof(((accel_fp8_recipe_options_t *)0)->backend) == 8);
-SAME(place_of_accel_fp8_recipe_options_t_fp8_format, offsetof(accel_fp8_recipe_options_t, fp8_format) == 16 && sizeof(((accel_fp8_recipe_options_t *)0)->fp8_format) == 8);
-SAME(place_of_accel_fp8_recipe_options_t_amax_compute_algo, offsetof(accel_fp8_recipe_options_t, amax_compute_algo) == 24 && sizeof(((accel_fp8_recipe_options_t *)0)->amax_compute_algo) == 8);
-SAME(place_of_accel_fp8_recipe_options_t_opt_level, offsetof(accel_fp8_recipe_options_t, opt_level) == 32 && sizeof(((accel_fp8_recipe_options_t *)0)->opt_level) == 8);
-SAME(place_of_accel_fp8_recipe_options_t_margin, offsetof(accel_fp8_recipe_options_t, margin) == 40 && sizeof(((accel_fp8_recipe_options_t *)0)->margin) == 8);
-SAME(place_of_accel_fp8_recipe_options_t_interval, offsetof(accel_fp8_recipe_options_t, interval) == 48 && sizeof(((accel_fp8_recipe_options_t *)0)->interval) == 8);
-SAME(place_of_accel_fp8_recipe_options_t_amax_history_len, offsetof(accel_fp8_recipe_options_t, amax_history_len) == 56 && sizeof(((accel_fp8_recipe_options_t *)0)->amax_history_len) == 8);
-SAME(place_of_accel_fp8_recipe_options_t_use_autocast_during_eval, offsetof(accel_fp8_recipe_options_t, use_autocast_during_eval) == 64 && sizeof(((accel_fp8_recipe_options_t *)0)->use_autocast_during_eval) == 4);
-SAME(place_of_accel_fp8_recipe_options_t_override_fprop, offsetof(accel_fp8_recipe_options_t, override_fprop) == 68 && sizeof(((accel_fp8_recipe_options_t *)0)->override_fprop) == 4);
-SAME(place_of_accel_fp8_recipe_options_t_override_dgrad, offsetof(accel_fp8_recipe_options_t, override_dgrad) == 72 && sizeof(((accel_fp8_recipe_options_t *)0)->override_dgrad) == 4);
-SAME(place_of_accel_fp8_recipe_options_t_override_wgrad, offsetof(accel_fp8_recipe_options_t, override_wgrad) == 76 && sizeof(((accel_fp8_recipe_options_t *)0)->override_wgrad) == 4);
-SAME(place_of_accel_fp8_recipe_options_t_use_mxfp8_block_scaling, offsetof(accel_fp8_recipe_options_t, use_mxfp8_block_scaling) == 80 && sizeof(((accel_fp8_recipe_options_t *)0)->use_mxfp8_block_scaling) == 4);
-SAME(place_of_accel_fp8_recipe_options_t_pad_inner_dim, offsetof(accel_fp8_recipe_options_t, pad_inner_dim) == 84 && sizeof(((accel_fp8_recipe_options_t *)0)->pad_inner_dim) == 4);
-SAME(place_of_accel_fp8_recipe_options_t_enable_fsdp_float8_all_gather, offsetof(accel_fp8_recipe_options_t, enable_fsdp_float8_all_gather) == 88 && sizeof(((accel_fp8_recipe_options_t *)0)->enable_fsdp_float8_all_gather) == 4);
-SAME(place_of_accel_fp8_recipe_options_t_reserved, offsetof(accel_fp8_recipe_options_t, reserved) == 92 && sizeof(((accel_fp8_recipe_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 24);
 SAME(place_of_accel_prepare_model_options_t_struct_size, offsetof(accel_prepare_model_options_t, struct_size) == 0 && sizeof(((accel_prepare_model_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_prepare_model_options_t_device_placement, offsetof(accel_prepare_model_options_t, device_placement) == 8 && sizeof(((accel_prepare_model_options_t *)0)->device_placement) == 4);
@@ -752,15 +735,6 @@ static void test_accel_autocast_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
-static void test_accel_fp8_recipe_options_t(void **state) {
-  static const accel_fp8_recipe_options_t expected = ACCEL_FP8_RECIPE_OPTIONS_INIT;
-  accel_fp8_recipe_options_t given;
-  (void)state;
-  memset(&given, 0x5a, sizeof(given));
-  accel_fp8_recipe_options_init(&given);
-  assert_memory_equal(&given, &expected, sizeof(given));
-}
-
 static void test_accel_prepare_model_options_t(void **state) {
   static const accel_prepare_model_options_t expected = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
   accel_prepare_model_options_t given;
@@ -828,7 +802,6 @@ int main(void) {
       cmocka_unit_test(test_accel_ddp_options_t),
       cmocka_unit_test(test_accel_grad_scaler_options_t),
       cmocka_unit_test(test_accel_autocast_options_t),
-      cmocka_unit_test(test_accel_fp8_recipe_options_t),
       cmocka_unit_test(test_accel_prepare_model_options_t),
       cmocka_unit_test(test_accel_dataloader_config_t),
       cmocka_unit_test(test_accel_local_sgd_options_t),

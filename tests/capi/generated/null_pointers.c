@@ -2275,17 +2275,6 @@ static void accel_set_autocast_null_pointers(void **state) {
   refused_with_status("accel_set_autocast", "state", accel_set_autocast(NULL, &samples->autocast_options), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
-static void accel_fp8_recipe_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_fp8_recipe_options_init(NULL);
-}
-
-static void accel_fp8_recipe_describe_null_pointers(void **state) {
-  struct samples *samples = *state;
-  refused_with_status("accel_fp8_recipe_describe", "out", accel_fp8_recipe_describe(&samples->fp8_recipe_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
-}
-
 static void accel_prepare_model_options_init_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -3002,8 +2991,6 @@ int main(void) {
       sweep_test(accel_loss_scale_null_pointers),
       sweep_test(accel_autocast_options_init_null_pointers),
       sweep_test(accel_set_autocast_null_pointers),
-      sweep_test(accel_fp8_recipe_options_init_null_pointers),
-      sweep_test(accel_fp8_recipe_describe_null_pointers),
       sweep_test(accel_prepare_model_options_init_null_pointers),
       sweep_test(accel_prepare_model_null_pointers),
       sweep_test(accel_register_comm_hook_null_pointers),

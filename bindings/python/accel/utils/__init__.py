@@ -16,9 +16,8 @@ from ..enums import (BaseEnum, ComputeEnvironment, CustomDtype, DDPCommunication
                      PrecisionType, RNGType, SageMakerDistributedType)
 from ..environment import (clear_environment, convert_dict_to_env_variables, get_free_port, get_int_from_env, is_port_in_use,
                            parse_choice_from_env, parse_flag_from_env, patch_environment, purge_accelerate_environment, str_to_bool)
-from ..handlers import (AORecipeKwargs, AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
-                        GradScalerKwargs, InitProcessGroupKwargs, KwargsHandler, MSAMPRecipeKwargs, PowerSGDKwargs, ProjectConfiguration,
-                        TERecipeKwargs)
+from ..handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
+                        GradScalerKwargs, InitProcessGroupKwargs, KwargsHandler, PowerSGDKwargs, ProjectConfiguration)
 from ..machine import (CPUInformation, are_libraries_initialized, check_cuda_fp8_capability, check_cuda_p2p_ib_support, check_os_kernel,
                        compare_versions, get_cpu_distributed_information, get_current_device_type, get_driver_version, get_gpu_info)
 from ..memory import find_executable_batch_size, release_memory

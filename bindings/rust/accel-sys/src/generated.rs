@@ -2081,68 +2081,6 @@ impl Default for accel_autocast_options_t {
     }
 }
 
-/// How products in 8-bit floating point are scaled.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct accel_fp8_recipe_options_t {
-    pub struct_size: usize,
-    /// whose recipe: "TE", "AO" or "MSAMP". ACCELERATE_FP8_BACKEND; default "AO"
-    pub backend: *const c_char,
-    /// TE: "E4M3", "E5M2" or "HYBRID". ACCELERATE_FP8_FORMAT; default "HYBRID"
-    pub fp8_format: *const c_char,
-    /// TE: "most_recent" or "max". ACCELERATE_FP8_AMAX_COMPUTE_ALGO; default "most_recent"
-    pub amax_compute_algo: *const c_char,
-    /// MSAMP: "O1" or "O2". ACCELERATE_FP8_OPT_LEVEL; default "O2"
-    pub opt_level: *const c_char,
-    /// TE: powers of two kept free. ACCELERATE_FP8_MARGIN; default 0
-    pub margin: i64,
-    /// TE: steps between new scales. ACCELERATE_FP8_INTERVAL; default 1
-    pub interval: i64,
-    /// TE: steps remembered. ACCELERATE_FP8_AMAX_HISTORY_LEN; default 1024
-    pub amax_history_len: i64,
-    /// TE. ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL; default 0
-    pub use_autocast_during_eval: i32,
-    /// TE: forward in higher precision. ACCELERATE_FP8_OVERRIDE_FPROP; default 0
-    pub override_fprop: i32,
-    /// TE: the same for gradients of inputs. ..._OVERRIDE_DGRAD; default 0
-    pub override_dgrad: i32,
-    /// TE: the same for gradients of weights. ..._OVERRIDE_WGRAD; default 0
-    pub override_wgrad: i32,
-    /// TE. ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING; default 0
-    pub use_mxfp8_block_scaling: i32,
-    /// AO. ACCELERATE_FP8_PAD_INNER_DIM; default 1
-    pub pad_inner_dim: i32,
-    /// AO. ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER; default 1
-    pub enable_fsdp_float8_all_gather: i32,
-    /// 0
-    pub reserved: i32,
-}
-
-/// Every field of [`accel_fp8_recipe_options_t`] unset.
-pub const ACCEL_FP8_RECIPE_OPTIONS_INIT: accel_fp8_recipe_options_t = accel_fp8_recipe_options_t {
-    struct_size: core::mem::size_of::<accel_fp8_recipe_options_t>(),
-    backend: core::ptr::null(),
-    fp8_format: core::ptr::null(),
-    amax_compute_algo: core::ptr::null(),
-    opt_level: core::ptr::null(),
-    margin: ACCEL_UNSET_INT64,
-    interval: ACCEL_UNSET_INT64,
-    amax_history_len: ACCEL_UNSET_INT64,
-    use_autocast_during_eval: ACCEL_UNSET,
-    override_fprop: ACCEL_UNSET,
-    override_dgrad: ACCEL_UNSET,
-    override_wgrad: ACCEL_UNSET,
-    use_mxfp8_block_scaling: ACCEL_UNSET,
-    pad_inner_dim: ACCEL_UNSET,
-    enable_fsdp_float8_all_gather: ACCEL_UNSET,
-    reserved: 0,
-};
-impl Default for accel_fp8_recipe_options_t {
-    fn default() -> Self {
-        ACCEL_FP8_RECIPE_OPTIONS_INIT
-    }
-}
-
 /// How one model is prepared.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -6335,25 +6273,6 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_set_autocast(state: *mut accel_state_t, options: *const accel_autocast_options_t) -> accel_status_t;
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_fp8_recipe_options_init(options: *mut accel_fp8_recipe_options_t);
-
-    /// Checks a recipe and says what it comes to: every setting that its backend looks at, with its value and where it came from, one a line.
-    ///
-    /// States refuse the precision fp8 so far.
-    ///
-    /// * `options`: NULL is allowed. NULL: all from the environment.
-    /// * `out`: The text.
-    ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field or variable, also for a field of another backend.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_fp8_recipe_describe(options: *const accel_fp8_recipe_options_t, out: *mut accel_buffer_t) -> accel_status_t;
 
     /// Marks every field as unset.
     ///

@@ -472,28 +472,6 @@ fn layout_of_accel_autocast_options() {
 }
 
 #[test]
-fn layout_of_accel_fp8_recipe_options() {
-    assert_eq!(size_of::<accel_fp8_recipe_options_t>(), 96);
-    assert_eq!(align_of::<accel_fp8_recipe_options_t>(), 8);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, struct_size), 0);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, backend), 8);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, fp8_format), 16);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, amax_compute_algo), 24);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, opt_level), 32);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, margin), 40);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, interval), 48);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, amax_history_len), 56);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, use_autocast_during_eval), 64);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, override_fprop), 68);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, override_dgrad), 72);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, override_wgrad), 76);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, use_mxfp8_block_scaling), 80);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, pad_inner_dim), 84);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, enable_fsdp_float8_all_gather), 88);
-    assert_eq!(offset_of!(accel_fp8_recipe_options_t, reserved), 92);
-}
-
-#[test]
 fn layout_of_accel_prepare_model_options() {
     assert_eq!(size_of::<accel_prepare_model_options_t>(), 24);
     assert_eq!(align_of::<accel_prepare_model_options_t>(), 8);

@@ -351,7 +351,6 @@ fn the_state_tells_and_checks() {
     assert!(state.step_report(true).unwrap().get("steps").is_some());
     assert!(state.flight_record().unwrap().contains("operations"));
     assert_eq!(state.set_autocast(AutocastOptions::new()).unwrap_err().code(), ErrorCode::InvalidState);
-    assert!(Fp8Recipe::new().margin(1).describe(Some("TE")).unwrap().contains("margin"));
     state.free_memory().unwrap();
     let error = StateOptions::new().cpu(true).process_index(5).num_processes(2).build().err().unwrap();
     assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error:?}");

@@ -1,11 +1,9 @@
 //! How models are trained: exchange of gradients, loss scale, precision.
 use crate::error::{check, Result};
-use crate::handle::{buffer_text, c_string};
 use crate::options::{constants, options};
 use crate::state::State;
 use crate::value::Value;
 use accel_sys as sys;
-use std::ptr;
 
 constants! {
     /// How the gradients of a bucket travel between the ranks.
@@ -122,42 +120,6 @@ options! {
     ParametersOptions(accel_parameters_options_t = ACCEL_PARAMETERS_OPTIONS_INIT) {
         /// Gradients travel in buckets of this size. Default 25.
         bucket_cap_mb: f64,
-    }
-}
-
-options! {
-    /// Numbers of a recipe for products in 8-bit floating point; the environment (`ACCELERATE_FP8_*`) gives the rest.
-    Fp8Recipe(accel_fp8_recipe_options_t = ACCEL_FP8_RECIPE_OPTIONS_INIT) {
-        /// TE: powers of two kept free. Default 0.
-        margin: i64,
-        /// TE: steps between new scales. Default 1.
-        interval: i64,
-        /// TE: steps remembered. Default 1024.
-        amax_history_len: i64,
-        /// TE. Default false.
-        use_autocast_during_eval: bool,
-        /// TE: forward in higher precision. Default false.
-        override_fprop: bool,
-        /// TE: the same for gradients of inputs. Default false.
-        override_dgrad: bool,
-        /// TE: the same for gradients of weights. Default false.
-        override_wgrad: bool,
-        /// TE. Default false.
-        use_mxfp8_block_scaling: bool,
-        /// AO. Default true.
-        pad_inner_dim: bool,
-        /// AO. Default true.
-        enable_fsdp_float8_all_gather: bool,
-    }
-}
-
-impl Fp8Recipe {
-    /// Checks the recipe of "TE", "AO" or "MSAMP", and says what it comes to, one setting a line.
-    pub fn describe(&self, backend: Option<&str>) -> Result<String> {
-        let backend = backend.map(c_string).transpose()?;
-        let mut raw = self.0;
-        raw.backend = backend.as_ref().map_or(ptr::null(), |backend| backend.as_ptr());
-        buffer_text(|out| unsafe { sys::accel_fp8_recipe_describe(&raw, out) })
     }
 }
 
