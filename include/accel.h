@@ -113,6 +113,9 @@ extern "C" {
 #define ACCEL_UNSET_INT64 (INT64_MIN) /* of an int64_t */
 #define ACCEL_UNSET_DOUBLE (-1.7976931348623157e308) /* of a double */
 
+/* A yes or no in options: 1, 0, or ACCEL_UNSET. */
+typedef int32_t accel_flag_t;
+
 /* 0: success, positive: information, negative: error. */
 typedef int32_t accel_status_t;
 #define ACCEL_OK 0 /* success */
@@ -827,39 +830,47 @@ typedef int32_t accel_cpu_memory_t;
 /* What a state is made from. Everything may stay unset. @accelerate Accelerator, PartialState, AcceleratorState */
 typedef struct accel_state_options {
   size_t struct_size;
-  int32_t cpu;                         /* 1: no accelerator. ACCELERATE_USE_CPU; default 0 */
-  accel_precision_t mixed_precision;   /* ACCELERATE_MIXED_PRECISION; default NO */
-  int64_t gradient_accumulation_steps; /* ACCELERATE_GRADIENT_ACCUMULATION_STEPS; default 1 */
-  int32_t adjust_scheduler;            /* 1: schedulers also advance in steps that only accumulate. Default 0 */
-  int32_t sync_with_dataloader;        /* 1: gradients are exchanged at the end of the loader. Default 1 */
-  int32_t sync_each_batch;             /* 1: gradients are exchanged in every micro-batch. Default 0 */
-  int32_t step_scheduler_with_optimizer; /* 1: a scheduler steps only when its optimizer did. Default 1 */
-  int32_t split_batches;               /* 1: a loader's batch is shared by the ranks instead of one each. Default 0 */
-  int32_t debug;                       /* ACCELERATE_DEBUG_MODE; default 0 */
-  int32_t true_divisor;                /* 1: a short last group is divided by its own length. Default 0, as the
-                                        * reference: always by gradient_accumulation_steps */
-  int32_t keep_output_dtype;           /* 1: outputs of prepared models stay in half precision. Default 0: float32 */
-  int64_t timeout_ms;                  /* deadline of the rendezvous and of each collective; default 600000 */
-  /* The place in the job, for programs that start their ranks themselves, also as threads of one process. Unset: RANK,
-   * WORLD_SIZE, ..., as torchrun, MPI and Slurm set them. */
-  int32_t process_index;
-  int32_t num_processes;
-  int32_t local_process_index;
-  int32_t local_num_processes;
-  const char *main_process_ip;  /* MASTER_ADDR; default 127.0.0.1 */
-  int32_t main_process_port;    /* MASTER_PORT; default 29500 */
-  int32_t device_placement;     /* 1: prepare puts models and batches on the device. Default 1 */
-  const char *rng_types;        /* generators that prepared loaders make equal on all ranks when an epoch begins:
-                                 * "torch", "cuda" or "torch,cuda". Default none: orders follow from seed and epoch */
-  int32_t num_threads;          /* that compute on the CPU for this process, from now on; OpenMP code of the program on
-                                 * this thread has as many. Default: OMP_NUM_THREADS, else the first state of a
-                                 * process shares the cores among the ranks of the host */
-  accel_scheduler_steps_t scheduler_steps; /* of prepared schedulers. Default PER_BATCH, as the reference */
-  accel_cpu_kernels_t cpu_kernels; /* ACCEL_CPU_KERNELS (auto, default, onednn); default AUTO. Calls without a state have
-                                    * the settings of the state that was made last */
-  accel_cpu_memory_t cpu_memory;   /* ACCEL_CPU_MEMORY (auto, default, cached); default AUTO */
-  int64_t cpu_memory_kept;         /* most bytes that this process keeps for the next tensors. ACCEL_CPU_MEMORY_KEPT;
-                                    * default a fourth of the memory of the host or container by its processes */
+  accel_flag_t cpu;                         /* 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0 */
+  accel_precision_t mixed_precision;        /* Variable ACCELERATE_MIXED_PRECISION. Default NO */
+  int64_t gradient_accumulation_steps;      /* In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default
+                                             * 1 */
+  accel_flag_t adjust_scheduler;            /* 1: schedulers also advance in steps that only accumulate. Default 0 */
+  accel_flag_t sync_with_dataloader;        /* 1: gradients are exchanged at the end of the loader. Default 1 */
+  accel_flag_t sync_each_batch;             /* 1: gradients are exchanged in every micro-batch. Default 0 */
+  accel_flag_t step_scheduler_with_optimizer; /* 1: a scheduler steps only when its optimizer did. Default 1 */
+  accel_flag_t split_batches;               /* 1: a loader's batch is shared by the ranks instead of one each.
+                                             * Default 0 */
+  accel_flag_t debug;                       /* 1: shapes of all ranks are compared before they communicate. Variable
+                                             * ACCELERATE_DEBUG_MODE. Default 0 */
+  accel_flag_t true_divisor;                /* 1: a short last group is divided by its own length; 0, as in the
+                                             * reference: by gradient_accumulation_steps. Default 0 */
+  accel_flag_t keep_output_dtype;           /* 1: outputs of prepared models stay in half precision; 0: they become
+                                             * float32. Default 0 */
+  int64_t timeout_ms;                       /* Milliseconds until the rendezvous and each collective must have ended.
+                                             * In [1, inf). Default 600000 */
+  int32_t process_index;                    /* The place in the job, here and below, for programs that start their
+                                             * ranks themselves, also as threads of one process. In [0, inf).
+                                             * Default: RANK and its like, as torchrun, MPI and Slurm set them */
+  int32_t num_processes;                    /* In [1, inf). Default: WORLD_SIZE and its like */
+  int32_t local_process_index;              /* In [0, inf). Default: LOCAL_RANK and its like */
+  int32_t local_num_processes;              /* In [1, inf). Default: LOCAL_WORLD_SIZE and its like */
+  const char *main_process_ip;              /* Variable MASTER_ADDR. Default "127.0.0.1" */
+  int32_t main_process_port;                /* In [0, 65535]. Variable MASTER_PORT. Default 29500 */
+  accel_flag_t device_placement;            /* 1: prepare puts models and batches on the device. Default 1 */
+  const char *rng_types;                    /* Generators that prepared loaders make equal on all ranks when an epoch
+                                             * begins: "torch", "cuda" or "torch,cuda". Default: none, because orders
+                                             * follow from seed and epoch */
+  int32_t num_threads;                      /* Threads that compute on the CPU for this process, from now on; OpenMP
+                                             * code of the program on this thread has as many. In [1, inf). Default:
+                                             * OMP_NUM_THREADS, else the first state of a process shares the cores
+                                             * among the ranks of the host */
+  accel_scheduler_steps_t scheduler_steps;  /* Of prepared schedulers. Default PER_BATCH */
+  accel_cpu_kernels_t cpu_kernels;          /* Calls without a state have the settings of the state that was made
+                                             * last. Variable ACCEL_CPU_KERNELS. Default AUTO */
+  accel_cpu_memory_t cpu_memory;            /* Variable ACCEL_CPU_MEMORY. Default AUTO */
+  int64_t cpu_memory_kept;                  /* Most bytes that this process keeps for the next tensors. In [0, inf).
+                                             * Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the
+                                             * host or container by its processes */
 } accel_state_options_t;
 #define ACCEL_STATE_OPTIONS_INIT                                                                                       \
   {sizeof(accel_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET,  \
@@ -1194,11 +1205,11 @@ accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
  * GradientAccumulationPlugin */
 typedef struct accel_gradient_accumulation_options {
   size_t struct_size;
-  int64_t num_steps;            /* micro-batches a group, at least 1. Default: as it is, like all fields */
-  int32_t adjust_scheduler;     /* 1: prepared schedulers count accumulating steps too */
-  int32_t sync_with_dataloader; /* 1: the end of a loader ends the group */
-  int32_t sync_each_batch;      /* 1: gradients are exchanged in each micro-batch */
-  int32_t true_divisor;         /* 1: a short last group is divided by its own length */
+  int64_t num_steps;                 /* Micro-batches a group. In [1, inf). Default: as it is, like all fields */
+  accel_flag_t adjust_scheduler;     /* 1: prepared schedulers count accumulating steps too. Default: as it is */
+  accel_flag_t sync_with_dataloader; /* 1: the end of a loader ends the group. Default: as it is */
+  accel_flag_t sync_each_batch;      /* 1: gradients are exchanged in each micro-batch. Default: as it is */
+  accel_flag_t true_divisor;         /* 1: a short last group is divided by its own length. Default: as it is */
 } accel_gradient_accumulation_options_t;
 #define ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT                                                                       \
   {sizeof(accel_gradient_accumulation_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET}
@@ -1963,12 +1974,14 @@ accel_tensor_set_grad(accel_tensor_t *tensor, accel_tensor_t *ACCEL_NULLABLE gra
 /* How to back-propagate, as torch.Tensor.backward() has it. */
 typedef struct accel_backward_options {
   size_t struct_size;
-  int32_t retain_graph; /* 1: the graph stays for another backward. Default: as create_graph */
-  int32_t create_graph; /* 1: the gradients have a history of their own, from which can be back-propagated again. Break the
-                         * cycle of parameters and gradients afterwards by zeroing the gradients. Default 0 */
-  const accel_value_t *inputs; /* the only leaves that get gradients: a tensor, or a list or map of tensors, for example
-                                * what accel_module_named_parameters() gives. NULL: all leaves */
-  const accel_tensor_t *gradient; /* the gradient of the tensor, of its shape. NULL: 1, for a tensor of one element */
+  accel_flag_t retain_graph;      /* 1: the graph stays for another backward. Default: as create_graph */
+  accel_flag_t create_graph;      /* 1: the gradients have a history of their own, from which can be back-propagated
+                                   * again. Break the cycle of parameters and gradients afterwards by zeroing the
+                                   * gradients. Default 0 */
+  const accel_value_t *inputs;    /* The only leaves that get gradients: a tensor, or a list or map of tensors, for
+                                   * example those of accel_module_named_parameters(). Default: all leaves */
+  const accel_tensor_t *gradient; /* The gradient of the tensor, of its shape. Default: 1, for a tensor of one
+                                   * element */
 } accel_backward_options_t;
 #define ACCEL_BACKWARD_OPTIONS_INIT {sizeof(accel_backward_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL}
 /** Marks every field as unset.
@@ -2501,13 +2514,13 @@ accel_module_tie(accel_module_t *module, const char *path, const char *source_pa
 /* Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim. */
 typedef struct accel_adam_options {
   size_t struct_size;
-  double lr;           /* default 1e-3 */
-  double beta1;        /* default 0.9 */
-  double beta2;        /* default 0.999 */
-  double eps;          /* default 1e-8 */
-  double weight_decay; /* default 0 for Adam, 0.01 for AdamW */
-  int32_t amsgrad;     /* default 0 */
-  int32_t maximize;    /* default 0 */
+  double lr;             /* In [0, inf). Default 1e-3 */
+  double beta1;          /* In [0, 1). Default 0.9 */
+  double beta2;          /* In [0, 1). Default 0.999 */
+  double eps;            /* In [0, inf). Default 1e-8 */
+  double weight_decay;   /* In [0, inf). Default: 0 for Adam, 0.01 for AdamW */
+  accel_flag_t amsgrad;  /* Default 0 */
+  accel_flag_t maximize; /* Default 0 */
 } accel_adam_options_t;
 #define ACCEL_ADAM_OPTIONS_INIT                                                                                        \
   {sizeof(accel_adam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,       \
@@ -2520,12 +2533,12 @@ ACCEL_SINCE(0, 1) void accel_adam_options_init(accel_adam_options_t *options);
 /* Stochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim. */
 typedef struct accel_sgd_options {
   size_t struct_size;
-  double lr;           /* default 1e-3 */
-  double momentum;     /* default 0 */
-  double dampening;    /* default 0 */
-  double weight_decay; /* default 0 */
-  int32_t nesterov;    /* default 0 */
-  int32_t maximize;    /* default 0 */
+  double lr;             /* In [0, inf). Default 1e-3 */
+  double momentum;       /* In [0, inf). Default 0 */
+  double dampening;      /* In [0, inf). Default 0 */
+  double weight_decay;   /* In [0, inf). Default 0 */
+  accel_flag_t nesterov; /* Default 0 */
+  accel_flag_t maximize; /* Default 0 */
 } accel_sgd_options_t;
 #define ACCEL_SGD_OPTIONS_INIT                                                                                         \
   {sizeof(accel_sgd_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,        \
@@ -2538,12 +2551,12 @@ ACCEL_SINCE(0, 1) void accel_sgd_options_init(accel_sgd_options_t *options);
 /* Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim. */
 typedef struct accel_adagrad_options {
   size_t struct_size;
-  double lr;                        /* default 1e-2 */
-  double lr_decay;                  /* default 0 */
-  double weight_decay;              /* default 0 */
-  double initial_accumulator_value; /* default 0 */
-  double eps;                       /* default 1e-10 */
-  int32_t maximize;                 /* default 0 */
+  double lr;                        /* In [0, inf). Default 1e-2 */
+  double lr_decay;                  /* In [0, inf). Default 0 */
+  double weight_decay;              /* In [0, inf). Default 0 */
+  double initial_accumulator_value; /* In [0, inf). Default 0 */
+  double eps;                       /* In [0, inf). Default 1e-10 */
+  accel_flag_t maximize;            /* Default 0 */
   int32_t reserved;                 /* 0 */
 } accel_adagrad_options_t;
 #define ACCEL_ADAGRAD_OPTIONS_INIT                                                                                     \
@@ -2557,13 +2570,13 @@ ACCEL_SINCE(0, 1) void accel_adagrad_options_init(accel_adagrad_options_t *optio
 /* RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim. */
 typedef struct accel_rmsprop_options {
   size_t struct_size;
-  double lr;           /* default 1e-2 */
-  double alpha;        /* default 0.99 */
-  double eps;          /* default 1e-8 */
-  double weight_decay; /* default 0 */
-  double momentum;     /* default 0 */
-  int32_t centered;    /* default 0 */
-  int32_t maximize;    /* default 0 */
+  double lr;             /* In [0, inf). Default 1e-2 */
+  double alpha;          /* In [0, inf). Default 0.99 */
+  double eps;            /* In [0, inf). Default 1e-8 */
+  double weight_decay;   /* In [0, inf). Default 0 */
+  double momentum;       /* In [0, inf). Default 0 */
+  accel_flag_t centered; /* Default 0 */
+  accel_flag_t maximize; /* Default 0 */
 } accel_rmsprop_options_t;
 #define ACCEL_RMSPROP_OPTIONS_INIT                                                                                     \
   {sizeof(accel_rmsprop_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,    \
@@ -2576,13 +2589,13 @@ ACCEL_SINCE(0, 1) void accel_rmsprop_options_init(accel_rmsprop_options_t *optio
 /* Adamax (Kingma, Ba, 2015); names and defaults of torch.optim. */
 typedef struct accel_adamax_options {
   size_t struct_size;
-  double lr;           /* default 2e-3 */
-  double beta1;        /* default 0.9 */
-  double beta2;        /* default 0.999 */
-  double eps;          /* default 1e-8 */
-  double weight_decay; /* default 0 */
-  int32_t maximize;    /* default 0 */
-  int32_t reserved;    /* 0 */
+  double lr;             /* In [0, inf). Default 2e-3 */
+  double beta1;          /* In [0, 1). Default 0.9 */
+  double beta2;          /* In [0, 1). Default 0.999 */
+  double eps;            /* In [0, inf). Default 1e-8 */
+  double weight_decay;   /* In [0, inf). Default 0 */
+  accel_flag_t maximize; /* Default 0 */
+  int32_t reserved;      /* 0 */
 } accel_adamax_options_t;
 #define ACCEL_ADAMAX_OPTIONS_INIT                                                                                      \
   {sizeof(accel_adamax_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,     \
@@ -2595,14 +2608,14 @@ ACCEL_SINCE(0, 1) void accel_adamax_options_init(accel_adamax_options_t *options
 /* NAdam (Dozat, 2016); names and defaults of torch.optim. */
 typedef struct accel_nadam_options {
   size_t struct_size;
-  double lr;                      /* default 2e-3 */
-  double beta1;                   /* default 0.9 */
-  double beta2;                   /* default 0.999 */
-  double eps;                     /* default 1e-8 */
-  double weight_decay;            /* default 0 */
-  double momentum_decay;          /* default 4e-3 */
-  int32_t decoupled_weight_decay; /* 1: as in AdamW. Default 0 */
-  int32_t maximize;               /* default 0 */
+  double lr;                           /* In [0, inf). Default 2e-3 */
+  double beta1;                        /* In [0, 1). Default 0.9 */
+  double beta2;                        /* In [0, 1). Default 0.999 */
+  double eps;                          /* In [0, inf). Default 1e-8 */
+  double weight_decay;                 /* In [0, inf). Default 0 */
+  double momentum_decay;               /* In [0, inf). Default 4e-3 */
+  accel_flag_t decoupled_weight_decay; /* 1: as in AdamW. Default 0 */
+  accel_flag_t maximize;               /* Default 0 */
 } accel_nadam_options_t;
 #define ACCEL_NADAM_OPTIONS_INIT                                                                                       \
   {sizeof(accel_nadam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,      \
@@ -2615,13 +2628,13 @@ ACCEL_SINCE(0, 1) void accel_nadam_options_init(accel_nadam_options_t *options);
 /* RAdam (Liu et al., 2020); names and defaults of torch.optim. */
 typedef struct accel_radam_options {
   size_t struct_size;
-  double lr;                      /* default 1e-3 */
-  double beta1;                   /* default 0.9 */
-  double beta2;                   /* default 0.999 */
-  double eps;                     /* default 1e-8 */
-  double weight_decay;            /* default 0 */
-  int32_t decoupled_weight_decay; /* 1: as in AdamW. Default 0 */
-  int32_t maximize;               /* default 0 */
+  double lr;                           /* In [0, inf). Default 1e-3 */
+  double beta1;                        /* In [0, 1). Default 0.9 */
+  double beta2;                        /* In [0, 1). Default 0.999 */
+  double eps;                          /* In [0, inf). Default 1e-8 */
+  double weight_decay;                 /* In [0, inf). Default 0 */
+  accel_flag_t decoupled_weight_decay; /* 1: as in AdamW. Default 0 */
+  accel_flag_t maximize;               /* Default 0 */
 } accel_radam_options_t;
 #define ACCEL_RADAM_OPTIONS_INIT                                                                                       \
   {sizeof(accel_radam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,      \
@@ -2634,12 +2647,12 @@ ACCEL_SINCE(0, 1) void accel_radam_options_init(accel_radam_options_t *options);
 /* Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay. */
 typedef struct accel_lion_options {
   size_t struct_size;
-  double lr;           /* default 1e-4 */
-  double beta1;        /* default 0.9 */
-  double beta2;        /* default 0.99 */
-  double weight_decay; /* default 0 */
-  int32_t maximize;    /* default 0 */
-  int32_t reserved;    /* 0 */
+  double lr;             /* In [0, inf). Default 1e-4 */
+  double beta1;          /* In [0, 1). Default 0.9 */
+  double beta2;          /* In [0, 1). Default 0.99 */
+  double weight_decay;   /* In [0, inf). Default 0 */
+  accel_flag_t maximize; /* Default 0 */
+  int32_t reserved;      /* 0 */
 } accel_lion_options_t;
 #define ACCEL_LION_OPTIONS_INIT                                                                                        \
   {sizeof(accel_lion_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,       \
@@ -2653,13 +2666,13 @@ ACCEL_SINCE(0, 1) void accel_lion_options_init(accel_lion_options_t *options);
  * parameter and step. */
 typedef struct accel_lamb_options {
   size_t struct_size;
-  double lr;           /* default 1e-3 */
-  double beta1;        /* default 0.9 */
-  double beta2;        /* default 0.999 */
-  double eps;          /* default 1e-6 */
-  double weight_decay; /* default 0.01 */
-  int32_t maximize;    /* default 0 */
-  int32_t reserved;    /* 0 */
+  double lr;             /* In [0, inf). Default 1e-3 */
+  double beta1;          /* In [0, 1). Default 0.9 */
+  double beta2;          /* In [0, 1). Default 0.999 */
+  double eps;            /* In [0, inf). Default 1e-6 */
+  double weight_decay;   /* In [0, inf). Default 0.01 */
+  accel_flag_t maximize; /* Default 0 */
+  int32_t reserved;      /* 0 */
 } accel_lamb_options_t;
 #define ACCEL_LAMB_OPTIONS_INIT                                                                                        \
   {sizeof(accel_lamb_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,       \
@@ -2673,14 +2686,14 @@ ACCEL_SINCE(0, 1) void accel_lamb_options_init(accel_lamb_options_t *options);
  * torch.optim. */
 typedef struct accel_adafactor_options {
   size_t struct_size;
-  double lr;           /* default 1e-2 */
-  double beta2_decay;  /* not above 0; default -0.8 */
-  double eps1;         /* default: the epsilon of the dtype */
-  double eps2;         /* default 1e-3 */
-  double d;            /* clips the root mean square of a step; from 1. Default 1 */
-  double weight_decay; /* default 0 */
-  int32_t maximize;    /* default 0 */
-  int32_t reserved;    /* 0 */
+  double lr;             /* In [0, inf). Default 1e-2 */
+  double beta2_decay;    /* In (-inf, 0]. Default -0.8 */
+  double eps1;           /* In [0, inf). Default: the epsilon of the dtype */
+  double eps2;           /* In [0, inf). Default 1e-3 */
+  double d;              /* Clips the root mean square of a step. In [1, inf). Default 1 */
+  double weight_decay;   /* In [0, inf). Default 0 */
+  accel_flag_t maximize; /* Default 0 */
+  int32_t reserved;      /* 0 */
 } accel_adafactor_options_t;
 #define ACCEL_ADAFACTOR_OPTIONS_INIT                                                                                   \
   {sizeof(accel_adafactor_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,                      \
@@ -2691,6 +2704,7 @@ typedef struct accel_adafactor_options {
 ACCEL_SINCE(0, 1) void accel_adafactor_options_init(accel_adafactor_options_t *options);
 
 /* How Muon scales the learning rate of an A x B matrix. The numbers are pinned. */
+typedef int32_t accel_muon_adjust_t;
 #define ACCEL_MUON_ADJUST_ORIGINAL 0        /* by sqrt(max(1, A / B)) */
 #define ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW 1 /* by 0.2 sqrt(max(A, B)): rates that were found for AdamW can be kept */
 
@@ -2698,17 +2712,18 @@ ACCEL_SINCE(0, 1) void accel_adafactor_options_init(accel_adafactor_options_t *o
  * defaults of torch.optim. */
 typedef struct accel_muon_options {
   size_t struct_size;
-  double lr;            /* default 1e-3 */
-  double weight_decay;  /* default 0.1 */
-  double momentum;      /* default 0.95 */
-  double ns_a;          /* coefficients of the polynomial; default 3.4445 */
-  double ns_b;          /* default -4.775 */
-  double ns_c;          /* default 2.0315 */
-  double eps;           /* default 1e-7 */
-  int32_t nesterov;     /* default 1 */
-  int32_t ns_steps;     /* 1 to 99; default 5 */
-  int32_t adjust_lr_fn; /* ACCEL_MUON_ADJUST_*; default ORIGINAL */
-  int32_t reserved;     /* 0 */
+  double lr;                        /* In [0, inf). Default 1e-3 */
+  double weight_decay;              /* In [0, inf). Default 0.1 */
+  double momentum;                  /* In [0, inf). Default 0.95 */
+  double ns_a;                      /* Coefficients of the polynomial, also the next two. In (-inf, inf). Default
+                                     * 3.4445 */
+  double ns_b;                      /* In (-inf, inf). Default -4.775 */
+  double ns_c;                      /* In (-inf, inf). Default 2.0315 */
+  double eps;                       /* In [0, inf). Default 1e-7 */
+  accel_flag_t nesterov;            /* Default 1 */
+  int32_t ns_steps;                 /* In [1, 99]. Default 5 */
+  accel_muon_adjust_t adjust_lr_fn; /* Default ORIGINAL */
+  int32_t reserved;                 /* 0 */
 } accel_muon_options_t;
 #define ACCEL_MUON_OPTIONS_INIT                                                                                        \
   {sizeof(accel_muon_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,       \
@@ -2721,9 +2736,10 @@ ACCEL_SINCE(0, 1) void accel_muon_options_init(accel_muon_options_t *options);
 /* LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update. */
 typedef struct accel_lomo_options {
   size_t struct_size;
-  double lr;              /* default 1e-3 */
-  double clip_grad_norm;  /* the most that the norm of all gradients may be; costs a second backward. Default: none */
-  double clip_grad_value; /* the most that an element of a gradient may be. Default: none */
+  double lr;              /* In [0, inf). Default 1e-3 */
+  double clip_grad_norm;  /* The most that the norm of all gradients may be; costs a second backward. In [0, inf).
+                           * Default: none */
+  double clip_grad_value; /* The most that an element of a gradient may be. In [0, inf). Default: none */
 } accel_lomo_options_t;
 #define ACCEL_LOMO_OPTIONS_INIT                                                                                        \
   {sizeof(accel_lomo_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE}
@@ -2736,14 +2752,15 @@ ACCEL_SINCE(0, 1) void accel_lomo_options_init(accel_lomo_options_t *options);
  * size of its parameter. */
 typedef struct accel_adalomo_options {
   size_t struct_size;
-  double lr;              /* default 1e-3 */
-  double weight_decay;    /* default 0 */
-  double decay_rate;      /* at most 0: 1 - step^decay_rate of the second moment stays. Default -0.8 */
-  double eps1;            /* added to the squares of gradients. Default 1e-30 */
-  double eps2;            /* the least size of a parameter that counts. Default 1e-3 */
-  double clip_threshold;  /* the most that the root mean square of an update may be. Default 1 */
-  double clip_grad_norm;  /* as in accel_lomo_options_t */
-  double clip_grad_value; /* as in accel_lomo_options_t */
+  double lr;              /* In [0, inf). Default 1e-3 */
+  double weight_decay;    /* In [0, inf). Default 0 */
+  double decay_rate;      /* 1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8 */
+  double eps1;            /* Added to the squares of gradients. In [0, inf). Default 1e-30 */
+  double eps2;            /* The least size of a parameter that counts. In [0, inf). Default 1e-3 */
+  double clip_threshold;  /* The most that the root mean square of an update may be. In [0, inf). Default 1 */
+  double clip_grad_norm;  /* The most that the norm of all gradients may be; costs a second backward. In [0, inf).
+                           * Default: none */
+  double clip_grad_value; /* The most that an element of a gradient may be. In [0, inf). Default: none */
 } accel_adalomo_options_t;
 #define ACCEL_ADALOMO_OPTIONS_INIT                                                                                     \
   {sizeof(accel_adalomo_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,    \
@@ -2757,13 +2774,14 @@ ACCEL_SINCE(0, 1) void accel_adalomo_options_init(accel_adalomo_options_t *optio
  * accel_optimizer_train(). */
 typedef struct accel_schedule_free_sgd_options {
   size_t struct_size;
-  double lr;              /* default 1 */
-  double momentum;        /* in (0, 1): the average's share in the point at which gradients are taken. Default 0.9 */
-  double weight_decay;    /* default 0 */
-  double warmup_steps;    /* updates in which the learning rate grows from 0. Default 0 */
-  double r;               /* the weight of an iterate in the average grows with the step to this power. Default 0 */
-  double weight_lr_power; /* and with the largest learning rate so far to this power. Default 2 */
-  int32_t maximize;       /* default 0 */
+  double lr;              /* In [0, inf). Default 1 */
+  double momentum;        /* The average's share in the point at which gradients are taken. In [0, 1). Default 0.9 */
+  double weight_decay;    /* In [0, inf). Default 0 */
+  double warmup_steps;    /* Updates in which the learning rate grows from 0. In [0, inf). Default 0 */
+  double r;               /* The weight of an iterate in the average grows with the step to this power. In [0, inf).
+                           * Default 0 */
+  double weight_lr_power; /* And with the largest learning rate so far to this power. In [0, inf). Default 2 */
+  accel_flag_t maximize;  /* Default 0 */
   int32_t reserved;       /* 0 */
 } accel_schedule_free_sgd_options_t;
 #define ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT                                                                           \
@@ -2777,15 +2795,16 @@ ACCEL_SINCE(0, 1) void accel_schedule_free_sgd_options_init(accel_schedule_free_
 /* Schedule-free AdamW, as above. */
 typedef struct accel_schedule_free_adamw_options {
   size_t struct_size;
-  double lr;              /* default 2.5e-3 */
-  double beta1;           /* in (0, 1): the average's share in the point at which gradients are taken. Default 0.9 */
-  double beta2;           /* of the second moment. Default 0.999 */
-  double eps;             /* default 1e-8 */
-  double weight_decay;    /* default 0 */
-  double warmup_steps;    /* as in accel_schedule_free_sgd_options_t, and so on */
-  double r;
-  double weight_lr_power;
-  int32_t maximize;       /* default 0 */
+  double lr;              /* In [0, inf). Default 2.5e-3 */
+  double beta1;           /* The average's share in the point at which gradients are taken. In [0, 1). Default 0.9 */
+  double beta2;           /* Of the second moment. In [0, 1). Default 0.999 */
+  double eps;             /* In [0, inf). Default 1e-8 */
+  double weight_decay;    /* In [0, inf). Default 0 */
+  double warmup_steps;    /* Updates in which the learning rate grows from 0. In [0, inf). Default 0 */
+  double r;               /* The weight of an iterate in the average grows with the step to this power. In [0, inf).
+                           * Default 0 */
+  double weight_lr_power; /* And with the largest learning rate so far to this power. In [0, inf). Default 2 */
+  accel_flag_t maximize;  /* Default 0 */
   int32_t reserved;       /* 0 */
 } accel_schedule_free_adamw_options_t;
 #define ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT                                                                         \
@@ -3311,15 +3330,16 @@ typedef int32_t accel_anneal_strategy_t;
 /* What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR. */
 typedef struct accel_one_cycle_options {
   size_t struct_size;
-  double pct_start;        /* share of the steps in which the rate rises. Default 0.3 */
-  double base_momentum;    /* at the highest rate. Default 0.85 */
-  double max_momentum;     /* at the lowest rates. Default 0.95 */
-  double div_factor;       /* max_lr / first rate. Default 25 */
-  double final_div_factor; /* first rate / last rate. Default 1e4 */
-  accel_anneal_strategy_t anneal_strategy; /* default COS */
-  int32_t cycle_momentum;  /* 1: momentum, or beta1, goes against the rate. Default 1 */
-  int32_t three_phase;     /* 1: up, down to the first rate, then to the last one. Default 0: up, and down to the last */
-  int32_t reserved;        /* 0 */
+  double pct_start;                        /* Share of the steps in which the rate rises. In [0, 1]. Default 0.3 */
+  double base_momentum;                    /* At the highest rate. In [0, 1). Default 0.85 */
+  double max_momentum;                     /* At the lowest rates. In [0, 1). Default 0.95 */
+  double div_factor;                       /* Max_lr / first rate. In (0, inf). Default 25 */
+  double final_div_factor;                 /* First rate / last rate. In (0, inf). Default 1e4 */
+  accel_anneal_strategy_t anneal_strategy; /* Default COS */
+  accel_flag_t cycle_momentum;             /* 1: momentum, or beta1, goes against the rate. Default 1 */
+  accel_flag_t three_phase;                /* 1: up, down to the first rate, then to the last one; 0: up, and down to
+                                            * the last. Default 0 */
+  int32_t reserved;                        /* 0 */
 } accel_one_cycle_options_t;
 #define ACCEL_ONE_CYCLE_OPTIONS_INIT                                                                                   \
   {sizeof(accel_one_cycle_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,  \
@@ -3353,13 +3373,13 @@ typedef int32_t accel_cycle_mode_t;
 /* What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR. */
 typedef struct accel_cyclic_options {
   size_t struct_size;
-  int64_t step_size_up;    /* steps from base_lr to max_lr. Default 2000 */
-  int64_t step_size_down;  /* and back. Default step_size_up */
-  double gamma;            /* of EXP_RANGE. Default 1 */
-  double base_momentum;    /* at max_lr. Default 0.8 */
-  double max_momentum;     /* at base_lr. Default 0.9 */
-  accel_cycle_mode_t mode; /* default TRIANGULAR */
-  int32_t cycle_momentum;  /* 1: momentum, or beta1, goes against the rate. Default 1 */
+  int64_t step_size_up;        /* Steps from base_lr to max_lr. In [1, inf). Default 2000 */
+  int64_t step_size_down;      /* And back. In [1, inf). Default: as step_size_up */
+  double gamma;                /* Of EXP_RANGE. In (0, inf). Default 1 */
+  double base_momentum;        /* At max_lr. In [0, 1). Default 0.8 */
+  double max_momentum;         /* At base_lr. In [0, 1). Default 0.9 */
+  accel_cycle_mode_t mode;     /* Default TRIANGULAR */
+  accel_flag_t cycle_momentum; /* 1: momentum, or beta1, goes against the rate. Default 1 */
 } accel_cyclic_options_t;
 #define ACCEL_CYCLIC_OPTIONS_INIT                                                                                      \
   {sizeof(accel_cyclic_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,       \
@@ -3391,14 +3411,14 @@ typedef int32_t accel_threshold_mode_t;
 /* What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau. */
 typedef struct accel_plateau_options {
   size_t struct_size;
-  double factor;             /* of the rate, below 1. Default 0.1 */
-  int64_t patience;          /* metrics without improvement that are endured. Default 10 */
-  int64_t cooldown;          /* metrics after a reduction that do not count. Default 0 */
-  double threshold;          /* by how much a metric must be better. Default 1e-4 */
-  double min_lr;             /* default 0 */
-  double eps;                /* smaller reductions are left out. Default 1e-8 */
-  accel_metric_mode_t mode;  /* default MIN */
-  accel_threshold_mode_t threshold_mode; /* default REL */
+  double factor;                         /* The rate is multiplied by it. In [0, 1). Default 0.1 */
+  int64_t patience;                      /* Metrics without improvement that are endured. In [0, inf). Default 10 */
+  int64_t cooldown;                      /* Metrics after a reduction that do not count. In [0, inf). Default 0 */
+  double threshold;                      /* By how much a metric must be better. In [0, inf). Default 1e-4 */
+  double min_lr;                         /* In [0, inf). Default 0 */
+  double eps;                            /* Smaller reductions are left out. In [0, inf). Default 1e-8 */
+  accel_metric_mode_t mode;              /* Default MIN */
+  accel_threshold_mode_t threshold_mode; /* Default REL */
 } accel_plateau_options_t;
 #define ACCEL_PLATEAU_OPTIONS_INIT                                                                                     \
   {sizeof(accel_plateau_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE,      \
@@ -3590,12 +3610,14 @@ typedef int32_t accel_packing_t;
 /* How documents are packed. One of end_of_document and document_offsets is given. */
 typedef struct accel_packing_options {
   size_t struct_size;
-  int64_t sequence_length; /* must be given */
-  int64_t end_of_document; /* the token that ends each document, and belongs to it */
-  accel_tensor_t *document_offsets; /* int64 [documents + 1]: where each begins, and the end of the last; NULL: none */
-  accel_packing_t packing; /* default CONCATENATE */
-  int32_t reserved;        /* 0 */
-  int64_t pad_token;       /* behind the last document of a sequence. Default 0 */
+  int64_t sequence_length;          /* In [1, inf). Required */
+  int64_t end_of_document;          /* The token that ends each document, and belongs to it. In (-inf, inf). Default:
+                                     * none */
+  accel_tensor_t *document_offsets; /* Int64 [documents + 1]: where each begins, and the end of the last. Default:
+                                     * none */
+  accel_packing_t packing;          /* Default CONCATENATE */
+  int32_t reserved;                 /* 0 */
+  int64_t pad_token;                /* Behind the last document of a sequence. In (-inf, inf). Default 0 */
 } accel_packing_options_t;
 #define ACCEL_PACKING_OPTIONS_INIT                                                                                     \
   {sizeof(accel_packing_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL, ACCEL_UNSET, 0, ACCEL_UNSET_INT64}
@@ -3642,12 +3664,14 @@ accel_dataset_json_lines(const char *path, const char *ACCEL_NULLABLE suffix, in
 /* How CSV files are read. */
 typedef struct accel_csv_options {
   size_t struct_size;
-  int32_t delimiter;      /* a character of ASCII. Default ',' */
-  int32_t has_header;     /* 0: the columns are named "0", "1", ... Default 1 */
-  int32_t skip_malformed; /* 1: malformed rows are left out and counted. Default 0 */
-  int32_t reserved;       /* 0 */
-  double missing;         /* what an empty cell is in a column of numbers. Default: such a cell is malformed */
-  const accel_value_t *types; /* a map from columns to "int64", "float32" and so on, or "text"; NULL: all are inferred */
+  int32_t delimiter;           /* A character of ASCII, by its number. In [1, 127]. Default 44 */
+  accel_flag_t has_header;     /* 0: the columns are named "0", "1", .... Default 1 */
+  accel_flag_t skip_malformed; /* 1: malformed rows are left out and counted. Default 0 */
+  int32_t reserved;            /* 0 */
+  double missing;              /* What an empty cell is in a column of numbers; also NaN. In [-inf, inf]. Default:
+                                * such a cell is malformed */
+  const accel_value_t *types;  /* A map from columns to "int64", "float32" and so on, or "text". Default: all are
+                                * inferred */
 } accel_csv_options_t;
 #define ACCEL_CSV_OPTIONS_INIT                                                                                         \
   {sizeof(accel_csv_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0, ACCEL_UNSET_DOUBLE, NULL}
@@ -3672,9 +3696,10 @@ accel_dataset_csv(const char *path, const char *ACCEL_NULLABLE suffix, const acc
 /* How images are read. */
 typedef struct accel_image_options {
   size_t struct_size;
-  int64_t channels; /* 3: red, green, blue; 1: brightness. Default 3 */
-  int64_t height;   /* brings all images to one size, with width: bilinear, with antialiasing. Default: they keep theirs */
-  int64_t width;
+  int64_t channels; /* 3: red, green, blue; 1: brightness. In [1, 3]. Default 3 */
+  int64_t height;   /* Brings all images to one size, with width: bilinear, with antialiasing. In [1, inf). Default:
+                     * they keep theirs */
+  int64_t width;    /* As height. In [1, inf). Default: they keep theirs */
 } accel_image_options_t;
 #define ACCEL_IMAGE_OPTIONS_INIT                                                                                       \
   {sizeof(accel_image_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64}
@@ -4040,22 +4065,27 @@ typedef int32_t accel_padding_side_t;
 /* How a loader makes batches. */
 typedef struct accel_dataloader_options {
   size_t struct_size;
-  int64_t batch_size;  /* rows of one rank's batch (of all ranks' with split_batches). Default 1 */
-  int32_t shuffle;     /* 1: seedable random order. Default 0 */
-  int32_t drop_last;   /* 1: a short last batch is left out. Default 0 */
-  int64_t seed;        /* of the order, rank 0's for all. Default: the seed of the CPU's default generator (accel_set_seed()) */
-  int64_t prefetch;    /* batches that each background thread keeps ready; 0: no thread. Default 2 */
-  accel_sampler_t *sampler; /* instead of shuffle; NULL: none */
-  int64_t num_workers; /* threads that read, in order. Default 0: one of them once batches prove slower to make than to
-                        * hand over, and the caller's thread alone where the program's callbacks read. With 1 or more
-                        * these run on threads of the library, several at once from 2 on: they must be made for it */
-  int32_t pin_memory;  /* 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0 */
-  accel_collate_t collate;   /* default STACK; accel_dataloader_set_collate() sets a function instead */
-  double padding_value;      /* of PAD; default 0 */
-  int64_t pad_to_multiple_of; /* of PAD: the longest is rounded up to it. Default 1 */
-  accel_padding_side_t padding_side; /* of PAD; default RIGHT */
-  int32_t padding_masks; /* of PAD: 1: a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind
-                          * the tensor. Default 0 */
+  int64_t batch_size;                /* Rows of one rank's batch (of all ranks' with split_batches). In [1, inf).
+                                      * Default 1 */
+  accel_flag_t shuffle;              /* 1: seedable random order. Default 0 */
+  accel_flag_t drop_last;            /* 1: a short last batch is left out. Default 0 */
+  int64_t seed;                      /* Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the
+                                      * CPU's default generator (accel_set_seed()) */
+  int64_t prefetch;                  /* Batches that each background thread keeps ready; 0: no thread. In [0, inf).
+                                      * Default 2 */
+  accel_sampler_t *sampler;          /* Instead of shuffle. Default: none */
+  int64_t num_workers;               /* Threads that read, in order. With 1 or more, callbacks run on threads of the
+                                      * library, several at once from 2 on: they must be made for it. In [0, inf).
+                                      * Default: one thread once batches prove slower to make than to hand over, and
+                                      * the caller's alone where the program's callbacks read */
+  accel_flag_t pin_memory;           /* 1: batches that go to a GPU are page-locked first, so that copies run beside.
+                                      * Default 0 */
+  accel_collate_t collate;           /* accel_dataloader_set_collate() sets a function instead. Default STACK */
+  double padding_value;              /* Of PAD; also NaN. In [-inf, inf]. Default 0 */
+  int64_t pad_to_multiple_of;        /* Of PAD: the longest is rounded up to it. In [1, inf). Default 1 */
+  accel_padding_side_t padding_side; /* Of PAD. Default RIGHT */
+  accel_flag_t padding_masks;        /* Of PAD, 1: a bool tensor, true where no filling is, as "<key>_mask" in a map,
+                                      * elsewhere behind the tensor. Default 0 */
 } accel_dataloader_options_t;
 #define ACCEL_DATALOADER_OPTIONS_INIT                                                                                  \
   {sizeof(accel_dataloader_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64,                 \
@@ -4266,16 +4296,18 @@ typedef int32_t accel_ddp_comm_hook_t;
 /* PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState. */
 typedef struct accel_power_sgd_options {
   size_t struct_size;
-  int64_t matrix_approximation_rank; /* columns of the thin matrices. Default 1 */
-  int64_t start_power_sgd_iter;      /* backwards that are averaged exactly before. Default 1000; at least 2 with
-                                        error feedback or warm start */
-  double min_compression_rate;       /* what saves less than this factor travels as it is. Default 2 */
-  double orthogonalization_epsilon;  /* added to norms, against columns of zeros. Default 0 */
-  int64_t random_seed;               /* of the first thin matrices; the same on all ranks. Default 0 */
-  int32_t use_error_feedback;        /* 1: what was lost is added to the next gradients. Default 1 */
-  int32_t warm_start;                /* 1: begins with the former thin matrices. Default 1 */
-  int32_t batch_tensors_with_same_shape; /* 1: equal shapes are multiplied together. Default 0 */
-  int32_t reserved;                  /* 0 */
+  int64_t matrix_approximation_rank;        /* Columns of the thin matrices. In [1, inf). Default 1 */
+  int64_t start_power_sgd_iter;             /* Backwards that are averaged exactly before; at least 2 with error
+                                             * feedback or warm start. In [0, inf). Default 1000 */
+  double min_compression_rate;              /* What saves less than this factor travels as it is. In (0, inf).
+                                             * Default 2 */
+  double orthogonalization_epsilon;         /* Added to norms, against columns of zeros. In [0, inf). Default 0 */
+  int64_t random_seed;                      /* Of the first thin matrices; the same on all ranks. In [0, 4294967295].
+                                             * Default 0 */
+  accel_flag_t use_error_feedback;          /* 1: what was lost is added to the next gradients. Default 1 */
+  accel_flag_t warm_start;                  /* 1: begins with the former thin matrices. Default 1 */
+  accel_flag_t batch_tensors_with_same_shape; /* 1: equal shapes are multiplied together. Default 0 */
+  int32_t reserved;                         /* 0 */
 } accel_power_sgd_options_t;
 #define ACCEL_POWER_SGD_OPTIONS_INIT                                                                                   \
   {sizeof(accel_power_sgd_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE,    \
@@ -4288,16 +4320,18 @@ ACCEL_SINCE(0, 1) void accel_power_sgd_options_init(accel_power_sgd_options_t *o
 /* How gradients are averaged. @accelerate DistributedDataParallelKwargs */
 typedef struct accel_ddp_options {
   size_t struct_size;
-  int32_t broadcast_buffers;       /* rank 0's buffers are sent before each forward. Default 1 */
-  int32_t find_unused_parameters;  /* parameters may be without a gradient. Default 0 */
-  int32_t gradient_as_bucket_view; /* gradients live in the buckets: no copy. Default 1 (the reference: 0) */
-  int32_t static_graph;            /* the same parameters are used in every step. Default 0 */
-  double bucket_cap_mb;            /* size of a bucket. Default 25 */
-  int32_t check_reduction;         /* kept for the reference's sake; no effect. Default 0 */
-  accel_ddp_comm_hook_t comm_hook; /* default NO */
-  accel_ddp_comm_hook_t comm_wrapper; /* FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO */
-  int32_t reserved;                /* 0 */
-  const accel_power_sgd_options_t *comm_state_option; /* of both PowerSGDs; NULL: defaults */
+  accel_flag_t broadcast_buffers;           /* 1: rank 0's buffers are sent before each forward. Default 1 */
+  accel_flag_t find_unused_parameters;      /* 1: parameters may be without a gradient. Default 0 */
+  accel_flag_t gradient_as_bucket_view;     /* 1: gradients live in the buckets, without a copy; the reference copies
+                                             * unless told otherwise. Default 1 */
+  accel_flag_t static_graph;                /* 1: the same parameters are used in every step. Default 0 */
+  double bucket_cap_mb;                     /* Size of a bucket in MiB. In (0, inf). Default 25 */
+  accel_flag_t check_reduction;             /* Kept for the reference's sake; no effect. Default 0 */
+  accel_ddp_comm_hook_t comm_hook;          /* Default NO */
+  accel_ddp_comm_hook_t comm_wrapper;       /* FP16 or BF16: gradients are rounded before comm_hook sees them.
+                                             * Default NO */
+  int32_t reserved;                         /* 0 */
+  const accel_power_sgd_options_t *comm_state_option; /* Of both PowerSGDs. Default: theirs */
 } accel_ddp_options_t;
 #define ACCEL_DDP_OPTIONS_INIT                                                                                         \
   {sizeof(accel_ddp_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_DOUBLE, ACCEL_UNSET,   \
@@ -4311,11 +4345,12 @@ ACCEL_SINCE(0, 1) void accel_ddp_options_init(accel_ddp_options_t *options);
  * 2018). @accelerate GradScalerKwargs */
 typedef struct accel_grad_scaler_options {
   size_t struct_size;
-  double init_scale;       /* the first scale, above 0. Default 65536 */
-  double growth_factor;    /* the scale grows by it after growth_interval steps without overflow; above 1. Default 2 */
-  double backoff_factor;   /* the scale shrinks by it after an overflow; between 0 and 1. Default 0.5 */
-  int64_t growth_interval; /* steps, at least 1. Default 2000 */
-  int32_t enabled;         /* 1: in every precision; 0: never. Default: under fp16 */
+  double init_scale;       /* The first scale. In (0, inf). Default 65536 */
+  double growth_factor;    /* The scale grows by it after growth_interval steps without overflow. In (1, inf).
+                            * Default 2 */
+  double backoff_factor;   /* The scale shrinks by it after an overflow. In (0, 1). Default 0.5 */
+  int64_t growth_interval; /* Steps. In [1, inf). Default 2000 */
+  accel_flag_t enabled;    /* 1: in every precision; 0: never. Default: under fp16 */
   int32_t reserved;        /* 0 */
 } accel_grad_scaler_options_t;
 #define ACCEL_GRAD_SCALER_OPTIONS_INIT                                                                                 \
@@ -4344,8 +4379,8 @@ ACCEL_SINCE(0, 1) double accel_loss_scale(const accel_state_t *state);
 /* In which regions operators choose their precision. @accelerate AutocastKwargs */
 typedef struct accel_autocast_options {
   size_t struct_size;
-  int32_t enabled;       /* 0: operators inside keep the dtypes of their inputs. Default 1 */
-  int32_t cache_enabled; /* 0: weights are cast in each use, and not once for a region. Default 1 */
+  accel_flag_t enabled;       /* 0: operators inside keep the dtypes of their inputs. Default 1 */
+  accel_flag_t cache_enabled; /* 0: weights are cast in each use, and not once for a region. Default 1 */
 } accel_autocast_options_t;
 #define ACCEL_AUTOCAST_OPTIONS_INIT {sizeof(accel_autocast_options_t), ACCEL_UNSET, ACCEL_UNSET}
 /** Marks every field as unset.
@@ -4365,10 +4400,10 @@ accel_set_autocast(accel_state_t *state, const accel_autocast_options_t *ACCEL_N
 /* How one model is prepared. @accelerate prepare_model */
 typedef struct accel_prepare_model_options {
   size_t struct_size;
-  int32_t device_placement; /* 1: on the state's device, 0: as it is. Default: as the state */
-  int32_t evaluation_mode;  /* 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged.
-                             * Default 0 */
-  const accel_ddp_options_t *ddp_options; /* NULL: defaults */
+  accel_flag_t device_placement;          /* 1: on the state's device, 0: as it is. Default: as the state */
+  accel_flag_t evaluation_mode;           /* 1: the model is only evaluated: each rank has its own weights, and
+                                           * nothing is exchanged. Default 0 */
+  const accel_ddp_options_t *ddp_options; /* Default: theirs */
 } accel_prepare_model_options_t;
 #define ACCEL_PREPARE_MODEL_OPTIONS_INIT {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL}
 /** Marks every field as unset.
@@ -4437,17 +4472,20 @@ accel_prepare_scheduler(accel_state_t *state, accel_scheduler_t *scheduler, acce
 /* How the ranks share a loader's batches. @accelerate DataLoaderConfiguration */
 typedef struct accel_dataloader_config {
   size_t struct_size;
-  int32_t even_batches;  /* 1: all ranks get equally many full batches, filled with rows from the start. Default 1 */
-  int32_t split_batches; /* as in the state's options, which are the default */
-  int32_t put_on_device; /* 1: batches go to the state's device. Default 1 */
-  int32_t non_blocking;  /* 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so.
-                          * Default 0 */
-  int32_t dispatch_batches; /* 1: rank 0 reads, and sends each rank its rows. Default 0: every rank reads its own */
-  int32_t use_seedable_sampler; /* 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's
-                                 * generator when the first epoch begins. Default 1 */
-  int64_t data_seed;     /* instead of the loader's seed */
-  int32_t use_stateful_dataloader; /* 1: accel_load_state() takes the loader to where it was. Default 1 */
-  int32_t reserved;      /* 0 */
+  accel_flag_t even_batches;            /* 1: all ranks get equally many full batches, filled with rows from the
+                                         * start. Default 1 */
+  accel_flag_t split_batches;           /* As in the state's options. Default: as the state */
+  accel_flag_t put_on_device;           /* 1: batches go to the state's device. Default: as device_placement of the
+                                         * state */
+  accel_flag_t non_blocking;            /* 1: without waiting for the copy, which only happens beside with
+                                         * pin_memory: a warning says so. Default 0 */
+  accel_flag_t dispatch_batches;        /* 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its
+                                         * own. Default 0 */
+  accel_flag_t use_seedable_sampler;    /* 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by
+                                         * rank 0's generator when the first epoch begins. Default 1 */
+  int64_t data_seed;                    /* Instead of the loader's seed. In (-inf, inf). Default: the loader's */
+  accel_flag_t use_stateful_dataloader; /* 1: accel_load_state() takes the loader to where it was. Default 1 */
+  int32_t reserved;                     /* 0 */
 } accel_dataloader_config_t;
 #define ACCEL_DATALOADER_CONFIG_INIT                                                                                   \
   {sizeof(accel_dataloader_config_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET,    \
@@ -4562,14 +4600,14 @@ accel_no_sync_begin(accel_state_t *state, accel_module_t *module, accel_scope_t 
  * start_step post-local SGD (Lin et al., 2018). */
 typedef struct accel_local_sgd_options {
   size_t struct_size;
-  int64_t start_step;     /* steps with exchanged gradients before the first local one. Default 0 */
-  double outer_lr;        /* of an SGD step on (weights of the last exchange - mean of the weights). Unset: the mean
-                             itself is taken */
-  double outer_momentum;  /* default 0.9 with outer_lr */
-  int32_t outer_nesterov; /* default 1 with outer_lr */
-  int32_t enabled;        /* 0: gradients are exchanged in each step. Default 1 */
-  accel_state_t *gradient_group; /* a group of ranks that go on exchanging gradients in local steps (of one host, say);
-                                    NULL: none */
+  int64_t start_step;            /* Steps with exchanged gradients before the first local one. In [0, inf). Default 0 */
+  double outer_lr;               /* Of an SGD step on (weights of the last exchange - mean of the weights). In [0,
+                                  * inf). Default: the mean itself is taken */
+  double outer_momentum;         /* In [0, inf). Default: 0.9 with outer_lr */
+  accel_flag_t outer_nesterov;   /* Default: 1 with outer_lr */
+  accel_flag_t enabled;          /* 0: gradients are exchanged in each step. Default 1 */
+  accel_state_t *gradient_group; /* A group of ranks that go on exchanging gradients in local steps (of one host,
+                                  * say). Default: none */
 } accel_local_sgd_options_t;
 #define ACCEL_LOCAL_SGD_OPTIONS_INIT                                                                                   \
   {sizeof(accel_local_sgd_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET,          \
@@ -4710,7 +4748,7 @@ accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double
  * i counts the trainable parameters of the module in the order of accel_module_named_parameters(). */
 typedef struct accel_parameters_options {
   size_t struct_size;
-  double bucket_cap_mb; /* gradients travel in buckets of this size. Default 25 */
+  double bucket_cap_mb; /* Gradients travel in buckets of this size, in MiB. In (0, inf). Default 25 */
 } accel_parameters_options_t;
 #define ACCEL_PARAMETERS_OPTIONS_INIT {sizeof(accel_parameters_options_t), ACCEL_UNSET_DOUBLE}
 /** Marks every field as unset.
@@ -5068,6 +5106,44 @@ accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *ACCEL_OWNE
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_memory_report(int32_t reset_peak, accel_value_t *ACCEL_OWNED out);
+
+/* =====================================================================================================================
+ * 15. Configuration: what options there are
+ * ================================================================================================================== */
+
+/** The names of the options structs, for programs that show or fill them without knowing their layout.
+ * @param index From 0.
+ * @return Such as "accel_adam_options_t"; NULL behind the last one.
+ * @threads any */
+ACCEL_SINCE(0, 1) const char *accel_options_name(size_t index);
+
+/** The fields that a program can set in an options struct.
+ * @param type Its name.
+ * @return Their number; -1 for a name that is none, and accel_last_error() says the nearest one.
+ * @threads any */
+ACCEL_SINCE(0, 1) int64_t accel_option_count(const char *type);
+
+/** What a field is: a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc", its
+ * comment in this header; "variable", that of the environment; "default" as a text, or NONE where the library finds it;
+ * "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from their
+ * names to their numbers; "offset" and "size" in bytes.
+ * @param type The name of the struct.
+ * @param index From 0, in the order of the struct.
+ * @param out The map.
+ * @return ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for an index behind the last.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_option_get(const char *type, size_t index, accel_value_t *ACCEL_OWNED out);
+
+/** Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have.
+ * Structs of older programs are shorter, and those of newer ones longer: the fields that this library does not know must be
+ * unset or 0. The calls check besides what fields mean together.
+ * @param type The name of the struct.
+ * @param options The struct.
+ * @return ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field;
+ *   UNSUPPORTED for a struct of a newer version in which a field is set that this one does not know.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_check(const char *type, const void *options);
 
 #ifdef __cplusplus
 } /* extern "C" */

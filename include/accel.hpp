@@ -2656,6 +2656,27 @@ inline Value memory_report(bool reset_peak) {
   return out;
 }
 
+// The names of the options structs, for programs that show or fill them without knowing their layout.
+inline const char* options_name(std::size_t index) { return accel_options_name(index); }
+
+// The fields that a program can set in an options struct.
+inline std::int64_t option_count(const std::string& type) { return accel_option_count(type.c_str()); }
+
+// What a field is: a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc",
+// its comment in this header; "variable", that of the environment; "default" as a text, or NONE where the library finds
+// it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from
+// their names to their numbers; "offset" and "size" in bytes.
+inline Value option_get(const std::string& type, std::size_t index) {
+  Value out;
+  detail::check(accel_option_get(type.c_str(), index, out.put()));
+  return out;
+}
+
+// Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have.
+inline void options_check(const std::string& type, const void* options) {
+  detail::check(accel_options_check(type.c_str(), options));
+}
+
 inline Value::Value(const Tensor& tensor) { detail::check(accel_value_tensor(tensor.get(), &value_)); }
 
 inline Value Value::list(const std::vector<Value>& items) {

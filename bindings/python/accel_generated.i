@@ -249,6 +249,7 @@ static accel_status_t load_state_trampoline(const accel_value_t *state, void *us
 %accel_handle(accel_parameters, accel_parameters_release)
 %accel_handle(accel_generator, accel_generator_release)
 
+typedef int32_t accel_flag_t;
 typedef int32_t accel_dtype_t;
 typedef int32_t accel_precision_t;
 typedef int32_t accel_distributed_type_t;
@@ -256,6 +257,7 @@ typedef int32_t accel_scheduler_steps_t;
 typedef int32_t accel_cpu_kernels_t;
 typedef int32_t accel_cpu_memory_t;
 typedef int32_t accel_reduction_t;
+typedef int32_t accel_muon_adjust_t;
 typedef int32_t accel_update_precision_t;
 typedef int32_t accel_anneal_strategy_t;
 typedef int32_t accel_cycle_mode_t;
@@ -273,17 +275,17 @@ typedef struct accel_device {
 } accel_device_t;
 typedef struct accel_state_options {
   size_t struct_size;
-  int32_t cpu;
+  accel_flag_t cpu;
   accel_precision_t mixed_precision;
   int64_t gradient_accumulation_steps;
-  int32_t adjust_scheduler;
-  int32_t sync_with_dataloader;
-  int32_t sync_each_batch;
-  int32_t step_scheduler_with_optimizer;
-  int32_t split_batches;
-  int32_t debug;
-  int32_t true_divisor;
-  int32_t keep_output_dtype;
+  accel_flag_t adjust_scheduler;
+  accel_flag_t sync_with_dataloader;
+  accel_flag_t sync_each_batch;
+  accel_flag_t step_scheduler_with_optimizer;
+  accel_flag_t split_batches;
+  accel_flag_t debug;
+  accel_flag_t true_divisor;
+  accel_flag_t keep_output_dtype;
   int64_t timeout_ms;
   int32_t process_index;
   int32_t num_processes;
@@ -291,7 +293,7 @@ typedef struct accel_state_options {
   int32_t local_num_processes;
   const char *main_process_ip;
   int32_t main_process_port;
-  int32_t device_placement;
+  accel_flag_t device_placement;
   const char *rng_types;
   int32_t num_threads;
   accel_scheduler_steps_t scheduler_steps;
@@ -302,16 +304,16 @@ typedef struct accel_state_options {
 typedef struct accel_gradient_accumulation_options {
   size_t struct_size;
   int64_t num_steps;
-  int32_t adjust_scheduler;
-  int32_t sync_with_dataloader;
-  int32_t sync_each_batch;
-  int32_t true_divisor;
+  accel_flag_t adjust_scheduler;
+  accel_flag_t sync_with_dataloader;
+  accel_flag_t sync_each_batch;
+  accel_flag_t true_divisor;
 } accel_gradient_accumulation_options_t;
 %accel_borrowed(accel_tensor_t, gradient)
 typedef struct accel_backward_options {
   size_t struct_size;
-  int32_t retain_graph;
-  int32_t create_graph;
+  accel_flag_t retain_graph;
+  accel_flag_t create_graph;
   const accel_value_t *inputs;
   const accel_tensor_t *gradient;
 } accel_backward_options_t;
@@ -322,8 +324,8 @@ typedef struct accel_adam_options {
   double beta2;
   double eps;
   double weight_decay;
-  int32_t amsgrad;
-  int32_t maximize;
+  accel_flag_t amsgrad;
+  accel_flag_t maximize;
 } accel_adam_options_t;
 typedef struct accel_sgd_options {
   size_t struct_size;
@@ -331,8 +333,8 @@ typedef struct accel_sgd_options {
   double momentum;
   double dampening;
   double weight_decay;
-  int32_t nesterov;
-  int32_t maximize;
+  accel_flag_t nesterov;
+  accel_flag_t maximize;
 } accel_sgd_options_t;
 typedef struct accel_adagrad_options {
   size_t struct_size;
@@ -341,7 +343,7 @@ typedef struct accel_adagrad_options {
   double weight_decay;
   double initial_accumulator_value;
   double eps;
-  int32_t maximize;
+  accel_flag_t maximize;
   int32_t reserved;
 } accel_adagrad_options_t;
 typedef struct accel_rmsprop_options {
@@ -351,8 +353,8 @@ typedef struct accel_rmsprop_options {
   double eps;
   double weight_decay;
   double momentum;
-  int32_t centered;
-  int32_t maximize;
+  accel_flag_t centered;
+  accel_flag_t maximize;
 } accel_rmsprop_options_t;
 typedef struct accel_adamax_options {
   size_t struct_size;
@@ -361,7 +363,7 @@ typedef struct accel_adamax_options {
   double beta2;
   double eps;
   double weight_decay;
-  int32_t maximize;
+  accel_flag_t maximize;
   int32_t reserved;
 } accel_adamax_options_t;
 typedef struct accel_nadam_options {
@@ -372,8 +374,8 @@ typedef struct accel_nadam_options {
   double eps;
   double weight_decay;
   double momentum_decay;
-  int32_t decoupled_weight_decay;
-  int32_t maximize;
+  accel_flag_t decoupled_weight_decay;
+  accel_flag_t maximize;
 } accel_nadam_options_t;
 typedef struct accel_radam_options {
   size_t struct_size;
@@ -382,8 +384,8 @@ typedef struct accel_radam_options {
   double beta2;
   double eps;
   double weight_decay;
-  int32_t decoupled_weight_decay;
-  int32_t maximize;
+  accel_flag_t decoupled_weight_decay;
+  accel_flag_t maximize;
 } accel_radam_options_t;
 typedef struct accel_lion_options {
   size_t struct_size;
@@ -391,7 +393,7 @@ typedef struct accel_lion_options {
   double beta1;
   double beta2;
   double weight_decay;
-  int32_t maximize;
+  accel_flag_t maximize;
   int32_t reserved;
 } accel_lion_options_t;
 typedef struct accel_lamb_options {
@@ -401,7 +403,7 @@ typedef struct accel_lamb_options {
   double beta2;
   double eps;
   double weight_decay;
-  int32_t maximize;
+  accel_flag_t maximize;
   int32_t reserved;
 } accel_lamb_options_t;
 typedef struct accel_adafactor_options {
@@ -412,7 +414,7 @@ typedef struct accel_adafactor_options {
   double eps2;
   double d;
   double weight_decay;
-  int32_t maximize;
+  accel_flag_t maximize;
   int32_t reserved;
 } accel_adafactor_options_t;
 typedef struct accel_muon_options {
@@ -424,9 +426,9 @@ typedef struct accel_muon_options {
   double ns_b;
   double ns_c;
   double eps;
-  int32_t nesterov;
+  accel_flag_t nesterov;
   int32_t ns_steps;
-  int32_t adjust_lr_fn;
+  accel_muon_adjust_t adjust_lr_fn;
   int32_t reserved;
 } accel_muon_options_t;
 typedef struct accel_lomo_options {
@@ -454,7 +456,7 @@ typedef struct accel_schedule_free_sgd_options {
   double warmup_steps;
   double r;
   double weight_lr_power;
-  int32_t maximize;
+  accel_flag_t maximize;
   int32_t reserved;
 } accel_schedule_free_sgd_options_t;
 typedef struct accel_schedule_free_adamw_options {
@@ -467,7 +469,7 @@ typedef struct accel_schedule_free_adamw_options {
   double warmup_steps;
   double r;
   double weight_lr_power;
-  int32_t maximize;
+  accel_flag_t maximize;
   int32_t reserved;
 } accel_schedule_free_adamw_options_t;
 typedef struct accel_one_cycle_options {
@@ -478,8 +480,8 @@ typedef struct accel_one_cycle_options {
   double div_factor;
   double final_div_factor;
   accel_anneal_strategy_t anneal_strategy;
-  int32_t cycle_momentum;
-  int32_t three_phase;
+  accel_flag_t cycle_momentum;
+  accel_flag_t three_phase;
   int32_t reserved;
 } accel_one_cycle_options_t;
 typedef struct accel_cyclic_options {
@@ -490,7 +492,7 @@ typedef struct accel_cyclic_options {
   double base_momentum;
   double max_momentum;
   accel_cycle_mode_t mode;
-  int32_t cycle_momentum;
+  accel_flag_t cycle_momentum;
 } accel_cyclic_options_t;
 typedef struct accel_plateau_options {
   size_t struct_size;
@@ -516,8 +518,8 @@ typedef struct accel_packing_options {
 typedef struct accel_csv_options {
   size_t struct_size;
   int32_t delimiter;
-  int32_t has_header;
-  int32_t skip_malformed;
+  accel_flag_t has_header;
+  accel_flag_t skip_malformed;
   int32_t reserved;
   double missing;
   const accel_value_t *types;
@@ -532,18 +534,18 @@ typedef struct accel_image_options {
 typedef struct accel_dataloader_options {
   size_t struct_size;
   int64_t batch_size;
-  int32_t shuffle;
-  int32_t drop_last;
+  accel_flag_t shuffle;
+  accel_flag_t drop_last;
   int64_t seed;
   int64_t prefetch;
   accel_sampler_t *sampler;
   int64_t num_workers;
-  int32_t pin_memory;
+  accel_flag_t pin_memory;
   accel_collate_t collate;
   double padding_value;
   int64_t pad_to_multiple_of;
   accel_padding_side_t padding_side;
-  int32_t padding_masks;
+  accel_flag_t padding_masks;
 } accel_dataloader_options_t;
 typedef struct accel_power_sgd_options {
   size_t struct_size;
@@ -552,20 +554,20 @@ typedef struct accel_power_sgd_options {
   double min_compression_rate;
   double orthogonalization_epsilon;
   int64_t random_seed;
-  int32_t use_error_feedback;
-  int32_t warm_start;
-  int32_t batch_tensors_with_same_shape;
+  accel_flag_t use_error_feedback;
+  accel_flag_t warm_start;
+  accel_flag_t batch_tensors_with_same_shape;
   int32_t reserved;
 } accel_power_sgd_options_t;
 %accel_borrowed(accel_power_sgd_options_t, comm_state_option)
 typedef struct accel_ddp_options {
   size_t struct_size;
-  int32_t broadcast_buffers;
-  int32_t find_unused_parameters;
-  int32_t gradient_as_bucket_view;
-  int32_t static_graph;
+  accel_flag_t broadcast_buffers;
+  accel_flag_t find_unused_parameters;
+  accel_flag_t gradient_as_bucket_view;
+  accel_flag_t static_graph;
   double bucket_cap_mb;
-  int32_t check_reduction;
+  accel_flag_t check_reduction;
   accel_ddp_comm_hook_t comm_hook;
   accel_ddp_comm_hook_t comm_wrapper;
   int32_t reserved;
@@ -577,31 +579,31 @@ typedef struct accel_grad_scaler_options {
   double growth_factor;
   double backoff_factor;
   int64_t growth_interval;
-  int32_t enabled;
+  accel_flag_t enabled;
   int32_t reserved;
 } accel_grad_scaler_options_t;
 typedef struct accel_autocast_options {
   size_t struct_size;
-  int32_t enabled;
-  int32_t cache_enabled;
+  accel_flag_t enabled;
+  accel_flag_t cache_enabled;
 } accel_autocast_options_t;
 %accel_borrowed(accel_ddp_options_t, ddp_options)
 typedef struct accel_prepare_model_options {
   size_t struct_size;
-  int32_t device_placement;
-  int32_t evaluation_mode;
+  accel_flag_t device_placement;
+  accel_flag_t evaluation_mode;
   const accel_ddp_options_t *ddp_options;
 } accel_prepare_model_options_t;
 typedef struct accel_dataloader_config {
   size_t struct_size;
-  int32_t even_batches;
-  int32_t split_batches;
-  int32_t put_on_device;
-  int32_t non_blocking;
-  int32_t dispatch_batches;
-  int32_t use_seedable_sampler;
+  accel_flag_t even_batches;
+  accel_flag_t split_batches;
+  accel_flag_t put_on_device;
+  accel_flag_t non_blocking;
+  accel_flag_t dispatch_batches;
+  accel_flag_t use_seedable_sampler;
   int64_t data_seed;
-  int32_t use_stateful_dataloader;
+  accel_flag_t use_stateful_dataloader;
   int32_t reserved;
 } accel_dataloader_config_t;
 %accel_borrowed(accel_state_t, gradient_group)
@@ -610,8 +612,8 @@ typedef struct accel_local_sgd_options {
   int64_t start_step;
   double outer_lr;
   double outer_momentum;
-  int32_t outer_nesterov;
-  int32_t enabled;
+  accel_flag_t outer_nesterov;
+  accel_flag_t enabled;
   accel_state_t *gradient_group;
 } accel_local_sgd_options_t;
 typedef struct accel_parameters_options {
@@ -4238,3 +4240,30 @@ reset_peak: 1: most_in_use begins again at in_use, after it has been told.
 out: The report.
 Returns: ACCEL_OK.";
 accel_status_t accel_memory_report(int32_t reset_peak, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_options_name "The names of the options structs, for programs that show or fill them without knowing their layout.
+
+index: From 0.
+Returns: Such as \"accel_adam_options_t\"; NULL behind the last one.";
+const char *accel_options_name(size_t index);
+
+%feature("docstring") accel_option_count "The fields that a program can set in an options struct.
+
+type: Its name.
+Returns: Their number; -1 for a name that is none, and accel_last_error() says the nearest one.";
+int64_t accel_option_count(const char *type);
+
+%feature("docstring") accel_option_get "What a field is: a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
+
+type: The name of the struct.
+index: From 0, in the order of the struct.
+out: The map.
+Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for an index behind the last.";
+accel_status_t accel_option_get(const char *type, size_t index, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_options_check "Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have. Structs of older programs are shorter, and those of newer ones longer: the fields that this library does not know must be unset or 0. The calls check besides what fields mean together.
+
+type: The name of the struct.
+options: The struct.
+Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field; UNSUPPORTED for a struct of a newer version in which a field is set that this one does not know.";
+accel_status_t accel_options_check(const char *type, const void *options);

@@ -17,83 +17,60 @@
 namespace accel::capi {
 namespace {
 
-constexpr accel_ddp_options_t kUnsetDdpOptions = ACCEL_DDP_OPTIONS_INIT;
-constexpr accel_power_sgd_options_t kUnsetPowerSgd = ACCEL_POWER_SGD_OPTIONS_INIT;
-constexpr accel_prepare_model_options_t kUnsetPrepareModelOptions = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
-constexpr accel_dataloader_config_t kUnsetDataloaderConfig = ACCEL_DATALOADER_CONFIG_INIT;
-
 parallel::PowerSgdSettings read_power_sgd_options(const accel_power_sgd_options_t* given) {
-  const accel_power_sgd_options_t options =
-      read_options(given, kUnsetPowerSgd, "options.ddp_options.comm_state_option");
+  const accel_power_sgd_options_t options = read_options(given, "options.ddp_options.comm_state_option");
   parallel::PowerSgdSettings result;
-  result.matrix_approximation_rank =
-      option_integer(options.matrix_approximation_rank).value_or(result.matrix_approximation_rank);
-  result.start_iteration = option_integer(options.start_power_sgd_iter).value_or(result.start_iteration);
-  result.min_compression_rate = option_number(options.min_compression_rate).value_or(result.min_compression_rate);
-  result.orthogonalization_epsilon =
-      option_number(options.orthogonalization_epsilon).value_or(result.orthogonalization_epsilon);
-  result.random_seed = option_integer(options.random_seed).value_or(result.random_seed);
-  result.use_error_feedback =
-      option_flag(options.use_error_feedback, "use_error_feedback").value_or(result.use_error_feedback);
-  result.warm_start = option_flag(options.warm_start, "warm_start").value_or(result.warm_start);
-  result.batch_tensors_with_same_shape =
-      option_flag(options.batch_tensors_with_same_shape, "batch_tensors_with_same_shape")
-          .value_or(result.batch_tensors_with_same_shape);
+  set_given(result.matrix_approximation_rank, options.matrix_approximation_rank);
+  set_given(result.start_iteration, options.start_power_sgd_iter);
+  set_given(result.min_compression_rate, options.min_compression_rate);
+  set_given(result.orthogonalization_epsilon, options.orthogonalization_epsilon);
+  set_given(result.random_seed, options.random_seed);
+  set_given(result.use_error_feedback, options.use_error_feedback);
+  set_given(result.warm_start, options.warm_start);
+  set_given(result.batch_tensors_with_same_shape, options.batch_tensors_with_same_shape);
   return result;
 }
 
 parallel::CommHookSettings read_comm_hook(const accel_ddp_options_t& options) {
   parallel::CommHookSettings result;
-  result.hook = option_choice(options.comm_hook, parallel::CommHook::kBatchedPowerSgd, "options.ddp_options.comm_hook")
-                    .value_or(result.hook);
-  result.wrapper = option_choice(options.comm_wrapper, parallel::CommHook::kBf16, "options.ddp_options.comm_wrapper")
-                       .value_or(result.wrapper);
+  set_given(result.hook, options.comm_hook);
+  set_given(result.wrapper, options.comm_wrapper);
   result.power_sgd = read_power_sgd_options(options.comm_state_option);
   return result;
 }
 
 parallel::DdpOptions read_ddp_options(const accel_ddp_options_t* given) {
-  const accel_ddp_options_t options = read_options(given, kUnsetDdpOptions, "options.ddp_options");
+  const accel_ddp_options_t options = read_options(given, "options.ddp_options");
   parallel::DdpOptions result;
-  result.broadcast_buffers = option_flag(options.broadcast_buffers, "options.ddp_options.broadcast_buffers")
-                                 .value_or(result.broadcast_buffers);
-  result.find_unused_parameters =
-      option_flag(options.find_unused_parameters, "options.ddp_options.find_unused_parameters")
-          .value_or(result.find_unused_parameters);
-  result.gradient_as_bucket_view =
-      option_flag(options.gradient_as_bucket_view, "options.ddp_options.gradient_as_bucket_view")
-          .value_or(result.gradient_as_bucket_view);
-  result.static_graph =
-      option_flag(options.static_graph, "options.ddp_options.static_graph").value_or(result.static_graph);
-  result.bucket_cap_mb = option_number(options.bucket_cap_mb).value_or(result.bucket_cap_mb);
-  option_flag(options.check_reduction, "options.ddp_options.check_reduction");
+  set_given(result.broadcast_buffers, options.broadcast_buffers);
+  set_given(result.find_unused_parameters, options.find_unused_parameters);
+  set_given(result.gradient_as_bucket_view, options.gradient_as_bucket_view);
+  set_given(result.static_graph, options.static_graph);
+  set_given(result.bucket_cap_mb, options.bucket_cap_mb);
   result.comm_hook = read_comm_hook(options);
   return result;
 }
 
 accelerator::ModelPreparation read_prepare_model_options(const accel_prepare_model_options_t* given) {
-  const accel_prepare_model_options_t options = read_options(given, kUnsetPrepareModelOptions, "options");
+  const accel_prepare_model_options_t options = read_options(given, "options");
   accelerator::ModelPreparation result;
   result.ddp = read_ddp_options(options.ddp_options);
-  result.device_placement = option_flag(options.device_placement, "options.device_placement");
-  result.evaluation_mode = option_flag(options.evaluation_mode, "options.evaluation_mode").value_or(false);
+  set_given(result.device_placement, options.device_placement);
+  set_given(result.evaluation_mode, options.evaluation_mode);
   return result;
 }
 
 accelerator::DataLoaderConfiguration read_dataloader_config(const accel_dataloader_config_t* given) {
-  const accel_dataloader_config_t config = read_options(given, kUnsetDataloaderConfig, "config");
+  const accel_dataloader_config_t config = read_options(given, "config");
   accelerator::DataLoaderConfiguration result;
-  result.even_batches = option_flag(config.even_batches, "config.even_batches").value_or(result.even_batches);
-  result.split_batches = option_flag(config.split_batches, "config.split_batches");
-  result.put_on_device = option_flag(config.put_on_device, "config.put_on_device");
-  result.non_blocking = option_flag(config.non_blocking, "config.non_blocking").value_or(result.non_blocking);
-  result.dispatch_batches =
-      option_flag(config.dispatch_batches, "config.dispatch_batches").value_or(result.dispatch_batches);
-  result.use_seedable_sampler =
-      option_flag(config.use_seedable_sampler, "config.use_seedable_sampler").value_or(result.use_seedable_sampler);
-  result.data_seed = option_integer(config.data_seed);
-  result.use_stateful_dataloader = option_flag(config.use_stateful_dataloader, "config.use_stateful_dataloader")
-                                       .value_or(result.use_stateful_dataloader);
+  set_given(result.even_batches, config.even_batches);
+  set_given(result.split_batches, config.split_batches);
+  set_given(result.put_on_device, config.put_on_device);
+  set_given(result.non_blocking, config.non_blocking);
+  set_given(result.dispatch_batches, config.dispatch_batches);
+  set_given(result.use_seedable_sampler, config.use_seedable_sampler);
+  set_given(result.data_seed, config.data_seed);
+  set_given(result.use_stateful_dataloader, config.use_stateful_dataloader);
   return result;
 }
 
@@ -106,7 +83,7 @@ accelerator::PreparedObject read_item(const accel_prepare_item_t& item, size_t i
   if (item.optimizer != nullptr) object.optimizer = check(item.optimizer, "items.optimizer").optimizer;
   if (item.loader != nullptr) object.loader = check(item.loader, "items.loader").loader;
   if (item.scheduler != nullptr) object.scheduler = check(item.scheduler, "items.scheduler").scheduler;
-  object.device_placement = option_flag(item.device_placement, "items.device_placement");
+  object.device_placement = optional_flag(item.device_placement, "items.device_placement");
   return object;
 }
 
@@ -137,22 +114,6 @@ class OwnedItem {
 };
 
 }  // namespace
-
-ACCEL_FUNCTION void accel_ddp_options_init(accel_ddp_options_t* options) {
-  if (options != nullptr) *options = kUnsetDdpOptions;
-}
-
-ACCEL_FUNCTION void accel_prepare_model_options_init(accel_prepare_model_options_t* options) {
-  if (options != nullptr) *options = kUnsetPrepareModelOptions;
-}
-
-ACCEL_FUNCTION void accel_power_sgd_options_init(accel_power_sgd_options_t* options) {
-  if (options != nullptr) *options = kUnsetPowerSgd;
-}
-
-ACCEL_FUNCTION void accel_dataloader_config_init(accel_dataloader_config_t* config) {
-  if (config != nullptr) *config = kUnsetDataloaderConfig;
-}
 
 ACCEL_FUNCTION accel_status_t accel_prepare_model(accel_state_t* state, accel_module_t* module,
                                                   const accel_prepare_model_options_t* options, accel_module_t** out) {

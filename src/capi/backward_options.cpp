@@ -14,8 +14,6 @@
 namespace accel::capi {
 namespace {
 
-constexpr accel_backward_options_t kUnsetBackwardOptions = ACCEL_BACKWARD_OPTIONS_INIT;
-
 std::vector<at::Tensor> read_inputs(const accel_value_t& value) {
   std::vector<at::Tensor> inputs;
   tree::for_each_leaf(to_ivalue(value, "options.inputs"), [&inputs](const c10::IValue& leaf) {
@@ -30,17 +28,13 @@ std::vector<at::Tensor> read_inputs(const accel_value_t& value) {
 
 tensor::BackwardOptions read_backward_options(const accel_backward_options_t* given) {
   if (given == nullptr) return {};
-  const accel_backward_options_t options = read_options(given, kUnsetBackwardOptions, "options");
+  const accel_backward_options_t options = read_options(given, "options");
   tensor::BackwardOptions result;
-  result.retain_graph = option_flag(options.retain_graph, "options.retain_graph");
-  result.create_graph = option_flag(options.create_graph, "options.create_graph").value_or(false);
+  set_given(result.retain_graph, options.retain_graph);
+  set_given(result.create_graph, options.create_graph);
   if (options.inputs != nullptr) result.inputs = read_inputs(*options.inputs);
   if (options.gradient != nullptr) result.gradient = check(options.gradient, "options.gradient").tensor;
   return result;
-}
-
-ACCEL_FUNCTION void accel_backward_options_init(accel_backward_options_t* options) {
-  if (options != nullptr) *options = kUnsetBackwardOptions;
 }
 
 }  // namespace accel::capi

@@ -100,7 +100,7 @@ ACCEL_FUNCTION accel_status_t accel_dataset_create_stream(accel_stream_begin_fn 
     give_stream(out, std::make_shared<data::CallbackStream>(
                          functions_of(registration, registration.with(next), optional_callback(registration, skip),
                                       optional_callback(registration, end)),
-                         option_integer(length), num_shards));
+                         optional_number(length), num_shards));
     return ACCEL_OK;
   });
 }

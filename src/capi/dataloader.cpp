@@ -31,30 +31,25 @@ data::LoaderData data_of(const accel_dataset& handle, const accel_dataloader_opt
 }
 
 data::Collation read_collation(const accel_dataloader_options_t& options) {
-  enum class Side : int32_t { kRight, kLeft };
-  using Kind = data::Collation::Kind;
   data::Collation collation;
-  collation.kind = option_choice(options.collate, Kind::kPad, "options.collate").value_or(collation.kind);
+  set_given(collation.kind, options.collate);
   data::Padding& padding = collation.padding;
-  padding.value = option_number(options.padding_value).value_or(padding.value);
-  padding.multiple_of = option_integer(options.pad_to_multiple_of).value_or(padding.multiple_of);
-  require(padding.multiple_of >= 1, Status::kInvalidArgument, "options.pad_to_multiple_of is ", padding.multiple_of,
-          "; expected at least 1");
-  padding.at_start =
-      option_choice(options.padding_side, Side::kLeft, "options.padding_side").value_or(Side::kRight) == Side::kLeft;
-  padding.masks = option_flag(options.padding_masks, "options.padding_masks").value_or(padding.masks);
+  set_given(padding.value, options.padding_value);
+  set_given(padding.multiple_of, options.pad_to_multiple_of);
+  padding.at_start = options.padding_side == ACCEL_PADDING_SIDE_LEFT;
+  set_given(padding.masks, options.padding_masks);
   return collation;
 }
 
 data::LoaderOptions read_loader_options(const accel_dataloader_options_t& given) {
   data::LoaderOptions options;
-  options.batch_size = option_integer(given.batch_size).value_or(options.batch_size);
-  options.drop_last = option_flag(given.drop_last, "drop_last").value_or(options.drop_last);
-  options.prefetch = option_integer(given.prefetch).value_or(options.prefetch);
-  options.num_workers = option_integer(given.num_workers).value_or(options.num_workers);
-  options.pin_memory = option_flag(given.pin_memory, "pin_memory").value_or(options.pin_memory);
-  options.shuffle = option_flag(given.shuffle, "shuffle").value_or(options.shuffle);
-  options.seed = option_integer(given.seed);
+  set_given(options.batch_size, given.batch_size);
+  set_given(options.drop_last, given.drop_last);
+  set_given(options.prefetch, given.prefetch);
+  set_given(options.num_workers, given.num_workers);
+  set_given(options.pin_memory, given.pin_memory);
+  set_given(options.shuffle, given.shuffle);
+  set_given(options.seed, given.seed);
   options.collation = read_collation(given);
   return options;
 }
@@ -102,17 +97,13 @@ const data::ShardOptions& sharding_of(const accel_dataloader_t* loader) {
 
 }  // namespace
 
-ACCEL_FUNCTION void accel_dataloader_options_init(accel_dataloader_options_t* options) {
-  if (options != nullptr) *options = ACCEL_DATALOADER_OPTIONS_INIT;
-}
-
 ACCEL_FUNCTION accel_status_t accel_dataloader_create(accel_dataset_t* dataset,
                                                       const accel_dataloader_options_t* options,
                                                       accel_dataloader_t** out) {
   return guarded(__func__, [&] {
     const accel_dataset& items = check(dataset, "dataset");
     check_pointer(out, "out");
-    const auto given = read_options<accel_dataloader_options_t>(options, ACCEL_DATALOADER_OPTIONS_INIT, "options");
+    const auto given = read_options(options, "options");
     auto loader = std::make_shared<data::DataLoader>(data_of(items, given), read_loader_options(given));
     *out = std::make_unique<accel_dataloader>(std::move(loader)).release();
     return ACCEL_OK;
@@ -152,7 +143,7 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_set_batch_sampler(accel_dataloade
     data::DataLoader& engine = *check(loader, "loader").loader;
     check_pointer(batches, "batches");
     engine.set_batch_sampler(std::make_shared<data::CallbackBatchSampler>(
-        batches_by(callback), option_integer(batch_size), engine.drop_last()));
+        batches_by(callback), optional_number(batch_size), engine.drop_last()));
     return ACCEL_OK;
   });
 }

@@ -81,7 +81,7 @@ ACCEL_FUNCTION accel_status_t accel_dataset_as_stream(accel_dataset_t* dataset, 
   return guarded(__func__, [&] {
     const auto& items = check_numbered(dataset, "dataset").dataset;
     check_pointer(out, "out");
-    give_stream(out, std::make_shared<data::DatasetStream>(items, option_integer(seed)));
+    give_stream(out, std::make_shared<data::DatasetStream>(items, optional_number(seed)));
     return ACCEL_OK;
   });
 }
@@ -99,10 +99,11 @@ ACCEL_FUNCTION accel_status_t accel_dataset_merge(accel_dataset_t* const* source
                             : std::make_shared<const data::DatasetStream>(source.dataset, std::nullopt));
     }
     check_pointer(out, "out");
-    const auto rule = option_choice(end, data::MergedStream::End::kAll, "end");
-    require(rule.has_value(), Status::kInvalidArgument, "end is unset; expected one of ACCEL_MERGE_END_*");
+    require(end >= ACCEL_MERGE_END_FIRST && end <= ACCEL_MERGE_END_ALL, Status::kInvalidArgument, "end is ", end,
+            "; expected one of ACCEL_MERGE_END_*");
     const std::vector<double> numbers = read_weights(weights, n_sources);
-    give_stream(out, std::make_shared<data::MergedStream>(std::move(streams), numbers, seed, *rule));
+    give_stream(out, std::make_shared<data::MergedStream>(std::move(streams), numbers, seed,
+                                                          static_cast<data::MergedStream::End>(end)));
     return ACCEL_OK;
   });
 }

@@ -36,15 +36,12 @@ data::CsvType read_type(const std::string& column, const c10::IValue& type) {
 }
 
 data::CsvOptions read_csv_options(const accel_csv_options_t* options) {
-  const auto given = read_options<accel_csv_options_t>(options, ACCEL_CSV_OPTIONS_INIT, "options");
+  const auto given = read_options(options, "options");
   data::CsvOptions settings;
-  const int64_t delimiter = option_integer(given.delimiter).value_or(',');
-  require(delimiter >= 0 && delimiter < 0x80, Status::kInvalidArgument, "delimiter is ", delimiter,
-          "; expected a character of ASCII");
-  settings.delimiter = static_cast<char>(delimiter);
-  settings.has_header = option_flag(given.has_header, "has_header").value_or(settings.has_header);
-  settings.skips_malformed = option_flag(given.skip_malformed, "skip_malformed").value_or(settings.skips_malformed);
-  settings.missing = option_number(given.missing);
+  set_given(settings.delimiter, given.delimiter);
+  set_given(settings.has_header, given.has_header);
+  set_given(settings.skips_malformed, given.skip_malformed);
+  set_given(settings.missing, given.missing);
   if (given.types == nullptr) return settings;
   const c10::IValue types = to_ivalue(*given.types, "options.types");
   require(types.isGenericDict(), Status::kTypeMismatch,
@@ -55,10 +52,10 @@ data::CsvOptions read_csv_options(const accel_csv_options_t* options) {
 }
 
 data::ImageOptions read_image_options(const accel_image_options_t* options) {
-  const auto given = read_options<accel_image_options_t>(options, ACCEL_IMAGE_OPTIONS_INIT, "options");
+  const auto given = read_options(options, "options");
   data::ImageOptions settings;
-  settings.channels = option_integer(given.channels).value_or(settings.channels);
-  const auto height = option_integer(given.height), width = option_integer(given.width);
+  set_given(settings.channels, given.channels);
+  const auto height = optional_number(given.height), width = optional_number(given.width);
   require(height.has_value() == width.has_value(), Status::kInvalidArgument, "only ", height ? "height" : "width",
           " is given; expected both, or none to keep the images' sizes");
   if (height) settings.size = {*height, *width};
@@ -66,14 +63,6 @@ data::ImageOptions read_image_options(const accel_image_options_t* options) {
 }
 
 }  // namespace
-
-ACCEL_FUNCTION void accel_csv_options_init(accel_csv_options_t* options) {
-  if (options != nullptr) *options = ACCEL_CSV_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_image_options_init(accel_image_options_t* options) {
-  if (options != nullptr) *options = ACCEL_IMAGE_OPTIONS_INIT;
-}
 
 ACCEL_FUNCTION accel_status_t accel_dataset_text(const char* path, const char* suffix, int64_t sequence_length,
                                                  accel_dataset_t** out) {

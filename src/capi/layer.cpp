@@ -41,11 +41,11 @@ ACCEL_FUNCTION accel_status_t accel_module_embedding(int64_t num_embeddings, int
 
 ACCEL_FUNCTION accel_status_t accel_module_layer_norm(int64_t normalized_size, double eps, accel_module_t** out) {
   return make_layer<nn::LayerNorm>(__func__, out, normalized_size,
-                                   option_number(eps).value_or(nn::LayerNorm::kDefaultEpsilon));
+                                   optional_number(eps).value_or(nn::LayerNorm::kDefaultEpsilon));
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_rms_norm(int64_t normalized_size, double eps, accel_module_t** out) {
-  return make_layer<nn::RmsNorm>(__func__, out, normalized_size, option_number(eps));
+  return make_layer<nn::RmsNorm>(__func__, out, normalized_size, optional_number(eps));
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_dropout(double probability, accel_module_t** out) {
@@ -74,8 +74,8 @@ ACCEL_FUNCTION accel_status_t accel_module_conv2d(int64_t in_channels, int64_t o
 ACCEL_FUNCTION accel_status_t accel_module_batch_norm(int64_t num_features, double eps, double momentum,
                                                       accel_module_t** out) {
   return make_layer<nn::BatchNorm>(__func__, out, num_features,
-                                   option_number(eps).value_or(nn::BatchNorm::kDefaultEpsilon),
-                                   option_number(momentum).value_or(nn::BatchNorm::kDefaultMomentum));
+                                   optional_number(eps).value_or(nn::BatchNorm::kDefaultEpsilon),
+                                   optional_number(momentum).value_or(nn::BatchNorm::kDefaultMomentum));
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_sequential(accel_module_t* const* modules, size_t n_modules,

@@ -15,7 +15,6 @@
 namespace accel::capi {
 namespace {
 
-constexpr accel_local_sgd_options_t kUnsetLocalSgd = ACCEL_LOCAL_SGD_OPTIONS_INIT;
 constexpr double kDilocoMomentum = 0.9;
 
 class LocalSgdScope final : public ScopeBody {
@@ -40,9 +39,11 @@ parallel::LocalSgd* local_sgd_of(ScopeBody& scope) {
 }
 
 std::unique_ptr<parallel::OuterStep> outer_step(const accel_local_sgd_options_t& options, const nn::Module& model) {
-  const auto lr = option_number(options.outer_lr);
-  const auto momentum = option_number(options.outer_momentum);
-  const auto nesterov = option_flag(options.outer_nesterov, "options.outer_nesterov");
+  std::optional<double> lr, momentum;
+  std::optional<bool> nesterov;
+  set_given(lr, options.outer_lr);
+  set_given(momentum, options.outer_momentum);
+  set_given(nesterov, options.outer_nesterov);
   require(lr || !(momentum || nesterov), Status::kInvalidArgument,
           "options.outer_momentum or outer_nesterov is set without outer_lr; expected all of them or none");
   if (!lr) return nullptr;
@@ -57,31 +58,27 @@ std::unique_ptr<parallel::OuterStep> outer_step(const accel_local_sgd_options_t&
 
 }  // namespace
 
-ACCEL_FUNCTION void accel_local_sgd_options_init(accel_local_sgd_options_t* options) {
-  if (options != nullptr) *options = kUnsetLocalSgd;
-}
-
 ACCEL_FUNCTION accel_status_t accel_local_sgd_begin(accel_state_t* state, accel_module_t* module,
                                                     int64_t local_sgd_steps, const accel_local_sgd_options_t* given,
                                                     accel_scope_t** out) {
   return guarded(__func__, [&] {
     const auto& engine = check(state, "state").accelerator->state();
     const nn::ModulePtr& model = check(module, "module").module;
-    const accel_local_sgd_options_t options = read_options(given, kUnsetLocalSgd, "options");
+    const accel_local_sgd_options_t options = read_options(given, "options");
     check_pointer(out, "out");
     const auto* const prepared = dynamic_cast<const accelerator::PreparedModel*>(model.get());
     require(prepared != nullptr, Status::kInvalidArgument,
             "module is not prepared; expected what accel_prepare_model() gave");
     parallel::LocalSgdSettings settings;
     settings.local_sgd_steps = local_sgd_steps;
-    settings.start_step = option_integer(options.start_step).value_or(settings.start_step);
+    set_given(settings.start_step, options.start_step);
     settings.check();
     std::shared_ptr<comm::Communicator> group;
     if (options.gradient_group != nullptr)
       group = check(options.gradient_group, "options.gradient_group").accelerator->state().communicator();
     auto outer = outer_step(options, *model);
     std::unique_ptr<parallel::LocalSgd> local_sgd;
-    if (option_flag(options.enabled, "options.enabled").value_or(true) && prepared->ddp() != nullptr)
+    if (options.enabled != 0 && prepared->ddp() != nullptr)
       local_sgd = std::make_unique<parallel::LocalSgd>(prepared->ddp(), engine.communicator(), settings, group,
                                                        std::move(outer));
     *out = open_scope(std::make_unique<LocalSgdScope>(std::move(local_sgd)));

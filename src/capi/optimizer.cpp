@@ -22,171 +22,14 @@
 namespace accel::capi {
 namespace {
 
-// Names and values of an options struct; unset ones have none. The optimizer knows which values there are.
-optim::GivenSettings given(std::initializer_list<std::pair<const char*, double>> numbers,
-                           std::initializer_list<std::pair<const char*, int32_t>> integers = {}) {
+// Names and values of a struct that was checked; unset ones have none.
+template <typename Options>
+optim::GivenSettings given_settings(const Options* given) {
+  const Options options = read_options(given, "options");
   optim::GivenSettings settings;
-  for (const auto& [name, value] : numbers) settings.emplace_back(name, option_number(value));
-  for (const auto& [name, value] : integers) {
-    const auto integer = option_integer(value);
-    settings.emplace_back(name, integer ? std::optional<double>(static_cast<double>(*integer)) : std::nullopt);
-  }
+  for (const OptionField& field : table_of(given))
+    if (field.kind != OptionKind::kReserved) settings.emplace_back(field.name, option_value(field, &options));
   return settings;
-}
-
-optim::GivenSettings read(const accel_adam_options_t* source) {
-  const auto options = read_options<accel_adam_options_t>(source, ACCEL_ADAM_OPTIONS_INIT, "options");
-  return given({{"lr", options.lr},
-                {"beta1", options.beta1},
-                {"beta2", options.beta2},
-                {"eps", options.eps},
-                {"weight_decay", options.weight_decay}},
-               {{"amsgrad", options.amsgrad}, {"maximize", options.maximize}});
-}
-
-optim::GivenSettings read(const accel_sgd_options_t* source) {
-  const auto options = read_options<accel_sgd_options_t>(source, ACCEL_SGD_OPTIONS_INIT, "options");
-  return given({{"lr", options.lr},
-                {"momentum", options.momentum},
-                {"dampening", options.dampening},
-                {"weight_decay", options.weight_decay}},
-               {{"nesterov", options.nesterov}, {"maximize", options.maximize}});
-}
-
-optim::GivenSettings read(const accel_adagrad_options_t* source) {
-  const auto options = read_options<accel_adagrad_options_t>(source, ACCEL_ADAGRAD_OPTIONS_INIT, "options");
-  return given({{"lr", options.lr},
-                {"lr_decay", options.lr_decay},
-                {"weight_decay", options.weight_decay},
-                {"initial_accumulator_value", options.initial_accumulator_value},
-                {"eps", options.eps}},
-               {{"maximize", options.maximize}});
-}
-
-optim::GivenSettings read(const accel_rmsprop_options_t* source) {
-  const auto options = read_options<accel_rmsprop_options_t>(source, ACCEL_RMSPROP_OPTIONS_INIT, "options");
-  return given({{"lr", options.lr},
-                {"alpha", options.alpha},
-                {"eps", options.eps},
-                {"weight_decay", options.weight_decay},
-                {"momentum", options.momentum}},
-               {{"centered", options.centered}, {"maximize", options.maximize}});
-}
-
-optim::GivenSettings read(const accel_adamax_options_t* source) {
-  const auto options = read_options<accel_adamax_options_t>(source, ACCEL_ADAMAX_OPTIONS_INIT, "options");
-  return given({{"lr", options.lr},
-                {"beta1", options.beta1},
-                {"beta2", options.beta2},
-                {"eps", options.eps},
-                {"weight_decay", options.weight_decay}},
-               {{"maximize", options.maximize}});
-}
-
-optim::GivenSettings read(const accel_nadam_options_t* source) {
-  const auto options = read_options<accel_nadam_options_t>(source, ACCEL_NADAM_OPTIONS_INIT, "options");
-  return given({{"lr", options.lr},
-                {"beta1", options.beta1},
-                {"beta2", options.beta2},
-                {"eps", options.eps},
-                {"weight_decay", options.weight_decay},
-                {"momentum_decay", options.momentum_decay}},
-               {{"decoupled_weight_decay", options.decoupled_weight_decay}, {"maximize", options.maximize}});
-}
-
-optim::GivenSettings read(const accel_radam_options_t* source) {
-  const auto options = read_options<accel_radam_options_t>(source, ACCEL_RADAM_OPTIONS_INIT, "options");
-  return given({{"lr", options.lr},
-                {"beta1", options.beta1},
-                {"beta2", options.beta2},
-                {"eps", options.eps},
-                {"weight_decay", options.weight_decay}},
-               {{"decoupled_weight_decay", options.decoupled_weight_decay}, {"maximize", options.maximize}});
-}
-
-optim::GivenSettings read(const accel_lion_options_t* source) {
-  const auto options = read_options<accel_lion_options_t>(source, ACCEL_LION_OPTIONS_INIT, "options");
-  return given(
-      {{"lr", options.lr}, {"beta1", options.beta1}, {"beta2", options.beta2}, {"weight_decay", options.weight_decay}},
-      {{"maximize", options.maximize}});
-}
-
-optim::GivenSettings read(const accel_lamb_options_t* source) {
-  const auto options = read_options<accel_lamb_options_t>(source, ACCEL_LAMB_OPTIONS_INIT, "options");
-  return given({{"lr", options.lr},
-                {"beta1", options.beta1},
-                {"beta2", options.beta2},
-                {"eps", options.eps},
-                {"weight_decay", options.weight_decay}},
-               {{"maximize", options.maximize}});
-}
-
-optim::GivenSettings read(const accel_adafactor_options_t* source) {
-  const auto options = read_options<accel_adafactor_options_t>(source, ACCEL_ADAFACTOR_OPTIONS_INIT, "options");
-  return given({{"lr", options.lr},
-                {"beta2_decay", options.beta2_decay},
-                {"eps1", options.eps1},
-                {"eps2", options.eps2},
-                {"d", options.d},
-                {"weight_decay", options.weight_decay}},
-               {{"maximize", options.maximize}});
-}
-
-optim::GivenSettings read(const accel_muon_options_t* source) {
-  const auto options = read_options<accel_muon_options_t>(source, ACCEL_MUON_OPTIONS_INIT, "options");
-  return given(
-      {{"lr", options.lr},
-       {"weight_decay", options.weight_decay},
-       {"momentum", options.momentum},
-       {"ns_a", options.ns_a},
-       {"ns_b", options.ns_b},
-       {"ns_c", options.ns_c},
-       {"eps", options.eps}},
-      {{"nesterov", options.nesterov}, {"ns_steps", options.ns_steps}, {"adjust_lr_fn", options.adjust_lr_fn}});
-}
-
-optim::GivenSettings read(const accel_lomo_options_t* source) {
-  const auto options = read_options<accel_lomo_options_t>(source, ACCEL_LOMO_OPTIONS_INIT, "options");
-  return given(
-      {{"lr", options.lr}, {"clip_grad_norm", options.clip_grad_norm}, {"clip_grad_value", options.clip_grad_value}});
-}
-
-optim::GivenSettings read(const accel_adalomo_options_t* source) {
-  const auto options = read_options<accel_adalomo_options_t>(source, ACCEL_ADALOMO_OPTIONS_INIT, "options");
-  return given({{"lr", options.lr},
-                {"weight_decay", options.weight_decay},
-                {"decay_rate", options.decay_rate},
-                {"eps1", options.eps1},
-                {"eps2", options.eps2},
-                {"clip_threshold", options.clip_threshold},
-                {"clip_grad_norm", options.clip_grad_norm},
-                {"clip_grad_value", options.clip_grad_value}});
-}
-
-optim::GivenSettings read(const accel_schedule_free_sgd_options_t* source) {
-  const auto options =
-      read_options<accel_schedule_free_sgd_options_t>(source, ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT, "options");
-  return given({{"lr", options.lr},
-                {"momentum", options.momentum},
-                {"weight_decay", options.weight_decay},
-                {"warmup_steps", options.warmup_steps},
-                {"r", options.r},
-                {"weight_lr_power", options.weight_lr_power}},
-               {{"maximize", options.maximize}});
-}
-
-optim::GivenSettings read(const accel_schedule_free_adamw_options_t* source) {
-  const auto options =
-      read_options<accel_schedule_free_adamw_options_t>(source, ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT, "options");
-  return given({{"lr", options.lr},
-                {"beta1", options.beta1},
-                {"beta2", options.beta2},
-                {"eps", options.eps},
-                {"weight_decay", options.weight_decay},
-                {"warmup_steps", options.warmup_steps},
-                {"r", options.r},
-                {"weight_lr_power", options.weight_lr_power}},
-               {{"maximize", options.maximize}});
 }
 
 // The optimizer of a rule; the module's trainable parameters become its first group.
@@ -207,72 +50,12 @@ accel_status_t create(const char* function, const accel_module_t* module, const 
   return guarded(function, [&] {
     if (module != nullptr) check(module, "module");
     check_pointer(out, "out");
-    *out = with_parameters(module, optim::make_optimizer(rule(arguments...), read(options))).release();
+    *out = with_parameters(module, optim::make_optimizer(rule(arguments...), given_settings(options))).release();
     return ACCEL_OK;
   });
 }
 
 }  // namespace
-
-ACCEL_FUNCTION void accel_adam_options_init(accel_adam_options_t* options) {
-  if (options != nullptr) *options = ACCEL_ADAM_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_sgd_options_init(accel_sgd_options_t* options) {
-  if (options != nullptr) *options = ACCEL_SGD_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_adagrad_options_init(accel_adagrad_options_t* options) {
-  if (options != nullptr) *options = ACCEL_ADAGRAD_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_rmsprop_options_init(accel_rmsprop_options_t* options) {
-  if (options != nullptr) *options = ACCEL_RMSPROP_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_adamax_options_init(accel_adamax_options_t* options) {
-  if (options != nullptr) *options = ACCEL_ADAMAX_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_nadam_options_init(accel_nadam_options_t* options) {
-  if (options != nullptr) *options = ACCEL_NADAM_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_radam_options_init(accel_radam_options_t* options) {
-  if (options != nullptr) *options = ACCEL_RADAM_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_lion_options_init(accel_lion_options_t* options) {
-  if (options != nullptr) *options = ACCEL_LION_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_lamb_options_init(accel_lamb_options_t* options) {
-  if (options != nullptr) *options = ACCEL_LAMB_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_adafactor_options_init(accel_adafactor_options_t* options) {
-  if (options != nullptr) *options = ACCEL_ADAFACTOR_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_muon_options_init(accel_muon_options_t* options) {
-  if (options != nullptr) *options = ACCEL_MUON_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_lomo_options_init(accel_lomo_options_t* options) {
-  if (options != nullptr) *options = ACCEL_LOMO_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_adalomo_options_init(accel_adalomo_options_t* options) {
-  if (options != nullptr) *options = ACCEL_ADALOMO_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_schedule_free_sgd_options_init(accel_schedule_free_sgd_options_t* options) {
-  if (options != nullptr) *options = ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT;
-}
-
-ACCEL_FUNCTION void accel_schedule_free_adamw_options_init(accel_schedule_free_adamw_options_t* options) {
-  if (options != nullptr) *options = ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT;
-}
 
 ACCEL_FUNCTION accel_status_t accel_optimizer_adamw(const accel_module_t* module, const accel_adam_options_t* options,
                                                     accel_optimizer_t** out) {
@@ -403,7 +186,7 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_add_group(accel_optimizer_t* optim
     check_pointer(parameters, "parameters");
     std::vector<at::Tensor> tensors;
     for (size_t i = 0; i < n_parameters; ++i) tensors.push_back(check(parameters[i], "parameters[i]").tensor);
-    engine.add_group(std::move(tensors), option_number(lr), option_number(weight_decay));
+    engine.add_group(std::move(tensors), optional_number(lr), optional_number(weight_decay));
     return ACCEL_OK;
   });
 }
@@ -495,7 +278,7 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_set_setting(accel_optimizer_t* opt
                                                           double value) {
   return guarded(__func__, [&] {
     optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
-    engine.set_setting(group, check_pointer(name, "name"), option_number(value).value_or(std::nan("")));
+    engine.set_setting(group, check_pointer(name, "name"), optional_number(value).value_or(std::nan("")));
     return ACCEL_OK;
   });
 }

@@ -1,64 +1,55 @@
-// Reading of options structs: the caller's may be older (shorter) or newer (longer) than ours.
+// Reading of options structs, by the tables of their fields, and of parameters that may be unset.
 #pragma once
 
-#include <cstring>
 #include <optional>
 
 #include "accel.h"
 #include "base/error.hpp"
+#include "capi/generated/option_structs.hpp"
+#include "config/option_table.hpp"
 
 namespace accel::capi {
 
-// A full struct of ours: all unset, then overlaid with what the caller gave. `smallest` is the size in the first
-// version that had it.
+// A whole struct of ours, checked: all unset, then overlaid with what the caller gave.
 template <typename Options>
-Options read_options(const Options* given, const Options& unset, const char* name, size_t smallest = sizeof(Options)) {
-  Options result = unset;
-  if (given == nullptr) return result;
-  const size_t size = given->struct_size;
-  require(size >= smallest, Status::kInvalidArgument, name, ".struct_size is ", size, "; expected at least ", smallest,
-          ": use its INIT macro");
-  require(size <= sizeof(Options), Status::kUnsupported, name, ".struct_size is ", size, ", newer than this library's ",
-          sizeof(Options), "; rebuild with its header");
-  std::memcpy(&result, given, size);
-  result.struct_size = sizeof(Options);
+Options read_options(const Options* given, const char* name) {
+  Options result = unset_options(given);
+  accel::read_options(table_of(given), given, name, &result);
   return result;
 }
 
-inline std::optional<bool> option_flag(int32_t value, const char* name) {
-  if (value == ACCEL_UNSET) return std::nullopt;
-  require(value == 0 || value == 1, Status::kInvalidArgument, name, " is ", value, "; expected 0, 1 or ACCEL_UNSET");
-  return value == 1;
+inline bool is_given(int32_t value) { return value != ACCEL_UNSET; }
+inline bool is_given(int64_t value) { return value != ACCEL_UNSET_INT64; }
+inline bool is_given(double value) { return value != ACCEL_UNSET_DOUBLE; }
+inline bool is_given(const void* value) { return value != nullptr; }
+
+// A field of a struct that was read, which leaves the setting as it is when it is unset. Enumerations of the engine
+// have the numbers of the header's constants.
+template <typename Setting, typename Given>
+void set_given(Setting& setting, Given given) {
+  if (is_given(given)) setting = static_cast<Setting>(given);
+}
+template <typename Setting, typename Given>
+void set_given(std::optional<Setting>& setting, Given given) {
+  if (is_given(given)) setting = static_cast<Setting>(given);
 }
 
-// A parameter that must be given.
+// Parameters of functions.
+
 inline bool read_flag(int32_t value, const char* name) {
   require(value == 0 || value == 1, Status::kInvalidArgument, name, " is ", value, "; expected 0 or 1");
   return value == 1;
 }
 
-// One of the constants 0 to `last`, which the engine's enumeration has in the same order.
-template <typename Enumeration>
-std::optional<Enumeration> option_choice(int32_t value, Enumeration last, const char* name) {
-  if (value == ACCEL_UNSET) return std::nullopt;
-  require(value >= 0 && value <= static_cast<int32_t>(last), Status::kInvalidArgument, name, " is ", value,
-          "; expected one of its constants, 0 to ", static_cast<int32_t>(last));
-  return static_cast<Enumeration>(value);
+inline std::optional<bool> optional_flag(int32_t value, const char* name) {
+  if (!is_given(value)) return std::nullopt;
+  require(value == 0 || value == 1, Status::kInvalidArgument, name, " is ", value, "; expected 0, 1 or ACCEL_UNSET");
+  return value == 1;
 }
 
-inline std::optional<int64_t> option_integer(int64_t value) {
-  if (value == ACCEL_UNSET_INT64) return std::nullopt;
-  return value;
-}
-
-inline std::optional<int64_t> option_integer(int32_t value) {
-  if (value == ACCEL_UNSET) return std::nullopt;
-  return value;
-}
-
-inline std::optional<double> option_number(double value) {
-  if (value == ACCEL_UNSET_DOUBLE) return std::nullopt;
-  return value;
+template <typename Number>
+std::optional<Number> optional_number(Number value) {
+  return is_given(value) ? std::optional<Number>(value) : std::nullopt;
 }
 
 }  // namespace accel::capi

@@ -11,17 +11,11 @@
 namespace accel::capi {
 namespace {
 
-constexpr accel_parameters_options_t kUnsetParametersOptions = ACCEL_PARAMETERS_OPTIONS_INIT;
-
 accelerator::PreparedParameters& parameters_of(const accel_parameters_t* parameters) {
   return *check(parameters, "parameters").parameters;
 }
 
 }  // namespace
-
-ACCEL_FUNCTION void accel_parameters_options_init(accel_parameters_options_t* options) {
-  if (options != nullptr) *options = kUnsetParametersOptions;
-}
 
 ACCEL_FUNCTION accel_status_t accel_parameters_create(accel_state_t* state, accel_module_t* module,
                                                       const accel_parameters_options_t* options,
@@ -29,9 +23,10 @@ ACCEL_FUNCTION accel_status_t accel_parameters_create(accel_state_t* state, acce
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
     const nn::ModulePtr& model = check(module, "module").module;
-    const auto settings = read_options(options, kUnsetParametersOptions, "options");
+    const auto settings = read_options(options, "options");
     check_pointer(out, "out");
-    const double bucket_cap_mb = option_number(settings.bucket_cap_mb).value_or(parallel::kDefaultBucketMegabytes);
+    double bucket_cap_mb = parallel::kDefaultBucketMegabytes;
+    set_given(bucket_cap_mb, settings.bucket_cap_mb);
     *out = std::make_unique<accel_parameters>(accelerator.prepare_parameters(model, bucket_cap_mb)).release();
     return ACCEL_OK;
   });

@@ -86,7 +86,7 @@ ACCEL_FUNCTION accel_status_t accel_sampler_length_grouped(const int64_t* length
                                                            int64_t group_batches, int64_t seed, accel_sampler_t** out) {
   return guarded(__func__, [&] {
     give_sampler<data::LengthGroupedSampler>(out, read_numbers(lengths, n_lengths, "lengths"), batch_size,
-                                             option_integer(group_batches), seed);
+                                             optional_number(group_batches), seed);
     return ACCEL_OK;
   });
 }

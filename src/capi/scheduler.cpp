@@ -18,10 +18,6 @@
 namespace accel::capi {
 namespace {
 
-constexpr accel_one_cycle_options_t kUnsetOneCycle = ACCEL_ONE_CYCLE_OPTIONS_INIT;
-constexpr accel_cyclic_options_t kUnsetCyclic = ACCEL_CYCLIC_OPTIONS_INIT;
-constexpr accel_plateau_options_t kUnsetPlateau = ACCEL_PLATEAU_OPTIONS_INIT;
-
 void give_scheduler(accel_scheduler_t** out, std::shared_ptr<optim::Scheduler> scheduler) {
   *out = std::make_unique<accel_scheduler>(std::move(scheduler)).release();
 }
@@ -38,48 +34,43 @@ accel_status_t create(const char* function, accel_optimizer_t* optimizer, accel_
 }
 
 optim::OneCycleSettings one_cycle_settings(const accel_one_cycle_options_t* given) {
-  const accel_one_cycle_options_t options = read_options(given, kUnsetOneCycle, "options");
+  const accel_one_cycle_options_t options = read_options(given, "options");
   optim::OneCycleSettings settings;
-  settings.pct_start = option_number(options.pct_start).value_or(settings.pct_start);
-  settings.base_momentum = option_number(options.base_momentum).value_or(settings.base_momentum);
-  settings.max_momentum = option_number(options.max_momentum).value_or(settings.max_momentum);
-  settings.div_factor = option_number(options.div_factor).value_or(settings.div_factor);
-  settings.final_div_factor = option_number(options.final_div_factor).value_or(settings.final_div_factor);
-  settings.anneal = option_choice(options.anneal_strategy, optim::Anneal::kLinear, "options.anneal_strategy")
-                        .value_or(settings.anneal);
-  settings.cycle_momentum =
-      option_flag(options.cycle_momentum, "options.cycle_momentum").value_or(settings.cycle_momentum);
-  settings.three_phase = option_flag(options.three_phase, "options.three_phase").value_or(settings.three_phase);
+  set_given(settings.pct_start, options.pct_start);
+  set_given(settings.base_momentum, options.base_momentum);
+  set_given(settings.max_momentum, options.max_momentum);
+  set_given(settings.div_factor, options.div_factor);
+  set_given(settings.final_div_factor, options.final_div_factor);
+  set_given(settings.anneal, options.anneal_strategy);
+  set_given(settings.cycle_momentum, options.cycle_momentum);
+  set_given(settings.three_phase, options.three_phase);
   return settings;
 }
 
 optim::CyclicSettings cyclic_settings(const accel_cyclic_options_t* given) {
-  const accel_cyclic_options_t options = read_options(given, kUnsetCyclic, "options");
+  const accel_cyclic_options_t options = read_options(given, "options");
   optim::CyclicSettings settings;
-  settings.step_size_up = option_integer(options.step_size_up).value_or(settings.step_size_up);
-  settings.step_size_down = option_integer(options.step_size_down);
-  settings.gamma = option_number(options.gamma).value_or(settings.gamma);
-  settings.base_momentum = option_number(options.base_momentum).value_or(settings.base_momentum);
-  settings.max_momentum = option_number(options.max_momentum).value_or(settings.max_momentum);
-  settings.mode = option_choice(options.mode, optim::CycleMode::kExpRange, "options.mode").value_or(settings.mode);
-  settings.cycle_momentum =
-      option_flag(options.cycle_momentum, "options.cycle_momentum").value_or(settings.cycle_momentum);
+  set_given(settings.step_size_up, options.step_size_up);
+  set_given(settings.step_size_down, options.step_size_down);
+  set_given(settings.gamma, options.gamma);
+  set_given(settings.base_momentum, options.base_momentum);
+  set_given(settings.max_momentum, options.max_momentum);
+  set_given(settings.mode, options.mode);
+  set_given(settings.cycle_momentum, options.cycle_momentum);
   return settings;
 }
 
 optim::PlateauSettings plateau_settings(const accel_plateau_options_t* given) {
-  const accel_plateau_options_t options = read_options(given, kUnsetPlateau, "options");
+  const accel_plateau_options_t options = read_options(given, "options");
   optim::PlateauSettings settings;
-  settings.factor = option_number(options.factor).value_or(settings.factor);
-  settings.patience = option_integer(options.patience).value_or(settings.patience);
-  settings.cooldown = option_integer(options.cooldown).value_or(settings.cooldown);
-  settings.threshold = option_number(options.threshold).value_or(settings.threshold);
-  settings.min_lr = option_number(options.min_lr).value_or(settings.min_lr);
-  settings.eps = option_number(options.eps).value_or(settings.eps);
-  settings.mode = option_choice(options.mode, optim::MetricMode::kMax, "options.mode").value_or(settings.mode);
-  settings.threshold_mode =
-      option_choice(options.threshold_mode, optim::ThresholdMode::kAbsolute, "options.threshold_mode")
-          .value_or(settings.threshold_mode);
+  set_given(settings.factor, options.factor);
+  set_given(settings.patience, options.patience);
+  set_given(settings.cooldown, options.cooldown);
+  set_given(settings.threshold, options.threshold);
+  set_given(settings.min_lr, options.min_lr);
+  set_given(settings.eps, options.eps);
+  set_given(settings.mode, options.mode);
+  set_given(settings.threshold_mode, options.threshold_mode);
   return settings;
 }
 
@@ -96,18 +87,6 @@ std::vector<int64_t> read_milestones(const int64_t* milestones, size_t count) {
 }
 
 }  // namespace
-
-ACCEL_FUNCTION void accel_one_cycle_options_init(accel_one_cycle_options_t* options) {
-  if (options != nullptr) *options = kUnsetOneCycle;
-}
-
-ACCEL_FUNCTION void accel_cyclic_options_init(accel_cyclic_options_t* options) {
-  if (options != nullptr) *options = kUnsetCyclic;
-}
-
-ACCEL_FUNCTION void accel_plateau_options_init(accel_plateau_options_t* options) {
-  if (options != nullptr) *options = kUnsetPlateau;
-}
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_lambda(accel_optimizer_t* optimizer, accel_lr_lambda_fn lambda,
                                                      void* user_data, accel_destroy_fn destroy,
@@ -162,7 +141,7 @@ ACCEL_FUNCTION accel_status_t accel_scheduler_constant_with_warmup(accel_optimiz
 ACCEL_FUNCTION accel_status_t accel_scheduler_inverse_sqrt(accel_optimizer_t* optimizer, int64_t warmup_steps,
                                                            int64_t timescale, accel_scheduler_t** out) {
   return create(__func__, optimizer, out, [&] {
-    return optim::factor_schedule(optim::inverse_sqrt_factor(warmup_steps, option_integer(timescale)));
+    return optim::factor_schedule(optim::inverse_sqrt_factor(warmup_steps, optional_number(timescale)));
   });
 }
 

@@ -25,9 +25,6 @@
 namespace accel::capi {
 namespace {
 
-constexpr accel_state_options_t kUnsetStateOptions = ACCEL_STATE_OPTIONS_INIT;
-constexpr accel_gradient_accumulation_options_t kUnsetAccumulation = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT;
-
 static_assert(static_cast<int32_t>(Precision::kNo) == ACCEL_PRECISION_NO &&
               static_cast<int32_t>(Precision::kFp16) == ACCEL_PRECISION_FP16 &&
               static_cast<int32_t>(Precision::kBf16) == ACCEL_PRECISION_BF16 &&
@@ -41,43 +38,34 @@ static_assert(static_cast<int32_t>(CpuKernels::kDefault) == ACCEL_CPU_KERNELS_DE
 static_assert(static_cast<int32_t>(CpuMemory::kDefault) == ACCEL_CPU_MEMORY_DEFAULT &&
               static_cast<int32_t>(CpuMemory::kCached) == ACCEL_CPU_MEMORY_CACHED);
 
-std::optional<Precision> option_precision(accel_precision_t value) {
-  if (value == ACCEL_UNSET) return std::nullopt;
-  require(value >= ACCEL_PRECISION_NO && value <= ACCEL_PRECISION_FP8, Status::kInvalidArgument,
-          "options.mixed_precision is ", value, "; expected one of ACCEL_PRECISION_*");
-  return static_cast<Precision>(value);
-}
-
 StateOptions read_state_options(const accel_state_options_t* given) {
-  const accel_state_options_t options = read_options(given, kUnsetStateOptions, "options");
+  const accel_state_options_t options = read_options(given, "options");
   StateOptions result;
-  result.cpu = option_flag(options.cpu, "options.cpu");
-  result.mixed_precision = option_precision(options.mixed_precision);
-  result.gradient_accumulation_steps = option_integer(options.gradient_accumulation_steps);
-  result.adjust_scheduler = option_flag(options.adjust_scheduler, "options.adjust_scheduler");
-  result.sync_with_dataloader = option_flag(options.sync_with_dataloader, "options.sync_with_dataloader");
-  result.sync_each_batch = option_flag(options.sync_each_batch, "options.sync_each_batch");
-  result.step_scheduler_with_optimizer =
-      option_flag(options.step_scheduler_with_optimizer, "options.step_scheduler_with_optimizer");
-  result.split_batches = option_flag(options.split_batches, "options.split_batches");
-  result.true_divisor = option_flag(options.true_divisor, "options.true_divisor");
-  result.keep_output_dtype = option_flag(options.keep_output_dtype, "options.keep_output_dtype");
-  result.device_placement = option_flag(options.device_placement, "options.device_placement");
-  if (options.rng_types != nullptr) result.rng_types = options.rng_types;
-  result.scheduler_steps =
-      option_choice(options.scheduler_steps, SchedulerSteps::kPerUpdate, "options.scheduler_steps");
-  result.cpu_kernels = option_choice(options.cpu_kernels, CpuKernels::kOnednn, "options.cpu_kernels");
-  result.cpu_memory = option_choice(options.cpu_memory, CpuMemory::kCached, "options.cpu_memory");
-  result.cpu_memory_kept = option_integer(options.cpu_memory_kept);
-  result.debug = option_flag(options.debug, "options.debug");
-  result.timeout_ms = option_integer(options.timeout_ms);
-  result.num_threads = option_integer(options.num_threads);
-  result.process.process_index = option_integer(options.process_index);
-  result.process.num_processes = option_integer(options.num_processes);
-  result.process.local_process_index = option_integer(options.local_process_index);
-  result.process.local_num_processes = option_integer(options.local_num_processes);
-  if (options.main_process_ip != nullptr) result.process.main_process_ip = options.main_process_ip;
-  result.process.main_process_port = option_integer(options.main_process_port);
+  set_given(result.cpu, options.cpu);
+  set_given(result.mixed_precision, options.mixed_precision);
+  set_given(result.gradient_accumulation_steps, options.gradient_accumulation_steps);
+  set_given(result.adjust_scheduler, options.adjust_scheduler);
+  set_given(result.sync_with_dataloader, options.sync_with_dataloader);
+  set_given(result.sync_each_batch, options.sync_each_batch);
+  set_given(result.step_scheduler_with_optimizer, options.step_scheduler_with_optimizer);
+  set_given(result.split_batches, options.split_batches);
+  set_given(result.true_divisor, options.true_divisor);
+  set_given(result.keep_output_dtype, options.keep_output_dtype);
+  set_given(result.device_placement, options.device_placement);
+  set_given(result.rng_types, options.rng_types);
+  set_given(result.scheduler_steps, options.scheduler_steps);
+  set_given(result.cpu_kernels, options.cpu_kernels);
+  set_given(result.cpu_memory, options.cpu_memory);
+  set_given(result.cpu_memory_kept, options.cpu_memory_kept);
+  set_given(result.debug, options.debug);
+  set_given(result.timeout_ms, options.timeout_ms);
+  set_given(result.num_threads, options.num_threads);
+  set_given(result.process.process_index, options.process_index);
+  set_given(result.process.num_processes, options.num_processes);
+  set_given(result.process.local_process_index, options.local_process_index);
+  set_given(result.process.local_num_processes, options.local_num_processes);
+  set_given(result.process.main_process_ip, options.main_process_ip);
+  set_given(result.process.main_process_port, options.main_process_port);
   return result;
 }
 
@@ -117,10 +105,6 @@ accel_status_t begin_main_first(const char* function, accel_state_t* state, acce
 std::atomic<accel_state_t*> default_state{nullptr};
 
 }  // namespace
-
-ACCEL_FUNCTION void accel_state_options_init(accel_state_options_t* options) {
-  if (options != nullptr) *options = kUnsetStateOptions;
-}
 
 ACCEL_FUNCTION accel_status_t accel_state_create(const accel_state_options_t* options, accel_state_t** out) {
   return guarded(__func__, [&] {
@@ -369,24 +353,17 @@ ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation_steps(accel_state_
   });
 }
 
-ACCEL_FUNCTION void accel_gradient_accumulation_options_init(accel_gradient_accumulation_options_t* options) {
-  if (options != nullptr) *options = kUnsetAccumulation;
-}
-
 ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation(accel_state_t* state,
                                                               const accel_gradient_accumulation_options_t* options) {
   return guarded(__func__, [&] {
     state::GradientState& gradient_state = *check(state, "state").accelerator->state().gradient_state();
-    const auto given = read_options(check_pointer(options, "options"), kUnsetAccumulation, "options");
+    const auto given = read_options(check_pointer(options, "options"), "options");
     state::AccumulationSettings settings = gradient_state.settings();
-    const auto replace = [](bool& setting, int32_t value, const char* name) {
-      setting = option_flag(value, name).value_or(setting);
-    };
-    settings.num_steps = option_integer(given.num_steps).value_or(settings.num_steps);
-    replace(settings.adjust_scheduler, given.adjust_scheduler, "options.adjust_scheduler");
-    replace(settings.sync_with_dataloader, given.sync_with_dataloader, "options.sync_with_dataloader");
-    replace(settings.sync_each_batch, given.sync_each_batch, "options.sync_each_batch");
-    replace(settings.true_divisor, given.true_divisor, "options.true_divisor");
+    set_given(settings.num_steps, given.num_steps);
+    set_given(settings.adjust_scheduler, given.adjust_scheduler);
+    set_given(settings.sync_with_dataloader, given.sync_with_dataloader);
+    set_given(settings.sync_each_batch, given.sync_each_batch);
+    set_given(settings.true_divisor, given.true_divisor);
     gradient_state.set_settings(settings);
     return ACCEL_OK;
   });

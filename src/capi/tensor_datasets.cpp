@@ -32,7 +32,7 @@ std::vector<at::Tensor> read_tensors(accel_tensor_t* const* tensors, size_t coun
 }
 
 data::DocumentOffsets read_documents(const accel_packing_options_t& options, const data::TokenSource& tokens) {
-  const auto end = option_integer(options.end_of_document);
+  const auto end = optional_number(options.end_of_document);
   require(end.has_value() != (options.document_offsets != nullptr), Status::kInvalidArgument,
           "end_of_document and document_offsets are ", end ? "both" : "not",
           " given; expected one of them, which says where documents end");
@@ -47,10 +47,6 @@ data::ArrowOwner<Struct> take(Struct* given) {
 }
 
 }  // namespace
-
-ACCEL_FUNCTION void accel_packing_options_init(accel_packing_options_t* options) {
-  if (options != nullptr) *options = ACCEL_PACKING_OPTIONS_INIT;
-}
 
 ACCEL_FUNCTION accel_status_t accel_dataset_tensors(accel_tensor_t* const* tensors, size_t n_tensors,
                                                     accel_dataset_t** out) {
@@ -124,7 +120,7 @@ ACCEL_FUNCTION accel_status_t accel_dataset_windows(accel_tensor_t* tokens, int6
     const at::Tensor& numbers = check(tokens, "tokens").tensor;
     check_pointer(out, "out");
     give_dataset(out, std::make_shared<data::WindowDataset>(data::tensor_tokens(numbers), sequence_length,
-                                                            option_integer(stride).value_or(sequence_length)));
+                                                            optional_number(stride).value_or(sequence_length)));
     return ACCEL_OK;
   });
 }
@@ -135,14 +131,13 @@ ACCEL_FUNCTION accel_status_t accel_dataset_packed(accel_tensor_t* tokens, const
     const at::Tensor& numbers = check(tokens, "tokens").tensor;
     check_pointer(options, "options");
     check_pointer(out, "out");
-    const auto given = read_options<accel_packing_options_t>(options, ACCEL_PACKING_OPTIONS_INIT, "options");
-    const auto length = option_integer(given.sequence_length);
-    require(length.has_value(), Status::kInvalidArgument, "sequence_length is unset; expected at least 1");
+    const auto given = read_options(options, "options");
     const std::shared_ptr<const data::TokenSource> source = data::tensor_tokens(numbers);
-    using Packing = data::PackedDataset::Packing;
-    const auto packing = option_choice(given.packing, Packing::kBestFit, "packing").value_or(Packing::kConcatenate);
-    give_dataset(out, std::make_shared<data::PackedDataset>(source, read_documents(given, *source), *length, packing,
-                                                            option_integer(given.pad_token).value_or(0)));
+    auto packing = data::PackedDataset::Packing::kConcatenate;
+    set_given(packing, given.packing);
+    give_dataset(out,
+                 std::make_shared<data::PackedDataset>(source, read_documents(given, *source), given.sequence_length,
+                                                       packing, optional_number(given.pad_token).value_or(0)));
     return ACCEL_OK;
   });
 }
@@ -155,7 +150,7 @@ ACCEL_FUNCTION accel_status_t accel_dataset_arrow(ArrowSchema* schema, ArrowArra
     check_pointer(schema, "schema");
     check_pointer(array, "array");
     check_pointer(out, "out");
-    give_dataset(out, data::arrow_dataset(taken_schema.get(), taken_array.get(), option_number(null_value)));
+    give_dataset(out, data::arrow_dataset(taken_schema.get(), taken_array.get(), optional_number(null_value)));
     return ACCEL_OK;
   });
 }
@@ -166,7 +161,7 @@ ACCEL_FUNCTION accel_status_t accel_dataset_arrow_stream(ArrowArrayStream* strea
     data::ArrowOwner<ArrowArrayStream> taken = take(stream);
     check_pointer(stream, "stream");
     check_pointer(out, "out");
-    give_dataset(out, data::arrow_dataset(taken.get(), option_number(null_value)));
+    give_dataset(out, data::arrow_dataset(taken.get(), optional_number(null_value)));
     return ACCEL_OK;
   });
 }

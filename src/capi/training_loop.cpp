@@ -65,7 +65,7 @@ ACCEL_FUNCTION accel_status_t accel_backward(accel_state_t* state, accel_tensor_
 ACCEL_FUNCTION accel_status_t accel_lomo_backward(accel_state_t* state, accel_tensor_t* loss, double lr) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
-    accelerator.lomo_backward(check(loss, "loss").tensor, option_number(lr));
+    accelerator.lomo_backward(check(loss, "loss").tensor, optional_number(lr));
     return ACCEL_OK;
   });
 }
@@ -118,7 +118,7 @@ ACCEL_FUNCTION accel_status_t accel_join_uneven_inputs_begin(accel_state_t* stat
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);
     std::vector<nn::ModulePtr> models = read_modules(modules, n_modules);
-    const auto even = option_flag(even_batches, "even_batches");
+    const auto even = optional_flag(even_batches, "even_batches");
     check_pointer(out, "out");
     *out = open_scope(std::make_unique<JoinScope>(accelerator, std::move(models), even));
     return ACCEL_OK;

@@ -34,6 +34,15 @@ HEADER = """#include <stddef.h>
 typedef int32_t accel_status_t;
 #define ACCEL_OK 0
 #define ACCEL_ERROR_NOT_FOUND (-5)
+
+/* Yes or no. */
+typedef int32_t accel_flag_t;
+
+/* Colors. */
+typedef int32_t accel_color_t;
+#define ACCEL_COLOR_RED 0
+#define ACCEL_COLOR_BLUE 1
+
 typedef struct accel_thing accel_thing_t; /* something */
 /** Ends a life. @param user_data Whose. @threads any */
 typedef void (*accel_destroy_fn)(void *user_data);
@@ -42,11 +51,13 @@ typedef accel_status_t (*accel_look_fn)(accel_thing_t *thing, void *user_data);
 /* How a thing is made. */
 typedef struct accel_thing_options {
   size_t struct_size;
-  double weight;  /* default 1 */
-  int32_t color;  /* default 0 */
+  double weight;  /* In kilograms. In (0, inf). Variable ACCEL_WEIGHT. Default 1 */
+  accel_color_t color;  /* Default RED */
+  accel_flag_t heavy;  /* Default: as it weighs */
+  int32_t count;  /* In [1, inf). Required */
   int32_t reserved;
 } accel_thing_options_t;
-#define ACCEL_THING_OPTIONS_INIT {sizeof(accel_thing_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+#define ACCEL_THING_OPTIONS_INIT {sizeof(accel_thing_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
 /** Unsets all fields. @param options The struct. @threads any */
 ACCEL_SINCE(0, 1) void accel_thing_options_init(accel_thing_options_t *options);
 /** Makes a thing. It is new. @param sizes [n_sizes] Sizes. @param n_sizes Their number. @param out The thing.
@@ -63,12 +74,23 @@ ACCEL_SINCE(0, 1) void accel_thing_release(accel_thing_t *ACCEL_NULLABLE thing);
 # What is replaced, by what, the rule that it breaks, and a word of the message.
 BREACHES = [
     ("accel_thing_look(", "look_at_thing(", "name", "look_at_thing"),
-    ("/* How a thing", "typedef int32_t accel_color;\n/* How a thing", "name", "accel_color"),
+    ("/* How a thing", "typedef int32_t accel_shade;\n/* How a thing", "name", "accel_shade"),
     ("accel_thing_t *ACCEL_OWNED *out", "accel_thing_t **out", "ownership", "output out"),
-    ("  size_t struct_size;\n  double weight;  /* default 1 */", "  double weight;\n  size_t struct_size;", "options", "weight"),
-    ("ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}", "0, ACCEL_UNSET, 0}", "options", "sets weight to 0"),
+    ("  size_t struct_size;\n  double weight;", "  double first; /* In [0, inf). Default 0 */\n  size_t struct_size;\n  double weight;", "options", "first"),
+    ("ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ", "0, ACCEL_UNSET, ", "options", "sets weight to 0"),
     ("#define ACCEL_THING_OPTIONS_INIT", "#define ACCEL_THING_INIT", "options", "INIT macro"),
     ("  int32_t reserved;\n", "", "padding", "4 unnamed bytes"),
+    (" Default RED", "", "option", "color is wrong: it does not end with a default"),
+    ("Default RED", "Default GREEN", "option", "the default GREEN is the end of 0 of ACCEL_COLOR_RED, ACCEL_COLOR_BLUE"),
+    ("In (0, inf). ", "", "option", "a number needs its interval"),
+    ("In (0, inf)", "In (2, 0)", "option", "the interval from 2 to 0 is empty"),
+    ("In (0, inf)", "In (0, many)", "option", "an end of the interval is many"),
+    ("Default 1 ", "Default 0 ", "option", "the default 0 is not within the interval"),
+    ("Default 1 ", "Default one ", "option", "the default is one"),
+    ("Default: as it weighs", "In [0, 1]. Default 0", "option", "a flag has no interval"),
+    ("Default: as it weighs", "Default 2", "option", "the default of a flag is 2"),
+    ("accel_flag_t heavy;", "float heavy;", "option", "float is no type of options"),
+    ("Default RED", "Variable ACCEL_WEIGHT. Default RED", "option", "color has the variable ACCEL_WEIGHT of accel_thing_options_t.weight"),
     ("void accel_thing_release(", "void accel_thing_forget(", "release", "0 _release functions"),
     ("accel_thing_t *ACCEL_NULLABLE thing);", "accel_thing_t *thing);", "release", "take NULL"),
     (", void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy", "", "callback", "user_data and destroy"),
@@ -132,7 +154,18 @@ class Header(unittest.TestCase):
     def test_layouts(self):
         (options,) = self.describe(HEADER)["structs"]
         self.assertEqual([(field["name"], field["offset"], field["size"]) for field in options["fields"]],
-                         [("struct_size", 0, 8), ("weight", 8, 8), ("color", 16, 4), ("reserved", 20, 4)])
+                         [("struct_size", 0, 8), ("weight", 8, 8), ("color", 16, 4), ("heavy", 20, 4), ("count", 24, 4),
+                          ("reserved", 28, 4)])
+
+    def test_what_the_comments_of_options_say(self):
+        (options,) = self.describe(HEADER)["structs"]
+        weight, color, heavy, count = (field["option"] for field in options["fields"][1:5])
+        self.assertEqual((weight["kind"], weight["variable"], weight["default"]), ("number", "ACCEL_WEIGHT", "1"))
+        self.assertEqual(weight["interval"], {"low": "0", "high": "inf", "open_low": True, "open_high": True})
+        self.assertEqual((color["kind"], color["default"]), ("choice", "ACCEL_COLOR_RED"))
+        self.assertEqual(color["constants"], ["ACCEL_COLOR_RED", "ACCEL_COLOR_BLUE"])
+        self.assertEqual((heavy["kind"], heavy["default"], heavy["default_words"]), ("flag", None, "as it weighs"))
+        self.assertTrue(count["required"])
 
 
 class Text(unittest.TestCase):

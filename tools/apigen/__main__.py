@@ -15,6 +15,7 @@ import emit_coverage
 import emit_cpp
 import emit_julia
 import emit_map
+import emit_options
 import emit_reference
 import emit_rust
 import emit_stubs
@@ -22,8 +23,8 @@ import emit_swig
 import emit_sweeps
 import lint
 
-EMITTERS = (emit_map, emit_sweeps, emit_rust, emit_julia, emit_swig, emit_stubs, emit_cpp, emit_reference, emit_coverage)
-NOT_STORED = ("line", "documented")
+EMITTERS = (emit_map, emit_options, emit_sweeps, emit_rust, emit_julia, emit_swig, emit_stubs, emit_cpp, emit_reference, emit_coverage)
+NOT_STORED = ("line", "documented", "wrong_options")
 
 
 def without_lines(value):

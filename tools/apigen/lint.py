@@ -2,6 +2,8 @@
 
 import re
 
+import option
+
 FUNCTION_NAME = re.compile(r"^accel(_[a-z0-9]+)+$")
 TYPE_NAME = re.compile(r"^accel(_[a-z0-9]+)+_(t|fn)$")
 CONSTANT_NAME = re.compile(r"^ACCEL(_[A-Z0-9]+)+$")
@@ -15,6 +17,7 @@ HOW_TO = {
     "ownership": "accel_tensor_t *ACCEL_OWNED *out, or const char *ACCEL_BORROWED *out",
     "options": "typedef struct accel_x_options { size_t struct_size; int32_t field; } accel_x_options_t; with "
                "ACCEL_X_OPTIONS_INIT {sizeof(accel_x_options_t), ACCEL_UNSET} and accel_x_options_init()",
+    "option": option.FORM,
     "padding": "order the fields by size, or fill the gap with `int32_t reserved; /* 0 */`",
     "release": "ACCEL_SINCE(0, 1) void accel_x_release(accel_x_t *ACCEL_NULLABLE x);",
     "callback": "accel_x_fn x, void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy",
@@ -31,7 +34,7 @@ def lint(api, path="accel.h"):
     handles = {handle["name"] for handle in api["handles"]}
     structs = {struct["name"]: struct for struct in api["structs"]}
     callbacks = {callback["name"] for callback in api["callbacks"]}
-    for rule, line, message in [*names(api), *handle_rules(api), *struct_rules(api),
+    for rule, line, message in [*names(api), *(("option", *wrong) for wrong in api["wrong_options"]), *handle_rules(api), *struct_rules(api),
                                 *(found for callback in api["callbacks"] for found in callback_rules(callback)),
                                 *(found for function in api["functions"] if not function["inline"]
                                   for found in function_rules(function, handles, structs, callbacks))]:
@@ -80,7 +83,7 @@ def struct_rules(api):
             end = field["offset"] + field["size"]
         if end != struct["size"]:
             yield "padding", line, f"{name} ends with {struct['size'] - end} unnamed bytes"
-        if not re.search(r"_(options|config)_t$", name):
+        if not option.is_options(struct):
             continue
         if fields[0]["name"] != "struct_size" or fields[0]["type"]["c"] != "size_t":
             yield "options", line, f"the first field of {name} is {fields[0]['name']}, expected size_t struct_size"

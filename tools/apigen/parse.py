@@ -8,6 +8,7 @@ import ctype
 import sys
 
 import documentation
+import option
 
 sys.path = [entry for entry in sys.path if entry]  # clang/ of the working directory is not the package
 import clang.cindex  # noqa: E402
@@ -161,7 +162,8 @@ def structs(header):
                 members = [{"name": member.spelling, "type": type_of(member.type)}
                            for member in field.type.get_canonical().get_fields()]
             fields.append({"name": field.spelling, "type": kind, "offset": field.get_field_offsetof() // 8,
-                           "size": field.type.get_size(), "doc": header.comment_behind(field.location.line),
+                           "size": field.type.get_size(), "line": field.location.line,
+                           "doc": header.comment_behind(field.location.line),
                            "initial": values[place] if place < len(values) else None})
             if members:
                 fields[-1]["members"] = members
@@ -243,7 +245,9 @@ def describe(path):
         name = record["name"].removesuffix("_t") + "_init"
         record["init_function"] = name if name in declared else None
     version = {constant["name"]: constant["value"] for constant in known}
-    return {"version": ".".join(str(version[f"ACCEL_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH")),
-            "sections": [{"number": number, "title": title} for _, number, title in header.sections],
-            "constants": known, "aliases": list(aliases(header)), "handles": opaque, "structs": records,
-            "callbacks": list(callbacks(header, names)), "functions": found}
+    api = {"version": ".".join(str(version[f"ACCEL_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH")),
+           "sections": [{"number": number, "title": title} for _, number, title in header.sections],
+           "constants": known, "aliases": list(aliases(header)), "handles": opaque, "structs": records,
+           "callbacks": list(callbacks(header, names)), "functions": found}
+    api["wrong_options"] = list(option.describe(api))
+    return api

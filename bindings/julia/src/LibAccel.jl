@@ -128,6 +128,7 @@ macro collective(call)
     return esc(waiting_call(call, :(ccall(:jl_gc_safe_enter, Int8, ())), :(ccall(:jl_gc_safe_leave, Cvoid, (Int8,), gc_state))))
 end
 
+const accel_flag_t = Int32
 const accel_status_t = Int32
 const accel_dtype_t = Int32
 const accel_precision_t = Int32
@@ -136,6 +137,7 @@ const accel_scheduler_steps_t = Int32
 const accel_cpu_kernels_t = Int32
 const accel_cpu_memory_t = Int32
 const accel_reduction_t = Int32
+const accel_muon_adjust_t = Int32
 const accel_update_precision_t = Int32
 const accel_anneal_strategy_t = Int32
 const accel_cycle_mode_t = Int32
@@ -342,17 +344,17 @@ end
 """What a state is made from. Everything may stay unset."""
 struct accel_state_options_t
     struct_size::Csize_t
-    cpu::Int32
+    cpu::accel_flag_t
     mixed_precision::accel_precision_t
     gradient_accumulation_steps::Int64
-    adjust_scheduler::Int32
-    sync_with_dataloader::Int32
-    sync_each_batch::Int32
-    step_scheduler_with_optimizer::Int32
-    split_batches::Int32
-    debug::Int32
-    true_divisor::Int32
-    keep_output_dtype::Int32
+    adjust_scheduler::accel_flag_t
+    sync_with_dataloader::accel_flag_t
+    sync_each_batch::accel_flag_t
+    step_scheduler_with_optimizer::accel_flag_t
+    split_batches::accel_flag_t
+    debug::accel_flag_t
+    true_divisor::accel_flag_t
+    keep_output_dtype::accel_flag_t
     timeout_ms::Int64
     process_index::Int32
     num_processes::Int32
@@ -360,7 +362,7 @@ struct accel_state_options_t
     local_num_processes::Int32
     main_process_ip::Ptr{Cchar}
     main_process_port::Int32
-    device_placement::Int32
+    device_placement::accel_flag_t
     rng_types::Ptr{Cchar}
     num_threads::Int32
     scheduler_steps::accel_scheduler_steps_t
@@ -404,10 +406,10 @@ end
 struct accel_gradient_accumulation_options_t
     struct_size::Csize_t
     num_steps::Int64
-    adjust_scheduler::Int32
-    sync_with_dataloader::Int32
-    sync_each_batch::Int32
-    true_divisor::Int32
+    adjust_scheduler::accel_flag_t
+    sync_with_dataloader::accel_flag_t
+    sync_each_batch::accel_flag_t
+    true_divisor::accel_flag_t
 end
 
 """Every field is unset that is not given."""
@@ -424,8 +426,8 @@ end
 """How to back-propagate, as torch.Tensor.backward() has it."""
 struct accel_backward_options_t
     struct_size::Csize_t
-    retain_graph::Int32
-    create_graph::Int32
+    retain_graph::accel_flag_t
+    create_graph::accel_flag_t
     inputs::Ptr{accel_value_t}
     gradient::Ptr{accel_tensor_t}
 end
@@ -448,8 +450,8 @@ struct accel_adam_options_t
     beta2::Float64
     eps::Float64
     weight_decay::Float64
-    amsgrad::Int32
-    maximize::Int32
+    amsgrad::accel_flag_t
+    maximize::accel_flag_t
 end
 
 """Every field is unset that is not given."""
@@ -472,8 +474,8 @@ struct accel_sgd_options_t
     momentum::Float64
     dampening::Float64
     weight_decay::Float64
-    nesterov::Int32
-    maximize::Int32
+    nesterov::accel_flag_t
+    maximize::accel_flag_t
 end
 
 """Every field is unset that is not given."""
@@ -496,7 +498,7 @@ struct accel_adagrad_options_t
     weight_decay::Float64
     initial_accumulator_value::Float64
     eps::Float64
-    maximize::Int32
+    maximize::accel_flag_t
     reserved::Int32
 end
 
@@ -521,8 +523,8 @@ struct accel_rmsprop_options_t
     eps::Float64
     weight_decay::Float64
     momentum::Float64
-    centered::Int32
-    maximize::Int32
+    centered::accel_flag_t
+    maximize::accel_flag_t
 end
 
 """Every field is unset that is not given."""
@@ -546,7 +548,7 @@ struct accel_adamax_options_t
     beta2::Float64
     eps::Float64
     weight_decay::Float64
-    maximize::Int32
+    maximize::accel_flag_t
     reserved::Int32
 end
 
@@ -572,8 +574,8 @@ struct accel_nadam_options_t
     eps::Float64
     weight_decay::Float64
     momentum_decay::Float64
-    decoupled_weight_decay::Int32
-    maximize::Int32
+    decoupled_weight_decay::accel_flag_t
+    maximize::accel_flag_t
 end
 
 """Every field is unset that is not given."""
@@ -598,8 +600,8 @@ struct accel_radam_options_t
     beta2::Float64
     eps::Float64
     weight_decay::Float64
-    decoupled_weight_decay::Int32
-    maximize::Int32
+    decoupled_weight_decay::accel_flag_t
+    maximize::accel_flag_t
 end
 
 """Every field is unset that is not given."""
@@ -622,7 +624,7 @@ struct accel_lion_options_t
     beta1::Float64
     beta2::Float64
     weight_decay::Float64
-    maximize::Int32
+    maximize::accel_flag_t
     reserved::Int32
 end
 
@@ -646,7 +648,7 @@ struct accel_lamb_options_t
     beta2::Float64
     eps::Float64
     weight_decay::Float64
-    maximize::Int32
+    maximize::accel_flag_t
     reserved::Int32
 end
 
@@ -672,7 +674,7 @@ struct accel_adafactor_options_t
     eps2::Float64
     d::Float64
     weight_decay::Float64
-    maximize::Int32
+    maximize::accel_flag_t
     reserved::Int32
 end
 
@@ -700,9 +702,9 @@ struct accel_muon_options_t
     ns_b::Float64
     ns_c::Float64
     eps::Float64
-    nesterov::Int32
+    nesterov::accel_flag_t
     ns_steps::Int32
-    adjust_lr_fn::Int32
+    adjust_lr_fn::accel_muon_adjust_t
     reserved::Int32
 end
 
@@ -776,7 +778,7 @@ struct accel_schedule_free_sgd_options_t
     warmup_steps::Float64
     r::Float64
     weight_lr_power::Float64
-    maximize::Int32
+    maximize::accel_flag_t
     reserved::Int32
 end
 
@@ -805,7 +807,7 @@ struct accel_schedule_free_adamw_options_t
     warmup_steps::Float64
     r::Float64
     weight_lr_power::Float64
-    maximize::Int32
+    maximize::accel_flag_t
     reserved::Int32
 end
 
@@ -834,8 +836,8 @@ struct accel_one_cycle_options_t
     div_factor::Float64
     final_div_factor::Float64
     anneal_strategy::accel_anneal_strategy_t
-    cycle_momentum::Int32
-    three_phase::Int32
+    cycle_momentum::accel_flag_t
+    three_phase::accel_flag_t
     reserved::Int32
 end
 
@@ -863,7 +865,7 @@ struct accel_cyclic_options_t
     base_momentum::Float64
     max_momentum::Float64
     mode::accel_cycle_mode_t
-    cycle_momentum::Int32
+    cycle_momentum::accel_flag_t
 end
 
 """Every field is unset that is not given."""
@@ -933,8 +935,8 @@ end
 struct accel_csv_options_t
     struct_size::Csize_t
     delimiter::Int32
-    has_header::Int32
-    skip_malformed::Int32
+    has_header::accel_flag_t
+    skip_malformed::accel_flag_t
     reserved::Int32
     missing::Float64
     types::Ptr{accel_value_t}
@@ -973,18 +975,18 @@ end
 struct accel_dataloader_options_t
     struct_size::Csize_t
     batch_size::Int64
-    shuffle::Int32
-    drop_last::Int32
+    shuffle::accel_flag_t
+    drop_last::accel_flag_t
     seed::Int64
     prefetch::Int64
     sampler::Ptr{accel_sampler_t}
     num_workers::Int64
-    pin_memory::Int32
+    pin_memory::accel_flag_t
     collate::accel_collate_t
     padding_value::Float64
     pad_to_multiple_of::Int64
     padding_side::accel_padding_side_t
-    padding_masks::Int32
+    padding_masks::accel_flag_t
 end
 
 """Every field is unset that is not given."""
@@ -1014,9 +1016,9 @@ struct accel_power_sgd_options_t
     min_compression_rate::Float64
     orthogonalization_epsilon::Float64
     random_seed::Int64
-    use_error_feedback::Int32
-    warm_start::Int32
-    batch_tensors_with_same_shape::Int32
+    use_error_feedback::accel_flag_t
+    warm_start::accel_flag_t
+    batch_tensors_with_same_shape::accel_flag_t
     reserved::Int32
 end
 
@@ -1038,12 +1040,12 @@ end
 """How gradients are averaged."""
 struct accel_ddp_options_t
     struct_size::Csize_t
-    broadcast_buffers::Int32
-    find_unused_parameters::Int32
-    gradient_as_bucket_view::Int32
-    static_graph::Int32
+    broadcast_buffers::accel_flag_t
+    find_unused_parameters::accel_flag_t
+    gradient_as_bucket_view::accel_flag_t
+    static_graph::accel_flag_t
     bucket_cap_mb::Float64
-    check_reduction::Int32
+    check_reduction::accel_flag_t
     comm_hook::accel_ddp_comm_hook_t
     comm_wrapper::accel_ddp_comm_hook_t
     reserved::Int32
@@ -1073,7 +1075,7 @@ struct accel_grad_scaler_options_t
     growth_factor::Float64
     backoff_factor::Float64
     growth_interval::Int64
-    enabled::Int32
+    enabled::accel_flag_t
     reserved::Int32
 end
 
@@ -1092,8 +1094,8 @@ end
 """In which regions operators choose their precision."""
 struct accel_autocast_options_t
     struct_size::Csize_t
-    enabled::Int32
-    cache_enabled::Int32
+    enabled::accel_flag_t
+    cache_enabled::accel_flag_t
 end
 
 """Every field is unset that is not given."""
@@ -1107,8 +1109,8 @@ end
 """How one model is prepared."""
 struct accel_prepare_model_options_t
     struct_size::Csize_t
-    device_placement::Int32
-    evaluation_mode::Int32
+    device_placement::accel_flag_t
+    evaluation_mode::accel_flag_t
     ddp_options::Ptr{accel_ddp_options_t}
 end
 
@@ -1124,14 +1126,14 @@ end
 """How the ranks share a loader's batches."""
 struct accel_dataloader_config_t
     struct_size::Csize_t
-    even_batches::Int32
-    split_batches::Int32
-    put_on_device::Int32
-    non_blocking::Int32
-    dispatch_batches::Int32
-    use_seedable_sampler::Int32
+    even_batches::accel_flag_t
+    split_batches::accel_flag_t
+    put_on_device::accel_flag_t
+    non_blocking::accel_flag_t
+    dispatch_batches::accel_flag_t
+    use_seedable_sampler::accel_flag_t
     data_seed::Int64
-    use_stateful_dataloader::Int32
+    use_stateful_dataloader::accel_flag_t
     reserved::Int32
 end
 
@@ -1166,8 +1168,8 @@ struct accel_local_sgd_options_t
     start_step::Int64
     outer_lr::Float64
     outer_momentum::Float64
-    outer_nesterov::Int32
-    enabled::Int32
+    outer_nesterov::accel_flag_t
+    enabled::accel_flag_t
     gradient_group::Ptr{accel_state_t}
 end
 
@@ -7859,6 +7861,65 @@ Threads: any.
 accel_memory_report(reset_peak, out) =
     check(ccall((:accel_memory_report, libaccel), accel_status_t, (Int32, Ptr{accel_value_t}), reset_peak, out), "accel_memory_report")
 
+"""
+    accel_options_name(index)
+
+The names of the options structs, for programs that show or fill them without knowing their layout.
+
+- `index`: From 0.
+
+Returns: Such as \"accel_adam_options_t\"; NULL behind the last one.
+
+Threads: any.
+"""
+accel_options_name(index) =
+    ccall((:accel_options_name, libaccel), Ptr{Cchar}, (Csize_t,), index)
+
+"""
+    accel_option_count(type)
+
+The fields that a program can set in an options struct.
+
+- `type`: Its name.
+
+Returns: Their number; -1 for a name that is none, and accel_last_error() says the nearest one.
+
+Threads: any.
+"""
+accel_option_count(var"type") =
+    ccall((:accel_option_count, libaccel), Int64, (Ptr{Cchar},), var"type")
+
+"""
+    accel_option_get(type, index, out)
+
+What a field is: a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
+
+- `type`: The name of the struct.
+- `index`: From 0, in the order of the struct.
+- `out`: The map.
+
+Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for an index behind the last.
+
+Threads: any.
+"""
+accel_option_get(var"type", index, out) =
+    check(ccall((:accel_option_get, libaccel), accel_status_t, (Ptr{Cchar}, Csize_t, Ptr{accel_value_t}), var"type", index, out), "accel_option_get")
+
+"""
+    accel_options_check(type, options)
+
+Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have. Structs of older programs are shorter, and those of newer ones longer: the fields that this library does not know must be unset or 0. The calls check besides what fields mean together.
+
+- `type`: The name of the struct.
+- `options`: The struct.
+
+Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field; UNSUPPORTED for a struct of a newer version in which a field is set that this one does not know.
+
+Threads: any.
+"""
+accel_options_check(var"type", options) =
+    check(ccall((:accel_options_check, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cvoid}), var"type", options), "accel_options_check")
+
 # Every function of the library, for a look whether the loaded one is new enough.
 const FUNCTIONS = (
     :accel_buffer_dispose,
@@ -8295,6 +8356,10 @@ const FUNCTIONS = (
     :accel_register_for_checkpointing,
     :accel_step_report,
     :accel_memory_report,
+    :accel_options_name,
+    :accel_option_count,
+    :accel_option_get,
+    :accel_options_check,
 )
 
 end # module

@@ -434,4 +434,8 @@ static const char *const accel_function_names[] = {
     "accel_register_for_checkpointing",
     "accel_step_report",
     "accel_memory_report",
+    "accel_options_name",
+    "accel_option_count",
+    "accel_option_get",
+    "accel_options_check",
 };

@@ -2624,6 +2624,25 @@ static void accel_memory_report_null_pointers(void **state) {
   refused_with_status("accel_memory_report", "out", accel_memory_report(1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_option_count_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_option_count", "type", (int64_t)accel_option_count(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_option_get_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_option_get", "type", accel_option_get(NULL, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_option_get", "out", accel_option_get("sample", 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_options_check_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_options_check", "type", accel_options_check(NULL, (const void *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_options_check", "options", accel_options_check("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       sweep_test(accel_buffer_dispose_null_pointers),
@@ -3047,6 +3066,9 @@ int main(void) {
       sweep_test(accel_register_for_checkpointing_null_pointers),
       sweep_test(accel_step_report_null_pointers),
       sweep_test(accel_memory_report_null_pointers),
+      sweep_test(accel_option_count_null_pointers),
+      sweep_test(accel_option_get_null_pointers),
+      sweep_test(accel_options_check_null_pointers),
   };
   return cmocka_run_group_tests(tests, make_samples, release_samples);
 }

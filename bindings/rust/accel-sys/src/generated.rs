@@ -3,6 +3,9 @@ use core::ffi::c_void;
 use std::os::raw::c_char;
 
 
+/// A yes or no in options: 1, 0, or ACCEL_UNSET.
+pub type accel_flag_t = i32;
+
 /// 0: success, positive: information, negative: error.
 pub type accel_status_t = i32;
 
@@ -26,6 +29,9 @@ pub type accel_cpu_memory_t = i32;
 
 /// What a reduction makes of the ranks' elements. The numbers are pinned.
 pub type accel_reduction_t = i32;
+
+/// How Muon scales the learning rate of an A x B matrix. The numbers are pinned.
+pub type accel_muon_adjust_t = i32;
 
 /// What an update of float16 and bfloat16 parameters is computed in. The numbers are pinned.
 pub type accel_update_precision_t = i32;
@@ -335,10 +341,10 @@ pub const ACCEL_HOOK_FORWARD_PRE: i32 = 0;
 pub const ACCEL_HOOK_FORWARD: i32 = 1;
 
 /// by sqrt(max(1, A / B))
-pub const ACCEL_MUON_ADJUST_ORIGINAL: i32 = 0;
+pub const ACCEL_MUON_ADJUST_ORIGINAL: accel_muon_adjust_t = 0;
 
 /// by 0.2 sqrt(max(A, B)): rates that were found for AdamW can be kept
-pub const ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW: i32 = 1;
+pub const ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW: accel_muon_adjust_t = 1;
 
 /// states and result have the parameter's dtype, as in torch.optim
 pub const ACCEL_UPDATE_PRECISION_AS_STORED: accel_update_precision_t = 0;
@@ -928,52 +934,55 @@ pub struct accel_value_t {
 #[derive(Clone, Copy)]
 pub struct accel_state_options_t {
     pub struct_size: usize,
-    /// 1: no accelerator. ACCELERATE_USE_CPU; default 0
-    pub cpu: i32,
-    /// ACCELERATE_MIXED_PRECISION; default NO
+    /// 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0
+    pub cpu: accel_flag_t,
+    /// Variable ACCELERATE_MIXED_PRECISION. Default NO
     pub mixed_precision: accel_precision_t,
-    /// ACCELERATE_GRADIENT_ACCUMULATION_STEPS; default 1
+    /// In \[1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1
     pub gradient_accumulation_steps: i64,
     /// 1: schedulers also advance in steps that only accumulate. Default 0
-    pub adjust_scheduler: i32,
+    pub adjust_scheduler: accel_flag_t,
     /// 1: gradients are exchanged at the end of the loader. Default 1
-    pub sync_with_dataloader: i32,
+    pub sync_with_dataloader: accel_flag_t,
     /// 1: gradients are exchanged in every micro-batch. Default 0
-    pub sync_each_batch: i32,
+    pub sync_each_batch: accel_flag_t,
     /// 1: a scheduler steps only when its optimizer did. Default 1
-    pub step_scheduler_with_optimizer: i32,
+    pub step_scheduler_with_optimizer: accel_flag_t,
     /// 1: a loader's batch is shared by the ranks instead of one each. Default 0
-    pub split_batches: i32,
-    /// ACCELERATE_DEBUG_MODE; default 0
-    pub debug: i32,
-    /// 1: a short last group is divided by its own length. Default 0, as the reference: always by gradient_accumulation_steps
-    pub true_divisor: i32,
-    /// 1: outputs of prepared models stay in half precision. Default 0: float32
-    pub keep_output_dtype: i32,
-    /// deadline of the rendezvous and of each collective; default 600000
+    pub split_batches: accel_flag_t,
+    /// 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
+    pub debug: accel_flag_t,
+    /// 1: a short last group is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+    pub true_divisor: accel_flag_t,
+    /// 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
+    pub keep_output_dtype: accel_flag_t,
+    /// Milliseconds until the rendezvous and each collective must have ended. In \[1, inf). Default 600000
     pub timeout_ms: i64,
-    /// The place in the job, for programs that start their ranks themselves, also as threads of one process. Unset: RANK, WORLD_SIZE, ..., as torchrun, MPI and Slurm set them.
+    /// The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In \[0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
     pub process_index: i32,
+    /// In \[1, inf). Default: WORLD_SIZE and its like
     pub num_processes: i32,
+    /// In \[0, inf). Default: LOCAL_RANK and its like
     pub local_process_index: i32,
+    /// In \[1, inf). Default: LOCAL_WORLD_SIZE and its like
     pub local_num_processes: i32,
-    /// MASTER_ADDR; default 127.0.0.1
+    /// Variable MASTER_ADDR. Default "127.0.0.1"
     pub main_process_ip: *const c_char,
-    /// MASTER_PORT; default 29500
+    /// In \[0, 65535\]. Variable MASTER_PORT. Default 29500
     pub main_process_port: i32,
     /// 1: prepare puts models and batches on the device. Default 1
-    pub device_placement: i32,
-    /// generators that prepared loaders make equal on all ranks when an epoch begins: "torch", "cuda" or "torch,cuda". Default none: orders follow from seed and epoch
+    pub device_placement: accel_flag_t,
+    /// Generators that prepared loaders make equal on all ranks when an epoch begins: "torch", "cuda" or "torch,cuda". Default: none, because orders follow from seed and epoch
     pub rng_types: *const c_char,
-    /// that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
+    /// Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In \[1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
     pub num_threads: i32,
-    /// of prepared schedulers. Default PER_BATCH, as the reference
+    /// Of prepared schedulers. Default PER_BATCH
     pub scheduler_steps: accel_scheduler_steps_t,
-    /// ACCEL_CPU_KERNELS (auto, default, onednn); default AUTO. Calls without a state have the settings of the state that was made last
+    /// Calls without a state have the settings of the state that was made last. Variable ACCEL_CPU_KERNELS. Default AUTO
     pub cpu_kernels: accel_cpu_kernels_t,
-    /// ACCEL_CPU_MEMORY (auto, default, cached); default AUTO
+    /// Variable ACCEL_CPU_MEMORY. Default AUTO
     pub cpu_memory: accel_cpu_memory_t,
-    /// most bytes that this process keeps for the next tensors. ACCEL_CPU_MEMORY_KEPT; default a fourth of the memory of the host or container by its processes
+    /// Most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
     pub cpu_memory_kept: i64,
 }
 
@@ -1017,16 +1026,16 @@ impl Default for accel_state_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_gradient_accumulation_options_t {
     pub struct_size: usize,
-    /// micro-batches a group, at least 1. Default: as it is, like all fields
+    /// Micro-batches a group. In \[1, inf). Default: as it is, like all fields
     pub num_steps: i64,
-    /// 1: prepared schedulers count accumulating steps too
-    pub adjust_scheduler: i32,
-    /// 1: the end of a loader ends the group
-    pub sync_with_dataloader: i32,
-    /// 1: gradients are exchanged in each micro-batch
-    pub sync_each_batch: i32,
-    /// 1: a short last group is divided by its own length
-    pub true_divisor: i32,
+    /// 1: prepared schedulers count accumulating steps too. Default: as it is
+    pub adjust_scheduler: accel_flag_t,
+    /// 1: the end of a loader ends the group. Default: as it is
+    pub sync_with_dataloader: accel_flag_t,
+    /// 1: gradients are exchanged in each micro-batch. Default: as it is
+    pub sync_each_batch: accel_flag_t,
+    /// 1: a short last group is divided by its own length. Default: as it is
+    pub true_divisor: accel_flag_t,
 }
 
 /// Every field of [`accel_gradient_accumulation_options_t`] unset.
@@ -1050,12 +1059,12 @@ impl Default for accel_gradient_accumulation_options_t {
 pub struct accel_backward_options_t {
     pub struct_size: usize,
     /// 1: the graph stays for another backward. Default: as create_graph
-    pub retain_graph: i32,
+    pub retain_graph: accel_flag_t,
     /// 1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0
-    pub create_graph: i32,
-    /// the only leaves that get gradients: a tensor, or a list or map of tensors, for example what accel_module_named_parameters() gives. NULL: all leaves
+    pub create_graph: accel_flag_t,
+    /// The only leaves that get gradients: a tensor, or a list or map of tensors, for example those of accel_module_named_parameters(). Default: all leaves
     pub inputs: *const accel_value_t,
-    /// the gradient of the tensor, of its shape. NULL: 1, for a tensor of one element
+    /// The gradient of the tensor, of its shape. Default: 1, for a tensor of one element
     pub gradient: *const accel_tensor_t,
 }
 
@@ -1078,20 +1087,20 @@ impl Default for accel_backward_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adam_options_t {
     pub struct_size: usize,
-    /// default 1e-3
+    /// In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// default 0.9
+    /// In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// default 0.999
+    /// In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// default 1e-8
+    /// In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// default 0 for Adam, 0.01 for AdamW
+    /// In \[0, inf). Default: 0 for Adam, 0.01 for AdamW
     pub weight_decay: f64,
-    /// default 0
-    pub amsgrad: i32,
-    /// default 0
-    pub maximize: i32,
+    /// Default 0
+    pub amsgrad: accel_flag_t,
+    /// Default 0
+    pub maximize: accel_flag_t,
 }
 
 /// Every field of [`accel_adam_options_t`] unset.
@@ -1116,18 +1125,18 @@ impl Default for accel_adam_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_sgd_options_t {
     pub struct_size: usize,
-    /// default 1e-3
+    /// In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub momentum: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub dampening: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// default 0
-    pub nesterov: i32,
-    /// default 0
-    pub maximize: i32,
+    /// Default 0
+    pub nesterov: accel_flag_t,
+    /// Default 0
+    pub maximize: accel_flag_t,
 }
 
 /// Every field of [`accel_sgd_options_t`] unset.
@@ -1151,18 +1160,18 @@ impl Default for accel_sgd_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adagrad_options_t {
     pub struct_size: usize,
-    /// default 1e-2
+    /// In \[0, inf). Default 1e-2
     pub lr: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub lr_decay: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub initial_accumulator_value: f64,
-    /// default 1e-10
+    /// In \[0, inf). Default 1e-10
     pub eps: f64,
-    /// default 0
-    pub maximize: i32,
+    /// Default 0
+    pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
 }
@@ -1189,20 +1198,20 @@ impl Default for accel_adagrad_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_rmsprop_options_t {
     pub struct_size: usize,
-    /// default 1e-2
+    /// In \[0, inf). Default 1e-2
     pub lr: f64,
-    /// default 0.99
+    /// In \[0, inf). Default 0.99
     pub alpha: f64,
-    /// default 1e-8
+    /// In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub momentum: f64,
-    /// default 0
-    pub centered: i32,
-    /// default 0
-    pub maximize: i32,
+    /// Default 0
+    pub centered: accel_flag_t,
+    /// Default 0
+    pub maximize: accel_flag_t,
 }
 
 /// Every field of [`accel_rmsprop_options_t`] unset.
@@ -1227,18 +1236,18 @@ impl Default for accel_rmsprop_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adamax_options_t {
     pub struct_size: usize,
-    /// default 2e-3
+    /// In \[0, inf). Default 2e-3
     pub lr: f64,
-    /// default 0.9
+    /// In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// default 0.999
+    /// In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// default 1e-8
+    /// In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// default 0
-    pub maximize: i32,
+    /// Default 0
+    pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
 }
@@ -1265,22 +1274,22 @@ impl Default for accel_adamax_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_nadam_options_t {
     pub struct_size: usize,
-    /// default 2e-3
+    /// In \[0, inf). Default 2e-3
     pub lr: f64,
-    /// default 0.9
+    /// In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// default 0.999
+    /// In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// default 1e-8
+    /// In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// default 4e-3
+    /// In \[0, inf). Default 4e-3
     pub momentum_decay: f64,
     /// 1: as in AdamW. Default 0
-    pub decoupled_weight_decay: i32,
-    /// default 0
-    pub maximize: i32,
+    pub decoupled_weight_decay: accel_flag_t,
+    /// Default 0
+    pub maximize: accel_flag_t,
 }
 
 /// Every field of [`accel_nadam_options_t`] unset.
@@ -1306,20 +1315,20 @@ impl Default for accel_nadam_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_radam_options_t {
     pub struct_size: usize,
-    /// default 1e-3
+    /// In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// default 0.9
+    /// In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// default 0.999
+    /// In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// default 1e-8
+    /// In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub weight_decay: f64,
     /// 1: as in AdamW. Default 0
-    pub decoupled_weight_decay: i32,
-    /// default 0
-    pub maximize: i32,
+    pub decoupled_weight_decay: accel_flag_t,
+    /// Default 0
+    pub maximize: accel_flag_t,
 }
 
 /// Every field of [`accel_radam_options_t`] unset.
@@ -1344,16 +1353,16 @@ impl Default for accel_radam_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_lion_options_t {
     pub struct_size: usize,
-    /// default 1e-4
+    /// In \[0, inf). Default 1e-4
     pub lr: f64,
-    /// default 0.9
+    /// In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// default 0.99
+    /// In \[0, 1). Default 0.99
     pub beta2: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// default 0
-    pub maximize: i32,
+    /// Default 0
+    pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
 }
@@ -1379,18 +1388,18 @@ impl Default for accel_lion_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_lamb_options_t {
     pub struct_size: usize,
-    /// default 1e-3
+    /// In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// default 0.9
+    /// In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// default 0.999
+    /// In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// default 1e-6
+    /// In \[0, inf). Default 1e-6
     pub eps: f64,
-    /// default 0.01
+    /// In \[0, inf). Default 0.01
     pub weight_decay: f64,
-    /// default 0
-    pub maximize: i32,
+    /// Default 0
+    pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
 }
@@ -1417,20 +1426,20 @@ impl Default for accel_lamb_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adafactor_options_t {
     pub struct_size: usize,
-    /// default 1e-2
+    /// In \[0, inf). Default 1e-2
     pub lr: f64,
-    /// not above 0; default -0.8
+    /// In (-inf, 0\]. Default -0.8
     pub beta2_decay: f64,
-    /// default: the epsilon of the dtype
+    /// In \[0, inf). Default: the epsilon of the dtype
     pub eps1: f64,
-    /// default 1e-3
+    /// In \[0, inf). Default 1e-3
     pub eps2: f64,
-    /// clips the root mean square of a step; from 1. Default 1
+    /// Clips the root mean square of a step. In \[1, inf). Default 1
     pub d: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// default 0
-    pub maximize: i32,
+    /// Default 0
+    pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
 }
@@ -1458,26 +1467,26 @@ impl Default for accel_adafactor_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_muon_options_t {
     pub struct_size: usize,
-    /// default 1e-3
+    /// In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// default 0.1
+    /// In \[0, inf). Default 0.1
     pub weight_decay: f64,
-    /// default 0.95
+    /// In \[0, inf). Default 0.95
     pub momentum: f64,
-    /// coefficients of the polynomial; default 3.4445
+    /// Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445
     pub ns_a: f64,
-    /// default -4.775
+    /// In (-inf, inf). Default -4.775
     pub ns_b: f64,
-    /// default 2.0315
+    /// In (-inf, inf). Default 2.0315
     pub ns_c: f64,
-    /// default 1e-7
+    /// In \[0, inf). Default 1e-7
     pub eps: f64,
-    /// default 1
-    pub nesterov: i32,
-    /// 1 to 99; default 5
+    /// Default 1
+    pub nesterov: accel_flag_t,
+    /// In \[1, 99\]. Default 5
     pub ns_steps: i32,
-    /// ACCEL_MUON_ADJUST_*; default ORIGINAL
-    pub adjust_lr_fn: i32,
+    /// Default ORIGINAL
+    pub adjust_lr_fn: accel_muon_adjust_t,
     /// 0
     pub reserved: i32,
 }
@@ -1508,11 +1517,11 @@ impl Default for accel_muon_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_lomo_options_t {
     pub struct_size: usize,
-    /// default 1e-3
+    /// In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// the most that the norm of all gradients may be; costs a second backward. Default: none
+    /// The most that the norm of all gradients may be; costs a second backward. In \[0, inf). Default: none
     pub clip_grad_norm: f64,
-    /// the most that an element of a gradient may be. Default: none
+    /// The most that an element of a gradient may be. In \[0, inf). Default: none
     pub clip_grad_value: f64,
 }
 
@@ -1534,21 +1543,21 @@ impl Default for accel_lomo_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adalomo_options_t {
     pub struct_size: usize,
-    /// default 1e-3
+    /// In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// at most 0: 1 - step^decay_rate of the second moment stays. Default -0.8
+    /// 1 - step^decay_rate of the second moment stays. In (-inf, 0\]. Default -0.8
     pub decay_rate: f64,
-    /// added to the squares of gradients. Default 1e-30
+    /// Added to the squares of gradients. In \[0, inf). Default 1e-30
     pub eps1: f64,
-    /// the least size of a parameter that counts. Default 1e-3
+    /// The least size of a parameter that counts. In \[0, inf). Default 1e-3
     pub eps2: f64,
-    /// the most that the root mean square of an update may be. Default 1
+    /// The most that the root mean square of an update may be. In \[0, inf). Default 1
     pub clip_threshold: f64,
-    /// as in accel_lomo_options_t
+    /// The most that the norm of all gradients may be; costs a second backward. In \[0, inf). Default: none
     pub clip_grad_norm: f64,
-    /// as in accel_lomo_options_t
+    /// The most that an element of a gradient may be. In \[0, inf). Default: none
     pub clip_grad_value: f64,
 }
 
@@ -1575,20 +1584,20 @@ impl Default for accel_adalomo_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_schedule_free_sgd_options_t {
     pub struct_size: usize,
-    /// default 1
+    /// In \[0, inf). Default 1
     pub lr: f64,
-    /// in (0, 1): the average's share in the point at which gradients are taken. Default 0.9
+    /// The average's share in the point at which gradients are taken. In \[0, 1). Default 0.9
     pub momentum: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// updates in which the learning rate grows from 0. Default 0
+    /// Updates in which the learning rate grows from 0. In \[0, inf). Default 0
     pub warmup_steps: f64,
-    /// the weight of an iterate in the average grows with the step to this power. Default 0
+    /// The weight of an iterate in the average grows with the step to this power. In \[0, inf). Default 0
     pub r: f64,
-    /// and with the largest learning rate so far to this power. Default 2
+    /// And with the largest learning rate so far to this power. In \[0, inf). Default 2
     pub weight_lr_power: f64,
-    /// default 0
-    pub maximize: i32,
+    /// Default 0
+    pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
 }
@@ -1616,23 +1625,24 @@ impl Default for accel_schedule_free_sgd_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_schedule_free_adamw_options_t {
     pub struct_size: usize,
-    /// default 2.5e-3
+    /// In \[0, inf). Default 2.5e-3
     pub lr: f64,
-    /// in (0, 1): the average's share in the point at which gradients are taken. Default 0.9
+    /// The average's share in the point at which gradients are taken. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// of the second moment. Default 0.999
+    /// Of the second moment. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// default 1e-8
+    /// In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// as in accel_schedule_free_sgd_options_t, and so on
+    /// Updates in which the learning rate grows from 0. In \[0, inf). Default 0
     pub warmup_steps: f64,
-    /// Schedule-free AdamW, as above. */ typedef struct accel_schedule_free_adamw_options { size_t struct_size; double lr; /* default 2.5e-3 */ double beta1; /* in (0, 1): the average's share in the point at which gradients are taken. Default 0.9 */ double beta2; /* of the second moment. Default 0.999 */ double eps; /* default 1e-8 */ double weight_decay; /* default 0 */ double warmup_steps; /* as in accel_schedule_free_sgd_options_t, and so on
+    /// The weight of an iterate in the average grows with the step to this power. In \[0, inf). Default 0
     pub r: f64,
+    /// And with the largest learning rate so far to this power. In \[0, inf). Default 2
     pub weight_lr_power: f64,
-    /// default 0
-    pub maximize: i32,
+    /// Default 0
+    pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
 }
@@ -1662,22 +1672,22 @@ impl Default for accel_schedule_free_adamw_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_one_cycle_options_t {
     pub struct_size: usize,
-    /// share of the steps in which the rate rises. Default 0.3
+    /// Share of the steps in which the rate rises. In \[0, 1\]. Default 0.3
     pub pct_start: f64,
-    /// at the highest rate. Default 0.85
+    /// At the highest rate. In \[0, 1). Default 0.85
     pub base_momentum: f64,
-    /// at the lowest rates. Default 0.95
+    /// At the lowest rates. In \[0, 1). Default 0.95
     pub max_momentum: f64,
-    /// max_lr / first rate. Default 25
+    /// Max_lr / first rate. In (0, inf). Default 25
     pub div_factor: f64,
-    /// first rate / last rate. Default 1e4
+    /// First rate / last rate. In (0, inf). Default 1e4
     pub final_div_factor: f64,
-    /// default COS
+    /// Default COS
     pub anneal_strategy: accel_anneal_strategy_t,
     /// 1: momentum, or beta1, goes against the rate. Default 1
-    pub cycle_momentum: i32,
-    /// 1: up, down to the first rate, then to the last one. Default 0: up, and down to the last
-    pub three_phase: i32,
+    pub cycle_momentum: accel_flag_t,
+    /// 1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0
+    pub three_phase: accel_flag_t,
     /// 0
     pub reserved: i32,
 }
@@ -1706,20 +1716,20 @@ impl Default for accel_one_cycle_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_cyclic_options_t {
     pub struct_size: usize,
-    /// steps from base_lr to max_lr. Default 2000
+    /// Steps from base_lr to max_lr. In \[1, inf). Default 2000
     pub step_size_up: i64,
-    /// and back. Default step_size_up
+    /// And back. In \[1, inf). Default: as step_size_up
     pub step_size_down: i64,
-    /// of EXP_RANGE. Default 1
+    /// Of EXP_RANGE. In (0, inf). Default 1
     pub gamma: f64,
-    /// at max_lr. Default 0.8
+    /// At max_lr. In \[0, 1). Default 0.8
     pub base_momentum: f64,
-    /// at base_lr. Default 0.9
+    /// At base_lr. In \[0, 1). Default 0.9
     pub max_momentum: f64,
-    /// default TRIANGULAR
+    /// Default TRIANGULAR
     pub mode: accel_cycle_mode_t,
     /// 1: momentum, or beta1, goes against the rate. Default 1
-    pub cycle_momentum: i32,
+    pub cycle_momentum: accel_flag_t,
 }
 
 /// Every field of [`accel_cyclic_options_t`] unset.
@@ -1744,21 +1754,21 @@ impl Default for accel_cyclic_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_plateau_options_t {
     pub struct_size: usize,
-    /// of the rate, below 1. Default 0.1
+    /// The rate is multiplied by it. In \[0, 1). Default 0.1
     pub factor: f64,
-    /// metrics without improvement that are endured. Default 10
+    /// Metrics without improvement that are endured. In \[0, inf). Default 10
     pub patience: i64,
-    /// metrics after a reduction that do not count. Default 0
+    /// Metrics after a reduction that do not count. In \[0, inf). Default 0
     pub cooldown: i64,
-    /// by how much a metric must be better. Default 1e-4
+    /// By how much a metric must be better. In \[0, inf). Default 1e-4
     pub threshold: f64,
-    /// default 0
+    /// In \[0, inf). Default 0
     pub min_lr: f64,
-    /// smaller reductions are left out. Default 1e-8
+    /// Smaller reductions are left out. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// default MIN
+    /// Default MIN
     pub mode: accel_metric_mode_t,
-    /// default REL
+    /// Default REL
     pub threshold_mode: accel_threshold_mode_t,
 }
 
@@ -1785,17 +1795,17 @@ impl Default for accel_plateau_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_packing_options_t {
     pub struct_size: usize,
-    /// must be given
+    /// In \[1, inf). Required
     pub sequence_length: i64,
-    /// the token that ends each document, and belongs to it
+    /// The token that ends each document, and belongs to it. In (-inf, inf). Default: none
     pub end_of_document: i64,
-    /// int64 \[documents + 1\]: where each begins, and the end of the last; NULL: none
+    /// Int64 \[documents + 1\]: where each begins, and the end of the last. Default: none
     pub document_offsets: *mut accel_tensor_t,
-    /// default CONCATENATE
+    /// Default CONCATENATE
     pub packing: accel_packing_t,
     /// 0
     pub reserved: i32,
-    /// behind the last document of a sequence. Default 0
+    /// Behind the last document of a sequence. In (-inf, inf). Default 0
     pub pad_token: i64,
 }
 
@@ -1820,17 +1830,17 @@ impl Default for accel_packing_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_csv_options_t {
     pub struct_size: usize,
-    /// a character of ASCII. Default ','
+    /// A character of ASCII, by its number. In \[1, 127\]. Default 44
     pub delimiter: i32,
-    /// 0: the columns are named "0", "1", ... Default 1
-    pub has_header: i32,
+    /// 0: the columns are named "0", "1", .... Default 1
+    pub has_header: accel_flag_t,
     /// 1: malformed rows are left out and counted. Default 0
-    pub skip_malformed: i32,
+    pub skip_malformed: accel_flag_t,
     /// 0
     pub reserved: i32,
-    /// what an empty cell is in a column of numbers. Default: such a cell is malformed
+    /// What an empty cell is in a column of numbers; also NaN. In \[-inf, inf\]. Default: such a cell is malformed
     pub missing: f64,
-    /// a map from columns to "int64", "float32" and so on, or "text"; NULL: all are inferred
+    /// A map from columns to "int64", "float32" and so on, or "text". Default: all are inferred
     pub types: *const accel_value_t,
 }
 
@@ -1855,11 +1865,11 @@ impl Default for accel_csv_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_image_options_t {
     pub struct_size: usize,
-    /// 3: red, green, blue; 1: brightness. Default 3
+    /// 3: red, green, blue; 1: brightness. In \[1, 3\]. Default 3
     pub channels: i64,
-    /// brings all images to one size, with width: bilinear, with antialiasing. Default: they keep theirs
+    /// Brings all images to one size, with width: bilinear, with antialiasing. In \[1, inf). Default: they keep theirs
     pub height: i64,
-    /// How images are read. */ typedef struct accel_image_options { size_t struct_size; int64_t channels; /* 3: red, green, blue; 1: brightness. Default 3 */ int64_t height; /* brings all images to one size, with width: bilinear, with antialiasing. Default: they keep theirs
+    /// As height. In \[1, inf). Default: they keep theirs
     pub width: i64,
 }
 
@@ -1881,32 +1891,32 @@ impl Default for accel_image_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_dataloader_options_t {
     pub struct_size: usize,
-    /// rows of one rank's batch (of all ranks' with split_batches). Default 1
+    /// Rows of one rank's batch (of all ranks' with split_batches). In \[1, inf). Default 1
     pub batch_size: i64,
     /// 1: seedable random order. Default 0
-    pub shuffle: i32,
+    pub shuffle: accel_flag_t,
     /// 1: a short last batch is left out. Default 0
-    pub drop_last: i32,
-    /// of the order, rank 0's for all. Default: the seed of the CPU's default generator (accel_set_seed())
+    pub drop_last: accel_flag_t,
+    /// Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())
     pub seed: i64,
-    /// batches that each background thread keeps ready; 0: no thread. Default 2
+    /// Batches that each background thread keeps ready; 0: no thread. In \[0, inf). Default 2
     pub prefetch: i64,
-    /// instead of shuffle; NULL: none
+    /// Instead of shuffle. Default: none
     pub sampler: *mut accel_sampler_t,
-    /// threads that read, in order. Default 0: one of them once batches prove slower to make than to hand over, and the caller's thread alone where the program's callbacks read. With 1 or more these run on threads of the library, several at once from 2 on: they must be made for it
+    /// Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In \[0, inf). Default: one thread once batches prove slower to make than to hand over, and the caller's alone where the program's callbacks read
     pub num_workers: i64,
     /// 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0
-    pub pin_memory: i32,
-    /// default STACK; accel_dataloader_set_collate() sets a function instead
+    pub pin_memory: accel_flag_t,
+    /// accel_dataloader_set_collate() sets a function instead. Default STACK
     pub collate: accel_collate_t,
-    /// of PAD; default 0
+    /// Of PAD; also NaN. In \[-inf, inf\]. Default 0
     pub padding_value: f64,
-    /// of PAD: the longest is rounded up to it. Default 1
+    /// Of PAD: the longest is rounded up to it. In \[1, inf). Default 1
     pub pad_to_multiple_of: i64,
-    /// of PAD; default RIGHT
+    /// Of PAD. Default RIGHT
     pub padding_side: accel_padding_side_t,
-    /// of PAD: 1: a bool tensor, true where no filling is, as "\<key>_mask" in a map, elsewhere behind the tensor. Default 0
-    pub padding_masks: i32,
+    /// Of PAD, 1: a bool tensor, true where no filling is, as "\<key>_mask" in a map, elsewhere behind the tensor. Default 0
+    pub padding_masks: accel_flag_t,
 }
 
 /// Every field of [`accel_dataloader_options_t`] unset.
@@ -1937,22 +1947,22 @@ impl Default for accel_dataloader_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_power_sgd_options_t {
     pub struct_size: usize,
-    /// columns of the thin matrices. Default 1
+    /// Columns of the thin matrices. In \[1, inf). Default 1
     pub matrix_approximation_rank: i64,
-    /// backwards that are averaged exactly before. Default 1000; at least 2 with error feedback or warm start
+    /// Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In \[0, inf). Default 1000
     pub start_power_sgd_iter: i64,
-    /// what saves less than this factor travels as it is. Default 2
+    /// What saves less than this factor travels as it is. In (0, inf). Default 2
     pub min_compression_rate: f64,
-    /// added to norms, against columns of zeros. Default 0
+    /// Added to norms, against columns of zeros. In \[0, inf). Default 0
     pub orthogonalization_epsilon: f64,
-    /// of the first thin matrices; the same on all ranks. Default 0
+    /// Of the first thin matrices; the same on all ranks. In \[0, 4294967295\]. Default 0
     pub random_seed: i64,
     /// 1: what was lost is added to the next gradients. Default 1
-    pub use_error_feedback: i32,
+    pub use_error_feedback: accel_flag_t,
     /// 1: begins with the former thin matrices. Default 1
-    pub warm_start: i32,
+    pub warm_start: accel_flag_t,
     /// 1: equal shapes are multiplied together. Default 0
-    pub batch_tensors_with_same_shape: i32,
+    pub batch_tensors_with_same_shape: accel_flag_t,
     /// 0
     pub reserved: i32,
 }
@@ -1981,25 +1991,25 @@ impl Default for accel_power_sgd_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_ddp_options_t {
     pub struct_size: usize,
-    /// rank 0's buffers are sent before each forward. Default 1
-    pub broadcast_buffers: i32,
-    /// parameters may be without a gradient. Default 0
-    pub find_unused_parameters: i32,
-    /// gradients live in the buckets: no copy. Default 1 (the reference: 0)
-    pub gradient_as_bucket_view: i32,
-    /// the same parameters are used in every step. Default 0
-    pub static_graph: i32,
-    /// size of a bucket. Default 25
+    /// 1: rank 0's buffers are sent before each forward. Default 1
+    pub broadcast_buffers: accel_flag_t,
+    /// 1: parameters may be without a gradient. Default 0
+    pub find_unused_parameters: accel_flag_t,
+    /// 1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1
+    pub gradient_as_bucket_view: accel_flag_t,
+    /// 1: the same parameters are used in every step. Default 0
+    pub static_graph: accel_flag_t,
+    /// Size of a bucket in MiB. In (0, inf). Default 25
     pub bucket_cap_mb: f64,
-    /// kept for the reference's sake; no effect. Default 0
-    pub check_reduction: i32,
-    /// default NO
+    /// Kept for the reference's sake; no effect. Default 0
+    pub check_reduction: accel_flag_t,
+    /// Default NO
     pub comm_hook: accel_ddp_comm_hook_t,
     /// FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO
     pub comm_wrapper: accel_ddp_comm_hook_t,
     /// 0
     pub reserved: i32,
-    /// of both PowerSGDs; NULL: defaults
+    /// Of both PowerSGDs. Default: theirs
     pub comm_state_option: *const accel_power_sgd_options_t,
 }
 
@@ -2028,16 +2038,16 @@ impl Default for accel_ddp_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_grad_scaler_options_t {
     pub struct_size: usize,
-    /// the first scale, above 0. Default 65536
+    /// The first scale. In (0, inf). Default 65536
     pub init_scale: f64,
-    /// the scale grows by it after growth_interval steps without overflow; above 1. Default 2
+    /// The scale grows by it after growth_interval steps without overflow. In (1, inf). Default 2
     pub growth_factor: f64,
-    /// the scale shrinks by it after an overflow; between 0 and 1. Default 0.5
+    /// The scale shrinks by it after an overflow. In (0, 1). Default 0.5
     pub backoff_factor: f64,
-    /// steps, at least 1. Default 2000
+    /// Steps. In \[1, inf). Default 2000
     pub growth_interval: i64,
     /// 1: in every precision; 0: never. Default: under fp16
-    pub enabled: i32,
+    pub enabled: accel_flag_t,
     /// 0
     pub reserved: i32,
 }
@@ -2064,9 +2074,9 @@ impl Default for accel_grad_scaler_options_t {
 pub struct accel_autocast_options_t {
     pub struct_size: usize,
     /// 0: operators inside keep the dtypes of their inputs. Default 1
-    pub enabled: i32,
+    pub enabled: accel_flag_t,
     /// 0: weights are cast in each use, and not once for a region. Default 1
-    pub cache_enabled: i32,
+    pub cache_enabled: accel_flag_t,
 }
 
 /// Every field of [`accel_autocast_options_t`] unset.
@@ -2087,10 +2097,10 @@ impl Default for accel_autocast_options_t {
 pub struct accel_prepare_model_options_t {
     pub struct_size: usize,
     /// 1: on the state's device, 0: as it is. Default: as the state
-    pub device_placement: i32,
+    pub device_placement: accel_flag_t,
     /// 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0
-    pub evaluation_mode: i32,
-    /// NULL: defaults
+    pub evaluation_mode: accel_flag_t,
+    /// Default: theirs
     pub ddp_options: *const accel_ddp_options_t,
 }
 
@@ -2113,21 +2123,21 @@ impl Default for accel_prepare_model_options_t {
 pub struct accel_dataloader_config_t {
     pub struct_size: usize,
     /// 1: all ranks get equally many full batches, filled with rows from the start. Default 1
-    pub even_batches: i32,
-    /// as in the state's options, which are the default
-    pub split_batches: i32,
-    /// 1: batches go to the state's device. Default 1
-    pub put_on_device: i32,
+    pub even_batches: accel_flag_t,
+    /// As in the state's options. Default: as the state
+    pub split_batches: accel_flag_t,
+    /// 1: batches go to the state's device. Default: as device_placement of the state
+    pub put_on_device: accel_flag_t,
     /// 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0
-    pub non_blocking: i32,
-    /// 1: rank 0 reads, and sends each rank its rows. Default 0: every rank reads its own
-    pub dispatch_batches: i32,
+    pub non_blocking: accel_flag_t,
+    /// 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0
+    pub dispatch_batches: accel_flag_t,
     /// 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1
-    pub use_seedable_sampler: i32,
-    /// instead of the loader's seed
+    pub use_seedable_sampler: accel_flag_t,
+    /// Instead of the loader's seed. In (-inf, inf). Default: the loader's
     pub data_seed: i64,
     /// 1: accel_load_state() takes the loader to where it was. Default 1
-    pub use_stateful_dataloader: i32,
+    pub use_stateful_dataloader: accel_flag_t,
     /// 0
     pub reserved: i32,
 }
@@ -2170,17 +2180,17 @@ pub struct accel_prepare_item_t {
 #[derive(Clone, Copy)]
 pub struct accel_local_sgd_options_t {
     pub struct_size: usize,
-    /// steps with exchanged gradients before the first local one. Default 0
+    /// Steps with exchanged gradients before the first local one. In \[0, inf). Default 0
     pub start_step: i64,
-    /// of an SGD step on (weights of the last exchange - mean of the weights). Unset: the mean itself is taken
+    /// Of an SGD step on (weights of the last exchange - mean of the weights). In \[0, inf). Default: the mean itself is taken
     pub outer_lr: f64,
-    /// default 0.9 with outer_lr
+    /// In \[0, inf). Default: 0.9 with outer_lr
     pub outer_momentum: f64,
-    /// default 1 with outer_lr
-    pub outer_nesterov: i32,
+    /// Default: 1 with outer_lr
+    pub outer_nesterov: accel_flag_t,
     /// 0: gradients are exchanged in each step. Default 1
-    pub enabled: i32,
-    /// a group of ranks that go on exchanging gradients in local steps (of one host, say); NULL: none
+    pub enabled: accel_flag_t,
+    /// A group of ranks that go on exchanging gradients in local steps (of one host, say). Default: none
     pub gradient_group: *mut accel_state_t,
 }
 
@@ -2205,7 +2215,7 @@ impl Default for accel_local_sgd_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_parameters_options_t {
     pub struct_size: usize,
-    /// gradients travel in buckets of this size. Default 25
+    /// Gradients travel in buckets of this size, in MiB. In (0, inf). Default 25
     pub bucket_cap_mb: f64,
 }
 
@@ -6917,4 +6927,45 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_memory_report(reset_peak: i32, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The names of the options structs, for programs that show or fill them without knowing their layout.
+    ///
+    /// * `index`: From 0.
+    ///
+    /// Returns: Such as "accel_adam_options_t"; NULL behind the last one.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_options_name(index: usize) -> *const c_char;
+
+    /// The fields that a program can set in an options struct.
+    ///
+    /// * `type`: Its name.
+    ///
+    /// Returns: Their number; -1 for a name that is none, and accel_last_error() says the nearest one.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_option_count(r#type: *const c_char) -> i64;
+
+    /// What a field is: a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc", its comment in this header; "variable", that of the environment; "default" as a text, or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
+    ///
+    /// * `type`: The name of the struct.
+    /// * `index`: From 0, in the order of the struct.
+    /// * `out`: The map.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for an index behind the last.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_option_get(r#type: *const c_char, index: usize, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have.
+    ///
+    /// Structs of older programs are shorter, and those of newer ones longer: the fields that this library does not know must be unset or 0. The calls check besides what fields mean together.
+    ///
+    /// * `type`: The name of the struct.
+    /// * `options`: The struct.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field; UNSUPPORTED for a struct of a newer version in which a field is set that this one does not know.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_options_check(r#type: *const c_char, options: *const c_void) -> accel_status_t;
 }

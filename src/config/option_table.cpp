@@ -1,0 +1,176 @@
+#include "config/option_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/edit_distance.hpp"
+#include "base/error.hpp"
+
+namespace accel {
+namespace {
+
+template <typename T>
+T read_as(const OptionField& field, const void* options) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(options) + field.offset, sizeof value);
+  return value;
+}
+
+void unset(const OptionField& field, void* options) {
+  const auto write = [&](auto value) { std::memcpy(static_cast<char*>(options) + field.offset, &value, sizeof value); };
+  if (field.kind == OptionKind::kNumber) return write(kUnsetDouble);
+  if (field.kind == OptionKind::kText || field.kind == OptionKind::kObject) return write(static_cast<void*>(nullptr));
+  if (field.kind == OptionKind::kReserved) return write(int32_t{0});
+  field.size == sizeof(int32_t) ? write(kUnsetInt32) : write(kUnsetInt64);
+}
+
+int64_t integer_of(const OptionField& field, const void* options) {
+  return field.size == sizeof(int32_t) ? read_as<int32_t>(field, options) : read_as<int64_t>(field, options);
+}
+
+// "at least 1", "from 1 to 99", "in (0, 1]"
+std::string interval_text(const OptionInterval& interval) {
+  const bool from = std::isfinite(interval.low), to = std::isfinite(interval.high);
+  if (!from && !to) return interval.open_low ? "finite" : "any";
+  if (!to) return text(interval.open_low ? "above " : "at least ", interval.low);
+  if (!from) return text(interval.open_high ? "below " : "at most ", interval.high);
+  if (!interval.open_low && !interval.open_high) return text("from ", interval.low, " to ", interval.high);
+  return text("in ", interval.open_low ? '(' : '[', interval.low, ", ", interval.high, interval.open_high ? ')' : ']');
+}
+
+std::string choices_text(const OptionField& field) {
+  std::string known;
+  for (size_t i = 0; i < field.num_choices; ++i)
+    known += text(i == 0 ? "" : ", ", field.choices[i].name, " (", field.choices[i].value, ")");
+  return known;
+}
+
+// Of a field that this version does not know: unset of any type, or nothing.
+bool says_nothing(const char* bytes, size_t size) {
+  const auto is = [bytes](size_t place, auto value) { return std::memcmp(bytes + place, &value, sizeof value) == 0; };
+  for (size_t place = 0; place < size; place += sizeof(int32_t)) {
+    if (size - place >= sizeof(int64_t) && (is(place, kUnsetInt64) || is(place, kUnsetDouble)))
+      place += sizeof(int32_t);
+    else if (size - place < sizeof(int32_t) || !(is(place, kUnsetInt32) || is(place, int32_t{0})))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool OptionInterval::contains(double value) const {
+  if (std::isnan(value)) return std::isinf(low) && !open_low;
+  return (open_low ? value > low : value >= low) && (open_high ? value < high : value <= high);
+}
+
+const OptionTable& find_option_table(std::string_view name) {
+  std::string_view nearest;
+  for (const OptionTable* const table : all_option_tables()) {
+    if (name == table->name) return *table;
+    if (nearest.empty() || edit_distance(name, table->name) < edit_distance(name, nearest)) nearest = table->name;
+  }
+  fail(Status::kNotFound, "there is no options struct '", name, "'; the nearest name is ", nearest);
+}
+
+const char* option_kind_name(OptionKind kind) {
+  constexpr const char* kNames[] = {"flag", "integer", "number", "choice", "text", "object", "reserved"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+bool is_unset(const OptionField& field, const void* options) {
+  switch (field.kind) {
+    case OptionKind::kNumber:
+      return read_as<double>(field, options) == kUnsetDouble;
+    case OptionKind::kText:
+    case OptionKind::kObject:
+      return read_as<const void*>(field, options) == nullptr;
+    case OptionKind::kReserved:
+      return integer_of(field, options) == 0;
+    default:
+      return integer_of(field, options) == (field.size == sizeof(int32_t) ? kUnsetInt32 : kUnsetInt64);
+  }
+}
+
+std::optional<double> option_value(const OptionField& field, const void* options) {
+  if (is_unset(field, options)) return std::nullopt;
+  if (field.kind == OptionKind::kNumber) return read_as<double>(field, options);
+  return static_cast<double>(integer_of(field, options));
+}
+
+void check_option(const OptionField& field, const void* options, const char* name) {
+  if (is_unset(field, options)) {
+    if (field.required) fail(Status::kInvalidArgument, name, ".", field.name, " is unset; it must be given");
+    return;
+  }
+  switch (field.kind) {
+    case OptionKind::kFlag: {
+      const int64_t value = integer_of(field, options);
+      if (value != 0 && value != 1)
+        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, "; expected 0, 1 or ACCEL_UNSET");
+      return;
+    }
+    case OptionKind::kInteger: {
+      const int64_t value = integer_of(field, options);
+      if (!field.interval.contains(static_cast<double>(value)))
+        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, "; expected ",
+             interval_text(field.interval));
+      return;
+    }
+    case OptionKind::kNumber: {
+      const auto value = read_as<double>(field, options);
+      if (!field.interval.contains(value))
+        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, "; expected ",
+             interval_text(field.interval));
+      return;
+    }
+    case OptionKind::kChoice: {
+      const int64_t value = integer_of(field, options);
+      const OptionChoice* const end = field.choices + field.num_choices;
+      if (std::none_of(field.choices, end, [value](const OptionChoice& choice) { return choice.value == value; }))
+        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, "; expected one of ", choices_text(field));
+      return;
+    }
+    case OptionKind::kReserved: {
+      const int64_t value = integer_of(field, options);
+      if (value != 0) fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, "; expected 0");
+      return;
+    }
+    case OptionKind::kText:
+    case OptionKind::kObject:
+      return;
+  }
+}
+
+void read_options(const OptionTable& table, const void* given, const char* name, void* result) {
+  if (given == nullptr) {
+    for (const OptionField& field : table) check_option(field, result, name);
+    return;
+  }
+  size_t size = 0;
+  std::memcpy(&size, given, sizeof size);
+  constexpr size_t kLargest = 64 * 1024;  // what is larger was never set
+  require(size >= sizeof(size_t) && size <= kLargest, Status::kInvalidArgument, name, ".struct_size is ", size,
+          "; expected the size of ", table.name, ": begin with its INIT macro");
+  for (const OptionField& field : table)
+    require(size <= field.offset || size >= field.offset + size_t{field.size}, Status::kInvalidArgument, name,
+            ".struct_size is ", size, ", which ends within ", field.name, "; expected that of a version of ",
+            table.name);
+  if (size > table.size && !says_nothing(static_cast<const char*>(given) + table.size, size - table.size))
+    fail(Status::kUnsupported, name, ".struct_size is ", size, ", newer than this library's ", table.size,
+         ", and a field that it does not know is set; unset it, or use a newer library");
+  std::memcpy(result, given, std::min(size, table.size));
+  std::memcpy(result, &table.size, sizeof table.size);
+  for (const OptionField& field : table) check_option(field, result, name);
+}
+
+void check_options(const OptionTable& table, const void* given, const char* name) {
+  std::vector<std::byte> whole(table.size);
+  for (const OptionField& field : table) unset(field, whole.data());
+  read_options(table, given, name, whole.data());
+}
+
+}  // namespace accel
