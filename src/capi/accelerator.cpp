@@ -35,6 +35,8 @@ parallel::CommHookSettings read_comm_hook(const accel_ddp_options_t& options) {
   parallel::CommHookSettings result;
   set_given(result.hook, options.comm_hook);
   set_given(result.wrapper, options.comm_wrapper);
+  require(result.wrapper <= parallel::CommHook::kBf16, Status::kInvalidArgument, "options.ddp_options.comm_wrapper is ",
+          options.comm_wrapper, "; expected ACCEL_DDP_COMM_HOOK_NO, _FP16 or _BF16");
   result.power_sgd = read_power_sgd_options(options.comm_state_option);
   return result;
 }

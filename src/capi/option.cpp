@@ -68,8 +68,8 @@ ACCEL_FUNCTION int64_t accel_option_count(const char* type) {
 
 ACCEL_FUNCTION accel_status_t accel_option_get(const char* type, size_t index, accel_value_t* out) {
   return guarded(__func__, [&] {
-    const OptionTable& table = find_option_table(check_pointer(type, "type"));
     check_pointer(out, "out");
+    const OptionTable& table = find_option_table(check_pointer(type, "type"));
     const OptionField* const field = settable_field(table, index);
     if (field == nullptr)
       fail(Status::kInvalidArgument, "index is ", index, "; expected less than ", count_settable(table),
@@ -81,7 +81,8 @@ ACCEL_FUNCTION accel_status_t accel_option_get(const char* type, size_t index, a
 
 ACCEL_FUNCTION accel_status_t accel_options_check(const char* type, const void* options) {
   return guarded(__func__, [&] {
-    check_options(find_option_table(check_pointer(type, "type")), check_pointer(options, "options"), "options");
+    check_pointer(options, "options");
+    check_options(find_option_table(check_pointer(type, "type")), options, "options");
     return ACCEL_OK;
   });
 }

@@ -152,8 +152,9 @@ void read_options(const OptionTable& table, const void* given, const char* name,
   }
   size_t size = 0;
   std::memcpy(&size, given, sizeof size);
+  const size_t smallest = table.fields[0].offset + size_t{table.fields[0].size};
   constexpr size_t kLargest = 64 * 1024;  // what is larger was never set
-  require(size >= sizeof(size_t) && size <= kLargest, Status::kInvalidArgument, name, ".struct_size is ", size,
+  require(size >= smallest && size <= kLargest, Status::kInvalidArgument, name, ".struct_size is ", size,
           "; expected the size of ", table.name, ": begin with its INIT macro");
   for (const OptionField& field : table)
     require(size <= field.offset || size >= field.offset + size_t{field.size}, Status::kInvalidArgument, name,

@@ -159,9 +159,10 @@ static void test_structs_of_other_versions(void **unused) {
       const size_t begin = (size_t)integer_of(&field, "offset"), size = (size_t)integer_of(&field, "size");
       memset(older.as.bytes + begin, 0x5a, LARGEST - begin); /* is not looked at */
       older.as.struct_size = begin;
-      if (!integer_of(&field, "required")) assert_ok(accel_options_check(type, &older.as));
+      if (i > 0) assert_ok(accel_options_check(type, &older.as)); /* no struct began without a field */
       older.as.struct_size = begin + size / 2;
-      assert_fails(accel_options_check(type, &older.as), ACCEL_ERROR_INVALID_ARGUMENT, "which ends within");
+      assert_fails(accel_options_check(type, &older.as), ACCEL_ERROR_INVALID_ARGUMENT,
+                   i > 0 ? "which ends within" : "struct_size is");
       accel_value_dispose(&field);
     }
     struct options newer = whole;

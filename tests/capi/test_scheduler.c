@@ -266,7 +266,8 @@ static void schedules_with_options(void **state) {
   assert_fails(accel_scheduler_cyclic(optimizer, 0.5, 1, &cyclic, &scheduler), ACCEL_ERROR_INVALID_ARGUMENT,
                "options.struct_size is 3");
   plateau.cooldown = -1;
-  assert_fails(accel_scheduler_plateau(optimizer, &plateau, &scheduler), ACCEL_ERROR_INVALID_ARGUMENT, "cooldown -1");
+  assert_fails(accel_scheduler_plateau(optimizer, &plateau, &scheduler), ACCEL_ERROR_INVALID_ARGUMENT,
+               "cooldown is -1");
   assert_null(scheduler);
   accel_optimizer_release(optimizer);
   accel_tensor_release(leaf);
