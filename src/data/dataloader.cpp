@@ -77,19 +77,19 @@ int64_t units_of(const EpochBatches& batches, int64_t samples) {
 // place is in motion, and a worker would wait for itself.
 class Reading {
  public:
-  explicit Reading(const DataLoader& loader) : loader_(loader), outer_(innermost_) { innermost_ = this; }
-  ~Reading() { innermost_ = outer_; }
+  explicit Reading(const DataLoader& loader) : loader_(loader), outer_(innermost) { innermost = this; }
+  ~Reading() { innermost = outer_; }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
 
   static void require_none_of(const DataLoader& loader) {
-    for (const Reading* reading = innermost_; reading != nullptr; reading = reading->outer_)
+    for (const Reading* reading = innermost; reading != nullptr; reading = reading->outer_)
       require(&reading->loader_ != &loader, Status::kInvalidState,
               "a callback of the loader uses the loader itself; expected another loader");
   }
 
  private:
-  static inline thread_local const Reading* innermost_ = nullptr;
+  static inline thread_local const Reading* innermost = nullptr;
   const DataLoader& loader_;
   const Reading* const outer_;
 };
