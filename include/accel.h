@@ -52,7 +52,8 @@
  *     @threads collective  as object, and all ranks must make the same calls of one state in the same order
  *     @threads thread      belongs to the calling thread: scopes and the last error
  * `waits` stands beside calls that can take longer than a moment, because they compute, read files or wait for other
- * ranks: bindings let their interpreter go on meanwhile. Beside callbacks, `caller` is the thread of the outer call.
+ * ranks: bindings let their interpreter go on meanwhile. Beside callbacks, `caller` is the thread of the outer call. A
+ * handle must have an owner until the call that uses it ends: threads that share one retain it each.
  *
  * Callbacks come with `user_data` and `destroy`, always the three together; `destroy` (NULL allowed) runs exactly once:
  * when the callback is replaced or its holder is released, or at once when the registration fails. A negative result
@@ -4188,8 +4189,9 @@ accel_dataloader_set_slice(accel_dataloader_t *loader, accel_slice_fn slice, voi
  * @param out The batch.
  * @return ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what
  *   the dataset or a callback answers: the same batch can be asked for again then; OUT_OF_MEMORY when the process
- *   cannot start as many workers. With dispatch_batches, and with
- *   streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
+ *   cannot start as many workers; INVALID_STATE from inside of a callback of the same loader. With dispatch_batches,
+ *   and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not
+ *   read.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out);

@@ -3702,7 +3702,7 @@ accel_status_t accel_dataloader_set_slice(accel_dataloader_t *loader, accel_slic
 
 loader: A loader.
 out: The batch.
-Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then; OUT_OF_MEMORY when the process cannot start as many workers. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.";
+Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then; OUT_OF_MEMORY when the process cannot start as many workers; INVALID_STATE from inside of a callback of the same loader. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.";
 information_t accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_dataloader_length "The number of batches.

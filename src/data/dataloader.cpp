@@ -73,6 +73,27 @@ int64_t units_of(const EpochBatches& batches, int64_t samples) {
   return place - batches.offsets.begin();
 }
 
+// A loader that this thread reads from, inside of the one before. Callbacks of a loader must not come back to it: its
+// place is in motion, and a worker would wait for itself.
+class Reading {
+ public:
+  explicit Reading(const DataLoader& loader) : loader_(loader), outer_(innermost) { innermost = this; }
+  ~Reading() { innermost = outer_; }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+  static void require_none_of(const DataLoader& loader) {
+    for (const Reading* reading = innermost; reading != nullptr; reading = reading->outer_)
+      require(&reading->loader_ != &loader, Status::kInvalidState,
+              "a callback of the loader uses the loader itself; expected another loader");
+  }
+
+ private:
+  static inline thread_local const Reading* innermost = nullptr;
+  const DataLoader& loader_;
+  const Reading* const outer_;
+};
+
 int64_t groups(int64_t items, int64_t size, bool drop_last) { return (items + (drop_last ? 0 : size - 1)) / size; }
 
 }  // namespace
@@ -158,6 +179,8 @@ int64_t DataLoader::valid_rows() const {
 }
 
 std::optional<c10::IValue> DataLoader::next() {
+  Reading::require_none_of(*this);
+  const Reading reading(*this);
   std::optional<StepTimes::Section> timed;
   if (sharding_ && sharding_->step_times) timed.emplace(*sharding_->step_times, StepPart::kData);
   if (!running_) begin_epoch();
@@ -233,8 +256,11 @@ bool DataLoader::calls_back() const {
 void DataLoader::start_workers() {
   if (options_.prefetch == 0 || !source_->reads()) return;
   const int64_t workers = source_->is_random_access() ? std::max<int64_t>(options_.num_workers, 1) : 1;
-  workers_ = std::make_unique<WorkerPool>([this](int64_t index) { return read(index); }, read_, workers,
-                                          options_.prefetch * workers);
+  const auto read_here = [this](int64_t index) {
+    const Reading reading(*this);
+    return read(index);
+  };
+  workers_ = std::make_unique<WorkerPool>(read_here, read_, workers, options_.prefetch * workers);
 }
 
 // Rank 0's counts for all: with orders of their own ranks would lose items and repeat others.
@@ -398,6 +424,7 @@ void DataLoader::set_slice(SliceFunction slice) {
 }
 
 void DataLoader::set_epoch(int64_t epoch) {
+  Reading::require_none_of(*this);
   require(epoch >= 0, Status::kInvalidArgument, "epoch is ", epoch, "; expected at least 0");
   LoaderState state;
   state.epoch = epoch;
@@ -411,6 +438,7 @@ c10::IValue DataLoader::state_dict() const {
 }
 
 void DataLoader::load_state_dict(const c10::IValue& state_dict) {
+  Reading::require_none_of(*this);
   const LoaderState state = read_loader_state(state_dict);
   if (data_.dataset != nullptr) {
     require(state.position.readers.empty(), Status::kInvalidArgument,
@@ -435,6 +463,7 @@ void DataLoader::load_state_dict(const c10::IValue& state_dict) {
 }
 
 std::shared_ptr<DataLoader> DataLoader::skip_first(int64_t num_batches) {
+  Reading::require_none_of(*this);
   require(num_batches >= 0, Status::kInvalidArgument, "num_batches is ", num_batches, "; expected at least 0");
   std::shared_ptr<DataLoader> loader(new DataLoader(data_, options_, sharding_));
   loader->seed_is_settled_ = seed_is_settled_;

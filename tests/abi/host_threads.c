@@ -1,6 +1,8 @@
-/* A host with threads of its own: exit() while some are inside of the library, and how many threads compute. */
+/* A host with threads of its own: exit() while some are inside of the library, how many threads compute, small stacks.
+ */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +17,7 @@
 
 #include "accel.h"
 
-enum { SECONDS_UNTIL_A_CHILD_HANGS = 60, EXITS = 10, THREADS = 3 };
+enum { SECONDS_UNTIL_A_CHILD_HANGS = 60, EXITS = 10, THREADS = 3, STACK = 256 * 1024 /* docs/embedding.md */ };
 
 static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, -1};
 
@@ -40,21 +42,21 @@ static int run_in_child(void (*body)(void)) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Forward and backward of a layer, for ever; ends the process with 2 when a call fails. */
-static void* train(void* argument) {
+/* Forward and backward of a layer, so many times; ends the process with 2 when a call fails. */
+static void* train(void* steps) {
   const int64_t shape[] = {8, 64};
   accel_state_t* state = NULL;
   accel_module_t* layer = NULL;
   accel_tensor_t* rows = NULL;
   accel_value_t input, output = ACCEL_VALUE_INIT;
   accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  (void)argument;
+  long step;
   options.cpu = 1;
   if (accel_state_create(&options, &state) != ACCEL_OK || accel_module_linear(64, 64, 1, &layer) != ACCEL_OK ||
       accel_tensor_full(shape, 2, 0.5, ACCEL_DTYPE_FLOAT32, kCpu, &rows) != ACCEL_OK)
     _exit(2);
   input = accel_arg_tensor(rows);
-  for (;;) {
+  for (step = *(const long*)steps; step > 0; step--) {
     accel_value_t sum = ACCEL_VALUE_INIT;
     const accel_op_t* op = NULL;
     size_t results = 0;
@@ -65,14 +67,18 @@ static void* train(void* argument) {
     accel_value_dispose(&output);
     accel_value_dispose(&sum);
   }
+  accel_tensor_release(rows);
+  accel_module_release(layer);
+  accel_state_release(state);
   return NULL;
 }
 
 static void exit_beside_training_threads(void) {
+  static long for_ever = LONG_MAX;
   pthread_t thread;
   int i;
   for (i = 0; i < THREADS; i++)
-    if (pthread_create(&thread, NULL, train, NULL) != 0) _exit(3);
+    if (pthread_create(&thread, NULL, train, &for_ever) != 0) _exit(3);
   sleep_ms(300);
   exit(0);
 }
@@ -154,11 +160,29 @@ static void test_num_threads_holds_on_every_thread(void** state) {
   assert_int_equal(run_in_child(compute_on_a_new_thread), 0);
 }
 
+static void train_on_a_small_stack(void) {
+  static long some = 3;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  if (pthread_attr_init(&attributes) != 0 || pthread_attr_setstacksize(&attributes, STACK) != 0 ||
+      pthread_create(&thread, &attributes, train, &some) != 0)
+    _exit(3);
+  pthread_attr_destroy(&attributes);
+  pthread_join(thread, NULL);
+  _exit(0);
+}
+
+static void test_a_small_stack_is_enough(void** state) {
+  (void)state;
+  assert_int_equal(run_in_child(train_on_a_small_stack), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_exit_beside_running_calls),
       cmocka_unit_test(test_handlers_of_the_host_may_call),
       cmocka_unit_test(test_num_threads_holds_on_every_thread),
+      cmocka_unit_test(test_a_small_stack_is_enough),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

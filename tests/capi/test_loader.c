@@ -182,6 +182,62 @@ static void threads_call_back(void **state) {
   accel_dataloader_release(loader);
 }
 
+static accel_status_t take_batch(accel_dataloader_t *loader) {
+  accel_value_t batch = ACCEL_VALUE_INIT;
+  const accel_status_t status = accel_dataloader_next(loader, &batch);
+  accel_value_dispose(&batch);
+  return status;
+}
+
+static accel_status_t begin_again(accel_dataloader_t *loader) { return accel_dataloader_set_epoch(loader, 3); }
+
+static accel_status_t go_elsewhere(accel_dataloader_t *loader) {
+  const accel_value_t nowhere = ACCEL_VALUE_INIT;
+  return accel_dataloader_load_state_dict(loader, &nowhere);
+}
+
+static accel_status_t skip_batch(accel_dataloader_t *loader) {
+  accel_dataloader_t *rest = NULL;
+  const accel_status_t status = accel_skip_first_batches(loader, 1, &rest);
+  accel_dataloader_release(rest);
+  return status;
+}
+
+struct use {
+  accel_status_t (*call)(accel_dataloader_t *loader);
+  accel_dataloader_t *loader;
+};
+
+static accel_status_t use_loader(const accel_value_t *items, accel_value_t *out_batch, void *user_data) {
+  const struct use *const use = user_data;
+  const accel_status_t status = use->call(use->loader);
+  (void)items;
+  if (status == ACCEL_OK) *out_batch = accel_arg_int(1);
+  return status;
+}
+
+/* It would call itself for ever, or a worker would wait for its own batch. */
+static void callbacks_use_other_loaders_only(void **state) {
+  (void)state;
+  accel_status_t (*const calls[])(accel_dataloader_t *) = {take_batch, begin_again, go_elsewhere, skip_batch};
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+    for (int64_t workers = 0; workers <= 2; workers += 2) {
+      accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
+      struct use use = {calls[i], NULL};
+      options.num_workers = workers;
+      use.loader = new_loader(4, &options);
+      assert_ok(accel_dataloader_set_collate(use.loader, use_loader, &use, NULL));
+      assert_fails(take_batch(use.loader), ACCEL_ERROR_INVALID_STATE, "uses the loader itself");
+      accel_dataloader_release(use.loader);
+    }
+  struct use other = {take_batch, new_loader(4, NULL)};
+  accel_dataloader_t *loader = new_loader(4, NULL);
+  assert_ok(accel_dataloader_set_collate(loader, use_loader, &other, NULL));
+  for (int i = 0; i < 4; i++) assert_ok(take_batch(loader));
+  accel_dataloader_release(loader);
+  accel_dataloader_release(other.loader);
+}
+
 static void refuses_bad_options(void **state) {
   (void)state;
   accel_dataset_t *numbers = new_numbers(3);
@@ -331,9 +387,15 @@ static void loops_are_known(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(collate_by_callback), capi_unit_test(batches_by_callback), capi_unit_test(slices_by_callback),
-      capi_unit_test(threads_call_back),   capi_unit_test(refuses_bad_options), capi_unit_test(config_of_the_reference),
-      capi_unit_test(config_is_told),      capi_unit_test(loops_are_known),
+      capi_unit_test(collate_by_callback),
+      capi_unit_test(batches_by_callback),
+      capi_unit_test(slices_by_callback),
+      capi_unit_test(threads_call_back),
+      capi_unit_test(refuses_bad_options),
+      capi_unit_test(config_of_the_reference),
+      capi_unit_test(config_is_told),
+      capi_unit_test(loops_are_known),
+      capi_unit_test(callbacks_use_other_loaders_only),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,8 +99,7 @@ static void zero_grad_clears(void **state) {
   back_propagate(weight);
   assert_ok(accel_optimizer_zero_grad(optimizer, 1));
   assert_ok(accel_tensor_grad(weight, &gradient));
-  if (gradient != NULL) assert_near(element(gradient, 0), 0);
-  accel_tensor_release(gradient);
+  assert_null(gradient); /* zeros would let momentum and weight decay go on */
   accel_optimizer_release(optimizer);
   accel_module_release(module);
   accel_tensor_release(weight);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tools of tools/ on small made-up inputs."""
+"""The tools of tools/, and checks of documents, on small made-up inputs."""
 
 import hashlib
 import json
@@ -13,6 +13,7 @@ import unittest
 import zipfile
 
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+CHECKS = pathlib.Path(__file__).resolve().parent
 
 
 def run(tool, *arguments, **environment):
@@ -220,6 +221,39 @@ class CheckLayers(ToolTest):
             with self.subTest(expected=expected, file=file), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
                 status, output = self.check(nn__a_hpp="", data__a_hpp="", nn__heavy_hpp=heavy, **{file: content + "\n"})
+                self.assertEqual(status, 1)
+                self.assertIn(expected, output)
+
+
+class NamedTests(ToolTest):
+    def check(self, *rows):
+        write(self.folder / "tests/a_test.cpp", "TEST_F(A, Works) {\n}\n// TEST(A, Worked)\n")
+        write(self.folder / "tests/a.c", "static void unused(void);\nstatic void works(void **state,\n  int a) {\n  call();\n}\n")
+        write(self.folder / "tests/test_a.py", "class Tests:\n    def test_works(self):\n        pass\n")
+        table = "| what happened | the test that keeps it away |\n| --- | --- |\n"
+        write(self.folder / "page.md", table + "".join(f"| {what} | {tests} |\n" for what, tests in rows))
+        result = run(CHECKS / "named_tests_test.py", self.folder, self.folder / "page.md")
+        return result.returncode, result.stdout
+
+    def test_tests_of_each_language(self):
+        status, output = self.check(("a crash", "`tests/a_test.cpp: A.Works`, `tests/a.c: works`"), ("a hang", "`tests/test_a.py: test_works`"),
+                                    ("a leak", "`tests/test_a.py: test_works`, `test_works`"))
+        self.assertEqual((status, output), (0, "every test that is named exists\n"))
+
+    def test_what_is_found(self):
+        for rows, expected in (
+            ((("a", "`tests/a_test.cpp: A.Worked`"),), "a: tests/a_test.cpp has no test A.Worked"),
+            ((("a", "`tests/a.c: call`"),), "has no test call"),
+            ((("a", "`tests/a.c: unused`"),), "has no test unused"),
+            ((("a", "`tests/test_a.py: works`"),), "has no test works"),
+            ((("a", "`tests/b.c: works`"),), "which does not exist"),
+            ((("a", "`works`"),), "works is in no file"),
+            ((("a", "by eye"),), "a: expected what happened, and the names of tests"),
+            ((("", "`tests/a.c: works`"),), "expected what happened"),
+            ((), "has no table"),
+        ):
+            with self.subTest(expected=expected):
+                status, output = self.check(*rows)
                 self.assertEqual(status, 1)
                 self.assertIn(expected, output)
 

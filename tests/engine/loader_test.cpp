@@ -563,6 +563,17 @@ TEST(LoaderDispatch, AFailureOfRank0IsOneOfAllRanks) {
   });
 }
 
+// Rows would be lost, as in the reference.
+TEST(LoaderDispatch, RefusesToSplitBatchesOfOneRow) {
+  run(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    auto sharding = together(communicator, true);
+    sharding.split_batches = true;
+    for (const char* kind : {"map", "stream"})
+      expect_error(Status::kInvalidArgument, "expected a multiple of the 2 processes",
+                   [&] { DataLoader(tests::numbers(kind, 4), LoaderOptions()).sharded(sharding); });
+  });
+}
+
 TEST(LoaderDispatch, SlicesByAFunctionAndResumes) {
   run(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     LoaderOptions options;

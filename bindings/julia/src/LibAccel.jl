@@ -6727,7 +6727,7 @@ The next batch: items stacked leaf by leaf, on the state's device. A loader has 
 - `loader`: A loader.
 - `out`: The batch.
 
-Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then; OUT_OF_MEMORY when the process cannot start as many workers. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
+Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what the dataset or a callback answers: the same batch can be asked for again then; OUT_OF_MEMORY when the process cannot start as many workers; INVALID_STATE from inside of a callback of the same loader. With dispatch_batches, and with streams of which each rank reads its own shards, all ranks must call; CANCELLED: another rank could not read.
 
 Threads: object, waits.
 """

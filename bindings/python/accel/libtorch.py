@@ -58,13 +58,16 @@ def load():
     try:
         for engine in ENGINES.glob("libaccel.so*"):
             ctypes.CDLL(str(engine))
+        # Before the module begins, whose start would lose a Ctrl-C that came while the libraries were loaded.
+        if extension := importlib.util.find_spec("._capi", __package__):
+            ctypes.CDLL(extension.origin)
         importlib.import_module("._capi", __package__)
     except (ImportError, OSError) as error:
         if any(f"{library}: cannot open" in str(error) for library in LIBRARIES):
             raise ImportError("there is no LibTorch: install the package torch of the version that libaccel was built for, or set "
                               f"ACCEL_LIBTORCH to the folder of one ({error})") from error
         if "undefined symbol" not in str(error):
-            raise
+            raise ImportError(str(error)) from error
         source = "`import torch`" if "torch" in sys.modules else loaded_from
         raise ImportError(f"another version of LibTorch is loaded than the one libaccel was built for, probably by {source}; "
                           f"docs/libtorch.md says what to do ({error})") from error

@@ -240,9 +240,12 @@ class Module:
             parameter.requires_grad = requires_grad
         return self
 
-    def zero_grad(self):
+    def zero_grad(self, set_to_none=True):
+        """Drops the gradients, or fills them with zeros: then momentum and weight decay go on moving the parameters."""
         for parameter in self.parameters():
-            if parameter.grad is not None:
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
                 ops.zero_(parameter.grad)
 
     def apply(self, function):

@@ -212,6 +212,24 @@ def test_checkpoints(tmp_path):
     accelerator.free_memory()
 
 
+def test_the_epoch_behind_a_resumed_one_is_whole(tmp_path):
+    """As scripts of the reference resume: load_state(), then skip_first_batches() for the rest of the epoch."""
+    def begin():
+        accel.PartialState._reset_state()
+        accelerator = Accelerator(cpu=True)
+        return accelerator, accelerator.prepare(DataLoader(list(range(6)), batch_size=1))
+
+    accelerator, loader = begin()
+    for step, _ in enumerate(loader):
+        if step == 1:
+            accelerator.save_state(tmp_path / "state")
+            break
+    accelerator, loader = begin()
+    accelerator.load_state(tmp_path / "state")
+    rest = accelerator.skip_first_batches(loader, 2)
+    assert [batch.item() for batch in rest] == [2, 3, 4, 5] and [batch.item() for batch in loader] == [0, 1, 2, 3, 4, 5]
+
+
 def test_hooks_of_checkpoints(accelerator, tmp_path):
     model = accelerator.prepare(nn.Linear(2, 2))
 

@@ -102,8 +102,10 @@ def test_gradients_and_tying():
     layer = nn.Linear(2, 1)
     layer(accel.ones(1, 2)).sum().backward()
     assert layer.weight.grad.tolist() == [[1, 1]]
-    layer.zero_grad()
+    layer.zero_grad(set_to_none=False)
     assert layer.weight.grad.tolist() == [[0, 0]]
+    layer.zero_grad()
+    assert layer.weight.grad is layer.bias.grad is None
 
 
 def test_layers():

@@ -34,6 +34,23 @@ def test_every_optimizer_steps_and_resumes(name):
     assert other.param_groups[0]["lr"] == 0.01
 
 
+@pytest.mark.parametrize("clear", [lambda model, optimizer: optimizer.zero_grad(), lambda model, optimizer: model.zero_grad()])
+def test_parameters_without_a_gradient_stay(clear):
+    """Also those that had one before, which momentum and weight decay would move on."""
+    model = nn.Linear(2, 1)
+    optimizer = optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
+    model(accel.ones(1, 2)).sum().backward()
+    optimizer.step()
+    clear(model, optimizer)
+    before = model.weight.tolist()
+    optimizer.step()
+    assert model.weight.grad is None and model.weight.tolist() == before
+    model(accel.ones(1, 2)).sum().backward()
+    model.weight.requires_grad = False
+    optimizer.step()
+    assert model.weight.tolist() == before
+
+
 def test_muon_is_for_matrices():
     model = nn.Linear(4, 4, bias=False)
     optimizer = optim.Muon(model, lr=0.1, nesterov=False)

@@ -256,18 +256,23 @@ def test_ctrl_c_ends_every_wait(ranks, call):
             rank.communicate()
 
 
+@pytest.mark.parametrize("pause", [0.1, 1])  # seconds: LibTorch is still being loaded, and not
 @pytest.mark.parametrize("rank", [0, 1])  # which serves, and which comes to nobody
-def test_ctrl_c_ends_the_wait_for_ranks_to_come(ranks, rank):
+def test_ctrl_c_ends_the_wait_for_ranks_to_come(ranks, rank, pause):
     (alone,) = ranks.start(f"""
         import accel
         print("ready", flush=True)
         accel.PartialState(cpu=True, num_processes=2, process_index={rank})
         """, num_processes=1, WORLD_SIZE="", RANK="", LOCAL_RANK="", LOCAL_WORLD_SIZE="")
-    assert alone.stdout.readline() == "ready\n"
-    time.sleep(1)
-    alone.send_signal(signal.SIGINT)
-    _, err = alone.communicate(timeout=10)
-    assert "KeyboardInterrupt" in err
+    try:
+        assert alone.stdout.readline() == "ready\n"
+        time.sleep(pause)
+        alone.send_signal(signal.SIGINT)
+        _, err = alone.communicate(timeout=10)
+        assert "KeyboardInterrupt" in err
+    finally:
+        alone.kill()
+        alone.communicate()
 
 
 def test_a_handler_of_the_program_is_not_taken_to_end_a_wait(ranks):
