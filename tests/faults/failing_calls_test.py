@@ -36,11 +36,11 @@ OF_FILES = {"ACCEL_ERROR_IO", "ACCEL_ERROR_OUT_OF_MEMORY"}
 CAUSES = {kind: OF_MEMORY if kind in ("malloc", "mmap", "thread") else OF_FILES for kind in KINDS}
 # Between ranks a status and what its message has: the transport's own words, what the system lacks, a connection that broke.
 BETWEEN_RANKS = (
-    ("ACCEL_ERROR_BACKEND", r"UCX on rank \d|needs \d+ (threads|file descriptors)|no socket|cannot wait for events", KINDS),
-    ("ACCEL_ERROR_BACKEND", r"cannot be mapped|cannot open the shared memory", ("open", "mmap")),
+    ("ACCEL_ERROR_BACKEND", r"UCX on rank \d|needs \d+ (threads|file descriptors)|no file descriptor|no socket|cannot wait for events", KINDS),
+    ("ACCEL_ERROR_BACKEND", r"could not be (reserved|mapped|opened)|cannot open the shared memory", ("open", "mmap")),
     ("ACCEL_ERROR_UNSUPPORTED", r"cannot be loaded: .*(memory|allocate)", ("malloc", "mmap")),
-    ("ACCEL_ERROR_PEER_LOST", r"the store of rank 0", ("socket", "event", "malloc")),
-    ("ACCEL_ERROR_TIMEOUT", r"did not come within|cannot reach rank 0|did not answer", ("socket",)),
+    ("ACCEL_ERROR_PEER_LOST", r"the store of rank 0|ended, or gave up", ("socket", "event", "malloc")),
+    ("ACCEL_ERROR_TIMEOUT", r"did not come within|cannot reach rank 0|did not answer", ("socket", "event", "malloc")),
 )
 # What a rank says whose own calls do not fail, beside what the other rank told it: "rank 1: cannot write ...".
 OF_OTHERS = {"ACCEL_ERROR_CANCELLED", "ACCEL_ERROR_PEER_LOST", "ACCEL_ERROR_TIMEOUT"}
