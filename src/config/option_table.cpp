@@ -41,6 +41,9 @@ std::string interval_text(const OptionInterval& interval) {
   return text("in ", interval.open_low ? '(' : '[', interval.low, ", ", interval.high, interval.open_high ? ')' : ']');
 }
 
+// Where a variable could have said it as well.
+const char* source_text(const OptionField& field) { return field.variable == nullptr ? "" : " (from call)"; }
+
 std::string choices_text(const OptionField& field) {
   std::string known;
   for (size_t i = 0; i < field.num_choices; ++i)
@@ -110,20 +113,21 @@ void check_option(const OptionField& field, const void* options, const char* nam
     case OptionKind::kFlag: {
       const int64_t value = integer_of(field, options);
       if (value != 0 && value != 1)
-        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, "; expected 0, 1 or ACCEL_UNSET");
+        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, source_text(field),
+             "; expected 0, 1 or ACCEL_UNSET");
       return;
     }
     case OptionKind::kInteger: {
       const int64_t value = integer_of(field, options);
       if (!field.interval.contains(static_cast<double>(value)))
-        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, "; expected ",
+        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, source_text(field), "; expected ",
              interval_text(field.interval));
       return;
     }
     case OptionKind::kNumber: {
       const auto value = read_as<double>(field, options);
       if (!field.interval.contains(value))
-        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, "; expected ",
+        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, source_text(field), "; expected ",
              interval_text(field.interval));
       return;
     }
@@ -131,7 +135,8 @@ void check_option(const OptionField& field, const void* options, const char* nam
       const int64_t value = integer_of(field, options);
       const OptionChoice* const end = field.choices + field.num_choices;
       if (std::none_of(field.choices, end, [value](const OptionChoice& choice) { return choice.value == value; }))
-        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, "; expected one of ", choices_text(field));
+        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, source_text(field), "; expected one of ",
+             choices_text(field));
       return;
     }
     case OptionKind::kReserved: {

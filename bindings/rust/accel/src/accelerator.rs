@@ -10,6 +10,6 @@ pub use backward_options::BackwardOptions;
 pub use local_sgd::{LocalSgd, LocalSgdOptions};
 pub use prepare::Prepare;
 pub use settings::{
-    AutocastOptions, DdpCommHook, DdpOptions, GradScalerOptions, GradientAccumulationOptions,
-    ParametersOptions, PowerSgdOptions, PrepareModelOptions,
+    AutocastOptions, DdpCommHook, DdpOptions, GradScalerOptions, GradientAccumulationOptions, ParametersOptions,
+    PowerSgdOptions, PrepareModelOptions,
 };
