@@ -53,7 +53,11 @@ std::string choices_text(const OptionField& field) {
 
 // Of a field that this version does not know: unset of any type, or nothing.
 bool says_nothing(const char* bytes, size_t size) {
-  const auto is = [bytes](size_t place, auto value) { return std::memcmp(bytes + place, &value, sizeof value) == 0; };
+  const auto is = [bytes](size_t place, auto value) {
+    decltype(value) found;
+    std::memcpy(&found, bytes + place, sizeof found);
+    return found == value;
+  };
   for (size_t place = 0; place < size; place += sizeof(int32_t)) {
     if (size - place >= sizeof(int64_t) && (is(place, kUnsetInt64) || is(place, kUnsetDouble)))
       place += sizeof(int32_t);

@@ -39,6 +39,14 @@ def text(value):
     return "nullptr" if value is None else json.dumps(value)
 
 
+def camel(name):
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def choices_name(alias):
+    return f"k{camel(alias.removeprefix('accel_').removesuffix('_t'))}Choices"
+
+
 def field_row(field):
     described = field.get("option")
     if not described:
@@ -49,7 +57,8 @@ def field_row(field):
     if interval:
         low, high = (INFINITE.get(interval[end], interval[end]) for end in ("low", "high"))
         ends = f"{{{low}, {high}, {str(interval['open_low']).lower()}, {str(interval['open_high']).lower()}}}"
-    choices = f"k_{field['type']['base']}, std::size(k_{field['type']['base']})" if described["kind"] == "choice" else "nullptr, 0"
+    known = choices_name(field["type"]["base"])
+    choices = f"{known}, std::size({known})" if described["kind"] == "choice" else "nullptr, 0"
     value = described["default"]
     if described["kind"] == "choice" and value:
         value = choice_names(described["constants"])[value]
@@ -68,14 +77,14 @@ def tables(structs, api):
              "constexpr OptionInterval kNone{-kInfinity, kInfinity, false, false};\n\n"]
     for name, constants in used.items():
         rows = "".join(f'    {{"{called}", {values[constant]}}},\n' for constant, called in choice_names(constants).items())
-        parts.append(f"constexpr OptionChoice k_{name}[] = {{\n{rows}}};\n\n")
+        parts.append(f"constexpr OptionChoice {choices_name(name)}[] = {{\n{rows}}};\n\n")
     for struct in structs:
         rows = "".join(field_row(field) for field in struct["fields"][1:])
-        parts.append(f"constexpr OptionField k_{short(struct)}[] = {{\n{rows}}};\n\n")
+        parts.append(f"constexpr OptionField k{camel(short(struct))}[] = {{\n{rows}}};\n\n")
     parts.append("}  // namespace\n\nnamespace option_tables {\n\n")
     for struct in structs:
         name = short(struct)
-        parts.append(f'const OptionTable {name}{{"{struct["name"]}", {struct["size"]}, k_{name}, std::size(k_{name})}};\n')
+        parts.append(f'const OptionTable {name}{{"{struct["name"]}", {struct["size"]}, k{camel(name)}, std::size(k{camel(name)})}};\n')
     all_tables = "".join(f"      &option_tables::{short(struct)},\n" for struct in structs)
     parts.append("\n}  // namespace option_tables\n\nOptionTables all_option_tables() {\n  static constexpr const OptionTable* kAll[] = {\n"
                  f"{all_tables}  }};\n  return {{kAll, std::size(kAll)}};\n}}\n\n}}  // namespace accel\n")

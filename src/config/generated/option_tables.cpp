@@ -9,72 +9,72 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr OptionInterval kNone{-kInfinity, kInfinity, false, false};
 
-constexpr OptionChoice k_accel_precision_t[] = {
+constexpr OptionChoice kPrecisionChoices[] = {
     {"no", 0},
     {"fp16", 1},
     {"bf16", 2},
     {"fp8", 3},
 };
 
-constexpr OptionChoice k_accel_scheduler_steps_t[] = {
+constexpr OptionChoice kSchedulerStepsChoices[] = {
     {"batch", 0},
     {"update", 1},
 };
 
-constexpr OptionChoice k_accel_cpu_kernels_t[] = {
+constexpr OptionChoice kCpuKernelsChoices[] = {
     {"auto", 0},
     {"default", 1},
     {"onednn", 2},
 };
 
-constexpr OptionChoice k_accel_cpu_memory_t[] = {
+constexpr OptionChoice kCpuMemoryChoices[] = {
     {"auto", 0},
     {"default", 1},
     {"cached", 2},
 };
 
-constexpr OptionChoice k_accel_muon_adjust_t[] = {
+constexpr OptionChoice kMuonAdjustChoices[] = {
     {"original", 0},
     {"match_rms_adamw", 1},
 };
 
-constexpr OptionChoice k_accel_anneal_strategy_t[] = {
+constexpr OptionChoice kAnnealStrategyChoices[] = {
     {"cos", 0},
     {"linear", 1},
 };
 
-constexpr OptionChoice k_accel_cycle_mode_t[] = {
+constexpr OptionChoice kCycleModeChoices[] = {
     {"triangular", 0},
     {"triangular2", 1},
     {"exp_range", 2},
 };
 
-constexpr OptionChoice k_accel_metric_mode_t[] = {
+constexpr OptionChoice kMetricModeChoices[] = {
     {"min", 0},
     {"max", 1},
 };
 
-constexpr OptionChoice k_accel_threshold_mode_t[] = {
+constexpr OptionChoice kThresholdModeChoices[] = {
     {"rel", 0},
     {"abs", 1},
 };
 
-constexpr OptionChoice k_accel_packing_t[] = {
+constexpr OptionChoice kPackingChoices[] = {
     {"concatenate", 0},
     {"best_fit", 1},
 };
 
-constexpr OptionChoice k_accel_collate_t[] = {
+constexpr OptionChoice kCollateChoices[] = {
     {"stack", 0},
     {"pad", 1},
 };
 
-constexpr OptionChoice k_accel_padding_side_t[] = {
+constexpr OptionChoice kPaddingSideChoices[] = {
     {"right", 0},
     {"left", 1},
 };
 
-constexpr OptionChoice k_accel_ddp_comm_hook_t[] = {
+constexpr OptionChoice kDdpCommHookChoices[] = {
     {"no", 0},
     {"fp16", 1},
     {"bf16", 2},
@@ -82,9 +82,9 @@ constexpr OptionChoice k_accel_ddp_comm_hook_t[] = {
     {"batched_power_sgd", 4},
 };
 
-constexpr OptionField k_state_options[] = {
+constexpr OptionField kStateOptions[] = {
     {"cpu", "1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0", OptionKind::kFlag, 4, 8, kNone, "ACCELERATE_USE_CPU", "0", nullptr, 0, false},
-    {"mixed_precision", "Variable ACCELERATE_MIXED_PRECISION. Default NO", OptionKind::kChoice, 4, 12, kNone, "ACCELERATE_MIXED_PRECISION", "no", k_accel_precision_t, std::size(k_accel_precision_t), false},
+    {"mixed_precision", "Variable ACCELERATE_MIXED_PRECISION. Default NO", OptionKind::kChoice, 4, 12, kNone, "ACCELERATE_MIXED_PRECISION", "no", kPrecisionChoices, std::size(kPrecisionChoices), false},
     {"gradient_accumulation_steps", "In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1", OptionKind::kInteger, 8, 16, {1, kInfinity, false, true}, "ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "1", nullptr, 0, false},
     {"adjust_scheduler", "1: schedulers also advance in steps that only accumulate. Default 0", OptionKind::kFlag, 4, 24, kNone, nullptr, "0", nullptr, 0, false},
     {"sync_with_dataloader", "1: gradients are exchanged at the end of the loader. Default 1", OptionKind::kFlag, 4, 28, kNone, nullptr, "1", nullptr, 0, false},
@@ -104,13 +104,13 @@ constexpr OptionField k_state_options[] = {
     {"device_placement", "1: prepare puts models and batches on the device. Default 1", OptionKind::kFlag, 4, 92, kNone, nullptr, "1", nullptr, 0, false},
     {"rng_types", "Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\", \"cuda\" or \"torch,cuda\". Default: none, because orders follow from seed and epoch", OptionKind::kText, 8, 96, kNone, nullptr, nullptr, nullptr, 0, false},
     {"num_threads", "Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host", OptionKind::kInteger, 4, 104, {1, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, false},
-    {"scheduler_steps", "Of prepared schedulers. Default PER_BATCH", OptionKind::kChoice, 4, 108, kNone, nullptr, "batch", k_accel_scheduler_steps_t, std::size(k_accel_scheduler_steps_t), false},
-    {"cpu_kernels", "Calls without a state have the settings of the state that was made last. Variable ACCEL_CPU_KERNELS. Default AUTO", OptionKind::kChoice, 4, 112, kNone, "ACCEL_CPU_KERNELS", "auto", k_accel_cpu_kernels_t, std::size(k_accel_cpu_kernels_t), false},
-    {"cpu_memory", "Variable ACCEL_CPU_MEMORY. Default AUTO", OptionKind::kChoice, 4, 116, kNone, "ACCEL_CPU_MEMORY", "auto", k_accel_cpu_memory_t, std::size(k_accel_cpu_memory_t), false},
+    {"scheduler_steps", "Of prepared schedulers. Default PER_BATCH", OptionKind::kChoice, 4, 108, kNone, nullptr, "batch", kSchedulerStepsChoices, std::size(kSchedulerStepsChoices), false},
+    {"cpu_kernels", "Calls without a state have the settings of the state that was made last. Variable ACCEL_CPU_KERNELS. Default AUTO", OptionKind::kChoice, 4, 112, kNone, "ACCEL_CPU_KERNELS", "auto", kCpuKernelsChoices, std::size(kCpuKernelsChoices), false},
+    {"cpu_memory", "Variable ACCEL_CPU_MEMORY. Default AUTO", OptionKind::kChoice, 4, 116, kNone, "ACCEL_CPU_MEMORY", "auto", kCpuMemoryChoices, std::size(kCpuMemoryChoices), false},
     {"cpu_memory_kept", "Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes", OptionKind::kInteger, 8, 120, {0, kInfinity, false, true}, "ACCEL_CPU_MEMORY_KEPT", nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_gradient_accumulation_options[] = {
+constexpr OptionField kGradientAccumulationOptions[] = {
     {"num_steps", "Micro-batches a group. In [1, inf). Default: as it is, like all fields", OptionKind::kInteger, 8, 8, {1, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, false},
     {"adjust_scheduler", "1: prepared schedulers count accumulating steps too. Default: as it is", OptionKind::kFlag, 4, 16, kNone, nullptr, nullptr, nullptr, 0, false},
     {"sync_with_dataloader", "1: the end of a loader ends the group. Default: as it is", OptionKind::kFlag, 4, 20, kNone, nullptr, nullptr, nullptr, 0, false},
@@ -118,14 +118,14 @@ constexpr OptionField k_gradient_accumulation_options[] = {
     {"true_divisor", "1: a short last group is divided by its own length. Default: as it is", OptionKind::kFlag, 4, 28, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_backward_options[] = {
+constexpr OptionField kBackwardOptions[] = {
     {"retain_graph", "1: the graph stays for another backward. Default: as create_graph", OptionKind::kFlag, 4, 8, kNone, nullptr, nullptr, nullptr, 0, false},
     {"create_graph", "1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0", OptionKind::kFlag, 4, 12, kNone, nullptr, "0", nullptr, 0, false},
     {"inputs", "The only leaves that get gradients: a tensor, or a list or map of tensors, for example those of accel_module_named_parameters(). Default: all leaves", OptionKind::kObject, 8, 16, kNone, nullptr, nullptr, nullptr, 0, false},
     {"gradient", "The gradient of the tensor, of its shape. Default: 1, for a tensor of one element", OptionKind::kObject, 8, 24, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_adam_options[] = {
+constexpr OptionField kAdamOptions[] = {
     {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, 0, false},
     {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, {0, 1, false, true}, nullptr, "0.9", nullptr, 0, false},
     {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, {0, 1, false, true}, nullptr, "0.999", nullptr, 0, false},
@@ -135,7 +135,7 @@ constexpr OptionField k_adam_options[] = {
     {"maximize", "Default 0", OptionKind::kFlag, 4, 52, kNone, nullptr, "0", nullptr, 0, false},
 };
 
-constexpr OptionField k_sgd_options[] = {
+constexpr OptionField kSgdOptions[] = {
     {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, 0, false},
     {"momentum", "In [0, inf). Default 0", OptionKind::kNumber, 8, 16, {0, kInfinity, false, true}, nullptr, "0", nullptr, 0, false},
     {"dampening", "In [0, inf). Default 0", OptionKind::kNumber, 8, 24, {0, kInfinity, false, true}, nullptr, "0", nullptr, 0, false},
@@ -144,7 +144,7 @@ constexpr OptionField k_sgd_options[] = {
     {"maximize", "Default 0", OptionKind::kFlag, 4, 44, kNone, nullptr, "0", nullptr, 0, false},
 };
 
-constexpr OptionField k_adagrad_options[] = {
+constexpr OptionField kAdagradOptions[] = {
     {"lr", "In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, 0, false},
     {"lr_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 16, {0, kInfinity, false, true}, nullptr, "0", nullptr, 0, false},
     {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 24, {0, kInfinity, false, true}, nullptr, "0", nullptr, 0, false},
@@ -154,7 +154,7 @@ constexpr OptionField k_adagrad_options[] = {
     {"reserved", "", OptionKind::kReserved, 4, 52, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_rmsprop_options[] = {
+constexpr OptionField kRmspropOptions[] = {
     {"lr", "In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, 0, false},
     {"alpha", "In [0, inf). Default 0.99", OptionKind::kNumber, 8, 16, {0, kInfinity, false, true}, nullptr, "0.99", nullptr, 0, false},
     {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 24, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, 0, false},
@@ -164,7 +164,7 @@ constexpr OptionField k_rmsprop_options[] = {
     {"maximize", "Default 0", OptionKind::kFlag, 4, 52, kNone, nullptr, "0", nullptr, 0, false},
 };
 
-constexpr OptionField k_adamax_options[] = {
+constexpr OptionField kAdamaxOptions[] = {
     {"lr", "In [0, inf). Default 2e-3", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "2e-3", nullptr, 0, false},
     {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, {0, 1, false, true}, nullptr, "0.9", nullptr, 0, false},
     {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, {0, 1, false, true}, nullptr, "0.999", nullptr, 0, false},
@@ -174,7 +174,7 @@ constexpr OptionField k_adamax_options[] = {
     {"reserved", "", OptionKind::kReserved, 4, 52, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_nadam_options[] = {
+constexpr OptionField kNadamOptions[] = {
     {"lr", "In [0, inf). Default 2e-3", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "2e-3", nullptr, 0, false},
     {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, {0, 1, false, true}, nullptr, "0.9", nullptr, 0, false},
     {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, {0, 1, false, true}, nullptr, "0.999", nullptr, 0, false},
@@ -185,7 +185,7 @@ constexpr OptionField k_nadam_options[] = {
     {"maximize", "Default 0", OptionKind::kFlag, 4, 60, kNone, nullptr, "0", nullptr, 0, false},
 };
 
-constexpr OptionField k_radam_options[] = {
+constexpr OptionField kRadamOptions[] = {
     {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, 0, false},
     {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, {0, 1, false, true}, nullptr, "0.9", nullptr, 0, false},
     {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, {0, 1, false, true}, nullptr, "0.999", nullptr, 0, false},
@@ -195,7 +195,7 @@ constexpr OptionField k_radam_options[] = {
     {"maximize", "Default 0", OptionKind::kFlag, 4, 52, kNone, nullptr, "0", nullptr, 0, false},
 };
 
-constexpr OptionField k_lion_options[] = {
+constexpr OptionField kLionOptions[] = {
     {"lr", "In [0, inf). Default 1e-4", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "1e-4", nullptr, 0, false},
     {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, {0, 1, false, true}, nullptr, "0.9", nullptr, 0, false},
     {"beta2", "In [0, 1). Default 0.99", OptionKind::kNumber, 8, 24, {0, 1, false, true}, nullptr, "0.99", nullptr, 0, false},
@@ -204,7 +204,7 @@ constexpr OptionField k_lion_options[] = {
     {"reserved", "", OptionKind::kReserved, 4, 44, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_lamb_options[] = {
+constexpr OptionField kLambOptions[] = {
     {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, 0, false},
     {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, {0, 1, false, true}, nullptr, "0.9", nullptr, 0, false},
     {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, {0, 1, false, true}, nullptr, "0.999", nullptr, 0, false},
@@ -214,7 +214,7 @@ constexpr OptionField k_lamb_options[] = {
     {"reserved", "", OptionKind::kReserved, 4, 52, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_adafactor_options[] = {
+constexpr OptionField kAdafactorOptions[] = {
     {"lr", "In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, 0, false},
     {"beta2_decay", "In (-inf, 0]. Default -0.8", OptionKind::kNumber, 8, 16, {-kInfinity, 0, true, false}, nullptr, "-0.8", nullptr, 0, false},
     {"eps1", "In [0, inf). Default: the epsilon of the dtype", OptionKind::kNumber, 8, 24, {0, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, false},
@@ -225,7 +225,7 @@ constexpr OptionField k_adafactor_options[] = {
     {"reserved", "", OptionKind::kReserved, 4, 60, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_muon_options[] = {
+constexpr OptionField kMuonOptions[] = {
     {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, 0, false},
     {"weight_decay", "In [0, inf). Default 0.1", OptionKind::kNumber, 8, 16, {0, kInfinity, false, true}, nullptr, "0.1", nullptr, 0, false},
     {"momentum", "In [0, inf). Default 0.95", OptionKind::kNumber, 8, 24, {0, kInfinity, false, true}, nullptr, "0.95", nullptr, 0, false},
@@ -235,17 +235,17 @@ constexpr OptionField k_muon_options[] = {
     {"eps", "In [0, inf). Default 1e-7", OptionKind::kNumber, 8, 56, {0, kInfinity, false, true}, nullptr, "1e-7", nullptr, 0, false},
     {"nesterov", "Default 1", OptionKind::kFlag, 4, 64, kNone, nullptr, "1", nullptr, 0, false},
     {"ns_steps", "In [1, 99]. Default 5", OptionKind::kInteger, 4, 68, {1, 99, false, false}, nullptr, "5", nullptr, 0, false},
-    {"adjust_lr_fn", "Default ORIGINAL", OptionKind::kChoice, 4, 72, kNone, nullptr, "original", k_accel_muon_adjust_t, std::size(k_accel_muon_adjust_t), false},
+    {"adjust_lr_fn", "Default ORIGINAL", OptionKind::kChoice, 4, 72, kNone, nullptr, "original", kMuonAdjustChoices, std::size(kMuonAdjustChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 76, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_lomo_options[] = {
+constexpr OptionField kLomoOptions[] = {
     {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, 0, false},
     {"clip_grad_norm", "The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none", OptionKind::kNumber, 8, 16, {0, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, false},
     {"clip_grad_value", "The most that an element of a gradient may be. In [0, inf). Default: none", OptionKind::kNumber, 8, 24, {0, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_adalomo_options[] = {
+constexpr OptionField kAdalomoOptions[] = {
     {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, 0, false},
     {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 16, {0, kInfinity, false, true}, nullptr, "0", nullptr, 0, false},
     {"decay_rate", "1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8", OptionKind::kNumber, 8, 24, {-kInfinity, 0, true, false}, nullptr, "-0.8", nullptr, 0, false},
@@ -256,7 +256,7 @@ constexpr OptionField k_adalomo_options[] = {
     {"clip_grad_value", "The most that an element of a gradient may be. In [0, inf). Default: none", OptionKind::kNumber, 8, 64, {0, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_schedule_free_sgd_options[] = {
+constexpr OptionField kScheduleFreeSgdOptions[] = {
     {"lr", "In [0, inf). Default 1", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "1", nullptr, 0, false},
     {"momentum", "The average's share in the point at which gradients are taken. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, {0, 1, false, true}, nullptr, "0.9", nullptr, 0, false},
     {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 24, {0, kInfinity, false, true}, nullptr, "0", nullptr, 0, false},
@@ -267,7 +267,7 @@ constexpr OptionField k_schedule_free_sgd_options[] = {
     {"reserved", "", OptionKind::kReserved, 4, 60, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_schedule_free_adamw_options[] = {
+constexpr OptionField kScheduleFreeAdamwOptions[] = {
     {"lr", "In [0, inf). Default 2.5e-3", OptionKind::kNumber, 8, 8, {0, kInfinity, false, true}, nullptr, "2.5e-3", nullptr, 0, false},
     {"beta1", "The average's share in the point at which gradients are taken. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, {0, 1, false, true}, nullptr, "0.9", nullptr, 0, false},
     {"beta2", "Of the second moment. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, {0, 1, false, true}, nullptr, "0.999", nullptr, 0, false},
@@ -280,49 +280,49 @@ constexpr OptionField k_schedule_free_adamw_options[] = {
     {"reserved", "", OptionKind::kReserved, 4, 76, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_one_cycle_options[] = {
+constexpr OptionField kOneCycleOptions[] = {
     {"pct_start", "Share of the steps in which the rate rises. In [0, 1]. Default 0.3", OptionKind::kNumber, 8, 8, {0, 1, false, false}, nullptr, "0.3", nullptr, 0, false},
     {"base_momentum", "At the highest rate. In [0, 1). Default 0.85", OptionKind::kNumber, 8, 16, {0, 1, false, true}, nullptr, "0.85", nullptr, 0, false},
     {"max_momentum", "At the lowest rates. In [0, 1). Default 0.95", OptionKind::kNumber, 8, 24, {0, 1, false, true}, nullptr, "0.95", nullptr, 0, false},
     {"div_factor", "Max_lr / first rate. In (0, inf). Default 25", OptionKind::kNumber, 8, 32, {0, kInfinity, true, true}, nullptr, "25", nullptr, 0, false},
     {"final_div_factor", "First rate / last rate. In (0, inf). Default 1e4", OptionKind::kNumber, 8, 40, {0, kInfinity, true, true}, nullptr, "1e4", nullptr, 0, false},
-    {"anneal_strategy", "Default COS", OptionKind::kChoice, 4, 48, kNone, nullptr, "cos", k_accel_anneal_strategy_t, std::size(k_accel_anneal_strategy_t), false},
+    {"anneal_strategy", "Default COS", OptionKind::kChoice, 4, 48, kNone, nullptr, "cos", kAnnealStrategyChoices, std::size(kAnnealStrategyChoices), false},
     {"cycle_momentum", "1: momentum, or beta1, goes against the rate. Default 1", OptionKind::kFlag, 4, 52, kNone, nullptr, "1", nullptr, 0, false},
     {"three_phase", "1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0", OptionKind::kFlag, 4, 56, kNone, nullptr, "0", nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 60, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_cyclic_options[] = {
+constexpr OptionField kCyclicOptions[] = {
     {"step_size_up", "Steps from base_lr to max_lr. In [1, inf). Default 2000", OptionKind::kInteger, 8, 8, {1, kInfinity, false, true}, nullptr, "2000", nullptr, 0, false},
     {"step_size_down", "And back. In [1, inf). Default: as step_size_up", OptionKind::kInteger, 8, 16, {1, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, false},
     {"gamma", "Of EXP_RANGE. In (0, inf). Default 1", OptionKind::kNumber, 8, 24, {0, kInfinity, true, true}, nullptr, "1", nullptr, 0, false},
     {"base_momentum", "At max_lr. In [0, 1). Default 0.8", OptionKind::kNumber, 8, 32, {0, 1, false, true}, nullptr, "0.8", nullptr, 0, false},
     {"max_momentum", "At base_lr. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 40, {0, 1, false, true}, nullptr, "0.9", nullptr, 0, false},
-    {"mode", "Default TRIANGULAR", OptionKind::kChoice, 4, 48, kNone, nullptr, "triangular", k_accel_cycle_mode_t, std::size(k_accel_cycle_mode_t), false},
+    {"mode", "Default TRIANGULAR", OptionKind::kChoice, 4, 48, kNone, nullptr, "triangular", kCycleModeChoices, std::size(kCycleModeChoices), false},
     {"cycle_momentum", "1: momentum, or beta1, goes against the rate. Default 1", OptionKind::kFlag, 4, 52, kNone, nullptr, "1", nullptr, 0, false},
 };
 
-constexpr OptionField k_plateau_options[] = {
+constexpr OptionField kPlateauOptions[] = {
     {"factor", "The rate is multiplied by it. In [0, 1). Default 0.1", OptionKind::kNumber, 8, 8, {0, 1, false, true}, nullptr, "0.1", nullptr, 0, false},
     {"patience", "Metrics without improvement that are endured. In [0, inf). Default 10", OptionKind::kInteger, 8, 16, {0, kInfinity, false, true}, nullptr, "10", nullptr, 0, false},
     {"cooldown", "Metrics after a reduction that do not count. In [0, inf). Default 0", OptionKind::kInteger, 8, 24, {0, kInfinity, false, true}, nullptr, "0", nullptr, 0, false},
     {"threshold", "By how much a metric must be better. In [0, inf). Default 1e-4", OptionKind::kNumber, 8, 32, {0, kInfinity, false, true}, nullptr, "1e-4", nullptr, 0, false},
     {"min_lr", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, {0, kInfinity, false, true}, nullptr, "0", nullptr, 0, false},
     {"eps", "Smaller reductions are left out. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 48, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, 0, false},
-    {"mode", "Default MIN", OptionKind::kChoice, 4, 56, kNone, nullptr, "min", k_accel_metric_mode_t, std::size(k_accel_metric_mode_t), false},
-    {"threshold_mode", "Default REL", OptionKind::kChoice, 4, 60, kNone, nullptr, "rel", k_accel_threshold_mode_t, std::size(k_accel_threshold_mode_t), false},
+    {"mode", "Default MIN", OptionKind::kChoice, 4, 56, kNone, nullptr, "min", kMetricModeChoices, std::size(kMetricModeChoices), false},
+    {"threshold_mode", "Default REL", OptionKind::kChoice, 4, 60, kNone, nullptr, "rel", kThresholdModeChoices, std::size(kThresholdModeChoices), false},
 };
 
-constexpr OptionField k_packing_options[] = {
+constexpr OptionField kPackingOptions[] = {
     {"sequence_length", "In [1, inf). Required", OptionKind::kInteger, 8, 8, {1, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, true},
     {"end_of_document", "The token that ends each document, and belongs to it. In (-inf, inf). Default: none", OptionKind::kInteger, 8, 16, {-kInfinity, kInfinity, true, true}, nullptr, nullptr, nullptr, 0, false},
     {"document_offsets", "Int64 [documents + 1]: where each begins, and the end of the last. Default: none", OptionKind::kObject, 8, 24, kNone, nullptr, nullptr, nullptr, 0, false},
-    {"packing", "Default CONCATENATE", OptionKind::kChoice, 4, 32, kNone, nullptr, "concatenate", k_accel_packing_t, std::size(k_accel_packing_t), false},
+    {"packing", "Default CONCATENATE", OptionKind::kChoice, 4, 32, kNone, nullptr, "concatenate", kPackingChoices, std::size(kPackingChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 36, kNone, nullptr, nullptr, nullptr, 0, false},
     {"pad_token", "Behind the last document of a sequence. In (-inf, inf). Default 0", OptionKind::kInteger, 8, 40, {-kInfinity, kInfinity, true, true}, nullptr, "0", nullptr, 0, false},
 };
 
-constexpr OptionField k_csv_options[] = {
+constexpr OptionField kCsvOptions[] = {
     {"delimiter", "A character of ASCII, by its number. In [1, 127]. Default 44", OptionKind::kInteger, 4, 8, {1, 127, false, false}, nullptr, "44", nullptr, 0, false},
     {"has_header", "0: the columns are named \"0\", \"1\", .... Default 1", OptionKind::kFlag, 4, 12, kNone, nullptr, "1", nullptr, 0, false},
     {"skip_malformed", "1: malformed rows are left out and counted. Default 0", OptionKind::kFlag, 4, 16, kNone, nullptr, "0", nullptr, 0, false},
@@ -331,13 +331,13 @@ constexpr OptionField k_csv_options[] = {
     {"types", "A map from columns to \"int64\", \"float32\" and so on, or \"text\". Default: all are inferred", OptionKind::kObject, 8, 32, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_image_options[] = {
+constexpr OptionField kImageOptions[] = {
     {"channels", "3: red, green, blue; 1: brightness. In [1, 3]. Default 3", OptionKind::kInteger, 8, 8, {1, 3, false, false}, nullptr, "3", nullptr, 0, false},
     {"height", "Brings all images to one size, with width: bilinear, with antialiasing. In [1, inf). Default: they keep theirs", OptionKind::kInteger, 8, 16, {1, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, false},
     {"width", "As height. In [1, inf). Default: they keep theirs", OptionKind::kInteger, 8, 24, {1, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_dataloader_options[] = {
+constexpr OptionField kDataloaderOptions[] = {
     {"batch_size", "Rows of one rank's batch (of all ranks' with split_batches). In [1, inf). Default 1", OptionKind::kInteger, 8, 8, {1, kInfinity, false, true}, nullptr, "1", nullptr, 0, false},
     {"shuffle", "1: seedable random order. Default 0", OptionKind::kFlag, 4, 16, kNone, nullptr, "0", nullptr, 0, false},
     {"drop_last", "1: a short last batch is left out. Default 0", OptionKind::kFlag, 4, 20, kNone, nullptr, "0", nullptr, 0, false},
@@ -346,14 +346,14 @@ constexpr OptionField k_dataloader_options[] = {
     {"sampler", "Instead of shuffle. Default: none", OptionKind::kObject, 8, 40, kNone, nullptr, nullptr, nullptr, 0, false},
     {"num_workers", "Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In [0, inf). Default: one thread once batches prove slower to make than to hand over, and the caller's alone where the program's callbacks read", OptionKind::kInteger, 8, 48, {0, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, false},
     {"pin_memory", "1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0", OptionKind::kFlag, 4, 56, kNone, nullptr, "0", nullptr, 0, false},
-    {"collate", "accel_dataloader_set_collate() sets a function instead. Default STACK", OptionKind::kChoice, 4, 60, kNone, nullptr, "stack", k_accel_collate_t, std::size(k_accel_collate_t), false},
+    {"collate", "accel_dataloader_set_collate() sets a function instead. Default STACK", OptionKind::kChoice, 4, 60, kNone, nullptr, "stack", kCollateChoices, std::size(kCollateChoices), false},
     {"padding_value", "Of PAD; also NaN. In [-inf, inf]. Default 0", OptionKind::kNumber, 8, 64, {-kInfinity, kInfinity, false, false}, nullptr, "0", nullptr, 0, false},
     {"pad_to_multiple_of", "Of PAD: the longest is rounded up to it. In [1, inf). Default 1", OptionKind::kInteger, 8, 72, {1, kInfinity, false, true}, nullptr, "1", nullptr, 0, false},
-    {"padding_side", "Of PAD. Default RIGHT", OptionKind::kChoice, 4, 80, kNone, nullptr, "right", k_accel_padding_side_t, std::size(k_accel_padding_side_t), false},
+    {"padding_side", "Of PAD. Default RIGHT", OptionKind::kChoice, 4, 80, kNone, nullptr, "right", kPaddingSideChoices, std::size(kPaddingSideChoices), false},
     {"padding_masks", "Of PAD, 1: a bool tensor, true where no filling is, as \"<key>_mask\" in a map, elsewhere behind the tensor. Default 0", OptionKind::kFlag, 4, 84, kNone, nullptr, "0", nullptr, 0, false},
 };
 
-constexpr OptionField k_power_sgd_options[] = {
+constexpr OptionField kPowerSgdOptions[] = {
     {"matrix_approximation_rank", "Columns of the thin matrices. In [1, inf). Default 1", OptionKind::kInteger, 8, 8, {1, kInfinity, false, true}, nullptr, "1", nullptr, 0, false},
     {"start_power_sgd_iter", "Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000", OptionKind::kInteger, 8, 16, {0, kInfinity, false, true}, nullptr, "1000", nullptr, 0, false},
     {"min_compression_rate", "What saves less than this factor travels as it is. In (0, inf). Default 2", OptionKind::kNumber, 8, 24, {0, kInfinity, true, true}, nullptr, "2", nullptr, 0, false},
@@ -365,20 +365,20 @@ constexpr OptionField k_power_sgd_options[] = {
     {"reserved", "", OptionKind::kReserved, 4, 60, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_ddp_options[] = {
+constexpr OptionField kDdpOptions[] = {
     {"broadcast_buffers", "1: rank 0's buffers are sent before each forward. Default 1", OptionKind::kFlag, 4, 8, kNone, nullptr, "1", nullptr, 0, false},
     {"find_unused_parameters", "1: parameters may be without a gradient. Default 0", OptionKind::kFlag, 4, 12, kNone, nullptr, "0", nullptr, 0, false},
     {"gradient_as_bucket_view", "1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1", OptionKind::kFlag, 4, 16, kNone, nullptr, "1", nullptr, 0, false},
     {"static_graph", "1: the same parameters are used in every step. Default 0", OptionKind::kFlag, 4, 20, kNone, nullptr, "0", nullptr, 0, false},
     {"bucket_cap_mb", "Size of a bucket in MiB. In (0, inf). Default 25", OptionKind::kNumber, 8, 24, {0, kInfinity, true, true}, nullptr, "25", nullptr, 0, false},
     {"check_reduction", "Kept for the reference's sake; no effect. Default 0", OptionKind::kFlag, 4, 32, kNone, nullptr, "0", nullptr, 0, false},
-    {"comm_hook", "Default NO", OptionKind::kChoice, 4, 36, kNone, nullptr, "no", k_accel_ddp_comm_hook_t, std::size(k_accel_ddp_comm_hook_t), false},
-    {"comm_wrapper", "FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO", OptionKind::kChoice, 4, 40, kNone, nullptr, "no", k_accel_ddp_comm_hook_t, std::size(k_accel_ddp_comm_hook_t), false},
+    {"comm_hook", "Default NO", OptionKind::kChoice, 4, 36, kNone, nullptr, "no", kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
+    {"comm_wrapper", "FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO", OptionKind::kChoice, 4, 40, kNone, nullptr, "no", kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 44, kNone, nullptr, nullptr, nullptr, 0, false},
     {"comm_state_option", "Of both PowerSGDs. Default: theirs", OptionKind::kObject, 8, 48, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_grad_scaler_options[] = {
+constexpr OptionField kGradScalerOptions[] = {
     {"init_scale", "The first scale. In (0, inf). Default 65536", OptionKind::kNumber, 8, 8, {0, kInfinity, true, true}, nullptr, "65536", nullptr, 0, false},
     {"growth_factor", "The scale grows by it after growth_interval steps without overflow. In (1, inf). Default 2", OptionKind::kNumber, 8, 16, {1, kInfinity, true, true}, nullptr, "2", nullptr, 0, false},
     {"backoff_factor", "The scale shrinks by it after an overflow. In (0, 1). Default 0.5", OptionKind::kNumber, 8, 24, {0, 1, true, true}, nullptr, "0.5", nullptr, 0, false},
@@ -387,18 +387,18 @@ constexpr OptionField k_grad_scaler_options[] = {
     {"reserved", "", OptionKind::kReserved, 4, 44, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_autocast_options[] = {
+constexpr OptionField kAutocastOptions[] = {
     {"enabled", "0: operators inside keep the dtypes of their inputs. Default 1", OptionKind::kFlag, 4, 8, kNone, nullptr, "1", nullptr, 0, false},
     {"cache_enabled", "0: weights are cast in each use, and not once for a region. Default 1", OptionKind::kFlag, 4, 12, kNone, nullptr, "1", nullptr, 0, false},
 };
 
-constexpr OptionField k_prepare_model_options[] = {
+constexpr OptionField kPrepareModelOptions[] = {
     {"device_placement", "1: on the state's device, 0: as it is. Default: as the state", OptionKind::kFlag, 4, 8, kNone, nullptr, nullptr, nullptr, 0, false},
     {"evaluation_mode", "1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0", OptionKind::kFlag, 4, 12, kNone, nullptr, "0", nullptr, 0, false},
     {"ddp_options", "Default: theirs", OptionKind::kObject, 8, 16, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_dataloader_config[] = {
+constexpr OptionField kDataloaderConfig[] = {
     {"even_batches", "1: all ranks get equally many full batches, filled with rows from the start. Default 1", OptionKind::kFlag, 4, 8, kNone, nullptr, "1", nullptr, 0, false},
     {"split_batches", "As in the state's options. Default: as the state", OptionKind::kFlag, 4, 12, kNone, nullptr, nullptr, nullptr, 0, false},
     {"put_on_device", "1: batches go to the state's device. Default: as device_placement of the state", OptionKind::kFlag, 4, 16, kNone, nullptr, nullptr, nullptr, 0, false},
@@ -410,7 +410,7 @@ constexpr OptionField k_dataloader_config[] = {
     {"reserved", "", OptionKind::kReserved, 4, 44, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_local_sgd_options[] = {
+constexpr OptionField kLocalSgdOptions[] = {
     {"start_step", "Steps with exchanged gradients before the first local one. In [0, inf). Default 0", OptionKind::kInteger, 8, 8, {0, kInfinity, false, true}, nullptr, "0", nullptr, 0, false},
     {"outer_lr", "Of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken", OptionKind::kNumber, 8, 16, {0, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, false},
     {"outer_momentum", "In [0, inf). Default: 0.9 with outer_lr", OptionKind::kNumber, 8, 24, {0, kInfinity, false, true}, nullptr, nullptr, nullptr, 0, false},
@@ -419,7 +419,7 @@ constexpr OptionField k_local_sgd_options[] = {
     {"gradient_group", "A group of ranks that go on exchanging gradients in local steps (of one host, say). Default: none", OptionKind::kObject, 8, 40, kNone, nullptr, nullptr, nullptr, 0, false},
 };
 
-constexpr OptionField k_parameters_options[] = {
+constexpr OptionField kParametersOptions[] = {
     {"bucket_cap_mb", "Gradients travel in buckets of this size, in MiB. In (0, inf). Default 25", OptionKind::kNumber, 8, 8, {0, kInfinity, true, true}, nullptr, "25", nullptr, 0, false},
 };
 
@@ -427,39 +427,39 @@ constexpr OptionField k_parameters_options[] = {
 
 namespace option_tables {
 
-const OptionTable state_options{"accel_state_options_t", 128, k_state_options, std::size(k_state_options)};
-const OptionTable gradient_accumulation_options{"accel_gradient_accumulation_options_t", 32, k_gradient_accumulation_options, std::size(k_gradient_accumulation_options)};
-const OptionTable backward_options{"accel_backward_options_t", 32, k_backward_options, std::size(k_backward_options)};
-const OptionTable adam_options{"accel_adam_options_t", 56, k_adam_options, std::size(k_adam_options)};
-const OptionTable sgd_options{"accel_sgd_options_t", 48, k_sgd_options, std::size(k_sgd_options)};
-const OptionTable adagrad_options{"accel_adagrad_options_t", 56, k_adagrad_options, std::size(k_adagrad_options)};
-const OptionTable rmsprop_options{"accel_rmsprop_options_t", 56, k_rmsprop_options, std::size(k_rmsprop_options)};
-const OptionTable adamax_options{"accel_adamax_options_t", 56, k_adamax_options, std::size(k_adamax_options)};
-const OptionTable nadam_options{"accel_nadam_options_t", 64, k_nadam_options, std::size(k_nadam_options)};
-const OptionTable radam_options{"accel_radam_options_t", 56, k_radam_options, std::size(k_radam_options)};
-const OptionTable lion_options{"accel_lion_options_t", 48, k_lion_options, std::size(k_lion_options)};
-const OptionTable lamb_options{"accel_lamb_options_t", 56, k_lamb_options, std::size(k_lamb_options)};
-const OptionTable adafactor_options{"accel_adafactor_options_t", 64, k_adafactor_options, std::size(k_adafactor_options)};
-const OptionTable muon_options{"accel_muon_options_t", 80, k_muon_options, std::size(k_muon_options)};
-const OptionTable lomo_options{"accel_lomo_options_t", 32, k_lomo_options, std::size(k_lomo_options)};
-const OptionTable adalomo_options{"accel_adalomo_options_t", 72, k_adalomo_options, std::size(k_adalomo_options)};
-const OptionTable schedule_free_sgd_options{"accel_schedule_free_sgd_options_t", 64, k_schedule_free_sgd_options, std::size(k_schedule_free_sgd_options)};
-const OptionTable schedule_free_adamw_options{"accel_schedule_free_adamw_options_t", 80, k_schedule_free_adamw_options, std::size(k_schedule_free_adamw_options)};
-const OptionTable one_cycle_options{"accel_one_cycle_options_t", 64, k_one_cycle_options, std::size(k_one_cycle_options)};
-const OptionTable cyclic_options{"accel_cyclic_options_t", 56, k_cyclic_options, std::size(k_cyclic_options)};
-const OptionTable plateau_options{"accel_plateau_options_t", 64, k_plateau_options, std::size(k_plateau_options)};
-const OptionTable packing_options{"accel_packing_options_t", 48, k_packing_options, std::size(k_packing_options)};
-const OptionTable csv_options{"accel_csv_options_t", 40, k_csv_options, std::size(k_csv_options)};
-const OptionTable image_options{"accel_image_options_t", 32, k_image_options, std::size(k_image_options)};
-const OptionTable dataloader_options{"accel_dataloader_options_t", 88, k_dataloader_options, std::size(k_dataloader_options)};
-const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, k_power_sgd_options, std::size(k_power_sgd_options)};
-const OptionTable ddp_options{"accel_ddp_options_t", 56, k_ddp_options, std::size(k_ddp_options)};
-const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, k_grad_scaler_options, std::size(k_grad_scaler_options)};
-const OptionTable autocast_options{"accel_autocast_options_t", 16, k_autocast_options, std::size(k_autocast_options)};
-const OptionTable prepare_model_options{"accel_prepare_model_options_t", 24, k_prepare_model_options, std::size(k_prepare_model_options)};
-const OptionTable dataloader_config{"accel_dataloader_config_t", 48, k_dataloader_config, std::size(k_dataloader_config)};
-const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, k_local_sgd_options, std::size(k_local_sgd_options)};
-const OptionTable parameters_options{"accel_parameters_options_t", 16, k_parameters_options, std::size(k_parameters_options)};
+const OptionTable state_options{"accel_state_options_t", 128, kStateOptions, std::size(kStateOptions)};
+const OptionTable gradient_accumulation_options{"accel_gradient_accumulation_options_t", 32, kGradientAccumulationOptions, std::size(kGradientAccumulationOptions)};
+const OptionTable backward_options{"accel_backward_options_t", 32, kBackwardOptions, std::size(kBackwardOptions)};
+const OptionTable adam_options{"accel_adam_options_t", 56, kAdamOptions, std::size(kAdamOptions)};
+const OptionTable sgd_options{"accel_sgd_options_t", 48, kSgdOptions, std::size(kSgdOptions)};
+const OptionTable adagrad_options{"accel_adagrad_options_t", 56, kAdagradOptions, std::size(kAdagradOptions)};
+const OptionTable rmsprop_options{"accel_rmsprop_options_t", 56, kRmspropOptions, std::size(kRmspropOptions)};
+const OptionTable adamax_options{"accel_adamax_options_t", 56, kAdamaxOptions, std::size(kAdamaxOptions)};
+const OptionTable nadam_options{"accel_nadam_options_t", 64, kNadamOptions, std::size(kNadamOptions)};
+const OptionTable radam_options{"accel_radam_options_t", 56, kRadamOptions, std::size(kRadamOptions)};
+const OptionTable lion_options{"accel_lion_options_t", 48, kLionOptions, std::size(kLionOptions)};
+const OptionTable lamb_options{"accel_lamb_options_t", 56, kLambOptions, std::size(kLambOptions)};
+const OptionTable adafactor_options{"accel_adafactor_options_t", 64, kAdafactorOptions, std::size(kAdafactorOptions)};
+const OptionTable muon_options{"accel_muon_options_t", 80, kMuonOptions, std::size(kMuonOptions)};
+const OptionTable lomo_options{"accel_lomo_options_t", 32, kLomoOptions, std::size(kLomoOptions)};
+const OptionTable adalomo_options{"accel_adalomo_options_t", 72, kAdalomoOptions, std::size(kAdalomoOptions)};
+const OptionTable schedule_free_sgd_options{"accel_schedule_free_sgd_options_t", 64, kScheduleFreeSgdOptions, std::size(kScheduleFreeSgdOptions)};
+const OptionTable schedule_free_adamw_options{"accel_schedule_free_adamw_options_t", 80, kScheduleFreeAdamwOptions, std::size(kScheduleFreeAdamwOptions)};
+const OptionTable one_cycle_options{"accel_one_cycle_options_t", 64, kOneCycleOptions, std::size(kOneCycleOptions)};
+const OptionTable cyclic_options{"accel_cyclic_options_t", 56, kCyclicOptions, std::size(kCyclicOptions)};
+const OptionTable plateau_options{"accel_plateau_options_t", 64, kPlateauOptions, std::size(kPlateauOptions)};
+const OptionTable packing_options{"accel_packing_options_t", 48, kPackingOptions, std::size(kPackingOptions)};
+const OptionTable csv_options{"accel_csv_options_t", 40, kCsvOptions, std::size(kCsvOptions)};
+const OptionTable image_options{"accel_image_options_t", 32, kImageOptions, std::size(kImageOptions)};
+const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataloaderOptions, std::size(kDataloaderOptions)};
+const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
+const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
+const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
+const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
+const OptionTable prepare_model_options{"accel_prepare_model_options_t", 24, kPrepareModelOptions, std::size(kPrepareModelOptions)};
+const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloaderConfig, std::size(kDataloaderConfig)};
+const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
+const OptionTable parameters_options{"accel_parameters_options_t", 16, kParametersOptions, std::size(kParametersOptions)};
 
 }  // namespace option_tables
 
