@@ -25,9 +25,9 @@ void ItemBuilder::add(const c10::IValue& name, Part part) {
 
 void ItemBuilder::insert(const c10::IValue& name, c10::IValue value) {
   if (list_) return list_->push_back(std::move(value));
-  require(std::none_of(members_.begin(), members_.end(),
-                       [&](const auto& member) { return tree::equal(member.first, name); }),
-          Status::kAlreadyExists, "the item has two parts '", name_of(name), "'; expected one of each name");
+  if (std::any_of(members_.begin(), members_.end(),
+                  [&](const auto& member) { return tree::equal(member.first, name); }))
+    fail(Status::kAlreadyExists, "the item has two parts '", name_of(name), "'; expected one of each name");
   members_.emplace_back(name, std::move(value));
 }
 

@@ -10,14 +10,14 @@ std::string column_name(const std::vector<std::string>& names, size_t column) {
   return names.empty() ? text("tensor ", column) : text("column '", names[column], "'");
 }
 
-ColumnDataset::ColumnDataset(std::vector<std::unique_ptr<const Column>> columns, std::vector<std::string> names)
-    : columns_(std::move(columns)), has_names_(!names.empty()), names_(std::move(names)) {
+ColumnDataset::ColumnDataset(std::vector<std::unique_ptr<const Column>> columns, const std::vector<std::string>& names)
+    : columns_(std::move(columns)), has_names_(!names.empty()), names_(names.begin(), names.end()) {
   require(!columns_.empty(), Status::kInvalidArgument,
           "a dataset of 0 tensors has no rows; expected at least one tensor");
   for (size_t i = 1; i < columns_.size(); ++i)
-    require(columns_[i]->length() == columns_[0]->length(), Status::kShapeMismatch, column_name(names_, i),
+    require(columns_[i]->length() == columns_[0]->length(), Status::kShapeMismatch, column_name(names, i),
             " of the dataset has ", columns_[i]->length(), " rows; expected ", columns_[0]->length(), " as ",
-            column_name(names_, 0));
+            column_name(names, 0));
   names_.resize(columns_.size());
 }
 

@@ -1,6 +1,8 @@
 // Items that are rows of columns.
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,7 +16,8 @@ namespace accel::data {
 class ColumnDataset : public Dataset {
  public:
   // As many names as columns, or none.
-  explicit ColumnDataset(std::vector<std::unique_ptr<const Column>> columns, std::vector<std::string> names = {});
+  explicit ColumnDataset(std::vector<std::unique_ptr<const Column>> columns,
+                         const std::vector<std::string>& names = {});
   int64_t length() const override { return columns_[0]->length(); }
 
  protected:
@@ -24,7 +27,7 @@ class ColumnDataset : public Dataset {
  private:
   std::vector<std::unique_ptr<const Column>> columns_;
   bool has_names_;
-  std::vector<std::string> names_;  // of each column; empty without names
+  std::vector<c10::IValue> names_;  // of each column, made once for all batches; none without names
 };
 
 // "tensor 2", or "column 'x'" where there are names.
