@@ -18,9 +18,8 @@ namespace accel::comm::ucx {
 namespace {
 
 [[noreturn]] void refuse(int rank, const char* what, size_t bytes) {
-  const bool no_memory = errno == ENOMEM || errno == ENOSPC;
   throw CollectiveError(
-      no_memory ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend, rank,
+      CollectiveFailure::kBackend, rank,
       text(bytes, " bytes of shared memory could not be ", what, " on rank ", rank, ": ", std::strerror(errno)));
 }
 
