@@ -53,6 +53,7 @@ FOREIGN = (
     "dnnl::",
     "ideep::",
     "c10::InefficientStdFunctionContext",
+    "c10::Dispatcher::register",
 )
 
 # What is kept of a message where there is no memory for the rest.
@@ -101,8 +102,8 @@ def symbols(frames):
 
 def is_foreign(outcome):
     """Whether another library ended the process."""
-    if outcome.end == "exit 127" and outcome.kind == "malloc":
-        return True  # the dynamic linker
+    if outcome.end in ("exit 127", "exit 1") and outcome.kind == "malloc":
+        return True  # the dynamic linker, OpenMP's runtime
     names = symbols(outcome.frames)
     if any(foreign in name for name in names for foreign in FOREIGN):
         return True
