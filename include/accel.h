@@ -872,12 +872,17 @@ typedef struct accel_state_options {
   int64_t cpu_memory_kept;                  /* Most bytes that this process keeps for the next tensors. In [0, inf).
                                              * Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the
                                              * host or container by its processes */
+  const char *torch_device;                 /* "cpu", "cuda" or "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default:
+                                             * the rank's accelerator, else the CPU */
+  accel_flag_t cpu_affinity;                /* 1: the rank's threads stay on its share of the host's processors.
+                                             * Variable ACCELERATE_CPU_AFFINITY. Default 0 */
+  int32_t reserved;                         /* 0 */
 } accel_state_options_t;
 #define ACCEL_STATE_OPTIONS_INIT                                                                                       \
   {sizeof(accel_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET,  \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET,       \
-   ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET,            \
-   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64}
+   ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
+   ACCEL_UNSET_INT64, NULL, ACCEL_UNSET, 0}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
@@ -4347,7 +4352,7 @@ ACCEL_SINCE(0, 1) void accel_ddp_options_init(accel_ddp_options_t *options);
  * 2018). @accelerate GradScalerKwargs */
 typedef struct accel_grad_scaler_options {
   size_t struct_size;
-  double init_scale;       /* The first scale. In (0, inf). Default 65536 */
+  double init_scale;       /* The first scale. In (0, 3.4e38]. Default 65536 */
   double growth_factor;    /* The scale grows by it after growth_interval steps without overflow. In (1, inf).
                             * Default 2 */
   double backoff_factor;   /* The scale shrinks by it after an overflow. In (0, 1). Default 0.5 */

@@ -34,6 +34,7 @@ struct OptionField {
   OptionInterval interval;      // of integers and numbers
   const char* variable;         // of the environment; null: none
   const char* default_value;    // null: the library finds it
+  const char* default_words;    // how; empty where there is a default
   const OptionChoice* choices;  // of a choice
   size_t num_choices;
   bool required;
@@ -69,8 +70,16 @@ const OptionTable& find_option_table(std::string_view name);
 const char* option_kind_name(OptionKind kind);
 
 bool is_unset(const OptionField& field, const void* options);
+// Of fields that are given. Flags and choices are integers.
+int64_t integer_option(const OptionField& field, const void* options);
+double number_option(const OptionField& field, const void* options);
+const char* text_option(const OptionField& field, const void* options);
 // A flag, integer, number or choice as a number; nothing when it is unset.
 std::optional<double> option_value(const OptionField& field, const void* options);
+// A flag, integer, number or choice has a value that it can have; else an error: "NAME is VALUE" and its source (empty:
+// not told). `given` is how the value was written.
+void check_value(const OptionField& field, double value, std::string_view name, std::string_view given,
+                 std::string_view source);
 // A field that is given has a value that it can have; one that is required is given. `name` is the parameter's.
 void check_option(const OptionField& field, const void* options, const char* name);
 

@@ -984,6 +984,12 @@ pub struct accel_state_options_t {
     pub cpu_memory: accel_cpu_memory_t,
     /// Most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
     pub cpu_memory_kept: i64,
+    /// "cpu", "cuda" or "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
+    pub torch_device: *const c_char,
+    /// 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
+    pub cpu_affinity: accel_flag_t,
+    /// 0
+    pub reserved: i32,
 }
 
 /// Every field of [`accel_state_options_t`] unset.
@@ -1014,6 +1020,9 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
     cpu_kernels: ACCEL_UNSET,
     cpu_memory: ACCEL_UNSET,
     cpu_memory_kept: ACCEL_UNSET_INT64,
+    torch_device: core::ptr::null(),
+    cpu_affinity: ACCEL_UNSET,
+    reserved: 0,
 };
 impl Default for accel_state_options_t {
     fn default() -> Self {
@@ -2038,7 +2047,7 @@ impl Default for accel_ddp_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_grad_scaler_options_t {
     pub struct_size: usize,
-    /// The first scale. In (0, inf). Default 65536
+    /// The first scale. In (0, 3.4e38\]. Default 65536
     pub init_scale: f64,
     /// The scale grows by it after growth_interval steps without overflow. In (1, inf). Default 2
     pub growth_factor: f64,
