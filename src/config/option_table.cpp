@@ -31,16 +31,6 @@ int64_t integer_of(const OptionField& field, const void* options) {
   return field.size == sizeof(int32_t) ? read_as<int32_t>(field, options) : read_as<int64_t>(field, options);
 }
 
-// "at least 1", "from 1 to 99", "in (0, 1]"
-std::string interval_text(const OptionInterval& interval) {
-  const bool from = std::isfinite(interval.low), to = std::isfinite(interval.high);
-  if (!from && !to) return interval.open_low ? "finite" : "any";
-  if (!to) return text(interval.open_low ? "above " : "at least ", interval.low);
-  if (!from) return text(interval.open_high ? "below " : "at most ", interval.high);
-  if (!interval.open_low && !interval.open_high) return text("from ", interval.low, " to ", interval.high);
-  return text("in ", interval.open_low ? '(' : '[', interval.low, ", ", interval.high, interval.open_high ? ')' : ']');
-}
-
 // Where a variable could have said it as well.
 const char* source_text(const OptionField& field) { return field.variable == nullptr ? "" : " (from call)"; }
 
@@ -72,6 +62,15 @@ bool says_nothing(const char* bytes, size_t size) {
 bool OptionInterval::contains(double value) const {
   if (std::isnan(value)) return std::isinf(low) && !open_low;
   return (open_low ? value > low : value >= low) && (open_high ? value < high : value <= high);
+}
+
+std::string OptionInterval::text() const {
+  const bool from = std::isfinite(low), to = std::isfinite(high);
+  if (!from && !to) return open_low ? "finite" : "any";
+  if (!to) return accel::text(open_low ? "above " : "at least ", low);
+  if (!from) return accel::text(open_high ? "below " : "at most ", high);
+  if (!open_low && !open_high) return accel::text("from ", low, " to ", high);
+  return accel::text("in ", open_low ? '(' : '[', low, ", ", high, open_high ? ')' : ']');
 }
 
 const OptionTable& find_option_table(std::string_view name) {
@@ -125,14 +124,14 @@ void check_option(const OptionField& field, const void* options, const char* nam
       const int64_t value = integer_of(field, options);
       if (!field.interval.contains(static_cast<double>(value)))
         fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, source_text(field), "; expected ",
-             interval_text(field.interval));
+             field.interval.text());
       return;
     }
     case OptionKind::kNumber: {
       const auto value = read_as<double>(field, options);
       if (!field.interval.contains(value))
         fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, source_text(field), "; expected ",
-             interval_text(field.interval));
+             field.interval.text());
       return;
     }
     case OptionKind::kChoice: {
