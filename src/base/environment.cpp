@@ -114,13 +114,18 @@ std::optional<std::string> environment_text(const char* name) {
   return std::string(value);
 }
 
+std::optional<bool> parse_flag(const std::string& word) {
+  for (const char* yes : {"1", "y", "yes", "t", "true", "on"})
+    if (strcasecmp(word.c_str(), yes) == 0) return true;
+  for (const char* no : {"0", "n", "no", "f", "false", "off"})
+    if (strcasecmp(word.c_str(), no) == 0) return false;
+  return std::nullopt;
+}
+
 std::optional<bool> environment_flag(const char* name) {
   const auto value = environment_text(name);
   if (!value) return std::nullopt;
-  for (const char* word : {"1", "y", "yes", "t", "true", "on"})
-    if (strcasecmp(value->c_str(), word) == 0) return true;
-  for (const char* word : {"0", "n", "no", "f", "false", "off"})
-    if (strcasecmp(value->c_str(), word) == 0) return false;
+  if (const auto flag = parse_flag(*value)) return flag;
   fail(Status::kInvalidArgument, "environment variable ", name, " is '", *value,
        "'; expected yes, true, on, 1 or no, false, off, 0");
 }
