@@ -849,7 +849,7 @@ typedef struct accel_state_options {
   accel_flag_t keep_output_dtype;           /* 1: outputs of prepared models stay in half precision; 0: they become
                                              * float32. Default 0 */
   int64_t timeout_ms;                       /* Milliseconds until the rendezvous and each collective must have ended.
-                                             * In [1, inf). Default 600000 */
+                                             * In [1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000 */
   int32_t process_index;                    /* The place in the job, here and below, for programs that start their
                                              * ranks themselves, also as threads of one process. In [0, inf).
                                              * Default: RANK and its like, as torchrun, MPI and Slurm set them */

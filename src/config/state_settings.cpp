@@ -81,9 +81,10 @@ StateSettings resolve_state_settings(const StateOptions& options) {
       resolve<std::string>(std::nullopt, "ACCELERATE_TORCH_DEVICE", environment_text("ACCELERATE_TORCH_DEVICE"), "");
   result.fork_launched = resolve<bool>(std::nullopt, "FORK_LAUNCHED", environment_flag("FORK_LAUNCHED"), false);
   result.debug = resolve(options.debug, "ACCELERATE_DEBUG_MODE", environment_flag("ACCELERATE_DEBUG_MODE"), false);
-  result.timeout_ms = resolve(options.timeout_ms, kDefaultTimeoutMs);
-  require(result.timeout_ms > 0, Status::kInvalidArgument, "timeout_ms is ", result.timeout_ms.value,
-          "; expected a positive number of milliseconds");
+  result.timeout_ms =
+      resolve(options.timeout_ms, "ACCEL_TIMEOUT_MS", environment_integer("ACCEL_TIMEOUT_MS"), kDefaultTimeoutMs);
+  require(result.timeout_ms > 0, Status::kInvalidArgument, "timeout_ms is ", result.timeout_ms.value, " (from ",
+          result.timeout_ms.source, "); expected a positive number of milliseconds");
   result.num_threads = resolve(options.num_threads, int64_t{0});
   require(!options.num_threads || *options.num_threads >= 1, Status::kInvalidArgument, "num_threads is ",
           result.num_threads.value, "; expected at least 1");

@@ -58,7 +58,8 @@ class StateEnvironment {
                                            "ACCELERATE_MIXED_PRECISION",
                                            "ACCELERATE_TORCH_DEVICE",
                                            "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
-                                           "ACCELERATE_DEBUG_MODE"};
+                                           "ACCELERATE_DEBUG_MODE",
+                                           "ACCEL_TIMEOUT_MS"};
   std::vector<std::pair<std::string, std::string>> former_;
 };
 
@@ -149,6 +150,19 @@ TEST(StateSettings, PrecedenceAndSources) {
   const std::string text = made.describe();
   EXPECT_NE(text.find("mixed_precision = bf16 (ACCELERATE_MIXED_PRECISION)"), std::string::npos) << text;
   EXPECT_NE(text.find("gradient_accumulation_steps = 2 (call)"), std::string::npos) << text;
+}
+
+TEST(StateSettings, TheTimeoutIsThatOfTheCallElseThatOfItsVariable) {
+  const StateEnvironment environment({});
+  setenv("ACCEL_TIMEOUT_MS", "5000", 1);
+  EXPECT_EQ(resolve_state_settings({}).timeout_ms, 5000);
+  EXPECT_EQ(resolve_state_settings({}).timeout_ms.source, "ACCEL_TIMEOUT_MS");
+  StateOptions options;
+  options.timeout_ms = 7;
+  EXPECT_EQ(resolve_state_settings(options).timeout_ms, 7);
+  setenv("ACCEL_TIMEOUT_MS", "0", 1);
+  EXPECT_NE(refusal([] { resolve_state_settings({}); }, Status::kInvalidArgument).find("0 (from ACCEL_TIMEOUT_MS)"),
+            std::string::npos);
 }
 
 TEST(StateSettings, WhatCannotWorkIsRefusedWithTheReason) {

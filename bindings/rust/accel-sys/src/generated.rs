@@ -956,7 +956,7 @@ pub struct accel_state_options_t {
     pub true_divisor: accel_flag_t,
     /// 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
     pub keep_output_dtype: accel_flag_t,
-    /// Milliseconds until the rendezvous and each collective must have ended. In \[1, inf). Default 600000
+    /// Milliseconds until the rendezvous and each collective must have ended. In \[1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000
     pub timeout_ms: i64,
     /// The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In \[0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
     pub process_index: i32,
