@@ -34,6 +34,8 @@ constexpr char kEnvironmentHelp[] =
 of those that a training looks at.
 )";
 
+bool is_dashed(const std::string& argument) { return !argument.empty() && argument.front() == '-'; }
+
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
 // "--num-processes N"
@@ -58,7 +60,7 @@ std::string help_of(const CLI::App& app, const char* arguments) {
 // Every option before the first other argument has the value that it needs: CLI11 would take the next argument for that
 // of `--name=`.
 void require_values(const CLI::App& app, const std::vector<std::string>& arguments) {
-  for (auto argument = arguments.begin(); argument != arguments.end() && argument->front() == '-'; ++argument) {
+  for (auto argument = arguments.begin(); argument != arguments.end() && is_dashed(*argument); ++argument) {
     const size_t equals = argument->find('=');
     const std::string name = argument->substr(0, equals);
     const CLI::Option* const option = app.get_option_no_throw(name);
@@ -106,7 +108,7 @@ Parsed parse(CLI::App& app, const std::vector<std::string>& arguments) {
   if (parsed.rest.empty()) return parsed;
   if (parsed.rest.front() == "--")
     parsed.rest.erase(parsed.rest.begin());
-  else if (parsed.rest.front().front() == '-')
+  else if (is_dashed(parsed.rest.front()))
     refuse_option(app, parsed.rest.front());
   return parsed;
 }

@@ -1,6 +1,7 @@
 #include "launch/option_text.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <sstream>
@@ -81,10 +82,8 @@ std::string meaning(const OptionField& field) {
 std::string default_text(const OptionField& field) {
   if (field.default_words != nullptr) return text(" Default: ", field.default_words);
   if (field.default_value == nullptr) return "";
-  const bool is_flag = field.kind == OptionKind::kFlag;
-  return text(" Default ", !is_flag                                       ? field.default_value
-                           : field.default_value == std::string_view("1") ? "yes"
-                                                                          : "no");
+  if (field.kind != OptionKind::kFlag) return text(" Default ", field.default_value);
+  return field.default_value == std::string_view("1") ? " Default yes" : " Default no";
 }
 
 }  // namespace

@@ -373,6 +373,9 @@ class Usage(LaunchTest):
     def test_programs_that_cannot_start(self):
         not_found = "'no-such-program' was not found; expected the path of a program, or a name that is in PATH"
         self.assert_refused(["launch", "--num-processes=4", "no-such-program"], 127, not_found)
+        for before in ([], ["--"], ["--cpu"]):
+            self.assert_refused(["launch", *before, ""], 127, not_found.replace("no-such-program", ""))
+        self.assert_refused(["launch", "--", "--cpu"], 127, not_found.replace("no-such-program", "--cpu"))
         self.assert_refused(["launch", "/"], 126, "'/' cannot be started: Permission denied")
 
     def test_wrong_arguments(self):
