@@ -27,16 +27,6 @@ void unset(const OptionField& field, void* options) {
   field.size == sizeof(int32_t) ? write(kUnsetInt32) : write(kUnsetInt64);
 }
 
-// "at least 1", "from 1 to 99", "in (0, 1]"
-std::string interval_text(const OptionInterval& interval) {
-  const bool from = std::isfinite(interval.low), to = std::isfinite(interval.high);
-  if (!from && !to) return interval.open_low ? "finite" : "any";
-  if (!to) return text(interval.open_low ? "above " : "at least ", interval.low);
-  if (!from) return text(interval.open_high ? "below " : "at most ", interval.high);
-  if (!interval.open_low && !interval.open_high) return text("from ", interval.low, " to ", interval.high);
-  return text("in ", interval.open_low ? '(' : '[', interval.low, ", ", interval.high, interval.open_high ? ')' : ']');
-}
-
 std::string choices_text(const OptionField& field) {
   std::string known;
   for (size_t i = 0; i < field.num_choices; ++i)
@@ -65,6 +55,15 @@ bool says_nothing(const char* bytes, size_t size) {
 bool OptionInterval::contains(double value) const {
   if (std::isnan(value)) return std::isinf(low) && !open_low;
   return (open_low ? value > low : value >= low) && (open_high ? value < high : value <= high);
+}
+
+std::string OptionInterval::text() const {
+  const bool from = std::isfinite(low), to = std::isfinite(high);
+  if (!from && !to) return open_low ? "finite" : "any";
+  if (!to) return accel::text(open_low ? "above " : "at least ", low);
+  if (!from) return accel::text(open_high ? "below " : "at most ", high);
+  if (!open_low && !open_high) return accel::text("from ", low, " to ", high);
+  return accel::text("in ", open_low ? '(' : '[', low, ", ", high, open_high ? ')' : ']');
 }
 
 const OptionTable& find_option_table(std::string_view name) {
@@ -117,7 +116,7 @@ std::string expectation(const OptionField& field, double value, bool from_call) 
       return from_call ? "0, 1 or ACCEL_UNSET" : "yes, true, on, 1 or no, false, off, 0";
     case OptionKind::kInteger:
     case OptionKind::kNumber:
-      return field.interval.contains(value) ? "" : interval_text(field.interval);
+      return field.interval.contains(value) ? "" : field.interval.text();
     case OptionKind::kChoice: {
       const OptionChoice* const end = field.choices + field.num_choices;
       const bool is_known =

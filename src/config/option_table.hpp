@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace accel {
@@ -23,6 +24,7 @@ struct OptionInterval {
 
   // Infinities and NaN are within an interval that is closed by infinity.
   bool contains(double value) const;
+  std::string text() const;  // "at least 1", "from 1 to 99", "in (0, 1]"
 };
 
 struct OptionField {
@@ -31,13 +33,16 @@ struct OptionField {
   OptionKind kind;
   uint8_t size;                 // bytes: 4 or 8
   uint16_t offset;              // in the struct
+  uint16_t meaning_size;        // bytes of `doc` before interval, variable and default
   OptionInterval interval;      // of integers and numbers
   const char* variable;         // of the environment; null: none
   const char* default_value;    // null: the library finds it
-  const char* default_words;    // how; empty where there is a default
+  const char* default_words;    // and how it does; else null
   const OptionChoice* choices;  // of a choice
   size_t num_choices;
   bool required;
+
+  std::string_view meaning() const { return {doc, meaning_size}; }
 };
 
 struct OptionTable {

@@ -64,7 +64,7 @@ std::string print(const OptionField& field, const T& value) {
 }
 template <typename T>
 std::string print(const OptionField& field, const std::optional<T>& value) {
-  return value ? print(field, *value) : field.default_words;
+  return value ? print(field, *value) : field.default_words == nullptr ? "" : field.default_words;
 }
 
 template <typename T>

@@ -166,6 +166,7 @@ class Header(unittest.TestCase):
         self.assertEqual(color["constants"], ["ACCEL_COLOR_RED", "ACCEL_COLOR_BLUE"])
         self.assertEqual((heavy["kind"], heavy["default"], heavy["default_words"]), ("flag", None, "as it weighs"))
         self.assertTrue(count["required"])
+        self.assertEqual((weight["meaning"], heavy["meaning"]), ("In kilograms.", ""))
 
 
 class Text(unittest.TestCase):

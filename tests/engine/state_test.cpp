@@ -61,7 +61,8 @@ class StateEnvironment {
                                            "ACCELERATE_TORCH_DEVICE",
                                            "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
                                            "ACCELERATE_DEBUG_MODE",
-                                           "ACCEL_CPU_MEMORY_KEPT"};
+                                           "ACCEL_CPU_MEMORY_KEPT",
+                                           "ACCEL_TIMEOUT_MS"};
   std::vector<std::pair<std::string, std::string>> former_;
 };
 
@@ -211,6 +212,19 @@ TEST(StateSettings, ASecondTrainingHasTheJobsSettings) {
   EXPECT_EQ(shared.mixed_precision, Precision::kNo);
   EXPECT_EQ(*shared.num_threads, 1);
   EXPECT_EQ(*shared.process_index, 0);
+}
+
+TEST(StateSettings, TheTimeoutIsThatOfTheCallElseThatOfItsVariable) {
+  const StateEnvironment environment({});
+  setenv("ACCEL_TIMEOUT_MS", "5000", 1);
+  EXPECT_EQ(resolve_state_settings({}).timeout_ms, 5000);
+  EXPECT_EQ(resolve_state_settings({}).timeout_ms.source, "ACCEL_TIMEOUT_MS");
+  StateSettings options;
+  options.timeout_ms = 7;
+  EXPECT_EQ(resolve_state_settings(options).timeout_ms, 7);
+  setenv("ACCEL_TIMEOUT_MS", "0", 1);
+  EXPECT_NE(refusal([] { resolve_state_settings({}); }, Status::kInvalidArgument).find("0 (from ACCEL_TIMEOUT_MS)"),
+            std::string::npos);
 }
 
 TEST(StateSettings, WhatCannotWorkIsRefusedWithTheReason) {

@@ -52,8 +52,8 @@ def choices_name(alias):
 def field_row(field):
     described = field.get("option")
     if not described:
-        return (f'    {{"{field["name"]}", "", OptionKind::kReserved, {field["size"]}, {field["offset"]}, kNone, nullptr, nullptr, '
-                '"", nullptr, 0, false},\n')
+        return (f'    {{"{field["name"]}", "", OptionKind::kReserved, {field["size"]}, {field["offset"]}, 0, kNone, nullptr, nullptr, '
+                "nullptr, nullptr, 0, false},\n")
     interval = described["interval"]
     ends = "kNone"
     if interval:
@@ -67,8 +67,8 @@ def field_row(field):
     if described["kind"] == "text" and value:
         value = value.strip('"')
     return (f'    {{"{field["name"]}", {text(field["doc"])}, OptionKind::{KINDS[described["kind"]]}, {field["size"]}, '
-            f'{field["offset"]}, {ends}, {text(described["variable"])}, {text(value)}, '
-            f'{text(described["default_words"] or "")}, {choices}, {str(described["required"]).lower()}}},\n')
+            f'{field["offset"]}, {len(described["meaning"].encode())}, {ends}, {text(described["variable"])}, {text(value)}, '
+            f'{text(described["default_words"])}, {choices}, {str(described["required"]).lower()}}},\n')
 
 
 def tables(structs, api):
