@@ -5157,6 +5157,19 @@ accel_option_get(const char *type, size_t index, accel_value_t *ACCEL_OWNED out)
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_check(const char *type, const void *options);
 
+/** Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags
+ * are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is
+ * unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() tells.
+ * @param type The name of the struct.
+ * @param json {"num_workers": 2, "collate": "pad"}
+ * @param options Memory for the struct. What it points to afterwards belongs to the library and stays.
+ * @param size Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
+ * @return ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the
+ *   field, or says where it is no JSON.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_options_from_json(const char *type, const char *json, void *options, size_t size);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -2677,6 +2677,11 @@ inline void options_check(const std::string& type, const void* options) {
   detail::check(accel_options_check(type.c_str(), options));
 }
 
+// Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset.
+inline void options_from_json(const std::string& type, const std::string& json, void* options, std::size_t size) {
+  detail::check(accel_options_from_json(type.c_str(), json.c_str(), options, size));
+}
+
 inline Value::Value(const Tensor& tensor) { detail::check(accel_value_tensor(tensor.get(), &value_)); }
 
 inline Value Value::list(const std::vector<Value>& items) {

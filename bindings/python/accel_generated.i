@@ -4270,3 +4270,12 @@ type: The name of the struct.
 options: The struct.
 Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field; UNSUPPORTED for a struct of a newer version in which a field is set that this one does not know.";
 accel_status_t accel_options_check(const char *type, const void *options);
+
+%feature("docstring") accel_options_from_json "Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_option_get() tells.
+
+type: The name of the struct.
+json: {\"num_workers\": 2, \"collate\": \"pad\"}
+options: Memory for the struct. What it points to afterwards belongs to the library and stays.
+size: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
+Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is no JSON.";
+accel_status_t accel_options_from_json(const char *type, const char *json, void *options, size_t size);

@@ -8,6 +8,7 @@
 #include "capi/object.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
+#include "config/option_json.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {
@@ -83,6 +84,14 @@ ACCEL_FUNCTION accel_status_t accel_options_check(const char* type, const void* 
   return guarded(__func__, [&] {
     check_pointer(options, "options");
     check_options(find_option_table(check_pointer(type, "type")), options, "options");
+    return ACCEL_OK;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_options_from_json(const char* type, const char* json, void* options, size_t size) {
+  return guarded(__func__, [&] {
+    check_pointer(options, "options");
+    options_from_json(find_option_table(check_pointer(type, "type")), check_pointer(json, "json"), options, size);
     return ACCEL_OK;
   });
 }

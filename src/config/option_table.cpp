@@ -154,6 +154,13 @@ void check_option(const OptionField& field, const void* options, const char* nam
               field.variable == nullptr ? "" : "call");
 }
 
+std::vector<std::byte> unset_options(const OptionTable& table) {
+  std::vector<std::byte> whole(table.size);
+  std::memcpy(whole.data(), &table.size, sizeof table.size);
+  for (const OptionField& field : table) unset(field, whole.data());
+  return whole;
+}
+
 void read_options(const OptionTable& table, const void* given, const char* name, void* result) {
   if (given == nullptr) {
     for (const OptionField& field : table) check_option(field, result, name);
@@ -178,8 +185,7 @@ void read_options(const OptionTable& table, const void* given, const char* name,
 }
 
 void check_options(const OptionTable& table, const void* given, const char* name) {
-  std::vector<std::byte> whole(table.size);
-  for (const OptionField& field : table) unset(field, whole.data());
+  std::vector<std::byte> whole = unset_options(table);
   read_options(table, given, name, whole.data());
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace accel {
 
@@ -27,6 +28,8 @@ struct OptionInterval {
   std::string text() const;  // "at least 1", "from 1 to 99", "in (0, 1]"
 };
 
+struct OptionTable;
+
 struct OptionField {
   const char* name;
   const char* doc;
@@ -41,6 +44,7 @@ struct OptionField {
   const OptionChoice* choices;  // of a choice
   size_t num_choices;
   bool required;
+  const OptionTable* nested = nullptr;  // of an object that is an options struct itself
 
   std::string_view meaning() const { return {doc, meaning_size}; }
 };
@@ -87,6 +91,9 @@ void check_value(const OptionField& field, double value, std::string_view name, 
                  std::string_view source);
 // A field that is given has a value that it can have; one that is required is given. `name` is the parameter's.
 void check_option(const OptionField& field, const void* options, const char* name);
+
+// A whole struct in which nothing is given, with its size.
+std::vector<std::byte> unset_options(const OptionTable& table);
 
 // The struct that a program gave, of whose version it may be older and so shorter, or newer: fields that this version
 // does not know must be unset or 0. `result` is a whole struct with every field unset.

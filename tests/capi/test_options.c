@@ -189,6 +189,47 @@ static void test_structs_of_other_versions(void **unused) {
   }
 }
 
+/* accel_state_options_t as it was before torch_device and cpu_affinity: what a program of that time was compiled with.
+ */
+typedef struct older_state_options {
+  size_t struct_size;
+  int32_t cpu, mixed_precision;
+  int64_t gradient_accumulation_steps;
+  int32_t adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug;
+  int32_t true_divisor, keep_output_dtype;
+  int64_t timeout_ms;
+  int32_t process_index, num_processes, local_process_index, local_num_processes;
+  const char *main_process_ip;
+  int32_t main_process_port, device_placement;
+  const char *rng_types;
+  int32_t num_threads, scheduler_steps, cpu_kernels, cpu_memory;
+  int64_t cpu_memory_kept;
+} older_state_options_t;
+
+static void test_a_program_of_an_older_header(void **unused) {
+  (void)unused;
+  struct {
+    older_state_options_t options;
+    char behind[64]; /* is the program's own */
+  } program;
+  accel_state_t *state = NULL;
+  accel_buffer_t text = ACCEL_BUFFER_INIT;
+  const accel_state_options_t whole = ACCEL_STATE_OPTIONS_INIT;
+  assert_int_equal(sizeof program.options, offsetof(accel_state_options_t, torch_device));
+  memset(&program, 0x5a, sizeof program);
+  memcpy(&program.options, &whole, sizeof program.options);
+  program.options.struct_size = sizeof program.options;
+  program.options.cpu = 1;
+  program.options.cpu_memory_kept = 12345;
+  assert_ok(accel_state_create((const accel_state_options_t *)&program.options, &state));
+  assert_ok(accel_state_describe(state, &text));
+  assert_non_null(strstr(text.data, "cpu_memory_kept = 12345 (call)\n"));
+  assert_non_null(strstr(text.data, "torch_device ="));
+  assert_non_null(strstr(text.data, "cpu_affinity = no (default)\n"));
+  accel_buffer_dispose(&text);
+  accel_state_release(state);
+}
+
 static void test_reserved_bytes(void **unused) {
   accel_lion_options_t options = ACCEL_LION_OPTIONS_INIT;
   (void)unused;
@@ -219,12 +260,91 @@ static void test_names(void **unused) {
   assert_null(accel_options_name(1000));
 }
 
+static void test_from_json(void **unused) {
+  accel_dataloader_options_t loader, whole = ACCEL_DATALOADER_OPTIONS_INIT;
+  accel_prepare_model_options_t model;
+  const char *const name = "accel_dataloader_options_t";
+  (void)unused;
+  assert_ok(accel_options_from_json(name, "{}", &loader, sizeof loader));
+  assert_memory_equal(&loader, &whole, sizeof loader);
+  assert_ok(accel_options_from_json(name,
+                                    "{\"batch_size\": 4, \"shuffle\": true, \"collate\": \"pad\", \"seed\": null,"
+                                    " \"padding_value\": 0.5}",
+                                    &loader, sizeof loader));
+  whole.batch_size = 4;
+  whole.shuffle = 1;
+  whole.collate = ACCEL_COLLATE_PAD;
+  whole.padding_value = 0.5;
+  assert_memory_equal(&loader, &whole, sizeof loader);
+
+  assert_ok(accel_options_from_json("accel_prepare_model_options_t",
+                                    "{\"ddp_options\": {\"bucket_cap_mb\": 5, \"comm_hook\": \"power_sgd\","
+                                    " \"comm_state_option\": {\"random_seed\": 7}}}",
+                                    &model, sizeof model));
+  assert_int_equal(model.device_placement, ACCEL_UNSET);
+  assert_true(model.ddp_options->bucket_cap_mb == 5);
+  assert_int_equal(model.ddp_options->comm_hook, ACCEL_DDP_COMM_HOOK_POWER_SGD);
+  assert_int_equal(model.ddp_options->comm_state_option->random_seed, 7);
+  assert_ok(accel_options_check("accel_ddp_options_t", model.ddp_options));
+
+  accel_state_options_t state;
+  assert_ok(
+      accel_options_from_json("accel_state_options_t", "{\"main_process_ip\": \"10.0.0.1\"}", &state, sizeof state));
+  assert_string_equal(state.main_process_ip, "10.0.0.1");
+}
+
+static void test_json_that_is_wrong(void **unused) {
+  static const struct {
+    const char *json;
+    accel_status_t status;
+    const char *message;
+  } kWrong[] = {
+      {"{\"batchsize\": 4}", ACCEL_ERROR_NOT_FOUND,
+       "there is no field 'batchsize' in accel_dataloader_options_t; the nearest name is batch_size"},
+      {"{\"batch_size\": 0}", ACCEL_ERROR_INVALID_ARGUMENT, "json.batch_size is 0; expected at least 1"},
+      {"{\"batch_size\": \"4\"}", ACCEL_ERROR_INVALID_ARGUMENT, "json.batch_size is \"4\"; expected an integer"},
+      {"{\"batch_size\": 1.5}", ACCEL_ERROR_INVALID_ARGUMENT, "json.batch_size is 1.5; expected an integer"},
+      {"{\"shuffle\": \"yes\"}", ACCEL_ERROR_INVALID_ARGUMENT, "json.shuffle is \"yes\"; expected true or false"},
+      {"{\"shuffle\": 99999999999}", ACCEL_ERROR_INVALID_ARGUMENT, "json.shuffle is"},
+      {"{\"collate\": \"heap\"}", ACCEL_ERROR_INVALID_ARGUMENT, "json.collate is \"heap\"; expected one of stack, pad"},
+      {"{\"collate\": 9}", ACCEL_ERROR_INVALID_ARGUMENT, "json.collate is 9; expected one of stack (0), pad (1)"},
+      {"{\"padding_value\": []}", ACCEL_ERROR_INVALID_ARGUMENT, "json.padding_value is []; expected a number"},
+      {"{\"sampler\": 1}", ACCEL_ERROR_INVALID_ARGUMENT,
+       "json.sampler is 1; expected nothing: it is a pointer, to be written at byte"},
+      {"[]", ACCEL_ERROR_INVALID_ARGUMENT, "json is []; expected an object"},
+      {"{", ACCEL_ERROR_INVALID_ARGUMENT, "json"},
+  };
+  accel_dataloader_options_t loader;
+  (void)unused;
+  for (size_t i = 0; i < sizeof kWrong / sizeof *kWrong; i++) {
+    memset(&loader, 0x5a, sizeof loader);
+    const accel_dataloader_options_t before = loader;
+    assert_fails(accel_options_from_json("accel_dataloader_options_t", kWrong[i].json, &loader, sizeof loader),
+                 kWrong[i].status, kWrong[i].message);
+    assert_memory_equal(&loader, &before, sizeof loader); /* nothing is written */
+  }
+  assert_fails(accel_options_from_json("accel_dataloader_options_t", "{}", &loader, 4), ACCEL_ERROR_INVALID_ARGUMENT,
+               "size is 4");
+  assert_fails(accel_options_from_json("accel_packing_options_t", "{}", &loader, sizeof loader),
+               ACCEL_ERROR_INVALID_ARGUMENT, "json.sequence_length is unset; it must be given");
+  /* An older program's struct ends earlier. */
+  const size_t older = offsetof(accel_dataloader_options_t, seed);
+  assert_ok(accel_options_from_json("accel_dataloader_options_t", "{\"batch_size\": 2}", &loader, older));
+  assert_int_equal(loader.struct_size, older);
+  assert_ok(accel_options_check("accel_dataloader_options_t", &loader));
+  assert_fails(accel_options_from_json("accel_dataloader_options_t", "{\"seed\": 2}", &loader, older),
+               ACCEL_ERROR_INVALID_ARGUMENT, "too small for json.seed");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_fields_have_the_values_that_they_can_have),
       cmocka_unit_test(test_structs_of_other_versions),
+      cmocka_unit_test(test_a_program_of_an_older_header),
       cmocka_unit_test(test_reserved_bytes),
       cmocka_unit_test(test_names),
+      cmocka_unit_test(test_from_json),
+      cmocka_unit_test(test_json_that_is_wrong),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

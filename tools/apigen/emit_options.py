@@ -49,7 +49,8 @@ def choices_name(alias):
     return f"k{camel(alias.removeprefix('accel_').removesuffix('_t'))}Choices"
 
 
-def field_row(field):
+def field_row(field, names):
+    """`names`: of all options structs"""
     described = field.get("option")
     if not described:
         return (f'    {{"{field["name"]}", "", OptionKind::kReserved, {field["size"]}, {field["offset"]}, 0, kNone, nullptr, nullptr, '
@@ -59,7 +60,9 @@ def field_row(field):
     if interval:
         low, high = (INFINITE.get(interval[end], interval[end]) for end in ("low", "high"))
         ends = f"{{{low}, {high}, {str(interval['open_low']).lower()}, {str(interval['open_high']).lower()}}}"
-    known = choices_name(field["type"]["base"])
+    base = field["type"]["base"]
+    nested = f", &option_tables::{base.removeprefix('accel_').removesuffix('_t')}" if base in names else ""
+    known = choices_name(base)
     choices = f"{known}, std::size({known})" if described["kind"] == "choice" else "nullptr, 0"
     value = described["default"]
     if described["kind"] == "choice" and value:
@@ -68,7 +71,7 @@ def field_row(field):
         value = value.strip('"')
     return (f'    {{"{field["name"]}", {text(field["doc"])}, OptionKind::{KINDS[described["kind"]]}, {field["size"]}, '
             f'{field["offset"]}, {len(described["meaning"].encode())}, {ends}, {text(described["variable"])}, {text(value)}, '
-            f'{text(described["default_words"])}, {choices}, {str(described["required"]).lower()}}},\n')
+            f'{text(described["default_words"])}, {choices}, {str(described["required"]).lower()}{nested}}},\n')
 
 
 def tables(structs, api):
@@ -82,7 +85,7 @@ def tables(structs, api):
         rows = "".join(f'    {{"{called}", {values[constant]}}},\n' for constant, called in choice_names(name, constants).items())
         parts.append(f"constexpr OptionChoice {choices_name(name)}[] = {{\n{rows}}};\n\n")
     for struct in structs:
-        rows = "".join(field_row(field) for field in struct["fields"][1:])
+        rows = "".join(field_row(field, {struct["name"] for struct in structs}) for field in struct["fields"][1:])
         parts.append(f"constexpr OptionField k{camel(short(struct))}[] = {{\n{rows}}};\n\n")
     parts.append("}  // namespace\n\nnamespace option_tables {\n\n")
     for struct in structs:

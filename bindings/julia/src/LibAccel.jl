@@ -7926,6 +7926,23 @@ Threads: any.
 accel_options_check(var"type", options) =
     check(ccall((:accel_options_check, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cvoid}), var"type", options), "accel_options_check")
 
+"""
+    accel_options_from_json(type, json, options, size)
+
+Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_option_get() tells.
+
+- `type`: The name of the struct.
+- `json`: {\"num_workers\": 2, \"collate\": \"pad\"}
+- `options`: Memory for the struct. What it points to afterwards belongs to the library and stays.
+- `size`: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
+
+Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is no JSON.
+
+Threads: any.
+"""
+accel_options_from_json(var"type", json, options, size) =
+    check(ccall((:accel_options_from_json, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{Cvoid}, Csize_t), var"type", json, options, size), "accel_options_from_json")
+
 # Every function of the library, for a look whether the loaded one is new enough.
 const FUNCTIONS = (
     :accel_buffer_dispose,
@@ -8366,6 +8383,7 @@ const FUNCTIONS = (
     :accel_option_count,
     :accel_option_get,
     :accel_options_check,
+    :accel_options_from_json,
 )
 
 end # module

@@ -30,8 +30,8 @@ class Accelerator(View):
     """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
 
     Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
-    "default", "onednn"), cpu_memory ("auto", "default", "cached") and cpu_memory_kept (bytes). Plugins of the
-    reference for what is not there yet may be given as None.
+    "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1") and
+    cpu_affinity. Plugins of the reference for what is not there yet may be given as None.
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
@@ -41,7 +41,8 @@ class Accelerator(View):
                  gradient_accumulation_plugin: "GradientAccumulationPlugin | None" = None, step_scheduler_with_optimizer: bool = True,
                  kwargs_handlers: "list | None" = None, true_divisor: "bool | None" = None, keep_output_dtype: "bool | None" = None,
                  scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None,
-                 cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None, **plugins):
+                 cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None,
+                 torch_device: "str | None" = None, cpu_affinity: "bool | None" = None, **plugins):
         missing.check_settings(plugins)
         check_types(project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
                     split_batches=(split_batches, bool))
@@ -60,6 +61,7 @@ class Accelerator(View):
             step_scheduler_with_optimizer=None if step_scheduler_with_optimizer else False, true_divisor=true_divisor,
             keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=_choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
             cpu_memory=_choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
+            torch_device=torch_device, cpu_affinity=cpu_affinity,
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             timeout_ms=None if group.timeout is None else int(group.timeout.total_seconds() * 1000), **accumulation)
         keep(self)

@@ -378,7 +378,7 @@ constexpr OptionField kDdpOptions[] = {
     {"comm_hook", "Default NO", OptionKind::kChoice, 4, 36, 0, kNone, nullptr, "no", nullptr, kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
     {"comm_wrapper", "FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO", OptionKind::kChoice, 4, 40, 63, kNone, nullptr, "no", nullptr, kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
-    {"comm_state_option", "Of both PowerSGDs. Default: theirs", OptionKind::kObject, 8, 48, 18, kNone, nullptr, nullptr, "theirs", nullptr, 0, false},
+    {"comm_state_option", "Of both PowerSGDs. Default: theirs", OptionKind::kObject, 8, 48, 18, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::power_sgd_options},
 };
 
 constexpr OptionField kGradScalerOptions[] = {
@@ -398,7 +398,7 @@ constexpr OptionField kAutocastOptions[] = {
 constexpr OptionField kPrepareModelOptions[] = {
     {"device_placement", "1: on the state's device, 0: as it is. Default: as the state", OptionKind::kFlag, 4, 8, 38, kNone, nullptr, nullptr, "as the state", nullptr, 0, false},
     {"evaluation_mode", "1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0", OptionKind::kFlag, 4, 12, 88, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"ddp_options", "Default: theirs", OptionKind::kObject, 8, 16, 0, kNone, nullptr, nullptr, "theirs", nullptr, 0, false},
+    {"ddp_options", "Default: theirs", OptionKind::kObject, 8, 16, 0, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::ddp_options},
 };
 
 constexpr OptionField kDataloaderConfig[] = {

@@ -438,4 +438,5 @@ static const char *const accel_function_names[] = {
     "accel_option_count",
     "accel_option_get",
     "accel_options_check",
+    "accel_options_from_json",
 };

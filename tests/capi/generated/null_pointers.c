@@ -2643,6 +2643,13 @@ static void accel_options_check_null_pointers(void **state) {
   refused_with_status("accel_options_check", "options", accel_options_check("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_options_from_json_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_options_from_json", "type", accel_options_from_json(NULL, "sample", (void *)samples->room, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_options_from_json", "json", accel_options_from_json("sample", NULL, (void *)samples->room, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_options_from_json", "options", accel_options_from_json("sample", "sample", NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       sweep_test(accel_buffer_dispose_null_pointers),
@@ -3069,6 +3076,7 @@ int main(void) {
       sweep_test(accel_option_count_null_pointers),
       sweep_test(accel_option_get_null_pointers),
       sweep_test(accel_options_check_null_pointers),
+      sweep_test(accel_options_from_json_null_pointers),
   };
   return cmocka_run_group_tests(tests, make_samples, release_samples);
 }

@@ -6977,4 +6977,18 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_options_check(r#type: *const c_char, options: *const c_void) -> accel_status_t;
+
+    /// Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset.
+    ///
+    /// Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() tells.
+    ///
+    /// * `type`: The name of the struct.
+    /// * `json`: {"num_workers": 2, "collate": "pad"}
+    /// * `options`: Memory for the struct. What it points to afterwards belongs to the library and stays.
+    /// * `size`: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is no JSON.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_options_from_json(r#type: *const c_char, json: *const c_char, options: *mut c_void, size: usize) -> accel_status_t;
 }

@@ -81,6 +81,7 @@ pub struct StateOptions {
     raw: sys::accel_state_options_t,
     main_process_ip: Option<CString>,
     rng_types: Option<CString>,
+    torch_device: Option<CString>,
     wrong_text: Option<String>,
 }
 
@@ -106,6 +107,7 @@ impl StateOptions {
             raw: sys::accel_state_options_t::default(),
             main_process_ip: None,
             rng_types: None,
+            torch_device: None,
             wrong_text: None,
         }
     }
@@ -155,6 +157,8 @@ impl StateOptions {
         cpu_memory: CpuMemory,
         /// Most bytes that this process keeps for the next tensors. `ACCEL_CPU_MEMORY_KEPT`.
         cpu_memory_kept: i64,
+        /// The rank's threads stay on its share of the host's processors. `ACCELERATE_CPU_AFFINITY`; default false.
+        cpu_affinity: bool,
     }
 
     /// The deadline of the rendezvous and of each collective. `ACCEL_TIMEOUT_MS`; default: ten minutes.
@@ -166,6 +170,12 @@ impl StateOptions {
     /// `MASTER_ADDR`; default 127.0.0.1.
     pub fn main_process_ip(mut self, address: &str) -> Self {
         self.main_process_ip = self.keep(address);
+        self
+    }
+
+    /// "cpu", "cuda" or "cuda:N". `ACCELERATE_TORCH_DEVICE`; default: the rank's accelerator, else the CPU.
+    pub fn torch_device(mut self, name: &str) -> Self {
+        self.torch_device = self.keep(name);
         self
     }
 
@@ -193,6 +203,7 @@ impl StateOptions {
         let mut raw = self.raw;
         raw.main_process_ip = pointer(&self.main_process_ip);
         raw.rng_types = pointer(&self.rng_types);
+        raw.torch_device = pointer(&self.torch_device);
         StateReader::made(|out| unsafe { sys::accel_state_create(&raw, out) }).map(State::new)
     }
 }

@@ -1,0 +1,133 @@
+#include "config/option_json.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/edit_distance.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+
+namespace accel {
+namespace {
+
+// What options point to has no owner in C: it stays. Its amount is bounded by what programs write into their sources.
+const void* keep(std::string bytes) {
+  struct Kept {
+    std::mutex mutex;
+    std::set<std::string> contents;
+  };
+  static Kept* const kept = std::make_unique<Kept>().release();
+  const std::lock_guard<std::mutex> lock(kept->mutex);
+  return kept->contents.insert(std::move(bytes)).first->c_str();
+}
+
+class Writer {
+ public:
+  Writer(const OptionTable& table, std::string name)
+      : table_(table), name_(std::move(name)), bytes_(unset_options(table)) {}
+
+  void write(const Json& object) {
+    require(object.members() != nullptr, Status::kInvalidArgument, name_, " is ", print_json(object),
+            "; expected an object with fields of ", table_.name);
+    for (const auto& [key, value] : *object.members()) write(field_named(key), value);
+    for (const OptionField& field : table_) check_option(field, bytes_.data(), name_.c_str());
+  }
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  const OptionField& field_named(const std::string& key) const {
+    const OptionField* nearest = nullptr;
+    for (const OptionField& field : table_) {
+      if (field.kind == OptionKind::kReserved) continue;
+      if (key == field.name) return field;
+      if (nearest == nullptr || edit_distance(key, field.name) < edit_distance(key, nearest->name)) nearest = &field;
+    }
+    fail(Status::kNotFound, "there is no field '", key, "' in ", table_.name, "; the nearest name is ", nearest->name);
+  }
+
+  void write(const OptionField& field, const Json& value) {
+    if (value.is_null()) return;
+    switch (field.kind) {
+      case OptionKind::kFlag:
+        return value.flag() != nullptr ? put(field, int32_t{*value.flag()})
+                                       : write_integer(field, value, "true or false");
+      case OptionKind::kInteger:
+        return write_integer(field, value, "an integer");
+      case OptionKind::kChoice:
+        return value.text() != nullptr ? put(field, choice(field, *value.text()))
+                                       : write_integer(field, value, "a name or a number");
+      case OptionKind::kNumber:
+        if (const auto number = value.number()) return put(field, *number);
+        refuse(field, value, "a number");
+      case OptionKind::kText:
+        if (value.text() != nullptr && value.text()->find('\0') == std::string::npos)
+          return put(field, keep(*value.text()));
+        refuse(field, value, "a text");
+      default:
+        return write_nested(field, value);
+    }
+  }
+
+  void write_integer(const OptionField& field, const Json& value, const char* expected) {
+    const auto integer = value.integer();
+    if (!integer) refuse(field, value, expected);
+    if (field.size == sizeof(int64_t)) return put(field, *integer);
+    // One that 32 bits do not hold is out of every interval of such a field, so its error is that of the interval.
+    put(field, static_cast<int32_t>(std::clamp<int64_t>(*integer, kUnsetInt32 + 1, INT32_MAX)));
+  }
+
+  int32_t choice(const OptionField& field, const std::string& name) const {
+    std::string known;
+    for (size_t i = 0; i < field.num_choices; ++i) {
+      if (name == field.choices[i].name) return field.choices[i].value;
+      known += text(i == 0 ? "" : ", ", field.choices[i].name);
+    }
+    refuse(field, Json(name), "one of " + known);
+  }
+
+  void write_nested(const OptionField& field, const Json& value) {
+    if (field.nested == nullptr)
+      refuse(field, value, text("nothing: it is a pointer, to be written at byte ", field.offset, " of the struct"));
+    Writer nested(*field.nested, text(name_, ".", field.name));
+    nested.write(value);
+    put(field, keep({reinterpret_cast<const char*>(nested.bytes().data()), nested.bytes().size()}));
+  }
+
+  template <typename Value>
+  void put(const OptionField& field, Value value) {
+    std::memcpy(bytes_.data() + field.offset, &value, sizeof value);
+  }
+
+  [[noreturn]] void refuse(const OptionField& field, const Json& value, const std::string& expected) const {
+    fail(Status::kInvalidArgument, name_, ".", field.name, " is ", print_json(value), "; expected ", expected);
+  }
+
+  const OptionTable& table_;
+  const std::string name_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace
+
+void options_from_json(const OptionTable& table, const std::string& json, void* options, size_t size) {
+  const size_t smallest = table.fields[0].offset + size_t{table.fields[0].size};
+  require(size >= smallest, Status::kInvalidArgument, "size is ", size, "; expected ", table.size, ", the size of ",
+          table.name);
+  Writer writer(table, "json");
+  writer.write(parse_json(json, "json"));
+  std::vector<std::byte> whole = writer.bytes();
+  const size_t written = std::min(size, table.size);
+  for (const OptionField& field : table)
+    require(field.offset + size_t{field.size} <= written || is_unset(field, whole.data()), Status::kInvalidArgument,
+            "size is ", size, ", too small for json.", field.name, "; expected ", table.size);
+  std::memcpy(whole.data(), &written, sizeof written);
+  std::memcpy(options, whole.data(), written);
+}
+
+}  // namespace accel

@@ -1,0 +1,15 @@
+// Options structs from JSON, for languages that have no layouts.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "config/option_table.hpp"
+
+namespace accel {
+
+// Writes a struct of at most `size` bytes: the fields that the object names, all others unset. Texts, and structs that
+// a field points to, are kept for as long as the process lives, one of each content.
+void options_from_json(const OptionTable& table, const std::string& json, void* options, size_t size);
+
+}  // namespace accel
