@@ -13,6 +13,7 @@ import sys
 
 import emit_coverage
 import emit_cpp
+import emit_go
 import emit_julia
 import emit_map
 import emit_options
@@ -23,7 +24,7 @@ import emit_swig
 import emit_sweeps
 import lint
 
-EMITTERS = (emit_map, emit_options, emit_sweeps, emit_rust, emit_julia, emit_swig, emit_stubs, emit_cpp, emit_reference, emit_coverage)
+EMITTERS = (emit_map, emit_options, emit_sweeps, emit_rust, emit_julia, emit_go, emit_swig, emit_stubs, emit_cpp, emit_reference, emit_coverage)
 NOT_STORED = ("line", "documented", "wrong_options")
 
 
