@@ -180,7 +180,7 @@ func inside(scope *C.accel_scope_t, body func(*Scope) error) (err error) {
 			}
 		}
 	}()
-	return body(&Scope{scope})
+	return body(&Scope{handle: scope})
 }
 
 // arguments holds what C is given for the time of a call.
@@ -608,6 +608,15 @@ const VersionMinor int32 = 1
 
 const VersionPatch int32 = 0
 
+// Unset: of an int32_t
+const Unset int32 = -2147483648
+
+// UnsetInt64: of an int64_t
+const UnsetInt64 int64 = -9223372036854775808
+
+// UnsetDouble: of a double
+const UnsetDouble float64 = -1.7976931348623157e+308
+
 // Ok: success
 const Ok Status = 0
 
@@ -947,7 +956,10 @@ const DDPCommHookPowerSGD DDPCommHook = 3
 const DDPCommHookBatchedPowerSGD DDPCommHook = 4
 
 // Scope is an open begin...end.
-type Scope struct{ handle *C.accel_scope_t }
+type Scope struct {
+	handle *C.accel_scope_t
+	_      *byte
+}
 
 func (scope *Scope) c() *C.accel_scope_t {
 	if scope == nil {
@@ -957,7 +969,10 @@ func (scope *Scope) c() *C.accel_scope_t {
 }
 
 // State is the program's seat in the job.
-type State struct{ handle *C.accel_state_t }
+type State struct {
+	handle *C.accel_state_t
+	_      *byte
+}
 
 func (state *State) c() *C.accel_state_t {
 	if state == nil {
@@ -973,7 +988,7 @@ func newState(handle *C.accel_state_t) *State {
 	if handle == nil {
 		return nil
 	}
-	object := &State{handle}
+	object := &State{handle: handle}
 	runtime.SetFinalizer(object, (*State).Close)
 	count(1)
 	return object
@@ -990,7 +1005,10 @@ func (state *State) Close() {
 }
 
 // Tensor is a tensor of LibTorch.
-type Tensor struct{ handle *C.accel_tensor_t }
+type Tensor struct {
+	handle *C.accel_tensor_t
+	_      *byte
+}
 
 func (tensor *Tensor) c() *C.accel_tensor_t {
 	if tensor == nil {
@@ -1006,7 +1024,7 @@ func newTensor(handle *C.accel_tensor_t) *Tensor {
 	if handle == nil {
 		return nil
 	}
-	object := &Tensor{handle}
+	object := &Tensor{handle: handle}
 	runtime.SetFinalizer(object, (*Tensor).Close)
 	count(1)
 	return object
@@ -1023,7 +1041,10 @@ func (tensor *Tensor) Close() {
 }
 
 // Op is an operator of LibTorch; interned, never released.
-type Op struct{ handle *C.accel_op_t }
+type Op struct {
+	handle *C.accel_op_t
+	_      *byte
+}
 
 func (op *Op) c() *C.accel_op_t {
 	if op == nil {
@@ -1036,12 +1057,15 @@ func newOp(handle *C.accel_op_t) *Op {
 	if handle == nil {
 		return nil
 	}
-	object := &Op{handle}
+	object := &Op{handle: handle}
 	return object
 }
 
 // Module is a node of a model.
-type Module struct{ handle *C.accel_module_t }
+type Module struct {
+	handle *C.accel_module_t
+	_      *byte
+}
 
 func (module *Module) c() *C.accel_module_t {
 	if module == nil {
@@ -1057,7 +1081,7 @@ func newModule(handle *C.accel_module_t) *Module {
 	if handle == nil {
 		return nil
 	}
-	object := &Module{handle}
+	object := &Module{handle: handle}
 	runtime.SetFinalizer(object, (*Module).Close)
 	count(1)
 	return object
@@ -1074,7 +1098,10 @@ func (module *Module) Close() {
 }
 
 // Optimizer is updates parameters from their gradients.
-type Optimizer struct{ handle *C.accel_optimizer_t }
+type Optimizer struct {
+	handle *C.accel_optimizer_t
+	_      *byte
+}
 
 func (optimizer *Optimizer) c() *C.accel_optimizer_t {
 	if optimizer == nil {
@@ -1090,7 +1117,7 @@ func newOptimizer(handle *C.accel_optimizer_t) *Optimizer {
 	if handle == nil {
 		return nil
 	}
-	object := &Optimizer{handle}
+	object := &Optimizer{handle: handle}
 	runtime.SetFinalizer(object, (*Optimizer).Close)
 	count(1)
 	return object
@@ -1107,7 +1134,10 @@ func (optimizer *Optimizer) Close() {
 }
 
 // Scheduler is drives learning rates.
-type Scheduler struct{ handle *C.accel_scheduler_t }
+type Scheduler struct {
+	handle *C.accel_scheduler_t
+	_      *byte
+}
 
 func (scheduler *Scheduler) c() *C.accel_scheduler_t {
 	if scheduler == nil {
@@ -1123,7 +1153,7 @@ func newScheduler(handle *C.accel_scheduler_t) *Scheduler {
 	if handle == nil {
 		return nil
 	}
-	object := &Scheduler{handle}
+	object := &Scheduler{handle: handle}
 	runtime.SetFinalizer(object, (*Scheduler).Close)
 	count(1)
 	return object
@@ -1140,7 +1170,10 @@ func (scheduler *Scheduler) Close() {
 }
 
 // Dataset is items by number, or one after another.
-type Dataset struct{ handle *C.accel_dataset_t }
+type Dataset struct {
+	handle *C.accel_dataset_t
+	_      *byte
+}
 
 func (dataset *Dataset) c() *C.accel_dataset_t {
 	if dataset == nil {
@@ -1156,7 +1189,7 @@ func newDataset(handle *C.accel_dataset_t) *Dataset {
 	if handle == nil {
 		return nil
 	}
-	object := &Dataset{handle}
+	object := &Dataset{handle: handle}
 	runtime.SetFinalizer(object, (*Dataset).Close)
 	count(1)
 	return object
@@ -1173,7 +1206,10 @@ func (dataset *Dataset) Close() {
 }
 
 // Sampler is an order of items for each epoch.
-type Sampler struct{ handle *C.accel_sampler_t }
+type Sampler struct {
+	handle *C.accel_sampler_t
+	_      *byte
+}
 
 func (sampler *Sampler) c() *C.accel_sampler_t {
 	if sampler == nil {
@@ -1189,7 +1225,7 @@ func newSampler(handle *C.accel_sampler_t) *Sampler {
 	if handle == nil {
 		return nil
 	}
-	object := &Sampler{handle}
+	object := &Sampler{handle: handle}
 	runtime.SetFinalizer(object, (*Sampler).Close)
 	count(1)
 	return object
@@ -1206,7 +1242,10 @@ func (sampler *Sampler) Close() {
 }
 
 // Dataloader is makes batches of a dataset's items.
-type Dataloader struct{ handle *C.accel_dataloader_t }
+type Dataloader struct {
+	handle *C.accel_dataloader_t
+	_      *byte
+}
 
 func (dataloader *Dataloader) c() *C.accel_dataloader_t {
 	if dataloader == nil {
@@ -1222,7 +1261,7 @@ func newDataloader(handle *C.accel_dataloader_t) *Dataloader {
 	if handle == nil {
 		return nil
 	}
-	object := &Dataloader{handle}
+	object := &Dataloader{handle: handle}
 	runtime.SetFinalizer(object, (*Dataloader).Close)
 	count(1)
 	return object
@@ -1239,7 +1278,10 @@ func (dataloader *Dataloader) Close() {
 }
 
 // Work is a collective that was started and goes on by itself.
-type Work struct{ handle *C.accel_work_t }
+type Work struct {
+	handle *C.accel_work_t
+	_      *byte
+}
 
 func (work *Work) c() *C.accel_work_t {
 	if work == nil {
@@ -1255,7 +1297,7 @@ func newWork(handle *C.accel_work_t) *Work {
 	if handle == nil {
 		return nil
 	}
-	object := &Work{handle}
+	object := &Work{handle: handle}
 	runtime.SetFinalizer(object, (*Work).Close)
 	count(1)
 	return object
@@ -1272,7 +1314,10 @@ func (work *Work) Close() {
 }
 
 // Parameters is parameters whose gradients the program computes itself.
-type Parameters struct{ handle *C.accel_parameters_t }
+type Parameters struct {
+	handle *C.accel_parameters_t
+	_      *byte
+}
 
 func (parameters *Parameters) c() *C.accel_parameters_t {
 	if parameters == nil {
@@ -1288,7 +1333,7 @@ func newParameters(handle *C.accel_parameters_t) *Parameters {
 	if handle == nil {
 		return nil
 	}
-	object := &Parameters{handle}
+	object := &Parameters{handle: handle}
 	runtime.SetFinalizer(object, (*Parameters).Close)
 	count(1)
 	return object
@@ -1305,7 +1350,10 @@ func (parameters *Parameters) Close() {
 }
 
 // Generator is draws random numbers.
-type Generator struct{ handle *C.accel_generator_t }
+type Generator struct {
+	handle *C.accel_generator_t
+	_      *byte
+}
 
 func (generator *Generator) c() *C.accel_generator_t {
 	if generator == nil {
@@ -1321,7 +1369,7 @@ func newGenerator(handle *C.accel_generator_t) *Generator {
 	if handle == nil {
 		return nil
 	}
-	object := &Generator{handle}
+	object := &Generator{handle: handle}
 	runtime.SetFinalizer(object, (*Generator).Close)
 	count(1)
 	return object

@@ -1,3 +1,3 @@
 module accel
 
-go 1.20
+go 1.21

@@ -1,6 +1,6 @@
 module examples
 
-go 1.20
+go 1.21
 
 require accel v0.0.0
 

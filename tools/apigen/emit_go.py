@@ -380,8 +380,6 @@ def constants(api):
             yield comment(exported(alias["name"]) + ":", {"summary": doc, "description": "", "parameters": [], "returns": {"doc": ""}}) + \
                 f"type {exported(alias['name'])} {NUMBERS[alias['type']]}\n"
     for constant in api["constants"]:
-        if "_UNSET" in constant["name"]:
-            continue
         kind = exported(constant["type"]) if constant["type"].startswith("accel_") else NUMBERS[constant["type"]]
         name = exported(constant["name"])
         text = f"// {name}: {constant['doc']}\n" if constant["doc"] else ""
@@ -395,14 +393,15 @@ def objects(api, known):
         name, kind = known.handles[handle["name"]], f"*C.{handle['name']}"
         own = local(name)
         text = f"// {name} is {handle['doc'] if handle['doc'][0] not in 'aA' or ' ' not in handle['doc'] else handle['doc']}.\n"
-        text += f"type {name} struct{{ handle {kind} }}\n\n"
+        # An object without a pointer of Go's shares its memory with its neighbours, and is only freed together with them.
+        text += f"type {name} struct {{\n\thandle {kind}\n\t_{' ' * 6}*byte\n}}\n\n"
         closed = f"\n\tif {own}.handle == nil {{\n\t\treturn ({kind})(C.go_closed())\n\t}}" if handle["retain"] else ""
         text += f"func ({own} *{name}) c() {kind} {{\n\tif {own} == nil {{\n\t\treturn nil\n\t}}{closed}\n\treturn {own}.handle\n}}\n"
         if handle["name"] == "accel_scope_t":
             yield text
             continue
         owned = f"\truntime.SetFinalizer(object, (*{name}).Close)\n\tcount(1)\n" if handle["retain"] else ""
-        text += (f"\nfunc new{name}(handle {kind}) *{name} {{\n\tif handle == nil {{\n\t\treturn nil\n\t}}\n\tobject := &{name}{{handle}}\n{owned}"
+        text += (f"\nfunc new{name}(handle {kind}) *{name} {{\n\tif handle == nil {{\n\t\treturn nil\n\t}}\n\tobject := &{name}{{handle: handle}}\n{owned}"
                  "\treturn object\n}\n")
         if handle["retain"]:
             text += (f"\n// Close gives the object back. The garbage collector does it where the program does not.\n"
