@@ -11,8 +11,1445 @@
 // A scope belongs to a thread, so it is a function here that runs on one: state.Accumulate(modules, func(*Scope) error).
 package accel
 
-// #cgo pkg-config: accel
-// #include "accel_go.h"
+/*
+#cgo pkg-config: accel
+
+#include <accel.h>
+#include <stdlib.h>
+
+// The error of a call, and the Go error that a callback on this thread ended with, 0 for none.
+typedef struct go_failure {
+  accel_error_t *taken;
+  uintptr_t raised;
+} go_failure;
+
+static __thread uintptr_t go_raised;
+
+static inline uintptr_t go_raise(accel_status_t status, const char *message, uintptr_t raised) {
+  const uintptr_t before = go_raised;
+  accel_error_set(status, message);
+  go_raised = raised;
+  return before;
+}
+
+// Go may go on on another thread: the error is taken on that of the call.
+static inline accel_status_t go_checked(accel_status_t status, go_failure *failure) {
+  if (status < 0) {
+    if (accel_error_take(&failure->taken) < 0) failure->taken = NULL;
+    failure->raised = go_raised;
+    go_raised = 0;
+  }
+  return status;
+}
+
+// What a closed object passes: the library says that it is no handle.
+static inline void *go_closed(void) {
+  static const uint64_t closed[16];
+  return (void *)closed;
+}
+
+extern void goDestroy(uintptr_t user_data);
+static inline void go_destroy(void *user_data) { goDestroy((uintptr_t)user_data); }
+
+extern void goLog(int32_t level, char *message, uintptr_t user_data);
+static inline void go_log(int32_t level, const char *message, void *user_data) {
+  goLog(level, (char *)message, (uintptr_t)user_data);
+}
+
+extern accel_status_t goScope(uintptr_t user_data);
+static inline accel_status_t go_scope(void *user_data) {
+  return goScope((uintptr_t)user_data);
+}
+
+extern accel_status_t goTensor(accel_tensor_t *tensor, accel_tensor_t **out_tensor, uintptr_t user_data);
+static inline accel_status_t go_tensor(accel_tensor_t *tensor, accel_tensor_t **out_tensor, void *user_data) {
+  return goTensor(tensor, out_tensor, (uintptr_t)user_data);
+}
+
+extern accel_status_t goWork(int32_t status, uintptr_t user_data);
+static inline accel_status_t go_work(int32_t status, void *user_data) {
+  return goWork(status, (uintptr_t)user_data);
+}
+
+extern accel_status_t goForward(accel_module_t *module, accel_value_t *inputs, size_t n_inputs, accel_value_t *out_output, uintptr_t user_data);
+static inline accel_status_t go_forward(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out_output, void *user_data) {
+  return goForward(module, (accel_value_t *)inputs, n_inputs, out_output, (uintptr_t)user_data);
+}
+
+extern accel_status_t goModuleHook(accel_module_t *module, accel_value_t *values, accel_value_t *out_values, uintptr_t user_data);
+static inline accel_status_t go_module_hook(accel_module_t *module, const accel_value_t *values, accel_value_t *out_values, void *user_data) {
+  return goModuleHook(module, (accel_value_t *)values, out_values, (uintptr_t)user_data);
+}
+
+extern accel_status_t goUpdate(accel_tensor_t *parameter, accel_tensor_t *gradient, accel_value_t *states, int64_t step, double lr, double weight_decay, uintptr_t user_data);
+static inline accel_status_t go_update(accel_tensor_t *parameter, accel_tensor_t *gradient, const accel_value_t *states, int64_t step, double lr, double weight_decay, void *user_data) {
+  return goUpdate(parameter, gradient, (accel_value_t *)states, step, lr, weight_decay, (uintptr_t)user_data);
+}
+
+extern accel_status_t goClosure(accel_tensor_t **out_loss, uintptr_t user_data);
+static inline accel_status_t go_closure(accel_tensor_t **out_loss, void *user_data) {
+  return goClosure(out_loss, (uintptr_t)user_data);
+}
+
+extern double goLRLambda(int64_t step, uintptr_t user_data);
+static inline double go_lr_lambda(int64_t step, void *user_data) {
+  return goLRLambda(step, (uintptr_t)user_data);
+}
+
+extern double goLRGroupLambda(int64_t step, int64_t group, uintptr_t user_data);
+static inline double go_lr_group_lambda(int64_t step, int64_t group, void *user_data) {
+  return goLRGroupLambda(step, group, (uintptr_t)user_data);
+}
+
+extern int64_t goDatasetLength(uintptr_t user_data);
+static inline int64_t go_dataset_length(void *user_data) {
+  return goDatasetLength((uintptr_t)user_data);
+}
+
+extern accel_status_t goDatasetItem(int64_t index, accel_value_t *out_item, uintptr_t user_data);
+static inline accel_status_t go_dataset_item(int64_t index, accel_value_t *out_item, void *user_data) {
+  return goDatasetItem(index, out_item, (uintptr_t)user_data);
+}
+
+extern accel_status_t goDatasetItems(int64_t *indices, size_t n_indices, accel_value_t *out_items, uintptr_t user_data);
+static inline accel_status_t go_dataset_items(const int64_t *indices, size_t n_indices, accel_value_t *out_items, void *user_data) {
+  return goDatasetItems((int64_t *)indices, n_indices, out_items, (uintptr_t)user_data);
+}
+
+extern accel_status_t goDatasetEpoch(int64_t epoch, uintptr_t user_data);
+static inline accel_status_t go_dataset_epoch(int64_t epoch, void *user_data) {
+  return goDatasetEpoch(epoch, (uintptr_t)user_data);
+}
+
+extern int64_t goStreamBegin(int64_t epoch, int64_t shard, int64_t num_readers, uintptr_t user_data);
+static inline int64_t go_stream_begin(int64_t epoch, int64_t shard, int64_t num_readers, void *user_data) {
+  return goStreamBegin(epoch, shard, num_readers, (uintptr_t)user_data);
+}
+
+extern accel_status_t goStreamNext(int64_t reader, accel_value_t *out_item, uintptr_t user_data);
+static inline accel_status_t go_stream_next(int64_t reader, accel_value_t *out_item, void *user_data) {
+  return goStreamNext(reader, out_item, (uintptr_t)user_data);
+}
+
+extern int64_t goStreamSkip(int64_t reader, int64_t count, uintptr_t user_data);
+static inline int64_t go_stream_skip(int64_t reader, int64_t count, void *user_data) {
+  return goStreamSkip(reader, count, (uintptr_t)user_data);
+}
+
+extern void goStreamEnd(int64_t reader, uintptr_t user_data);
+static inline void go_stream_end(int64_t reader, void *user_data) {
+  goStreamEnd(reader, (uintptr_t)user_data);
+}
+
+extern accel_status_t goOrder(int64_t epoch, int64_t *indices, size_t n_indices, uintptr_t user_data);
+static inline accel_status_t go_order(int64_t epoch, int64_t *indices, size_t n_indices, void *user_data) {
+  return goOrder(epoch, indices, n_indices, (uintptr_t)user_data);
+}
+
+extern accel_status_t goCollate(accel_value_t *items, accel_value_t *out_batch, uintptr_t user_data);
+static inline accel_status_t go_collate(const accel_value_t *items, accel_value_t *out_batch, void *user_data) {
+  return goCollate((accel_value_t *)items, out_batch, (uintptr_t)user_data);
+}
+
+extern accel_status_t goBatchSampler(int64_t epoch, accel_value_t *out_batches, uintptr_t user_data);
+static inline accel_status_t go_batch_sampler(int64_t epoch, accel_value_t *out_batches, void *user_data) {
+  return goBatchSampler(epoch, out_batches, (uintptr_t)user_data);
+}
+
+extern accel_status_t goSlice(accel_value_t *rows, int64_t begin, int64_t end, int32_t process_index, int32_t num_processes, accel_value_t *out_batch, uintptr_t user_data);
+static inline accel_status_t go_slice(const accel_value_t *rows, int64_t begin, int64_t end, int32_t process_index, int32_t num_processes, accel_value_t *out_batch, void *user_data) {
+  return goSlice((accel_value_t *)rows, begin, end, process_index, num_processes, out_batch, (uintptr_t)user_data);
+}
+
+extern accel_status_t goCommHook(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, uintptr_t user_data);
+static inline accel_status_t go_comm_hook(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, void *user_data) {
+  return goCommHook(buffer, bucket, is_last, (uintptr_t)user_data);
+}
+
+extern accel_status_t goSeed(int64_t seed, uintptr_t user_data);
+static inline accel_status_t go_seed(int64_t seed, void *user_data) {
+  return goSeed(seed, (uintptr_t)user_data);
+}
+
+extern accel_status_t goBatchSize(int64_t batch_size, uintptr_t user_data);
+static inline accel_status_t go_batch_size(int64_t batch_size, void *user_data) {
+  return goBatchSize(batch_size, (uintptr_t)user_data);
+}
+
+extern int64_t goReduceBatchSize(int64_t batch_size, int64_t next_batch_size, char *reason, uintptr_t user_data);
+static inline int64_t go_reduce_batch_size(int64_t batch_size, int64_t next_batch_size, const char *reason, void *user_data) {
+  return goReduceBatchSize(batch_size, next_batch_size, (char *)reason, (uintptr_t)user_data);
+}
+
+extern accel_status_t goSaveState(accel_value_t *out_state, uintptr_t user_data);
+static inline accel_status_t go_save_state(accel_value_t *out_state, void *user_data) {
+  return goSaveState(out_state, (uintptr_t)user_data);
+}
+
+extern accel_status_t goLoadState(accel_value_t *state, uintptr_t user_data);
+static inline accel_status_t go_load_state(const accel_value_t *state, void *user_data) {
+  return goLoadState((accel_value_t *)state, (uintptr_t)user_data);
+}
+static inline accel_status_t go_accel_build_info(accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_build_info(out), failure);
+}
+
+static inline accel_status_t go_accel_set_log_callback(int32_t callback, uintptr_t user_data, go_failure *failure) {
+  return go_checked(accel_set_log_callback(callback ? go_log : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_set_log_level(int32_t level, go_failure *failure) {
+  return go_checked(accel_set_log_level(level), failure);
+}
+
+static inline accel_status_t go_accel_scope_end(accel_scope_t *scope, go_failure *failure) {
+  return go_checked(accel_scope_end(scope), failure);
+}
+
+static inline accel_status_t go_accel_scope_call(int32_t body, uintptr_t user_data, go_failure *failure) {
+  return go_checked(accel_scope_call(body ? go_scope : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_dtype_byte_size(const char *name, double *out, go_failure *failure) {
+  return go_checked(accel_dtype_byte_size(name, out), failure);
+}
+
+static inline accel_status_t go_accel_dtype_from_name(const char *name, accel_dtype_t *out, go_failure *failure) {
+  return go_checked(accel_dtype_from_name(name, out), failure);
+}
+
+static inline accel_status_t go_accel_device_parse(const char *text, accel_device_t *out, go_failure *failure) {
+  return go_checked(accel_device_parse(text, out), failure);
+}
+
+static inline accel_status_t go_accel_value_string(const char *text, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_value_string(text, out), failure);
+}
+
+static inline accel_status_t go_accel_value_tensor(accel_tensor_t *tensor, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_value_tensor(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_value_list(const accel_value_t *items, size_t n_items, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_value_list(items, n_items, out), failure);
+}
+
+static inline accel_status_t go_accel_value_tuple(const accel_value_t *items, size_t n_items, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_value_tuple(items, n_items, out), failure);
+}
+
+static inline accel_status_t go_accel_value_bytes(const void *data, size_t size, const char *type, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_value_bytes(data, size, type, out), failure);
+}
+
+static inline accel_status_t go_accel_value_int_list(const int64_t *items, size_t n_items, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_value_int_list(items, n_items, out), failure);
+}
+
+static inline accel_status_t go_accel_value_map(accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_value_map(out), failure);
+}
+
+static inline accel_status_t go_accel_value_put(accel_value_t *map, const accel_value_t *key, const accel_value_t *item, go_failure *failure) {
+  return go_checked(accel_value_put(map, key, item), failure);
+}
+
+static inline accel_status_t go_accel_value_equal(const accel_value_t *a, const accel_value_t *b, int32_t *out, go_failure *failure) {
+  return go_checked(accel_value_equal(a, b, out), failure);
+}
+
+static inline accel_status_t go_accel_value_to_json(const accel_value_t *value, accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_value_to_json(value, out), failure);
+}
+
+static inline accel_status_t go_accel_value_from_json(const char *json, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_value_from_json(json, out), failure);
+}
+
+static inline accel_status_t go_accel_recent_errors(int64_t after, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_recent_errors(after, out), failure);
+}
+
+static inline accel_status_t go_accel_recursively_apply(const accel_value_t *value, int32_t error_on_other_type, int32_t function, uintptr_t user_data, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_recursively_apply(value, error_on_other_type, function ? go_tensor : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
+static inline accel_status_t go_accel_listify(const accel_value_t *value, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_listify(value, out), failure);
+}
+
+static inline accel_status_t go_accel_concatenate(const accel_value_t *items, int64_t dim, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_concatenate(items, dim, out), failure);
+}
+
+static inline accel_status_t go_accel_slice_tensors(const accel_value_t *value, int64_t begin, int64_t end, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_slice_tensors(value, begin, end, out), failure);
+}
+
+static inline accel_status_t go_accel_pad_input_tensors(const accel_value_t *value, int64_t num_processes, int64_t dim, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_pad_input_tensors(value, num_processes, dim, out), failure);
+}
+
+static inline accel_status_t go_accel_send_to_device(const accel_value_t *value, accel_device_t device, int32_t non_blocking, const char *const *skip_keys, size_t n_skip_keys, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_send_to_device(value, device, non_blocking, skip_keys, n_skip_keys, out), failure);
+}
+
+static inline accel_status_t go_accel_convert_to_fp32(const accel_value_t *value, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_convert_to_fp32(value, out), failure);
+}
+
+static inline accel_status_t go_accel_find_batch_size(const accel_value_t *value, int64_t *out, go_failure *failure) {
+  return go_checked(accel_find_batch_size(value, out), failure);
+}
+
+static inline accel_status_t go_accel_state_create(const accel_state_options_t *options, accel_state_t **out, go_failure *failure) {
+  return go_checked(accel_state_create(options, out), failure);
+}
+
+static inline accel_status_t go_accel_state_share(accel_state_t *state, const accel_state_options_t *options, accel_state_t **out, go_failure *failure) {
+  return go_checked(accel_state_share(state, options, out), failure);
+}
+
+static inline accel_status_t go_accel_state_set_default(accel_state_t *state, go_failure *failure) {
+  return go_checked(accel_state_set_default(state), failure);
+}
+
+static inline accel_status_t go_accel_state_describe(const accel_state_t *state, accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_state_describe(state, out), failure);
+}
+
+static inline accel_status_t go_accel_set_device(const accel_state_t *state, go_failure *failure) {
+  return go_checked(accel_set_device(state), failure);
+}
+
+static inline accel_status_t go_accel_wait_for_everyone(accel_state_t *state, go_failure *failure) {
+  return go_checked(accel_wait_for_everyone(state), failure);
+}
+
+static inline accel_status_t go_accel_main_process_first_begin(accel_state_t *state, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_main_process_first_begin(state, out), failure);
+}
+
+static inline accel_status_t go_accel_local_main_process_first_begin(accel_state_t *state, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_local_main_process_first_begin(state, out), failure);
+}
+
+static inline accel_status_t go_accel_split_range(const accel_state_t *state, int64_t length, int64_t *out_begin, int64_t *out_end, go_failure *failure) {
+  return go_checked(accel_split_range(state, length, out_begin, out_end), failure);
+}
+
+static inline accel_status_t go_accel_split_between_processes(const accel_state_t *state, const accel_value_t *inputs, int32_t apply_padding, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_split_between_processes(state, inputs, apply_padding, out), failure);
+}
+
+static inline accel_status_t go_accel_print(const accel_state_t *state, const char *line, go_failure *failure) {
+  return go_checked(accel_print(state, line), failure);
+}
+
+static inline accel_status_t go_accel_set_trigger(accel_state_t *state, go_failure *failure) {
+  return go_checked(accel_set_trigger(state), failure);
+}
+
+static inline accel_status_t go_accel_check_trigger(accel_state_t *state, int32_t *out, go_failure *failure) {
+  return go_checked(accel_check_trigger(state, out), failure);
+}
+
+static inline accel_status_t go_accel_destroy_process_group(accel_state_t *state, go_failure *failure) {
+  return go_checked(accel_destroy_process_group(state), failure);
+}
+
+static inline accel_status_t go_accel_interrupt(go_failure *failure) {
+  return go_checked(accel_interrupt(), failure);
+}
+
+static inline accel_status_t go_accel_end_training(accel_state_t *state, go_failure *failure) {
+  return go_checked(accel_end_training(state), failure);
+}
+
+static inline accel_status_t go_accel_set_sync_gradients(accel_state_t *state, int32_t sync, go_failure *failure) {
+  return go_checked(accel_set_sync_gradients(state, sync), failure);
+}
+
+static inline accel_status_t go_accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps, go_failure *failure) {
+  return go_checked(accel_set_gradient_accumulation_steps(state, steps), failure);
+}
+
+static inline accel_status_t go_accel_set_gradient_accumulation(accel_state_t *state, const accel_gradient_accumulation_options_t *options, go_failure *failure) {
+  return go_checked(accel_set_gradient_accumulation(state, options), failure);
+}
+
+static inline accel_status_t go_accel_gradient_accumulation(const accel_state_t *state, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_gradient_accumulation(state, out), failure);
+}
+
+static inline accel_status_t go_accel_active_dataloader(const accel_state_t *state, int64_t depth, accel_dataloader_t **out, go_failure *failure) {
+  return go_checked(accel_active_dataloader(state, depth, out), failure);
+}
+
+static inline accel_status_t go_accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_gather(state, value, out), failure);
+}
+
+static inline accel_status_t go_accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_gather_uneven(state, value, out), failure);
+}
+
+static inline accel_status_t go_accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_gather_for_metrics(state, value, out), failure);
+}
+
+static inline accel_status_t go_accel_gather_object(accel_state_t *state, const accel_value_t *object, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_gather_object(state, object, out), failure);
+}
+
+static inline accel_status_t go_accel_reduce(accel_state_t *state, const accel_value_t *value, accel_reduction_t reduction, double scale, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_reduce(state, value, reduction, scale, out), failure);
+}
+
+static inline accel_status_t go_accel_broadcast(accel_state_t *state, const accel_value_t *value, int32_t from_process, go_failure *failure) {
+  return go_checked(accel_broadcast(state, value, from_process), failure);
+}
+
+static inline accel_status_t go_accel_broadcast_object_list(accel_state_t *state, const accel_value_t *objects, int32_t from_process, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_broadcast_object_list(state, objects, from_process, out), failure);
+}
+
+static inline accel_status_t go_accel_pad_across_processes(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index, int32_t pad_first, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_pad_across_processes(state, value, dim, pad_index, pad_first, out), failure);
+}
+
+static inline accel_status_t go_accel_all_reduce(accel_state_t *state, accel_tensor_t *tensor, accel_reduction_t reduction, go_failure *failure) {
+  return go_checked(accel_all_reduce(state, tensor, reduction), failure);
+}
+
+static inline accel_status_t go_accel_all_gather(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output, go_failure *failure) {
+  return go_checked(accel_all_gather(state, input, output), failure);
+}
+
+static inline accel_status_t go_accel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input, accel_reduction_t reduction, accel_tensor_t *output, go_failure *failure) {
+  return go_checked(accel_reduce_scatter(state, input, reduction, output), failure);
+}
+
+static inline accel_status_t go_accel_all_to_all(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output, go_failure *failure) {
+  return go_checked(accel_all_to_all(state, input, output), failure);
+}
+
+static inline accel_status_t go_accel_scatter(accel_state_t *state, const accel_tensor_t *input, int32_t from_process, accel_tensor_t *output, go_failure *failure) {
+  return go_checked(accel_scatter(state, input, from_process, output), failure);
+}
+
+static inline accel_status_t go_accel_send(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_process, int32_t tag, go_failure *failure) {
+  return go_checked(accel_send(state, tensor, to_process, tag), failure);
+}
+
+static inline accel_status_t go_accel_recv(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag, go_failure *failure) {
+  return go_checked(accel_recv(state, tensor, from_process, tag), failure);
+}
+
+static inline accel_status_t go_accel_gather_async(accel_state_t *state, const accel_value_t *value, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_gather_async(state, value, out_work), failure);
+}
+
+static inline accel_status_t go_accel_gather_uneven_async(accel_state_t *state, const accel_value_t *value, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_gather_uneven_async(state, value, out_work), failure);
+}
+
+static inline accel_status_t go_accel_gather_for_metrics_async(accel_state_t *state, const accel_value_t *value, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_gather_for_metrics_async(state, value, out_work), failure);
+}
+
+static inline accel_status_t go_accel_gather_object_async(accel_state_t *state, const accel_value_t *object, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_gather_object_async(state, object, out_work), failure);
+}
+
+static inline accel_status_t go_accel_reduce_async(accel_state_t *state, const accel_value_t *value, accel_reduction_t reduction, double scale, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_reduce_async(state, value, reduction, scale, out_work), failure);
+}
+
+static inline accel_status_t go_accel_broadcast_async(accel_state_t *state, const accel_value_t *value, int32_t from_process, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_broadcast_async(state, value, from_process, out_work), failure);
+}
+
+static inline accel_status_t go_accel_broadcast_object_list_async(accel_state_t *state, const accel_value_t *objects, int32_t from_process, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_broadcast_object_list_async(state, objects, from_process, out_work), failure);
+}
+
+static inline accel_status_t go_accel_pad_across_processes_async(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index, int32_t pad_first, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_pad_across_processes_async(state, value, dim, pad_index, pad_first, out_work), failure);
+}
+
+static inline accel_status_t go_accel_all_reduce_async(accel_state_t *state, accel_tensor_t *tensor, accel_reduction_t reduction, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_all_reduce_async(state, tensor, reduction, out_work), failure);
+}
+
+static inline accel_status_t go_accel_all_gather_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_all_gather_async(state, input, output, out_work), failure);
+}
+
+static inline accel_status_t go_accel_reduce_scatter_async(accel_state_t *state, const accel_tensor_t *input, accel_reduction_t reduction, accel_tensor_t *output, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_reduce_scatter_async(state, input, reduction, output, out_work), failure);
+}
+
+static inline accel_status_t go_accel_all_to_all_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_all_to_all_async(state, input, output, out_work), failure);
+}
+
+static inline accel_status_t go_accel_scatter_async(accel_state_t *state, const accel_tensor_t *input, int32_t from_process, accel_tensor_t *output, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_scatter_async(state, input, from_process, output, out_work), failure);
+}
+
+static inline accel_status_t go_accel_send_async(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_process, int32_t tag, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_send_async(state, tensor, to_process, tag, out_work), failure);
+}
+
+static inline accel_status_t go_accel_recv_async(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_recv_async(state, tensor, from_process, tag, out_work), failure);
+}
+
+static inline accel_status_t go_accel_wait_for_everyone_async(accel_state_t *state, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_wait_for_everyone_async(state, out_work), failure);
+}
+
+static inline accel_status_t go_accel_work_wait(accel_work_t *work, int64_t timeout_ms, go_failure *failure) {
+  return go_checked(accel_work_wait(work, timeout_ms), failure);
+}
+
+static inline accel_status_t go_accel_work_result(const accel_work_t *work, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_work_result(work, out), failure);
+}
+
+static inline accel_status_t go_accel_work_then(accel_work_t *work, int32_t callback, uintptr_t user_data, go_failure *failure) {
+  return go_checked(accel_work_then(work, callback ? go_work : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_progress(accel_state_t *state, int64_t max_us, go_failure *failure) {
+  return go_checked(accel_progress(state, max_us), failure);
+}
+
+static inline accel_status_t go_accel_group_create(accel_state_t *state, const int64_t *ranks, size_t n_ranks, accel_state_t **out, go_failure *failure) {
+  return go_checked(accel_group_create(state, ranks, n_ranks, out), failure);
+}
+
+static inline accel_status_t go_accel_group_split(accel_state_t *state, int32_t color, int32_t key, accel_state_t **out, go_failure *failure) {
+  return go_checked(accel_group_split(state, color, key, out), failure);
+}
+
+static inline accel_status_t go_accel_group_shrink(accel_state_t *state, int64_t wait_ms, accel_state_t **out, go_failure *failure) {
+  return go_checked(accel_group_shrink(state, wait_ms, out), failure);
+}
+
+static inline accel_status_t go_accel_flight_record(const accel_state_t *state, accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_flight_record(state, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_empty(const int64_t *shape, size_t ndim, accel_dtype_t dtype, accel_device_t device, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_empty(shape, ndim, dtype, device, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_full(const int64_t *shape, size_t ndim, double number, accel_dtype_t dtype, accel_device_t device, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_full(shape, ndim, number, dtype, device, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_randn(const int64_t *shape, size_t ndim, accel_dtype_t dtype, accel_device_t device, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_randn(shape, ndim, dtype, device, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_randint(int64_t low, int64_t high, const int64_t *shape, size_t ndim, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_randint(low, high, shape, ndim, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_from_data(const void *data, const int64_t *shape, size_t ndim, accel_dtype_t dtype, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_from_data(data, shape, ndim, dtype, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_from_blob(void *data, const int64_t *shape, size_t ndim, const int64_t *strides, accel_dtype_t dtype, accel_device_t device, uintptr_t user_data, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_from_blob(data, shape, ndim, strides, dtype, device, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_from_dlpack(struct DLManagedTensorVersioned *tensor, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_from_dlpack(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_from_dlpack_unversioned(struct DLManagedTensor *tensor, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_from_dlpack_unversioned(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_to_dlpack(const accel_tensor_t *tensor, struct DLManagedTensorVersioned **out, go_failure *failure) {
+  return go_checked(accel_tensor_to_dlpack(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_to_dlpack_unversioned(const accel_tensor_t *tensor, struct DLManagedTensor **out, go_failure *failure) {
+  return go_checked(accel_tensor_to_dlpack_unversioned(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_from_torch(void *tensor_impl, const char *torch_version, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_from_torch(tensor_impl, torch_version, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_to_torch(const accel_tensor_t *tensor, const char *torch_version, void **out_tensor_impl, go_failure *failure) {
+  return go_checked(accel_tensor_to_torch(tensor, torch_version, out_tensor_impl), failure);
+}
+
+static inline accel_status_t go_accel_tensor_ndim(const accel_tensor_t *tensor, size_t *out, go_failure *failure) {
+  return go_checked(accel_tensor_ndim(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_shape(const accel_tensor_t *tensor, const int64_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_shape(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_strides(const accel_tensor_t *tensor, const int64_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_strides(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_dtype(const accel_tensor_t *tensor, accel_dtype_t *out, go_failure *failure) {
+  return go_checked(accel_tensor_dtype(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_device(const accel_tensor_t *tensor, accel_device_t *out, go_failure *failure) {
+  return go_checked(accel_tensor_device(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_numel(const accel_tensor_t *tensor, int64_t *out, go_failure *failure) {
+  return go_checked(accel_tensor_numel(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_nbytes(const accel_tensor_t *tensor, size_t *out, go_failure *failure) {
+  return go_checked(accel_tensor_nbytes(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_data(const accel_tensor_t *tensor, void **out, go_failure *failure) {
+  return go_checked(accel_tensor_data(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_item(const accel_tensor_t *tensor, double *out, go_failure *failure) {
+  return go_checked(accel_tensor_item(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_item_int(const accel_tensor_t *tensor, int64_t *out, go_failure *failure) {
+  return go_checked(accel_tensor_item_int(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_is_contiguous(const accel_tensor_t *tensor, int32_t *out, go_failure *failure) {
+  return go_checked(accel_tensor_is_contiguous(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_requires_grad(const accel_tensor_t *tensor, int32_t *out, go_failure *failure) {
+  return go_checked(accel_tensor_requires_grad(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_set_requires_grad(accel_tensor_t *tensor, int32_t requires_grad, go_failure *failure) {
+  return go_checked(accel_tensor_set_requires_grad(tensor, requires_grad), failure);
+}
+
+static inline accel_status_t go_accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_grad(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_set_grad(accel_tensor_t *tensor, accel_tensor_t *gradient, go_failure *failure) {
+  return go_checked(accel_tensor_set_grad(tensor, gradient), failure);
+}
+
+static inline accel_status_t go_accel_tensor_backward(accel_tensor_t *tensor, const accel_backward_options_t *options, go_failure *failure) {
+  return go_checked(accel_tensor_backward(tensor, options), failure);
+}
+
+static inline accel_status_t go_accel_tensor_to(const accel_tensor_t *tensor, accel_dtype_t dtype, accel_device_t device, int32_t non_blocking, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_to(tensor, dtype, device, non_blocking, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_copy(accel_tensor_t *tensor, const accel_tensor_t *source, go_failure *failure) {
+  return go_checked(accel_tensor_copy(tensor, source), failure);
+}
+
+static inline accel_status_t go_accel_tensor_clone(const accel_tensor_t *tensor, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_clone(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_detach(const accel_tensor_t *tensor, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_detach(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_contiguous(const accel_tensor_t *tensor, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_contiguous(tensor, out), failure);
+}
+
+static inline accel_status_t go_accel_op_find(const char *name, const char *overload, const accel_op_t **out, go_failure *failure) {
+  return go_checked(accel_op_find(name, overload, out), failure);
+}
+
+static inline accel_status_t go_accel_op_call(const accel_op_t *op, const accel_value_t *args, size_t n_args, accel_value_t *results, size_t max_results, size_t *out_n_results, go_failure *failure) {
+  return go_checked(accel_op_call(op, args, n_args, results, max_results, out_n_results), failure);
+}
+
+static inline accel_status_t go_accel_op_call_kw(const accel_op_t *op, const accel_value_t *args, size_t n_args, const char *const *names, const accel_value_t *kwargs, size_t n_kwargs, accel_value_t *results, size_t max_results, size_t *out_n_results, go_failure *failure) {
+  return go_checked(accel_op_call_kw(op, args, n_args, names, kwargs, n_kwargs, results, max_results, out_n_results), failure);
+}
+
+static inline accel_status_t go_accel_op_list(const char *prefix, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_op_list(prefix, out), failure);
+}
+
+static inline accel_status_t go_accel_set_float32_matmul_precision(const char *precision, go_failure *failure) {
+  return go_checked(accel_set_float32_matmul_precision(precision), failure);
+}
+
+static inline accel_status_t go_accel_no_grad_begin(accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_no_grad_begin(out), failure);
+}
+
+static inline accel_status_t go_accel_enable_grad_begin(accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_enable_grad_begin(out), failure);
+}
+
+static inline accel_status_t go_accel_inference_mode_begin(accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_inference_mode_begin(out), failure);
+}
+
+static inline accel_status_t go_accel_cross_entropy(const accel_tensor_t *logits, const accel_tensor_t *labels, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_cross_entropy(logits, labels, out), failure);
+}
+
+static inline accel_status_t go_accel_module_create(const char *kind, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_create(kind, out), failure);
+}
+
+static inline accel_status_t go_accel_module_load_torchscript(const char *path, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_load_torchscript(path, out), failure);
+}
+
+static inline accel_status_t go_accel_module_from_config(const char *config, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_from_config(config, out), failure);
+}
+
+static inline accel_status_t go_accel_module_linear(int64_t in_features, int64_t out_features, int32_t bias, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_linear(in_features, out_features, bias, out), failure);
+}
+
+static inline accel_status_t go_accel_module_embedding(int64_t num_embeddings, int64_t embedding_dim, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_embedding(num_embeddings, embedding_dim, out), failure);
+}
+
+static inline accel_status_t go_accel_module_layer_norm(int64_t normalized_size, double eps, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_layer_norm(normalized_size, eps, out), failure);
+}
+
+static inline accel_status_t go_accel_module_rms_norm(int64_t normalized_size, double eps, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_rms_norm(normalized_size, eps, out), failure);
+}
+
+static inline accel_status_t go_accel_module_dropout(double probability, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_dropout(probability, out), failure);
+}
+
+static inline accel_status_t go_accel_module_activation(const char *name, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_activation(name, out), failure);
+}
+
+static inline accel_status_t go_accel_module_attention(int64_t embed_dim, int64_t num_heads, int32_t causal, int32_t bias, double dropout, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_attention(embed_dim, num_heads, causal, bias, dropout, out), failure);
+}
+
+static inline accel_status_t go_accel_module_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride, int64_t padding, int64_t groups, int32_t bias, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_conv2d(in_channels, out_channels, kernel, stride, padding, groups, bias, out), failure);
+}
+
+static inline accel_status_t go_accel_module_batch_norm(int64_t num_features, double eps, double momentum, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_batch_norm(num_features, eps, momentum, out), failure);
+}
+
+static inline accel_status_t go_accel_module_sequential(accel_module_t *const *modules, size_t n_modules, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_sequential(modules, n_modules, out), failure);
+}
+
+static inline accel_status_t go_accel_module_add_parameter(accel_module_t *module, const char *name, accel_tensor_t *tensor, int32_t requires_grad, go_failure *failure) {
+  return go_checked(accel_module_add_parameter(module, name, tensor, requires_grad), failure);
+}
+
+static inline accel_status_t go_accel_module_add_buffer(accel_module_t *module, const char *name, accel_tensor_t *tensor, int32_t persistent, go_failure *failure) {
+  return go_checked(accel_module_add_buffer(module, name, tensor, persistent), failure);
+}
+
+static inline accel_status_t go_accel_module_add_child(accel_module_t *module, const char *name, accel_module_t *child, go_failure *failure) {
+  return go_checked(accel_module_add_child(module, name, child), failure);
+}
+
+static inline accel_status_t go_accel_module_replace_tensor(accel_module_t *module, const char *name, accel_tensor_t *tensor, go_failure *failure) {
+  return go_checked(accel_module_replace_tensor(module, name, tensor), failure);
+}
+
+static inline accel_status_t go_accel_module_replace_child(accel_module_t *module, const char *name, accel_module_t *child, go_failure *failure) {
+  return go_checked(accel_module_replace_child(module, name, child), failure);
+}
+
+static inline accel_status_t go_accel_module_remove(accel_module_t *module, const char *name, go_failure *failure) {
+  return go_checked(accel_module_remove(module, name), failure);
+}
+
+static inline accel_status_t go_accel_module_set_forward(accel_module_t *module, int32_t forward, uintptr_t user_data, go_failure *failure) {
+  return go_checked(accel_module_set_forward(module, forward ? go_forward : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_module_add_hook(accel_module_t *module, int32_t when, int32_t hook, uintptr_t user_data, int64_t *out_id, go_failure *failure) {
+  return go_checked(accel_module_add_hook(module, when, hook ? go_module_hook : NULL, (void *)user_data, user_data ? go_destroy : NULL, out_id), failure);
+}
+
+static inline accel_status_t go_accel_module_remove_hook(accel_module_t *module, int64_t id, go_failure *failure) {
+  return go_checked(accel_module_remove_hook(module, id), failure);
+}
+
+static inline accel_status_t go_accel_module_set_no_grad(accel_module_t *module, int32_t no_grad, go_failure *failure) {
+  return go_checked(accel_module_set_no_grad(module, no_grad), failure);
+}
+
+static inline accel_status_t go_accel_module_call(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_call(module, inputs, n_inputs, out), failure);
+}
+
+static inline accel_status_t go_accel_module_child(const accel_module_t *module, const char *path, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_child(module, path, out), failure);
+}
+
+static inline accel_status_t go_accel_module_tensor(const accel_module_t *module, const char *path, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_module_tensor(module, path, out), failure);
+}
+
+static inline accel_status_t go_accel_module_named_parameters(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_named_parameters(module, out), failure);
+}
+
+static inline accel_status_t go_accel_module_named_buffers(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_named_buffers(module, out), failure);
+}
+
+static inline accel_status_t go_accel_module_named_modules(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_named_modules(module, out), failure);
+}
+
+static inline accel_status_t go_accel_module_children_bottom_up(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_children_bottom_up(module, out), failure);
+}
+
+static inline accel_status_t go_accel_module_state_dict(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_state_dict(module, out), failure);
+}
+
+static inline accel_status_t go_accel_module_load_state_dict(accel_module_t *module, const accel_value_t *state_dict, int32_t strict, go_failure *failure) {
+  return go_checked(accel_module_load_state_dict(module, state_dict, strict), failure);
+}
+
+static inline accel_status_t go_accel_module_to(accel_module_t *module, accel_dtype_t dtype, accel_device_t device, go_failure *failure) {
+  return go_checked(accel_module_to(module, dtype, device), failure);
+}
+
+static inline accel_status_t go_accel_module_train(accel_module_t *module, int32_t training, go_failure *failure) {
+  return go_checked(accel_module_train(module, training), failure);
+}
+
+static inline accel_status_t go_accel_module_is_training(const accel_module_t *module, int32_t *out, go_failure *failure) {
+  return go_checked(accel_module_is_training(module, out), failure);
+}
+
+static inline accel_status_t go_accel_module_num_parameters(const accel_module_t *module, int64_t *out, go_failure *failure) {
+  return go_checked(accel_module_num_parameters(module, out), failure);
+}
+
+static inline accel_status_t go_accel_module_tie(accel_module_t *module, const char *path, const char *source_path, go_failure *failure) {
+  return go_checked(accel_module_tie(module, path, source_path), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_adamw(const accel_module_t *module, const accel_adam_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_adamw(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_adam(const accel_module_t *module, const accel_adam_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_adam(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_sgd(const accel_module_t *module, const accel_sgd_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_sgd(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_adagrad(const accel_module_t *module, const accel_adagrad_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_adagrad(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_rmsprop(const accel_module_t *module, const accel_rmsprop_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_rmsprop(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_adamax(const accel_module_t *module, const accel_adamax_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_adamax(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_nadam(const accel_module_t *module, const accel_nadam_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_nadam(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_radam(const accel_module_t *module, const accel_radam_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_radam(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_lion(const accel_module_t *module, const accel_lion_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_lion(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_lamb(const accel_module_t *module, const accel_lamb_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_lamb(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_adafactor(const accel_module_t *module, const accel_adafactor_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_adafactor(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_muon(const accel_module_t *module, const accel_muon_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_muon(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_adamw_8bit(const accel_module_t *module, const accel_adam_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_adamw_8bit(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_lomo(const accel_module_t *module, const accel_lomo_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_lomo(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_adalomo(const accel_module_t *module, const accel_adalomo_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_adalomo(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_schedule_free_sgd(const accel_module_t *module, const accel_schedule_free_sgd_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_schedule_free_sgd(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_schedule_free_adamw(const accel_module_t *module, const accel_schedule_free_adamw_options_t *options, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_schedule_free_adamw(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_create(const accel_module_t *module, const char *const *state_names, size_t n_states, double lr, double weight_decay, int32_t update, uintptr_t user_data, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_create(module, state_names, n_states, lr, weight_decay, update ? go_update : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_tensor_t *const *parameters, size_t n_parameters, double lr, double weight_decay, go_failure *failure) {
+  return go_checked(accel_optimizer_add_group(optimizer, parameters, n_parameters, lr, weight_decay), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_step(accel_optimizer_t *optimizer, go_failure *failure) {
+  return go_checked(accel_optimizer_step(optimizer), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_step_closure(accel_optimizer_t *optimizer, int32_t closure, uintptr_t user_data, accel_tensor_t **out_loss, go_failure *failure) {
+  return go_checked(accel_optimizer_step_closure(optimizer, closure ? go_closure : NULL, (void *)user_data, user_data ? go_destroy : NULL, out_loss), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_train(accel_optimizer_t *optimizer, int32_t training, go_failure *failure) {
+  return go_checked(accel_optimizer_train(optimizer, training), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_zero_grad(accel_optimizer_t *optimizer, int32_t set_to_none, go_failure *failure) {
+  return go_checked(accel_optimizer_zero_grad(optimizer, set_to_none), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_lr(const accel_optimizer_t *optimizer, size_t group, double *out, go_failure *failure) {
+  return go_checked(accel_optimizer_lr(optimizer, group, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_set_lr(accel_optimizer_t *optimizer, size_t group, double lr, go_failure *failure) {
+  return go_checked(accel_optimizer_set_lr(optimizer, group, lr), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_setting(const accel_optimizer_t *optimizer, size_t group, const char *name, double *out, go_failure *failure) {
+  return go_checked(accel_optimizer_setting(optimizer, group, name, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_set_setting(accel_optimizer_t *optimizer, size_t group, const char *name, double value, go_failure *failure) {
+  return go_checked(accel_optimizer_set_setting(optimizer, group, name, value), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_set_update_precision(accel_optimizer_t *optimizer, size_t group, accel_update_precision_t precision, go_failure *failure) {
+  return go_checked(accel_optimizer_set_update_precision(optimizer, group, precision), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_state_dict(const accel_optimizer_t *optimizer, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_optimizer_state_dict(optimizer, out), failure);
+}
+
+static inline accel_status_t go_accel_optimizer_load_state_dict(accel_optimizer_t *optimizer, const accel_value_t *state_dict, go_failure *failure) {
+  return go_checked(accel_optimizer_load_state_dict(optimizer, state_dict), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_lambda(accel_optimizer_t *optimizer, int32_t lambda, uintptr_t user_data, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_lambda(optimizer, lambda ? go_lr_lambda : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_group_lambda(accel_optimizer_t *optimizer, int32_t lambda, uintptr_t user_data, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_group_lambda(optimizer, lambda ? go_lr_group_lambda : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_step_lr(accel_optimizer_t *optimizer, int64_t step_size, double gamma, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_step_lr(optimizer, step_size, gamma, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_cosine(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t total_steps, double min_factor, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_cosine(optimizer, warmup_steps, total_steps, min_factor, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_linear_warmup(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t total_steps, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_linear_warmup(optimizer, warmup_steps, total_steps, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_cosine_hard_restarts(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t total_steps, int64_t num_cycles, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_cosine_hard_restarts(optimizer, warmup_steps, total_steps, num_cycles, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_constant_with_warmup(accel_optimizer_t *optimizer, int64_t warmup_steps, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_constant_with_warmup(optimizer, warmup_steps, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_inverse_sqrt(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t timescale, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_inverse_sqrt(optimizer, warmup_steps, timescale, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_multi_step(accel_optimizer_t *optimizer, const int64_t *milestones, size_t n_milestones, double gamma, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_multi_step(optimizer, milestones, n_milestones, gamma, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_constant(accel_optimizer_t *optimizer, double factor, int64_t total_iters, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_constant(optimizer, factor, total_iters, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_linear(accel_optimizer_t *optimizer, double start_factor, double end_factor, int64_t total_iters, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_linear(optimizer, start_factor, end_factor, total_iters, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_exponential(accel_optimizer_t *optimizer, double gamma, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_exponential(optimizer, gamma, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_polynomial(accel_optimizer_t *optimizer, int64_t total_iters, double power, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_polynomial(optimizer, total_iters, power, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_cosine_annealing(accel_optimizer_t *optimizer, int64_t t_max, double eta_min, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_cosine_annealing(optimizer, t_max, eta_min, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_cosine_warm_restarts(accel_optimizer_t *optimizer, int64_t t_0, int64_t t_mult, double eta_min, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_cosine_warm_restarts(optimizer, t_0, t_mult, eta_min, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_one_cycle(accel_optimizer_t *optimizer, double max_lr, int64_t total_steps, const accel_one_cycle_options_t *options, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_one_cycle(optimizer, max_lr, total_steps, options, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_cyclic(accel_optimizer_t *optimizer, double base_lr, double max_lr, const accel_cyclic_options_t *options, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_cyclic(optimizer, base_lr, max_lr, options, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_plateau(accel_optimizer_t *optimizer, const accel_plateau_options_t *options, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_plateau(optimizer, options, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_chained(accel_scheduler_t *const *schedulers, size_t n_schedulers, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_chained(schedulers, n_schedulers, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_sequential(accel_scheduler_t *const *schedulers, size_t n_schedulers, const int64_t *milestones, size_t n_milestones, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_sequential(schedulers, n_schedulers, milestones, n_milestones, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_step(accel_scheduler_t *scheduler, go_failure *failure) {
+  return go_checked(accel_scheduler_step(scheduler), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_step_metric(accel_scheduler_t *scheduler, double metric, go_failure *failure) {
+  return go_checked(accel_scheduler_step_metric(scheduler, metric), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_last_lr(const accel_scheduler_t *scheduler, size_t group, double *out, go_failure *failure) {
+  return go_checked(accel_scheduler_last_lr(scheduler, group, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_curve(accel_scheduler_t *scheduler, int64_t n_steps, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_curve(scheduler, n_steps, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_state_dict(const accel_scheduler_t *scheduler, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_scheduler_state_dict(scheduler, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_load_state_dict(accel_scheduler_t *scheduler, const accel_value_t *state_dict, go_failure *failure) {
+  return go_checked(accel_scheduler_load_state_dict(scheduler, state_dict), failure);
+}
+
+static inline accel_status_t go_accel_dataset_tensors(accel_tensor_t *const *tensors, size_t n_tensors, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_tensors(tensors, n_tensors, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_named_tensors(const accel_value_t *tensors, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_named_tensors(tensors, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_safetensors(const char *path, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_safetensors(path, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_ragged(accel_tensor_t *const *values, size_t n_values, accel_tensor_t *offsets, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_ragged(values, n_values, offsets, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_map_file(const char *path, accel_dtype_t dtype, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_map_file(path, dtype, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_text(const char *path, const char *suffix, int64_t sequence_length, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_text(path, suffix, sequence_length, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_windows(accel_tensor_t *tokens, int64_t sequence_length, int64_t stride, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_windows(tokens, sequence_length, stride, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_packed(accel_tensor_t *tokens, const accel_packing_options_t *options, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_packed(tokens, options, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_lines(const char *path, const char *suffix, int32_t skip_malformed, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_lines(path, suffix, skip_malformed, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_json_lines(const char *path, const char *suffix, int32_t skip_malformed, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_json_lines(path, suffix, skip_malformed, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_csv(const char *path, const char *suffix, const accel_csv_options_t *options, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_csv(path, suffix, options, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_images(const char *folder, const accel_image_options_t *options, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_images(folder, options, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_arrow(struct ArrowSchema *schema, struct ArrowArray *array, double null_value, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_arrow(schema, array, null_value, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_arrow_stream(struct ArrowArrayStream *stream, double null_value, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_arrow_stream(stream, null_value, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_create(int32_t length, int32_t item, int32_t items, int32_t set_epoch, uintptr_t user_data, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_create(length ? go_dataset_length : NULL, item ? go_dataset_item : NULL, items ? go_dataset_items : NULL, set_epoch ? go_dataset_epoch : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_create_stream(int32_t begin, int32_t next, int32_t skip, int32_t end, uintptr_t user_data, int64_t length, int64_t num_shards, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_create_stream(begin ? go_stream_begin : NULL, next ? go_stream_next : NULL, skip ? go_stream_skip : NULL, end ? go_stream_end : NULL, (void *)user_data, user_data ? go_destroy : NULL, length, num_shards, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_as_stream(accel_dataset_t *dataset, int64_t seed, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_as_stream(dataset, seed, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_merge(accel_dataset_t *const *sources, size_t n_sources, const accel_value_t *weights, int64_t seed, accel_merge_end_t end, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_merge(sources, n_sources, weights, seed, end, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_concatenate(accel_dataset_t *const *datasets, size_t n_datasets, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_concatenate(datasets, n_datasets, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_subset(accel_dataset_t *dataset, int64_t begin, int64_t end, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_subset(dataset, begin, end, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_item(const accel_dataset_t *dataset, int64_t index, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_dataset_item(dataset, index, out), failure);
+}
+
+static inline accel_status_t go_accel_sampler_sequential(int64_t length, accel_sampler_t **out, go_failure *failure) {
+  return go_checked(accel_sampler_sequential(length, out), failure);
+}
+
+static inline accel_status_t go_accel_sampler_seedable_random(int64_t length, int64_t seed, accel_sampler_t **out, go_failure *failure) {
+  return go_checked(accel_sampler_seedable_random(length, seed, out), failure);
+}
+
+static inline accel_status_t go_accel_sampler_random_draws(int64_t length, int64_t num_samples, int32_t replacement, int64_t seed, accel_sampler_t **out, go_failure *failure) {
+  return go_checked(accel_sampler_random_draws(length, num_samples, replacement, seed, out), failure);
+}
+
+static inline accel_status_t go_accel_sampler_weighted(const double *weights, size_t n_weights, int64_t num_samples, int32_t replacement, int64_t seed, accel_sampler_t **out, go_failure *failure) {
+  return go_checked(accel_sampler_weighted(weights, n_weights, num_samples, replacement, seed, out), failure);
+}
+
+static inline accel_status_t go_accel_sampler_subset(const int64_t *indices, size_t n_indices, int32_t shuffle, int64_t seed, accel_sampler_t **out, go_failure *failure) {
+  return go_checked(accel_sampler_subset(indices, n_indices, shuffle, seed, out), failure);
+}
+
+static inline accel_status_t go_accel_sampler_length_grouped(const int64_t *lengths, size_t n_lengths, int64_t batch_size, int64_t group_batches, int64_t seed, accel_sampler_t **out, go_failure *failure) {
+  return go_checked(accel_sampler_length_grouped(lengths, n_lengths, batch_size, group_batches, seed, out), failure);
+}
+
+static inline accel_status_t go_accel_sampler_distributed(int64_t length, int64_t num_replicas, int64_t rank, int32_t shuffle, int64_t seed, int32_t drop_last, accel_sampler_t **out, go_failure *failure) {
+  return go_checked(accel_sampler_distributed(length, num_replicas, rank, shuffle, seed, drop_last, out), failure);
+}
+
+static inline accel_status_t go_accel_sampler_create(int64_t length, int32_t order, uintptr_t user_data, accel_sampler_t **out, go_failure *failure) {
+  return go_checked(accel_sampler_create(length, order ? go_order : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
+static inline accel_status_t go_accel_sampler_indices(const accel_sampler_t *sampler, int64_t epoch, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_sampler_indices(sampler, epoch, out), failure);
+}
+
+static inline accel_status_t go_accel_dataloader_create(accel_dataset_t *dataset, const accel_dataloader_options_t *options, accel_dataloader_t **out, go_failure *failure) {
+  return go_checked(accel_dataloader_create(dataset, options, out), failure);
+}
+
+static inline accel_status_t go_accel_dataloader_set_collate(accel_dataloader_t *loader, int32_t collate, uintptr_t user_data, go_failure *failure) {
+  return go_checked(accel_dataloader_set_collate(loader, collate ? go_collate : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_dataloader_set_batch_sampler(accel_dataloader_t *loader, int32_t batches, uintptr_t user_data, int64_t batch_size, go_failure *failure) {
+  return go_checked(accel_dataloader_set_batch_sampler(loader, batches ? go_batch_sampler : NULL, (void *)user_data, user_data ? go_destroy : NULL, batch_size), failure);
+}
+
+static inline accel_status_t go_accel_dataloader_set_slice(accel_dataloader_t *loader, int32_t slice, uintptr_t user_data, go_failure *failure) {
+  return go_checked(accel_dataloader_set_slice(loader, slice ? go_slice : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_dataloader_next(accel_dataloader_t *loader, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_dataloader_next(loader, out), failure);
+}
+
+static inline accel_status_t go_accel_dataloader_config(const accel_dataloader_t *loader, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_dataloader_config(loader, out), failure);
+}
+
+static inline accel_status_t go_accel_dataloader_set_even_batches(accel_dataloader_t *loader, int32_t even_batches, go_failure *failure) {
+  return go_checked(accel_dataloader_set_even_batches(loader, even_batches), failure);
+}
+
+static inline accel_status_t go_accel_dataloader_set_epoch(accel_dataloader_t *loader, int64_t epoch, go_failure *failure) {
+  return go_checked(accel_dataloader_set_epoch(loader, epoch), failure);
+}
+
+static inline accel_status_t go_accel_dataloader_state_dict(const accel_dataloader_t *loader, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_dataloader_state_dict(loader, out), failure);
+}
+
+static inline accel_status_t go_accel_dataloader_load_state_dict(accel_dataloader_t *loader, const accel_value_t *state_dict, go_failure *failure) {
+  return go_checked(accel_dataloader_load_state_dict(loader, state_dict), failure);
+}
+
+static inline accel_status_t go_accel_skip_first_batches(accel_dataloader_t *loader, int64_t num_batches, accel_dataloader_t **out, go_failure *failure) {
+  return go_checked(accel_skip_first_batches(loader, num_batches, out), failure);
+}
+
+static inline accel_status_t go_accel_set_grad_scaler(accel_state_t *state, const accel_grad_scaler_options_t *options, go_failure *failure) {
+  return go_checked(accel_set_grad_scaler(state, options), failure);
+}
+
+static inline accel_status_t go_accel_set_autocast(accel_state_t *state, const accel_autocast_options_t *options, go_failure *failure) {
+  return go_checked(accel_set_autocast(state, options), failure);
+}
+
+static inline accel_status_t go_accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_prepare_model_options_t *options, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_prepare_model(state, module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_register_comm_hook(accel_state_t *state, accel_module_t *module, int32_t hook, uintptr_t user_data, go_failure *failure) {
+  return go_checked(accel_register_comm_hook(state, module, hook ? go_comm_hook : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_prepare_optimizer(accel_state_t *state, accel_optimizer_t *optimizer, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_prepare_optimizer(state, optimizer, out), failure);
+}
+
+static inline accel_status_t go_accel_prepare_scheduler(accel_state_t *state, accel_scheduler_t *scheduler, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_prepare_scheduler(state, scheduler, out), failure);
+}
+
+static inline accel_status_t go_accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader, const accel_dataloader_config_t *config, accel_dataloader_t **out, go_failure *failure) {
+  return go_checked(accel_prepare_data_loader(state, loader, config, out), failure);
+}
+
+static inline accel_status_t go_accel_backward(accel_state_t *state, accel_tensor_t *loss, const accel_backward_options_t *options, go_failure *failure) {
+  return go_checked(accel_backward(state, loss, options), failure);
+}
+
+static inline accel_status_t go_accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr, go_failure *failure) {
+  return go_checked(accel_lomo_backward(state, loss, lr), failure);
+}
+
+static inline accel_status_t go_accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum, int64_t count, const accel_backward_options_t *options, go_failure *failure) {
+  return go_checked(accel_backward_sum(state, loss_sum, count, options), failure);
+}
+
+static inline accel_status_t go_accel_accumulate_begin(accel_state_t *state, accel_module_t *const *modules, size_t n_modules, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_accumulate_begin(state, modules, n_modules, out), failure);
+}
+
+static inline accel_status_t go_accel_no_sync_begin(accel_state_t *state, accel_module_t *module, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_no_sync_begin(state, module, out), failure);
+}
+
+static inline accel_status_t go_accel_local_sgd_begin(accel_state_t *state, accel_module_t *module, int64_t local_sgd_steps, const accel_local_sgd_options_t *options, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_local_sgd_begin(state, module, local_sgd_steps, options, out), failure);
+}
+
+static inline accel_status_t go_accel_local_sgd_step(accel_scope_t *scope, int32_t *out_averaged, go_failure *failure) {
+  return go_checked(accel_local_sgd_step(scope, out_averaged), failure);
+}
+
+static inline accel_status_t go_accel_local_sgd_state_dict(accel_scope_t *scope, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_local_sgd_state_dict(scope, out), failure);
+}
+
+static inline accel_status_t go_accel_local_sgd_load_state_dict(accel_scope_t *scope, const accel_value_t *state_dict, go_failure *failure) {
+  return go_checked(accel_local_sgd_load_state_dict(scope, state_dict), failure);
+}
+
+static inline accel_status_t go_accel_trigger_sync_in_backward_begin(accel_state_t *state, accel_module_t *module, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_trigger_sync_in_backward_begin(state, module, out), failure);
+}
+
+static inline accel_status_t go_accel_join_uneven_inputs_begin(accel_state_t *state, accel_module_t *const *modules, size_t n_modules, int32_t even_batches, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_join_uneven_inputs_begin(state, modules, n_modules, even_batches, out), failure);
+}
+
+static inline accel_status_t go_accel_autocast_begin(accel_state_t *state, const accel_autocast_options_t *options, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_autocast_begin(state, options, out), failure);
+}
+
+static inline accel_status_t go_accel_unscale_gradients(accel_state_t *state, accel_optimizer_t *optimizer, go_failure *failure) {
+  return go_checked(accel_unscale_gradients(state, optimizer), failure);
+}
+
+static inline accel_status_t go_accel_clip_grad_norm(accel_state_t *state, const accel_module_t *module, double max_norm, double norm_type, double *out_norm, go_failure *failure) {
+  return go_checked(accel_clip_grad_norm(state, module, max_norm, norm_type, out_norm), failure);
+}
+
+static inline accel_status_t go_accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value, go_failure *failure) {
+  return go_checked(accel_clip_grad_value(state, module, clip_value), failure);
+}
+
+static inline accel_status_t go_accel_parameters_create(accel_state_t *state, accel_module_t *module, const accel_parameters_options_t *options, accel_parameters_t **out, go_failure *failure) {
+  return go_checked(accel_parameters_create(state, module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_parameters_gradient(const accel_parameters_t *parameters, size_t index, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_parameters_gradient(parameters, index, out), failure);
+}
+
+static inline accel_status_t go_accel_parameters_grad_ready(accel_parameters_t *parameters, size_t index, const accel_tensor_t *gradient, go_failure *failure) {
+  return go_checked(accel_parameters_grad_ready(parameters, index, gradient), failure);
+}
+
+static inline accel_status_t go_accel_parameters_synchronize(accel_parameters_t *parameters, go_failure *failure) {
+  return go_checked(accel_parameters_synchronize(parameters), failure);
+}
+
+static inline accel_status_t go_accel_parameters_synchronize_async(accel_parameters_t *parameters, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_parameters_synchronize_async(parameters, out_work), failure);
+}
+
+static inline accel_status_t go_accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_unwrap_model(state, module, keep_fp32_wrapper, out), failure);
+}
+
+static inline accel_status_t go_accel_describe(accel_state_t *state, accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_describe(state, out), failure);
+}
+
+static inline accel_status_t go_accel_add_seed_callback(accel_state_t *state, int32_t seed, uintptr_t user_data, go_failure *failure) {
+  return go_checked(accel_add_seed_callback(state, seed ? go_seed : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_set_seed(accel_state_t *state, int64_t seed, int32_t device_specific, int32_t deterministic, go_failure *failure) {
+  return go_checked(accel_set_seed(state, seed, device_specific, deterministic), failure);
+}
+
+static inline accel_status_t go_accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t **out, go_failure *failure) {
+  return go_checked(accel_generator_create(seed, device, out), failure);
+}
+
+static inline accel_status_t go_accel_generator_set_seed(accel_generator_t *generator, int64_t seed, go_failure *failure) {
+  return go_checked(accel_generator_set_seed(generator, seed), failure);
+}
+
+static inline accel_status_t go_accel_generator_state(accel_generator_t *generator, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_generator_state(generator, out), failure);
+}
+
+static inline accel_status_t go_accel_generator_set_state(accel_generator_t *generator, const accel_tensor_t *state, go_failure *failure) {
+  return go_checked(accel_generator_set_state(generator, state), failure);
+}
+
+static inline accel_status_t go_accel_synchronize_rng_states(accel_state_t *state, const char *rng_types, accel_generator_t *generator, go_failure *failure) {
+  return go_checked(accel_synchronize_rng_states(state, rng_types, generator), failure);
+}
+
+static inline accel_status_t go_accel_find_executable_batch_size(accel_state_t *state, int32_t function, int32_t reduce, uintptr_t user_data, int64_t starting_batch_size, int64_t *out_batch_size, go_failure *failure) {
+  return go_checked(accel_find_executable_batch_size(state, function ? go_batch_size : NULL, reduce ? go_reduce_batch_size : NULL, (void *)user_data, user_data ? go_destroy : NULL, starting_batch_size, out_batch_size), failure);
+}
+
+static inline accel_status_t go_accel_free_memory(accel_state_t *state, go_failure *failure) {
+  return go_checked(accel_free_memory(state), failure);
+}
+
+static inline accel_status_t go_accel_empty_cache(accel_state_t *state, go_failure *failure) {
+  return go_checked(accel_empty_cache(state), failure);
+}
+
+static inline accel_status_t go_accel_save(const accel_value_t *tensors, const accel_value_t *metadata, const char *path, go_failure *failure) {
+  return go_checked(accel_save(tensors, metadata, path), failure);
+}
+
+static inline accel_status_t go_accel_save_on_main_process(accel_state_t *state, const accel_value_t *tensors, const accel_value_t *metadata, const char *path, int32_t save_on_each_node, go_failure *failure) {
+  return go_checked(accel_save_on_main_process(state, tensors, metadata, path, save_on_each_node), failure);
+}
+
+static inline accel_status_t go_accel_load_metadata(const char *path, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_load_metadata(path, out), failure);
+}
+
+static inline accel_status_t go_accel_load(const char *path, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_load(path, out), failure);
+}
+
+static inline accel_status_t go_accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder, go_failure *failure) {
+  return go_checked(accel_save_model(state, module, folder), failure);
+}
+
+static inline accel_status_t go_accel_save_state(accel_state_t *state, const char *folder, go_failure *failure) {
+  return go_checked(accel_save_state(state, folder), failure);
+}
+
+static inline accel_status_t go_accel_load_state(accel_state_t *state, const char *folder, go_failure *failure) {
+  return go_checked(accel_load_state(state, folder), failure);
+}
+
+static inline accel_status_t go_accel_register_for_checkpointing(accel_state_t *state, const char *name, int32_t save, int32_t load, uintptr_t user_data, go_failure *failure) {
+  return go_checked(accel_register_for_checkpointing(state, name, save ? go_save_state : NULL, load ? go_load_state : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_step_report(state, reset, out), failure);
+}
+
+static inline accel_status_t go_accel_memory_report(int32_t reset_peak, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_memory_report(reset_peak, out), failure);
+}
+
+static inline accel_status_t go_accel_option_get(const char *type, size_t index, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_option_get(type, index, out), failure);
+}
+
+static inline accel_status_t go_accel_options_check(const char *type, const void *options, go_failure *failure) {
+  return go_checked(accel_options_check(type, options), failure);
+}
+*/
 import "C"
 
 import (
@@ -608,13 +2045,13 @@ const VersionMinor int32 = 1
 
 const VersionPatch int32 = 0
 
-// Unset: of an int32_t
+// Unset: of an int32_t: the least
 const Unset int32 = -2147483648
 
-// UnsetInt64: of an int64_t
+// UnsetInt64: of an int64_t: the least
 const UnsetInt64 int64 = -9223372036854775808
 
-// UnsetDouble: of a double
+// UnsetDouble: of a double: the least that is finite
 const UnsetDouble float64 = -1.7976931348623157e+308
 
 // Ok: success
@@ -955,7 +2392,7 @@ const DDPCommHookPowerSGD DDPCommHook = 3
 // DDPCommHookBatchedPowerSGD: the whole bucket as one square matrix: faster, less exact
 const DDPCommHookBatchedPowerSGD DDPCommHook = 4
 
-// Scope is an open begin...end.
+// Scope: an open begin...end.
 type Scope struct {
 	handle *C.accel_scope_t
 	_      *byte
@@ -968,7 +2405,7 @@ func (scope *Scope) c() *C.accel_scope_t {
 	return scope.handle
 }
 
-// State is the program's seat in the job.
+// State: the program's seat in the job.
 type State struct {
 	handle *C.accel_state_t
 	_      *byte
@@ -1004,7 +2441,7 @@ func (state *State) Close() {
 	}
 }
 
-// Tensor is a tensor of LibTorch.
+// Tensor: a tensor of LibTorch.
 type Tensor struct {
 	handle *C.accel_tensor_t
 	_      *byte
@@ -1040,7 +2477,7 @@ func (tensor *Tensor) Close() {
 	}
 }
 
-// Op is an operator of LibTorch; interned, never released.
+// Op: an operator of LibTorch; interned, never released.
 type Op struct {
 	handle *C.accel_op_t
 	_      *byte
@@ -1061,7 +2498,7 @@ func newOp(handle *C.accel_op_t) *Op {
 	return object
 }
 
-// Module is a node of a model.
+// Module: a node of a model.
 type Module struct {
 	handle *C.accel_module_t
 	_      *byte
@@ -1097,7 +2534,7 @@ func (module *Module) Close() {
 	}
 }
 
-// Optimizer is updates parameters from their gradients.
+// Optimizer: updates parameters from their gradients.
 type Optimizer struct {
 	handle *C.accel_optimizer_t
 	_      *byte
@@ -1133,7 +2570,7 @@ func (optimizer *Optimizer) Close() {
 	}
 }
 
-// Scheduler is drives learning rates.
+// Scheduler: drives learning rates.
 type Scheduler struct {
 	handle *C.accel_scheduler_t
 	_      *byte
@@ -1169,7 +2606,7 @@ func (scheduler *Scheduler) Close() {
 	}
 }
 
-// Dataset is items by number, or one after another.
+// Dataset: items by number, or one after another.
 type Dataset struct {
 	handle *C.accel_dataset_t
 	_      *byte
@@ -1205,7 +2642,7 @@ func (dataset *Dataset) Close() {
 	}
 }
 
-// Sampler is an order of items for each epoch.
+// Sampler: an order of items for each epoch.
 type Sampler struct {
 	handle *C.accel_sampler_t
 	_      *byte
@@ -1241,7 +2678,7 @@ func (sampler *Sampler) Close() {
 	}
 }
 
-// Dataloader is makes batches of a dataset's items.
+// Dataloader: makes batches of a dataset's items.
 type Dataloader struct {
 	handle *C.accel_dataloader_t
 	_      *byte
@@ -1277,7 +2714,7 @@ func (dataloader *Dataloader) Close() {
 	}
 }
 
-// Work is a collective that was started and goes on by itself.
+// Work: a collective that was started and goes on by itself.
 type Work struct {
 	handle *C.accel_work_t
 	_      *byte
@@ -1313,7 +2750,7 @@ func (work *Work) Close() {
 	}
 }
 
-// Parameters is parameters whose gradients the program computes itself.
+// Parameters: parameters whose gradients the program computes itself.
 type Parameters struct {
 	handle *C.accel_parameters_t
 	_      *byte
@@ -1349,7 +2786,7 @@ func (parameters *Parameters) Close() {
 	}
 }
 
-// Generator is draws random numbers.
+// Generator: draws random numbers.
 type Generator struct {
 	handle *C.accel_generator_t
 	_      *byte
@@ -3219,7 +4656,6 @@ func goWork(status_ C.int32_t, userData C.uintptr_t) C.accel_status_t {
 //
 //   - module: The module.
 //   - inputs: Borrowed for the call.
-//   - nInputs: Their number.
 //
 // Returns: ACCEL_OK or an error.
 type ForwardFunc func(module *Module, inputs []any) (any, error)
@@ -3372,7 +4808,6 @@ func goDatasetItem(index C.int64_t, outItem *C.accel_value_t, userData C.uintptr
 // DatasetItemsFunc: Makes the items of a batch.
 //
 //   - indices: Their numbers.
-//   - nIndices: How many.
 //
 // Returns: ACCEL_OK or an error, which comes back unchanged.
 type DatasetItemsFunc func(indices []int64) (any, error)
@@ -3481,7 +4916,6 @@ func goStreamEnd(reader C.int64_t, userData C.uintptr_t) {
 // OrderFunc: Makes the order of an epoch. Resuming asks for the same epoch again: the answer must be the same.
 //
 //   - epoch: From 0.
-//   - nIndices: The sampler's length.
 //
 // Returns: ACCEL_OK or an error.
 type OrderFunc func(epoch int64, indices []int64) error
@@ -3678,6 +5112,8 @@ func BuildInfo() (out string, err error) {
 
 // StatusName is accel_status_name. The name of a status, "ACCEL_ERROR_TIMEOUT".
 //
+//   - status_: Any number.
+//
 // Returns: A constant; "unknown status" for others.
 func StatusName(status_ Status) string {
 	result := C.accel_status_name(C.accel_status_t(status_))
@@ -3685,6 +5121,8 @@ func StatusName(status_ Status) string {
 }
 
 // SetLogCallback is accel_set_log_callback. Sets where log messages go; until then they go nowhere.
+//
+//   - callback: NULL turns logging off.
 //
 // Returns: ACCEL_OK.
 func SetLogCallback(callback LogFunc) error {
@@ -3694,6 +5132,8 @@ func SetLogCallback(callback LogFunc) error {
 }
 
 // SetLogLevel is accel_set_log_level. Sets which log messages are reported.
+//
+//   - level: The lowest level that is reported; ACCEL_LOG_WARNING at first.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SetLogLevel(level int32) error {
@@ -3713,6 +5153,8 @@ func DebugLiveObjects() int64 {
 
 // IsAvailable is accel_is_available. Whether a part is there: "ucx", "nccl", "cuda", "torchscript".
 //
+//   - feature: Its name.
+//
 // Returns: 1, or 0 also for unknown names.
 func IsAvailable(feature string) bool {
 	var given arguments
@@ -3725,6 +5167,8 @@ func IsAvailable(feature string) bool {
 // in reverse order; their handles are gone then. For languages that move functions between threads (goroutines,
 // virtual threads): inside of a callback they stay on one.
 //
+//   - body: Called on this thread.
+//
 // Returns: ACCEL_OK, or what else the function returned; where it succeeded, the first error of the work that ends
 // its scopes.
 func ScopeCall(body ScopeFunc) error {
@@ -3735,6 +5179,8 @@ func ScopeCall(body ScopeFunc) error {
 
 // DtypeName is accel_dtype_name. The name of a dtype.
 //
+//   - dtype: ACCEL_DTYPE_*.
+//
 // Returns: "float32" and so on; NULL for a number that is no dtype.
 func DtypeName(dtype Dtype) string {
 	result := C.accel_dtype_name(C.accel_dtype_t(dtype))
@@ -3742,6 +5188,8 @@ func DtypeName(dtype Dtype) string {
 }
 
 // DtypeSize is accel_dtype_size. The size of an element.
+//
+//   - dtype: ACCEL_DTYPE_*.
 //
 // Returns: Bytes of one element; 0 for a number that is no dtype.
 func DtypeSize(dtype Dtype) int {
@@ -3751,6 +5199,8 @@ func DtypeSize(dtype Dtype) int {
 
 // DtypeByteSize is accel_dtype_byte_size. The bytes that an element takes in estimates of a model's size, where a
 // truth value is a bit.
+//
+//   - name: The name of a dtype, or "fp8", "int4", "int2".
 //
 // Returns: ACCEL_OK or ACCEL_ERROR_NOT_FOUND.
 func DtypeByteSize(name string) (out float64, err error) {
@@ -3768,6 +5218,8 @@ func DtypeByteSize(name string) (out float64, err error) {
 
 // DtypeFromName is accel_dtype_from_name. The dtype of a name.
 //
+//   - name: "float32", "bf16", ...
+//
 // Returns: ACCEL_OK or ACCEL_ERROR_NOT_FOUND.
 func DtypeFromName(name string) (out Dtype, err error) {
 	var given arguments
@@ -3783,6 +5235,8 @@ func DtypeFromName(name string) (out Dtype, err error) {
 }
 
 // DeviceParse is accel_device_parse. Reads the name of a device.
+//
+//   - text_: "cpu", "cuda:1", "meta".
 //
 // Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT; ACCEL_ERROR_UNSUPPORTED for "mps", "xpu" and other kinds that this
 // version does not drive.
@@ -3801,6 +5255,8 @@ func DeviceParse(text_ string) (out Device, err error) {
 
 // DeviceCount is accel_device_count. Counts the devices of a type.
 //
+//   - type_: ACCEL_DEVICE_*.
+//
 // Returns: How many of them can be used now; 1 for the CPU.
 func DeviceCount(type_ int32) int32 {
 	result := C.accel_device_count(C.int32_t(type_))
@@ -3809,6 +5265,7 @@ func DeviceCount(type_ int32) int32 {
 
 // ValueEqual is accel_value_equal. Compares kinds, structure, numbers, and tensors by dtype, shape and elements.
 //
+//   - a: Any.
 //   - b: Any.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
@@ -3832,6 +5289,8 @@ func ValueEqual(a any, b any) (out bool, err error) {
 
 // ValueToJSON is accel_value_to_json. Tensors become nested lists of numbers, tuples arrays.
 //
+//   - value: Any.
+//
 // Returns: ACCEL_OK, or TYPE_MISMATCH for what JSON cannot say: infinity and NaN, bytes, keys that are integers.
 func ValueToJSON(value any) (out string, err error) {
 	var given arguments
@@ -3852,6 +5311,8 @@ func ValueToJSON(value any) (out string, err error) {
 
 // ValueFromJSON is accel_value_from_json. Numbers without fraction and exponent become INT.
 //
+//   - json: One document.
+//
 // Returns: ACCEL_OK or INVALID_ARGUMENT with the place of the mistake.
 func ValueFromJSON(json string) (out any, err error) {
 	var given arguments
@@ -3870,6 +5331,8 @@ func ValueFromJSON(json string) (out any, err error) {
 // threads of a pool, where accel_last_error() cannot be asked: the errors of callbacks, and each error of a call,
 // also those that the program has handled.
 //
+//   - after: Only errors with a greater number; 0: all of the last 64.
+//
 // Returns: ACCEL_OK.
 func RecentErrors(after int64) (out any, err error) {
 	var cOut C.accel_value_t
@@ -3885,6 +5348,7 @@ func RecentErrors(after int64) (out any, err error) {
 // RecursivelyApply is accel_recursively_apply. The same tree with a function applied to each tensor; other leaves
 // stay.
 //
+//   - value: Any.
 //   - errorOnOtherType: 1: a leaf that is no tensor is a TYPE_MISMATCH.
 //   - function: What is applied.
 //
@@ -3908,6 +5372,8 @@ func RecursivelyApply(value any, errorOnOtherType bool, function TensorFunc) (ou
 
 // Listify is accel_listify. Tensors become nested lists of numbers.
 //
+//   - value: Any.
+//
 // Returns: ACCEL_OK; TYPE_MISMATCH for a dtype that JSON cannot say.
 func Listify(value any) (out any, err error) {
 	var given arguments
@@ -3928,6 +5394,7 @@ func Listify(value any) (out any, err error) {
 
 // Concatenate is accel_concatenate. Joins trees of one structure, tensor by tensor.
 //
+//   - items: A list of such trees.
 //   - dim: The dimension along which tensors are joined.
 //
 // Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
@@ -3950,6 +5417,7 @@ func Concatenate(items any, dim int64) (out any, err error) {
 
 // SliceTensors is accel_slice_tensors. Rows [begin, end) of each tensor.
 //
+//   - value: Any.
 //   - begin: As in Python: negative numbers count from the end, too large ones are cut.
 //   - end: As in Python: negative numbers count from the end, too large ones are cut.
 //
@@ -3974,6 +5442,7 @@ func SliceTensors(value any, begin int64, end int64) (out any, err error) {
 // PadInputTensors is accel_pad_input_tensors. Zeros behind each tensor, so that processes can share it equally: up to
 // the next multiple of their number. (The reference adds another number of rows for many sizes.)
 //
+//   - value: Any.
 //   - numProcesses: By what the size is to be divided; at least 1.
 //   - dim: Which size; negative numbers count from the last.
 //
@@ -3997,10 +5466,10 @@ func PadInputTensors(value any, numProcesses int64, dim int64) (out any, err err
 
 // SendToDevice is accel_send_to_device. Moves each tensor to a device.
 //
+//   - value: Any.
 //   - device: The goal.
 //   - nonBlocking: 1: do not wait for the copy.
 //   - skipKeys: Map keys whose values stay; may be NULL.
-//   - nSkipKeys: Their number.
 //
 // Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
 func SendToDevice(value any, device Device, nonBlocking bool, skipKeys []string) (out any, err error) {
@@ -4022,6 +5491,8 @@ func SendToDevice(value any, device Device, nonBlocking bool, skipKeys []string)
 
 // ConvertToFp32 is accel_convert_to_fp32. float16 and bfloat16 tensors become float32; others stay.
 //
+//   - value: Any.
+//
 // Returns: ACCEL_OK; TORCH.
 func ConvertToFp32(value any) (out any, err error) {
 	var given arguments
@@ -4041,6 +5512,8 @@ func ConvertToFp32(value any) (out any, err error) {
 }
 
 // FindBatchSize is accel_find_batch_size. Rows of the first leaf of the tree.
+//
+//   - value: Any.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor.
 func FindBatchSize(value any) (out int64, err error) {
@@ -4062,6 +5535,8 @@ func FindBatchSize(value any) (out int64, err error) {
 
 // DistributedTypeName is accel_distributed_type_name. The name of a distributed type.
 //
+//   - type_: ACCEL_DISTRIBUTED_*.
+//
 // Returns: "MULTI_CPU" and so on; NULL for a number that is no type.
 func DistributedTypeName(type_ DistributedType) string {
 	result := C.accel_distributed_type_name(C.accel_distributed_type_t(type_))
@@ -4071,6 +5546,8 @@ func DistributedTypeName(type_ DistributedType) string {
 // NewState is accel_state_create. Joins the job: finds rank, device and precision, and connects the ranks when there
 // are several. Several states in one process are independent of each other, but for num_threads. Other threads may
 // read the environment meanwhile, and must not change it.
+//
+//   - options: NULL: all from the environment.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for what this machine lacks; TIMEOUT
 // that names the ranks that did not come; PEER_LOST when one ends meanwhile; CANCELLED that says why another one
@@ -4097,6 +5574,7 @@ func NewState(options *StateOptions) (out *State, err error) {
 // its own: the ranks do not meet again. It prepares, saves and ends on its own; ranks, device, triggers and the place
 // within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
 //
+//   - state: A state, or a group.
 //   - options: NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads,
 //     cpu_kernels, cpu_memory, cpu_memory_kept, and the place in the job.
 //
@@ -4124,6 +5602,8 @@ func (state *State) Share(options *StateOptions) (out *State, err error) {
 // SetDefault is accel_state_set_default. Makes a state the process's default, which accel_state_default() returns;
 // the library itself never uses it.
 //
+//   - state: NULL takes the default away.
+//
 // Returns: ACCEL_OK or INVALID_HANDLE.
 func (state *State) SetDefault() error {
 	var failure C.go_failure
@@ -4145,6 +5625,8 @@ func StateDefault() *State {
 
 // StateDescribe is accel_state_describe. Every setting with its value and where it came from, one a line.
 //
+//   - state: A state.
+//
 // Returns: ACCEL_OK.
 func (state *State) StateDescribe() (out string, err error) {
 	var cOut C.accel_buffer_t
@@ -4160,6 +5642,8 @@ func (state *State) StateDescribe() (out string, err error) {
 
 // ProcessIndex is accel_process_index. The rank of this process.
 //
+//   - state: A state.
+//
 // Returns: This rank, from 0.
 func (state *State) ProcessIndex() int32 {
 	result := C.accel_process_index(state.c())
@@ -4168,6 +5652,8 @@ func (state *State) ProcessIndex() int32 {
 }
 
 // NumProcesses is accel_num_processes. The size of the job.
+//
+//   - state: A state.
 //
 // Returns: The number of ranks.
 func (state *State) NumProcesses() int32 {
@@ -4178,6 +5664,8 @@ func (state *State) NumProcesses() int32 {
 
 // LocalProcessIndex is accel_local_process_index. The rank within the host.
 //
+//   - state: A state.
+//
 // Returns: This rank among those of its host, from 0.
 func (state *State) LocalProcessIndex() int32 {
 	result := C.accel_local_process_index(state.c())
@@ -4186,6 +5674,8 @@ func (state *State) LocalProcessIndex() int32 {
 }
 
 // LocalNumProcesses is accel_local_num_processes. The size of this host's part of the job.
+//
+//   - state: A state.
 //
 // Returns: The number of ranks of this host.
 func (state *State) LocalNumProcesses() int32 {
@@ -4196,6 +5686,8 @@ func (state *State) LocalNumProcesses() int32 {
 
 // IsMainProcess is accel_is_main_process. Whether this is the main process.
 //
+//   - state: A state.
+//
 // Returns: 1 on rank 0.
 func (state *State) IsMainProcess() bool {
 	result := C.accel_is_main_process(state.c())
@@ -4204,6 +5696,8 @@ func (state *State) IsMainProcess() bool {
 }
 
 // IsLocalMainProcess is accel_is_local_main_process. Whether this is the main process of its host.
+//
+//   - state: A state.
 //
 // Returns: 1 on the first rank of a host.
 func (state *State) IsLocalMainProcess() bool {
@@ -4214,6 +5708,8 @@ func (state *State) IsLocalMainProcess() bool {
 
 // IsLastProcess is accel_is_last_process. Whether this is the last process.
 //
+//   - state: A state.
+//
 // Returns: 1 on the last rank.
 func (state *State) IsLastProcess() bool {
 	result := C.accel_is_last_process(state.c())
@@ -4223,6 +5719,7 @@ func (state *State) IsLastProcess() bool {
 
 // OnProcess is accel_on_process. Whether code for one rank runs here.
 //
+//   - state: A state.
 //   - processIndex: The rank.
 //
 // Returns: 1 there, and everywhere when there is one process.
@@ -4234,6 +5731,7 @@ func (state *State) OnProcess(processIndex int32) bool {
 
 // OnLocalProcess is accel_on_local_process. The same by the rank within the host.
 //
+//   - state: A state.
 //   - localProcessIndex: The rank.
 //
 // Returns: 1 or 0.
@@ -4245,6 +5743,8 @@ func (state *State) OnLocalProcess(localProcessIndex int32) bool {
 
 // UseDistributed is accel_use_distributed. Whether there are several processes.
 //
+//   - state: A state.
+//
 // Returns: 1 when several ranks work together.
 func (state *State) UseDistributed() bool {
 	result := C.accel_use_distributed(state.c())
@@ -4253,6 +5753,8 @@ func (state *State) UseDistributed() bool {
 }
 
 // DistributedType is accel_distributed_type. How the ranks work together.
+//
+//   - state: A state.
 //
 // Returns: ACCEL_DISTRIBUTED_*.
 func (state *State) DistributedType() DistributedType {
@@ -4263,6 +5765,8 @@ func (state *State) DistributedType() DistributedType {
 
 // Backend is accel_backend. What carries the collectives.
 //
+//   - state: A state.
+//
 // Returns: "ucx", "nccl", or "" for one process; constant.
 func (state *State) Backend() string {
 	result := C.accel_backend(state.c())
@@ -4271,6 +5775,8 @@ func (state *State) Backend() string {
 }
 
 // MixedPrecision is accel_mixed_precision. The precision of the forward.
+//
+//   - state: A state.
 //
 // Returns: ACCEL_PRECISION_*.
 func (state *State) MixedPrecision() Precision {
@@ -4281,6 +5787,8 @@ func (state *State) MixedPrecision() Precision {
 
 // Debug is accel_debug. Whether collectives are checked in debug mode.
 //
+//   - state: A state.
+//
 // Returns: 1 in debug mode.
 func (state *State) Debug() bool {
 	result := C.accel_debug(state.c())
@@ -4289,6 +5797,8 @@ func (state *State) Debug() bool {
 }
 
 // Device is accel_device. The state's device.
+//
+//   - state: A state.
 //
 // Returns: The device that prepared models and batches are put on.
 func (state *State) Device() Device {
@@ -4300,6 +5810,8 @@ func (state *State) Device() Device {
 // ForkLaunched is accel_fork_launched. Whether this process was forked by a launcher of notebooks, which sets
 // FORK_LAUNCHED.
 //
+//   - state: A state.
+//
 // Returns: 1 or 0, as the environment was when the job's first state was made.
 func (state *State) ForkLaunched() bool {
 	result := C.accel_fork_launched(state.c())
@@ -4308,6 +5820,8 @@ func (state *State) ForkLaunched() bool {
 }
 
 // SetDevice is accel_set_device. Makes the state's device the current one of this thread; nothing to do on CPU.
+//
+//   - state: A state.
 //
 // Returns: ACCEL_OK; UNSUPPORTED when the device is not there.
 func (state *State) SetDevice() error {
@@ -4319,6 +5833,8 @@ func (state *State) SetDevice() error {
 
 // WaitForEveryone is accel_wait_for_everyone. A barrier.
 //
+//   - state: A state.
+//
 // Returns: ACCEL_OK, TIMEOUT or PEER_LOST.
 func (state *State) WaitForEveryone() error {
 	var failure C.go_failure
@@ -4329,6 +5845,8 @@ func (state *State) WaitForEveryone() error {
 
 // MainProcessFirst is accel_main_process_first_begin. The main process runs the scope's body first, the others after
 // it has ended its scope. A main process that never ends it gives the others TIMEOUT or PEER_LOST, not a hang.
+//
+//   - state: A state.
 //
 // Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 func (state *State) MainProcessFirst(body func(*Scope) error) error {
@@ -4345,6 +5863,8 @@ func (state *State) MainProcessFirst(body func(*Scope) error) error {
 }
 
 // LocalMainProcessFirst is accel_local_main_process_first_begin. The same for the first rank of each host.
+//
+//   - state: A state.
 //
 // Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 func (state *State) LocalMainProcessFirst(body func(*Scope) error) error {
@@ -4363,6 +5883,7 @@ func (state *State) LocalMainProcessFirst(body func(*Scope) error) error {
 // SplitRange is accel_split_range. This rank's share of a number of things: the first `length % n` ranks get one
 // more.
 //
+//   - state: A state.
 //   - length: How many there are.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -4383,6 +5904,7 @@ func (state *State) SplitRange(length int64) (begin int64, end int64, err error)
 // SplitBetweenProcesses is accel_split_between_processes. This rank's share of a list, of the rows of a tensor, or of
 // each member of a map.
 //
+//   - state: A state.
 //   - inputs: Unchanged.
 //   - applyPadding: 1: short shares repeat the last element of the whole input until all are equally long.
 //
@@ -4408,6 +5930,7 @@ func (state *State) SplitBetweenProcesses(inputs any, applyPadding bool) (out an
 
 // Print is accel_print. Writes a line to standard output on the first rank of each host, and nothing elsewhere.
 //
+//   - state: A state.
 //   - line: Without its newline.
 //
 // Returns: ACCEL_OK or ACCEL_ERROR_IO.
@@ -4423,6 +5946,8 @@ func (state *State) Print(line string) error {
 // SetTrigger is accel_set_trigger. Raises a flag that accel_check_trigger() will see on all ranks, for example to
 // stop early.
 //
+//   - state: A state.
+//
 // Returns: ACCEL_OK.
 func (state *State) SetTrigger() error {
 	var failure C.go_failure
@@ -4432,6 +5957,8 @@ func (state *State) SetTrigger() error {
 }
 
 // CheckTrigger is accel_check_trigger. Whether any rank raised the flag; lowers it then. All ranks must call.
+//
+//   - state: A state.
 //
 // Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 func (state *State) CheckTrigger() (out bool, err error) {
@@ -4448,6 +5975,8 @@ func (state *State) CheckTrigger() (out bool, err error) {
 
 // DestroyProcessGroup is accel_destroy_process_group. Leaves the process group in good order; collectives fail
 // afterwards with INVALID_STATE.
+//
+//   - state: A state.
 //
 // Returns: ACCEL_OK, also when there is none.
 func (state *State) DestroyProcessGroup() error {
@@ -4470,6 +5999,8 @@ func Interrupt() error {
 
 // EndTraining is accel_end_training. Waits for all ranks, then leaves the group. The last call of a program.
 //
+//   - state: A state.
+//
 // Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 func (state *State) EndTraining() error {
 	var failure C.go_failure
@@ -4480,6 +6011,8 @@ func (state *State) EndTraining() error {
 
 // SyncGradients is accel_sync_gradients. Whether gradients are exchanged now.
 //
+//   - state: A state.
+//
 // Returns: 1 when the current micro-batch ends a group and gradients are exchanged.
 func (state *State) SyncGradients() bool {
 	result := C.accel_sync_gradients(state.c())
@@ -4488,6 +6021,8 @@ func (state *State) SyncGradients() bool {
 }
 
 // EndOfDataloader is accel_end_of_dataloader. Whether the loader is at its last batch.
+//
+//   - state: A state.
 //
 // Returns: 1 when the batch in hand is the last one of its loader.
 func (state *State) EndOfDataloader() bool {
@@ -4499,6 +6034,7 @@ func (state *State) EndOfDataloader() bool {
 // SetSyncGradients is accel_set_sync_gradients. Says whether gradients are exchanged from here on, for loops that
 // count for themselves; the next accel_accumulate_begin() decides anew.
 //
+//   - state: A state.
 //   - sync: 1: optimizers step; 0: gradients accumulate.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -4511,6 +6047,8 @@ func (state *State) SetSyncGradients(sync bool) error {
 
 // Remainder is accel_remainder. How full the last batch is.
 //
+//   - state: A state.
+//
 // Returns: Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
 func (state *State) Remainder() int64 {
 	result := C.accel_remainder(state.c())
@@ -4519,6 +6057,8 @@ func (state *State) Remainder() int64 {
 }
 
 // GradientAccumulationSteps is accel_gradient_accumulation_steps. The length of an accumulation group.
+//
+//   - state: A state.
 //
 // Returns: Micro-batches a group.
 func (state *State) GradientAccumulationSteps() int64 {
@@ -4529,6 +6069,7 @@ func (state *State) GradientAccumulationSteps() int64 {
 
 // SetGradientAccumulationSteps is accel_set_gradient_accumulation_steps. Sets the length of accumulation groups.
 //
+//   - state: A state.
 //   - steps: At least 1.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -4543,6 +6084,7 @@ func (state *State) SetGradientAccumulationSteps(steps int64) error {
 // next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. The same on
 // all ranks.
 //
+//   - state: A state.
 //   - options: Fields that are unset stay as they are.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -4562,6 +6104,8 @@ func (state *State) SetGradientAccumulation(options *GradientAccumulationOptions
 
 // GradientAccumulation is accel_gradient_accumulation. How micro-batches are put together now.
 //
+//   - state: A state.
+//
 // Returns: ACCEL_OK.
 func (state *State) GradientAccumulation() (out any, err error) {
 	var cOut C.accel_value_t
@@ -4577,6 +6121,8 @@ func (state *State) GradientAccumulation() (out any, err error) {
 
 // InDataloader is accel_in_dataloader. Whether a loop over a prepared loader is under way.
 //
+//   - state: A state.
+//
 // Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
 func (state *State) InDataloader() bool {
 	result := C.accel_in_dataloader(state.c())
@@ -4586,6 +6132,7 @@ func (state *State) InDataloader() bool {
 
 // ActiveDataloader is accel_active_dataloader. A prepared loader whose loop is under way.
 //
+//   - state: A state.
 //   - depth: 0: the innermost loop's, which end_of_dataloader and remainder speak of; 1: the one around it, and so
 //     on.
 //
@@ -4605,6 +6152,7 @@ func (state *State) ActiveDataloader(depth int64) (out *Dataloader, err error) {
 // Gather is accel_gather. Every rank gets each tensor of all ranks, joined along dimension 0 in rank order; a 0-d
 // tensor counts as one row.
 //
+//   - state: A state.
 //   - value: A tensor or a tree of tensors.
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
@@ -4629,6 +6177,7 @@ func (state *State) Gather(value any) (out any, err error) {
 // GatherUneven is accel_gather_uneven. As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is
 // padded.
 //
+//   - state: A state.
 //   - value: A tensor or a tree of tensors.
 //
 // Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
@@ -4654,6 +6203,7 @@ func (state *State) GatherUneven(value any) (out any, err error) {
 // batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). What has not one
 // row for each row of the batch is cut at the front part of its rows, as the reference does.
 //
+//   - state: A state.
 //   - value: A tensor or a tree of tensors; other leaves are gathered as objects.
 //
 // Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
@@ -4679,6 +6229,7 @@ func (state *State) GatherForMetrics(value any) (out any, err error) {
 // counts as its items. Values are numbers, strings, bytes, dense tensors, and lists, tuples and maps of those.
 // Nothing that is received is ever run.
 //
+//   - state: A state.
 //   - object: This rank's value; may differ in kind and size between ranks.
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH for a value that cannot be sent; TIMEOUT, PEER_LOST, CANCELLED.
@@ -4702,6 +6253,7 @@ func (state *State) GatherObject(object any) (out any, err error) {
 
 // Reduce is accel_reduce. Every rank gets the reduction of each tensor over all ranks, as new tensors.
 //
+//   - state: A state.
 //   - value: A tensor or a tree of tensors; unchanged.
 //   - reduction: ACCEL_REDUCE_*; the mean of integers is truncated.
 //   - scale: A factor for the result; 1 for none. Integers are truncated.
@@ -4727,6 +6279,7 @@ func (state *State) Reduce(value any, reduction Reduction, scale float64) (out a
 
 // Broadcast is accel_broadcast. Every rank gets one rank's tensors, written into its own.
 //
+//   - state: A state.
 //   - value: A tensor or a tree of tensors, changed in place.
 //   - fromProcess: The source rank.
 //
@@ -4747,6 +6300,7 @@ func (state *State) Broadcast(value any, fromProcess int32) error {
 // BroadcastObjectList is accel_broadcast_object_list. Every rank gets one rank's list of values, which may be those
 // of accel_gather_object().
 //
+//   - state: A state.
 //   - objects: A list; on the other ranks only its length matters.
 //   - fromProcess: The source rank.
 //
@@ -4772,6 +6326,7 @@ func (state *State) BroadcastObjectList(objects any, fromProcess int32) (out any
 // PadAcrossProcesses is accel_pad_across_processes. Pads one dimension of each tensor to its largest size over all
 // ranks.
 //
+//   - state: A state.
 //   - value: A tensor or a tree of tensors, with equally many dimensions on all ranks.
 //   - dim: The dimension; negative ones count from the end; tensors that lack it stay.
 //   - padIndex: What is filled in.
@@ -4798,6 +6353,7 @@ func (state *State) PadAcrossProcesses(value any, dim int64, padIndex float64, p
 
 // AllReduce is accel_all_reduce. Reduces a tensor over the ranks, in place.
 //
+//   - state: A state.
 //   - tensor: Reduced in place.
 //   - reduction: ACCEL_REDUCE_*.
 //
@@ -4812,6 +6368,7 @@ func (state *State) AllReduce(tensor *Tensor, reduction Reduction) error {
 
 // AllGather is accel_all_gather. Joins the parts of all ranks in rank order.
 //
+//   - state: A state.
 //   - input: One rank's part.
 //
 // Returns: As accel_gather().
@@ -4826,6 +6383,7 @@ func (state *State) AllGather(input *Tensor, output *Tensor) error {
 
 // ReduceScatter is accel_reduce_scatter. Reduces over the ranks and leaves each rank its part.
 //
+//   - state: A state.
 //   - input: num_processes times as many elements as output.
 //   - reduction: ACCEL_REDUCE_*.
 //
@@ -4841,6 +6399,7 @@ func (state *State) ReduceScatter(input *Tensor, reduction Reduction, output *Te
 
 // AllToAll is accel_all_to_all. Part i of the input goes to rank i.
 //
+//   - state: A state.
 //   - input: num_processes equal parts each.
 //
 // Returns: As accel_gather().
@@ -4855,6 +6414,7 @@ func (state *State) AllToAll(input *Tensor, output *Tensor) error {
 
 // Scatter is accel_scatter. Part i of the source rank's input goes to rank i.
 //
+//   - state: A state.
 //   - input: NULL except on the source rank.
 //   - fromProcess: The source rank.
 //
@@ -4870,6 +6430,7 @@ func (state *State) Scatter(input *Tensor, fromProcess int32, output *Tensor) er
 
 // Send is accel_send. Sends a tensor to one rank.
 //
+//   - state: A state.
 //   - tensor: The data.
 //   - toProcess: The goal.
 //   - tag: Pairs sends with receives; 0 or more.
@@ -4885,6 +6446,7 @@ func (state *State) Send(tensor *Tensor, toProcess int32, tag int32) error {
 
 // Recv is accel_recv. Receives a tensor from one rank.
 //
+//   - state: A state.
 //   - tensor: Filled with the data.
 //   - fromProcess: The source.
 //   - tag: As that of the send.
@@ -4901,6 +6463,7 @@ func (state *State) Recv(tensor *Tensor, fromProcess int32, tag int32) error {
 
 // GatherAsync is accel_gather_async. Starts accel_gather().
 //
+//   - state: A state.
 //   - value: As there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4924,6 +6487,7 @@ func (state *State) GatherAsync(value any) (work *Work, err error) {
 
 // GatherUnevenAsync is accel_gather_uneven_async. Starts accel_gather_uneven().
 //
+//   - state: A state.
 //   - value: As there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4948,6 +6512,7 @@ func (state *State) GatherUnevenAsync(value any) (work *Work, err error) {
 // GatherForMetricsAsync is accel_gather_for_metrics_async. Starts accel_gather_for_metrics(), for the batch that the
 // loader gave last.
 //
+//   - state: A state.
 //   - value: As there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4971,6 +6536,7 @@ func (state *State) GatherForMetricsAsync(value any) (work *Work, err error) {
 
 // GatherObjectAsync is accel_gather_object_async. Starts accel_gather_object().
 //
+//   - state: A state.
 //   - object: As there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4994,6 +6560,7 @@ func (state *State) GatherObjectAsync(object any) (work *Work, err error) {
 
 // ReduceAsync is accel_reduce_async. Starts accel_reduce().
 //
+//   - state: A state.
 //   - value: As there.
 //   - reduction: As there.
 //   - scale: As there.
@@ -5019,6 +6586,7 @@ func (state *State) ReduceAsync(value any, reduction Reduction, scale float64) (
 
 // BroadcastAsync is accel_broadcast_async. Starts accel_broadcast().
 //
+//   - state: A state.
 //   - value: As there.
 //   - fromProcess: As there.
 //
@@ -5043,6 +6611,7 @@ func (state *State) BroadcastAsync(value any, fromProcess int32) (work *Work, er
 
 // BroadcastObjectListAsync is accel_broadcast_object_list_async. Starts accel_broadcast_object_list().
 //
+//   - state: A state.
 //   - objects: As there.
 //   - fromProcess: As there.
 //
@@ -5067,6 +6636,7 @@ func (state *State) BroadcastObjectListAsync(objects any, fromProcess int32) (wo
 
 // PadAcrossProcessesAsync is accel_pad_across_processes_async. Starts accel_pad_across_processes().
 //
+//   - state: A state.
 //   - value: As there.
 //   - dim: As there.
 //   - padIndex: As there.
@@ -5093,6 +6663,7 @@ func (state *State) PadAcrossProcessesAsync(value any, dim int64, padIndex float
 
 // AllReduceAsync is accel_all_reduce_async. Starts accel_all_reduce().
 //
+//   - state: A state.
 //   - tensor: As there.
 //   - reduction: As there.
 //
@@ -5112,6 +6683,7 @@ func (state *State) AllReduceAsync(tensor *Tensor, reduction Reduction) (work *W
 
 // AllGatherAsync is accel_all_gather_async. Starts accel_all_gather().
 //
+//   - state: A state.
 //   - input: As there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -5131,6 +6703,7 @@ func (state *State) AllGatherAsync(input *Tensor, output *Tensor) (work *Work, e
 
 // ReduceScatterAsync is accel_reduce_scatter_async. Starts accel_reduce_scatter().
 //
+//   - state: A state.
 //   - input: As there.
 //   - reduction: As there.
 //
@@ -5151,6 +6724,7 @@ func (state *State) ReduceScatterAsync(input *Tensor, reduction Reduction, outpu
 
 // AllToAllAsync is accel_all_to_all_async. Starts accel_all_to_all().
 //
+//   - state: A state.
 //   - input: As there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -5170,6 +6744,7 @@ func (state *State) AllToAllAsync(input *Tensor, output *Tensor) (work *Work, er
 
 // ScatterAsync is accel_scatter_async. Starts accel_scatter().
 //
+//   - state: A state.
 //   - input: As there.
 //   - fromProcess: As there.
 //
@@ -5190,6 +6765,7 @@ func (state *State) ScatterAsync(input *Tensor, fromProcess int32, output *Tenso
 
 // SendAsync is accel_send_async. Starts accel_send().
 //
+//   - state: A state.
 //   - tensor: As there.
 //   - toProcess: As there.
 //   - tag: As there.
@@ -5210,6 +6786,7 @@ func (state *State) SendAsync(tensor *Tensor, toProcess int32, tag int32) (work 
 
 // RecvAsync is accel_recv_async. Starts accel_recv().
 //
+//   - state: A state.
 //   - tensor: As there.
 //   - fromProcess: As there.
 //   - tag: As there.
@@ -5230,6 +6807,8 @@ func (state *State) RecvAsync(tensor *Tensor, fromProcess int32, tag int32) (wor
 
 // WaitForEveryoneAsync is accel_wait_for_everyone_async. Starts accel_wait_for_everyone().
 //
+//   - state: A state.
+//
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) WaitForEveryoneAsync() (work *Work, err error) {
 	var cWork *C.accel_work_t
@@ -5245,6 +6824,7 @@ func (state *State) WaitForEveryoneAsync() (work *Work, err error) {
 
 // Wait is accel_work_wait. Waits for the end of a work, and runs its callbacks.
 //
+//   - work: A work.
 //   - timeoutMs: How long to wait; 0 only looks. A work ends by the state's timeout in any case.
 //
 // Returns: ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or of a callback.
@@ -5261,6 +6841,8 @@ func (work *Work) Wait(timeoutMs int64) (ok bool, err error) {
 
 // Test is accel_work_test. Whether a work has ended.
 //
+//   - work: A work.
+//
 // Returns: 1 when it has, successfully or not, 0 when it goes on.
 func (work *Work) Test() bool {
 	result := C.accel_work_test(work.c())
@@ -5269,6 +6851,8 @@ func (work *Work) Test() bool {
 }
 
 // Result is accel_work_result. What a work gave.
+//
+//   - work: A work that has ended.
 //
 // Returns: ACCEL_OK; INVALID_STATE while it goes on; the error of the work, each time that this is called.
 func (work *Work) Result() (out any, err error) {
@@ -5286,6 +6870,7 @@ func (work *Work) Result() (out any, err error) {
 // Then is accel_work_then. Asks to be called when a work has ended. The callback runs in accel_work_wait() of this
 // work, or in accel_progress() of its state, which also runs those of works that were released.
 //
+//   - work: A work.
 //   - callback: Called once.
 //
 // Returns: ACCEL_OK.
@@ -5299,6 +6884,7 @@ func (work *Work) Then(callback WorkFunc) error {
 // Progress is accel_progress. For programs with a loop of their own: runs the callbacks of the state's works that
 // have ended. Works go on without it.
 //
+//   - state: A state.
 //   - maxUs: How long to wait for one that ends; 0 only looks.
 //
 // Returns: ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the error of a callback.
@@ -5315,8 +6901,8 @@ func (state *State) Progress(maxUs int64) (ok bool, err error) {
 
 // GroupCreate is accel_group_create. Makes a group. Its members call this, the other ranks do not.
 //
+//   - state: A state, or a group.
 //   - ranks: Ranks of `state`, each once and this one among them; they become ranks 0, 1, ... in this order.
-//   - nRanks: Their number.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there, comes twice, or is missing; TIMEOUT that names
 // the ranks that did not come.
@@ -5334,6 +6920,7 @@ func (state *State) GroupCreate(ranks []int64) (out *State, err error) {
 
 // GroupSplit is accel_group_split. Cuts the ranks into groups. All ranks call this.
 //
+//   - state: A state, or a group.
 //   - color: Ranks with the same color share a group.
 //   - key: Orders the ranks of a group; of equal keys the lower rank comes first.
 //
@@ -5353,6 +6940,7 @@ func (state *State) GroupSplit(color int32, key int32) (out *State, err error) {
 // GroupShrink is accel_group_shrink. After a rank was lost, whichever it is: a new group of the ranks that call this.
 // The old one is left, and can only be released. See docs/faults.md.
 //
+//   - state: A state, or a group, in which a collective failed.
 //   - waitMs: How long to wait for ranks that live and have not called yet; nobody waits for those that are gone.
 //
 // Returns: ACCEL_OK; CANCELLED when the others went on without this rank; TIMEOUT when a rank at which the others
@@ -5375,6 +6963,8 @@ func (state *State) GroupShrink(waitMs int64) (out *State, err error) {
 // collectives of the library are among them. When an operation fails so that the group is of no use any more, a
 // summary goes to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
 //
+//   - state: A state.
+//
 // Returns: ACCEL_OK.
 func (state *State) FlightRecord() (out string, err error) {
 	var cOut C.accel_buffer_t
@@ -5390,7 +6980,7 @@ func (state *State) FlightRecord() (out string, err error) {
 
 // TensorEmpty is accel_tensor_empty. Elements that are not initialised.
 //
-//   - ndim: Dimensions.
+//   - shape: May be NULL when ndim is 0.
 //   - dtype: Where and what.
 //   - device: Where and what.
 //
@@ -5408,7 +6998,7 @@ func TensorEmpty(shape []int64, dtype Dtype, device Device) (out *Tensor, err er
 
 // TensorFull is accel_tensor_full. All elements equal.
 //
-//   - ndim: As accel_tensor_empty().
+//   - shape: The sizes.
 //   - number: The element.
 //   - dtype: As accel_tensor_empty().
 //   - device: As accel_tensor_empty().
@@ -5427,7 +7017,7 @@ func TensorFull(shape []int64, number float64, dtype Dtype, device Device) (out 
 
 // TensorRandn is accel_tensor_randn. Draws from the standard normal distribution with the default generator.
 //
-//   - ndim: As accel_tensor_empty().
+//   - shape: The sizes.
 //   - dtype: As accel_tensor_empty().
 //   - device: As accel_tensor_empty().
 //
@@ -5445,9 +7035,9 @@ func TensorRandn(shape []int64, dtype Dtype, device Device) (out *Tensor, err er
 
 // TensorRandint is accel_tensor_randint. Integers below a bound, as int64, with the default generator.
 //
+//   - low: The range [low, high).
 //   - high: The range [low, high).
 //   - shape: The shape.
-//   - ndim: Their number.
 //
 // Returns: As accel_tensor_empty().
 func TensorRandint(low int64, high int64, shape []int64) (out *Tensor, err error) {
@@ -5463,8 +7053,8 @@ func TensorRandint(low int64, high int64, shape []int64) (out *Tensor, err error
 
 // TensorFromData is accel_tensor_from_data. A new CPU tensor with a copy of the caller's elements.
 //
+//   - data: Row-major; may be NULL when there are none.
 //   - shape: The sizes.
-//   - ndim: As accel_tensor_empty().
 //   - dtype: As accel_tensor_empty().
 //
 // Returns: As accel_tensor_empty().
@@ -5481,8 +7071,8 @@ func TensorFromData(data unsafe.Pointer, shape []int64, dtype Dtype) (out *Tenso
 
 // TensorFromBlob is accel_tensor_from_blob. A tensor over memory of the caller, without a copy.
 //
+//   - data: Valid until `destroy` runs.
 //   - shape: The shape.
-//   - ndim: Their number.
 //   - strides: In elements; NULL: row-major.
 //   - dtype: What and where the memory is.
 //   - device: What and where the memory is.
@@ -5507,6 +7097,8 @@ func TensorFromBlob(data unsafe.Pointer, shape []int64, strides []int64, dtype D
 
 // TensorFromDlpack is accel_tensor_from_dlpack. Takes a DLPack tensor without a copy.
 //
+//   - tensor: Its deleter runs when the memory is no longer needed, at once on failure.
+//
 // Returns: ACCEL_OK, or UNSUPPORTED for a dtype, device or version that is not known.
 func TensorFromDlpack(tensor unsafe.Pointer) (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
@@ -5520,6 +7112,8 @@ func TensorFromDlpack(tensor unsafe.Pointer) (out *Tensor, err error) {
 }
 
 // TensorFromDlpackUnversioned is accel_tensor_from_dlpack_unversioned. The same for DLPack before version 1.
+//
+//   - tensor: As above.
 //
 // Returns: As above.
 func TensorFromDlpackUnversioned(tensor unsafe.Pointer) (out *Tensor, err error) {
@@ -5535,6 +7129,8 @@ func TensorFromDlpackUnversioned(tensor unsafe.Pointer) (out *Tensor, err error)
 
 // ToDlpack is accel_tensor_to_dlpack. Lends a tensor to another system without a copy.
 //
+//   - tensor: Must not require gradients.
+//
 // Returns: ACCEL_OK, or UNSUPPORTED for a dtype that DLPack lacks.
 func (tensor *Tensor) ToDlpack() (out unsafe.Pointer, err error) {
 	var cOut *C.struct_DLManagedTensorVersioned
@@ -5549,6 +7145,8 @@ func (tensor *Tensor) ToDlpack() (out unsafe.Pointer, err error) {
 }
 
 // ToDlpackUnversioned is accel_tensor_to_dlpack_unversioned. The same for DLPack before version 1.
+//
+//   - tensor: As above.
 //
 // Returns: As above.
 func (tensor *Tensor) ToDlpackUnversioned() (out unsafe.Pointer, err error) {
@@ -5566,6 +7164,8 @@ func (tensor *Tensor) ToDlpackUnversioned() (out unsafe.Pointer, err error) {
 // TensorFromTorch is accel_tensor_from_torch. Shares a tensor of the program's own LibTorch, with its autograd
 // history.
 //
+//   - tensorImpl: One reference of a c10::TensorImpl; taken, also by a call that fails, except when the versions
+//     differ.
 //   - torchVersion: TORCH_VERSION of the caller's build.
 //
 // Returns: ACCEL_OK, or UNSUPPORTED when the caller uses another version of LibTorch.
@@ -5584,6 +7184,7 @@ func TensorFromTorch(tensorImpl unsafe.Pointer, torchVersion string) (out *Tenso
 
 // ToTorch is accel_tensor_to_torch. The way back.
 //
+//   - tensor: A tensor.
 //   - torchVersion: As above.
 //
 // Returns: As above.
@@ -5603,6 +7204,8 @@ func (tensor *Tensor) ToTorch(torchVersion string) (tensorImpl unsafe.Pointer, e
 
 // Ndim is accel_tensor_ndim. The number of dimensions.
 //
+//   - tensor: A tensor.
+//
 // Returns: ACCEL_OK or INVALID_HANDLE.
 func (tensor *Tensor) Ndim() (out int, err error) {
 	var cOut C.size_t
@@ -5617,6 +7220,8 @@ func (tensor *Tensor) Ndim() (out int, err error) {
 }
 
 // Shape is accel_tensor_shape. The sizes of the dimensions.
+//
+//   - tensor: A tensor.
 //
 // Returns: ACCEL_OK or INVALID_HANDLE.
 func (tensor *Tensor) Shape() (out []int64, err error) {
@@ -5633,6 +7238,8 @@ func (tensor *Tensor) Shape() (out []int64, err error) {
 
 // Strides is accel_tensor_strides. The distances between neighbours.
 //
+//   - tensor: A tensor.
+//
 // Returns: ACCEL_OK or INVALID_HANDLE.
 func (tensor *Tensor) Strides() (out []int64, err error) {
 	var cOut *C.int64_t
@@ -5647,6 +7254,8 @@ func (tensor *Tensor) Strides() (out []int64, err error) {
 }
 
 // Dtype is accel_tensor_dtype. The type of the elements.
+//
+//   - tensor: A tensor.
 //
 // Returns: ACCEL_OK, or UNSUPPORTED for a dtype without a number here.
 func (tensor *Tensor) Dtype() (out Dtype, err error) {
@@ -5663,6 +7272,8 @@ func (tensor *Tensor) Dtype() (out Dtype, err error) {
 
 // Device is accel_tensor_device. Where the elements are.
 //
+//   - tensor: A tensor.
+//
 // Returns: ACCEL_OK; UNSUPPORTED for a device without a number here.
 func (tensor *Tensor) Device() (out Device, err error) {
 	var cOut C.accel_device_t
@@ -5678,6 +7289,8 @@ func (tensor *Tensor) Device() (out Device, err error) {
 
 // Numel is accel_tensor_numel. The number of elements.
 //
+//   - tensor: A tensor.
+//
 // Returns: ACCEL_OK or INVALID_HANDLE.
 func (tensor *Tensor) Numel() (out int64, err error) {
 	var cOut C.int64_t
@@ -5692,6 +7305,8 @@ func (tensor *Tensor) Numel() (out int64, err error) {
 }
 
 // Nbytes is accel_tensor_nbytes. The size in bytes.
+//
+//   - tensor: A tensor.
 //
 // Returns: ACCEL_OK or INVALID_HANDLE.
 func (tensor *Tensor) Nbytes() (out int, err error) {
@@ -5710,6 +7325,8 @@ func (tensor *Tensor) Nbytes() (out int, err error) {
 // write between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches
 // instead of by the optimizer.
 //
+//   - tensor: A tensor with memory.
+//
 // Returns: ACCEL_OK, or INVALID_STATE for a tensor without memory (meta).
 func (tensor *Tensor) Data() (out unsafe.Pointer, err error) {
 	var cOut unsafe.Pointer
@@ -5724,6 +7341,8 @@ func (tensor *Tensor) Data() (out unsafe.Pointer, err error) {
 }
 
 // Item is accel_tensor_item. The number in a tensor of one element.
+//
+//   - tensor: A tensor of one element.
 //
 // Returns: ACCEL_OK or SHAPE_MISMATCH.
 func (tensor *Tensor) Item() (out float64, err error) {
@@ -5740,6 +7359,8 @@ func (tensor *Tensor) Item() (out float64, err error) {
 
 // ItemInt is accel_tensor_item_int. The same for integers, exact.
 //
+//   - tensor: A tensor of one element of an integer or bool dtype.
+//
 // Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
 func (tensor *Tensor) ItemInt() (out int64, err error) {
 	var cOut C.int64_t
@@ -5754,6 +7375,8 @@ func (tensor *Tensor) ItemInt() (out int64, err error) {
 }
 
 // IsContiguous is accel_tensor_is_contiguous. Whether elements lie row-major without gaps.
+//
+//   - tensor: A tensor.
 //
 // Returns: ACCEL_OK or INVALID_HANDLE.
 func (tensor *Tensor) IsContiguous() (out bool, err error) {
@@ -5770,6 +7393,8 @@ func (tensor *Tensor) IsContiguous() (out bool, err error) {
 
 // RequiresGrad is accel_tensor_requires_grad. Whether gradients are kept.
 //
+//   - tensor: A tensor.
+//
 // Returns: ACCEL_OK or INVALID_HANDLE.
 func (tensor *Tensor) RequiresGrad() (out bool, err error) {
 	var cOut C.int32_t
@@ -5785,6 +7410,7 @@ func (tensor *Tensor) RequiresGrad() (out bool, err error) {
 
 // SetRequiresGrad is accel_tensor_set_requires_grad. Sets whether gradients are kept.
 //
+//   - tensor: A leaf of a floating dtype.
 //   - requiresGrad: 1 or 0.
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is no leaf.
@@ -5796,6 +7422,8 @@ func (tensor *Tensor) SetRequiresGrad(requiresGrad bool) error {
 }
 
 // Grad is accel_tensor_grad. The gradient of a leaf.
+//
+//   - tensor: A tensor.
 //
 // Returns: ACCEL_OK or INVALID_HANDLE.
 func (tensor *Tensor) Grad() (out *Tensor, err error) {
@@ -5813,6 +7441,7 @@ func (tensor *Tensor) Grad() (out *Tensor, err error) {
 // SetGrad is accel_tensor_set_grad. Sets the gradient of a leaf. The tensors share memory afterwards. Models that are
 // prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() gives.
 //
+//   - tensor: A leaf of a floating dtype.
 //   - gradient: Of the same shape, dtype and device; NULL takes the gradient away.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.
@@ -5826,6 +7455,7 @@ func (tensor *Tensor) SetGrad(gradient *Tensor) error {
 
 // Backward is accel_tensor_backward. Back-propagates without any scaling. Prefer accel_backward().
 //
+//   - tensor: Requires a gradient, and has one element unless the options have a gradient for it.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or
@@ -5846,6 +7476,7 @@ func (tensor *Tensor) Backward(options *BackwardOptions) error {
 
 // To is accel_tensor_to. Converts dtype and device.
 //
+//   - tensor: A tensor.
 //   - dtype: The goal; dtype may be ACCEL_UNSET to keep it.
 //   - device: The goal; dtype may be ACCEL_UNSET to keep it.
 //   - nonBlocking: 1: do not wait.
@@ -5865,6 +7496,7 @@ func (tensor *Tensor) To(dtype Dtype, device Device, nonBlocking bool) (out *Ten
 
 // Copy is accel_tensor_copy. Copies elements, converting dtype and device, broadcasting shapes.
 //
+//   - tensor: Written.
 //   - source: Read.
 //
 // Returns: ACCEL_OK or SHAPE_MISMATCH.
@@ -5877,6 +7509,8 @@ func (tensor *Tensor) Copy(source *Tensor) error {
 }
 
 // Clone is accel_tensor_clone. Copies a tensor.
+//
+//   - tensor: A tensor.
 //
 // Returns: ACCEL_OK or OUT_OF_MEMORY.
 func (tensor *Tensor) Clone() (out *Tensor, err error) {
@@ -5893,6 +7527,8 @@ func (tensor *Tensor) Clone() (out *Tensor, err error) {
 
 // Detach is accel_tensor_detach. The same elements outside of autograd.
 //
+//   - tensor: A tensor.
+//
 // Returns: ACCEL_OK or INVALID_HANDLE.
 func (tensor *Tensor) Detach() (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
@@ -5907,6 +7543,8 @@ func (tensor *Tensor) Detach() (out *Tensor, err error) {
 }
 
 // Contiguous is accel_tensor_contiguous. The same elements, row-major without gaps.
+//
+//   - tensor: A tensor.
 //
 // Returns: ACCEL_OK or OUT_OF_MEMORY.
 func (tensor *Tensor) Contiguous() (out *Tensor, err error) {
@@ -5924,6 +7562,7 @@ func (tensor *Tensor) Contiguous() (out *Tensor, err error) {
 // OpFind is accel_op_find. Finds any operator of LibTorch, or one of our own. Keep the handle: finding costs more
 // than calling.
 //
+//   - name: "aten::add"; "accel::linear_cross_entropy": the loss of a large vocabulary (docs/large_vocabularies.md).
 //   - overload: "Tensor"; "" for the plain one.
 //
 // Returns: ACCEL_OK, or NOT_FOUND that lists the overloads or near names.
@@ -5943,9 +7582,8 @@ func OpFind(name string, overload string) (out *Op, err error) {
 // Call is accel_op_call. Calls an operator; autograd, autocast and devices work as in LibTorch. Missing trailing
 // arguments take their defaults; integers, numbers, dtypes and lists are converted as the schema asks.
 //
+//   - op: The operator.
 //   - args: Arguments in the schema's order; args may be NULL when there are none.
-//   - nArgs: Their number.
-//   - maxResults: Their number.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for a wrong number; TYPE_MISMATCH that names the argument; TORCH for the
 // operator's own error.
@@ -5973,12 +7611,10 @@ func (op *Op) Call(args []any) (out []any, err error) {
 
 // CallKw is accel_op_call_kw. The same with arguments by name.
 //
+//   - op: As accel_op_call().
 //   - args: The arguments.
-//   - nArgs: As accel_op_call().
 //   - names: The names.
 //   - kwargs: Names and values, n_kwargs of each; may be NULL when there are none.
-//   - nKwargs: Their number.
-//   - maxResults: As accel_op_call().
 //
 // Returns: As accel_op_call(); NOT_FOUND for a name that the schema lacks.
 func (op *Op) CallKw(args []any, names []string, kwargs []any) (out []any, err error) {
@@ -6007,6 +7643,8 @@ func (op *Op) CallKw(args []any, names []string, kwargs []any) (out []any, err e
 
 // Schema is accel_op_schema. An operator's schema.
 //
+//   - op: An operator.
+//
 // Returns: Its schema, "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"; constant.
 func (op *Op) Schema() string {
 	result := C.accel_op_schema(op.c())
@@ -6015,6 +7653,8 @@ func (op *Op) Schema() string {
 }
 
 // OpList is accel_op_list. The names of all operators that begin with a prefix, sorted.
+//
+//   - prefix: "aten::", or "accel::" for our own.
 //
 // Returns: ACCEL_OK.
 func OpList(prefix string) (out any, err error) {
@@ -6032,6 +7672,9 @@ func OpList(prefix string) (out any, err error) {
 
 // SetFloat32MatmulPrecision is accel_set_float32_matmul_precision. How exact float32 products are, of LibTorch as a
 // whole, in this process: as torch.set_float32_matmul_precision().
+//
+//   - precision: "highest" (float32, the default), or where the hardware has it "high" (TensorFloat-32) and "medium"
+//     (bfloat16 products, sums in float32).
 //
 // Returns: ACCEL_OK, or INVALID_ARGUMENT for another name.
 func SetFloat32MatmulPrecision(precision string) error {
@@ -6090,6 +7733,7 @@ func InferenceMode(body func(*Scope) error) error {
 
 // CrossEntropy is accel_cross_entropy. Mean cross entropy of class scores, with gradients.
 //
+//   - logits: [..., classes].
 //   - labels: int64 [...], -100 is left out.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
@@ -6108,6 +7752,8 @@ func CrossEntropy(logits *Tensor, labels *Tensor) (out *Tensor, err error) {
 
 // NewModule is accel_module_create. A module without parameters, children or forward; add them.
 //
+//   - kind: The name of its class, for messages and maps.
+//
 // Returns: ACCEL_OK.
 func NewModule(kind string) (out *Module, err error) {
 	var given arguments
@@ -6123,6 +7769,8 @@ func NewModule(kind string) (out *Module, err error) {
 }
 
 // ModuleLoadTorchscript is accel_module_load_torchscript. A model that Python saved with torch.jit.
+//
+//   - path: The file.
 //
 // Returns: ACCEL_OK, NOT_FOUND, CORRUPT.
 func ModuleLoadTorchscript(path string) (out *Module, err error) {
@@ -6142,6 +7790,8 @@ func ModuleLoadTorchscript(path string) (out *Module, err error) {
 // weights from the default generator. Known: "gpt2". Inputs: token ids int64 [batch, length]. Output: logits [batch,
 // length, vocabulary].
 //
+//   - config: The path of a config.json, or the JSON text itself.
+//
 // Returns: ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.
 func ModuleFromConfig(config string) (out *Module, err error) {
 	var given arguments
@@ -6158,6 +7808,7 @@ func ModuleFromConfig(config string) (out *Module, err error) {
 
 // ModuleLinear is accel_module_linear. weight [out_features, in_features].
 //
+//   - inFeatures: Sizes.
 //   - outFeatures: Sizes.
 //   - bias: 1 or 0.
 //
@@ -6175,6 +7826,7 @@ func ModuleLinear(inFeatures int64, outFeatures int64, bias bool) (out *Module, 
 
 // ModuleEmbedding is accel_module_embedding. weight [num_embeddings, embedding_dim]; input int64.
 //
+//   - numEmbeddings: Sizes.
 //   - embeddingDim: Sizes.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -6191,6 +7843,7 @@ func ModuleEmbedding(numEmbeddings int64, embeddingDim int64) (out *Module, err 
 
 // ModuleLayerNorm is accel_module_layer_norm. Layer normalization (Ba, Kiros, Hinton, 2016) over the last dimension.
 //
+//   - normalizedSize: The last dimension.
 //   - eps: ACCEL_UNSET_DOUBLE: 1e-5.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -6208,6 +7861,7 @@ func ModuleLayerNorm(normalizedSize int64, eps float64) (out *Module, err error)
 // ModuleRmsNorm is accel_module_rms_norm. Normalization by the root mean square (Zhang, Sennrich, 2019) over the last
 // dimension.
 //
+//   - normalizedSize: The last dimension.
 //   - eps: ACCEL_UNSET_DOUBLE: the epsilon of the dtype.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -6224,6 +7878,8 @@ func ModuleRmsNorm(normalizedSize int64, eps float64) (out *Module, err error) {
 
 // ModuleDropout is accel_module_dropout. Zeroes elements at random while training, and scales the others up.
 //
+//   - probability: In [0, 1].
+//
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func ModuleDropout(probability float64) (out *Module, err error) {
 	var cOut *C.accel_module_t
@@ -6237,6 +7893,8 @@ func ModuleDropout(probability float64) (out *Module, err error) {
 }
 
 // ModuleActivation is accel_module_activation. A function of each element.
+//
+//   - name: "relu", "gelu", "gelu_new" (tanh), "silu", "tanh", "sigmoid".
 //
 // Returns: ACCEL_OK or NOT_FOUND.
 func ModuleActivation(name string) (out *Module, err error) {
@@ -6255,6 +7913,7 @@ func ModuleActivation(name string) (out *Module, err error) {
 // ModuleAttention is accel_module_attention. Self-attention [batch, length, embed_dim] with in_proj_weight [3
 // embed_dim, embed_dim] and out_proj, computed by scaled dot product attention.
 //
+//   - embedDim: Sizes.
 //   - numHeads: Sizes.
 //   - causal: 1: a position sees only earlier ones.
 //   - bias: 1 or 0.
@@ -6274,6 +7933,7 @@ func ModuleAttention(embedDim int64, numHeads int64, causal bool, bias bool, dro
 
 // ModuleConv2d is accel_module_conv2d. weight [out_channels, in_channels / groups, kernel, kernel].
 //
+//   - inChannels: As in torch.nn.Conv2d, the same in both directions.
 //   - outChannels: As in torch.nn.Conv2d, the same in both directions.
 //   - kernel: As in torch.nn.Conv2d, the same in both directions.
 //   - stride: As in torch.nn.Conv2d, the same in both directions.
@@ -6295,6 +7955,7 @@ func ModuleConv2d(inChannels int64, outChannels int64, kernel int64, stride int6
 
 // ModuleBatchNorm is accel_module_batch_norm. Of [batch, features, ...], with running statistics.
 //
+//   - numFeatures: Size.
 //   - eps: ACCEL_UNSET_DOUBLE: 1e-5, 0.1.
 //   - momentum: ACCEL_UNSET_DOUBLE: 1e-5, 0.1.
 //
@@ -6312,7 +7973,7 @@ func ModuleBatchNorm(numFeatures int64, eps float64, momentum float64) (out *Mod
 
 // ModuleSequential is accel_module_sequential. Modules one after the other, as children "0", "1", ...
 //
-//   - nModules: Their number.
+//   - modules: They.
 //
 // Returns: ACCEL_OK or INVALID_HANDLE.
 func ModuleSequential(modules []*Module) (out *Module, err error) {
@@ -6333,6 +7994,8 @@ func ModuleSequential(modules []*Module) (out *Module, err error) {
 
 // Kind is accel_module_kind. The name of a module's class.
 //
+//   - module: A module.
+//
 // Returns: The name of its class; lives as long as the module.
 func (module *Module) Kind() string {
 	result := C.accel_module_kind(module.c())
@@ -6342,6 +8005,7 @@ func (module *Module) Kind() string {
 
 // AddParameter is accel_module_add_parameter. Gives a module a parameter.
 //
+//   - module: A module.
 //   - name: Without a dot, not taken.
 //   - tensor: A floating leaf.
 //   - requiresGrad: 1: it is trained.
@@ -6359,6 +8023,7 @@ func (module *Module) AddParameter(name string, tensor *Tensor, requiresGrad boo
 
 // AddBuffer is accel_module_add_buffer. Gives a module a buffer.
 //
+//   - module: A module.
 //   - name: As above.
 //   - tensor: State that is not trained.
 //   - persistent: 1: it is in the state dict.
@@ -6376,6 +8041,7 @@ func (module *Module) AddBuffer(name string, tensor *Tensor, persistent bool) er
 
 // AddChild is accel_module_add_child. Puts a module below another.
 //
+//   - module: A module.
 //   - name: As above.
 //   - child: Must not contain the module.
 //
@@ -6394,6 +8060,7 @@ func (module *Module) AddChild(name string, child *Module) error {
 // keeps its place in the state dict. Do this before the module is prepared and before it is given to an optimizer:
 // both keep the former tensor.
 //
+//   - module: A module.
 //   - name: Of a parameter or buffer directly below it.
 //   - tensor: A leaf; a parameter is trained when its tensor requires a gradient.
 //
@@ -6411,6 +8078,7 @@ func (module *Module) ReplaceTensor(name string, tensor *Tensor) error {
 // ReplaceChild is accel_module_replace_child. Puts another module in the place of a child, which keeps its place in
 // the state dict. As above.
 //
+//   - module: A module of accel_module_create() or accel_module_sequential().
 //   - name: Of a child.
 //   - child: Must not contain the module.
 //
@@ -6428,6 +8096,7 @@ func (module *Module) ReplaceChild(name string, child *Module) error {
 
 // Remove is accel_module_remove. Takes a parameter, buffer or child away from a module. As above.
 //
+//   - module: A module of accel_module_create() or accel_module_sequential().
 //   - name: Of what is directly below it.
 //
 // Returns: ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
@@ -6442,6 +8111,7 @@ func (module *Module) Remove(name string) error {
 
 // SetForward is accel_module_set_forward. Sets the forward of a module that accel_module_create() made.
 //
+//   - module: A module.
 //   - forward: The function; user_data and destroy belong to it.
 //
 // Returns: ACCEL_OK or INVALID_STATE for a module with a forward of its own.
@@ -6454,6 +8124,7 @@ func (module *Module) SetForward(forward ForwardFunc) error {
 
 // AddHook is accel_module_add_hook. Adds a hook before or after the forward.
 //
+//   - module: A module.
 //   - when: ACCEL_HOOK_*.
 //   - hook: The function; hooks run in order of their addition.
 //
@@ -6472,6 +8143,7 @@ func (module *Module) AddHook(when int32, hook ModuleHookFunc) (id int64, err er
 
 // RemoveHook is accel_module_remove_hook. Removes a hook. It may be removed while it runs.
 //
+//   - module: The module that it was added to.
 //   - id: What accel_module_add_hook() gave.
 //
 // Returns: ACCEL_OK; NOT_FOUND for one that is not there.
@@ -6484,6 +8156,7 @@ func (module *Module) RemoveHook(id int64) error {
 
 // SetNoGrad is accel_module_set_no_grad. The forward of a module, and what it calls, records no gradients.
 //
+//   - module: A module.
 //   - noGrad: 1 or 0, which is what a new module has.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -6496,8 +8169,8 @@ func (module *Module) SetNoGrad(noGrad bool) error {
 
 // Call is accel_module_call. Runs a module: its hooks, its forward, and what sharding and precision ask for.
 //
+//   - module: A module.
 //   - inputs: May be NULL when there are none.
-//   - nInputs: Their number.
 //
 // Returns: ACCEL_OK, INVALID_STATE for a module without forward, or the error of the forward.
 func (module *Module) Call(inputs []any) (out any, err error) {
@@ -6520,6 +8193,7 @@ func (module *Module) Call(inputs []any) (out any, err error) {
 
 // Child is accel_module_child. Finds a module by its path.
 //
+//   - module: A module.
 //   - path: "" for itself, "layers.0.mlp".
 //
 // Returns: ACCEL_OK or NOT_FOUND.
@@ -6539,6 +8213,7 @@ func (module *Module) Child(path string) (out *Module, err error) {
 
 // Tensor is accel_module_tensor. Finds a parameter or buffer by its path.
 //
+//   - module: A module.
 //   - path: "layers.0.weight".
 //
 // Returns: ACCEL_OK or NOT_FOUND.
@@ -6558,6 +8233,8 @@ func (module *Module) Tensor(path string) (out *Tensor, err error) {
 
 // NamedParameters is accel_module_named_parameters. All parameters, here and below.
 //
+//   - module: A module.
+//
 // Returns: ACCEL_OK.
 func (module *Module) NamedParameters() (out any, err error) {
 	var cOut C.accel_value_t
@@ -6573,6 +8250,8 @@ func (module *Module) NamedParameters() (out any, err error) {
 
 // NamedBuffers is accel_module_named_buffers. All buffers, here and below.
 //
+//   - module: A module.
+//
 // Returns: ACCEL_OK.
 func (module *Module) NamedBuffers() (out any, err error) {
 	var cOut C.accel_value_t
@@ -6587,6 +8266,8 @@ func (module *Module) NamedBuffers() (out any, err error) {
 }
 
 // NamedModules is accel_module_named_modules. All modules, here and below.
+//
+//   - module: A module.
 //
 // Returns: ACCEL_OK.
 func (module *Module) NamedModules() (out any, err error) {
@@ -6604,6 +8285,8 @@ func (module *Module) NamedModules() (out any, err error) {
 // ChildrenBottomUp is accel_module_children_bottom_up. All modules, here and below, children before their parents:
 // siblings in the order in which they were added.
 //
+//   - module: A module.
+//
 // Returns: ACCEL_OK.
 func (module *Module) ChildrenBottomUp() (out any, err error) {
 	var cOut C.accel_value_t
@@ -6619,6 +8302,8 @@ func (module *Module) ChildrenBottomUp() (out any, err error) {
 
 // StateDict is accel_module_state_dict. Parameters and persistent buffers in the reference's naming; tied ones under
 // each of their names.
+//
+//   - module: A module.
 //
 // Returns: ACCEL_OK.
 func (module *Module) StateDict() (out any, err error) {
@@ -6636,6 +8321,7 @@ func (module *Module) StateDict() (out any, err error) {
 // LoadStateDict is accel_module_load_state_dict. Copies tensors into the module; nothing is changed when one of them
 // does not fit.
 //
+//   - module: A module.
 //   - stateDict: A map name -> tensor.
 //   - strict: 1: missing and unexpected names are errors.
 //
@@ -6655,6 +8341,7 @@ func (module *Module) LoadStateDict(stateDict any, strict bool) error {
 
 // To is accel_module_to. Moves parameters and buffers in place.
 //
+//   - module: A module.
 //   - dtype: For floating ones; ACCEL_UNSET keeps it.
 //   - device: The goal.
 //
@@ -6668,6 +8355,7 @@ func (module *Module) To(dtype Dtype, device Device) error {
 
 // Train is accel_module_train. Switches between training and evaluation.
 //
+//   - module: A module.
 //   - training: 1: dropout and batch statistics are active here and below.
 //
 // Returns: ACCEL_OK or INVALID_HANDLE.
@@ -6679,6 +8367,8 @@ func (module *Module) Train(training bool) error {
 }
 
 // IsTraining is accel_module_is_training. Whether a module is trained or evaluated; a forward asks it.
+//
+//   - module: A module.
 //
 // Returns: ACCEL_OK.
 func (module *Module) IsTraining() (out bool, err error) {
@@ -6695,6 +8385,8 @@ func (module *Module) IsTraining() (out bool, err error) {
 
 // NumParameters is accel_module_num_parameters. The size of a model.
 //
+//   - module: A module.
+//
 // Returns: ACCEL_OK or INVALID_HANDLE.
 func (module *Module) NumParameters() (out int64, err error) {
 	var cOut C.int64_t
@@ -6710,6 +8402,7 @@ func (module *Module) NumParameters() (out int64, err error) {
 
 // Tie is accel_module_tie. Makes two names share one parameter.
 //
+//   - module: A module.
 //   - path: Becomes the parameter at `source_path`.
 //   - sourcePath: A parameter of the same shape.
 //
@@ -6725,6 +8418,7 @@ func (module *Module) Tie(path string, sourcePath string) error {
 
 // OptimizerAdamw is accel_optimizer_adamw. AdamW over the parameters of a module.
 //
+//   - module: Its trainable parameters become the first group; NULL: groups are added later.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -6749,6 +8443,7 @@ func OptimizerAdamw(module *Module, options *AdamOptions) (out *Optimizer, err e
 
 // OptimizerAdam is accel_optimizer_adam. Adam; everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -6773,6 +8468,7 @@ func OptimizerAdam(module *Module, options *AdamOptions) (out *Optimizer, err er
 
 // OptimizerSGD is accel_optimizer_sgd. Stochastic gradient descent; everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -6797,6 +8493,7 @@ func OptimizerSGD(module *Module, options *SGDOptions) (out *Optimizer, err erro
 
 // OptimizerAdagrad is accel_optimizer_adagrad. Adagrad. Everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -6821,6 +8518,7 @@ func OptimizerAdagrad(module *Module, options *AdagradOptions) (out *Optimizer, 
 
 // OptimizerRmsprop is accel_optimizer_rmsprop. RMSprop. Everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -6845,6 +8543,7 @@ func OptimizerRmsprop(module *Module, options *RmspropOptions) (out *Optimizer, 
 
 // OptimizerAdamax is accel_optimizer_adamax. Adamax. Everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -6869,6 +8568,7 @@ func OptimizerAdamax(module *Module, options *AdamaxOptions) (out *Optimizer, er
 
 // OptimizerNadam is accel_optimizer_nadam. NAdam. Everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -6893,6 +8593,7 @@ func OptimizerNadam(module *Module, options *NadamOptions) (out *Optimizer, err 
 
 // OptimizerRadam is accel_optimizer_radam. RAdam. Everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -6917,6 +8618,7 @@ func OptimizerRadam(module *Module, options *RadamOptions) (out *Optimizer, err 
 
 // OptimizerLion is accel_optimizer_lion. Lion. Everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -6941,6 +8643,7 @@ func OptimizerLion(module *Module, options *LionOptions) (out *Optimizer, err er
 
 // OptimizerLamb is accel_optimizer_lamb. LAMB. Everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -6965,6 +8668,7 @@ func OptimizerLamb(module *Module, options *LambOptions) (out *Optimizer, err er
 
 // OptimizerAdafactor is accel_optimizer_adafactor. Adafactor. Everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -6990,6 +8694,7 @@ func OptimizerAdafactor(module *Module, options *AdafactorOptions) (out *Optimiz
 // OptimizerMuon is accel_optimizer_muon. Muon. Only for matrices: biases, norms and embeddings belong to an AdamW
 // beside it. Everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there; INVALID_ARGUMENT names a parameter that has not two dimensions.
@@ -7017,6 +8722,7 @@ func OptimizerMuon(module *Module, options *MuonOptions) (out *Optimizer, err er
 // the moments in float32, so that AdamW can go on with it, and the reverse. On the CPU; amsgrad is refused.
 // Everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -7042,6 +8748,7 @@ func OptimizerAdamw8bit(module *Module, options *AdamOptions) (out *Optimizer, e
 // OptimizerLomo is accel_optimizer_lomo. LOMO. accel_lomo_backward() updates; accel_optimizer_step() and
 // accel_optimizer_zero_grad() have nothing left to do. Everything else as accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -7067,6 +8774,7 @@ func OptimizerLomo(module *Module, options *LomoOptions) (out *Optimizer, err er
 // OptimizerAdalomo is accel_optimizer_adalomo. AdaLomo, by accel_lomo_backward() as LOMO. Everything else as
 // accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -7092,6 +8800,7 @@ func OptimizerAdalomo(module *Module, options *AdalomoOptions) (out *Optimizer, 
 // OptimizerScheduleFreeSGD is accel_optimizer_schedule_free_sgd. Schedule-free SGD. Everything else as
 // accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -7117,6 +8826,7 @@ func OptimizerScheduleFreeSGD(module *Module, options *ScheduleFreeSGDOptions) (
 // OptimizerScheduleFreeAdamw is accel_optimizer_schedule_free_adamw. Schedule-free AdamW. Everything else as
 // accel_optimizer_adamw().
 //
+//   - module: As there.
 //   - options: As there.
 //
 // Returns: As there.
@@ -7142,8 +8852,8 @@ func OptimizerScheduleFreeAdamw(module *Module, options *ScheduleFreeAdamwOption
 // NewOptimizer is accel_optimizer_create. An optimizer whose update the program computes. Groups, schedulers, update
 // precision and state dicts work as with the others.
 //
+//   - module: Its trainable parameters become the first group; NULL: groups are added later.
 //   - stateNames: The keys of the states in the state dict; "step" is there anyway.
-//   - nStates: How many tensors the update keeps of each parameter.
 //   - lr: Of groups that have none of their own.
 //   - weightDecay: Of groups that have none of their own.
 //   - update: Called for each parameter with a gradient.
@@ -7165,8 +8875,8 @@ func NewOptimizer(module *Module, stateNames []string, lr float64, weightDecay f
 
 // AddGroup is accel_optimizer_add_group. Adds a group with settings of its own.
 //
+//   - optimizer: An optimizer.
 //   - parameters: Leaves that no other group has.
-//   - nParameters: Their number.
 //   - lr: ACCEL_UNSET_DOUBLE: as the optimizer was made with.
 //   - weightDecay: ACCEL_UNSET_DOUBLE: as the optimizer was made with.
 //
@@ -7186,6 +8896,8 @@ func (optimizer *Optimizer) AddGroup(parameters []*Tensor, lr float64, weightDec
 // Step is accel_optimizer_step. One update of all parameters that require a gradient and have one; a prepared
 // optimizer does nothing while gradients accumulate.
 //
+//   - optimizer: An optimizer.
+//
 // Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before;
 // TORCH.
 func (optimizer *Optimizer) Step() (ok bool, err error) {
@@ -7203,6 +8915,7 @@ func (optimizer *Optimizer) Step() (ok bool, err error) {
 // call, with gradients recorded. Every optimizer of the library calls it once, before its update. A prepared
 // optimizer does not call it while gradients accumulate.
 //
+//   - optimizer: An optimizer.
 //   - closure: The callback.
 //
 // Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's
@@ -7224,6 +8937,7 @@ func (optimizer *Optimizer) StepClosure(closure ClosureFunc) (loss *Tensor, ok b
 // Train is accel_optimizer_train. Switches the parameters of a schedule-free optimizer between those that are trained
 // and their average, which is what is to be evaluated and saved. Others have nothing to switch.
 //
+//   - optimizer: An optimizer; new ones are in training.
 //   - training: 1 before a step, 0 before an evaluation.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -7237,6 +8951,7 @@ func (optimizer *Optimizer) Train(training bool) error {
 // ZeroGrad is accel_optimizer_zero_grad. Clears the gradients; a prepared optimizer does nothing while gradients
 // accumulate.
 //
+//   - optimizer: An optimizer.
 //   - setToNone: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves
 //     those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then go on
 //     changing parameters that no backward reaches.
@@ -7252,6 +8967,8 @@ func (optimizer *Optimizer) ZeroGrad(setToNone bool) error {
 // StepWasSkipped is accel_optimizer_step_was_skipped. Whether the latest update was skipped: gradients overflowed. A
 // step while gradients accumulate is no update.
 //
+//   - optimizer: An optimizer.
+//
 // Returns: 1 when the latest update was skipped.
 func (optimizer *Optimizer) StepWasSkipped() bool {
 	result := C.accel_optimizer_step_was_skipped(optimizer.c())
@@ -7260,6 +8977,8 @@ func (optimizer *Optimizer) StepWasSkipped() bool {
 }
 
 // NumGroups is accel_optimizer_num_groups. The number of groups.
+//
+//   - optimizer: An optimizer.
 //
 // Returns: The number of its groups; -1 for an invalid handle.
 func (optimizer *Optimizer) NumGroups() int64 {
@@ -7271,6 +8990,8 @@ func (optimizer *Optimizer) NumGroups() int64 {
 // StateBytes is accel_optimizer_state_bytes. What the optimizer keeps of its parameters: momenta, moments, master
 // weights.
 //
+//   - optimizer: An optimizer.
+//
 // Returns: Bytes; -1 for an invalid handle.
 func (optimizer *Optimizer) StateBytes() int64 {
 	result := C.accel_optimizer_state_bytes(optimizer.c())
@@ -7280,6 +9001,7 @@ func (optimizer *Optimizer) StateBytes() int64 {
 
 // LR is accel_optimizer_lr. The learning rate of a group.
 //
+//   - optimizer: An optimizer.
 //   - group: From 0.
 //
 // Returns: ACCEL_OK or NOT_FOUND.
@@ -7297,6 +9019,7 @@ func (optimizer *Optimizer) LR(group int) (out float64, err error) {
 
 // SetLR is accel_optimizer_set_lr. Sets the learning rate of a group.
 //
+//   - optimizer: An optimizer.
 //   - group: From 0.
 //   - lr: Not negative.
 //
@@ -7311,6 +9034,7 @@ func (optimizer *Optimizer) SetLR(group int, lr float64) error {
 // Setting is accel_optimizer_setting. A setting of a group by its name in the options struct: "momentum", "beta1",
 // "eps"; flags are 0 and 1.
 //
+//   - optimizer: An optimizer.
 //   - group: From 0.
 //   - name: Its name.
 //
@@ -7331,6 +9055,7 @@ func (optimizer *Optimizer) Setting(group int, name string) (out float64, err er
 
 // SetSetting is accel_optimizer_set_setting. Changes a setting of a group, for all further steps.
 //
+//   - optimizer: An optimizer.
 //   - group: From 0.
 //   - name: As above; "lr" and "weight_decay" too.
 //   - value: Within the bounds of the option.
@@ -7348,6 +9073,7 @@ func (optimizer *Optimizer) SetSetting(group int, name string, value float64) er
 // SetUpdatePrecision is accel_optimizer_set_update_precision. How the float16 and bfloat16 parameters of a group are
 // updated; those of other dtypes are not concerned. States that are there already are converted.
 //
+//   - optimizer: An optimizer.
 //   - group: From 0.
 //   - precision: ACCEL_UPDATE_PRECISION_*.
 //
@@ -7360,6 +9086,8 @@ func (optimizer *Optimizer) SetUpdatePrecision(group int, precision UpdatePrecis
 }
 
 // StateDict is accel_optimizer_state_dict. The state of an optimizer.
+//
+//   - optimizer: An optimizer.
 //
 // Returns: ACCEL_OK.
 func (optimizer *Optimizer) StateDict() (out any, err error) {
@@ -7376,6 +9104,7 @@ func (optimizer *Optimizer) StateDict() (out any, err error) {
 
 // LoadStateDict is accel_optimizer_load_state_dict. Takes back the state of an optimizer.
 //
+//   - optimizer: An optimizer.
 //   - stateDict: As accel_optimizer_state_dict() gives it; copied.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
@@ -7394,6 +9123,7 @@ func (optimizer *Optimizer) LoadStateDict(stateDict any) error {
 
 // SchedulerLambda is accel_scheduler_lambda. A schedule that the program computes.
 //
+//   - optimizer: Its learning rates are driven.
 //   - lambda: The factor at each step.
 //
 // Returns: ACCEL_OK.
@@ -7411,6 +9141,7 @@ func SchedulerLambda(optimizer *Optimizer, lambda LRLambdaFunc) (out *Scheduler,
 
 // SchedulerGroupLambda is accel_scheduler_group_lambda. As accel_scheduler_lambda(), with a factor for each group.
 //
+//   - optimizer: Its learning rates are driven.
 //   - lambda: The factor of each group at each step.
 //
 // Returns: ACCEL_OK.
@@ -7428,6 +9159,7 @@ func SchedulerGroupLambda(optimizer *Optimizer, lambda LRGroupLambdaFunc) (out *
 
 // SchedulerStepLR is accel_scheduler_step_lr. Multiplies by gamma every step_size steps.
 //
+//   - optimizer: As above.
 //   - stepSize: At least 1.
 //   - gamma: The factor.
 //
@@ -7447,6 +9179,7 @@ func SchedulerStepLR(optimizer *Optimizer, stepSize int64, gamma float64) (out *
 // SchedulerCosine is accel_scheduler_cosine. Rises linearly for warmup_steps, then falls along half a cosine to
 // min_factor at total_steps.
 //
+//   - optimizer: As above.
 //   - warmupSteps: Steps.
 //   - totalSteps: Steps.
 //   - minFactor: Of the initial rate.
@@ -7467,6 +9200,7 @@ func SchedulerCosine(optimizer *Optimizer, warmupSteps int64, totalSteps int64, 
 // SchedulerLinearWarmup is accel_scheduler_linear_warmup. Rises linearly for warmup_steps, then falls linearly to 0
 // at total_steps.
 //
+//   - optimizer: As above.
 //   - warmupSteps: Steps.
 //   - totalSteps: Steps.
 //
@@ -7486,6 +9220,7 @@ func SchedulerLinearWarmup(optimizer *Optimizer, warmupSteps int64, totalSteps i
 // SchedulerCosineHardRestarts is accel_scheduler_cosine_hard_restarts. Rises linearly for warmup_steps, then falls
 // num_cycles times along half a cosine to 0, each time from the full rate.
 //
+//   - optimizer: As above.
 //   - warmupSteps: Steps.
 //   - totalSteps: Steps.
 //   - numCycles: At least 1.
@@ -7505,6 +9240,7 @@ func SchedulerCosineHardRestarts(optimizer *Optimizer, warmupSteps int64, totalS
 
 // SchedulerConstantWithWarmup is accel_scheduler_constant_with_warmup. Rises linearly for warmup_steps, and stays.
 //
+//   - optimizer: As above.
 //   - warmupSteps: Steps.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -7523,6 +9259,7 @@ func SchedulerConstantWithWarmup(optimizer *Optimizer, warmupSteps int64) (out *
 // SchedulerInverseSqrt is accel_scheduler_inverse_sqrt. Rises linearly for warmup_steps, then falls as 1 / sqrt((step
 // + timescale - warmup_steps) / timescale).
 //
+//   - optimizer: As above.
 //   - warmupSteps: Steps.
 //   - timescale: ACCEL_UNSET_INT64: warmup_steps, or 10000 without a warm-up.
 //
@@ -7541,8 +9278,8 @@ func SchedulerInverseSqrt(optimizer *Optimizer, warmupSteps int64, timescale int
 
 // SchedulerMultiStep is accel_scheduler_multi_step. Multiplies by gamma at each milestone.
 //
+//   - optimizer: As above.
 //   - milestones: Steps, in any order; one that stands there twice counts twice.
-//   - nMilestones: Their number.
 //   - gamma: The factor.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -7561,6 +9298,7 @@ func SchedulerMultiStep(optimizer *Optimizer, milestones []int64, gamma float64)
 // SchedulerConstant is accel_scheduler_constant. The initial rate times factor for total_iters steps, then the
 // initial rate.
 //
+//   - optimizer: As above.
 //   - factor: Above 0, at most 1.
 //   - totalIters: At least 1.
 //
@@ -7580,6 +9318,7 @@ func SchedulerConstant(optimizer *Optimizer, factor float64, totalIters int64) (
 // SchedulerLinear is accel_scheduler_linear. From start_factor to end_factor of the initial rate in total_iters
 // steps, along a line.
 //
+//   - optimizer: As above.
 //   - startFactor: Above 0, at most 1.
 //   - endFactor: 0 to 1.
 //   - totalIters: At least 1.
@@ -7599,6 +9338,7 @@ func SchedulerLinear(optimizer *Optimizer, startFactor float64, endFactor float6
 
 // SchedulerExponential is accel_scheduler_exponential. Multiplies by gamma in each step.
 //
+//   - optimizer: As above.
 //   - gamma: The factor.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -7617,6 +9357,7 @@ func SchedulerExponential(optimizer *Optimizer, gamma float64) (out *Scheduler, 
 // SchedulerPolynomial is accel_scheduler_polynomial. The initial rate times (1 - step / total_iters) to the power,
 // and 0 from total_iters on.
 //
+//   - optimizer: As above.
 //   - totalIters: At least 1.
 //   - power: Not negative.
 //
@@ -7636,6 +9377,7 @@ func SchedulerPolynomial(optimizer *Optimizer, totalIters int64, power float64) 
 // SchedulerCosineAnnealing is accel_scheduler_cosine_annealing. From the initial rate to eta_min in t_max steps along
 // half a cosine, and back in the next t_max (Loshchilov, Hutter, 2017, without the restarts).
 //
+//   - optimizer: As above.
 //   - tMax: At least 1.
 //   - etaMin: The lowest rate.
 //
@@ -7655,6 +9397,7 @@ func SchedulerCosineAnnealing(optimizer *Optimizer, tMax int64, etaMin float64) 
 // SchedulerCosineWarmRestarts is accel_scheduler_cosine_warm_restarts. From the initial rate to eta_min along half a
 // cosine, again and again: in t_0 steps, then in t_0 * t_mult, ... (Loshchilov, Hutter, "SGDR", 2017).
 //
+//   - optimizer: As above.
 //   - t0: At least 1.
 //   - tMult: At least 1.
 //   - etaMin: The lowest rate.
@@ -7676,6 +9419,8 @@ func SchedulerCosineWarmRestarts(optimizer *Optimizer, t0 int64, tMult int64, et
 // Topin, "Super-Convergence", 2018). The schedule has an end: a step beyond total_steps is an error, except that a
 // prepared scheduler stays there while it follows its optimizer.
 //
+//   - optimizer: Its groups' initial rates become max_lr / div_factor. It must have a momentum, or beta1, when that
+//     is cycled.
 //   - maxLR: The highest rate.
 //   - totalSteps: At least 1.
 //   - options: NULL: defaults.
@@ -7703,6 +9448,7 @@ func SchedulerOneCycle(optimizer *Optimizer, maxLR float64, totalSteps int64, op
 // SchedulerCyclic is accel_scheduler_cyclic. Between two rates, up and down again and again (Smith, "Cyclical
 // learning rates", 2017).
 //
+//   - optimizer: It must have a momentum, or beta1, when that is cycled.
 //   - baseLR: The lowest and the highest rate.
 //   - maxLR: The lowest and the highest rate.
 //   - options: NULL: defaults.
@@ -7730,6 +9476,7 @@ func SchedulerCyclic(optimizer *Optimizer, baseLR float64, maxLR float64, option
 // SchedulerPlateau is accel_scheduler_plateau. Reduces the rates when a metric does not get better any more. It steps
 // with accel_scheduler_step_metric() only.
 //
+//   - optimizer: As above.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -7754,7 +9501,7 @@ func SchedulerPlateau(optimizer *Optimizer, options *PlateauOptions) (out *Sched
 
 // SchedulerChained is accel_scheduler_chained. Steps several schedulers together: their factors multiply.
 //
-//   - nSchedulers: At least 1.
+//   - schedulers: All of one optimizer, none of them prepared, and no plateau. They must not be stepped any more.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SchedulerChained(schedulers []*Scheduler) (out *Scheduler, err error) {
@@ -7776,9 +9523,8 @@ func SchedulerChained(schedulers []*Scheduler) (out *Scheduler, err error) {
 // SchedulerSequential is accel_scheduler_sequential. One scheduler after the other; each begins from the initial rate
 // at its milestone.
 //
-//   - nSchedulers: At least 1.
+//   - schedulers: As of accel_scheduler_chained(); the first one begins at once.
 //   - milestones: Steps, in ascending order, at which the next scheduler takes over.
-//   - nMilestones: n_schedulers - 1.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SchedulerSequential(schedulers []*Scheduler, milestones []int64) (out *Scheduler, err error) {
@@ -7800,6 +9546,8 @@ func SchedulerSequential(schedulers []*Scheduler, milestones []int64) (out *Sche
 // Step is accel_scheduler_step. One step on; a prepared scheduler follows the accumulation and the skipped steps of
 // its optimizer.
 //
+//   - scheduler: A scheduler.
+//
 // Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when
 // the callback of accel_scheduler_lambda() gives no factor. Nothing changes then.
 func (scheduler *Scheduler) Step() error {
@@ -7812,6 +9560,7 @@ func (scheduler *Scheduler) Step() error {
 // StepMetric is accel_scheduler_step_metric. One step on with what was measured. A prepared scheduler steps once,
 // however many ranks there are.
 //
+//   - scheduler: One made by accel_scheduler_plateau(), or the prepared one of it.
 //   - metric: The same on all ranks. NaN is no improvement.
 //
 // Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
@@ -7824,6 +9573,7 @@ func (scheduler *Scheduler) StepMetric(metric float64) error {
 
 // LastLR is accel_scheduler_last_lr. The learning rate as it stands.
 //
+//   - scheduler: A scheduler.
 //   - group: From 0.
 //
 // Returns: ACCEL_OK or NOT_FOUND.
@@ -7842,6 +9592,7 @@ func (scheduler *Scheduler) LastLR(group int) (out float64, err error) {
 // Curve is accel_scheduler_curve. The rates of the coming updates, found out without training: neither the scheduler
 // nor its optimizer changes.
 //
+//   - scheduler: A scheduler; a prepared one counts as it will with these ranks.
 //   - nSteps: How many updates, from the present rates on; none of them skipped.
 //
 // Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that ends before; INVALID_ARGUMENT.
@@ -7859,6 +9610,8 @@ func (scheduler *Scheduler) Curve(nSteps int64) (out *Tensor, err error) {
 
 // StateDict is accel_scheduler_state_dict. The state of a scheduler.
 //
+//   - scheduler: A scheduler.
+//
 // Returns: ACCEL_OK.
 func (scheduler *Scheduler) StateDict() (out any, err error) {
 	var cOut C.accel_value_t
@@ -7875,6 +9628,7 @@ func (scheduler *Scheduler) StateDict() (out any, err error) {
 // LoadStateDict is accel_scheduler_load_state_dict. Takes back where a scheduler stood. What it is stays as it was
 // made: a setting that differs is reported as a warning.
 //
+//   - scheduler: A scheduler of the same kind.
 //   - stateDict: As above, or as torch made it.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT; nothing changes then.
@@ -7893,7 +9647,7 @@ func (scheduler *Scheduler) LoadStateDict(stateDict any) error {
 
 // DatasetTensors is accel_dataset_tensors. Rows of tensors; an item is a list with one row of each.
 //
-//   - nTensors: Their number.
+//   - tensors: At least one; equally many rows.
 //
 // Returns: ACCEL_OK or SHAPE_MISMATCH.
 func DatasetTensors(tensors []*Tensor) (out *Dataset, err error) {
@@ -7914,6 +9668,8 @@ func DatasetTensors(tensors []*Tensor) (out *Dataset, err error) {
 
 // DatasetNamedTensors is accel_dataset_named_tensors. Rows of tensors that have names; an item is a map with one row
 // of each.
+//
+//   - tensors: A map from names to tensors with equally many rows, as accel_load() gives it.
 //
 // Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
 func DatasetNamedTensors(tensors any) (out *Dataset, err error) {
@@ -7936,6 +9692,8 @@ func DatasetNamedTensors(tensors any) (out *Dataset, err error) {
 // DatasetSafetensors is accel_dataset_safetensors. Rows of the tensors of a safetensors file; an item is a map with
 // one row of each.
 //
+//   - path: The file, which is mapped.
+//
 // Returns: ACCEL_OK, NOT_FOUND, CORRUPT, or SHAPE_MISMATCH for tensors with different numbers of rows.
 func DatasetSafetensors(path string) (out *Dataset, err error) {
 	var given arguments
@@ -7954,7 +9712,7 @@ func DatasetSafetensors(path string) (out *Dataset, err error) {
 // offsets[i + 1]) along the first dimension; an item is a list with one row of each. A loader that pads writes them
 // where the batch will lie.
 //
-//   - nValues: Their number.
+//   - values: At least one, on the CPU.
 //   - offsets: int64 [rows + 1] on the CPU; they do not fall.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
@@ -7978,6 +9736,7 @@ func DatasetRagged(values []*Tensor, offsets *Tensor) (out *Dataset, err error) 
 // TensorMapFile is accel_tensor_map_file. A file of numbers as a tensor that lies in the mapped file: .npy, or
 // numbers one behind the other without a header (.bin), as tokens are stored.
 //
+//   - path: The file. One that begins as .npy is one.
 //   - dtype: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
 //
 // Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.
@@ -7997,6 +9756,7 @@ func TensorMapFile(path string, dtype Dtype) (out *Tensor, err error) {
 // DatasetText is accel_dataset_text. The bytes of text, cut into windows. Item i is a list of two int64 tensors
 // [sequence_length]: bytes from i * sequence_length on, and the same shifted by one.
 //
+//   - path: The file or folder.
 //   - suffix: Only files that end so, ".py"; NULL: all.
 //   - sequenceLength: At least 1.
 //
@@ -8018,6 +9778,7 @@ func DatasetText(path string, suffix string, sequenceLength int64) (out *Dataset
 // [sequence_length]: tokens from i * stride on, and the same shifted by one. Tokens at the end that fill no window
 // are left out.
 //
+//   - tokens: Integers [n] on the CPU, for example of accel_tensor_map_file(); shared.
 //   - sequenceLength: At least 1.
 //   - stride: At least 1; ACCEL_UNSET_INT64: sequence_length.
 //
@@ -8040,6 +9801,7 @@ func DatasetWindows(tokens *Tensor, sequenceLength int64, stride int64) (out *Da
 // padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both
 // kinds of packing. The same packing in every run.
 //
+//   - tokens: Integers [n] on the CPU; shared.
 //   - options: The lengths and boundaries.
 //
 // Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH or INVALID_ARGUMENT.
@@ -8065,6 +9827,7 @@ func DatasetPacked(tokens *Tensor, options *PackingOptions) (out *Dataset, err e
 // DatasetLines is accel_dataset_lines. The lines of text files; an item is a string. Malformed is what is not UTF-8,
 // and a NUL.
 //
+//   - path: The file or folder.
 //   - suffix: Only files that end so; NULL: all.
 //   - skipMalformed: 1: malformed lines are left out and counted.
 //
@@ -8085,6 +9848,7 @@ func DatasetLines(path string, suffix string, skipMalformed bool) (out *Dataset,
 // DatasetJSONLines is accel_dataset_json_lines. Files with a JSON document on each line; an item is its value. Lists
 // of numbers or of truths, and lists of equally long ones, are tensors of int64, float64 or bool.
 //
+//   - path: The file or folder.
 //   - suffix: Only files that end so; NULL: all.
 //   - skipMalformed: 1: malformed lines, empty ones among them, are left out and counted.
 //
@@ -8107,6 +9871,7 @@ func DatasetJSONLines(path string, suffix string, skipMalformed bool) (out *Data
 // cells in the first 1000 rows. Malformed is a row with another number of cells than there are columns, or a cell
 // that its column's type does not hold.
 //
+//   - path: The file or folder; all files have the same header.
 //   - suffix: Only files that end so; NULL: all.
 //   - options: NULL: defaults.
 //
@@ -8134,6 +9899,7 @@ func DatasetCSV(path string, suffix string, options *CSVOptions) (out *Dataset, 
 // no label. Other files are counted by accel_dataset_num_skipped(). An image that is cut short is CORRUPT when it is
 // read.
 //
+//   - folder: The folder.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK, NOT_FOUND, INVALID_ARGUMENT, or UNSUPPORTED by a build without libjpeg-turbo and libpng.
@@ -8158,6 +9924,7 @@ func DatasetImages(folder string, options *ImageOptions) (out *Dataset, err erro
 // DatasetArrow is accel_dataset_arrow. A record batch of Arrow; an item is a map from columns to rows. Numbers, bool,
 // text, and lists of numbers; numbers stay where they are.
 //
+//   - schema: Of the batch; consumed in any case.
 //   - array: The batch; consumed in any case. It is released when nothing uses its memory any more.
 //   - nullValue: Stands for nulls, with "" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
 //
@@ -8176,6 +9943,7 @@ func DatasetArrow(schema unsafe.Pointer, array unsafe.Pointer, nullValue float64
 // DatasetArrowStream is accel_dataset_arrow_stream. All record batches of an Arrow stream: what Arrow makes of IPC
 // files, Parquet, and tables.
 //
+//   - stream: Read to its end; consumed in any case.
 //   - nullValue: As in accel_dataset_arrow().
 //
 // Returns: As accel_dataset_arrow(); IO when the stream fails.
@@ -8193,6 +9961,7 @@ func DatasetArrowStream(stream unsafe.Pointer, nullValue float64) (out *Dataset,
 // NewDataset is accel_dataset_create. The program's own items by number. They are made on the thread of the outer
 // call; a loader with workers calls from several threads at once.
 //
+//   - length: Says how many there are.
 //   - item: Makes one.
 //   - items: Makes those of a batch; NULL: one after another.
 //   - setEpoch: For items that differ by epoch; NULL: they do not.
@@ -8211,6 +9980,7 @@ func NewDataset(length DatasetLengthFunc, item DatasetItemFunc, items DatasetIte
 
 // DatasetCreateStream is accel_dataset_create_stream. The program's own stream of items.
 //
+//   - begin: Begins an epoch.
 //   - next: Makes items.
 //   - skip: Leaves items out; NULL: they are made and dropped.
 //   - end: Ends what begin began; NULL: nothing has to be done.
@@ -8231,6 +10001,7 @@ func DatasetCreateStream(begin StreamBeginFunc, next StreamNextFunc, skip Stream
 
 // AsStream is accel_dataset_as_stream. The items of a dataset as a stream.
 //
+//   - dataset: Items by number.
 //   - seed: Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of
 //     their numbers.
 //
@@ -8250,7 +10021,7 @@ func (dataset *Dataset) AsStream(seed int64) (out *Dataset, err error) {
 // DatasetMerge is accel_dataset_merge. Several datasets as one stream: where each item comes from is drawn by weight,
 // from seed and epoch alone, so that the order is the same in every run and on every rank.
 //
-//   - nSources: At least 1.
+//   - sources: Streams, or items by number in their order.
 //   - weights: A list with a number above 0 for each; their sum may be anything. NULL: all the same.
 //   - seed: Of the draws.
 //   - end: ACCEL_MERGE_END_*.
@@ -8280,7 +10051,7 @@ func DatasetMerge(sources []*Dataset, weights any, seed int64, end MergeEnd) (ou
 
 // DatasetConcatenate is accel_dataset_concatenate. Datasets one behind the other.
 //
-//   - nDatasets: At least 1.
+//   - datasets: Items by number.
 //
 // Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
 func DatasetConcatenate(datasets []*Dataset) (out *Dataset, err error) {
@@ -8301,6 +10072,7 @@ func DatasetConcatenate(datasets []*Dataset) (out *Dataset, err error) {
 
 // Subset is accel_dataset_subset. Items [begin, end) of another dataset.
 //
+//   - dataset: The other.
 //   - begin: The range.
 //   - end: The range.
 //
@@ -8319,6 +10091,8 @@ func (dataset *Dataset) Subset(begin int64, end int64) (out *Dataset, err error)
 
 // Length is accel_dataset_length. The number of items.
 //
+//   - dataset: A dataset.
+//
 // Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not
 // known (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.
 func (dataset *Dataset) Length() int64 {
@@ -8330,6 +10104,8 @@ func (dataset *Dataset) Length() int64 {
 // NumSkipped is accel_dataset_num_skipped. What was left out when files were opened: malformed rows where that was
 // asked for, and files that are no images.
 //
+//   - dataset: A dataset.
+//
 // Returns: Their number, 0 for other datasets; -1 for an invalid handle.
 func (dataset *Dataset) NumSkipped() int64 {
 	result := C.accel_dataset_num_skipped(dataset.c())
@@ -8339,6 +10115,7 @@ func (dataset *Dataset) NumSkipped() int64 {
 
 // Item is accel_dataset_item. One item.
 //
+//   - dataset: A dataset.
 //   - index: From 0.
 //
 // Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is malformed; UNSUPPORTED for a stream.
@@ -8356,6 +10133,8 @@ func (dataset *Dataset) Item(index int64) (out any, err error) {
 
 // SamplerSequential is accel_sampler_sequential. 0, 1, 2, ...
 //
+//   - length: How many.
+//
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SamplerSequential(length int64) (out *Sampler, err error) {
 	var cOut *C.accel_sampler_t
@@ -8371,6 +10150,7 @@ func SamplerSequential(length int64) (out *Sampler, err error) {
 // SamplerSeedableRandom is accel_sampler_seedable_random. A new order in every epoch, the same in every run and on
 // every rank: the permutation of generator(seed + epoch), as the reference's SeedableRandomSampler.
 //
+//   - length: How many.
 //   - seed: The data seed.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8388,6 +10168,7 @@ func SamplerSeedableRandom(length int64, seed int64) (out *Sampler, err error) {
 // SamplerRandomDraws is accel_sampler_random_draws. Draws of another number than there are items, as torch's
 // RandomSampler: permutation after permutation, or with replacement.
 //
+//   - length: Items.
 //   - numSamples: Draws of an epoch.
 //   - replacement: 1: an item may come again at once.
 //   - seed: Of generator(seed + epoch).
@@ -8406,7 +10187,7 @@ func SamplerRandomDraws(length int64, numSamples int64, replacement bool, seed i
 
 // SamplerWeighted is accel_sampler_weighted. Draws by weight, as torch's WeightedRandomSampler.
 //
-//   - nWeights: Items.
+//   - weights: Of each item, of any sum; an item of weight 0 is never drawn.
 //   - numSamples: Draws of an epoch.
 //   - replacement: 1: an item may be drawn again. 0: num_samples is at most the number of weights above 0.
 //   - seed: Of generator(seed + epoch).
@@ -8425,7 +10206,7 @@ func SamplerWeighted(weights []float64, numSamples int64, replacement bool, seed
 
 // SamplerSubset is accel_sampler_subset. Some of the items, as torch's SubsetRandomSampler when they are shuffled.
 //
-//   - nIndices: Their number.
+//   - indices: From 0; they may repeat.
 //   - shuffle: 1: a new order in every epoch. 0: as given.
 //   - seed: Of generator(seed + epoch).
 //
@@ -8445,7 +10226,7 @@ func SamplerSubset(indices []int64, shuffle bool, seed int64) (out *Sampler, err
 // little padding, as transformers' LengthGroupedSampler: a permutation is cut into groups, each sorted by length; the
 // longest item of all comes first.
 //
-//   - nLengths: Items.
+//   - lengths: Of each item.
 //   - batchSize: The loader's, of all ranks together.
 //   - groupBatches: Batches that are sorted together; ACCEL_UNSET_INT64: a quarter of all, from 1 to 50.
 //   - seed: Of generator(seed + epoch).
@@ -8465,6 +10246,7 @@ func SamplerLengthGrouped(lengths []int64, batchSize int64, groupBatches int64, 
 // SamplerDistributed is accel_sampler_distributed. One rank's share of an order, as torch's DistributedSampler, for
 // programs that share the items out themselves: a prepared loader does so by itself.
 //
+//   - length: Items.
 //   - numReplicas: Ranks.
 //   - rank: This one.
 //   - shuffle: 1: of the permutation of generator(seed + epoch). 0: of the sequence.
@@ -8485,6 +10267,7 @@ func SamplerDistributed(length int64, numReplicas int64, rank int64, shuffle boo
 
 // NewSampler is accel_sampler_create. An order that the program makes.
 //
+//   - length: How many.
 //   - order: Called at the start of each epoch.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8501,6 +10284,8 @@ func NewSampler(length int64, order OrderFunc) (out *Sampler, err error) {
 
 // Length is accel_sampler_length. The number of draws.
 //
+//   - sampler: A sampler.
+//
 // Returns: Draws of an epoch; -1 for an invalid handle.
 func (sampler *Sampler) Length() int64 {
 	result := C.accel_sampler_length(sampler.c())
@@ -8510,6 +10295,7 @@ func (sampler *Sampler) Length() int64 {
 
 // Indices is accel_sampler_indices. The order of an epoch.
 //
+//   - sampler: A sampler.
 //   - epoch: From 0.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT.
@@ -8527,6 +10313,7 @@ func (sampler *Sampler) Indices(epoch int64) (out *Tensor, err error) {
 
 // NewDataloader is accel_dataloader_create. Makes batches of the items of a dataset.
 //
+//   - dataset: The items.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8552,6 +10339,7 @@ func NewDataloader(dataset *Dataset, options *DataloaderOptions) (out *Dataloade
 // SetCollate is accel_dataloader_set_collate. Lets the program make batches of items. It runs in
 // accel_dataloader_next(), with num_workers on threads of the library.
 //
+//   - loader: A loader that is neither prepared nor at work.
 //   - collate: The function.
 //
 // Returns: ACCEL_OK; INVALID_STATE.
@@ -8566,6 +10354,7 @@ func (loader *Dataloader) SetCollate(collate CollateFunc) error {
 // batches by turns. Where all batches have one size, say it, and everything is as for a loader's own batches,
 // split_batches included; otherwise batches may have any size.
 //
+//   - loader: A loader over a dataset without shuffle and sampler, neither prepared nor at work.
 //   - batches: The function.
 //   - batchSize: The size of all batches but the last, or ACCEL_UNSET_INT64: any.
 //
@@ -8580,6 +10369,7 @@ func (loader *Dataloader) SetBatchSampler(batches BatchSamplerFunc, batchSize in
 // SetSlice is accel_dataloader_set_slice. Lets the program cut the rows that rank 0 reads for all ranks
 // (dispatch_batches). It runs on rank 0.
 //
+//   - loader: A loader that is neither prepared nor at work.
 //   - slice: The function.
 //
 // Returns: ACCEL_OK; INVALID_STATE.
@@ -8592,6 +10382,8 @@ func (loader *Dataloader) SetSlice(slice SliceFunc) error {
 
 // Next is accel_dataloader_next. The next batch: items stacked leaf by leaf, on the state's device. A loader has one
 // place: a second loop over it goes on where the first one stopped; accel_dataloader_set_epoch() goes back.
+//
+//   - loader: A loader.
 //
 // Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following call begins the next epoch); what
 // the dataset or a callback answers: the same batch can be asked for again then; OUT_OF_MEMORY when the process
@@ -8613,6 +10405,8 @@ func (loader *Dataloader) Next() (out any, ok bool, err error) {
 
 // Length is accel_dataloader_length. The number of batches.
 //
+//   - loader: A loader.
+//
 // Returns: Batches an epoch on this rank; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
 func (loader *Dataloader) Length() int64 {
 	result := C.accel_dataloader_length(loader.c())
@@ -8621,6 +10415,8 @@ func (loader *Dataloader) Length() int64 {
 }
 
 // TotalBatchSize is accel_dataloader_total_batch_size. How many items a step takes on all ranks together.
+//
+//   - loader: A loader.
 //
 // Returns: The number; -1 for an invalid handle, and with UNSUPPORTED for batches of any size.
 func (loader *Dataloader) TotalBatchSize() int64 {
@@ -8632,6 +10428,8 @@ func (loader *Dataloader) TotalBatchSize() int64 {
 // TotalDatasetLength is accel_dataloader_total_dataset_length. How many items the loader's data has, for all ranks
 // together.
 //
+//   - loader: A loader.
+//
 // Returns: The number; -1 for an invalid handle, and with UNSUPPORTED where a stream does not say.
 func (loader *Dataloader) TotalDatasetLength() int64 {
 	result := C.accel_dataloader_total_dataset_length(loader.c())
@@ -8640,6 +10438,8 @@ func (loader *Dataloader) TotalDatasetLength() int64 {
 }
 
 // Config is accel_dataloader_config. How a prepared loader shares its batches.
+//
+//   - loader: A prepared loader.
 //
 // Returns: ACCEL_OK; INVALID_STATE for a loader that is not prepared.
 func (loader *Dataloader) Config() (out any, err error) {
@@ -8657,6 +10457,7 @@ func (loader *Dataloader) Config() (out any, err error) {
 // SetEvenBatches is accel_dataloader_set_even_batches. Says whether all ranks get equally many full batches, from the
 // next epoch on. The same on all ranks.
 //
+//   - loader: A prepared loader.
 //   - evenBatches: 1 or 0.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE for a loader that is not prepared.
@@ -8669,6 +10470,8 @@ func (loader *Dataloader) SetEvenBatches(evenBatches bool) error {
 
 // Epoch is accel_dataloader_epoch. The epoch that the loader is in.
 //
+//   - loader: A loader.
+//
 // Returns: From 0; -1 for an invalid handle.
 func (loader *Dataloader) Epoch() int64 {
 	result := C.accel_dataloader_epoch(loader.c())
@@ -8679,6 +10482,8 @@ func (loader *Dataloader) Epoch() int64 {
 // ValidRows is accel_dataloader_valid_rows. How many rows of the batch in hand count: the first ones. The others only
 // fill it up, and are there a second time.
 //
+//   - loader: A loader.
+//
 // Returns: The number of rows; 0 while no batch is in hand; -1 for an invalid handle.
 func (loader *Dataloader) ValidRows() int64 {
 	result := C.accel_dataloader_valid_rows(loader.c())
@@ -8688,6 +10493,7 @@ func (loader *Dataloader) ValidRows() int64 {
 
 // SetEpoch is accel_dataloader_set_epoch. Drops the rest of the current epoch and goes to the start of another.
 //
+//   - loader: A loader.
 //   - epoch: From 0.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8700,6 +10506,8 @@ func (loader *Dataloader) SetEpoch(epoch int64) error {
 
 // StateDict is accel_dataloader_state_dict. Where the loader stands, in what was handed out, whatever was read ahead.
 // accel_save_state() keeps it too.
+//
+//   - loader: A loader.
 //
 // Returns: ACCEL_OK.
 func (loader *Dataloader) StateDict() (out any, err error) {
@@ -8717,6 +10525,7 @@ func (loader *Dataloader) StateDict() (out any, err error) {
 // LoadStateDict is accel_dataloader_load_state_dict. The next batch is the one that followed when the state was
 // taken. With another number of ranks, or another batch size, it begins with the next item of all ranks' order.
 //
+//   - loader: A loader over the same data; threads and prefetch may differ.
 //   - stateDict: As above.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8736,6 +10545,8 @@ func (loader *Dataloader) LoadStateDict(stateDict any) error {
 // SkipFirstBatches is accel_skip_first_batches. A new loader over the same data whose first epoch leaves out its
 // first batches.
 //
+//   - loader: A loader. One that a state dict or checkpoint has put into the middle of an epoch leaves the rest of it
+//     to the new loader, and begins with the next epoch; any other is unchanged.
 //   - numBatches: How many.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8753,6 +10564,7 @@ func SkipFirstBatches(loader *Dataloader, numBatches int64) (out *Dataloader, er
 
 // SetGradScaler is accel_set_grad_scaler. Sets how losses are scaled; before anything is prepared.
 //
+//   - state: A state.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; INVALID_STATE when something is prepared already.
@@ -8773,6 +10585,8 @@ func (state *State) SetGradScaler(options *GradScalerOptions) error {
 // LossScale is accel_loss_scale. The factor of the next backward. An optimizer step shrinks it after an overflow, and
 // lets it grow from time to time.
 //
+//   - state: A state.
+//
 // Returns: The scale; 1 when losses are not scaled; -1 for an invalid handle.
 func (state *State) LossScale() float64 {
 	result := C.accel_loss_scale(state.c())
@@ -8783,6 +10597,7 @@ func (state *State) LossScale() float64 {
 // SetAutocast is accel_set_autocast. Sets the autocast of prepared models, and of regions that give no options;
 // before anything is prepared.
 //
+//   - state: A state.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE when something is prepared already.
@@ -8803,6 +10618,7 @@ func (state *State) SetAutocast(options *AutocastOptions) error {
 // PrepareModel is accel_prepare_model. Puts a model on the device, under the precision, and under data parallelism
 // when there are several ranks: all start from rank 0's weights, and gradients are averaged during backward.
 //
+//   - state: A state.
 //   - module: The model; shares its parameters with the result.
 //   - options: NULL: defaults.
 //
@@ -8831,6 +10647,7 @@ func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (
 // place of comm_hook. The callback runs on the thread of accel_backward() for a model on the CPU, and on one of
 // LibTorch's for others; with one process never.
 //
+//   - state: A state.
 //   - module: A prepared model, outside of its backward.
 //   - hook: The callback.
 //
@@ -8845,6 +10662,7 @@ func (state *State) RegisterCommHook(module *Module, hook CommHookFunc) error {
 
 // PrepareOptimizer is accel_prepare_optimizer. An optimizer that steps only when gradients are complete.
 //
+//   - state: A state.
 //   - optimizer: Made from the model's parameters.
 //
 // Returns: ACCEL_OK; INVALID_STATE for one that is prepared already.
@@ -8866,6 +10684,7 @@ func (state *State) PrepareOptimizer(optimizer *Optimizer) (out *Optimizer, err 
 // with n of them each step counts n times, unless the ranks share each batch (split_batches) or the state's
 // scheduler_steps is PER_UPDATE.
 //
+//   - state: A state.
 //   - scheduler: The scheduler.
 //
 // Returns: ACCEL_OK; INVALID_STATE for one that is prepared already.
@@ -8884,6 +10703,7 @@ func (state *State) PrepareScheduler(scheduler *Scheduler) (out *Scheduler, err 
 
 // PrepareDataLoader is accel_prepare_data_loader. A loader that hands each rank its own batches.
 //
+//   - state: A state.
 //   - loader: The loader.
 //   - config: NULL: defaults.
 //
@@ -8912,6 +10732,7 @@ func (state *State) PrepareDataLoader(loader *Dataloader, config *DataloaderConf
 // Backward is accel_backward. Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale()
 // says so; gradients are averaged over the ranks in the last micro-batch of a group.
 //
+//   - state: A state.
 //   - loss: One element, unless the options have a gradient for it.
 //   - options: NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks
 //     exchange them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
@@ -8939,6 +10760,7 @@ func (state *State) Backward(loss *Tensor, options *BackwardOptions) error {
 // With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in
 // the same order, and LOMO has all parameters of a model or none.
 //
+//   - state: A state.
 //   - loss: One element with gradient history.
 //   - lr: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
 //
@@ -8957,6 +10779,7 @@ func (state *State) LomoBackward(loss *Tensor, lr float64) error {
 // on all ranks, however unevenly they are spread: the gradients of one big batch. The count travels in one more
 // collective of a number a group.
 //
+//   - state: A state.
 //   - lossSum: One element: the sum over the items, not their mean.
 //   - count_: Items in this micro-batch on this rank; 0 when all of them are padding.
 //   - options: NULL: defaults.
@@ -8980,8 +10803,8 @@ func (state *State) BackwardSum(lossSum *Tensor, count_ int64, options *Backward
 // Accumulate is accel_accumulate_begin. One micro-batch: counts it, and holds back the exchange of gradients until
 // the group is complete. Each model counts its own micro-batches, so several may be trained by turns.
 //
+//   - state: A state.
 //   - modules: The prepared models that this micro-batch trains.
-//   - nModules: Their number.
 //
 // Returns: ACCEL_OK; INVALID_STATE when the models are at different places of their groups.
 func (state *State) Accumulate(modules []*Module, body func(*Scope) error) error {
@@ -9004,6 +10827,7 @@ func (state *State) Accumulate(modules []*Module, body func(*Scope) error) error
 
 // NoSync is accel_no_sync_begin. Gradients of this model are not exchanged inside.
 //
+//   - state: A state.
 //   - module: A prepared model.
 //
 // Returns: ACCEL_OK.
@@ -9024,6 +10848,7 @@ func (state *State) NoSync(module *Module, body func(*Scope) error) error {
 // LocalSGD is accel_local_sgd_begin. Inside, each rank trains for itself, and the weights are averaged every
 // local_sgd_steps steps and at the end of the scope (Stich, 2019). With one process nothing is averaged.
 //
+//   - state: A state.
 //   - module: A prepared model.
 //   - localSGDSteps: At least 1.
 //   - options: NULL: defaults.
@@ -9052,6 +10877,8 @@ func (state *State) LocalSGD(module *Module, localSGDSteps int64, options *Local
 
 // LocalSGDStep is accel_local_sgd_step. Counts a step of the optimizer, and averages the weights when it is time to.
 //
+//   - scope: Of accel_local_sgd_begin().
+//
 // Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
 func LocalSGDStep(scope *Scope) (averaged bool, err error) {
 	var cAveraged C.int32_t
@@ -9068,6 +10895,8 @@ func LocalSGDStep(scope *Scope) (averaged bool, err error) {
 // LocalSGDStateDict is accel_local_sgd_state_dict. What a resumed run needs besides the weights: the steps, and the
 // weights and momentum of the outer optimizer.
 //
+//   - scope: Of accel_local_sgd_begin().
+//
 // Returns: ACCEL_OK; INVALID_ARGUMENT for another scope.
 func LocalSGDStateDict(scope *Scope) (out any, err error) {
 	var cOut C.accel_value_t
@@ -9083,6 +10912,7 @@ func LocalSGDStateDict(scope *Scope) (out any, err error) {
 
 // LocalSGDLoadStateDict is accel_local_sgd_load_state_dict. Takes that state back.
 //
+//   - scope: Of accel_local_sgd_begin(), with the same options.
 //   - stateDict: As above; copied.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT, SHAPE_MISMATCH; nothing changes then.
@@ -9102,6 +10932,7 @@ func LocalSGDLoadStateDict(scope *Scope, stateDict any) error {
 // TriggerSyncInBackward is accel_trigger_sync_in_backward_begin. Gradients of this model are exchanged by a backward
 // inside, although the forward was made where they are not.
 //
+//   - state: A state.
 //   - module: A prepared model. Without several ranks nothing happens.
 //
 // Returns: ACCEL_OK.
@@ -9125,8 +10956,8 @@ func (state *State) TriggerSyncInBackward(module *Module, body func(*Scope) erro
 // that trained longest. Before each forward of the first model the ranks exchange a few numbers. Ends only when all
 // ranks have come to the end.
 //
+//   - state: A state.
 //   - modules: Prepared models; each rank calls them in this order, once a micro-batch.
-//   - nModules: Their number.
 //   - evenBatches: 0 or 1: what epochs of prepared loaders that begin inside do; ACCEL_UNSET: as they were prepared.
 //     With even batches there is nothing to join, and the scope costs nothing.
 //
@@ -9152,6 +10983,7 @@ func (state *State) JoinUnevenInputs(modules []*Module, evenBatches int32, body 
 // Autocast is accel_autocast_begin. Operators inside run in the state's precision; a prepared model opens this scope
 // itself.
 //
+//   - state: A state.
 //   - options: NULL: as accel_set_autocast().
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -9178,6 +11010,7 @@ func (state *State) Autocast(options *AutocastOptions, body func(*Scope) error) 
 // UnscaleGradients is accel_unscale_gradients. Takes the loss scale out of gradients, so that they can be looked at
 // or changed before the step. Once a step: a second call does nothing. Clipping and the step do it themselves.
 //
+//   - state: A state.
 //   - optimizer: A prepared one; NULL: all that are prepared.
 //
 // Returns: ACCEL_OK, also when losses are not scaled; ACCEL_STEP_SKIPPED while gradients accumulate; INVALID_ARGUMENT
@@ -9197,6 +11030,7 @@ func (state *State) UnscaleGradients(optimizer *Optimizer) (ok bool, err error) 
 // ClipGradNorm is accel_clip_grad_norm. Scales all gradients so that their joint norm is at most max_norm; does
 // nothing while gradients accumulate. Gradients of a scaled loss are unscaled first.
 //
+//   - state: A state.
 //   - module: Its parameters.
 //   - maxNorm: Not negative.
 //   - normType: 2 for the Euclidean norm, infinity for the largest element.
@@ -9220,6 +11054,7 @@ func (state *State) ClipGradNorm(module *Module, maxNorm float64, normType float
 // ClipGradValue is accel_clip_grad_value. Cuts each element of the gradients to [-clip_value, clip_value]; does
 // nothing while gradients accumulate. Gradients of a scaled loss are unscaled first.
 //
+//   - state: A state.
 //   - module: Its parameters.
 //   - clipValue: Not negative.
 //
@@ -9236,6 +11071,7 @@ func (state *State) ClipGradValue(module *Module, clipValue float64) error {
 // gives each trainable parameter a gradient of zeros. The module takes part in accel_save_state() and
 // accel_load_state().
 //
+//   - state: A state.
 //   - module: The parameters; its forward is not used.
 //   - options: NULL: defaults.
 //
@@ -9265,6 +11101,7 @@ func NewParameters(state *State, module *Module, options *ParametersOptions) (ou
 // share a host it is reduced there. Also what accel_tensor_grad() of the parameter gives. It stays at its address,
 // contiguous, in the parameter's dtype and shape.
 //
+//   - parameters: The parameters.
 //   - index: Of the parameter.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -9284,6 +11121,7 @@ func (parameters *Parameters) Gradient(index int) (out *Tensor, err error) {
 // batch of a group its bucket starts on its way when it was the last one in there, in the background. Gradients may
 // be reported by several threads, while none of the rank calls another collective.
 //
+//   - parameters: The parameters.
 //   - index: Of the parameter.
 //   - gradient: Copied in the first micro-batch of a group, added in the others. NULL: the program has written, or in
 //     later micro-batches added, it in the memory of accel_parameters_gradient().
@@ -9301,6 +11139,8 @@ func (parameters *Parameters) GradReady(index int, gradient *Tensor) error {
 // all gradients are the mean over the ranks, divided by gradient_accumulation_steps, as accel_backward() would have
 // left them; in the others it does not wait.
 //
+//   - parameters: The parameters.
+//
 // Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch goes on;
 // COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
 func (parameters *Parameters) Synchronize() error {
@@ -9312,6 +11152,8 @@ func (parameters *Parameters) Synchronize() error {
 
 // SynchronizeAsync is accel_parameters_synchronize_async. Starts accel_parameters_synchronize(), for programs with a
 // loop of their own. Until the work has ended gradients must not be touched.
+//
+//   - parameters: The parameters.
 //
 // Returns: ACCEL_OK; INVALID_STATE as there. The errors of the collectives come from the work.
 func (parameters *Parameters) SynchronizeAsync() (work *Work, err error) {
@@ -9328,6 +11170,7 @@ func (parameters *Parameters) SynchronizeAsync() (work *Work, err error) {
 
 // UnwrapModel is accel_unwrap_model. The model inside a prepared one.
 //
+//   - state: A state.
 //   - module: A module, prepared or not.
 //   - keepFp32Wrapper: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0:
 //     the model as it was before it was prepared.
@@ -9349,6 +11192,8 @@ func (state *State) UnwrapModel(module *Module, keepFp32Wrapper bool) (out *Modu
 // Describe is accel_describe. What is really active: device and ranks, precision, loss scale, accumulation, and each
 // prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came from.
 //
+//   - state: A state.
+//
 // Returns: ACCEL_OK.
 func (state *State) Describe() (out string, err error) {
 	var cOut C.accel_buffer_t
@@ -9365,6 +11210,7 @@ func (state *State) Describe() (out string, err error) {
 // AddSeedCallback is accel_add_seed_callback. Has accel_set_seed() seed one more generator: that of the host
 // language, of a library.
 //
+//   - state: A state.
 //   - seed: The function, what is handed to it, and the end of its life.
 //
 // Returns: ACCEL_OK.
@@ -9377,6 +11223,7 @@ func (state *State) AddSeedCallback(seed SeedFunc) error {
 
 // SetSeed is accel_set_seed. Seeds the default generators of all devices, and those of accel_add_seed_callback().
 //
+//   - state: A state.
 //   - seed: The seed.
 //   - deviceSpecific: 1: adds the rank.
 //   - deterministic: 1: from now on the process uses algorithms whose results do not differ from run to run, and
@@ -9392,6 +11239,7 @@ func (state *State) SetSeed(seed int64, deviceSpecific bool, deterministic bool)
 
 // NewGenerator is accel_generator_create. A generator of its own, with the numbers of torch.Generator.
 //
+//   - seed: Its seed.
 //   - device: Whose numbers it draws.
 //
 // Returns: ACCEL_OK or UNSUPPORTED.
@@ -9408,6 +11256,7 @@ func NewGenerator(seed int64, device Device) (out *Generator, err error) {
 
 // SetSeed is accel_generator_set_seed. Starts a generator anew.
 //
+//   - generator: A generator.
 //   - seed: The seed.
 //
 // Returns: ACCEL_OK.
@@ -9419,6 +11268,8 @@ func (generator *Generator) SetSeed(seed int64) error {
 }
 
 // State is accel_generator_state. Where a generator stands.
+//
+//   - generator: A generator; NULL: the default one of the CPU.
 //
 // Returns: ACCEL_OK.
 func (generator *Generator) State() (out *Tensor, err error) {
@@ -9435,6 +11286,7 @@ func (generator *Generator) State() (out *Tensor, err error) {
 
 // SetState is accel_generator_set_state. Goes on where a generator stood.
 //
+//   - generator: A generator of the same device; NULL: the default one of the CPU.
 //   - state: What accel_generator_state() gave.
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for what is no such state.
@@ -9448,6 +11300,7 @@ func (generator *Generator) SetState(state *Tensor) error {
 
 // SynchronizeRNGStates is accel_synchronize_rng_states. Gives all ranks the states of rank 0's generators.
 //
+//   - state: A state.
 //   - rngTypes: "torch" (the CPU's default generator), "cuda" (the device's), "generator" (the one given), joined by
 //     commas.
 //   - generator: For "generator"; else NULL.
@@ -9470,6 +11323,7 @@ func (state *State) SynchronizeRNGStates(rngTypes string, generator *Generator) 
 // for it in a collective meanwhile see COLLECTIVE_MISMATCH there, which they should hand on. What cached memory there
 // is goes back before each try.
 //
+//   - state: A state.
 //   - function: The work. It must release what it made, also when it fails.
 //   - reduce: NULL: 0.9 of the size, rounded down.
 //   - startingBatchSize: The first size; go on with the former result in a second search.
@@ -9492,6 +11346,8 @@ func (state *State) FindExecutableBatchSize(function BatchSizeFunc, reduce Reduc
 // tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. What is
 // registered for checkpoints stays.
 //
+//   - state: A state.
+//
 // Returns: ACCEL_OK.
 func (state *State) FreeMemory() error {
 	var failure C.go_failure
@@ -9502,6 +11358,8 @@ func (state *State) FreeMemory() error {
 
 // EmptyCache is accel_empty_cache. Returns memory that is kept for later tensors to the system and to other programs:
 // that of large CPU tensors, of large results of a gather or a reduce, and of the device. What is in use stays.
+//
+//   - state: A state.
 //
 // Returns: ACCEL_OK.
 func (state *State) EmptyCache() error {
@@ -9515,6 +11373,7 @@ func (state *State) EmptyCache() error {
 // one and the same are written once; the metadata then says {other name: first name}, as the reference's save_model
 // writes it. Every rank that calls writes.
 //
+//   - tensors: A map name -> tensor.
 //   - metadata: A map of strings; NULL: none.
 //   - path: The file; replaced.
 //
@@ -9535,6 +11394,7 @@ func Save(tensors any, metadata any, path string) error {
 // SaveOnMainProcess is accel_save_on_main_process. accel_save() on the main process; the other ranks return at once,
 // before the file is there.
 //
+//   - state: A state.
 //   - tensors: As there; only looked at where it is written.
 //   - metadata: As there; only looked at where it is written.
 //   - path: As there; only looked at where it is written.
@@ -9557,6 +11417,8 @@ func (state *State) SaveOnMainProcess(tensors any, metadata any, path string, sa
 
 // LoadMetadata is accel_load_metadata. The metadata of a safetensors file.
 //
+//   - path: The file.
+//
 // Returns: As accel_load().
 func LoadMetadata(path string) (out any, err error) {
 	var given arguments
@@ -9572,6 +11434,8 @@ func LoadMetadata(path string) (out any, err error) {
 }
 
 // Load is accel_load. Reads a safetensors file after checking its header.
+//
+//   - path: The file.
 //
 // Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.
 func Load(path string) (out any, err error) {
@@ -9590,6 +11454,7 @@ func Load(path string) (out any, err error) {
 // SaveModel is accel_save_model. Writes a model's weights as `folder/model.safetensors` on the main process; other
 // ranks return at once.
 //
+//   - state: A state.
 //   - module: A model, prepared or not.
 //   - folder: Made if missing.
 //
@@ -9608,6 +11473,7 @@ func (state *State) SaveModel(module *Module, folder string) error {
 // generators, registered objects) so that training can go on bit for bit. The folder appears complete or not at all;
 // an older one of the same name stays until then. All ranks must call.
 //
+//   - state: A state.
 //   - folder: Its parent must exist.
 //
 // Returns: ACCEL_OK or IO.
@@ -9624,6 +11490,7 @@ func (state *State) SaveState(folder string) error {
 // may be another one: loaders go on with the next item of all ranks' order, gradients of an open group are shared
 // out, and ranks that are new draw random numbers of their own. All ranks must call.
 //
+//   - state: A state.
 //   - folder: What accel_save_state() wrote.
 //
 // Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than
@@ -9640,6 +11507,7 @@ func (state *State) LoadState(folder string) error {
 
 // RegisterForCheckpointing is accel_register_for_checkpointing. Adds an object of the program to the training state.
 //
+//   - state: A state.
 //   - name: Of its file; unique.
 //   - save: The functions; user_data and destroy belong to both.
 //   - load: The functions; user_data and destroy belong to both.
@@ -9660,6 +11528,7 @@ func (state *State) RegisterForCheckpointing(name string, save SaveStateFunc, lo
 // "other" (all else), and their sum "total". A step goes from update to update: it ends where the loop fetches data
 // or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step.
 //
+//   - state: A state.
 //   - reset: 1: the next mean begins here.
 //
 // Returns: ACCEL_OK.
@@ -9680,6 +11549,8 @@ func (state *State) StepReport(reset bool) (out any, err error) {
 // blocks that wait for the next tensor, "reused": how often a tensor found a block waiting, "mapped": how often
 // not}}. All 0 where the memory is LibTorch's.
 //
+//   - resetPeak: 1: most_in_use begins again at in_use, after it has been told.
+//
 // Returns: ACCEL_OK.
 func MemoryReport(resetPeak bool) (out any, err error) {
 	var cOut C.accel_value_t
@@ -9695,6 +11566,8 @@ func MemoryReport(resetPeak bool) (out any, err error) {
 // OptionsName is accel_options_name. The names of the options structs, for programs that show or fill them without
 // knowing their layout.
 //
+//   - index: From 0.
+//
 // Returns: Such as "accel_adam_options_t"; NULL behind the last one.
 func OptionsName(index int) string {
 	result := C.accel_options_name(C.size_t(index))
@@ -9702,6 +11575,8 @@ func OptionsName(index int) string {
 }
 
 // OptionCount is accel_option_count. The fields that a program can set in an options struct.
+//
+//   - type_: Its name.
 //
 // Returns: Their number; -1 for a name that is none, and accel_last_error() says the nearest one.
 func OptionCount(type_ string) int64 {
@@ -9716,6 +11591,7 @@ func OptionCount(type_ string) int64 {
 // a text, or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and
 // "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
 //
+//   - type_: The name of the struct.
 //   - index: From 0, in the order of the struct.
 //
 // Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for an index behind
@@ -9737,6 +11613,7 @@ func OptionGet(type_ string, index int) (out any, err error) {
 // unset or has a value that it can have. Structs of older programs are shorter, and those of newer ones longer: the
 // fields that this library does not know must be unset or 0. The calls check besides what fields mean together.
 //
+//   - type_: The name of the struct.
 //   - options: The struct.
 //
 // Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field;
