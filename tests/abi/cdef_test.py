@@ -51,5 +51,15 @@ class Cdef(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
 
+    @unittest.skipUnless(shutil.which("luajit"), "LuaJIT is not installed")
+    def test_the_callback_wrapper_of_the_guide_works(self):
+        (program,) = re.findall(r"^```lua\n(.*?)^```", (ROOT / "docs/a_binding_in_an_hour.md").read_text(), re.DOTALL | re.MULTILINE)
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder, "guide.lua")
+            source.write_text(program)
+            done = subprocess.run(["luajit", source, CDEF, LIBRARY], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "7\nfalse\tSame takes 1 input, got 2\n"), done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
