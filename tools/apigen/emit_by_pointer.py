@@ -77,10 +77,12 @@ def body(function, parameters, made):
     structs = {parameter["name"] for parameter, given in zip(function["parameters"], parameters) if parameter is not given}
     listed = ", ".join(ctype.typed(parameter["type"], parameter["name"]) for parameter in parameters)
     head = broken(f"ACCEL_FUNCTION accel_status_t {function['name']}{SUFFIX}({listed}) {{") + "\n"
-    pointed = '*check_pointer({0}, "{0}")' if made else "pointed({})"
-    passed = ", ".join(pointed.format(parameter["name"]) if parameter["name"] in structs else parameter["name"]
-                       for parameter in function["parameters"])
-    call = f"{function['name']}({passed})"
+    passed = []
+    for parameter in function["parameters"]:
+        name = parameter["name"]
+        checked = f'check_pointer({name}, "{name}")' if made and (name in structs or parameter["type"]["pointers"]) else name
+        passed.append(checked if name not in structs else f"*{checked}" if made else f"pointed({name})")
+    call = f"{function['name']}({', '.join(passed)})"
     return f"{head}  return {f'made_at(__func__, out, [&] {{ return {call}; }})' if made else call};\n}}\n"
 
 

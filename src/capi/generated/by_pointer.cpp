@@ -26,15 +26,15 @@ ACCEL_FUNCTION accel_status_t accel_arg_double_by_pointer(double number, accel_v
 }
 
 ACCEL_FUNCTION accel_status_t accel_arg_string_by_pointer(const char *string, accel_value_t *out) {
-  return made_at(__func__, out, [&] { return accel_arg_string(string); });
+  return made_at(__func__, out, [&] { return accel_arg_string(check_pointer(string, "string")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_arg_bytes_by_pointer(const accel_bytes_t *bytes, accel_value_t *out) {
-  return made_at(__func__, out, [&] { return accel_arg_bytes(bytes); });
+  return made_at(__func__, out, [&] { return accel_arg_bytes(check_pointer(bytes, "bytes")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_arg_tensor_by_pointer(accel_tensor_t *tensor, accel_value_t *out) {
-  return made_at(__func__, out, [&] { return accel_arg_tensor(tensor); });
+  return made_at(__func__, out, [&] { return accel_arg_tensor(check_pointer(tensor, "tensor")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_arg_dtype_by_pointer(accel_dtype_t dtype, accel_value_t *out) {
@@ -46,7 +46,7 @@ ACCEL_FUNCTION accel_status_t accel_arg_device_by_pointer(const accel_device_t *
 }
 
 ACCEL_FUNCTION accel_status_t accel_device_by_pointer(const accel_state_t *state, accel_device_t *out) {
-  return made_at(__func__, out, [&] { return accel_device(state); });
+  return made_at(__func__, out, [&] { return accel_device(check_pointer(state, "state")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_tensor_empty_by_pointer(const int64_t *shape, size_t ndim, accel_dtype_t dtype,
