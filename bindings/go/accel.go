@@ -1596,14 +1596,15 @@ func flag(truth bool) C.int32_t {
 	return 0
 }
 
-// The library's memory does not press on Go's garbage collector, so that is called after so many objects.
+// The library's memory does not press on Go's garbage collector, so that is called after so many objects, unless the program closes
+// what it makes.
 const objectsPerCollection = 4096
 
-var objects atomic.Int64
+var objectsMade, objectsClosed atomic.Int64
 
-func count(change int64) {
-	if objects.Add(change)%objectsPerCollection == 0 && change > 0 {
-		go runtime.GC()
+func countMade() {
+	if made := objectsMade.Add(1); made%objectsPerCollection == 0 && made-objectsClosed.Load() > objectsPerCollection/2 {
+		runtime.GC()
 	}
 }
 
@@ -2427,7 +2428,7 @@ func newState(handle *C.accel_state_t) *State {
 	}
 	object := &State{handle: handle}
 	runtime.SetFinalizer(object, (*State).Close)
-	count(1)
+	countMade()
 	return object
 }
 
@@ -2437,7 +2438,7 @@ func (state *State) Close() {
 		C.accel_state_release(state.handle)
 		state.handle = nil
 		runtime.SetFinalizer(state, nil)
-		count(-1)
+		objectsClosed.Add(1)
 	}
 }
 
@@ -2463,7 +2464,7 @@ func newTensor(handle *C.accel_tensor_t) *Tensor {
 	}
 	object := &Tensor{handle: handle}
 	runtime.SetFinalizer(object, (*Tensor).Close)
-	count(1)
+	countMade()
 	return object
 }
 
@@ -2473,7 +2474,7 @@ func (tensor *Tensor) Close() {
 		C.accel_tensor_release(tensor.handle)
 		tensor.handle = nil
 		runtime.SetFinalizer(tensor, nil)
-		count(-1)
+		objectsClosed.Add(1)
 	}
 }
 
@@ -2520,7 +2521,7 @@ func newModule(handle *C.accel_module_t) *Module {
 	}
 	object := &Module{handle: handle}
 	runtime.SetFinalizer(object, (*Module).Close)
-	count(1)
+	countMade()
 	return object
 }
 
@@ -2530,7 +2531,7 @@ func (module *Module) Close() {
 		C.accel_module_release(module.handle)
 		module.handle = nil
 		runtime.SetFinalizer(module, nil)
-		count(-1)
+		objectsClosed.Add(1)
 	}
 }
 
@@ -2556,7 +2557,7 @@ func newOptimizer(handle *C.accel_optimizer_t) *Optimizer {
 	}
 	object := &Optimizer{handle: handle}
 	runtime.SetFinalizer(object, (*Optimizer).Close)
-	count(1)
+	countMade()
 	return object
 }
 
@@ -2566,7 +2567,7 @@ func (optimizer *Optimizer) Close() {
 		C.accel_optimizer_release(optimizer.handle)
 		optimizer.handle = nil
 		runtime.SetFinalizer(optimizer, nil)
-		count(-1)
+		objectsClosed.Add(1)
 	}
 }
 
@@ -2592,7 +2593,7 @@ func newScheduler(handle *C.accel_scheduler_t) *Scheduler {
 	}
 	object := &Scheduler{handle: handle}
 	runtime.SetFinalizer(object, (*Scheduler).Close)
-	count(1)
+	countMade()
 	return object
 }
 
@@ -2602,7 +2603,7 @@ func (scheduler *Scheduler) Close() {
 		C.accel_scheduler_release(scheduler.handle)
 		scheduler.handle = nil
 		runtime.SetFinalizer(scheduler, nil)
-		count(-1)
+		objectsClosed.Add(1)
 	}
 }
 
@@ -2628,7 +2629,7 @@ func newDataset(handle *C.accel_dataset_t) *Dataset {
 	}
 	object := &Dataset{handle: handle}
 	runtime.SetFinalizer(object, (*Dataset).Close)
-	count(1)
+	countMade()
 	return object
 }
 
@@ -2638,7 +2639,7 @@ func (dataset *Dataset) Close() {
 		C.accel_dataset_release(dataset.handle)
 		dataset.handle = nil
 		runtime.SetFinalizer(dataset, nil)
-		count(-1)
+		objectsClosed.Add(1)
 	}
 }
 
@@ -2664,7 +2665,7 @@ func newSampler(handle *C.accel_sampler_t) *Sampler {
 	}
 	object := &Sampler{handle: handle}
 	runtime.SetFinalizer(object, (*Sampler).Close)
-	count(1)
+	countMade()
 	return object
 }
 
@@ -2674,7 +2675,7 @@ func (sampler *Sampler) Close() {
 		C.accel_sampler_release(sampler.handle)
 		sampler.handle = nil
 		runtime.SetFinalizer(sampler, nil)
-		count(-1)
+		objectsClosed.Add(1)
 	}
 }
 
@@ -2700,7 +2701,7 @@ func newDataloader(handle *C.accel_dataloader_t) *Dataloader {
 	}
 	object := &Dataloader{handle: handle}
 	runtime.SetFinalizer(object, (*Dataloader).Close)
-	count(1)
+	countMade()
 	return object
 }
 
@@ -2710,7 +2711,7 @@ func (dataloader *Dataloader) Close() {
 		C.accel_dataloader_release(dataloader.handle)
 		dataloader.handle = nil
 		runtime.SetFinalizer(dataloader, nil)
-		count(-1)
+		objectsClosed.Add(1)
 	}
 }
 
@@ -2736,7 +2737,7 @@ func newWork(handle *C.accel_work_t) *Work {
 	}
 	object := &Work{handle: handle}
 	runtime.SetFinalizer(object, (*Work).Close)
-	count(1)
+	countMade()
 	return object
 }
 
@@ -2746,7 +2747,7 @@ func (work *Work) Close() {
 		C.accel_work_release(work.handle)
 		work.handle = nil
 		runtime.SetFinalizer(work, nil)
-		count(-1)
+		objectsClosed.Add(1)
 	}
 }
 
@@ -2772,7 +2773,7 @@ func newParameters(handle *C.accel_parameters_t) *Parameters {
 	}
 	object := &Parameters{handle: handle}
 	runtime.SetFinalizer(object, (*Parameters).Close)
-	count(1)
+	countMade()
 	return object
 }
 
@@ -2782,7 +2783,7 @@ func (parameters *Parameters) Close() {
 		C.accel_parameters_release(parameters.handle)
 		parameters.handle = nil
 		runtime.SetFinalizer(parameters, nil)
-		count(-1)
+		objectsClosed.Add(1)
 	}
 }
 
@@ -2808,7 +2809,7 @@ func newGenerator(handle *C.accel_generator_t) *Generator {
 	}
 	object := &Generator{handle: handle}
 	runtime.SetFinalizer(object, (*Generator).Close)
-	count(1)
+	countMade()
 	return object
 }
 
@@ -2818,7 +2819,7 @@ func (generator *Generator) Close() {
 		C.accel_generator_release(generator.handle)
 		generator.handle = nil
 		runtime.SetFinalizer(generator, nil)
-		count(-1)
+		objectsClosed.Add(1)
 	}
 }
 

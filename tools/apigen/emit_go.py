@@ -78,13 +78,13 @@ def objects(api, known):
         if handle["name"] == "accel_scope_t":
             yield text
             continue
-        owned = f"\truntime.SetFinalizer(object, (*{name}).Close)\n\tcount(1)\n" if handle["retain"] else ""
+        owned = f"\truntime.SetFinalizer(object, (*{name}).Close)\n\tcountMade()\n" if handle["retain"] else ""
         text += (f"\nfunc new{name}(handle {kind}) *{name} {{\n\tif handle == nil {{\n\t\treturn nil\n\t}}\n\tobject := &{name}{{handle: handle}}\n{owned}"
                  "\treturn object\n}\n")
         if handle["retain"]:
             text += (f"\n// Close gives the object back. The garbage collector does it where the program does not.\n"
                      f"func ({own} *{name}) Close() {{\n\tif {own} != nil && {own}.handle != nil {{\n\t\tC.{handle['release']}({own}.handle)\n"
-                     f"\t\t{own}.handle = nil\n\t\truntime.SetFinalizer({own}, nil)\n\t\tcount(-1)\n\t}}\n}}\n")
+                     f"\t\t{own}.handle = nil\n\t\truntime.SetFinalizer({own}, nil)\n\t\tobjectsClosed.Add(1)\n\t}}\n}}\n")
         yield text
 
 
