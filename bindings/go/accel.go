@@ -51,6 +51,137 @@ static inline void *go_closed(void) {
 extern void goDestroy(uintptr_t user_data);
 static inline void go_destroy(void *user_data) { goDestroy((uintptr_t)user_data); }
 
+static inline void go_unset_accel_state_options_t(accel_state_options_t *options) {
+  *options = (accel_state_options_t)ACCEL_STATE_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_gradient_accumulation_options_t(accel_gradient_accumulation_options_t *options) {
+  *options = (accel_gradient_accumulation_options_t)ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_backward_options_t(accel_backward_options_t *options) {
+  *options = (accel_backward_options_t)ACCEL_BACKWARD_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_adam_options_t(accel_adam_options_t *options) {
+  *options = (accel_adam_options_t)ACCEL_ADAM_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_sgd_options_t(accel_sgd_options_t *options) {
+  *options = (accel_sgd_options_t)ACCEL_SGD_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_adagrad_options_t(accel_adagrad_options_t *options) {
+  *options = (accel_adagrad_options_t)ACCEL_ADAGRAD_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_rmsprop_options_t(accel_rmsprop_options_t *options) {
+  *options = (accel_rmsprop_options_t)ACCEL_RMSPROP_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_adamax_options_t(accel_adamax_options_t *options) {
+  *options = (accel_adamax_options_t)ACCEL_ADAMAX_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_nadam_options_t(accel_nadam_options_t *options) {
+  *options = (accel_nadam_options_t)ACCEL_NADAM_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_radam_options_t(accel_radam_options_t *options) {
+  *options = (accel_radam_options_t)ACCEL_RADAM_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_lion_options_t(accel_lion_options_t *options) {
+  *options = (accel_lion_options_t)ACCEL_LION_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_lamb_options_t(accel_lamb_options_t *options) {
+  *options = (accel_lamb_options_t)ACCEL_LAMB_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_adafactor_options_t(accel_adafactor_options_t *options) {
+  *options = (accel_adafactor_options_t)ACCEL_ADAFACTOR_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_muon_options_t(accel_muon_options_t *options) {
+  *options = (accel_muon_options_t)ACCEL_MUON_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_lomo_options_t(accel_lomo_options_t *options) {
+  *options = (accel_lomo_options_t)ACCEL_LOMO_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_adalomo_options_t(accel_adalomo_options_t *options) {
+  *options = (accel_adalomo_options_t)ACCEL_ADALOMO_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_schedule_free_sgd_options_t(accel_schedule_free_sgd_options_t *options) {
+  *options = (accel_schedule_free_sgd_options_t)ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_schedule_free_adamw_options_t(accel_schedule_free_adamw_options_t *options) {
+  *options = (accel_schedule_free_adamw_options_t)ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_one_cycle_options_t(accel_one_cycle_options_t *options) {
+  *options = (accel_one_cycle_options_t)ACCEL_ONE_CYCLE_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_cyclic_options_t(accel_cyclic_options_t *options) {
+  *options = (accel_cyclic_options_t)ACCEL_CYCLIC_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_plateau_options_t(accel_plateau_options_t *options) {
+  *options = (accel_plateau_options_t)ACCEL_PLATEAU_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_packing_options_t(accel_packing_options_t *options) {
+  *options = (accel_packing_options_t)ACCEL_PACKING_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_csv_options_t(accel_csv_options_t *options) {
+  *options = (accel_csv_options_t)ACCEL_CSV_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_image_options_t(accel_image_options_t *options) {
+  *options = (accel_image_options_t)ACCEL_IMAGE_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_dataloader_options_t(accel_dataloader_options_t *options) {
+  *options = (accel_dataloader_options_t)ACCEL_DATALOADER_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_power_sgd_options_t(accel_power_sgd_options_t *options) {
+  *options = (accel_power_sgd_options_t)ACCEL_POWER_SGD_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_ddp_options_t(accel_ddp_options_t *options) {
+  *options = (accel_ddp_options_t)ACCEL_DDP_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_grad_scaler_options_t(accel_grad_scaler_options_t *options) {
+  *options = (accel_grad_scaler_options_t)ACCEL_GRAD_SCALER_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_autocast_options_t(accel_autocast_options_t *options) {
+  *options = (accel_autocast_options_t)ACCEL_AUTOCAST_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_prepare_model_options_t(accel_prepare_model_options_t *options) {
+  *options = (accel_prepare_model_options_t)ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_dataloader_config_t(accel_dataloader_config_t *options) {
+  *options = (accel_dataloader_config_t)ACCEL_DATALOADER_CONFIG_INIT;
+}
+
+static inline void go_unset_accel_local_sgd_options_t(accel_local_sgd_options_t *options) {
+  *options = (accel_local_sgd_options_t)ACCEL_LOCAL_SGD_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_parameters_options_t(accel_parameters_options_t *options) {
+  *options = (accel_parameters_options_t)ACCEL_PARAMETERS_OPTIONS_INIT;
+}
 extern void goLog(int32_t level, char *message, uintptr_t user_data);
 static inline void go_log(int32_t level, const char *message, void *user_data) {
   goLog(level, (char *)message, (uintptr_t)user_data);
@@ -1543,6 +1674,14 @@ func raise(err error) C.accel_status_t {
 	return C.accel_status_t(status)
 }
 
+// refused is the status of a callback that has failed where a number was expected: information is no number.
+func refused(err error) C.accel_status_t {
+	if code := raise(err); code < 0 {
+		return code
+	}
+	return raise(fmt.Errorf("a function that gives a number ended with %w", err))
+}
+
 // protected runs a callback; its panic is its error.
 func protected(callback func() error) (err error) {
 	defer func() {
@@ -1828,20 +1967,18 @@ func fillMap(items Map, out *C.accel_value_t) error {
 	var given arguments
 	defer given.end()
 	var failure C.go_failure
-	if err := status(C.go_accel_value_map(out, &failure), failure); err != nil {
-		return err
-	}
-	for i, key := range items.Keys {
-		pair := given.all([]any{key, items.Items[i]})
-		if given.err != nil {
-			return given.err
-		}
-		item := (*C.accel_value_t)(unsafe.Add(unsafe.Pointer(pair), C.sizeof_accel_value_t))
-		if err := status(C.go_accel_value_put(out, pair, item, &failure), failure); err != nil {
-			return err
+	err := status(C.go_accel_value_map(out, &failure), failure)
+	for i := 0; i < len(items.Keys) && err == nil; i++ {
+		pair := given.all([]any{items.Keys[i], items.Items[i]})
+		if err = given.err; err == nil {
+			item := (*C.accel_value_t)(unsafe.Add(unsafe.Pointer(pair), C.sizeof_accel_value_t))
+			err = status(C.go_accel_value_put(out, pair, item, &failure), failure)
 		}
 	}
-	return nil
+	if err != nil {
+		C.accel_value_dispose(out)
+	}
+	return err
 }
 
 // made reads a value that the library made, and gives it back.
@@ -2913,7 +3050,7 @@ func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
 		return nil
 	}
 	made := (*C.accel_state_options_t)(given.room(C.sizeof_accel_state_options_t))
-	C.accel_state_options_init(made)
+	C.go_unset_accel_state_options_t(made)
 	if options.CPU != nil {
 		made.cpu = C.accel_flag_t(flag(*options.CPU))
 	}
@@ -3011,7 +3148,7 @@ func (options *GradientAccumulationOptions) c(given *arguments) *C.accel_gradien
 		return nil
 	}
 	made := (*C.accel_gradient_accumulation_options_t)(given.room(C.sizeof_accel_gradient_accumulation_options_t))
-	C.accel_gradient_accumulation_options_init(made)
+	C.go_unset_accel_gradient_accumulation_options_t(made)
 	if options.NumSteps != nil {
 		made.num_steps = C.int64_t(*options.NumSteps)
 	}
@@ -3052,7 +3189,7 @@ func (options *BackwardOptions) c(given *arguments) *C.accel_backward_options_t 
 		return nil
 	}
 	made := (*C.accel_backward_options_t)(given.room(C.sizeof_accel_backward_options_t))
-	C.accel_backward_options_init(made)
+	C.go_unset_accel_backward_options_t(made)
 	if options.RetainGraph != nil {
 		made.retain_graph = C.accel_flag_t(flag(*options.RetainGraph))
 	}
@@ -3093,7 +3230,7 @@ func (options *AdamOptions) c(given *arguments) *C.accel_adam_options_t {
 		return nil
 	}
 	made := (*C.accel_adam_options_t)(given.room(C.sizeof_accel_adam_options_t))
-	C.accel_adam_options_init(made)
+	C.go_unset_accel_adam_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3144,7 +3281,7 @@ func (options *SGDOptions) c(given *arguments) *C.accel_sgd_options_t {
 		return nil
 	}
 	made := (*C.accel_sgd_options_t)(given.room(C.sizeof_accel_sgd_options_t))
-	C.accel_sgd_options_init(made)
+	C.go_unset_accel_sgd_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3192,7 +3329,7 @@ func (options *AdagradOptions) c(given *arguments) *C.accel_adagrad_options_t {
 		return nil
 	}
 	made := (*C.accel_adagrad_options_t)(given.room(C.sizeof_accel_adagrad_options_t))
-	C.accel_adagrad_options_init(made)
+	C.go_unset_accel_adagrad_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3243,7 +3380,7 @@ func (options *RmspropOptions) c(given *arguments) *C.accel_rmsprop_options_t {
 		return nil
 	}
 	made := (*C.accel_rmsprop_options_t)(given.room(C.sizeof_accel_rmsprop_options_t))
-	C.accel_rmsprop_options_init(made)
+	C.go_unset_accel_rmsprop_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3294,7 +3431,7 @@ func (options *AdamaxOptions) c(given *arguments) *C.accel_adamax_options_t {
 		return nil
 	}
 	made := (*C.accel_adamax_options_t)(given.room(C.sizeof_accel_adamax_options_t))
-	C.accel_adamax_options_init(made)
+	C.go_unset_accel_adamax_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3348,7 +3485,7 @@ func (options *NadamOptions) c(given *arguments) *C.accel_nadam_options_t {
 		return nil
 	}
 	made := (*C.accel_nadam_options_t)(given.room(C.sizeof_accel_nadam_options_t))
-	C.accel_nadam_options_init(made)
+	C.go_unset_accel_nadam_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3405,7 +3542,7 @@ func (options *RadamOptions) c(given *arguments) *C.accel_radam_options_t {
 		return nil
 	}
 	made := (*C.accel_radam_options_t)(given.room(C.sizeof_accel_radam_options_t))
-	C.accel_radam_options_init(made)
+	C.go_unset_accel_radam_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3453,7 +3590,7 @@ func (options *LionOptions) c(given *arguments) *C.accel_lion_options_t {
 		return nil
 	}
 	made := (*C.accel_lion_options_t)(given.room(C.sizeof_accel_lion_options_t))
-	C.accel_lion_options_init(made)
+	C.go_unset_accel_lion_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3499,7 +3636,7 @@ func (options *LambOptions) c(given *arguments) *C.accel_lamb_options_t {
 		return nil
 	}
 	made := (*C.accel_lamb_options_t)(given.room(C.sizeof_accel_lamb_options_t))
-	C.accel_lamb_options_init(made)
+	C.go_unset_accel_lamb_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3551,7 +3688,7 @@ func (options *AdafactorOptions) c(given *arguments) *C.accel_adafactor_options_
 		return nil
 	}
 	made := (*C.accel_adafactor_options_t)(given.room(C.sizeof_accel_adafactor_options_t))
-	C.accel_adafactor_options_init(made)
+	C.go_unset_accel_adafactor_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3615,7 +3752,7 @@ func (options *MuonOptions) c(given *arguments) *C.accel_muon_options_t {
 		return nil
 	}
 	made := (*C.accel_muon_options_t)(given.room(C.sizeof_accel_muon_options_t))
-	C.accel_muon_options_init(made)
+	C.go_unset_accel_muon_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3666,7 +3803,7 @@ func (options *LomoOptions) c(given *arguments) *C.accel_lomo_options_t {
 		return nil
 	}
 	made := (*C.accel_lomo_options_t)(given.room(C.sizeof_accel_lomo_options_t))
-	C.accel_lomo_options_init(made)
+	C.go_unset_accel_lomo_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3712,7 +3849,7 @@ func (options *AdalomoOptions) c(given *arguments) *C.accel_adalomo_options_t {
 		return nil
 	}
 	made := (*C.accel_adalomo_options_t)(given.room(C.sizeof_accel_adalomo_options_t))
-	C.accel_adalomo_options_init(made)
+	C.go_unset_accel_adalomo_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3770,7 +3907,7 @@ func (options *ScheduleFreeSGDOptions) c(given *arguments) *C.accel_schedule_fre
 		return nil
 	}
 	made := (*C.accel_schedule_free_sgd_options_t)(given.room(C.sizeof_accel_schedule_free_sgd_options_t))
-	C.accel_schedule_free_sgd_options_init(made)
+	C.go_unset_accel_schedule_free_sgd_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3830,7 +3967,7 @@ func (options *ScheduleFreeAdamwOptions) c(given *arguments) *C.accel_schedule_f
 		return nil
 	}
 	made := (*C.accel_schedule_free_adamw_options_t)(given.room(C.sizeof_accel_schedule_free_adamw_options_t))
-	C.accel_schedule_free_adamw_options_init(made)
+	C.go_unset_accel_schedule_free_adamw_options_t(made)
 	if options.LR != nil {
 		made.lr = C.double(*options.LR)
 	}
@@ -3893,7 +4030,7 @@ func (options *OneCycleOptions) c(given *arguments) *C.accel_one_cycle_options_t
 		return nil
 	}
 	made := (*C.accel_one_cycle_options_t)(given.room(C.sizeof_accel_one_cycle_options_t))
-	C.accel_one_cycle_options_init(made)
+	C.go_unset_accel_one_cycle_options_t(made)
 	if options.PctStart != nil {
 		made.pct_start = C.double(*options.PctStart)
 	}
@@ -3950,7 +4087,7 @@ func (options *CyclicOptions) c(given *arguments) *C.accel_cyclic_options_t {
 		return nil
 	}
 	made := (*C.accel_cyclic_options_t)(given.room(C.sizeof_accel_cyclic_options_t))
-	C.accel_cyclic_options_init(made)
+	C.go_unset_accel_cyclic_options_t(made)
 	if options.StepSizeUp != nil {
 		made.step_size_up = C.int64_t(*options.StepSizeUp)
 	}
@@ -4007,7 +4144,7 @@ func (options *PlateauOptions) c(given *arguments) *C.accel_plateau_options_t {
 		return nil
 	}
 	made := (*C.accel_plateau_options_t)(given.room(C.sizeof_accel_plateau_options_t))
-	C.accel_plateau_options_init(made)
+	C.go_unset_accel_plateau_options_t(made)
 	if options.Factor != nil {
 		made.factor = C.double(*options.Factor)
 	}
@@ -4058,7 +4195,7 @@ func (options *PackingOptions) c(given *arguments) *C.accel_packing_options_t {
 		return nil
 	}
 	made := (*C.accel_packing_options_t)(given.room(C.sizeof_accel_packing_options_t))
-	C.accel_packing_options_init(made)
+	C.go_unset_accel_packing_options_t(made)
 	made.sequence_length = C.int64_t(options.SequenceLength)
 	if options.EndOfDocument != nil {
 		made.end_of_document = C.int64_t(*options.EndOfDocument)
@@ -4096,7 +4233,7 @@ func (options *CSVOptions) c(given *arguments) *C.accel_csv_options_t {
 		return nil
 	}
 	made := (*C.accel_csv_options_t)(given.room(C.sizeof_accel_csv_options_t))
-	C.accel_csv_options_init(made)
+	C.go_unset_accel_csv_options_t(made)
 	if options.Delimiter != nil {
 		made.delimiter = C.int32_t(*options.Delimiter)
 	}
@@ -4131,7 +4268,7 @@ func (options *ImageOptions) c(given *arguments) *C.accel_image_options_t {
 		return nil
 	}
 	made := (*C.accel_image_options_t)(given.room(C.sizeof_accel_image_options_t))
-	C.accel_image_options_init(made)
+	C.go_unset_accel_image_options_t(made)
 	if options.Channels != nil {
 		made.channels = C.int64_t(*options.Channels)
 	}
@@ -4195,7 +4332,7 @@ func (options *DataloaderOptions) c(given *arguments) *C.accel_dataloader_option
 		return nil
 	}
 	made := (*C.accel_dataloader_options_t)(given.room(C.sizeof_accel_dataloader_options_t))
-	C.accel_dataloader_options_init(made)
+	C.go_unset_accel_dataloader_options_t(made)
 	if options.BatchSize != nil {
 		made.batch_size = C.int64_t(*options.BatchSize)
 	}
@@ -4269,7 +4406,7 @@ func (options *PowerSGDOptions) c(given *arguments) *C.accel_power_sgd_options_t
 		return nil
 	}
 	made := (*C.accel_power_sgd_options_t)(given.room(C.sizeof_accel_power_sgd_options_t))
-	C.accel_power_sgd_options_init(made)
+	C.go_unset_accel_power_sgd_options_t(made)
 	if options.MatrixApproximationRank != nil {
 		made.matrix_approximation_rank = C.int64_t(*options.MatrixApproximationRank)
 	}
@@ -4332,7 +4469,7 @@ func (options *DDPOptions) c(given *arguments) *C.accel_ddp_options_t {
 		return nil
 	}
 	made := (*C.accel_ddp_options_t)(given.room(C.sizeof_accel_ddp_options_t))
-	C.accel_ddp_options_init(made)
+	C.go_unset_accel_ddp_options_t(made)
 	if options.BroadcastBuffers != nil {
 		made.broadcast_buffers = C.accel_flag_t(flag(*options.BroadcastBuffers))
 	}
@@ -4385,7 +4522,7 @@ func (options *GradScalerOptions) c(given *arguments) *C.accel_grad_scaler_optio
 		return nil
 	}
 	made := (*C.accel_grad_scaler_options_t)(given.room(C.sizeof_accel_grad_scaler_options_t))
-	C.accel_grad_scaler_options_init(made)
+	C.go_unset_accel_grad_scaler_options_t(made)
 	if options.InitScale != nil {
 		made.init_scale = C.double(*options.InitScale)
 	}
@@ -4418,7 +4555,7 @@ func (options *AutocastOptions) c(given *arguments) *C.accel_autocast_options_t 
 		return nil
 	}
 	made := (*C.accel_autocast_options_t)(given.room(C.sizeof_accel_autocast_options_t))
-	C.accel_autocast_options_init(made)
+	C.go_unset_accel_autocast_options_t(made)
 	if options.Enabled != nil {
 		made.enabled = C.accel_flag_t(flag(*options.Enabled))
 	}
@@ -4445,7 +4582,7 @@ func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_o
 		return nil
 	}
 	made := (*C.accel_prepare_model_options_t)(given.room(C.sizeof_accel_prepare_model_options_t))
-	C.accel_prepare_model_options_init(made)
+	C.go_unset_accel_prepare_model_options_t(made)
 	if options.DevicePlacement != nil {
 		made.device_placement = C.accel_flag_t(flag(*options.DevicePlacement))
 	}
@@ -4489,7 +4626,7 @@ func (options *DataloaderConfig) c(given *arguments) *C.accel_dataloader_config_
 		return nil
 	}
 	made := (*C.accel_dataloader_config_t)(given.room(C.sizeof_accel_dataloader_config_t))
-	C.accel_dataloader_config_init(made)
+	C.go_unset_accel_dataloader_config_t(made)
 	if options.EvenBatches != nil {
 		made.even_batches = C.accel_flag_t(flag(*options.EvenBatches))
 	}
@@ -4545,7 +4682,7 @@ func (options *LocalSGDOptions) c(given *arguments) *C.accel_local_sgd_options_t
 		return nil
 	}
 	made := (*C.accel_local_sgd_options_t)(given.room(C.sizeof_accel_local_sgd_options_t))
-	C.accel_local_sgd_options_init(made)
+	C.go_unset_accel_local_sgd_options_t(made)
 	if options.StartStep != nil {
 		made.start_step = C.int64_t(*options.StartStep)
 	}
@@ -4583,7 +4720,7 @@ func (options *ParametersOptions) c(given *arguments) *C.accel_parameters_option
 		return nil
 	}
 	made := (*C.accel_parameters_options_t)(given.room(C.sizeof_accel_parameters_options_t))
-	C.accel_parameters_options_init(made)
+	C.go_unset_accel_parameters_options_t(made)
 	if options.BucketCapMb != nil {
 		made.bucket_cap_mb = C.double(*options.BucketCapMb)
 	}
@@ -4738,13 +4875,12 @@ type LRLambdaFunc func(step int64) (float64, error)
 
 //export goLRLambda
 func goLRLambda(step C.int64_t, userData C.uintptr_t) (result C.double) {
-	err := protected(func() error {
+	if err := protected(func() error {
 		number, err := callable[LRLambdaFunc](userData, 0)(int64(step))
 		result = C.double(number)
 		return err
-	})
-	if err != nil {
-		raise(err)
+	}); err != nil {
+		refused(err)
 		result = C.double(math.NaN())
 	}
 	return result
@@ -4758,13 +4894,12 @@ type LRGroupLambdaFunc func(step int64, group int64) (float64, error)
 
 //export goLRGroupLambda
 func goLRGroupLambda(step C.int64_t, group C.int64_t, userData C.uintptr_t) (result C.double) {
-	err := protected(func() error {
+	if err := protected(func() error {
 		number, err := callable[LRGroupLambdaFunc](userData, 0)(int64(step), int64(group))
 		result = C.double(number)
 		return err
-	})
-	if err != nil {
-		raise(err)
+	}); err != nil {
+		refused(err)
 		result = C.double(math.NaN())
 	}
 	return result
@@ -4777,13 +4912,12 @@ type DatasetLengthFunc func() (int64, error)
 
 //export goDatasetLength
 func goDatasetLength(userData C.uintptr_t) (result C.int64_t) {
-	err := protected(func() error {
+	if err := protected(func() error {
 		number, err := callable[DatasetLengthFunc](userData, 0)()
 		result = C.int64_t(number)
 		return err
-	})
-	if code := raise(err); code != 0 {
-		result = C.int64_t(code)
+	}); err != nil {
+		result = C.int64_t(refused(err))
 	}
 	return result
 }
@@ -4851,13 +4985,12 @@ type StreamBeginFunc func(epoch int64, shard int64, numReaders int64) (int64, er
 
 //export goStreamBegin
 func goStreamBegin(epoch C.int64_t, shard C.int64_t, numReaders C.int64_t, userData C.uintptr_t) (result C.int64_t) {
-	err := protected(func() error {
+	if err := protected(func() error {
 		number, err := callable[StreamBeginFunc](userData, 0)(int64(epoch), int64(shard), int64(numReaders))
 		result = C.int64_t(number)
 		return err
-	})
-	if code := raise(err); code != 0 {
-		result = C.int64_t(code)
+	}); err != nil {
+		result = C.int64_t(refused(err))
 	}
 	return result
 }
@@ -4890,13 +5023,12 @@ type StreamSkipFunc func(reader int64, count_ int64) (int64, error)
 
 //export goStreamSkip
 func goStreamSkip(reader C.int64_t, count_ C.int64_t, userData C.uintptr_t) (result C.int64_t) {
-	err := protected(func() error {
+	if err := protected(func() error {
 		number, err := callable[StreamSkipFunc](userData, 2)(int64(reader), int64(count_))
 		result = C.int64_t(number)
 		return err
-	})
-	if code := raise(err); code != 0 {
-		result = C.int64_t(code)
+	}); err != nil {
+		result = C.int64_t(refused(err))
 	}
 	return result
 }
@@ -5043,13 +5175,12 @@ type ReduceBatchSizeFunc func(batchSize int64, nextBatchSize int64, reason strin
 
 //export goReduceBatchSize
 func goReduceBatchSize(batchSize C.int64_t, nextBatchSize C.int64_t, reason *C.char, userData C.uintptr_t) (result C.int64_t) {
-	err := protected(func() error {
+	if err := protected(func() error {
 		number, err := callable[ReduceBatchSizeFunc](userData, 1)(int64(batchSize), int64(nextBatchSize), C.GoString(reason))
 		result = C.int64_t(number)
 		return err
-	})
-	if code := raise(err); code != 0 {
-		result = C.int64_t(code)
+	}); err != nil {
+		result = C.int64_t(refused(err))
 	}
 	return result
 }

@@ -123,6 +123,12 @@ func TestNumbersOfFunctions(t *testing.T) {
 	if err := scheduler.Step(); err == nil {
 		t.Error("a function that failed gave a learning rate")
 	}
+	for _, failed := range []error{errOwn, io.EOF} {
+		dataset := get[*Dataset](t)(NewDataset(func() (int64, error) { return 3, failed }, item, nil, nil))
+		if _, err := NewDataloader(dataset, nil); err == nil && dataset.Length() >= 0 {
+			t.Errorf("%v: the length is %d", failed, dataset.Length())
+		}
+	}
 }
 
 func TestScopesEndWhateverHappens(t *testing.T) {

@@ -180,7 +180,7 @@ def option_classes(api):
         if struct["init_function"]:
             name = camel(struct["name"])
             yield (comment(struct["doc"]) if struct["doc"] else "") + \
-                f"struct {name} : {struct['name']} {{\n  {name}() {{ {struct['init_function']}(this); }}\n}};\n"
+                f"struct {name} : {struct['name']} {{\n  {name}() : {struct['name']}({struct['init_macro']}) {{}}\n}};\n"
 
 
 def in_order(names, texts):

@@ -122,7 +122,7 @@ def options(api, known):
         text = comment(name + ":", {"summary": struct["doc"], "description": "", "parameters": [], "returns": {"doc": ""}})
         yield (f"{text}type {name} struct {{\n{listed}}}\n\nfunc (options *{name}) c(given *arguments) *C.{struct['name']} {{\n"
                f"\tif options == nil {{\n\t\treturn nil\n\t}}\n\tmade := (*C.{struct['name']})(given.room(C.sizeof_{struct['name']}))\n"
-               f"\tC.{struct['init_function']}(made)\n{lines}\treturn made\n}}\n")
+               f"\tC.go_unset_{struct['name']}(made)\n{lines}\treturn made\n}}\n")
 
 
 def checked(function, known):
@@ -146,6 +146,11 @@ def checked(function, known):
             f"  return go_checked({function['name']}({', '.join(passed)}), failure);\n}}\n")
 
 
+def unset(struct):
+    """By the macro: the function of a newer library writes its own struct, which may be longer."""
+    return f"static inline void go_unset_{struct['name']}({struct['name']} *options) {{\n  *options = ({struct['name']}){struct['init_macro']};\n}}\n"
+
+
 def emit(api, root):
     known, text = Api(api), TEMPLATE.read_text()
     callbacks = [Callback(known, callback) for callback in api["callbacks"] if callback["name"] != "accel_destroy_fn"]
@@ -153,6 +158,7 @@ def emit(api, root):
              "callbacks": [part for one in callbacks for part in (one.go_type(), one.function(api["functions"]))],
              "functions": survey(api)[0]}
     functions = "\n".join(parts["functions"])
+    parts["unset"] = [unset(struct) for struct in api["structs"] if struct["init_function"]]
     parts["trampolines"] = [one.c() for one in callbacks]
     parts["calls"] = [checked(function, known) for function in api["functions"]
                       if f"C.go_{function['name']}(" in functions or f"C.go_{function['name']}(" in text]

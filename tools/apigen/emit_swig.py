@@ -58,7 +58,7 @@ def options_classes(api):
         owned = " ".join(f"{OWNED_FIELDS[field['type']['base']]}$self->{field['name']});" for field in struct["fields"]
                          if field["type"]["base"] in OWNED_FIELDS)
         yield (f"%extend {name} {{\n  {name}() {{\n    {name}_t *const options = calloc(1, sizeof(*options));\n"
-               f"    if (options != NULL) {struct['init_function']}(options);\n    return options;\n  }}\n"
+               f"    if (options != NULL) *options = ({name}_t){struct['init_macro']};\n    return options;\n  }}\n"
                f"  ~{name}() {{ {owned} free($self); }}\n}}\n")
 
 

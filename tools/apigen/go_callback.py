@@ -72,11 +72,8 @@ class Callback:
         caught = f"protected(func() error {{\n{inner}\t}})"
         if not number:
             return f"{head} C.accel_status_t {{\n\treturn raise({caught})\n}}\n"
-        refused = "C.double(math.NaN())" if self.returns == "double" else "C.int64_t(code)"
-        test = "raise(err); code != 0" if self.returns == "int64_t" else ""
-        end = f"\tif code := {test} {{\n\t\tresult = {refused}\n\t}}\n" if test else \
-            f"\tif err != nil {{\n\t\traise(err)\n\t\tresult = {refused}\n\t}}\n"
-        return f"{head} (result C.{self.returns}) {{\n\terr := {caught}\n{end}\treturn result\n}}\n"
+        end = "refused(err)\n\t\tresult = C.double(math.NaN())" if self.returns == "double" else "result = C.int64_t(refused(err))"
+        return f"{head} (result C.{self.returns}) {{\n\tif err := {caught}; err != nil {{\n\t\t{end}\n\t}}\n\treturn result\n}}\n"
 
     def c(self):
         """The declaration of the exported function, and the C function of the callback's type that calls it."""

@@ -17,7 +17,6 @@ class Function:
         self.checks = function["returns"]["type"]["base"] == "accel_status_t" and function["returns"]["type"]["pointers"] == 0
         self.taken, self.arguments, self.results, self.before, self.after, self.kept = [], [], [], [], [], []
         self.scope, self.uses_given, self.can_refuse = False, False, False
-        self.is_member = False
         self.read()
 
     def read(self):
@@ -26,15 +25,15 @@ class Function:
             if parameter["length"]:
                 lengths.setdefault(parameter["length"], []).append(parameter)
         for parameter in self.parameters:
-            name, kind = parameter["name"], parameter["type"]
+            name = parameter["name"]
             if name in lengths:
                 self.length(name, lengths[name])
             elif name == "user_data":
                 self.user_data()
-            elif name != "destroy" and name != "out_n_results":
-                self.parameter(parameter, lengths)
             elif name == "out_n_results":
                 self.arguments.append("&nResults")
+            elif name != "destroy":
+                self.parameter(parameter)
 
     def length(self, name, arrays):
         if name == "max_results":
@@ -57,7 +56,7 @@ class Function:
         self.taken.append((name, kind))
         self.arguments.append(argument)
 
-    def parameter(self, parameter, lengths):
+    def parameter(self, parameter):
         kind, name = parameter["type"], local(parameter["name"])
         base, pointers = base_of(kind), kind["pointers"]
         is_handle = base in self.api.handles
