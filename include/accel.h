@@ -942,9 +942,10 @@ typedef int32_t accel_cpu_memory_t;
 typedef struct accel_state_options {
   size_t struct_size;
   accel_flag_t cpu;                         /* 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0 */
-  accel_precision_t mixed_precision;        /* Variable ACCELERATE_MIXED_PRECISION. Default NO */
-  int64_t gradient_accumulation_steps;      /* In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default
-                                             * 1 */
+  accel_precision_t mixed_precision;        /* Of the forward passes of prepared models. Variable
+                                             * ACCELERATE_MIXED_PRECISION. Default NO */
+  int64_t gradient_accumulation_steps;      /* Micro-batches for each step of the optimizer. In [1, inf). Variable
+                                             * ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1 */
   accel_flag_t adjust_scheduler;            /* 1: schedulers also advance in steps that only accumulate. Default 0 */
   accel_flag_t sync_with_dataloader;        /* 1: gradients are exchanged at the end of the loader. Default 1 */
   accel_flag_t sync_each_batch;             /* 1: gradients are exchanged in every micro-batch. Default 0 */
@@ -958,15 +959,17 @@ typedef struct accel_state_options {
   accel_flag_t keep_output_dtype;           /* 1: outputs of prepared models stay in half precision; 0: they become
                                              * float32. Default 0 */
   int64_t timeout_ms;                       /* Milliseconds until the rendezvous and each collective must have ended.
-                                             * In [1, inf). Default 600000 */
+                                             * In [1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000 */
   int32_t process_index;                    /* The place in the job, here and below, for programs that start their
                                              * ranks themselves, also as threads of one process. In [0, inf).
                                              * Default: RANK and its like, as torchrun, MPI and Slurm set them */
   int32_t num_processes;                    /* In [1, inf). Default: WORLD_SIZE and its like */
   int32_t local_process_index;              /* In [0, inf). Default: LOCAL_RANK and its like */
   int32_t local_num_processes;              /* In [1, inf). Default: LOCAL_WORLD_SIZE and its like */
-  const char *main_process_ip;              /* Variable MASTER_ADDR. Default "127.0.0.1" */
-  int32_t main_process_port;                /* In [0, 65535]. Variable MASTER_PORT. Default 29500 */
+  const char *main_process_ip;              /* The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default
+                                             * "127.0.0.1" */
+  int32_t main_process_port;                /* The port at which they meet. In [0, 65535]. Variable MASTER_PORT.
+                                             * Default 29500 */
   accel_flag_t device_placement;            /* 1: prepare puts models and batches on the device. Default 1 */
   const char *rng_types;                    /* Generators that prepared loaders make equal on all ranks when an epoch
                                              * begins: "torch", "cuda" or "torch,cuda". Default: none, because orders
@@ -976,18 +979,25 @@ typedef struct accel_state_options {
                                              * OMP_NUM_THREADS, else the first state of a process shares the cores
                                              * among the ranks of the host */
   accel_scheduler_steps_t scheduler_steps;  /* Of prepared schedulers. Default PER_BATCH */
-  accel_cpu_kernels_t cpu_kernels;          /* Calls without a state have the settings of the state that was made
-                                             * last. Variable ACCEL_CPU_KERNELS. Default AUTO */
-  accel_cpu_memory_t cpu_memory;            /* Variable ACCEL_CPU_MEMORY. Default AUTO */
+  accel_cpu_kernels_t cpu_kernels;          /* Which kernels compute products on the CPU. Calls without a state have the
+                                             * settings of the state that was made last. Variable ACCEL_CPU_KERNELS.
+                                             * Default AUTO */
+  accel_cpu_memory_t cpu_memory;            /* Where the memory of large CPU tensors comes from. Variable
+                                             * ACCEL_CPU_MEMORY. Default AUTO */
   int64_t cpu_memory_kept;                  /* Most bytes that this process keeps for the next tensors. In [0, inf).
                                              * Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the
                                              * host or container by its processes */
+  const char *torch_device;                 /* "cpu", "cuda" or "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default:
+                                             * the rank's accelerator, else the CPU */
+  accel_flag_t cpu_affinity;                /* 1: the rank's threads stay on its share of the host's processors.
+                                             * Variable ACCELERATE_CPU_AFFINITY. Default 0 */
+  int32_t reserved;                         /* 0 */
 } accel_state_options_t;
 #define ACCEL_STATE_OPTIONS_INIT                                                                                       \
   {sizeof(accel_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET,  \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET,       \
-   ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET,            \
-   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64}
+   ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
+   ACCEL_UNSET_INT64, NULL, ACCEL_UNSET, 0}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
@@ -4457,7 +4467,7 @@ ACCEL_SINCE(0, 1) void accel_ddp_options_init(accel_ddp_options_t *options);
  * 2018). @accelerate GradScalerKwargs */
 typedef struct accel_grad_scaler_options {
   size_t struct_size;
-  double init_scale;       /* The first scale. In (0, inf). Default 65536 */
+  double init_scale;       /* The first scale. In (0, 3.4e38]. Default 65536 */
   double growth_factor;    /* The scale grows by it after growth_interval steps without overflow. In (1, inf).
                             * Default 2 */
   double backoff_factor;   /* The scale shrinks by it after an overflow. In (0, 1). Default 0.5 */

@@ -11,11 +11,17 @@ namespace accel::tests {
 
 using AcceleratorPtr = std::shared_ptr<accelerator::Accelerator>;
 
+inline PrepareModelSettings prepared_by(const DdpSettings& ddp) {
+  PrepareModelSettings settings;
+  settings.ddp_options = ddp;
+  return settings;
+}
+
 // Runs `body` on every rank with an accelerator of these options on the CPU.
-inline void run_accelerators(int size, StateOptions options, const std::function<void(const AcceleratorPtr&)>& body) {
+inline void run_accelerators(int size, StateSettings options, const std::function<void(const AcceleratorPtr&)>& body) {
   options.cpu = true;
-  options.process.process_index = 0;
-  options.process.num_processes = 1;
+  options.process_index = 0;
+  options.num_processes = 1;
   const accelerator::Accelerator alone(options);
   run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     body(std::make_shared<accelerator::Accelerator>(alone, communicator));

@@ -56,7 +56,7 @@ inline optim::Schedule named_schedule(const std::string& name, const SchedulerAr
   if (name == "OneCycleLR") {
     OneCycleSettings settings;
     settings.pct_start = given.number("pct_start", settings.pct_start);
-    settings.anneal = given.word("anneal", "cos") == "linear" ? Anneal::kLinear : Anneal::kCosine;
+    settings.anneal_strategy = given.word("anneal", "cos") == "linear" ? AnnealStrategy::kLinear : AnnealStrategy::kCos;
     settings.three_phase = given.flag("three_phase", settings.three_phase);
     settings.cycle_momentum = given.flag("cycle_momentum", settings.cycle_momentum);
     return one_cycle_schedule(given.number("max_lr"), given.integer("total_steps"), settings);
@@ -93,13 +93,12 @@ inline std::shared_ptr<optim::Scheduler> named_scheduler(const std::string& name
                                                          const std::shared_ptr<optim::Optimizer>& optimizer) {
   const SchedulerArguments given(arguments);
   if (name == "ReduceLROnPlateau") {
-    optim::PlateauSettings settings;
-    settings.mode = given.word("mode", "min") == "max" ? optim::MetricMode::kMax : optim::MetricMode::kMin;
+    PlateauSettings settings;
+    settings.mode = given.word("mode", "min") == "max" ? MetricMode::kMax : MetricMode::kMin;
     settings.factor = given.number("factor", settings.factor);
     settings.patience = given.integer("patience", settings.patience);
     settings.threshold = given.number("threshold", settings.threshold);
-    settings.threshold_mode = given.word("threshold_mode", "rel") == "abs" ? optim::ThresholdMode::kAbsolute
-                                                                           : optim::ThresholdMode::kRelative;
+    settings.threshold_mode = given.word("threshold_mode", "rel") == "abs" ? ThresholdMode::kAbs : ThresholdMode::kRel;
     settings.cooldown = given.integer("cooldown", settings.cooldown);
     settings.min_lr = given.number("min_lr", settings.min_lr);
     return std::make_shared<optim::PlateauScheduler>(optimizer, settings);

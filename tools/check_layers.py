@@ -30,7 +30,7 @@ HEAVY = re.compile(
 # shrink: an entry that is not needed any more is an error too.
 HEAVY_SOURCES = "tools/heavy_sources.txt"
 # Modules that work without LibTorch, but for the one header that hides the differences between its versions.
-WITHOUT_TORCH = ("base", "launch")
+WITHOUT_TORCH = ("base", "config", "launch")
 TORCH_INCLUDE = re.compile(r"(torch|ATen|c10|caffe2)/")
 TORCH_COMPATIBILITY = "base/torch_compat.hpp"
 USING_NAMESPACE = re.compile(r"^using namespace ", re.MULTILINE)

@@ -53,9 +53,11 @@ def checks(options):
                    ["tools/build.sh tests/distributed/rank_program src/launch/accel src/comm/ucx/libaccel_ucx.so",
                     f"ACCEL_PLUGIN_PATH=build/release/src/comm/ucx python3 tests/distributed/faults_test.py "
                     f"build/release/tests/distributed/rank_program {options.kills}"]),
-        "failing_calls": ("each call to the system fails once, and with all that follow it, in start, training, loading, save and load",
-                          ["tools/build.sh tests/faults/failing_work",
-                           "python3 tests/faults/failing_calls_test.py build/release/tests/faults/failing_work --every"]),
+        "failing_calls": ("each call to the system fails once, and with all that follow it, in start, training, loading, save and load; of two "
+                          "ranks a part of them",
+                          ["tools/build.sh tests/faults/failing_work src/comm/ucx/libaccel_ucx.so",
+                           "ACCEL_PLUGIN_PATH=build/release/src/comm/ucx python3 tests/faults/failing_calls_test.py "
+                           "build/release/tests/faults/failing_work --every"]),
         "fuzzers": (f"each parser, {options.fuzz_seconds} s of libFuzzer with both sanitizers",
                     ["CC=clang CXX=clang++ tools/build.sh -C build/fuzz -Dfuzz=true " +
                      " ".join(f"tests/fuzz/fuzz_{name}" for name in FUZZERS),

@@ -66,6 +66,7 @@ pkg-config command pkg-config
 python3 command python3
 libucx-dev library ucx
 libcjson-dev library libcjson
+libcli11-dev library CLI11
 zlib1g-dev library zlib
 libturbojpeg0-dev library libturbojpeg
 libpng-dev library libpng

@@ -2965,10 +2965,11 @@ type StateOptions struct {
 	// 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0
 	CPU *bool
 
-	// Variable ACCELERATE_MIXED_PRECISION. Default NO
+	// Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
 	MixedPrecision *Precision
 
-	// In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1
+	// Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS.
+	// Default 1
 	GradientAccumulationSteps *int64
 
 	// 1: schedulers also advance in steps that only accumulate. Default 0
@@ -2996,7 +2997,8 @@ type StateOptions struct {
 	// 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
 	KeepOutputDtype *bool
 
-	// Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Default 600000
+	// Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable
+	// ACCEL_TIMEOUT_MS. Default 600000
 	TimeoutMs *int64
 
 	// The place in the job, here and below, for programs that start their ranks themselves, also as threads of one
@@ -3012,10 +3014,10 @@ type StateOptions struct {
 	// In [1, inf). Default: LOCAL_WORLD_SIZE and its like
 	LocalNumProcesses *int32
 
-	// Variable MASTER_ADDR. Default "127.0.0.1"
+	// The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default "127.0.0.1"
 	MainProcessIP string
 
-	// In [0, 65535]. Variable MASTER_PORT. Default 29500
+	// The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500
 	MainProcessPort *int32
 
 	// 1: prepare puts models and batches on the device. Default 1
@@ -3033,16 +3035,23 @@ type StateOptions struct {
 	// Of prepared schedulers. Default PER_BATCH
 	SchedulerSteps *SchedulerSteps
 
-	// Calls without a state have the settings of the state that was made last. Variable ACCEL_CPU_KERNELS. Default
-	// AUTO
+	// Which kernels compute products on the CPU. Calls without a state have the settings of the state that was
+	// made last. Variable ACCEL_CPU_KERNELS. Default AUTO
 	CPUKernels *CPUKernels
 
-	// Variable ACCEL_CPU_MEMORY. Default AUTO
+	// Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
 	CPUMemory *CPUMemory
 
 	// Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT.
 	// Default: a fourth of the memory of the host or container by its processes
 	CPUMemoryKept *int64
+
+	// "cpu", "cuda" or "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
+	TorchDevice string
+
+	// 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default
+	// 0
+	CPUAffinity *bool
 }
 
 func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
@@ -3121,6 +3130,10 @@ func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
 	}
 	if options.CPUMemoryKept != nil {
 		made.cpu_memory_kept = C.int64_t(*options.CPUMemoryKept)
+	}
+	made.torch_device = given.nullable(options.TorchDevice)
+	if options.CPUAffinity != nil {
+		made.cpu_affinity = C.accel_flag_t(flag(*options.CPUAffinity))
 	}
 	return made
 }
@@ -4501,7 +4514,7 @@ func (options *DDPOptions) c(given *arguments) *C.accel_ddp_options_t {
 // GradScalerOptions: How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed
 // Precision Training", 2018).
 type GradScalerOptions struct {
-	// The first scale. In (0, inf). Default 65536
+	// The first scale. In (0, 3.4e38]. Default 65536
 	InitScale *float64
 
 	// The scale grows by it after growth_interval steps without overflow. In (1, inf). Default 2

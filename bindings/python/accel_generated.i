@@ -300,6 +300,9 @@ typedef struct accel_state_options {
   accel_cpu_kernels_t cpu_kernels;
   accel_cpu_memory_t cpu_memory;
   int64_t cpu_memory_kept;
+  const char *torch_device;
+  accel_flag_t cpu_affinity;
+  int32_t reserved;
 } accel_state_options_t;
 typedef struct accel_gradient_accumulation_options {
   size_t struct_size;
@@ -627,7 +630,7 @@ typedef struct accel_parameters_options {
     if (options != NULL) *options = (accel_state_options_t)ACCEL_STATE_OPTIONS_INIT;
     return options;
   }
-  ~accel_state_options() { free((char *)$self->main_process_ip); free((char *)$self->rng_types); free($self); }
+  ~accel_state_options() { free((char *)$self->main_process_ip); free((char *)$self->rng_types); free((char *)$self->torch_device); free($self); }
 }
 %extend accel_gradient_accumulation_options {
   accel_gradient_accumulation_options() {

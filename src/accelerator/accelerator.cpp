@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/training_state.hpp"
+#include "config/precedence.hpp"
 #include "kernels/tensor_memory.hpp"
 #include "state/random.hpp"
 
@@ -24,7 +25,7 @@ bool has_trainable_parameter(const nn::Module& module) {
 
 }  // namespace
 
-Accelerator::Accelerator(const StateOptions& options) : state_(options) {
+Accelerator::Accelerator(const StateSettings& given) : state_(given) {
   state::check_rng_types(state_.settings().rng_types, state_.device(), /*has_generator=*/false);
   make_grad_scaler({});
 }
@@ -34,7 +35,7 @@ Accelerator::Accelerator(const Accelerator& parent, std::shared_ptr<comm::Commun
   make_grad_scaler(parent.grad_scaler_settings_);
 }
 
-Accelerator::Accelerator(const Accelerator& parent, const StateOptions& options) : state_(parent.state_, options) {
+Accelerator::Accelerator(const Accelerator& parent, const StateSettings& given) : state_(parent.state_, given) {
   state::check_rng_types(state_.settings().rng_types, state_.device(), /*has_generator=*/false);
   make_grad_scaler({});
 }
@@ -44,32 +45,32 @@ void Accelerator::require_nothing_prepared(const char* what) const {
           models_.empty() ? "an optimizer" : "a model", " was prepared; set it before, or after accel_free_memory()");
 }
 
-void Accelerator::make_grad_scaler(const precision::GradScalerSettings& settings) {
-  precision::check_settings(settings);
+void Accelerator::make_grad_scaler(const GradScalerSettings& settings) {
+  check_settings(settings);
   grad_scaler_settings_ = settings;
   grad_scaler_.reset();
   if (settings.enabled.value_or(state_.mixed_precision() == Precision::kFp16))
     grad_scaler_ = std::make_shared<precision::GradScaler>(settings);
 }
 
-void Accelerator::set_grad_scaler(const precision::GradScalerSettings& settings) {
+void Accelerator::set_grad_scaler(const GradScalerSettings& settings) {
   require_nothing_prepared("the gradient scaler");
   make_grad_scaler(settings);
 }
 
-void Accelerator::set_autocast(const precision::AutocastSettings& settings) {
+void Accelerator::set_autocast(const AutocastSettings& settings) {
   require_nothing_prepared("autocast");
   autocast_ = settings;
 }
 
-nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const ModelPreparation& preparation) {
+nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
   if (preparation.device_placement.value_or(state_.settings().device_placement))
     module->to(std::nullopt, state_.device());
   std::shared_ptr<parallel::DistributedDataParallel> ddp;
   if (state_.use_distributed() && !preparation.evaluation_mode && has_trainable_parameter(*module))
-    ddp = std::make_shared<parallel::DistributedDataParallel>(module, state_.communicator(), preparation.ddp);
+    ddp = std::make_shared<parallel::DistributedDataParallel>(module, state_.communicator(), preparation.ddp_options);
   const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
                                    state_.settings().keep_output_dtype};
   auto prepared =
@@ -107,7 +108,7 @@ std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr
 }
 
 std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::DataLoader& loader,
-                                                                   const DataLoaderConfiguration& configuration) {
+                                                                   const DataloaderConfig& configuration) {
   require(!loader.is_sharded(), Status::kInvalidState,
           "the loader is prepared already; prepare the loader that it was made from");
   data::ShardOptions sharding;
@@ -156,10 +157,12 @@ std::vector<PreparedObject> Accelerator::prepare(const std::vector<PreparedObjec
   try {
     for (size_t i = 0; i < objects.size(); i++) {
       const PreparedObject& object = objects[i];
-      if (object.model != nullptr) prepared[i].model = prepare_model(object.model, {{}, object.device_placement});
+      PrepareModelSettings preparation;
+      preparation.device_placement = object.device_placement;
+      if (object.model != nullptr) prepared[i].model = prepare_model(object.model, preparation);
       if (object.optimizer != nullptr) prepared[i].optimizer = prepare_optimizer(object.optimizer);
       if (object.loader == nullptr) continue;
-      DataLoaderConfiguration configuration;
+      DataloaderConfig configuration;
       configuration.put_on_device = object.device_placement;
       prepared[i].loader = prepare_data_loader(*object.loader, configuration);
     }

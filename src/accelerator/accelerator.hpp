@@ -26,30 +26,11 @@
 
 namespace accel::accelerator {
 
-// @accelerate DataLoaderConfiguration
-struct DataLoaderConfiguration {
-  bool even_batches = true;
-  std::optional<bool> split_batches;  // as the state's setting
-  std::optional<bool> put_on_device;  // as the state's device_placement
-  bool non_blocking = false;
-  bool dispatch_batches = false;
-  bool use_seedable_sampler = true;
-  std::optional<int64_t> data_seed;  // instead of the loader's
-  bool use_stateful_dataloader = true;
-};
-
 // An object of the program that takes part in checkpoints.
 struct RegisteredObject {
   std::string name;
   std::function<c10::IValue()> save;
   std::function<void(const c10::IValue&)> load;
-};
-
-// How a model is prepared.
-struct ModelPreparation {
-  parallel::DdpOptions ddp;
-  std::optional<bool> device_placement;  // as the state's
-  bool evaluation_mode = false;          // under its precision only: nothing is exchanged
 };
 
 // One object to prepare, or a prepared one: exactly one of the pointers is set.
@@ -63,27 +44,27 @@ struct PreparedObject {
 
 class Accelerator {
  public:
-  explicit Accelerator(const StateOptions& options);
+  explicit Accelerator(const StateSettings& given);
   // Nothing is prepared in it yet.
   Accelerator(const Accelerator& parent, std::shared_ptr<comm::Communicator> group);
   // Of the same job, with settings of its own.
-  Accelerator(const Accelerator& parent, const StateOptions& options);
+  Accelerator(const Accelerator& parent, const StateSettings& given);
 
   state::State& state() { return state_; }
   const state::State& state() const { return state_; }
 
   // Both before anything is prepared.
-  void set_grad_scaler(const precision::GradScalerSettings& settings);
-  void set_autocast(const precision::AutocastSettings& settings);
-  const precision::AutocastSettings& autocast() const { return autocast_; }
+  void set_grad_scaler(const GradScalerSettings& settings);
+  void set_autocast(const AutocastSettings& settings);
+  const AutocastSettings& autocast() const { return autocast_; }
   // Null when losses are not scaled.
   const std::shared_ptr<precision::GradScaler>& grad_scaler() const { return grad_scaler_; }
 
-  nn::ModulePtr prepare_model(nn::ModulePtr module, const ModelPreparation& preparation = {});
+  nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation = {});
   std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
   std::shared_ptr<data::DataLoader> prepare_data_loader(const data::DataLoader& loader,
-                                                        const DataLoaderConfiguration& configuration);
+                                                        const DataloaderConfig& configuration);
   // All of them with the defaults, or none; schedulers come last, for they follow the optimizers.
   std::vector<PreparedObject> prepare(const std::vector<PreparedObject>& objects);
 
@@ -144,7 +125,7 @@ class Accelerator {
   };
 
   void require_nothing_prepared(const char* what) const;
-  void make_grad_scaler(const precision::GradScalerSettings& settings);
+  void make_grad_scaler(const GradScalerSettings& settings);
   void run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
   // From here on gradients of the open groups come in with this weight; those that are there already get it too.
   void weigh(double weight);
@@ -155,8 +136,8 @@ class Accelerator {
   state::AccumulationGroups groups() const;  // of the state itself, then of each model
 
   state::State state_;
-  precision::AutocastSettings autocast_;
-  precision::GradScalerSettings grad_scaler_settings_;
+  AutocastSettings autocast_;
+  GradScalerSettings grad_scaler_settings_;
   std::shared_ptr<precision::GradScaler> grad_scaler_;
   const Current* current_ = nullptr;
   at::Tensor seed_;  // of the latest backward, and its one number

@@ -6,6 +6,7 @@
 
 #include "accelerator/accelerator.hpp"
 #include "base/error.hpp"
+#include "config/precision_name.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::accelerator {
@@ -16,7 +17,7 @@ const char* compute_dtype(Precision precision) {
   return precision == Precision::kFp16 ? "float16" : nullptr;
 }
 
-void describe_precision(std::ostream& out, Precision precision, const precision::AutocastSettings& autocast) {
+void describe_precision(std::ostream& out, Precision precision, const AutocastSettings& autocast) {
   const char* const dtype = compute_dtype(precision);
   if (dtype == nullptr)
     out << "no autocast";

@@ -19,7 +19,7 @@ namespace accel::accelerator {
 struct ForwardPrecision {
   Precision precision = Precision::kNo;
   c10::DeviceType device = c10::DeviceType::CPU;
-  precision::AutocastSettings autocast;
+  AutocastSettings autocast;
   bool keep_output_dtype = false;  // else half-precision outputs become float32, as the loss is computed outside
 };
 

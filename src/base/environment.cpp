@@ -114,25 +114,37 @@ std::optional<std::string> environment_text(const char* name) {
   return std::string(value);
 }
 
+std::optional<bool> parse_flag(const std::string& text) {
+  for (const char* word : {"1", "y", "yes", "t", "true", "on"})
+    if (strcasecmp(text.c_str(), word) == 0) return true;
+  for (const char* word : {"0", "n", "no", "f", "false", "off"})
+    if (strcasecmp(text.c_str(), word) == 0) return false;
+  return std::nullopt;
+}
+
+std::optional<int64_t> parse_integer(const std::string& text) {
+  char* end = nullptr;
+  errno = 0;
+  const long long number = std::strtoll(text.c_str(), &end, 10);
+  if (errno != 0 || end == text.c_str() || *end != '\0') return std::nullopt;
+  return number;
+}
+
 std::optional<bool> environment_flag(const char* name) {
   const auto value = environment_text(name);
   if (!value) return std::nullopt;
-  for (const char* word : {"1", "y", "yes", "t", "true", "on"})
-    if (strcasecmp(value->c_str(), word) == 0) return true;
-  for (const char* word : {"0", "n", "no", "f", "false", "off"})
-    if (strcasecmp(value->c_str(), word) == 0) return false;
-  fail(Status::kInvalidArgument, "environment variable ", name, " is '", *value,
-       "'; expected yes, true, on, 1 or no, false, off, 0");
+  const auto flag = parse_flag(*value);
+  require(flag.has_value(), Status::kInvalidArgument, "environment variable ", name, " is '", *value, "'; expected ",
+          kFlagWords);
+  return flag;
 }
 
 std::optional<int64_t> environment_integer(const char* name) {
   const auto value = environment_text(name);
   if (!value) return std::nullopt;
-  char* end = nullptr;
-  errno = 0;
-  const long long number = std::strtoll(value->c_str(), &end, 10);
-  require(errno == 0 && end != value->c_str() && *end == '\0', Status::kInvalidArgument, "environment variable ", name,
-          " is '", *value, "'; expected an integer");
+  const auto number = parse_integer(*value);
+  require(number.has_value(), Status::kInvalidArgument, "environment variable ", name, " is '", *value,
+          "'; expected an integer");
   return number;
 }
 

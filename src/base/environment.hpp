@@ -13,7 +13,13 @@ namespace accel {
 // The value, or nothing when the variable is unset or empty.
 std::optional<std::string> environment_text(const char* name);
 
-// y, yes, t, true, on, 1 and n, no, f, false, off, 0 in any case; anything else is an error.
+// y, yes, t, true, on, 1 and n, no, f, false, off, 0 in any case; nothing for anything else.
+std::optional<bool> parse_flag(const std::string& text);
+inline constexpr const char* kFlagWords = "yes, true, on, 1 or no, false, off, 0";
+// Nothing for what is no integer of 64 bits.
+std::optional<int64_t> parse_integer(const std::string& text);
+
+// What is neither is an error.
 std::optional<bool> environment_flag(const char* name);
 
 std::optional<int64_t> environment_integer(const char* name);

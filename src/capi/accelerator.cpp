@@ -17,62 +17,12 @@
 namespace accel::capi {
 namespace {
 
-parallel::PowerSgdSettings read_power_sgd_options(const accel_power_sgd_options_t* given) {
-  const accel_power_sgd_options_t options = read_options(given, "options.ddp_options.comm_state_option");
-  parallel::PowerSgdSettings result;
-  set_given(result.matrix_approximation_rank, options.matrix_approximation_rank);
-  set_given(result.start_iteration, options.start_power_sgd_iter);
-  set_given(result.min_compression_rate, options.min_compression_rate);
-  set_given(result.orthogonalization_epsilon, options.orthogonalization_epsilon);
-  set_given(result.random_seed, options.random_seed);
-  set_given(result.use_error_feedback, options.use_error_feedback);
-  set_given(result.warm_start, options.warm_start);
-  set_given(result.batch_tensors_with_same_shape, options.batch_tensors_with_same_shape);
-  return result;
-}
-
-parallel::CommHookSettings read_comm_hook(const accel_ddp_options_t& options) {
-  parallel::CommHookSettings result;
-  set_given(result.hook, options.comm_hook);
-  set_given(result.wrapper, options.comm_wrapper);
-  require(result.wrapper <= parallel::CommHook::kBf16, Status::kInvalidArgument, "options.ddp_options.comm_wrapper is ",
-          options.comm_wrapper, "; expected ACCEL_DDP_COMM_HOOK_NO, _FP16 or _BF16");
-  result.power_sgd = read_power_sgd_options(options.comm_state_option);
-  return result;
-}
-
-parallel::DdpOptions read_ddp_options(const accel_ddp_options_t* given) {
-  const accel_ddp_options_t options = read_options(given, "options.ddp_options");
-  parallel::DdpOptions result;
-  set_given(result.broadcast_buffers, options.broadcast_buffers);
-  set_given(result.find_unused_parameters, options.find_unused_parameters);
-  set_given(result.gradient_as_bucket_view, options.gradient_as_bucket_view);
-  set_given(result.static_graph, options.static_graph);
-  set_given(result.bucket_cap_mb, options.bucket_cap_mb);
-  result.comm_hook = read_comm_hook(options);
-  return result;
-}
-
-accelerator::ModelPreparation read_prepare_model_options(const accel_prepare_model_options_t* given) {
+PrepareModelSettings read_prepare_model_options(const accel_prepare_model_options_t* given) {
   const accel_prepare_model_options_t options = read_options(given, "options");
-  accelerator::ModelPreparation result;
-  result.ddp = read_ddp_options(options.ddp_options);
-  set_given(result.device_placement, options.device_placement);
-  set_given(result.evaluation_mode, options.evaluation_mode);
-  return result;
-}
-
-accelerator::DataLoaderConfiguration read_dataloader_config(const accel_dataloader_config_t* given) {
-  const accel_dataloader_config_t config = read_options(given, "config");
-  accelerator::DataLoaderConfiguration result;
-  set_given(result.even_batches, config.even_batches);
-  set_given(result.split_batches, config.split_batches);
-  set_given(result.put_on_device, config.put_on_device);
-  set_given(result.non_blocking, config.non_blocking);
-  set_given(result.dispatch_batches, config.dispatch_batches);
-  set_given(result.use_seedable_sampler, config.use_seedable_sampler);
-  set_given(result.data_seed, config.data_seed);
-  set_given(result.use_stateful_dataloader, config.use_stateful_dataloader);
+  const accel_ddp_options_t ddp = read_options(options.ddp_options, "options.ddp_options");
+  PrepareModelSettings result = settings_of(options);
+  result.ddp_options = settings_of(ddp);
+  result.ddp_options.comm_state_option = read_settings(ddp.comm_state_option, "options.ddp_options.comm_state_option");
   return result;
 }
 
@@ -122,7 +72,7 @@ ACCEL_FUNCTION accel_status_t accel_prepare_model(accel_state_t* state, accel_mo
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
-    const accelerator::ModelPreparation preparation = read_prepare_model_options(options);
+    const PrepareModelSettings preparation = read_prepare_model_options(options);
     check_pointer(out, "out");
     *out = std::make_unique<accel_module>(accelerator.prepare_model(model, preparation)).release();
     return ACCEL_OK;
@@ -178,7 +128,7 @@ ACCEL_FUNCTION accel_status_t accel_prepare_data_loader(accel_state_t* state, ac
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     const auto& plain = check(loader, "loader").loader;
-    const auto configuration = read_dataloader_config(config);
+    const auto configuration = read_settings(config, "config");
     check_pointer(out, "out");
     *out = std::make_unique<accel_dataloader>(accelerator.prepare_data_loader(*plain, configuration)).release();
     return ACCEL_OK;

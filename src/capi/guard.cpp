@@ -68,6 +68,8 @@ accel_status_t status_of(comm::CollectiveFailure failure) {
       return ACCEL_ERROR_INVALID_ARGUMENT;
     case comm::CollectiveFailure::kBackend:
       return ACCEL_ERROR_BACKEND;
+    case comm::CollectiveFailure::kOutOfMemory:
+      return ACCEL_ERROR_OUT_OF_MEMORY;
   }
   return ACCEL_ERROR_BACKEND;
 }

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "capi/generated/option_structs.hpp"
 #include "config/option_table.hpp"
+#include "config/precedence.hpp"
 
 namespace accel::capi {
 
@@ -16,6 +17,20 @@ Options read_options(const Options* given, const char* name) {
   Options result = unset_options(given);
   accel::read_options(table_of(given), given, name, &result);
   return result;
+}
+
+// What was given, as settings of the engine; `read` is what read_options() returned.
+template <typename Options>
+auto settings_of(const Options& read) {
+  decltype(settings_type(&read)) result;
+  decltype(result)::for_each([&read](const OptionField& field, auto& setting) { read_option(field, &read, setting); },
+                             result);
+  return result;
+}
+
+template <typename Options>
+auto read_settings(const Options* given, const char* name) {
+  return settings_of(read_options(given, name));
 }
 
 inline bool is_given(int32_t value) { return value != ACCEL_UNSET; }

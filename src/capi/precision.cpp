@@ -8,34 +8,21 @@
 #include "capi/options.hpp"
 
 namespace accel::capi {
-namespace {
 
-precision::GradScalerSettings read_grad_scaler_options(const accel_grad_scaler_options_t* given) {
-  const accel_grad_scaler_options_t options = read_options(given, "options");
-  precision::GradScalerSettings settings;
-  set_given(settings.init_scale, options.init_scale);
-  set_given(settings.growth_factor, options.growth_factor);
-  set_given(settings.backoff_factor, options.backoff_factor);
-  set_given(settings.growth_interval, options.growth_interval);
-  set_given(settings.enabled, options.enabled);
-  return settings;
-}
-
-}  // namespace
-
-precision::AutocastSettings read_autocast_options(const accel_autocast_options_t* given,
-                                                  const precision::AutocastSettings& otherwise) {
-  const accel_autocast_options_t options = read_options(given, "options");
-  precision::AutocastSettings settings = otherwise;
-  set_given(settings.enabled, options.enabled);
-  set_given(settings.cache_enabled, options.cache_enabled);
+AutocastSettings read_autocast_options(const accel_autocast_options_t* given, const AutocastSettings& otherwise) {
+  AutocastSettings settings = read_settings(given, "options");
+  AutocastSettings::for_each(
+      [](const OptionField&, auto& setting, const auto& other) {
+        if (setting.is_default()) setting = other;
+      },
+      settings, otherwise);
   return settings;
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_grad_scaler(accel_state_t* state, const accel_grad_scaler_options_t* options) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
-    accelerator.set_grad_scaler(read_grad_scaler_options(options));
+    accelerator.set_grad_scaler(read_settings(options, "options"));
     return ACCEL_OK;
   });
 }

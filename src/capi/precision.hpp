@@ -7,7 +7,6 @@
 namespace accel::capi {
 
 // Fields that are unset are as in `otherwise`.
-precision::AutocastSettings read_autocast_options(const accel_autocast_options_t* given,
-                                                  const precision::AutocastSettings& otherwise);
+AutocastSettings read_autocast_options(const accel_autocast_options_t* given, const AutocastSettings& otherwise);
 
 }  // namespace accel::capi

@@ -33,47 +33,6 @@ accel_status_t create(const char* function, accel_optimizer_t* optimizer, accel_
   });
 }
 
-optim::OneCycleSettings one_cycle_settings(const accel_one_cycle_options_t* given) {
-  const accel_one_cycle_options_t options = read_options(given, "options");
-  optim::OneCycleSettings settings;
-  set_given(settings.pct_start, options.pct_start);
-  set_given(settings.base_momentum, options.base_momentum);
-  set_given(settings.max_momentum, options.max_momentum);
-  set_given(settings.div_factor, options.div_factor);
-  set_given(settings.final_div_factor, options.final_div_factor);
-  set_given(settings.anneal, options.anneal_strategy);
-  set_given(settings.cycle_momentum, options.cycle_momentum);
-  set_given(settings.three_phase, options.three_phase);
-  return settings;
-}
-
-optim::CyclicSettings cyclic_settings(const accel_cyclic_options_t* given) {
-  const accel_cyclic_options_t options = read_options(given, "options");
-  optim::CyclicSettings settings;
-  set_given(settings.step_size_up, options.step_size_up);
-  set_given(settings.step_size_down, options.step_size_down);
-  set_given(settings.gamma, options.gamma);
-  set_given(settings.base_momentum, options.base_momentum);
-  set_given(settings.max_momentum, options.max_momentum);
-  set_given(settings.mode, options.mode);
-  set_given(settings.cycle_momentum, options.cycle_momentum);
-  return settings;
-}
-
-optim::PlateauSettings plateau_settings(const accel_plateau_options_t* given) {
-  const accel_plateau_options_t options = read_options(given, "options");
-  optim::PlateauSettings settings;
-  set_given(settings.factor, options.factor);
-  set_given(settings.patience, options.patience);
-  set_given(settings.cooldown, options.cooldown);
-  set_given(settings.threshold, options.threshold);
-  set_given(settings.min_lr, options.min_lr);
-  set_given(settings.eps, options.eps);
-  set_given(settings.mode, options.mode);
-  set_given(settings.threshold_mode, options.threshold_mode);
-  return settings;
-}
-
 optim::SchedulerParts read_parts(accel_scheduler_t* const* schedulers, size_t count) {
   check_pointer(schedulers, "schedulers");
   std::vector<std::shared_ptr<optim::Scheduler>> parts;
@@ -187,20 +146,20 @@ ACCEL_FUNCTION accel_status_t accel_scheduler_one_cycle(accel_optimizer_t* optim
                                                         int64_t total_steps, const accel_one_cycle_options_t* options,
                                                         accel_scheduler_t** out) {
   return create(__func__, optimizer, out,
-                [&] { return optim::one_cycle_schedule(max_lr, total_steps, one_cycle_settings(options)); });
+                [&] { return optim::one_cycle_schedule(max_lr, total_steps, read_settings(options, "options")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_cyclic(accel_optimizer_t* optimizer, double base_lr, double max_lr,
                                                      const accel_cyclic_options_t* options, accel_scheduler_t** out) {
   return create(__func__, optimizer, out,
-                [&] { return optim::cyclic_schedule(base_lr, max_lr, cyclic_settings(options)); });
+                [&] { return optim::cyclic_schedule(base_lr, max_lr, read_settings(options, "options")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_plateau(accel_optimizer_t* optimizer,
                                                       const accel_plateau_options_t* options, accel_scheduler_t** out) {
   return guarded(__func__, [&] {
     const auto& engine = check(optimizer, "optimizer").optimizer;
-    const optim::PlateauSettings settings = plateau_settings(options);
+    const PlateauSettings settings = read_settings(options, "options");
     check_pointer(out, "out");
     give_scheduler(out, std::make_shared<optim::PlateauScheduler>(engine, settings));
     return ACCEL_OK;

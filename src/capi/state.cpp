@@ -25,49 +25,9 @@
 namespace accel::capi {
 namespace {
 
-static_assert(static_cast<int32_t>(Precision::kNo) == ACCEL_PRECISION_NO &&
-              static_cast<int32_t>(Precision::kFp16) == ACCEL_PRECISION_FP16 &&
-              static_cast<int32_t>(Precision::kBf16) == ACCEL_PRECISION_BF16 &&
-              static_cast<int32_t>(Precision::kFp8) == ACCEL_PRECISION_FP8);
 static_assert(static_cast<int32_t>(state::DistributedType::kNo) == ACCEL_DISTRIBUTED_NO &&
               static_cast<int32_t>(state::DistributedType::kMultiCpu) == ACCEL_DISTRIBUTED_MULTI_CPU &&
               static_cast<int32_t>(state::DistributedType::kMultiGpu) == ACCEL_DISTRIBUTED_MULTI_GPU);
-
-static_assert(static_cast<int32_t>(CpuKernels::kDefault) == ACCEL_CPU_KERNELS_DEFAULT &&
-              static_cast<int32_t>(CpuKernels::kOnednn) == ACCEL_CPU_KERNELS_ONEDNN);
-static_assert(static_cast<int32_t>(CpuMemory::kDefault) == ACCEL_CPU_MEMORY_DEFAULT &&
-              static_cast<int32_t>(CpuMemory::kCached) == ACCEL_CPU_MEMORY_CACHED);
-
-StateOptions read_state_options(const accel_state_options_t* given) {
-  const accel_state_options_t options = read_options(given, "options");
-  StateOptions result;
-  set_given(result.cpu, options.cpu);
-  set_given(result.mixed_precision, options.mixed_precision);
-  set_given(result.gradient_accumulation_steps, options.gradient_accumulation_steps);
-  set_given(result.adjust_scheduler, options.adjust_scheduler);
-  set_given(result.sync_with_dataloader, options.sync_with_dataloader);
-  set_given(result.sync_each_batch, options.sync_each_batch);
-  set_given(result.step_scheduler_with_optimizer, options.step_scheduler_with_optimizer);
-  set_given(result.split_batches, options.split_batches);
-  set_given(result.true_divisor, options.true_divisor);
-  set_given(result.keep_output_dtype, options.keep_output_dtype);
-  set_given(result.device_placement, options.device_placement);
-  set_given(result.rng_types, options.rng_types);
-  set_given(result.scheduler_steps, options.scheduler_steps);
-  set_given(result.cpu_kernels, options.cpu_kernels);
-  set_given(result.cpu_memory, options.cpu_memory);
-  set_given(result.cpu_memory_kept, options.cpu_memory_kept);
-  set_given(result.debug, options.debug);
-  set_given(result.timeout_ms, options.timeout_ms);
-  set_given(result.num_threads, options.num_threads);
-  set_given(result.process.process_index, options.process_index);
-  set_given(result.process.num_processes, options.num_processes);
-  set_given(result.process.local_process_index, options.local_process_index);
-  set_given(result.process.local_num_processes, options.local_num_processes);
-  set_given(result.process.main_process_ip, options.main_process_ip);
-  set_given(result.process.main_process_port, options.main_process_port);
-  return result;
-}
 
 // Getters: the value, or -1 for a handle that is none.
 template <typename Read>
@@ -109,7 +69,7 @@ std::atomic<accel_state_t*> default_state{nullptr};
 ACCEL_FUNCTION accel_status_t accel_state_create(const accel_state_options_t* options, accel_state_t** out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
-    *out = std::make_unique<accel_state>(std::make_shared<accelerator::Accelerator>(read_state_options(options)))
+    *out = std::make_unique<accel_state>(std::make_shared<accelerator::Accelerator>(read_settings(options, "options")))
                .release();
     return ACCEL_OK;
   });
@@ -120,9 +80,9 @@ ACCEL_FUNCTION accel_status_t accel_state_share(accel_state_t* state, const acce
   return guarded(__func__, [&] {
     const auto& parent = *check(state, "state").accelerator;
     check_pointer(out, "out");
-    *out =
-        std::make_unique<accel_state>(std::make_shared<accelerator::Accelerator>(parent, read_state_options(options)))
-            .release();
+    *out = std::make_unique<accel_state>(
+               std::make_shared<accelerator::Accelerator>(parent, read_settings(options, "options")))
+               .release();
     return ACCEL_OK;
   });
 }
@@ -223,7 +183,7 @@ ACCEL_FUNCTION int32_t accel_debug(const accel_state_t* state) {
 }
 
 ACCEL_FUNCTION int32_t accel_fork_launched(const accel_state_t* state) {
-  return read_state(__func__, state, [](const state::State& engine) { return engine.settings().fork_launched.value; });
+  return read_state(__func__, state, [](const state::State& engine) { return engine.fork_launched(); });
 }
 
 ACCEL_FUNCTION accel_device_t accel_device(const accel_state_t* state) {

@@ -129,7 +129,7 @@ ACCEL_FUNCTION accel_status_t accel_autocast_begin(accel_state_t* state, const a
                                                    accel_scope_t** out) {
   return guarded(__func__, [&] {
     const accelerator::Accelerator& accelerator = *accelerator_of(state);
-    const precision::AutocastSettings settings = read_autocast_options(options, accelerator.autocast());
+    const AutocastSettings settings = read_autocast_options(options, accelerator.autocast());
     check_pointer(out, "out");
     *out = open_scope(std::make_unique<GuardScope<precision::AutocastGuard>>(
         accelerator.state().mixed_precision(), accelerator.state().device().type(), settings));

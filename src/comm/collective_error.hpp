@@ -14,7 +14,12 @@ enum class CollectiveFailure : int32_t {
   kAborted,   // the group was shut down, here or by a peer that failed
   kInvalid,   // the arguments of this rank cannot work
   kBackend,   // the transport refused
+  kOutOfMemory,
 };
+
+inline bool group_survives(CollectiveFailure failure) {
+  return failure == CollectiveFailure::kMismatch || failure == CollectiveFailure::kInvalid;
+}
 
 class CollectiveError : public std::runtime_error {
  public:

@@ -55,8 +55,7 @@ constexpr uint64_t ending(uint64_t number, FlightEntry::State state) {
 
 // Whether the group is of no use after it.
 bool ends_group(const std::exception& error) {
-  if (const auto* failure = dynamic_cast<const CollectiveError*>(&error))
-    return failure->failure() != CollectiveFailure::kMismatch && failure->failure() != CollectiveFailure::kInvalid;
+  if (const auto* failure = dynamic_cast<const CollectiveError*>(&error)) return !group_survives(failure->failure());
   return dynamic_cast<const c10::DistError*>(&error) != nullptr;
 }
 
@@ -147,8 +146,12 @@ std::string FlightRecord::summary() const {
 void FlightRecord::fail(uint64_t number, const std::exception& error) {
   end(number, FlightEntry::State::kFailed);
   if (!ends_group(error) || written_.exchange(true)) return;
-  log(LogLevel::kError, "rank ", rank_, " of ", size_, ": ", error.what(), "; ", summary());
-  if (folder_) write_out();
+  try {
+    log(LogLevel::kError, "rank ", rank_, " of ", size_, ": ", error.what(), "; ", summary());
+    if (folder_) write_out();
+  } catch (const std::exception&) {
+    // No memory to tell it; who waits for the operation hears of the error itself.
+  }
 }
 
 void FlightRecord::fail(uint64_t number, const std::exception_ptr& error) {

@@ -118,9 +118,8 @@ void JobStart::give_up(const std::exception& error) noexcept {
   try {
     store_->setTimeout(kLastAnswer);
     fail(CollectiveFailure::kAborted, text("rank ", rank_, " could not start: ", error_line(error)));
-    // The store may end with this process.
-    const int64_t others = store_->add("arrivals", 0) - 1;
-    for (const Deadline limit{kLastAnswer}; rank_ == 0 && store_->add(kHeard, 0) < others && !limit.passed();)
+    // The store may end with this process, and those who have not arrived yet must hear of it too.
+    for (const Deadline limit{kLastAnswer}; rank_ == 0 && store_->add(kHeard, 0) < size_ - 1 && !limit.passed();)
       std::this_thread::sleep_for(kPause);
   } catch (const std::exception&) {
     // The store is gone, or there is no memory: the others see the end of this rank, or of the store.

@@ -40,10 +40,11 @@ int startable_threads(int wanted) {
   std::promise<void> enough;
   const std::shared_future<void> end = enough.get_future().share();
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(wanted));
   try {
     while (static_cast<int>(threads.size()) < wanted)
       threads.push_back(background_thread("accel-trial", [end] { end.wait(); }));
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // No more of them.
   }
   enough.set_value();

@@ -118,7 +118,7 @@ Meeting meet(const RendezvousOptions& options, const Deadline& deadline) {
     start->arrive(places->own_address());
     places->learn(wait_for_all(*start, options));
     return {store, places, start};
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     start->give_up(error);
     throw;
   }

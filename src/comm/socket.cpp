@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "base/error.hpp"
 
@@ -27,12 +28,17 @@ AddressList look_up(const Address& address, int kind) {
   addrinfo hints{};
   hints.ai_socktype = kind;
   addrinfo* found = nullptr;
-  if (getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) != 0) return nullptr;
-  return AddressList(found);
+  const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+  if (error == EAI_MEMORY) throw std::bad_alloc();
+  return AddressList(error == 0 ? found : nullptr);
 }
 
+// Closed where this host does not know that family of addresses.
 FileDescriptor open_socket(const addrinfo& entry) {
-  return FileDescriptor(socket(entry.ai_family, entry.ai_socktype | SOCK_CLOEXEC, entry.ai_protocol));
+  FileDescriptor opened(socket(entry.ai_family, entry.ai_socktype | SOCK_CLOEXEC, entry.ai_protocol));
+  require(opened.is_open() || errno == EAFNOSUPPORT, Status::kIo, "no socket: ", std::strerror(errno),
+          "; see the limit of open files (ulimit -n)");
+  return opened;
 }
 
 // A host that cannot be reached does not even refuse.

@@ -85,8 +85,8 @@ class StoreServer::Loop {
     require(events_.is_open() && stop_.is_open(), Status::kIo, "the store cannot be served: ", std::strerror(errno),
             "; raise the limit of file descriptors (ulimit -n)");
     fcntl(listener_.number(), F_SETFL, fcntl(listener_.number(), F_GETFL) | O_NONBLOCK);
-    watch(EPOLL_CTL_ADD, listener_, EPOLLIN);
-    watch(EPOLL_CTL_ADD, stop_, EPOLLIN);
+    require(watch(EPOLL_CTL_ADD, listener_, EPOLLIN) && watch(EPOLL_CTL_ADD, stop_, EPOLLIN), Status::kIo,
+            "the store cannot be served: ", std::strerror(errno));
   }
 
   void stop() {
@@ -118,14 +118,15 @@ class StoreServer::Loop {
     size_t missing = 0;                // of them
   };
 
-  void watch(int operation, const FileDescriptor& descriptor, uint32_t events) const {
+  bool watch(int operation, const FileDescriptor& descriptor, uint32_t events) const {
     epoll_event event{};
     event.events = events;
     event.data.fd = descriptor.number();
-    epoll_ctl(events_.number(), operation, descriptor.number(), &event);
+    return epoll_ctl(events_.number(), operation, descriptor.number(), &event) == 0;
   }
 
-  void accept_client() {
+  // Who cannot be served finds the connection closed.
+  void accept_client() try {
     FileDescriptor socket(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.is_open()) {
       // Without a descriptor for it the client goes on waiting, and this loop must not turn for that.
@@ -134,9 +135,11 @@ class StoreServer::Loop {
     }
     const int yes = 1;
     setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    watch(EPOLL_CTL_ADD, socket, EPOLLIN);
     const int number = socket.number();
-    clients_[number].socket = std::move(socket);
+    Client& client = clients_[number];
+    client.socket = std::move(socket);
+    if (!watch(EPOLL_CTL_ADD, client.socket, EPOLLIN)) clients_.erase(number);
+  } catch (const std::exception&) {  // no memory
   }
 
   void serve(int descriptor, uint32_t events) {
@@ -257,8 +260,12 @@ class StoreServer::Loop {
       Client& client = clients_.at(descriptor);
       if (--client.missing > 0) continue;
       client.awaited.clear();
-      send_number(client, WaitResponseType::STOP_WAITING);
-      flush(client);
+      try {
+        send_number(client, WaitResponseType::STOP_WAITING);
+        flush(client);
+      } catch (const std::exception&) {  // no memory
+        shutdown(client.socket.number(), SHUT_RDWR);
+      }
     }
   }
 

@@ -27,23 +27,6 @@ void unset(const OptionField& field, void* options) {
   field.size == sizeof(int32_t) ? write(kUnsetInt32) : write(kUnsetInt64);
 }
 
-int64_t integer_of(const OptionField& field, const void* options) {
-  return field.size == sizeof(int32_t) ? read_as<int32_t>(field, options) : read_as<int64_t>(field, options);
-}
-
-// "at least 1", "from 1 to 99", "in (0, 1]"
-std::string interval_text(const OptionInterval& interval) {
-  const bool from = std::isfinite(interval.low), to = std::isfinite(interval.high);
-  if (!from && !to) return interval.open_low ? "finite" : "any";
-  if (!to) return text(interval.open_low ? "above " : "at least ", interval.low);
-  if (!from) return text(interval.open_high ? "below " : "at most ", interval.high);
-  if (!interval.open_low && !interval.open_high) return text("from ", interval.low, " to ", interval.high);
-  return text("in ", interval.open_low ? '(' : '[', interval.low, ", ", interval.high, interval.open_high ? ')' : ']');
-}
-
-// Where a variable could have said it as well.
-const char* source_text(const OptionField& field) { return field.variable == nullptr ? "" : " (from call)"; }
-
 std::string choices_text(const OptionField& field) {
   std::string known;
   for (size_t i = 0; i < field.num_choices; ++i)
@@ -74,6 +57,15 @@ bool OptionInterval::contains(double value) const {
   return (open_low ? value > low : value >= low) && (open_high ? value < high : value <= high);
 }
 
+std::string OptionInterval::text() const {
+  const bool from = std::isfinite(low), to = std::isfinite(high);
+  if (!from && !to) return open_low ? "finite" : "any";
+  if (!to) return accel::text(open_low ? "above " : "at least ", low);
+  if (!from) return accel::text(open_high ? "below " : "at most ", high);
+  if (!open_low && !open_high) return accel::text("from ", low, " to ", high);
+  return accel::text("in ", open_low ? '(' : '[', low, ", ", high, open_high ? ')' : ']');
+}
+
 const OptionTable& find_option_table(std::string_view name) {
   std::string_view nearest;
   for (const OptionTable* const table : all_option_tables()) {
@@ -88,24 +80,64 @@ const char* option_kind_name(OptionKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+int64_t integer_option(const OptionField& field, const void* options) {
+  return field.size == sizeof(int32_t) ? read_as<int32_t>(field, options) : read_as<int64_t>(field, options);
+}
+double number_option(const OptionField& field, const void* options) { return read_as<double>(field, options); }
+const char* text_option(const OptionField& field, const void* options) { return read_as<const char*>(field, options); }
+
 bool is_unset(const OptionField& field, const void* options) {
   switch (field.kind) {
     case OptionKind::kNumber:
-      return read_as<double>(field, options) == kUnsetDouble;
+      return number_option(field, options) == kUnsetDouble;
     case OptionKind::kText:
     case OptionKind::kObject:
       return read_as<const void*>(field, options) == nullptr;
     case OptionKind::kReserved:
-      return integer_of(field, options) == 0;
+      return integer_option(field, options) == 0;
     default:
-      return integer_of(field, options) == (field.size == sizeof(int32_t) ? kUnsetInt32 : kUnsetInt64);
+      return integer_option(field, options) == (field.size == sizeof(int32_t) ? kUnsetInt32 : kUnsetInt64);
   }
 }
 
 std::optional<double> option_value(const OptionField& field, const void* options) {
   if (is_unset(field, options)) return std::nullopt;
-  if (field.kind == OptionKind::kNumber) return read_as<double>(field, options);
-  return static_cast<double>(integer_of(field, options));
+  if (field.kind == OptionKind::kNumber) return number_option(field, options);
+  return static_cast<double>(integer_option(field, options));
+}
+
+namespace {
+
+// What is expected; empty where the field can have any value.
+std::string expectation(const OptionField& field, double value, bool from_call) {
+  switch (field.kind) {
+    case OptionKind::kFlag:
+      if (value == 0 || value == 1) return "";
+      return from_call ? "0, 1 or ACCEL_UNSET" : "yes, true, on, 1 or no, false, off, 0";
+    case OptionKind::kInteger:
+    case OptionKind::kNumber:
+      return field.interval.contains(value) ? "" : field.interval.text();
+    case OptionKind::kChoice: {
+      const OptionChoice* const end = field.choices + field.num_choices;
+      const bool is_known =
+          std::any_of(field.choices, end, [value](const auto& choice) { return choice.value == value; });
+      return is_known ? "" : text("one of ", choices_text(field));
+    }
+    case OptionKind::kReserved:
+      return value == 0 ? "" : "0";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+void check_value(const OptionField& field, double value, std::string_view name, std::string_view given,
+                 std::string_view source) {
+  const std::string expected = expectation(field, value, source == "call" || source.empty());
+  if (expected.empty()) return;
+  fail(Status::kInvalidArgument, name, " is ", given, source.empty() ? "" : " (from ", source,
+       source.empty() ? "" : ")", "; expected ", expected);
 }
 
 void check_option(const OptionField& field, const void* options, const char* name) {
@@ -113,45 +145,13 @@ void check_option(const OptionField& field, const void* options, const char* nam
     if (field.required) fail(Status::kInvalidArgument, name, ".", field.name, " is unset; it must be given");
     return;
   }
-  switch (field.kind) {
-    case OptionKind::kFlag: {
-      const int64_t value = integer_of(field, options);
-      if (value != 0 && value != 1)
-        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, source_text(field),
-             "; expected 0, 1 or ACCEL_UNSET");
-      return;
-    }
-    case OptionKind::kInteger: {
-      const int64_t value = integer_of(field, options);
-      if (!field.interval.contains(static_cast<double>(value)))
-        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, source_text(field), "; expected ",
-             interval_text(field.interval));
-      return;
-    }
-    case OptionKind::kNumber: {
-      const auto value = read_as<double>(field, options);
-      if (!field.interval.contains(value))
-        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, source_text(field), "; expected ",
-             interval_text(field.interval));
-      return;
-    }
-    case OptionKind::kChoice: {
-      const int64_t value = integer_of(field, options);
-      const OptionChoice* const end = field.choices + field.num_choices;
-      if (std::none_of(field.choices, end, [value](const OptionChoice& choice) { return choice.value == value; }))
-        fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, source_text(field), "; expected one of ",
-             choices_text(field));
-      return;
-    }
-    case OptionKind::kReserved: {
-      const int64_t value = integer_of(field, options);
-      if (value != 0) fail(Status::kInvalidArgument, name, ".", field.name, " is ", value, "; expected 0");
-      return;
-    }
-    case OptionKind::kText:
-    case OptionKind::kObject:
-      return;
-  }
+  if (field.kind == OptionKind::kText || field.kind == OptionKind::kObject) return;
+  const bool is_number = field.kind == OptionKind::kNumber;
+  const double value = is_number ? number_option(field, options) : static_cast<double>(integer_option(field, options));
+  if (expectation(field, value, true).empty()) return;
+  // Where a variable could have said it as well.
+  check_value(field, value, text(name, ".", field.name), is_number ? text(value) : text(integer_option(field, options)),
+              field.variable == nullptr ? "" : "call");
 }
 
 void read_options(const OptionTable& table, const void* given, const char* name, void* result) {

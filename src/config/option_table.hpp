@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace accel {
@@ -23,6 +24,7 @@ struct OptionInterval {
 
   // Infinities and NaN are within an interval that is closed by infinity.
   bool contains(double value) const;
+  std::string text() const;  // "at least 1", "from 1 to 99", "in (0, 1]"
 };
 
 struct OptionField {
@@ -31,12 +33,16 @@ struct OptionField {
   OptionKind kind;
   uint8_t size;                 // bytes: 4 or 8
   uint16_t offset;              // in the struct
+  uint16_t meaning_size;        // bytes of `doc` before interval, variable and default
   OptionInterval interval;      // of integers and numbers
   const char* variable;         // of the environment; null: none
   const char* default_value;    // null: the library finds it
+  const char* default_words;    // and how it does; else null
   const OptionChoice* choices;  // of a choice
   size_t num_choices;
   bool required;
+
+  std::string_view meaning() const { return {doc, meaning_size}; }
 };
 
 struct OptionTable {
@@ -69,8 +75,16 @@ const OptionTable& find_option_table(std::string_view name);
 const char* option_kind_name(OptionKind kind);
 
 bool is_unset(const OptionField& field, const void* options);
+// Of fields that are given. Flags and choices are integers.
+int64_t integer_option(const OptionField& field, const void* options);
+double number_option(const OptionField& field, const void* options);
+const char* text_option(const OptionField& field, const void* options);
 // A flag, integer, number or choice as a number; nothing when it is unset.
 std::optional<double> option_value(const OptionField& field, const void* options);
+// A flag, integer, number or choice has a value that it can have; else an error: "NAME is VALUE" and its source (empty:
+// not told). `given` is how the value was written.
+void check_value(const OptionField& field, double value, std::string_view name, std::string_view given,
+                 std::string_view source);
 // A field that is given has a value that it can have; one that is required is given. `name` is the parameter's.
 void check_option(const OptionField& field, const void* options, const char* name);
 

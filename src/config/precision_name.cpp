@@ -1,7 +1,5 @@
 #include "config/precision_name.hpp"
 
-#include "base/error.hpp"
-
 namespace accel {
 
 const char* precision_name(Precision precision) {
@@ -16,12 +14,6 @@ const char* precision_name(Precision precision) {
       return "fp8";
   }
   return "unknown";
-}
-
-Precision parse_precision(const std::string& name, const char* origin) {
-  for (const Precision precision : {Precision::kNo, Precision::kFp16, Precision::kBf16, Precision::kFp8})
-    if (name == precision_name(precision)) return precision;
-  fail(Status::kInvalidArgument, origin, " is '", name, "'; expected no, fp16, bf16 or fp8");
 }
 
 }  // namespace accel

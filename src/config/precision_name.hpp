@@ -1,14 +1,10 @@
-// The kinds of mixed precision and their names.
+// The names of the kinds of mixed precision.
 #pragma once
 
-#include <cstdint>
-#include <string>
+#include "config/generated/settings.hpp"
 
 namespace accel {
 
-enum class Precision : int32_t { kNo = 0, kFp16 = 1, kBf16 = 2, kFp8 = 3 };
-
-const char* precision_name(Precision precision);                         // "no", "fp16", "bf16", "fp8"
-Precision parse_precision(const std::string& name, const char* origin);  // `origin` says in errors where the name stood
+const char* precision_name(Precision precision);  // "no", "fp16", "bf16", "fp8"
 
 }  // namespace accel

@@ -1,9 +1,9 @@
-// A resolved setting: explicit call > environment > default. It remembers where it came from, so that it can be
-// explained.
+// A value with where it came from, so that it can be explained: explicit call > environment > default, see
+// config/precedence.hpp.
 #pragma once
 
-#include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace accel {
@@ -11,24 +11,35 @@ namespace accel {
 template <typename T>
 struct Setting {
   T value{};
-  std::string source;  // "call", the variable's name, or "default"
+  std::string source = "default";  // "call", the variable's name, or "default"
+
+  Setting() = default;
+  Setting(T initial) : value(std::move(initial)) {}  // NOLINT(google-explicit-constructor): a default is a value
+
+  // What the program says.
+  template <typename Given, std::enable_if_t<std::is_assignable_v<T&, Given&&>, int> = 0>
+  Setting& operator=(Given&& given) {
+    return set(std::forward<Given>(given), "call");
+  }
+  template <typename Given>
+  Setting& set(Given&& given, std::string from) {
+    value = std::forward<Given>(given);
+    source = std::move(from);
+    return *this;
+  }
+  bool is_default() const { return source == "default"; }
 
   operator const T&() const { return value; }  // NOLINT(google-explicit-constructor): a setting is its value
+  // Of one without a default, which was found meanwhile.
+  template <typename Optional = T>
+  auto operator*() const -> decltype(*std::declval<const Optional&>()) {
+    return *value;
+  }
+  template <typename Otherwise, typename Optional = T>
+  auto value_or(Otherwise&& otherwise) const
+      -> decltype(std::declval<const Optional&>().value_or(std::forward<Otherwise>(otherwise))) {
+    return value.value_or(std::forward<Otherwise>(otherwise));
+  }
 };
-
-// `environment` is what the variable `variable` says, if anything.
-template <typename T>
-Setting<T> resolve(const std::optional<T>& given, const char* variable, const std::optional<T>& environment,
-                   T otherwise) {
-  if (given) return {*given, "call"};
-  if (environment) return {*environment, variable};
-  return {std::move(otherwise), "default"};
-}
-
-template <typename T>
-Setting<T> resolve(const std::optional<T>& given, T otherwise) {
-  if (given) return {*given, "call"};
-  return {std::move(otherwise), "default"};
-}
 
 }  // namespace accel

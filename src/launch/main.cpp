@@ -6,24 +6,15 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "launch/command_line.hpp"
 #include "launch/environment_report.hpp"
 #include "launch/job.hpp"
-#include "launch/options.hpp"
 
 namespace accel::launch {
 namespace {
 
 // As shells have them.
 enum ExitStatus : int { kFailure = 1, kWrongUsage = 2, kCannotStart = 126, kProgramNotFound = 127 };
-
-constexpr char kUsage[] =
-    R"(usage: accel COMMAND
-
-  launch   starts a program in several processes; see accel launch --help
-  env      says what a bug report should know of this machine
-
-  --version, --help
-)";
 
 int exit_status(const Error& error) {
   switch (error.status()) {
@@ -38,27 +29,10 @@ int exit_status(const Error& error) {
   }
 }
 
-int launch(const std::vector<std::string>& arguments) {
-  const LaunchOptions options = parse_launch_options(arguments);
-  if (options.help) {
-    std::fputs(launch_help(), stdout);
-    return 0;
-  }
-  return Job(options).run();
-}
-
 int run(const std::vector<std::string>& arguments) {
-  const std::string command = arguments.empty() ? "" : arguments.front();
-  if (command == "launch") return launch({arguments.begin() + 1, arguments.end()});
-  if (command == "env") {
-    std::fputs(environment_report().c_str(), stdout);
-  } else if (command == "--version") {
-    std::puts("accel " ACCEL_VERSION);
-  } else if (command == "--help" || command == "-h") {
-    std::fputs(kUsage, stdout);
-  } else {
-    fail(Status::kInvalidArgument, "'", command, "' is not a command; expected launch, env, --version or --help");
-  }
+  const CommandLine line = parse_command_line(arguments);
+  if (line.command == Command::kLaunch) return Job(line.launch).run();
+  std::fputs(line.command == Command::kShow ? line.text.c_str() : environment_report().c_str(), stdout);
   return 0;
 }
 

@@ -21,10 +21,9 @@
 namespace accel::launch {
 namespace {
 
-using Variables = std::vector<std::pair<std::string, std::string>>;
-
-bool is_set(const Variables& variables, std::string_view assignment) {
-  const std::string_view name = assignment.substr(0, assignment.find('='));
+// `name` may be followed by '=' and a value.
+bool is_set(const Variables& variables, std::string_view name) {
+  name = name.substr(0, name.find('='));
   return std::any_of(variables.begin(), variables.end(), [&](const auto& variable) { return variable.first == name; });
 }
 
@@ -35,18 +34,12 @@ Variables job_variables(const LaunchOptions& options, int local_rank, int port, 
       {"WORLD_SIZE", std::to_string(options.num_processes)},
       {"LOCAL_RANK", std::to_string(local_rank)},
       {"LOCAL_WORLD_SIZE", std::to_string(local_processes)},
-      {"MASTER_ADDR", options.main_process_ip},
       {"MASTER_PORT", std::to_string(port)},
   };
   if (options.num_machines == 1) variables.emplace_back("ACCEL_JOB_TOKEN", token);
   // What the command line leaves open stays as the user's environment has it.
-  if (options.mixed_precision) variables.emplace_back("ACCELERATE_MIXED_PRECISION", *options.mixed_precision);
-  if (options.cpu) variables.emplace_back("ACCELERATE_USE_CPU", "true");
-  if (options.debug) variables.emplace_back("ACCELERATE_DEBUG_MODE", "true");
-  if (options.gradient_accumulation_steps) {
-    variables.emplace_back("ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
-                           std::to_string(*options.gradient_accumulation_steps));
-  }
+  variables.insert(variables.end(), options.variables.begin(), options.variables.end());
+  if (!is_set(variables, "MASTER_ADDR")) variables.emplace_back("MASTER_ADDR", "127.0.0.1");
   const char* const threads_of_user = getenv("OMP_NUM_THREADS");
   int threads = threads_of_user == nullptr ? 0 : std::atoi(threads_of_user);
   if (options.num_cpu_threads_per_process || threads_of_user == nullptr) {
@@ -57,7 +50,6 @@ Variables job_variables(const LaunchOptions& options, int local_rank, int port, 
   const bool is_crowded = threads > 1 && threads * local_processes > usable_processors();
   if (is_crowded && getenv("OMP_WAIT_POLICY") == nullptr && getenv("GOMP_SPINCOUNT") == nullptr)
     variables.emplace_back("OMP_WAIT_POLICY", "passive");
-  if (options.cpu_affinity) variables.emplace_back("ACCELERATE_CPU_AFFINITY", "true");
   return variables;
 }
 

@@ -29,9 +29,8 @@ double PlateauScheduler::worst() const {
 
 bool PlateauScheduler::is_better(double metric) const {
   const double sign = settings_.mode == MetricMode::kMax ? 1 : -1;
-  const double bound = settings_.threshold_mode == ThresholdMode::kAbsolute
-                           ? best_ + sign * settings_.threshold
-                           : best_ * (1.0 + sign * settings_.threshold);
+  const double bound = settings_.threshold_mode == ThresholdMode::kAbs ? best_ + sign * settings_.threshold
+                                                                       : best_ * (1.0 + sign * settings_.threshold);
   return settings_.mode == MetricMode::kMax ? metric > bound : metric < bound;
 }
 
@@ -58,7 +57,7 @@ void PlateauScheduler::step_metric(double metric) {
   }
   if (num_bad_epochs_ > settings_.patience) {
     for (size_t i = 0; i < optimizer_->groups().size(); ++i) {
-      const double before = optimizer_->lr(i), after = std::max(before * settings_.factor, settings_.min_lr);
+      const double before = optimizer_->lr(i), after = std::max<double>(before * settings_.factor, settings_.min_lr);
       if (before - after > settings_.eps) optimizer_->set_lr(i, after);
     }
     cooldown_counter_ = settings_.cooldown;
@@ -79,7 +78,7 @@ c10::IValue PlateauScheduler::state_dict() const {
   state.insert("factor", settings_.factor);
   state.insert("patience", settings_.patience);
   state.insert("threshold", settings_.threshold);
-  state.insert("threshold_mode", settings_.threshold_mode == ThresholdMode::kAbsolute ? "abs" : "rel");
+  state.insert("threshold_mode", settings_.threshold_mode == ThresholdMode::kAbs ? "abs" : "rel");
   state.insert("cooldown", settings_.cooldown);
   state.insert("min_lrs", as_list(std::vector<double>(last_lrs_.size(), settings_.min_lr)));
   state.insert("eps", settings_.eps);

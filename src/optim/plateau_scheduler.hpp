@@ -1,23 +1,10 @@
 // Reduces the rates when a metric does not get better any more, as torch's ReduceLROnPlateau.
 #pragma once
 
+#include "config/generated/settings.hpp"
 #include "optim/scheduler.hpp"
 
 namespace accel::optim {
-
-enum class MetricMode { kMin, kMax };               // what is better
-enum class ThresholdMode { kRelative, kAbsolute };  // to the best value
-
-struct PlateauSettings {
-  MetricMode mode = MetricMode::kMin;
-  double factor = 0.1;
-  int64_t patience = 10;
-  double threshold = 1e-4;
-  ThresholdMode threshold_mode = ThresholdMode::kRelative;
-  int64_t cooldown = 0;
-  double min_lr = 0;
-  double eps = 1e-8;
-};
 
 class PlateauScheduler final : public Scheduler {
  public:

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/generated/settings.hpp"
 #include "optim/settings.hpp"
 
 namespace accel::optim {
@@ -59,33 +60,8 @@ Schedule polynomial_schedule(int64_t total_iters, double power);
 Schedule cosine_annealing_schedule(int64_t t_max, double eta_min);
 Schedule cosine_warm_restarts_schedule(int64_t t_0, int64_t t_mult, double eta_min);
 
-enum class Anneal { kCosine, kLinear };
-
-// Defaults of torch's OneCycleLR.
-struct OneCycleSettings {
-  double pct_start = 0.3;
-  Anneal anneal = Anneal::kCosine;
-  bool cycle_momentum = true;
-  double base_momentum = 0.85;
-  double max_momentum = 0.95;
-  double div_factor = 25;
-  double final_div_factor = 1e4;
-  bool three_phase = false;
-};
 Schedule one_cycle_schedule(double max_lr, int64_t total_steps, const OneCycleSettings& settings);
 
-enum class CycleMode { kTriangular, kTriangular2, kExpRange };
-
-// Defaults of torch's CyclicLR.
-struct CyclicSettings {
-  int64_t step_size_up = 2000;
-  std::optional<int64_t> step_size_down;  // as up
-  CycleMode mode = CycleMode::kTriangular;
-  double gamma = 1;
-  bool cycle_momentum = true;
-  double base_momentum = 0.8;
-  double max_momentum = 0.9;
-};
 Schedule cyclic_schedule(double base_lr, double max_lr, const CyclicSettings& settings);
 
 }  // namespace accel::optim

@@ -30,8 +30,8 @@ void check_momentum(bool cycled, double base, double most) {
           " and max_momentum ", most, "; expected numbers in [0, 1)");
 }
 
-double anneal(Anneal kind, double from, double to, double progress) {
-  if (kind == Anneal::kLinear) return (to - from) * progress + from;
+double anneal(AnnealStrategy kind, double from, double to, double progress) {
+  if (kind == AnnealStrategy::kLinear) return (to - from) * progress + from;
   return to + (from - to) / 2.0 * (std::cos(kPi * progress) + 1);
 }
 
@@ -46,7 +46,7 @@ std::vector<Phase> phases_of(double max_lr, int64_t total_steps, const OneCycleS
           {steps - 1, begin, end}};
 }
 
-Pair one_cycle_at(const std::vector<Phase>& phases, Anneal kind, int64_t number) {
+Pair one_cycle_at(const std::vector<Phase>& phases, AnnealStrategy kind, int64_t number) {
   const auto step = static_cast<double>(number);
   double begin = 0;
   size_t i = 0;
@@ -80,13 +80,13 @@ Schedule one_cycle_schedule(double max_lr, int64_t total_steps, const OneCycleSe
   schedule.next = [=](int64_t step, bool, c10::ArrayRef<double>, std::vector<double>& lrs) {
     require(step <= total_steps, Status::kInvalidState, "this is step ", step, " of a one-cycle schedule of ",
             total_steps, " steps; make it with as many total_steps as there are updates");
-    lrs.assign(lrs.size(), one_cycle_at(phases, settings.anneal, step).lr);
+    lrs.assign(lrs.size(), one_cycle_at(phases, settings.anneal_strategy, step).lr);
   };
   if (settings.cycle_momentum)
-    schedule.momentum = [=](int64_t step) { return one_cycle_at(phases, settings.anneal, step).momentum; };
+    schedule.momentum = [=](int64_t step) { return one_cycle_at(phases, settings.anneal_strategy, step).momentum; };
   schedule.describe = [=](int64_t, size_t, Map& state) {
     state.insert("total_steps", total_steps);
-    state.insert("_anneal_func_type", settings.anneal == Anneal::kCosine ? "cos" : "linear");
+    state.insert("_anneal_func_type", settings.anneal_strategy == AnnealStrategy::kCos ? "cos" : "linear");
     state.insert("cycle_momentum", settings.cycle_momentum);
   };
   return schedule;
@@ -126,7 +126,7 @@ Schedule cyclic_schedule(double base_lr, double max_lr, const CyclicSettings& se
     state.insert("max_lrs", as_list(std::vector<double>(groups, max_lr)));
     state.insert("total_size", total);
     state.insert("step_ratio", ratio);
-    state.insert("mode", kModes[static_cast<size_t>(settings.mode)]);
+    state.insert("mode", kModes[static_cast<size_t>(settings.mode.value)]);
     state.insert("gamma", settings.gamma);
     state.insert("scale_mode", settings.mode == CycleMode::kExpRange ? "iterations" : "cycle");
     state.insert("cycle_momentum", settings.cycle_momentum);

@@ -6,16 +6,10 @@
 
 #include <optional>
 
-#include "config/precision_name.hpp"
+#include "config/generated/settings.hpp"
 #include "precision/autocast_weight_cache.hpp"
 
 namespace accel::precision {
-
-// @accelerate AutocastKwargs
-struct AutocastSettings {
-  bool enabled = true;        // false: operators inside keep the dtypes of their inputs
-  bool cache_enabled = true;  // weights are cast once for a region
-};
 
 // Bound to its thread; guards nest and end in reverse order. Only bf16 and fp16 change anything.
 class AutocastGuard {

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "config/precedence.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::precision {
@@ -27,17 +28,6 @@ double number_of(const Map& state, const char* key) {
 }
 
 }  // namespace
-
-void check_settings(const GradScalerSettings& settings) {
-  require(settings.init_scale > 0 && std::isfinite(static_cast<float>(settings.init_scale)), Status::kInvalidArgument,
-          "init_scale is ", settings.init_scale, "; expected a positive number that float32 can hold");
-  require(settings.growth_factor > 1, Status::kInvalidArgument, "growth_factor is ", settings.growth_factor,
-          "; expected more than 1");
-  require(settings.backoff_factor > 0 && settings.backoff_factor < 1, Status::kInvalidArgument, "backoff_factor is ",
-          settings.backoff_factor, "; expected a number between 0 and 1");
-  require(settings.growth_interval >= 1, Status::kInvalidArgument, "growth_interval is ", settings.growth_interval,
-          "; expected at least 1");
-}
 
 GradScaler::GradScaler(const GradScalerSettings& settings)
     : settings_(settings), scale_(static_cast<float>(settings.init_scale)) {

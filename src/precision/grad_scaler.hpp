@@ -12,19 +12,9 @@
 #include <optional>
 #include <vector>
 
+#include "config/generated/settings.hpp"
+
 namespace accel::precision {
-
-// @accelerate GradScalerKwargs
-struct GradScalerSettings {
-  double init_scale = 65536;
-  double growth_factor = 2;
-  double backoff_factor = 0.5;
-  int64_t growth_interval = 2000;
-  std::optional<bool> enabled;  // nothing: under fp16 only
-};
-
-// Throws kInvalidArgument that names the setting.
-void check_settings(const GradScalerSettings& settings);
 
 class ScaledGradients;
 

@@ -8,15 +8,15 @@
 namespace accel::state {
 namespace {
 
-c10::Device named_device(const std::string& name) {
-  const auto device = tensor::find_device(name);
+c10::Device named_device(const Setting<std::string>& name) {
+  const auto device = tensor::find_device(name.value);
   try {
-    if (!device) tensor::refuse_foreign_device(name);
+    if (!device) tensor::refuse_foreign_device(name.value);
   } catch (const Error& error) {
-    fail(error.status(), "environment variable ACCELERATE_TORCH_DEVICE is '", name, "': ", error.message());
+    fail(error.status(), "torch_device is '", name.value, "' (from ", name.source, "): ", error.message());
   }
-  require(device && !device->is_meta(), Status::kInvalidArgument, "environment variable ACCELERATE_TORCH_DEVICE is '",
-          name, "'; expected cpu, cuda or cuda:N");
+  require(device && !device->is_meta(), Status::kInvalidArgument, "torch_device is '", name.value, "' (from ",
+          name.source, "); expected cpu, cuda or cuda:N");
   return *device;
 }
 
@@ -32,7 +32,7 @@ c10::Device choose_device(const StateSettings& settings) {
   tensor::require_device(device);
   if (!device.has_index()) {
     const int64_t count = tensor::device_count(tensor::DeviceKind::kCuda);
-    device.set_index(static_cast<c10::DeviceIndex>(settings.process.local_process_index % count));
+    device.set_index(static_cast<c10::DeviceIndex>(*settings.local_process_index % count));
   }
   c10::impl::getDeviceGuardImpl(device.type())->setDevice(device);
   return device;

@@ -20,6 +20,7 @@
 #include "comm/plugin.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/rendezvous_endpoints.hpp"
+#include "config/precedence.hpp"
 #include "kernels/attention_routing.hpp"
 #include "kernels/convolution_routing.hpp"
 #include "kernels/emulated_products.hpp"
@@ -44,8 +45,8 @@ void check_precision(Precision precision, c10::Device device) {
 
 // Several ranks on one host must share its cores. The first state of a process decides, unless the user did; LibTorch
 // refuses to change its mind later.
-void share_cores(int64_t local_processes, int64_t num_threads) {
-  if (num_threads > 0) return kernels::set_num_threads(num_threads);
+void share_cores(int64_t local_processes, std::optional<int64_t> num_threads) {
+  if (num_threads) return kernels::set_num_threads(*num_threads);
   static std::once_flag once;
   std::call_once(once, [&] {
     if (local_processes <= 1) return;
@@ -72,8 +73,8 @@ void bind_processors(const StateSettings& settings) {
   if (!settings.cpu_affinity.value) return;
   static std::once_flag once;
   std::call_once(once, [&] {
-    const auto ranks = static_cast<int>(settings.process.local_num_processes.value);
-    const int processors = bind_to_share(static_cast<int>(settings.process.local_process_index.value), ranks);
+    const auto ranks = static_cast<int>(*settings.local_num_processes);
+    const int processors = bind_to_share(static_cast<int>(*settings.local_process_index), ranks);
     log(LogLevel::kInfo, "ACCELERATE_CPU_AFFINITY: this process has ",
         processors > 0 ? text(processors, " processors of its own")
                        : text("no processors of its own: fewer than ", ranks));
@@ -98,19 +99,19 @@ std::string backend_names(c10::Device device) {
   return comm::plugin_path("ucx") ? "cuda:nccl,cpu:ucx" : "nccl";
 }
 
-std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, c10::Device device) {
-  const ProcessEnvironment& process = settings.process;
-  if (process.num_processes == 1) return std::make_shared<comm::Communicator>(device_types(device));
+std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const LauncherEnvironment& launcher,
+                                            c10::Device device) {
+  if (*settings.num_processes == 1) return std::make_shared<comm::Communicator>(device_types(device));
   quiet_torch_log();
   const std::chrono::milliseconds timeout(settings.timeout_ms.value);
   comm::RendezvousOptions options;
-  options.host = process.main_process_ip;
-  options.port = static_cast<int>(process.main_process_port.value);
-  options.rank = static_cast<int>(process.process_index.value);
-  options.size = static_cast<int>(process.num_processes.value);
-  options.serve = !process.agent_store;
-  options.attempt = process.restart_count;
-  options.token = process.job_token;
+  options.host = settings.main_process_ip;
+  options.port = static_cast<int>(settings.main_process_port.value);
+  options.rank = static_cast<int>(*settings.process_index);
+  options.size = static_cast<int>(*settings.num_processes);
+  options.serve = !launcher.agent_store || settings.main_process_port.source == "call";
+  options.attempt = launcher.restart_count;
+  options.token = launcher.job_token;
   const comm::Meeting meeting = comm::rendezvous(options, Deadline(timeout));
   std::shared_ptr<comm::Communicator> communicator;
   try {
@@ -126,14 +127,14 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, c10::
 }
 
 // The members of a group that share a host are those whose hosts began with the same rank of the parent.
-void place_on_host(ProcessEnvironment& process, comm::Communicator& group, int64_t first_of_host) {
+void place_on_host(StateSettings& settings, comm::Communicator& group, int64_t first_of_host) {
   const auto integers = at::TensorOptions().dtype(at::kLong).device(group.device());
   at::Tensor hosts = at::empty({group.size()}, integers);
   group.all_gather(at::full({1}, first_of_host, integers), hosts);
   hosts = hosts.cpu();
   const int64_t* const host = hosts.const_data_ptr<int64_t>();
-  process.local_process_index.value = std::count(host, host + group.rank(), first_of_host);
-  process.local_num_processes.value = std::count(host, host + group.size(), first_of_host);
+  settings.local_process_index.value = std::count(host, host + group.rank(), first_of_host);
+  settings.local_num_processes.value = std::count(host, host + group.size(), first_of_host);
 }
 
 // What the settings ask of the CPU; installed in this process when it is the first time.
@@ -149,9 +150,9 @@ kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
   if (policy.routed_products) kernels::install_convolution_routing();
   if (policy.cached_memory) kernels::install_tensor_memory();
   if (settings.cpu_memory != CpuMemory::kDefault) {
-    const int64_t kept = settings.cpu_memory_kept;
-    const auto local_processes = static_cast<size_t>(settings.process.local_num_processes.value);
-    kernels::keep_tensor_memory(kept >= 0 ? static_cast<size_t>(kept) : kernels::default_most_kept(local_processes));
+    const std::optional<int64_t>& kept = settings.cpu_memory_kept;
+    const auto local_processes = static_cast<size_t>(*settings.local_num_processes);
+    kernels::keep_tensor_memory(kept ? static_cast<size_t>(*kept) : kernels::default_most_kept(local_processes));
   }
   kernels::set_default_policy(policy);
   return policy;
@@ -182,38 +183,40 @@ AccumulationSettings accumulation(const StateSettings& settings) {
 
 }  // namespace
 
-State::State(const StateOptions& options)
-    : settings_(resolve_state_settings(options)), device_(choose_device(settings_)) {
+State::State(const StateSettings& given)
+    : settings_(resolve_state_settings(given)), launcher_(launcher_environment()), device_(choose_device(settings_)) {
   check_precision(settings_.mixed_precision, device_);
-  share_cores(settings_.process.local_num_processes, settings_.num_threads);
+  share_cores(*settings_.local_num_processes, settings_.num_threads);
   bind_processors(settings_);
   compute_policy_ = prepare_cpu(settings_);
   if (is_local_main_process()) log_emulation(settings_, device_, compute_policy_);
-  communicator_ = connect(settings_, device_);
+  communicator_ = connect(settings_, launcher_, device_);
   communicator_->set_debug(settings_.debug.value);
   gradient_state_ = std::make_shared<GradientState>(accumulation(settings_));
 }
 
 State::State(const State& parent, std::shared_ptr<comm::Communicator> group)
     : settings_(parent.settings_),
+      launcher_(parent.launcher_),
       device_(parent.device_),
       communicator_(std::move(group)),
       gradient_state_(std::make_shared<GradientState>(accumulation(settings_))),
       compute_policy_(parent.compute_policy_) {
   communicator_->set_debug(settings_.debug.value);
-  settings_.process.process_index.value = communicator_->rank();
-  settings_.process.num_processes.value = communicator_->size();
-  place_on_host(settings_.process, *communicator_, parent.process_index() - parent.local_process_index());
+  settings_.process_index.value = communicator_->rank();
+  settings_.num_processes.value = communicator_->size();
+  place_on_host(settings_, *communicator_, parent.process_index() - parent.local_process_index());
 }
 
-State::State(const State& parent, const StateOptions& options)
-    : settings_(share_settings(parent.settings_, options)),
+State::State(const State& parent, const StateSettings& given)
+    : settings_(share_settings(parent.settings_, given)),
+      launcher_(parent.launcher_),
       device_(parent.device_),
       communicator_(parent.communicator_),
       gradient_state_(parent.gradient_state_),
       compute_policy_(parent.compute_policy_) {
-  require(!options.cpu.value_or(false) || device_.is_cpu(), Status::kInvalidArgument,
-          "cpu is 1 and the job computes on ", device_, "; expected none, or a job of its own");
+  require(!given.cpu || device_.is_cpu(), Status::kInvalidArgument, "cpu is 1 and the job computes on ", device_,
+          "; expected none, or a job of its own");
   check_precision(settings_.mixed_precision, device_);
   gradient_state_->set_settings(accumulation(settings_));
 }
@@ -236,7 +239,7 @@ std::string State::describe() const {
   std::ostringstream out;
   out << "device = " << device_ << "\n"
       << "backend = " << (use_distributed() ? communicator_->backend_name() : "none") << "\n"
-      << accel::describe(settings_) << "float32 products = "
+      << describe_settings(settings_) << "float32 products = "
       << (compute_policy_.routed_products ? kernels::describe_product_routing() : "LibTorch's kernels") << "\n"
       << "bf16 products = "
       << (compute_policy_.routed_products ? kernels::describe_emulation(at::kBFloat16) : "LibTorch's kernels") << "\n";

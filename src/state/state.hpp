@@ -7,6 +7,7 @@
 #include <string>
 
 #include "comm/communicator.hpp"
+#include "config/process_place.hpp"
 #include "config/state_settings.hpp"
 #include "kernels/compute_policy.hpp"
 #include "state/gradient_state.hpp"
@@ -17,23 +18,24 @@ enum class DistributedType : int32_t { kNo = 0, kMultiCpu = 1, kMultiGpu = 2 };
 
 class State {
  public:
-  explicit State(const StateOptions& options);
+  explicit State(const StateSettings& given);
   // The seat in a part of the parent's job, with its settings and device.
   State(const State& parent, std::shared_ptr<comm::Communicator> group);
   // The same seat for another training. The job's settings stay; those of accumulation are replaced for both.
-  State(const State& parent, const StateOptions& options);
+  State(const State& parent, const StateSettings& given);
 
   const StateSettings& settings() const { return settings_; }
-  int process_index() const { return static_cast<int>(settings_.process.process_index.value); }
-  int num_processes() const { return static_cast<int>(settings_.process.num_processes.value); }
-  int local_process_index() const { return static_cast<int>(settings_.process.local_process_index.value); }
-  int local_num_processes() const { return static_cast<int>(settings_.process.local_num_processes.value); }
+  int process_index() const { return static_cast<int>(*settings_.process_index); }
+  int num_processes() const { return static_cast<int>(*settings_.num_processes); }
+  int local_process_index() const { return static_cast<int>(*settings_.local_process_index); }
+  int local_num_processes() const { return static_cast<int>(*settings_.local_num_processes); }
   bool is_main_process() const { return process_index() == 0; }
   bool is_local_main_process() const { return local_process_index() == 0; }
   bool is_last_process() const { return process_index() == num_processes() - 1; }
   bool use_distributed() const { return num_processes() > 1; }
   DistributedType distributed_type() const;
   c10::Device device() const { return device_; }
+  bool fork_launched() const { return launcher_.fork_launched; }
   Precision mixed_precision() const { return settings_.mixed_precision; }
 
   // How calls of this state compute on the CPU.
@@ -51,6 +53,7 @@ class State {
 
  private:
   StateSettings settings_;
+  LauncherEnvironment launcher_;
   c10::Device device_;
   std::shared_ptr<comm::Communicator> communicator_;
   std::shared_ptr<GradientState> gradient_state_;

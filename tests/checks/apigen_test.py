@@ -194,6 +194,7 @@ ACCEL_SINCE(0, 1) accel_place_t accel_thing_place(const accel_thing_t *thing);
         self.assertEqual(color["constants"], ["ACCEL_COLOR_RED", "ACCEL_COLOR_BLUE"])
         self.assertEqual((heavy["kind"], heavy["default"], heavy["default_words"]), ("flag", None, "as it weighs"))
         self.assertTrue(count["required"])
+        self.assertEqual((weight["meaning"], heavy["meaning"]), ("In kilograms.", ""))
 
 
 class Text(unittest.TestCase):

@@ -6,6 +6,7 @@ usage: launch_test.py PATH_OF_ACCEL [unittest argument ...]
 
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import tempfile
 import time
 import unittest
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 ACCEL = ""
 GONE_WITHIN = 10.0  # seconds, after a failure, also on a busy machine
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
@@ -177,6 +179,34 @@ class Environment(LaunchTest):
         self.assertEqual(variables["ACCELERATE_DEBUG_MODE"], "true")
         self.assertEqual(variables["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"], "4")
 
+    def test_each_setting_of_a_state_that_has_a_variable_has_an_option(self):
+        header = (ROOT / "include/accel.h").read_text()
+        struct = re.search(r"struct accel_state_options \{(.*?)\n\}", header, re.DOTALL).group(1)
+        fields = re.findall(r"(\w+);\s*/\*((?:(?!\*/).)*?)\*/", struct, re.DOTALL)
+        variables = {name: re.search(r"Variable[\s*]+(\w+)\.", comment) for name, comment in fields}
+        variables = {name: found.group(1) for name, found in variables.items() if found}
+        self.assertLessEqual({"cpu", "mixed_precision", "main_process_port", "cpu_memory_kept"}, set(variables))
+        values = {"mixed_precision": "fp16", "main_process_ip": "10.0.0.1", "cpu": "yes", "debug": "yes",
+                  "cpu_kernels": "onednn", "cpu_memory": "cached"}
+        for name, variable in variables.items():
+            value = values.get(name, "40000")
+            for option in (name, name.replace("_", "-")):
+                with self.subTest(option=option):
+                    self.assertEqual(self.variables_of_each_rank(f"--{option}={value}")[0][variable], value)
+
+    def test_an_option_wins_over_its_variable_and_the_last_one_over_others(self):
+        by_user = clean_environment(ACCELERATE_MIXED_PRECISION="fp16", ACCELERATE_USE_CPU="true")
+        variables = self.variables_of_each_rank(
+            "--mixed-precision", "bf16", "--mixed_precision=no", "--cpu", "--cpu=no", environment=by_user)[0]
+        self.assertEqual((variables["ACCELERATE_MIXED_PRECISION"], variables["ACCELERATE_USE_CPU"]), ("no", "no"))
+        self.assertEqual(len(self.variables_of_each_rank("--num-processes=3", "--num_processes", "2")), 2)
+
+    def test_the_address_of_rank_0_is_not_taken_from_the_environment(self):
+        by_user = clean_environment(MASTER_ADDR="10.0.0.7", MASTER_PORT="1")
+        variables = self.variables_of_each_rank(environment=by_user)[0]
+        self.assertEqual(variables["MASTER_ADDR"], "127.0.0.1")
+        self.assertNotEqual(variables["MASTER_PORT"], "1")
+
     def test_the_environment_holds_where_no_option_is_given(self):
         by_user = clean_environment(ACCELERATE_MIXED_PRECISION="fp16")
         variables = self.variables_of_each_rank(environment=by_user)[0]
@@ -207,6 +237,17 @@ class Output(LaunchTest):
     def test_arguments_reach_the_program_as_they_are(self):
         result = launch("--num-processes", "1", "printf", "%s|", "--num_processes", "a b", "", "--", "-x")
         self.assertEqual(result.stdout, "--num_processes|a b||--|-x|")
+
+    def test_options_behind_the_program_are_its_own(self):
+        for before in ([], ["--"], ["--cpu"], ["--cpu", "--"]):
+            with self.subTest(before=before):
+                arguments = ["--help", "--num-processes=", "--cpu", "--", "env", "--", "--version", "++"]
+                result = launch(*before, "printf", "%s|", *arguments)
+                self.assertEqual((result.returncode, result.stdout), (0, "|".join(arguments) + "|"), result.stderr)
+
+    def test_programs_may_be_called_like_commands(self):
+        for before in ([], ["--"]):
+            self.assertEqual(launch(*before, "env", "-i", "A=1", "env").stdout, "A=1\n")
 
     def test_rank_0_reads_the_input(self):
         self.assertEqual(launch("--num-processes", "2", "cat", input="hello").stdout, "hello")
@@ -332,15 +373,39 @@ class Usage(LaunchTest):
     def test_programs_that_cannot_start(self):
         not_found = "'no-such-program' was not found; expected the path of a program, or a name that is in PATH"
         self.assert_refused(["launch", "--num-processes=4", "no-such-program"], 127, not_found)
+        for before in ([], ["--"], ["--cpu"]):
+            self.assert_refused(["launch", *before, ""], 127, not_found.replace("no-such-program", ""))
+        self.assert_refused(["launch", "--", "--cpu"], 127, not_found.replace("no-such-program", "--cpu"))
         self.assert_refused(["launch", "/"], 126, "'/' cannot be started: Permission denied")
 
     def test_wrong_arguments(self):
         for arguments, message in (
-            ([], "'' is not a command; expected launch, env, --version or --help"),
+            ([], "no command is given; expected launch, env, --version or --help"),
             (["start"], "'start' is not a command; expected launch, env, --version or --help"),
+            (["--versoin"], "'--versoin' is not an option; the nearest is --version; see accel --help"),
+            (["env", "launch"], "'launch' is given to accel env; expected no arguments"),
+            (["env", "--all"], "'--all' is not an option; see accel env --help"),
             (["launch"], "no program is given; expected accel launch [OPTION ...] PROGRAM"),
             (["launch", "--frobnicate", "true"], "'--frobnicate' is not an option; see accel launch --help"),
+            (["launch", "--num_proceses=2", "true"],
+             "'--num_proceses' is not an option; the nearest is --num-processes; see accel launch --help"),
+            (["launch", "--cpu", "--mixed-percision", "no", "true"],
+             "'--mixed-percision' is not an option; the nearest is --mixed-precision; see accel launch --help"),
+            (["launch", "-n", "2", "true"], "'-n' is not an option; see accel launch --help"),
             (["launch", "--num-processes"], "--num-processes has no value; see accel launch --help"),
+            (["launch", "--cpu", "--num_processes=", "2"], "--num_processes has no value; see accel launch --help"),
+            (["launch", "--cpu=", "true"], "--cpu has no value; see accel launch --help"),
+            (["launch", "--main-process-ip", "", "true"], "--main-process-ip is ''; expected a text"),
+            (["launch", "--num-processes", "--cpu", "true"],
+             "--num-processes is '--cpu'; expected an integer from 1 to 65536"),
+            (["launch", "--num-processes", "-1", "true"], "--num-processes is '-1'; expected an integer from 1 to 65536"),
+            (["launch", "--cpu=maybe", "true"], "--cpu is 'maybe'; expected yes or no"),
+            (["launch", "--gradient_accumulation_steps=0", "true"],
+             "--gradient-accumulation-steps is '0'; expected an integer at least 1"),
+            (["launch", "--cpu-memory-kept=99999999999999999999", "true"],
+             "--cpu-memory-kept is '99999999999999999999'; expected an integer at least 0"),
+            (["launch", "--main-process-port=65536", "true"],
+             "--main-process-port is '65536'; expected an integer from 0 to 65535"),
             (["launch", "--num-processes=0", "true"], "--num-processes is '0'; expected an integer from 1 to 65536"),
             (["launch", "--num-processes=2x", "true"], "--num-processes is '2x'; expected an integer from 1 to 65536"),
             (["launch", "--mixed-precision=half", "true"],
@@ -353,11 +418,28 @@ class Usage(LaunchTest):
             with self.subTest(arguments=arguments):
                 self.assert_refused(arguments, 2, message)
 
+    def shown(self, *arguments):
+        return subprocess.run([ACCEL, *arguments], capture_output=True, text=True, timeout=30, check=True).stdout
+
     def test_information(self):
-        for arguments, beginning in ((["--version"], "accel "), (["--help"], "usage: accel "), (["env"], "accel "),
-                                     (["launch", "--help"], "usage: accel launch ")):
-            result = subprocess.run([ACCEL, *arguments], capture_output=True, text=True, timeout=30, check=True)
-            self.assertTrue(result.stdout.startswith(beginning), result.stdout)
+        for arguments, beginning in ((["--version"], "accel "), (["--help"], "usage: accel COMMAND\n"),
+                                     (["-h"], "usage: accel "), (["env"], "accel "),
+                                     (["env", "--help"], "usage: accel env\n"), (["launch", "-h"], "usage: accel launch "),
+                                     (["launch", "--help"], "usage: accel launch [OPTION ...] [--] PROGRAM ")):
+            with self.subTest(arguments=arguments):
+                self.assertTrue(self.shown(*arguments).startswith(beginning), self.shown(*arguments))
+
+    def test_the_help_says_values_variables_and_defaults(self):
+        text = self.shown("launch", "--help")
+        self.assertLessEqual(max(map(len, text.splitlines())), 118)
+        words = " ".join(text.split())
+        for row in ("--num-processes N How many start, on all machines together. Default 1 --",
+                    "--cpu[=no] No accelerator. Sets ACCELERATE_USE_CPU. Default no --",
+                    "--mixed-precision no|fp16|bf16|fp8 Of the forward passes of prepared models. "
+                    "Sets ACCELERATE_MIXED_PRECISION. Default no --",
+                    "Sets MASTER_PORT. Default: a free one, with several machines 29500 ",
+                    "Sets ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host "):
+            self.assertIn(row, words)
 
     def test_it_loads_neither_libtorch_nor_the_engine(self):
         maps = launch("sh", "-c", "cat /proc/$PPID/maps").stdout

@@ -150,7 +150,7 @@ TEST(Backward, AnEvaluatedModelIsEachRanksOwn) {
     const int rank = accelerator->state().process_index();
     const nn::ModulePtr inner = critic();
     inner->parameters()[0].detach().fill_(static_cast<float>(rank));
-    ModelPreparation preparation;
+    PrepareModelSettings preparation;
     preparation.evaluation_mode = true;
     const nn::ModulePtr model = accelerator->prepare_model(inner, preparation);
     EXPECT_EQ(inner->parameters()[0][0][0].item<float>(), rank) << "rank 0's weights were not sent";

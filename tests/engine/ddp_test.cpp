@@ -78,7 +78,7 @@ TEST(DdpGradients, EqualThoseOfTheJoinedBatch) {
     for (const bool views : {true, false}) {
       const auto expected = joined_gradients(true);
       run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-        DdpOptions options;
+        DdpSettings options;
         options.gradient_as_bucket_view = views;
         options.bucket_cap_mb = 0.0001;                                     // several buckets
         const auto model = make_model(communicator->rank() == 0 ? 1 : 99);  // rank 0's weights count
@@ -97,7 +97,7 @@ TEST(DdpGradients, EqualThoseOfTheJoinedBatch) {
 TEST(DdpGradients, UnusedParametersAreFound) {
   const auto expected = joined_gradients(false);
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-    DdpOptions options;
+    DdpSettings options;
     options.find_unused_parameters = true;
     const auto model = make_model(1);
     DistributedDataParallel ddp(model, communicator, options);
@@ -124,7 +124,7 @@ TEST(DdpGradients, AnErrorNamesTheParametersThatGotNone) {
 TEST(DdpGradients, WhichParametersAreUnusedMayChange) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     for (const bool views : {true, false}) {
-      DdpOptions options;
+      DdpSettings options;
       options.find_unused_parameters = true;
       options.gradient_as_bucket_view = views;
       const auto model = make_model(1);
@@ -145,7 +145,7 @@ TEST(DdpGradients, WhichParametersAreUnusedMayChange) {
 TEST(DdpGradients, AStaticGraphLearnsWhatIsUnused) {
   const auto expected = joined_gradients(false);
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-    DdpOptions options;
+    DdpSettings options;
     options.static_graph = true;
     const auto model = make_model(1);
     DistributedDataParallel ddp(model, communicator, options);
@@ -206,7 +206,7 @@ TEST(DdpModel, DifferentModelsAreRefusedOnEveryRank) {
 
 TEST(DdpRecord, EveryCollectiveOfAStepStandsInTheFlightRecord) {
   run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
-    DdpOptions options;
+    DdpSettings options;
     options.bucket_cap_mb = 0.0001;  // several buckets
     options.find_unused_parameters = true;
     const auto model = make_model(1);

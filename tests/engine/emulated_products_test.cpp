@@ -329,7 +329,7 @@ TEST(EmulationOfProcessors, AStateSaysWhatItCosts) {
   std::string logged;
   set_log_callback([](int32_t, const char* line, void* all) { *static_cast<std::string*>(all) += line; }, &logged,
                    nullptr);
-  StateOptions options;
+  StateSettings options;
   options.cpu = true;
   options.mixed_precision = Precision::kBf16;
   const std::string described = state::State(options).describe();

@@ -50,7 +50,7 @@ TEST(GradScalerScale, GrowsAndBacksOffAsTheReference) {
     settings.growth_factor = 1.7;
     settings.backoff_factor = 0.3;
     GradScaler scaler(settings);
-    at::Tensor scale = at::full({}, settings.init_scale, at::kFloat), tracker = at::zeros({}, at::kInt);
+    at::Tensor scale = at::full({}, settings.init_scale.value, at::kFloat), tracker = at::zeros({}, at::kInt);
     for (int step = 0; step < 300; step++) {
       const bool overflowed = step >= 250 || at::rand({}, generator, at::kFloat).item<float>() < 0.2f;
       at::_amp_update_scale_(scale, tracker, at::full({}, overflowed ? 1.0 : 0.0, at::kFloat), settings.growth_factor,

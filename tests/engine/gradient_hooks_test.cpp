@@ -85,23 +85,23 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a 
 
 // --- As torch -------------------------------------------------------------------------------------------------------
 
-CommHookSettings settings_of(const c10::impl::GenericDict& recorded) {
+DdpSettings settings_of(const c10::impl::GenericDict& recorded) {
   static constexpr std::array<const char*, 5> kNames = {"no", "fp16", "bf16", "power_sgd", "batched_power_sgd"};
   const auto named = [&](const std::string& name) {
-    return static_cast<CommHook>(std::find(kNames.begin(), kNames.end(), name) - kNames.begin());
+    return static_cast<DdpCommHook>(std::find(kNames.begin(), kNames.end(), name) - kNames.begin());
   };
-  CommHookSettings settings;
-  settings.hook = named(recorded.at("hook").toStringRef());
-  if (recorded.contains("wrapper")) settings.wrapper = named(recorded.at("wrapper").toStringRef());
+  DdpSettings settings;
+  settings.comm_hook = named(recorded.at("hook").toStringRef());
+  if (recorded.contains("wrapper")) settings.comm_wrapper = named(recorded.at("wrapper").toStringRef());
   if (!recorded.contains("state")) return settings;
-  PowerSgdSettings& power = settings.power_sgd;
+  PowerSgdSettings& power = settings.comm_state_option;
   for (const auto& entry : recorded.at("state").toGenericDict()) {
     const std::string& key = entry.key().toStringRef();
     const c10::IValue& value = entry.value();
     if (key == "matrix_approximation_rank")
       power.matrix_approximation_rank = value.toInt();
     else if (key == "start_powerSGD_iter")
-      power.start_iteration = value.toInt();
+      power.start_power_sgd_iter = value.toInt();
     else if (key == "min_compression_rate")
       power.min_compression_rate = value.toScalar().toDouble();
     else if (key == "orthogonalization_epsilon")
@@ -128,13 +128,11 @@ TEST(GradientHookAsTorch, LeavesTheSameGradients) {
   const int ranks = static_cast<int>(document.at("ranks").toInt());
   for (const c10::IValue& entry : document.at("cases").toListRef()) {
     const auto recorded = entry.toGenericDict();
-    const CommHookSettings settings = settings_of(recorded);
-    const bool half = settings.wrapper != CommHook::kNo || settings.hook < CommHook::kPowerSgd;
+    const DdpSettings settings = settings_of(recorded);
+    const bool half = settings.comm_wrapper != DdpCommHook::kNo || settings.comm_hook < DdpCommHook::kPowerSgd;
     const c10::IValue steps = recorded.at("gradients");
     run_ranks(ranks, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-      DdpOptions options;
-      options.comm_hook = settings;
-      DistributedDataParallel ddp(make_model(mixed_shapes()), communicator, options);
+      DistributedDataParallel ddp(make_model(mixed_shapes()), communicator, settings);
       for (size_t step = 0; step < steps.toListRef().size(); step++) {
         std::vector<double> expected;
         for (const auto& value : steps.toListRef()[step].toListRef()) expected.push_back(value.toScalar().toDouble());
@@ -149,21 +147,21 @@ TEST(GradientHookAsTorch, LeavesTheSameGradients) {
 // --- Against the exact mean -----------------------------------------------------------------------------------------
 
 TEST(GradientHook, RoundedGradientsAreTheMeanButForTheirRounding) {
-  for (const auto& [hook, precision] : std::vector<std::pair<CommHook, double>>{
-           {CommHook::kNo, 1e-7}, {CommHook::kFp16, 1e-3}, {CommHook::kBf16, 8e-3}})
+  for (const auto& [hook, precision] : std::vector<std::pair<DdpCommHook, double>>{
+           {DdpCommHook::kNo, 1e-7}, {DdpCommHook::kFp16, 1e-3}, {DdpCommHook::kBf16, 8e-3}})
     for (const int ranks : {2, 3})
       for (const double cap : {25.0, 0.0001}) {  // one bucket, or several
         run_ranks(ranks, [&, hook = hook, precision = precision](const auto& communicator) {
-          DdpOptions options;
+          DdpSettings options;
           options.bucket_cap_mb = cap;
-          options.comm_hook.hook = hook;
+          options.comm_hook = hook;
           DistributedDataParallel ddp(make_model(mixed_shapes()), communicator, options);
           for (int step = 0; step < 3; step++) {
             const at::Tensor mean = exact_mean(mixed_shapes(), step, ranks);
             const double difference =
                 largest_difference(exchanged(ddp, mixed_shapes(), step, communicator->rank()), mean);
             EXPECT_LE(difference, precision * mean.abs().max().item<double>()) << "step " << step;
-            EXPECT_EQ(difference > 1e-7, hook != CommHook::kNo);
+            EXPECT_EQ(difference > 1e-7, hook != DdpCommHook::kNo);
           }
         });
       }
@@ -171,14 +169,14 @@ TEST(GradientHook, RoundedGradientsAreTheMeanButForTheirRounding) {
 
 // What a step loses comes back later: over many steps the sum of the compressed gradients is near that of the means.
 TEST(GradientHook, PowerSgdLosesNothingForEver) {
-  for (const CommHook hook : {CommHook::kPowerSgd, CommHook::kBatchedPowerSgd})
+  for (const DdpCommHook hook : {DdpCommHook::kPowerSgd, DdpCommHook::kBatchedPowerSgd})
     for (const double cap : {25.0, 0.0001}) {
       run_ranks(3, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-        DdpOptions options;
+        DdpSettings options;
         options.bucket_cap_mb = cap;
-        options.comm_hook.hook = hook;
-        options.comm_hook.power_sgd.start_iteration = 2;
-        options.comm_hook.power_sgd.min_compression_rate = 1;
+        options.comm_hook = hook;
+        options.comm_state_option.start_power_sgd_iter = 2;
+        options.comm_state_option.min_compression_rate = 1;
         DistributedDataParallel ddp(make_model(mixed_shapes()), communicator, options);
         at::Tensor sum, sum_of_means;
         constexpr int kSteps = 60;
@@ -202,11 +200,11 @@ TEST(GradientHook, PowerSgdLosesNothingForEver) {
 TEST(GradientHook, PowerSgdIsExactForWhatHasLowRank) {
   const Shapes shapes{{12, 9}, {7}};
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-    DdpOptions options;
-    options.comm_hook.hook = CommHook::kPowerSgd;
-    options.comm_hook.power_sgd.start_iteration = 0;
-    options.comm_hook.power_sgd.use_error_feedback = false;
-    options.comm_hook.power_sgd.warm_start = false;
+    DdpSettings options;
+    options.comm_hook = DdpCommHook::kPowerSgd;
+    options.comm_state_option.start_power_sgd_iter = 0;
+    options.comm_state_option.use_error_feedback = false;
+    options.comm_state_option.warm_start = false;
     const auto model = make_model(shapes);
     DistributedDataParallel ddp(model, communicator, options);
     const double mine = communicator->rank() + 1;
@@ -225,9 +223,9 @@ TEST(GradientHook, PowerSgdSendsLess) {
   const Shapes shapes{{64, 48}, {32, 64}};
   int64_t bytes = 0;
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-    DdpOptions options;
-    options.comm_hook.hook = CommHook::kPowerSgd;
-    options.comm_hook.power_sgd.start_iteration = 2;
+    DdpSettings options;
+    options.comm_hook = DdpCommHook::kPowerSgd;
+    options.comm_state_option.start_power_sgd_iter = 2;
     DistributedDataParallel ddp(make_model(shapes), communicator, options);
     for (int step = 0; step < 2; step++) exchanged(ddp, shapes, step, communicator->rank());
     communicator->barrier();
@@ -246,7 +244,7 @@ TEST(GradientHook, PowerSgdSendsLess) {
 
 TEST(GradientHookOfTheProgram, SeesEveryBucketAndDecidesWhatIsThere) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-    DdpOptions options;
+    DdpSettings options;
     options.bucket_cap_mb = 0.0001;
     DistributedDataParallel ddp(make_model(mixed_shapes()), communicator, options);
     std::vector<int64_t> buckets;
@@ -293,18 +291,18 @@ TEST(GradientHookOfTheProgram, ItsFailureComesOutOfBackwardAndTheModelGoesOn) {
 
 TEST(GradientHook, BadSettingsAreRefused) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-    const auto refused = [&](const char* part, const std::function<void(CommHookSettings&)>& spoil) {
-      DdpOptions options;
-      options.comm_hook.hook = CommHook::kPowerSgd;
-      spoil(options.comm_hook);
+    const auto refused = [&](const char* part, const std::function<void(DdpSettings&)>& spoil) {
+      DdpSettings options;
+      options.comm_hook = DdpCommHook::kPowerSgd;
+      spoil(options);
       tests::expect_error(Status::kInvalidArgument, part,
                           [&] { DistributedDataParallel ddp(make_model(mixed_shapes()), communicator, options); });
     };
-    refused("matrix_approximation_rank is 0", [](auto& hook) { hook.power_sgd.matrix_approximation_rank = 0; });
-    refused("start_power_sgd_iter is 1", [](auto& hook) { hook.power_sgd.start_iteration = 1; });
-    refused("min_compression_rate is 0", [](auto& hook) { hook.power_sgd.min_compression_rate = 0; });
-    refused("random_seed is -1", [](auto& hook) { hook.power_sgd.random_seed = -1; });
-    refused("comm_wrapper is a PowerSGD hook", [](auto& hook) { hook.wrapper = CommHook::kPowerSgd; });
+    refused("matrix_approximation_rank is 0", [](auto& hook) { hook.comm_state_option.matrix_approximation_rank = 0; });
+    refused("start_power_sgd_iter is 1", [](auto& hook) { hook.comm_state_option.start_power_sgd_iter = 1; });
+    refused("min_compression_rate is 0", [](auto& hook) { hook.comm_state_option.min_compression_rate = 0; });
+    refused("random_seed is -1", [](auto& hook) { hook.comm_state_option.random_seed = -1; });
+    refused("comm_wrapper is a PowerSGD hook", [](auto& hook) { hook.comm_wrapper = DdpCommHook::kPowerSgd; });
   });
 }
 

@@ -67,6 +67,7 @@ TEST(Guard, CollectiveErrorsKeepTheirRank) {
   EXPECT_EQ(leave_with(CollectiveError(CollectiveFailure::kAborted, 0, "a")), ACCEL_ERROR_CANCELLED);
   EXPECT_EQ(leave_with(CollectiveError(CollectiveFailure::kInvalid, 0, "a")), ACCEL_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(leave_with(CollectiveError(CollectiveFailure::kBackend, 0, "a")), ACCEL_ERROR_BACKEND);
+  EXPECT_EQ(leave_with(CollectiveError(CollectiveFailure::kOutOfMemory, 0, "a")), ACCEL_ERROR_OUT_OF_MEMORY);
 }
 
 TEST(Guard, ForeignMessagesBecomeOneLine) {

@@ -636,7 +636,7 @@ class LoaderCheckpoint : public ::testing::Test {
 
 TEST_F(LoaderCheckpoint, InTheMiddleOfAGroupWithBatchesReadAhead) {
   static constexpr int64_t kItems = 29;
-  StateOptions options;
+  StateSettings options;
   options.gradient_accumulation_steps = 4;
   const auto prepare = [](const tests::AcceleratorPtr& accelerator) {
     LoaderData data;

@@ -33,7 +33,7 @@ DdpPtr new_model(const std::shared_ptr<comm::Communicator>& communicator) {
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
     return (module.parameter(0) * inputs[0].toTensor()).sum();
   });
-  return std::make_shared<DistributedDataParallel>(model, communicator, DdpOptions{});
+  return std::make_shared<DistributedDataParallel>(model, communicator, DdpSettings{});
 }
 
 at::Tensor weight_of(const DdpPtr& model) { return model->parameters()[0]; }

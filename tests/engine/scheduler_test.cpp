@@ -325,7 +325,7 @@ TEST(SchedulerOneCycle, LeavesInTheGroupsWhatTorchReadsThere) {
 TEST(SchedulerOneCycle, HasAnEnd) {
   const auto optimizer = rate_of_one();
   OneCycleSettings linear;
-  linear.anneal = Anneal::kLinear;
+  linear.anneal_strategy = AnnealStrategy::kLinear;
   LrScheduler scheduler(optimizer, one_cycle_schedule(1, 5, linear));
   for (int step = 0; step < 5; ++step) {
     EXPECT_FALSE(scheduler.has_ended());

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "config/precedence.hpp"
+#include "config/process_place.hpp"
 #include "state/split.hpp"
 
 namespace accel {
@@ -58,7 +60,9 @@ class StateEnvironment {
                                            "ACCELERATE_MIXED_PRECISION",
                                            "ACCELERATE_TORCH_DEVICE",
                                            "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
-                                           "ACCELERATE_DEBUG_MODE"};
+                                           "ACCELERATE_DEBUG_MODE",
+                                           "ACCEL_CPU_MEMORY_KEPT",
+                                           "ACCEL_TIMEOUT_MS"};
   std::vector<std::pair<std::string, std::string>> former_;
 };
 
@@ -71,6 +75,13 @@ std::string refusal(const std::function<void()>& call, Status status) {
   }
   ADD_FAILURE() << "nothing was refused";
   return "";
+}
+
+StateSettings resolved_place() {
+  StateSettings settings;
+  resolve_settings(settings);
+  resolve_process_place(settings);
+  return settings;
 }
 
 TEST(StateProcess, RanksComeFromEveryLauncher) {
@@ -90,11 +101,11 @@ TEST(StateProcess, RanksComeFromEveryLauncher) {
   for (const auto& variables : launchers) {
     SCOPED_TRACE(variables[0].first);
     const StateEnvironment environment(variables);
-    const ProcessEnvironment process = resolve_process_environment({});
-    EXPECT_EQ(process.process_index, 5);
-    EXPECT_EQ(process.num_processes, 8);
-    EXPECT_EQ(process.local_process_index, 1);
-    EXPECT_EQ(process.local_num_processes, 4);
+    const StateSettings process = resolved_place();
+    EXPECT_EQ(*process.process_index, 5);
+    EXPECT_EQ(*process.num_processes, 8);
+    EXPECT_EQ(*process.local_process_index, 1);
+    EXPECT_EQ(*process.local_num_processes, 4);
     EXPECT_EQ(process.process_index.source, variables[0].first);
   }
 }
@@ -102,45 +113,42 @@ TEST(StateProcess, RanksComeFromEveryLauncher) {
 TEST(StateProcess, PmiAndMvapichNamesCountInTheReferencesOrder) {
   const StateEnvironment environment(
       {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MV2_COMM_WORLD_RANK", "3"}, {"MV2_COMM_WORLD_SIZE", "4"}});
-  const ProcessEnvironment process = resolve_process_environment({});
-  EXPECT_EQ(process.process_index, 1);
-  EXPECT_EQ(process.num_processes, 2);
+  const StateSettings process = resolved_place();
+  EXPECT_EQ(*process.process_index, 1);
+  EXPECT_EQ(*process.num_processes, 2);
 }
 
 TEST(StateProcess, CallsWinOverTheEnvironment) {
   const StateEnvironment environment({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}});
-  ProcessOptions options;
-  options.process_index = 2;
-  options.num_processes = 3;
-  const ProcessEnvironment process = resolve_process_environment(options);
-  EXPECT_EQ(process.process_index, 2);
-  EXPECT_EQ(process.local_process_index, 2);
+  StateSettings process;
+  process.process_index = 2;
+  process.num_processes = 3;
+  resolve_process_place(process);
+  EXPECT_EQ(*process.process_index, 2);
+  EXPECT_EQ(*process.local_process_index, 2);
   EXPECT_EQ(process.process_index.source, "call");
 }
 
 TEST(StateProcess, ContradictionsAreNamed) {
   {
     const StateEnvironment environment({{"RANK", "4"}, {"WORLD_SIZE", "2"}});
-    EXPECT_NE(refusal([] { resolve_process_environment({}); }, Status::kInvalidArgument).find("RANK"),
-              std::string::npos);
+    EXPECT_NE(refusal([] { resolved_place(); }, Status::kInvalidArgument).find("RANK"), std::string::npos);
   }
   {
     const StateEnvironment environment({{"RANK", "one"}, {"WORLD_SIZE", "2"}});
-    EXPECT_NE(refusal([] { resolve_process_environment({}); }, Status::kInvalidArgument).find("'one'"),
-              std::string::npos);
+    EXPECT_NE(refusal([] { resolved_place(); }, Status::kInvalidArgument).find("'one'"), std::string::npos);
   }
   {
     const StateEnvironment environment(
         {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}});
-    EXPECT_NE(refusal([] { resolve_process_environment({}); }, Status::kInvalidArgument).find("MASTER_ADDR"),
-              std::string::npos);
+    EXPECT_NE(refusal([] { resolved_place(); }, Status::kInvalidArgument).find("MASTER_ADDR"), std::string::npos);
   }
 }
 
 TEST(StateSettings, PrecedenceAndSources) {
   const StateEnvironment environment(
       {{"ACCELERATE_MIXED_PRECISION", "bf16"}, {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4"}});
-  StateOptions options;
+  StateSettings options;
   options.cpu = true;
   options.gradient_accumulation_steps = 2;
   const state::State made(options);
@@ -149,24 +157,92 @@ TEST(StateSettings, PrecedenceAndSources) {
   const std::string text = made.describe();
   EXPECT_NE(text.find("mixed_precision = bf16 (ACCELERATE_MIXED_PRECISION)"), std::string::npos) << text;
   EXPECT_NE(text.find("gradient_accumulation_steps = 2 (call)"), std::string::npos) << text;
+  // Every field of the struct is told, also those that nobody gave.
+  for (const OptionField& field : option_tables::state_options)
+    if (field.kind != OptionKind::kReserved) {
+      EXPECT_NE(("\n" + text).find("\n" + std::string(field.name) + " = "), std::string::npos) << field.name;
+    }
+}
+
+TEST(StateSettings, ValuesOutOfTheirRangeNameTheirSource) {
+  const StateEnvironment environment({});
+  const auto refused = [](const char* variable, const char* value, const std::string& line) {
+    setenv(variable, value, 1);
+    EXPECT_EQ(refusal(
+                  [] {
+                    StateSettings settings;
+                    resolve_settings(settings);
+                  },
+                  Status::kInvalidArgument),
+              line);
+    unsetenv(variable);
+  };
+  refused("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "0",
+          "gradient_accumulation_steps is 0 (from ACCELERATE_GRADIENT_ACCUMULATION_STEPS); expected at least 1");
+  refused("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "two",
+          "gradient_accumulation_steps is 'two' (from ACCELERATE_GRADIENT_ACCUMULATION_STEPS); expected an integer");
+  refused("ACCELERATE_MIXED_PRECISION", "fp17",
+          "mixed_precision is 'fp17' (from ACCELERATE_MIXED_PRECISION); expected one of no, fp16, bf16, fp8");
+  refused("ACCELERATE_USE_CPU", "perhaps",
+          "cpu is 'perhaps' (from ACCELERATE_USE_CPU); expected yes, true, on, 1 or no, false, off, 0");
+  refused("ACCEL_CPU_MEMORY_KEPT", "-1", "cpu_memory_kept is -1 (from ACCEL_CPU_MEMORY_KEPT); expected at least 0");
+  refused("MASTER_PORT", "70000", "main_process_port is 70000 (from MASTER_PORT); expected from 0 to 65535");
+}
+
+TEST(StateSettings, WhatAProgramSetsIsCheckedByTheTable) {
+  StateSettings settings;
+  settings.timeout_ms = 0;
+  EXPECT_EQ(refusal([&] { check_settings(settings); }, Status::kInvalidArgument),
+            "timeout_ms is 0; expected at least 1");
+}
+
+TEST(StateSettings, ASecondTrainingHasTheJobsSettings) {
+  const StateEnvironment environment({{"ACCELERATE_MIXED_PRECISION", "bf16"}, {"ACCELERATE_DEBUG_MODE", "1"}});
+  StateSettings given;
+  given.num_threads = 1;
+  const StateSettings job = resolve_state_settings(given);
+  StateSettings other;
+  other.timeout_ms = job.timeout_ms.value + 1;
+  EXPECT_NE(refusal([&] { share_settings(job, other); }, Status::kInvalidArgument).find("timeout_ms differs"),
+            std::string::npos);
+  other = {};
+  other.num_threads = 1;
+  other.mixed_precision = Precision::kNo;
+  const StateSettings shared = share_settings(job, other);
+  EXPECT_EQ(shared.mixed_precision, Precision::kNo);
+  EXPECT_EQ(*shared.num_threads, 1);
+  EXPECT_EQ(*shared.process_index, 0);
+}
+
+TEST(StateSettings, TheTimeoutIsThatOfTheCallElseThatOfItsVariable) {
+  const StateEnvironment environment({});
+  setenv("ACCEL_TIMEOUT_MS", "5000", 1);
+  EXPECT_EQ(resolve_state_settings({}).timeout_ms, 5000);
+  EXPECT_EQ(resolve_state_settings({}).timeout_ms.source, "ACCEL_TIMEOUT_MS");
+  StateSettings options;
+  options.timeout_ms = 7;
+  EXPECT_EQ(resolve_state_settings(options).timeout_ms, 7);
+  setenv("ACCEL_TIMEOUT_MS", "0", 1);
+  EXPECT_NE(refusal([] { resolve_state_settings({}); }, Status::kInvalidArgument).find("0 (from ACCEL_TIMEOUT_MS)"),
+            std::string::npos);
 }
 
 TEST(StateSettings, WhatCannotWorkIsRefusedWithTheReason) {
   const StateEnvironment environment({});
-  StateOptions options;
+  StateSettings options;
   options.cpu = true;
   options.mixed_precision = Precision::kFp16;
   EXPECT_NE(refusal([&] { state::State made(options); }, Status::kUnsupported).find("use bf16"), std::string::npos);
   setenv("ACCELERATE_TORCH_DEVICE", "abacus", 1);
-  EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kInvalidArgument).find("'abacus'"),
+  EXPECT_NE(refusal([] { state::State made(StateSettings{}); }, Status::kInvalidArgument).find("'abacus'"),
             std::string::npos);
   setenv("ACCELERATE_TORCH_DEVICE", "xpu:1", 1);
-  EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kUnsupported)
-                .find("ACCELERATE_TORCH_DEVICE is 'xpu:1': devices of the kind xpu (Intel)"),
+  EXPECT_NE(refusal([] { state::State made(StateSettings{}); }, Status::kUnsupported)
+                .find("torch_device is 'xpu:1' (from ACCELERATE_TORCH_DEVICE): devices of the kind xpu (Intel)"),
             std::string::npos);
   setenv("ACCELERATE_TORCH_DEVICE", "cpu", 1);
   setenv("ACCELERATE_USE_CPU", "perhaps", 1);
-  EXPECT_NE(refusal([] { state::State made(StateOptions{}); }, Status::kInvalidArgument).find("'perhaps'"),
+  EXPECT_NE(refusal([] { state::State made(StateSettings{}); }, Status::kInvalidArgument).find("'perhaps'"),
             std::string::npos);
 }
 
@@ -180,12 +256,12 @@ TEST(StateSettings, WhatTheEnvironmentAsksForAndIsNotThereIsRefusedByName) {
            {"ACCELERATE_DYNAMO_BACKEND", "INDUCTOR"},
        }) {
     const StateEnvironment environment({{variable, value}});
-    const std::string message = refusal([] { state::State made(StateOptions{}); }, Status::kUnsupported);
+    const std::string message = refusal([] { state::State made(StateSettings{}); }, Status::kUnsupported);
     EXPECT_NE(message.find(variable + " is '" + value + "'"), std::string::npos) << message;
   }
   // What Accelerate's launcher sets for plain data parallelism.
   const StateEnvironment environment({{"ACCELERATE_USE_FSDP", "false"}, {"ACCELERATE_DYNAMO_BACKEND", "NO"}});
-  EXPECT_NO_THROW(state::State made(StateOptions{}));
+  EXPECT_NO_THROW(state::State made(StateSettings{}));
 }
 
 TEST(StateSplit, EveryThingGoesToOneRank) {

@@ -83,8 +83,8 @@ at::Tensor forward(const nn::ModulePtr& model, double x) {
 double weight_of(const nn::ModulePtr& model) { return unwrap_model(model)->find_tensor("w").item<double>(); }
 double gradient_of(const nn::ModulePtr& model) { return unwrap_model(model)->find_tensor("w").grad().item<double>(); }
 
-StateOptions accumulating(int64_t steps) {
-  StateOptions options;
+StateSettings accumulating(int64_t steps) {
+  StateSettings options;
   options.gradient_accumulation_steps = steps;
   return options;
 }
@@ -105,7 +105,7 @@ std::string refusal(Status status, const std::function<void()>& call) {
 // Six micro-batches in groups of four: the weight in the end, for a gradient of 1.
 double weight_after_a_short_group(bool true_divisor, bool twice, int ranks = 1, bool sync_each_batch = false) {
   std::vector<double> weights(static_cast<size_t>(ranks));
-  StateOptions options = accumulating(4);
+  StateSettings options = accumulating(4);
   options.true_divisor = true_divisor;
   options.sync_each_batch = sync_each_batch;
   run_accelerators(ranks, options, [&](const AcceleratorPtr& accelerator) {
@@ -184,11 +184,11 @@ void expect_the_big_batch(int ranks, bool sync_each_batch, bool scaled) {
   const at::Tensor expected = gradient_of_one_big_batch(data);
   const std::vector<int64_t> cuts =
       ranks == 1 ? std::vector<int64_t>{0, 1, 9, 10, 24} : std::vector<int64_t>{0, 1, 9, 10, 12, 13, 13, 20, 24};
-  StateOptions options = accumulating(4);
+  StateSettings options = accumulating(4);
   options.sync_each_batch = sync_each_batch;
   run_accelerators(ranks, options, [&](const AcceleratorPtr& accelerator) {
     if (scaled) {
-      precision::GradScalerSettings settings;
+      GradScalerSettings settings;
       settings.enabled = true;
       accelerator->set_grad_scaler(settings);
     }
@@ -340,7 +340,7 @@ struct Scaled {
 
 void run_scaled(const std::function<void(const Scaled&)>& body) {
   run_accelerators(1, accumulating(2), [&](const AcceleratorPtr& accelerator) {
-    precision::GradScalerSettings settings;
+    GradScalerSettings settings;
     settings.enabled = true;
     settings.init_scale = 1024;
     accelerator->set_grad_scaler(settings);
@@ -428,7 +428,7 @@ at::ScalarType output_dtype(const AcceleratorPtr& accelerator) {
 
 TEST(TrainingLoopPrecision, OfOutputsIsFloat32UnlessKept) {
   for (const bool keep : {false, true}) {
-    StateOptions options;
+    StateSettings options;
     options.mixed_precision = Precision::kBf16;
     options.keep_output_dtype = keep;
     run_accelerators(1, options, [&](const AcceleratorPtr& accelerator) {
@@ -479,7 +479,7 @@ void do_nothing(const nn::ModulePtr&, at::Tensor&) {}
 // A group of three micro-batches in bf16; `between` runs behind each.
 TrainedGroup train_a_group(bool caches, const Between& between = do_nothing) {
   TrainedGroup result;
-  StateOptions options = accumulating(3);
+  StateSettings options = accumulating(3);
   options.mixed_precision = Precision::kBf16;
   run_accelerators(1, options, [&](const AcceleratorPtr& accelerator) {
     accelerator->set_autocast({/*enabled=*/true, caches});
@@ -504,7 +504,7 @@ TrainedGroup train_a_group(bool caches, const Between& between = do_nothing) {
 // The weight after three steps on two ranks; each step's cast has its memory from the step before.
 at::Tensor train_steps(bool caches) {
   at::Tensor result;
-  StateOptions options;
+  StateSettings options;
   options.mixed_precision = Precision::kBf16;
   run_accelerators(2, options, [&](const AcceleratorPtr& accelerator) {
     accelerator->set_autocast({/*enabled=*/true, caches});
@@ -561,7 +561,7 @@ TEST(TrainingLoopPrecision, AutocastWeightCacheGoWhenAWeightChanges) {
 }
 
 TEST(TrainingLoopPrecision, StaysWithAnUnwrappedModelThatKeepsIt) {
-  StateOptions options;
+  StateSettings options;
   options.mixed_precision = Precision::kBf16;
   options.keep_output_dtype = true;
   run_accelerators(2, options, [&](const AcceleratorPtr& accelerator) {
@@ -621,7 +621,7 @@ at::Tensor all_weights(const nn::ModulePtr& model) {
 }
 
 // Steps [0, save_at), a checkpoint, and the rest: once in one go, once in new objects that load it.
-void expect_hook_goes_on_bit_for_bit(int ranks, const parallel::DdpOptions& options, int save_at) {
+void expect_hook_goes_on_bit_for_bit(int ranks, const DdpSettings& options, int save_at) {
   constexpr int kSteps = 8;
   const checkpoint::tests::Folder folder;
   std::vector<at::Tensor> expected(ranks);
@@ -630,7 +630,7 @@ void expect_hook_goes_on_bit_for_bit(int ranks, const parallel::DdpOptions& opti
       const int rank = accelerator->state().process_index();
       const nn::ModulePtr inner = two_layers();
       const auto plain = sgd(inner, 0.5, 0.9);
-      const nn::ModulePtr model = accelerator->prepare_model(inner, {options, {}});
+      const nn::ModulePtr model = accelerator->prepare_model(inner, tests::prepared_by(options));
       const auto optimizer = accelerator->prepare_optimizer(plain);
       if (resumed) accelerator->load_state(folder / "state");
       for (int step = resumed ? save_at : 0; step < kSteps; step++) {
@@ -646,16 +646,16 @@ void expect_hook_goes_on_bit_for_bit(int ranks, const parallel::DdpOptions& opti
 
 TEST(TrainingLoopCheckpoint, HoldsWhatPowerSgdRemembers) {
   for (const int ranks : {2, 3})
-    for (const parallel::CommHook hook : {parallel::CommHook::kPowerSgd, parallel::CommHook::kBatchedPowerSgd})
+    for (const DdpCommHook hook : {DdpCommHook::kPowerSgd, DdpCommHook::kBatchedPowerSgd})
       for (const double bucket_cap_mb : {25.0, 0.0001})
         for (const bool warm_start : {true, false}) {
-          parallel::DdpOptions options;
+          DdpSettings options;
           options.bucket_cap_mb = bucket_cap_mb;
-          options.comm_hook.hook = hook;
-          options.comm_hook.wrapper = warm_start ? parallel::CommHook::kNo : parallel::CommHook::kBf16;
-          options.comm_hook.power_sgd.start_iteration = 3;
-          options.comm_hook.power_sgd.min_compression_rate = 0.5;
-          options.comm_hook.power_sgd.warm_start = warm_start;
+          options.comm_hook = hook;
+          options.comm_wrapper = warm_start ? DdpCommHook::kNo : DdpCommHook::kBf16;
+          options.comm_state_option.start_power_sgd_iter = 3;
+          options.comm_state_option.min_compression_rate = 0.5;
+          options.comm_state_option.warm_start = warm_start;
           for (const int save_at : {2, 5}) expect_hook_goes_on_bit_for_bit(ranks, options, save_at);
         }
 }
@@ -715,9 +715,9 @@ TEST(TrainingLoopClosure, IsCalledWhenGradientsAreComplete) {
 }
 
 TEST(TrainingLoopClosure, IsRefusedUnderALossScale) {
-  StateOptions options;
+  StateSettings options;
   run_accelerators(1, options, [](const AcceleratorPtr& accelerator) {
-    precision::GradScalerSettings scaling;
+    GradScalerSettings scaling;
     scaling.enabled = true;
     accelerator->set_grad_scaler(scaling);
     const auto optimizer = accelerator->prepare_optimizer(sgd(one_weight()));
@@ -755,12 +755,12 @@ nn::ModulePtr weight_and_mean() {
 
 TEST(TrainingLoopCheckpoint, HoldsTheBuffersOfEachRank) {
   const checkpoint::tests::Folder folder;
-  parallel::DdpOptions options;
+  DdpSettings options;
   options.broadcast_buffers = false;
   const auto with_model = [&](int ranks, const std::function<void(Accelerator&, nn::ModulePtr, nn::ModulePtr)>& body) {
     run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
       const nn::ModulePtr inner = weight_and_mean();
-      body(*accelerator, inner, accelerator->prepare_model(inner, {options, {}}));
+      body(*accelerator, inner, accelerator->prepare_model(inner, tests::prepared_by(options)));
     });
   };
   const auto mean_of = [](const nn::ModulePtr& model) { return model->find_tensor("mean").item<float>(); };
@@ -822,7 +822,7 @@ TEST(TrainingLoopCheckpoint, HoldsTheScaleAndTheOpenGroup) {
 }
 
 TEST(TrainingLoopRandom, StatesAreSentWhenAnEpochBegins) {
-  StateOptions options;
+  StateSettings options;
   options.rng_types = "torch";
   run_accelerators(2, options, [](const AcceleratorPtr& accelerator) {
     const auto loader = accelerator->prepare_data_loader(*loader_of(at::ones({4, 1}), 1), {});
@@ -835,7 +835,7 @@ TEST(TrainingLoopRandom, StatesAreSentWhenAnEpochBegins) {
 }
 
 TEST(TrainingLoopDescription, SaysWhatIsActive) {
-  StateOptions options = accumulating(4);
+  StateSettings options = accumulating(4);
   options.mixed_precision = Precision::kBf16;
   run_accelerators(2, options, [](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = regression_model();

@@ -84,10 +84,10 @@ void expect_training_with_those_that_are_left(bool find_unused, int more, double
     const int rank = accelerator->state().process_index();
     const nn::ModulePtr inner = make_model();
     const auto plain = momentum(inner);
-    parallel::DdpOptions options;
+    DdpSettings options;
     options.find_unused_parameters = find_unused;
     options.bucket_cap_mb = bucket_cap_mb;
-    const nn::ModulePtr model = accelerator->prepare_model(inner, {options, {}});
+    const nn::ModulePtr model = accelerator->prepare_model(inner, tests::prepared_by(options));
     const auto optimizer = accelerator->prepare_optimizer(plain);
     const auto train = [&](int steps) {
       JoinedInputs joined(accelerator, {model}, std::nullopt);
@@ -123,7 +123,7 @@ TEST(UnevenInputsJoin, TrainsWithThoseThatAreLeft) {
 // A rank without inputs hands on what its error feedback still holds, as one whose loss is 0 does.
 TEST(UnevenInputsJoin, PowerSgdTakesRanksWithoutInputsAsGradientsOfZero) {
   for (const int ranks : {2, 3})
-    for (const parallel::CommHook hook : {parallel::CommHook::kPowerSgd, parallel::CommHook::kBatchedPowerSgd})
+    for (const DdpCommHook hook : {DdpCommHook::kPowerSgd, DdpCommHook::kBatchedPowerSgd})
       for (const double bucket_cap_mb : {25.0, 0.00001}) {
         const int steps = ranks + 4;
         std::vector<at::Tensor> weights(2 * ranks);
@@ -132,12 +132,12 @@ TEST(UnevenInputsJoin, PowerSgdTakesRanksWithoutInputsAsGradientsOfZero) {
             const int rank = accelerator->state().process_index();
             const nn::ModulePtr inner = make_model();
             const auto plain = momentum(inner);
-            parallel::DdpOptions options;
+            DdpSettings options;
             options.bucket_cap_mb = bucket_cap_mb;
-            options.comm_hook.hook = hook;
-            options.comm_hook.power_sgd.start_iteration = 2;
-            options.comm_hook.power_sgd.min_compression_rate = 0.1;
-            const nn::ModulePtr model = accelerator->prepare_model(inner, {options, {}});
+            options.comm_hook = hook;
+            options.comm_state_option.start_power_sgd_iter = 2;
+            options.comm_state_option.min_compression_rate = 0.1;
+            const nn::ModulePtr model = accelerator->prepare_model(inner, tests::prepared_by(options));
             const auto optimizer = accelerator->prepare_optimizer(plain);
             std::optional<JoinedInputs> joined;
             if (joins) joined.emplace(accelerator, std::vector<nn::ModulePtr>{model}, std::nullopt);
@@ -160,7 +160,7 @@ TEST(UnevenInputsJoin, PowerSgdTakesRanksWithoutInputsAsGradientsOfZero) {
 }
 
 TEST(UnevenInputsJoin, NeedsTheSameExchangesOnAllRanks) {
-  StateOptions options;
+  StateSettings options;
   options.gradient_accumulation_steps = 2;
   std::mutex lock;
   int refused = 0;

@@ -17,6 +17,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -94,7 +95,7 @@ void* mmap64(void* address, size_t length, int protection, int flags, int descri
   return mmap(address, length, protection, flags, descriptor, offset);
 }
 
-/* NAME(parameters) as the C library has it, unless it fails: with -1, or with another answer. */
+/* NAME(parameters) as the C library has it, unless it fails with -1. */
 #define FAILING(type, name, parameters, arguments, kind, code)  \
   type name parameters {                                        \
     static __typeof__(&name) real;                              \
@@ -135,7 +136,11 @@ FAILING(ssize_t, sendmsg, (int file, const struct msghdr* message, int flags), (
         ECONNRESET)
 FAILING(ssize_t, recv, (int file, void* data, size_t size, int flags), (file, data, size, flags), kSocket, ECONNRESET)
 FAILING(ssize_t, recvmsg, (int file, struct msghdr* message, int flags), (file, message, flags), kSocket, ECONNRESET)
+FAILING(int, shmget, (key_t key, size_t size, int flags), (key, size, flags), kMmap, ENOSPC)
+FAILING(void*, shmat, (int segment, const void* address, int flags), (segment, address, flags), kMmap, ENOMEM)
 FAILING(int, epoll_create1, (int flags), (flags), kEvent, EMFILE)
+FAILING(int, epoll_ctl, (int events, int operation, int file, struct epoll_event* event),
+        (events, operation, file, event), kEvent, ENOSPC)
 FAILING(int, eventfd, (unsigned value, int flags), (value, flags), kEvent, EMFILE)
 FAILING(int, pipe, (int ends[2]), (ends), kEvent, EMFILE)
 FAILING(int, pipe2, (int ends[2], int flags), (ends, flags), kEvent, EMFILE)
@@ -173,7 +178,7 @@ FILE* fopen(const char* path, const char* mode) {
 }
 FILE* fopen64(const char* path, const char* mode) { return fopen(path, mode); }
 
-/* The library exchanges folders by the call's number. */
+/* The library exchanges folders, and asks for descriptors of processes, by the call's number. */
 long syscall(long number, ...) {
   static __typeof__(&syscall) real;
   if (real == NULL) *(void**)&real = dlsym(RTLD_NEXT, "syscall");
@@ -183,5 +188,6 @@ long syscall(long number, ...) {
   for (int i = 0; i < 6; i++) values[i] = va_arg(arguments, long);
   va_end(arguments);
   if (number == SYS_renameat2 && fails(kRename, EIO)) return -1;
+  if (number == SYS_pidfd_open && fails(kOpen, EMFILE)) return -1;
   return real(number, values[0], values[1], values[2], values[3], values[4], values[5]);
 }

@@ -1,293 +1,62 @@
-/* Everyday work in which one call to the system fails: failing_work FOLDER [WORK KIND SAMPLE]...
+/* Everyday work in which one call to the system fails: failing_work FOLDER RANKS [WORK KIND SAMPLE]...
  *
- * Each injection is a process of its own, forked from this one, which has loaded the library and not called it, so that
- * a work takes milliseconds. For each pair of a work and a kind of calls it counts the calls of a work without faults;
- * then one fails: each of them with SAMPLE 0, else SAMPLE that are drawn; then the same with all calls behind it. Each
- * injection is a line on standard output, in fields that are separated by tabs:
+ * Each injection is a process for each rank, forked from this one, which has loaded the library and not called it, so
+ * that a work takes milliseconds. For each pair of a work and a kind of calls it counts the calls of a work without
+ * faults; then one fails in one rank: each of them with SAMPLE 0, else SAMPLE that are drawn; then the same with all
+ * calls behind it; then the same in the next rank. Each rank of an injection is a line on standard output, in fields
+ * that are separated by tabs:
  *
- *   work  kind  number ("7", or "7+" with all behind it)  end  status  what the checkpoint holds  live handles  message
- * frames
+ *   work  kind  number ("7", or "7+" with all behind it)  failing rank  rank  end  status  what the checkpoint holds
+ *   live handles  message  frames
  *
- * end: "exit 0", "signal 6", "hang". The checkpoint in FOLDER holds 1 before and 2 afterwards; another process loads
+ * end: "exit 0", "signal 6", "hang". The checkpoint in FOLDER holds 1 before and 2 afterwards; other processes load
  * it: the number, the name of a status, or "-". frames: where a signal came, as file+offset. At the end a save without
  * faults leaves the checkpoint alone in FOLDER, with rows.jsonl. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <execinfo.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "accel.h"
-#include "failing_calls.h"
+#include "training_work.h"
 
-enum { kRows = 32, kWide = 8, kLimitMs = 20000, kFrames = 60 };
+enum { kLimitMs = 20000, kEndLength = 32, kContentsLength = 64 };
 
-/* What a process leaves for the one that forked it, in memory that both map. */
-typedef struct outcome {
-  int64_t counts[kKindsOfCalls];
-  int32_t failed;
-  accel_status_t status;
-  int64_t live;
-  int32_t contents;
-  int32_t frames;
-  void* frame[kFrames];
-  char message[600];
-} outcome_t;
+typedef char end_t[kEndLength];
 
-static outcome_t* outcome;
+static const int kCrashes[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+static outcome_t* outcomes; /* of the ranks, in memory that they share with this process */
+static outcome_t* outcome;  /* of this rank */
 
-typedef struct work {
-  int kind;
-  const char* folder;
-  int64_t number;
-  int32_t lasting;
-} work_t;
-
-/* The objects of a training program. */
-typedef struct training {
-  accel_state_t* state;
-  accel_module_t* model;
-  accel_optimizer_t* optimizer;
-  accel_dataloader_t* loader;
-} training_t;
-
-static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, 0};
-static double registered = 0; /* an object of the program in the checkpoint */
-
-#define TRY(call)             \
-  do {                        \
-    status = (call);          \
-    if (status < 0) goto end; \
-  } while (0)
-
-static accel_status_t create_state(accel_state_t** out) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  options.cpu = 1;
-  options.num_threads = 1;
-  return accel_state_create(&options, out);
-}
-
-/* A list of five, so that one that gets lost is seen. */
-static accel_status_t save_registered(accel_value_t* out, void* user_data) {
-  (void)user_data;
-  accel_value_t items[5];
-  for (int i = 0; i < 5; i++) items[i] = accel_arg_double(registered + i + 0.5);
-  return accel_value_list(items, 5, out);
-}
-
-static accel_status_t load_registered(const accel_value_t* state, void* user_data) {
-  (void)user_data;
-  registered = -1;
-  if (accel_value_count(state) != 5) return ACCEL_OK;
-  const double first = accel_value_at(state, 0)->as.number - 0.5;
-  for (size_t i = 0; i < 5; i++)
-    if (accel_value_at(state, i)->as.number != first + (double)i + 0.5) return ACCEL_OK;
-  registered = first;
-  return ACCEL_OK;
-}
-
-static accel_status_t make_dataset(const char* folder, accel_dataset_t** out) {
-  char path[1000];
-  snprintf(path, sizeof path, "%s/rows.jsonl", folder);
-  return accel_dataset_json_lines(path, NULL, 0, out);
-}
-
-static void end_training(training_t* t) {
-  if (t->loader != NULL) accel_dataloader_release(t->loader);
-  if (t->optimizer != NULL) accel_optimizer_release(t->optimizer);
-  if (t->model != NULL) accel_module_release(t->model);
-  if (t->state != NULL) accel_state_release(t->state);
-}
-
-static accel_status_t begin_training(const char* folder, int64_t workers, training_t* t) {
-  accel_module_t* layers[3] = {NULL};
-  accel_module_t* model = NULL;
-  accel_optimizer_t* optimizer = NULL;
-  accel_dataset_t* dataset = NULL;
-  accel_dataloader_t* loader = NULL;
-  accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
-  accel_status_t status = ACCEL_OK;
-  TRY(create_state(&t->state));
-  TRY(accel_set_seed(t->state, 1, 0, 0));
-  TRY(accel_module_linear(kWide, kWide, 1, &layers[0]));
-  TRY(accel_module_activation("relu", &layers[1]));
-  TRY(accel_module_linear(kWide, kWide, 1, &layers[2]));
-  TRY(accel_module_sequential(layers, 3, &model));
-  TRY(accel_optimizer_adamw(model, NULL, &optimizer));
-  TRY(make_dataset(folder, &dataset));
-  options.batch_size = 4;
-  options.shuffle = 1;
-  options.num_workers = workers;
-  TRY(accel_dataloader_create(dataset, &options, &loader));
-  TRY(accel_prepare_model(t->state, model, NULL, &t->model));
-  TRY(accel_prepare_optimizer(t->state, optimizer, &t->optimizer));
-  TRY(accel_prepare_data_loader(t->state, loader, NULL, &t->loader));
-  TRY(accel_register_for_checkpointing(t->state, "registered", save_registered, load_registered, NULL, NULL));
-end:
-  if (loader != NULL) accel_dataloader_release(loader);
-  if (dataset != NULL) accel_dataset_release(dataset);
-  if (optimizer != NULL) accel_optimizer_release(optimizer);
-  if (model != NULL) accel_module_release(model);
-  for (int i = 0; i < 3; i++)
-    if (layers[i] != NULL) accel_module_release(layers[i]);
-  return status;
-}
-
-static accel_status_t train_step(training_t* t) {
-  accel_value_t batch = ACCEL_VALUE_INIT, input, logits = ACCEL_VALUE_INIT;
-  accel_tensor_t *x = NULL, *loss = NULL;
-  accel_status_t status = ACCEL_OK;
-  TRY(accel_dataloader_next(t->loader, &batch));
-  TRY(accel_tensor_to(accel_value_get(&batch, "x")->as.tensor, ACCEL_DTYPE_FLOAT32, kCpu, 0, &x));
-  input = accel_arg_tensor(x);
-  TRY(accel_module_call(t->model, &input, 1, &logits));
-  TRY(accel_cross_entropy(logits.as.tensor, accel_value_get(&batch, "y")->as.tensor, &loss));
-  TRY(accel_backward(t->state, loss, NULL));
-  TRY(accel_optimizer_step(t->optimizer));
-  TRY(accel_optimizer_zero_grad(t->optimizer, 1));
-end:
-  if (loss != NULL) accel_tensor_release(loss);
-  if (x != NULL) accel_tensor_release(x);
-  accel_value_dispose(&logits);
-  accel_value_dispose(&batch);
-  return status;
-}
-
-/* All weights become `number`, and so does the registered object. */
-static accel_status_t fill(const training_t* t, float number) {
-  accel_value_t parameters = ACCEL_VALUE_INIT;
-  accel_status_t status = accel_module_named_parameters(t->model, &parameters);
-  for (size_t i = 0; status >= 0 && i < accel_value_count(&parameters); i++) {
-    accel_tensor_t* const parameter = accel_value_at(&parameters, i)->as.tensor;
-    void* data = NULL;
-    int64_t count = 0;
-    TRY(accel_tensor_data(parameter, &data));
-    TRY(accel_tensor_numel(parameter, &count));
-    for (int64_t j = 0; j < count; j++) ((float*)data)[j] = number;
-  }
-  registered = number;
-end:
-  accel_value_dispose(&parameters);
-  return status;
-}
-
-/* The number of all weights and of the registered object; -1 when they differ. */
-static int32_t contents_of(const training_t* t) {
-  accel_value_t parameters = ACCEL_VALUE_INIT;
-  int32_t number = (int32_t)registered;
-  if (accel_module_named_parameters(t->model, &parameters) < 0) return -1;
-  for (size_t i = 0; i < accel_value_count(&parameters); i++) {
-    accel_tensor_t* const parameter = accel_value_at(&parameters, i)->as.tensor;
-    void* data = NULL;
-    int64_t count = 0;
-    if (accel_tensor_data(parameter, &data) < 0 || accel_tensor_numel(parameter, &count) < 0) number = -1;
-    for (int64_t j = 0; number >= 0 && j < count; j++)
-      if (((float*)data)[j] != (float)number) number = -1;
-  }
-  accel_value_dispose(&parameters);
-  return number;
-}
-
-/* The works. What a call answers is noted before the objects go; calls fail between arm() and disarm_calls(). */
-
-static void arm(const work_t* work) { arm_calls(work->kind, work->number, work->lasting); }
-
-static void note_calls(void) {
-  disarm_calls();
-  for (int kind = 0; kind < kKindsOfCalls; kind++) outcome->counts[kind] = count_of_calls(kind);
-  outcome->failed = a_call_has_failed();
-}
-
-static void note(accel_status_t status) {
-  note_calls();
-  outcome->status = status;
-  if (status < 0) snprintf(outcome->message, sizeof outcome->message, "%s", accel_last_error());
-}
-
-static void work_create(const work_t* work) {
-  accel_state_t* state = NULL;
-  arm(work);
-  const accel_status_t status = create_state(&state);
-  note(status);
-  if (state != NULL) accel_state_release(state);
-}
-
-static void work_train(const work_t* work) {
-  training_t t = {NULL, NULL, NULL, NULL};
-  accel_status_t status = begin_training(work->folder, 0, &t);
-  arm(work);
-  for (int i = 0; i < 3 && status >= 0; i++) status = train_step(&t);
-  note(status);
-  end_training(&t);
-}
-
-static void work_data(const work_t* work) {
-  training_t t = {NULL, NULL, NULL, NULL};
-  accel_value_t batch = ACCEL_VALUE_INIT;
-  accel_status_t status = create_state(&t.state);
-  if (status >= 0) accel_state_release(t.state);
-  t.state = NULL;
-  arm(work);
-  if (status >= 0) status = begin_training(work->folder, 2, &t);
-  while (status >= 0 && status != ACCEL_ITER_END) {
-    status = accel_dataloader_next(t.loader, &batch);
-    accel_value_dispose(&batch);
-  }
-  note(status);
-  end_training(&t);
-}
-
-static void work_save(const work_t* work) {
-  training_t t = {NULL, NULL, NULL, NULL};
-  char path[1000];
-  snprintf(path, sizeof path, "%s/state", work->folder);
-  accel_status_t status = begin_training(work->folder, 0, &t);
-  if (status >= 0) status = train_step(&t); /* so that the optimizer has a state */
-  if (status >= 0) status = fill(&t, work->number >= 0 ? 2 : 1);
-  arm(work);
-  if (status >= 0) status = accel_save_state(t.state, path);
-  note(status);
-  end_training(&t);
-}
-
-static void work_load(const work_t* work) {
-  training_t t = {NULL, NULL, NULL, NULL};
-  char path[1000];
-  snprintf(path, sizeof path, "%s/state", work->folder);
-  accel_status_t status = begin_training(work->folder, 0, &t);
-  if (status >= 0) status = fill(&t, 7);
-  arm(work);
-  if (status >= 0) status = accel_load_state(t.state, path);
-  note(status);
-  if (status >= 0) outcome->contents = contents_of(&t);
-  end_training(&t);
-}
-
-typedef struct named_work {
-  const char* name;
-  void (*run)(const work_t* work);
-  int32_t saves;
-} named_work_t;
-
-static const named_work_t kWorks[] = {{"create", work_create, 0},
-                                      {"train", work_train, 0},
-                                      {"data", work_data, 0},
-                                      {"save", work_save, 1},
-                                      {"load", work_load, 0}};
-
-/* The frames of a crash, for the process that forked this one. */
+/* The frames of a crash, for the process that forked this one: that has not loaded all that this one has. */
 static void note_frames(int signal_number) {
-  note_calls();
-  outcome->frames = backtrace(outcome->frame, kFrames);
+  void* frames[60];
+  note_calls(outcome);
   signal(signal_number, SIG_DFL);
+  const int count = backtrace(frames, sizeof frames / sizeof *frames);
+  size_t used = 0;
+  for (int i = 0; i < count; i++) {
+    Dl_info info;
+    if (dladdr(frames[i], &info) == 0 || info.dli_fname == NULL) continue;
+    const int length =
+        snprintf(outcome->frames + used, sizeof outcome->frames - used, "%s%s+0x%zx", used == 0 ? "" : " ",
+                 info.dli_fname, (size_t)((char*)frames[i] - (char*)info.dli_fbase));
+    if (length < 0 || used + (size_t)length >= sizeof outcome->frames) break;
+    used += (size_t)length;
+  }
+  outcome->frames[used] = '\0';
   raise(signal_number);
 }
 
@@ -300,8 +69,14 @@ static void prepare_for_crashes(void) {
   const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof stack};
   sigaltstack(&alternative, NULL);
   struct sigaction action = {.sa_handler = note_frames, .sa_flags = SA_ONSTACK};
-  const int signals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) sigaction(signals[i], &action, NULL);
+  for (size_t i = 0; i < sizeof kCrashes / sizeof *kCrashes; i++) sigaction(kCrashes[i], &action, NULL);
+}
+
+/* In place of the C library's: where all signals are blocked, as in the library's threads, crashes are not. */
+int pthread_sigmask(int how, const sigset_t* set, sigset_t* before) {
+  sigset_t open = *(set != NULL ? set : &(sigset_t){0});
+  for (size_t i = 0; i < sizeof kCrashes / sizeof *kCrashes && how != SIG_UNBLOCK; i++) sigdelset(&open, kCrashes[i]);
+  return sigprocmask(how, set != NULL ? &open : NULL, before) == 0 ? 0 : errno;
 }
 
 static int64_t now_ms(void) {
@@ -310,38 +85,70 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Runs the work in a process of its own. Says how that ended. */
-static void run_apart(const named_work_t* named, const work_t* work, char* end, size_t size) {
-  memset(outcome, 0, sizeof *outcome);
-  const pid_t child = fork();
-  if (child == 0) {
-    prepare_for_crashes();
-    named->run(work);
-    outcome->live = accel_debug_live_objects();
-    exit(0);
-  }
-  int status = 0;
-  const int64_t limit = now_ms() + kLimitMs;
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    if (now_ms() > limit) {
-      kill(child, SIGKILL);
-      waitpid(child, &status, 0);
-      snprintf(end, size, "hang");
-      return;
-    }
-    nanosleep(&(struct timespec){0, 1000000}, NULL);
-  }
-  if (WIFSIGNALED(status))
-    snprintf(end, size, "signal %d", WTERMSIG(status));
-  else
-    snprintf(end, size, "exit %d", WEXITSTATUS(status));
+static int free_port(void) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof address;
+  const int probe = socket(AF_INET, SOCK_STREAM, 0);
+  if (probe < 0 || bind(probe, (struct sockaddr*)&address, size) != 0 ||
+      getsockname(probe, (struct sockaddr*)&address, &size) != 0)
+    exit(2);
+  close(probe);
+  return ntohs(address.sin_port);
 }
 
-static void print_frames(const outcome_t* seen) {
-  for (int i = 0; i < seen->frames; i++) {
-    Dl_info info;
-    if (dladdr(seen->frame[i], &info) == 0 || info.dli_fname == NULL) continue;
-    printf("%s%s+0x%zx", i == 0 ? "" : " ", info.dli_fname, (size_t)((char*)seen->frame[i] - (char*)info.dli_fbase));
+static void set_number(const char* name, int64_t number) {
+  char text[24];
+  snprintf(text, sizeof text, "%lld", (long long)number);
+  setenv(name, text, 1);
+}
+
+/* As a launcher does it. */
+static void set_place_in_job(const work_t* work, int port) {
+  if (work->ranks == 1) return;
+  set_number("RANK", work->rank);
+  set_number("LOCAL_RANK", work->rank);
+  set_number("WORLD_SIZE", work->ranks);
+  set_number("LOCAL_WORLD_SIZE", work->ranks);
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  set_number("MASTER_PORT", port);
+}
+
+static pid_t fork_rank(const named_work_t* named, const work_t* work, int port) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  outcome = &outcomes[work->rank];
+  prepare_for_crashes();
+  set_place_in_job(work, port);
+  named->run(work, outcome);
+  outcome->live = accel_debug_live_objects();
+  exit(0);
+}
+
+/* Runs the work with a process for each rank. Says how those ended. */
+static void run_apart(const named_work_t* named, work_t work, end_t* ends) {
+  pid_t children[kMostRanks];
+  const int port = free_port();
+  memset(outcomes, 0, kMostRanks * sizeof *outcomes);
+  for (work.rank = 0; work.rank < work.ranks; work.rank++) children[work.rank] = fork_rank(named, &work, port);
+  const int64_t limit = now_ms() + kLimitMs;
+  for (int running = work.ranks; running > 0;) {
+    const int32_t late = now_ms() > limit;
+    for (int rank = 0; rank < work.ranks; rank++) {
+      int status = 0;
+      if (children[rank] == 0) continue;
+      if (late) kill(children[rank], SIGKILL);
+      if (waitpid(children[rank], &status, late ? 0 : WNOHANG) == 0) continue;
+      children[rank] = 0;
+      running--;
+      if (late)
+        snprintf(ends[rank], kEndLength, "hang");
+      else if (WIFSIGNALED(status))
+        snprintf(ends[rank], kEndLength, "signal %d", WTERMSIG(status));
+      else
+        snprintf(ends[rank], kEndLength, "exit %d", WEXITSTATUS(status));
+    }
+    nanosleep(&(struct timespec){0, 1000000}, NULL);
   }
 }
 
@@ -358,91 +165,91 @@ static void write_rows(const char* folder) {
   if (fclose(file) != 0) exit(2);
 }
 
-static const named_work_t* work_named(const char* name) {
-  for (size_t i = 0; i < sizeof kWorks / sizeof *kWorks; i++)
-    if (strcmp(kWorks[i].name, name) == 0) return &kWorks[i];
-  return NULL;
-}
-
-static void save_first(const char* folder) {
-  const work_t work = {0, folder, -1, 0};
-  char end[32];
-  run_apart(work_named("save"), &work, end, sizeof end);
-  if (strcmp(end, "exit 0") == 0 && outcome->status >= 0) return;
-  fprintf(stderr, "cannot save without a fault: %s %s\n", end, outcome->message);
-  exit(2);
-}
-
-/* What another process finds in the checkpoint. */
-static void read_contents(const char* folder, char* contents, size_t size) {
-  const work_t work = {0, folder, 0, 0};
-  char end[32];
-  run_apart(work_named("load"), &work, end, sizeof end);
-  if (strcmp(end, "exit 0") != 0)
-    snprintf(contents, size, "%s", end);
-  else if (outcome->status < 0)
-    snprintf(contents, size, "%s", accel_status_name(outcome->status));
-  else
-    snprintf(contents, size, "%d", outcome->contents);
-}
-
-static outcome_t inject(const named_work_t* named, const work_t* work, const char* kind) {
-  char end[32], contents[64] = "-";
-  run_apart(named, work, end, sizeof end);
-  const outcome_t seen = *outcome;
-  if (work->number > 0 && !seen.failed && strcmp(end, "exit 0") == 0)
-    return seen; /* this time there were fewer calls */
-  if (named->saves) {
-    read_contents(work->folder, contents, sizeof contents);
-    if (strcmp(contents, "1") != 0) save_first(work->folder);
-  } else if (seen.contents != 0) {
-    snprintf(contents, sizeof contents, "%d", seen.contents);
+static void save_first(const char* folder, int32_t ranks) {
+  end_t ends[kMostRanks];
+  run_apart(work_named("save"), (work_t){.folder = folder, .number = -1, .ranks = ranks}, ends);
+  for (int rank = 0; rank < ranks; rank++) {
+    if (strcmp(ends[rank], "exit 0") == 0 && outcomes[rank].status >= 0) continue;
+    fprintf(stderr, "rank %d cannot save without a fault: %s %s\n", rank, ends[rank], outcomes[rank].message);
+    exit(2);
   }
-  printf("%s\t%s\t%lld%s\t%s\t%s\t%s\t%lld\t%s\t", named->name, kind, (long long)work->number, work->lasting ? "+" : "",
-         end, accel_status_name(seen.status), contents, (long long)seen.live, seen.message);
-  print_frames(&seen);
-  printf("\n");
-  fflush(stdout);
-  return seen;
 }
 
-static void inject_all(const named_work_t* named, const char* kind, const char* folder, int64_t count, int64_t sample) {
-  work_t work = {kind_of_call(kind), folder, 0, 0};
+/* What the ranks of another job find in the checkpoint. Returns whether that is what was there before. */
+static int32_t read_contents(const char* folder, int32_t ranks, char (*contents)[kContentsLength]) {
+  int32_t is_first = 1;
+  end_t ends[kMostRanks];
+  run_apart(work_named("load"), (work_t){.folder = folder, .ranks = ranks}, ends);
+  for (int rank = 0; rank < ranks; rank++) {
+    const outcome_t* const seen = &outcomes[rank];
+    if (strcmp(ends[rank], "exit 0") != 0)
+      snprintf(contents[rank], kContentsLength, "%s", ends[rank]);
+    else if (seen->status < 0)
+      snprintf(contents[rank], kContentsLength, "%s", accel_status_name(seen->status));
+    else
+      snprintf(contents[rank], kContentsLength, "%d", seen->contents);
+    is_first = is_first && strcmp(contents[rank], "1") == 0;
+  }
+  return is_first;
+}
+
+static void inject(const named_work_t* named, const work_t* work, const char* kind, outcome_t* seen) {
+  end_t ends[kMostRanks];
+  char contents[kMostRanks][kContentsLength];
+  run_apart(named, *work, ends);
+  memcpy(seen, outcomes, kMostRanks * sizeof *seen);
+  int32_t all_ended_well = 1;
+  for (int rank = 0; rank < work->ranks; rank++) all_ended_well = all_ended_well && strcmp(ends[rank], "exit 0") == 0;
+  if (work->number > 0 && !seen[work->failing].failed && all_ended_well) return; /* there were fewer calls this time */
+  for (int rank = 0; rank < work->ranks; rank++)
+    snprintf(contents[rank], kContentsLength, seen[rank].contents != 0 ? "%d" : "-", seen[rank].contents);
+  if (named->saves && !read_contents(work->folder, work->ranks, contents)) save_first(work->folder, work->ranks);
+  for (int rank = 0; rank < work->ranks; rank++) {
+    printf("%s\t%s\t%lld%s\t%d\t%d\t%s\t%s\t%s\t%lld\t%s\t%s\n", named->name, kind, (long long)work->number,
+           work->lasting ? "+" : "", work->failing, rank, ends[rank], accel_status_name(seen[rank].status),
+           contents[rank], (long long)seen[rank].live, seen[rank].message, seen[rank].frames);
+  }
+  fflush(stdout);
+}
+
+/* In the rank that `work` names. */
+static void inject_all(const named_work_t* named, work_t work, const char* kind, int64_t count, int64_t sample) {
   const int64_t injections = sample == 0 || sample > count ? count : sample;
+  outcome_t seen[kMostRanks];
   for (work.lasting = 0; work.lasting < 2; work.lasting++)
     for (int64_t i = 0; i < injections; i++) { /* one in each part of the same length */
       const int64_t begin = i * count / injections, end = (i + 1) * count / injections;
       work.number = 1 + begin + rand() % (end - begin);
-      inject(named, &work, kind);
+      inject(named, &work, kind, seen);
     }
 }
 
 int main(int argc, char** argv) {
-  if (argc < 5 || argc % 3 != 2) {
-    fprintf(stderr, "usage: failing_work FOLDER [WORK KIND SAMPLE]...\n");
+  const int32_t ranks = argc < 6 ? 0 : (int32_t)strtol(argv[2], NULL, 10);
+  if (argc % 3 != 0 || ranks < 1 || ranks > kMostRanks) {
+    fprintf(stderr, "usage: failing_work FOLDER RANKS [WORK KIND SAMPLE]...; 1 or %d ranks\n", kMostRanks);
     return 2;
   }
   const char* const folder = argv[1];
   const named_work_t* counted = NULL;
-  outcome_t without_faults;
-  outcome = mmap(NULL, sizeof *outcome, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (outcome == MAP_FAILED) return 2;
+  outcome_t without_faults[kMostRanks];
+  outcomes = mmap(NULL, kMostRanks * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (outcomes == MAP_FAILED) return 2;
   srand(1);
   write_rows(folder);
-  save_first(folder);
-  for (int i = 2; i < argc; i += 3) {
+  save_first(folder, ranks);
+  for (int i = 3; i < argc; i += 3) {
     const named_work_t* const named = work_named(argv[i]);
-    if (named == NULL || kind_of_call(argv[i + 1]) < 0) {
+    work_t work = {.kind = kind_of_call(argv[i + 1]), .folder = folder, .ranks = ranks};
+    if (named == NULL || work.kind < 0) {
       fprintf(stderr, "%s %s: no such work, or no such kind of calls\n", argv[i], argv[i + 1]);
       return 2;
     }
-    if (counted != named) {
-      const work_t work = {0, folder, 0, 0};
-      without_faults = inject(named, &work, "none");
-      counted = named;
-    }
-    inject_all(named, argv[i + 1], folder, without_faults.counts[kind_of_call(argv[i + 1])], atoll(argv[i + 2]));
+    if (counted != named) inject(named, &work, "none", without_faults);
+    counted = named;
+    for (work.failing = 0; work.failing < ranks; work.failing++)
+      inject_all(named, work, argv[i + 1], without_faults[work.failing].counts[work.kind], atoll(argv[i + 2]));
   }
-  save_first(folder);
+  save_first(folder, ranks);
   return 0;
 }

@@ -77,7 +77,7 @@ TEST(AccumulationParity, SameExchangesAndWeightsAsTheReference) {
   for (const auto& test_case : read_cases("accumulation")) {
     SCOPED_TRACE(test_case.name);
     const c10::IValue& input = test_case.input;
-    StateOptions options;
+    StateSettings options;
     options.gradient_accumulation_steps = member(input, "num_steps").toInt();
     options.sync_with_dataloader = member(input, "sync_with_dataloader").toBool();
     options.sync_each_batch = member(input, "sync_each_batch").toBool();

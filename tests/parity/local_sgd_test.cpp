@@ -37,8 +37,7 @@ void run_rank(const c10::IValue& input, const c10::IValue& expected,
   optimizer.add_group({weight}, std::nullopt, std::nullopt);
   const bool distributed = communicator->size() > 1;
   std::shared_ptr<parallel::DistributedDataParallel> ddp;
-  if (distributed)
-    ddp = std::make_shared<parallel::DistributedDataParallel>(model, communicator, parallel::DdpOptions{});
+  if (distributed) ddp = std::make_shared<parallel::DistributedDataParallel>(model, communicator, DdpSettings{});
   std::unique_ptr<parallel::LocalSgd> local_sgd;
   if (distributed && member(input, "enabled").toBool()) {
     parallel::LocalSgdSettings local;

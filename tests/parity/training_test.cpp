@@ -19,6 +19,7 @@
 
 #include "accelerator_ranks.hpp"
 #include "checkpoint/safetensors.hpp"
+#include "config/precision_name.hpp"
 #include "fixture.hpp"
 #include "optim/clip.hpp"
 #include "optim/lr_scheduler.hpp"
@@ -181,16 +182,23 @@ void check_case(const tests::AcceleratorPtr& accelerator, const c10::IValue& inp
   check_parameters(*inner, member(expected, "parameters"), member(input, "optimizer").toStringRef(), comparison);
 }
 
+Precision precision_of(const std::string& name) {
+  for (const Precision precision : {Precision::kFp16, Precision::kBf16})
+    if (name == precision_name(precision)) return precision;
+  EXPECT_EQ(name, "no");
+  return Precision::kNo;
+}
+
 TEST(TrainingParity, SameLossesAndParametersAsTheReference) {
   const Tensors start = read_start();
   int compared = 0;
   for (const auto& test_case : read_cases("training")) {
     SCOPED_TRACE(test_case.name);
     const c10::IValue& input = test_case.input;
-    StateOptions options;
+    StateSettings options;
     options.gradient_accumulation_steps = member(input, "accumulation").toInt();
     options.split_batches = member(input, "split_batches").toBool();
-    options.mixed_precision = parse_precision(member(input, "mixed_precision").toStringRef(), "mixed_precision");
+    options.mixed_precision = precision_of(member(input, "mixed_precision").toStringRef());
     tests::run_accelerators(
         static_cast<int>(member(input, "processes").toInt()), options,
         [&](const tests::AcceleratorPtr& accelerator) { check_case(accelerator, input, test_case.expected, start); });

@@ -21,12 +21,13 @@ import emit_map
 import emit_options
 import emit_reference
 import emit_rust
+import emit_settings
 import emit_stubs
 import emit_swig
 import emit_sweeps
 import lint
 
-EMITTERS = (emit_map, emit_cdef, emit_options, emit_by_pointer, emit_sweeps, emit_rust, emit_julia, emit_go, emit_swig, emit_stubs, emit_cpp, emit_reference, emit_coverage)
+EMITTERS = (emit_map, emit_cdef, emit_options, emit_settings, emit_by_pointer, emit_sweeps, emit_rust, emit_julia, emit_go, emit_swig, emit_stubs, emit_cpp, emit_reference, emit_coverage)
 NOT_STORED = ("line", "documented", "wrong_options")
 
 

@@ -13,7 +13,7 @@ INFINITE = {"inf": "kInfinity", "-inf": "-kInfinity"}
 def emit(api, root):
     structs = [struct for struct in api["structs"] if option.is_options(struct)]
     return {f"{TABLES}/option_tables.hpp": declarations(structs), f"{TABLES}/option_tables.cpp": tables(structs, api),
-            f"{STRUCTS}/option_structs.hpp": overloads(structs), f"{STRUCTS}/option_inits.cpp": inits(structs)}
+            f"{STRUCTS}/option_inits.cpp": inits(structs)}
 
 
 def short(struct):
@@ -26,13 +26,15 @@ def declarations(structs):
             "\n}  // namespace accel::option_tables\n")
 
 
-def choice_names(constants):
-    """{constant: what it is called in texts}: its name without what all of them begin with."""
-    words = [name.split("_") for name in constants]
-    same = 0
-    while all(len(word) > same + 1 and word[same] == words[0][same] for word in words):
-        same += 1
-    return {name: "_".join(word[same:]).lower() for name, word in zip(constants, words)}
+def choice_names(alias, constants):
+    """{constant: what it is called in texts}: its name without the words that begin its type's, too."""
+    words = alias.removesuffix("_t").upper().split("_")
+
+    def called(name):
+        parts = name.split("_")
+        same = next(i for i, part in enumerate(parts) if words[i:i + 1] != [part])
+        return "_".join(parts[same:]).lower()
+    return {name: called(name) for name in constants}
 
 
 def text(value):
@@ -50,8 +52,8 @@ def choices_name(alias):
 def field_row(field):
     described = field.get("option")
     if not described:
-        return (f'    {{"{field["name"]}", "", OptionKind::kReserved, {field["size"]}, {field["offset"]}, kNone, nullptr, nullptr, '
-                "nullptr, 0, false},\n")
+        return (f'    {{"{field["name"]}", "", OptionKind::kReserved, {field["size"]}, {field["offset"]}, 0, kNone, nullptr, nullptr, '
+                "nullptr, nullptr, 0, false},\n")
     interval = described["interval"]
     ends = "kNone"
     if interval:
@@ -61,11 +63,12 @@ def field_row(field):
     choices = f"{known}, std::size({known})" if described["kind"] == "choice" else "nullptr, 0"
     value = described["default"]
     if described["kind"] == "choice" and value:
-        value = choice_names(described["constants"])[value]
+        value = choice_names(field["type"]["base"], described["constants"])[value]
     if described["kind"] == "text" and value:
         value = value.strip('"')
     return (f'    {{"{field["name"]}", {text(field["doc"])}, OptionKind::{KINDS[described["kind"]]}, {field["size"]}, '
-            f'{field["offset"]}, {ends}, {text(described["variable"])}, {text(value)}, {choices}, {str(described["required"]).lower()}}},\n')
+            f'{field["offset"]}, {len(described["meaning"].encode())}, {ends}, {text(described["variable"])}, {text(value)}, '
+            f'{text(described["default_words"])}, {choices}, {str(described["required"]).lower()}}},\n')
 
 
 def tables(structs, api):
@@ -76,7 +79,7 @@ def tables(structs, api):
              "constexpr double kInfinity = std::numeric_limits<double>::infinity();\n"
              "constexpr OptionInterval kNone{-kInfinity, kInfinity, false, false};\n\n"]
     for name, constants in used.items():
-        rows = "".join(f'    {{"{called}", {values[constant]}}},\n' for constant, called in choice_names(constants).items())
+        rows = "".join(f'    {{"{called}", {values[constant]}}},\n' for constant, called in choice_names(name, constants).items())
         parts.append(f"constexpr OptionChoice {choices_name(name)}[] = {{\n{rows}}};\n\n")
     for struct in structs:
         rows = "".join(field_row(field) for field in struct["fields"][1:])
@@ -89,14 +92,6 @@ def tables(structs, api):
     parts.append("\n}  // namespace option_tables\n\nOptionTables all_option_tables() {\n  static constexpr const OptionTable* kAll[] = {\n"
                  f"{all_tables}  }};\n  return {{kAll, std::size(kAll)}};\n}}\n\n}}  // namespace accel\n")
     return "".join(parts)
-
-
-def overloads(structs):
-    lines = "".join(f"inline const OptionTable& table_of(const {struct['name']}*) {{ return option_tables::{short(struct)}; }}\n"
-                    f"inline {struct['name']} unset_options(const {struct['name']}*) {{ return {struct['init_macro']}; }}\n"
-                    for struct in structs)
-    return (NOTE + f'#pragma once\n\n#include "accel.h"\n#include "{TABLES.removeprefix("src/")}/option_tables.hpp"\n\n'
-            f"namespace accel::capi {{\n\n{lines}\n}}  // namespace accel::capi\n")
 
 
 def inits(structs):

@@ -69,7 +69,8 @@ def default_of(value, kind, interval, constants):
 
 
 def read(field, choices):
-    """{kind, interval, variable, default, default_words, required} of a field; `choices`: {type: names of its constants}."""
+    """{kind, meaning, interval, variable, default, default_words, required} of a field; `choices`: {type: names of its
+    constants}."""
     text, kind = field["doc"], kind_of(field, choices)
     if kind is None:
         raise OptionError(f"{field['type']['c']} is no type of options")
@@ -78,6 +79,8 @@ def read(field, choices):
         raise OptionError("it does not end with a default")
     text = text[:end.start()]
     variables, intervals = VARIABLE.findall(text), INTERVAL.findall(text)
+    rest = INTERVAL.search(text) or VARIABLE.search(text)
+    meaning = text[:rest.start() if rest else None].rstrip()
     if len(variables) > 1 or len(intervals) > 1:
         raise OptionError("it has two variables or two intervals")
     if (kind in ("integer", "number")) != bool(intervals):
@@ -87,8 +90,8 @@ def read(field, choices):
     interval = interval_of(*intervals[0]) if intervals else None
     constants = choices.get(field["type"]["base"], [])
     value = end["value"] and default_of(end["value"], kind, interval, constants)
-    return {"kind": kind, "interval": interval, "variable": variables[0] if variables else None, "default": value,
-            "default_words": end["words"], "required": bool(end["required"]),
+    return {"kind": kind, "meaning": meaning, "interval": interval, "variable": variables[0] if variables else None,
+            "default": value, "default_words": end["words"], "required": bool(end["required"]),
             "constants": constants if kind == "choice" else []}
 
 

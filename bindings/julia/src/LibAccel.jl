@@ -369,6 +369,9 @@ struct accel_state_options_t
     cpu_kernels::accel_cpu_kernels_t
     cpu_memory::accel_cpu_memory_t
     cpu_memory_kept::Int64
+    torch_device::Ptr{Cchar}
+    cpu_affinity::accel_flag_t
+    reserved::Int32
 end
 
 """Every field is unset that is not given."""
@@ -398,8 +401,11 @@ function accel_state_options_t(;
     cpu_kernels = ACCEL_UNSET,
     cpu_memory = ACCEL_UNSET,
     cpu_memory_kept = ACCEL_UNSET_INT64,
+    torch_device = C_NULL,
+    cpu_affinity = ACCEL_UNSET,
+    reserved = 0,
 )
-    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept)
+    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, cpu_affinity, reserved)
 end
 
 """How micro-batches are put together; the fields of the state's options, for later."""

@@ -57,6 +57,9 @@ class accel_state_options_t:
     cpu_kernels: int
     cpu_memory: int
     cpu_memory_kept: int
+    torch_device: str
+    cpu_affinity: int
+    reserved: int
 
 class accel_gradient_accumulation_options_t:
     struct_size: int

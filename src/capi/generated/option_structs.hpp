@@ -3,6 +3,7 @@
 
 #include "accel.h"
 #include "config/generated/option_tables.hpp"
+#include "config/generated/settings.hpp"
 
 namespace accel::capi {
 
@@ -72,5 +73,25 @@ inline const OptionTable& table_of(const accel_local_sgd_options_t*) { return op
 inline accel_local_sgd_options_t unset_options(const accel_local_sgd_options_t*) { return ACCEL_LOCAL_SGD_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_parameters_options_t*) { return option_tables::parameters_options; }
 inline accel_parameters_options_t unset_options(const accel_parameters_options_t*) { return ACCEL_PARAMETERS_OPTIONS_INIT; }
+
+// Which settings of the engine a struct becomes; never defined.
+StateSettings settings_type(const accel_state_options_t*);
+GradientAccumulationSettings settings_type(const accel_gradient_accumulation_options_t*);
+BackwardSettings settings_type(const accel_backward_options_t*);
+OneCycleSettings settings_type(const accel_one_cycle_options_t*);
+CyclicSettings settings_type(const accel_cyclic_options_t*);
+PlateauSettings settings_type(const accel_plateau_options_t*);
+PackingSettings settings_type(const accel_packing_options_t*);
+CsvSettings settings_type(const accel_csv_options_t*);
+ImageSettings settings_type(const accel_image_options_t*);
+DataloaderSettings settings_type(const accel_dataloader_options_t*);
+PowerSgdSettings settings_type(const accel_power_sgd_options_t*);
+DdpSettings settings_type(const accel_ddp_options_t*);
+GradScalerSettings settings_type(const accel_grad_scaler_options_t*);
+AutocastSettings settings_type(const accel_autocast_options_t*);
+PrepareModelSettings settings_type(const accel_prepare_model_options_t*);
+DataloaderConfig settings_type(const accel_dataloader_config_t*);
+LocalSgdSettings settings_type(const accel_local_sgd_options_t*);
+ParametersSettings settings_type(const accel_parameters_options_t*);
 
 }  // namespace accel::capi

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -318,7 +319,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::point_to_point(Tensors& tensors, int 
     if (receives) call.target = tensor;
   }
   call.deadline = Deadline(timeout_);
-  call.thread_state.emplace();
+  call.thread_state = std::make_unique<at::ThreadLocalState>();
   const auto type = !receives ? OpType::SEND : peer == kAnyRank ? OpType::RECVANYSOURCE : OpType::RECV;
   auto work = c10::make_intrusive<UcxWork>(driver_, getRank(), type, name, tensors);
   call.work = work;

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "base/error.hpp"
@@ -191,7 +192,7 @@ c10::intrusive_ptr<c10d::Work> Call::submit(c10d::OpType type, std::vector<at::T
   auto work = c10::make_intrusive<UcxWork>(driver_, rank(), type, operation_name(operation_), std::move(outputs));
   task_.work = work;
   task_.timeout = timeout;
-  if (async) task_.thread_state.emplace();
+  if (async) task_.thread_state = std::make_unique<at::ThreadLocalState>();
   driver_->submit(std::move(task_), !async);
   return work;
 }

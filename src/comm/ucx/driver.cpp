@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/background_thread.hpp"
 #include "base/error.hpp"
@@ -35,15 +37,11 @@ void stop_if_process_ends() {
   while (process_ends.load(std::memory_order_relaxed)) pause();
 }
 
-void watch(const FileDescriptor& events, int descriptor, uint32_t meaning) {
+bool watch(const FileDescriptor& events, int descriptor, uint32_t meaning) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u32 = meaning;
-  epoll_ctl(events.number(), EPOLL_CTL_ADD, descriptor, &event);
-}
-
-bool group_survives(CollectiveFailure kind) {
-  return kind == CollectiveFailure::kMismatch || kind == CollectiveFailure::kInvalid;
+  return epoll_ctl(events.number(), EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
 
 void copy_result(const at::Tensor& to, const at::Tensor& from) {
@@ -67,13 +65,16 @@ Driver::Driver(std::unique_ptr<Transport> transport, Peers peers, std::unique_pt
   if (!events_.is_open() || !wake_up_.is_open() || registered != 0)
     throw CollectiveError(CollectiveFailure::kBackend, rank(),
                           text("rank ", rank(), " has no file descriptor left; raise the limit (ulimit -n)"));
-  watch(events_, transport_->event_descriptor(), kTransportEvent);
-  watch(events_, wake_up_.number(), kWakeUpEvent);
+  bool watches = watch(events_, transport_->event_descriptor(), kTransportEvent) &&
+                 watch(events_, wake_up_.number(), kWakeUpEvent);
   for (int peer = 0; peer < size(); peer++) {
     if (peers_.process_descriptor(peer) >= 0)
-      watch(events_, peers_.process_descriptor(peer), static_cast<uint32_t>(peer));
+      watches = watches && watch(events_, peers_.process_descriptor(peer), static_cast<uint32_t>(peer));
     ticks_ = ticks_ || !peers_.same_host(peer);
   }
+  if (!watches)
+    throw CollectiveError(CollectiveFailure::kBackend, rank(),
+                          text("rank ", rank(), " cannot wait for events: ", std::strerror(errno)));
 }
 
 Driver::~Driver() {
@@ -117,8 +118,8 @@ void Driver::submit(PointToPoint call) {
   lock.unlock();
   try {
     post(std::move(call));
-  } catch (const CollectiveError& error) {
-    give_up({error.failure(), rank(), error.what()});
+  } catch (const std::exception&) {
+    give_up_for_exception();
   }
   release();
 }
@@ -165,7 +166,7 @@ void Driver::shutdown() {
   std::unique_lock<std::mutex> lock(mutex_);
   const bool open = !own_thread && (driven_ || has_work());
   lock.unlock();
-  if (open) abort(text("rank ", rank(), " shut the group down while calls were open"));
+  if (open) give_up(end_of_group(" while calls were open"));
   wake_up();
   if (own_thread) return;
   if (thread_.joinable()) thread_.join();
@@ -173,7 +174,7 @@ void Driver::shutdown() {
   changed_.wait(lock, [this] { return !driven_; });  // who drives sees the abort at once
   claim();
   const bool clean = !failure_;
-  if (clean) failure_ = Failure{CollectiveFailure::kAborted, rank(), text("it was shut down on rank ", rank())};
+  if (clean) failure_ = end_of_group("");
   lock.unlock();
   fail_open_calls();
   if (clean) transport_->flush(kFlushTime);
@@ -201,7 +202,7 @@ void Driver::release() {
 }
 
 template <typename Done>
-void Driver::drive(const Done& enough) {
+void Driver::drive(const Done& enough) noexcept {
   try {
     while (!enough()) {
       if (auto task = next_task()) {
@@ -212,8 +213,8 @@ void Driver::drive(const Done& enough) {
       if (posted_.empty()) return;
       progress_until([&] { return enough() || posted_.empty() || tasks_waiting_.load(); }, nullptr);
     }
-  } catch (const CollectiveError& error) {
-    give_up({error.failure(), rank(), error.what()});
+  } catch (const std::exception&) {
+    give_up_for_exception();
     fail_open_calls();
   }
 }
@@ -248,7 +249,17 @@ std::optional<Task> Driver::next_task() {
   return task;
 }
 
-void Driver::run_task(Task& task) {
+std::optional<PointToPoint> Driver::next_submission() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (failure_) throw_failure(*failure_);
+  attention_.store(!submissions_.empty());
+  if (submissions_.empty()) return std::nullopt;
+  std::optional<PointToPoint> call(std::move(submissions_.front()));
+  submissions_.pop_front();
+  return call;
+}
+
+void Driver::run_task(Task& task) noexcept {
   Bulletin* const bulletin = peers_.bulletin(rank());
   std::exception_ptr error;
   try {
@@ -259,41 +270,22 @@ void Driver::run_task(Task& task) {
     }
     for (const auto& [to, from] : task.copies) copy_result(to, from);
     if (bulletin != nullptr) bulletin->end();
-  } catch (const CollectiveError& failure) {
-    error = std::current_exception();
-    if (!group_survives(failure.failure())) {
-      auto cause = explain({failure.failure(), rank(), failure.what()}, task.work->title());
-      if (cause.kind != failure.failure()) error = std::make_exception_ptr(cause.error());
-      give_up(cause);
-    }
-  } catch (const std::exception& failure) {
-    const auto message = text(task.work->title(), " failed on rank ", rank(), ": ", failure.what());
-    error = std::make_exception_ptr(CollectiveError(CollectiveFailure::kBackend, rank(), message));
-    give_up({CollectiveFailure::kBackend, rank(), message});
+  } catch (const std::exception&) {
+    error = fail_task(task);
   }
-  if (error) abandoned_.insert(abandoned_.end(), task.held.begin(), task.held.end());
   task.work->complete(std::move(error), task.thread_state);
 }
 
 void Driver::service() {
-  if (attention_.load(std::memory_order_relaxed)) take_submissions();
+  if (attention_.load(std::memory_order_relaxed))
+    while (auto call = next_submission()) post(std::move(*call));
   if (!posted_.empty()) finish_posted();
-}
-
-void Driver::take_submissions() {
-  std::vector<PointToPoint> submissions;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    attention_.store(false);
-    if (failure_) throw_failure(*failure_);
-    submissions.swap(submissions_);
-  }
-  for (auto& call : submissions) post(std::move(call));
 }
 
 void Driver::post(PointToPoint call) {
   const auto bytes = call.memory.nbytes();
   try {
+    if (posted_.size() == posted_.capacity()) posted_.reserve(2 * posted_.size() + 1);  // what UCX has must find room
     call.message =
         call.receives
             ? transport_->receive(call.peer, call.memory.data_ptr(), bytes, Channel::kPointToPoint, call.tag)
@@ -302,6 +294,9 @@ void Driver::post(PointToPoint call) {
     call.work->complete(std::current_exception(), call.thread_state);
     if (!group_survives(error.failure())) throw;
     return;
+  } catch (const std::exception&) {
+    call.work->complete(std::current_exception(), call.thread_state);
+    throw;
   }
   posted_.push_back(std::move(call));
   finish_posted();
@@ -328,19 +323,24 @@ void Driver::finish_posted() {
   }
 }
 
-void Driver::complete(PointToPoint& call, std::exception_ptr error) {
-  if (!error && call.receives) {
-    const size_t expected = call.memory.nbytes(), received = call.message.received();
-    call.work->set_source(call.message.source());
-    if (received != expected)
-      error = std::make_exception_ptr(CollectiveError(
-          CollectiveFailure::kMismatch, rank(),
-          text(call.work->title(), " on rank ", rank(), ": rank ", call.message.source(), " sent ", received,
-               " bytes and the tensor has ", expected, "; both must have the same shape and dtype")));
-    else if (call.target.defined())
-      copy_result(call.target, call.memory);
+void Driver::complete(PointToPoint& call, std::exception_ptr error) noexcept {
+  try {
+    if (!error && call.receives) take_received(call);
+  } catch (const std::exception&) {
+    error = std::current_exception();
   }
   call.work->complete(std::move(error), call.thread_state);
+}
+
+void Driver::take_received(PointToPoint& call) {
+  const size_t expected = call.memory.nbytes(), received = call.message.received();
+  call.work->set_source(call.message.source());
+  if (received != expected)
+    throw CollectiveError(
+        CollectiveFailure::kMismatch, rank(),
+        text(call.work->title(), " on rank ", rank(), ": rank ", call.message.source(), " sent ", received,
+             " bytes and the tensor has ", expected, "; both must have the same shape and dtype"));
+  if (call.target.defined()) copy_result(call.target, call.memory);
 }
 
 void Driver::check(Session* session) {

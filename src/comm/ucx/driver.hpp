@@ -7,7 +7,7 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,7 +33,8 @@ struct Task {
   std::vector<at::Tensor> held;  // keeps the memory that the parts point to
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // (to, from): results for tensors that are not contiguous
   std::chrono::milliseconds timeout{0};
-  std::optional<at::ThreadLocalState> thread_state;  // of the caller, for the future's callbacks
+  // Of the caller, for the future's callbacks. A pointer, so that a move cannot fail half-way.
+  std::unique_ptr<at::ThreadLocalState> thread_state;
 };
 
 // A send or a receive. They complete in any order.
@@ -45,7 +46,7 @@ struct PointToPoint {
   at::Tensor memory;  // contiguous
   at::Tensor target;  // where the result is copied to; undefined when it is `memory`
   Deadline deadline{Deadline::Milliseconds(0)};
-  std::optional<at::ThreadLocalState> thread_state;
+  std::unique_ptr<at::ThreadLocalState> thread_state;
   Message message;
 };
 
@@ -99,16 +100,17 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void claim();           // under mutex_
   void release();
   template <typename Done>
-  void drive(const Done& enough);
+  void drive(const Done& enough) noexcept;
   void run_thread();
-  void run_task(Task& task);
+  void run_task(Task& task) noexcept;
   std::optional<Task> next_task();
+  std::optional<PointToPoint> next_submission();
 
   void service();
-  void take_submissions();
   void post(PointToPoint call);
   void finish_posted();
-  void complete(PointToPoint& call, std::exception_ptr error);
+  void complete(PointToPoint& call, std::exception_ptr error) noexcept;
+  void take_received(PointToPoint& call);
   Failure from_peer(const Failure& failure) const;
   std::optional<Failure> failure_of_neighbour() const;
   // Where there is one.
@@ -116,8 +118,17 @@ class Driver : public std::enable_shared_from_this<Driver> {
   // Empty where nothing is known of the others.
   std::string where_ranks_are();
   Failure explain(Failure failure, const std::string& title);
-  void give_up(const Failure& failure);
-  void fail_open_calls();
+  // In a handler of an exception: what it means for the group.
+  Failure current_failure(const std::string& what) const;
+  // In the same place: what the caller is told. The group ends with it, but for what leaves the ranks in step.
+  std::exception_ptr fail_task(Task& task) noexcept;
+  void give_up_for_exception() noexcept;
+  Failure end_of_group(const char* when) const noexcept;
+  void give_up(Failure failure) noexcept;
+  void fail_open_calls() noexcept;
+  std::exception_ptr error_for_open_calls() const noexcept;
+  // UCX may still touch it after a failure.
+  void keep(at::Tensor memory) noexcept;
   [[noreturn]] void throw_failure(const Failure& cause) const;
 
   // Owned by the driving thread.
@@ -128,8 +139,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::unique_ptr<HostSegment> segment_;  // null where the ranks cannot reach each other's memory
   Session::Buffers buffers_;
   std::vector<PointToPoint> posted_;
-  std::vector<at::Tensor> abandoned_;  // memory that UCX may still touch after a failure
-  std::vector<int> gone_;              // ranks whose process ended
+  std::vector<at::Tensor> abandoned_;
+  std::vector<int> gone_;  // ranks whose process ended
   struct Loss {
     int rank;
     std::chrono::steady_clock::time_point since;
@@ -147,8 +158,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Task> tasks_;
-  std::vector<PointToPoint> submissions_;
+  // Lists need no memory to be emptied.
+  std::list<Task> tasks_;
+  std::list<PointToPoint> submissions_;
   std::optional<Failure> failure_;
   bool driven_ = false;
   bool stop_ = false;

@@ -1,10 +1,12 @@
 // How the driver finds out that it waits in vain, and ends a group. See docs/faults.md.
 #include <algorithm>
 #include <map>
+#include <new>
 
 #include "base/error.hpp"
 #include "comm/call_description.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/error_line.hpp"
 #include "comm/ucx/bulletin.hpp"
 #include "comm/ucx/driver.hpp"
 
@@ -15,6 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kStoreInterval = std::chrono::seconds(1);
 constexpr auto kLossGrace = std::chrono::seconds(1);
+constexpr const char* kNoMemory = "no memory";  // short enough to need none itself
 
 // A lost or silent peer is the same failure on every rank that waits, whichever of them saw it first. Any other failure
 // is one rank's own, and ends the calls of the others.
@@ -116,36 +119,96 @@ void Driver::check_deadlines(Session* session) {
                                  call.deadline.total().count(), " ms", where_ranks_are()));
 }
 
-void Driver::give_up(const Failure& failure) {
+Failure Driver::current_failure(const std::string& what) const {
+  try {
+    throw;
+  } catch (const CollectiveError& error) {
+    return {error.failure(), rank(), error.what()};
+  } catch (const std::exception& error) {
+    const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    return {no_memory ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend, rank(),
+            text(what, " failed on rank ", rank(), ": ", error_line(error))};
+  }
+}
+
+std::exception_ptr Driver::fail_task(Task& task) noexcept {
+  for (at::Tensor& memory : task.held) keep(std::move(memory));
+  try {
+    const auto title = task.work->title();
+    auto failure = current_failure(title);
+    if (!group_survives(failure.kind)) {
+      failure = explain(std::move(failure), title);
+      give_up(failure);
+    }
+    return std::make_exception_ptr(failure.error());
+  } catch (const std::exception&) {
+    give_up({CollectiveFailure::kOutOfMemory, rank(), kNoMemory});
+    return std::current_exception();
+  }
+}
+
+void Driver::give_up_for_exception() noexcept {
+  try {
+    give_up(current_failure("a call"));
+  } catch (const std::exception&) {
+    give_up({CollectiveFailure::kOutOfMemory, rank(), kNoMemory});
+  }
+}
+
+Failure Driver::end_of_group(const char* when) const noexcept {
+  try {
+    return {CollectiveFailure::kAborted, rank(), text("rank ", rank(), " shut the group down", when)};
+  } catch (const std::bad_alloc&) {
+    return {CollectiveFailure::kAborted, rank(), kNoMemory};
+  }
+}
+
+void Driver::give_up(Failure failure) noexcept {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (failure_) return;
-    failure_ = failure;
+    failure_ = std::move(failure);
   }
-  if (Bulletin* const bulletin = peers_.bulletin(rank())) bulletin->give_up(failure);
-  peers_.publish_failure(failure);
+  if (Bulletin* const bulletin = peers_.bulletin(rank())) bulletin->give_up(*failure_);
+  peers_.publish_failure(*failure_);
 }
 
-void Driver::fail_open_calls() {
-  std::deque<Task> tasks;
-  std::vector<PointToPoint> calls;
-  std::exception_ptr error;
+std::exception_ptr Driver::error_for_open_calls() const noexcept {
+  try {
+    return std::make_exception_ptr(CollectiveError(kind_for_others(failure_->kind), rank(), failure_->message));
+  } catch (const std::exception&) {
+    return std::current_exception();
+  }
+}
+
+void Driver::fail_open_calls() noexcept {
+  std::list<Task> tasks;
+  std::list<PointToPoint> calls;
+  std::vector<PointToPoint> posted;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     tasks.swap(tasks_);
     tasks_waiting_.store(false);
     calls.swap(submissions_);
-    error = std::make_exception_ptr(CollectiveError(kind_for_others(failure_->kind), rank(), failure_->message));
   }
+  const auto error = error_for_open_calls();
   for (auto& call : posted_) transport_->cancel(call.message);
   transport_->settle();
-  std::move(posted_.begin(), posted_.end(), std::back_inserter(calls));
-  posted_.clear();
-  for (auto& call : calls) {
-    abandoned_.push_back(call.memory);
+  posted.swap(posted_);
+  for (auto& call : posted) {
+    keep(call.memory);
     call.work->complete(error, call.thread_state);
   }
+  for (auto& call : calls) call.work->complete(error, call.thread_state);
   for (auto& task : tasks) task.work->complete(error, task.thread_state);
+}
+
+void Driver::keep(at::Tensor memory) noexcept {
+  try {
+    abandoned_.push_back(memory);
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(memory.unsafeReleaseTensorImpl());  // without room to note it, it stays for ever
+  }
 }
 
 void Driver::throw_failure(const Failure& cause) const {

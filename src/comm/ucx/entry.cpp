@@ -1,6 +1,7 @@
 // The one symbol of the plugin.
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "base/error.hpp"
 #include "comm/backend_plugin.hpp"
@@ -25,10 +26,16 @@ extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_ba
   } catch (const accel::comm::CollectiveError& failure) {
     if (arguments->failure != nullptr) *arguments->failure = failure.failure();
     reason = failure.what();
-  } catch (const accel::Error& failure) {  // of the store
+  } catch (const accel::Error& failure) {  // of the store, or of a thread
+    using accel::comm::CollectiveFailure;
     const bool lost = failure.status() == accel::Status::kPeerLost;
-    if (lost && arguments->failure != nullptr) *arguments->failure = accel::comm::CollectiveFailure::kPeerLost;
+    const bool no_memory = failure.status() == accel::Status::kOutOfMemory;
+    if ((lost || no_memory) && arguments->failure != nullptr)
+      *arguments->failure = lost ? CollectiveFailure::kPeerLost : CollectiveFailure::kOutOfMemory;
     reason = failure.message();
+  } catch (const std::bad_alloc& failure) {
+    if (arguments->failure != nullptr) *arguments->failure = accel::comm::CollectiveFailure::kOutOfMemory;
+    reason = accel::comm::error_line(failure);
   } catch (const std::exception& failure) {
     reason = accel::comm::error_line(failure);
   } catch (...) {

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 
 #include "base/error.hpp"
@@ -44,10 +46,12 @@ HostSegment::HostSegment(const Peers& peers)
   static_assert(sizeof(Control) <= kControlBytes, "the slots follow it");
   for (const int peer : peers.hosts().neighbours().ranks) {
     const FileDescriptor file = peers.open_region(peer);
-    if (!file.is_open())
-      throw CollectiveError(
-          CollectiveFailure::kBackend, peers.rank(),
-          text("the shared memory of rank ", peer, " is gone on rank ", peers.rank(), "; start it again"));
+    if (!file.is_open()) {
+      const bool lost = errno == ENOENT;  // that rank has closed it, or ended
+      throw CollectiveError(lost ? CollectiveFailure::kPeerLost : CollectiveFailure::kBackend, peers.rank(),
+                            text("rank ", peers.rank(), " cannot open the shared memory of rank ", peer, ": ",
+                                 lost ? "that rank has given up; see what it said" : std::strerror(errno)));
+    }
     regions_.emplace_back(file.number(), file_size(), peers.rank());
   }
 }

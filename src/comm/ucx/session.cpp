@@ -51,12 +51,14 @@ int Session::rank_of(int member) const { return team_ ? team_->ranks[static_cast
 const Hosts& Session::hosts() const { return driver_.peers_.hosts(); }
 
 size_t Session::send(int peer, const void* data, size_t bytes, Channel channel) {
-  buffers_.messages.push_back(driver_.transport_->send(rank_of(peer), data, bytes, channel, header_.sequence));
+  buffers_.messages.emplace_back();  // its room, before UCX has it
+  buffers_.messages.back() = driver_.transport_->send(rank_of(peer), data, bytes, channel, header_.sequence);
   return buffers_.messages.size() - 1;
 }
 
 size_t Session::receive(int peer, void* data, size_t bytes, Channel channel) {
-  buffers_.messages.push_back(driver_.transport_->receive(rank_of(peer), data, bytes, channel, header_.sequence));
+  buffers_.messages.emplace_back();
+  buffers_.messages.back() = driver_.transport_->receive(rank_of(peer), data, bytes, channel, header_.sequence);
   return buffers_.messages.size() - 1;
 }
 

@@ -18,8 +18,9 @@ namespace accel::comm::ucx {
 namespace {
 
 [[noreturn]] void refuse(int rank, const char* what, size_t bytes) {
+  const bool no_memory = errno == ENOMEM || errno == ENOSPC;
   throw CollectiveError(
-      CollectiveFailure::kBackend, rank,
+      no_memory ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend, rank,
       text(bytes, " bytes of shared memory could not be ", what, " on rank ", rank, ": ", std::strerror(errno)));
 }
 

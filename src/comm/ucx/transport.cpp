@@ -23,6 +23,10 @@ uint64_t make_tag(Channel channel, int source, uint64_t sequence) {
          (static_cast<uint64_t>(source) << kSequenceBits) | low;
 }
 
+CollectiveFailure failure_of(ucs_status_t status) {
+  return status == UCS_ERR_NO_MEMORY ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend;
+}
+
 int tag_source(uint64_t tag) { return static_cast<int>((tag >> kSequenceBits) & (kMaxRanks - 1)); }
 
 }  // namespace
@@ -72,11 +76,12 @@ void Message::finish(ucs_status_t status) {
                                " receives into; both must have the same shape and dtype"));
   const bool lost = status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_ENDPOINT_TIMEOUT ||
                     status == UCS_ERR_UNREACHABLE || status == UCS_ERR_REJECTED || status == UCS_ERR_NOT_CONNECTED;
-  throw CollectiveError(lost ? CollectiveFailure::kPeerLost : CollectiveFailure::kBackend, rank_,
+  throw CollectiveError(lost ? CollectiveFailure::kPeerLost : failure_of(status), rank_,
                         text("the connection of rank ", rank_, " with ", with, " failed: ", ucs_status_string(status)));
 }
 
 Transport::Transport(int rank, int size) : rank_(rank), endpoints_(size) {
+  broken_.reserve(endpoints_.size());  // UCX does not pass on what its callbacks throw
   ucp_config_t* config = nullptr;
   check(ucp_config_read(nullptr, nullptr, &config), "read its configuration");
   ucp_params_t parameters{};
@@ -204,7 +209,7 @@ void Transport::on_broken(void* endpoint, ucp_ep_h, ucs_status_t) {
 
 void Transport::check(ucs_status_t status, const char* what) const {
   if (status == UCS_OK) return;
-  throw CollectiveError(CollectiveFailure::kBackend, rank_,
+  throw CollectiveError(failure_of(status), rank_,
                         text("UCX on rank ", rank_, " could not ", what, ": ", ucs_status_string(status),
                              "; see whether it may use shared memory (/dev/shm, /proc/sys/kernel/shmmax), or set "
                              "UCX_TLS=tcp,self"));

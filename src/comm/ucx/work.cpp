@@ -1,5 +1,6 @@
 #include "comm/ucx/work.hpp"
 
+#include <optional>
 #include <utility>
 
 #include "base/current_call.hpp"
@@ -8,6 +9,17 @@
 #include "comm/ucx/driver.hpp"
 
 namespace accel::comm::ucx {
+namespace {
+
+// With the exception that is handled.
+void fail_future(c10::ivalue::Future& future) noexcept {
+  try {
+    future.setErrorIfNeeded(std::current_exception());
+  } catch (...) {  // from a callback
+  }
+}
+
+}  // namespace
 
 UcxWork::UcxWork(std::shared_ptr<Driver> driver, int rank, c10d::OpType operation, std::string name,
                  std::vector<at::Tensor> outputs)
@@ -42,9 +54,7 @@ c10::intrusive_ptr<c10::ivalue::Future> UcxWork::getFuture() {
   return future_;
 }
 
-void UcxWork::complete(std::exception_ptr error, const std::optional<at::ThreadLocalState>& state) {
-  std::optional<at::ThreadLocalStateGuard> guard;
-  if (state) guard.emplace(*state);
+void UcxWork::complete(std::exception_ptr error, const std::unique_ptr<at::ThreadLocalState>& state) noexcept {
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -53,7 +63,14 @@ void UcxWork::complete(std::exception_ptr error, const std::optional<at::ThreadL
     future = future_;
   }
   cv_.notify_all();
-  if (future) mark(*future);
+  if (!future) return;
+  try {
+    std::optional<at::ThreadLocalStateGuard> guard;
+    if (state) guard.emplace(*state);
+    mark(*future);
+  } catch (...) {  // no memory for its value, or from a callback
+    fail_future(*future);
+  }
 }
 
 void UcxWork::mark(c10::ivalue::Future& future) const {

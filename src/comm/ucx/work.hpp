@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
@@ -43,7 +42,7 @@ class UcxWork final : public c10d::Work {
   void set_source(int rank) { source_ = rank; }
   // Once. Runs the future's callbacks on the calling thread, which must hold no lock; they see the thread state of the
   // caller, where that was kept.
-  void complete(std::exception_ptr error, const std::optional<at::ThreadLocalState>& state);
+  void complete(std::exception_ptr error, const std::unique_ptr<at::ThreadLocalState>& state) noexcept;
 
  private:
   void mark(c10::ivalue::Future& future) const;

@@ -33,28 +33,29 @@ class CallbackHook final : public c10d::CommHookInterface {
   BucketCallback callback_;
 };
 
-at::ScalarType dtype_of(CommHook rounding) { return rounding == CommHook::kFp16 ? at::kHalf : at::kBFloat16; }
+at::ScalarType dtype_of(DdpCommHook rounding) { return rounding == DdpCommHook::kFp16 ? at::kHalf : at::kBFloat16; }
 
 }  // namespace
 
-CommHookPtr make_comm_hook(const CommHookSettings& settings, const ProcessGroupPtr& process_group) {
-  const CommHook wrapper = settings.wrapper;
-  require(wrapper == CommHook::kNo || wrapper == CommHook::kFp16 || wrapper == CommHook::kBf16,
+CommHookPtr make_comm_hook(const DdpSettings& settings, const ProcessGroupPtr& process_group) {
+  const DdpCommHook wrapper = settings.comm_wrapper;
+  require(wrapper == DdpCommHook::kNo || wrapper == DdpCommHook::kFp16 || wrapper == DdpCommHook::kBf16,
           Status::kInvalidArgument, "comm_wrapper is a PowerSGD hook; expected FP16, BF16 or NO");
   CommHookPtr hook;
-  switch (settings.hook) {
-    case CommHook::kNo:
+  switch (settings.comm_hook.value) {
+    case DdpCommHook::kNo:
       return std::make_shared<GradientAveraging>(process_group);  // a wrapper has nothing to wrap, as in the reference
-    case CommHook::kFp16:
-    case CommHook::kBf16:
-      hook =
-          std::make_shared<RoundingHook>(dtype_of(settings.hook), std::make_shared<GradientAveraging>(process_group));
+    case DdpCommHook::kFp16:
+    case DdpCommHook::kBf16:
+      hook = std::make_shared<RoundingHook>(dtype_of(settings.comm_hook),
+                                            std::make_shared<GradientAveraging>(process_group));
       break;
-    case CommHook::kPowerSgd:
-    case CommHook::kBatchedPowerSgd:
-      hook = std::make_shared<PowerSgd>(settings.power_sgd, settings.hook == CommHook::kBatchedPowerSgd, process_group);
+    case DdpCommHook::kPowerSgd:
+    case DdpCommHook::kBatchedPowerSgd:
+      hook = std::make_shared<PowerSgd>(settings.comm_state_option, settings.comm_hook == DdpCommHook::kBatchedPowerSgd,
+                                        process_group);
   }
-  if (wrapper == CommHook::kNo) return hook;
+  if (wrapper == DdpCommHook::kNo) return hook;
   return std::make_shared<RoundingHook>(dtype_of(wrapper), std::move(hook));
 }
 

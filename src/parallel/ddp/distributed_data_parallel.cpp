@@ -74,14 +74,14 @@ std::vector<size_t> parameters_without_gradient(const std::string& message) {
 }  // namespace
 
 DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
-                                                 const DdpOptions& options)
+                                                 const DdpSettings& options)
     : Module("DistributedDataParallel"),
       module_(std::move(module)),
       communicator_(std::move(communicator)),
       options_(options),
       hook_(std::make_shared<HookPlace>()) {
   bucket_bytes(options_.bucket_cap_mb);  // refused ahead of the collectives
-  hook_->hook = make_comm_hook(options_.comm_hook, communicator_->process_group());
+  hook_->hook = make_comm_hook(options_, communicator_->process_group());
   add_child("module", module_);
   start_alike(*module_, *communicator_);
   for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);

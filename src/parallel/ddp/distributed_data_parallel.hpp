@@ -21,21 +21,11 @@ class Reducer;
 
 namespace accel::parallel {
 
-// @accelerate DistributedDataParallelKwargs
-struct DdpOptions {
-  bool broadcast_buffers = true;
-  bool find_unused_parameters = false;
-  bool gradient_as_bucket_view = true;
-  bool static_graph = false;
-  double bucket_cap_mb = kDefaultBucketMegabytes;
-  CommHookSettings comm_hook;
-};
-
 class DistributedDataParallel final : public nn::Module {
  public:
   // Collective: checks that all ranks have the same model, and gives them rank 0's parameters and buffers.
   DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
-                          const DdpOptions& options);
+                          const DdpSettings& options);
   ~DistributedDataParallel() override;
 
   const nn::ModulePtr& module() const { return module_; }
@@ -76,7 +66,7 @@ class DistributedDataParallel final : public nn::Module {
 
   nn::ModulePtr module_;
   std::shared_ptr<comm::Communicator> communicator_;
-  DdpOptions options_;
+  DdpSettings options_;
   std::vector<at::Tensor> buffers_;
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;  // which the Reducer tells when the unused parameters change

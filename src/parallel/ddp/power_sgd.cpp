@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "config/precedence.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
@@ -56,18 +57,11 @@ PowerSgd::PowerSgd(const PowerSgdSettings& settings, bool whole_bucket, ProcessG
       process_group_(std::move(process_group)),
       averaging_(process_group_),
       seeds_(static_cast<uint32_t>(settings.random_seed)) {
-  require(settings_.matrix_approximation_rank >= 1, Status::kInvalidArgument, "matrix_approximation_rank is ",
-          settings_.matrix_approximation_rank, "; expected at least 1");
+  check_settings(settings_);
   const int64_t least = settings_.use_error_feedback || settings_.warm_start ? 2 : 0;
-  require(settings_.start_iteration >= least, Status::kInvalidArgument, "start_power_sgd_iter is ",
-          settings_.start_iteration, "; expected at least ", least,
+  require(settings_.start_power_sgd_iter >= least, Status::kInvalidArgument, "start_power_sgd_iter is ",
+          settings_.start_power_sgd_iter.value, "; expected at least ", least,
           ": the buckets change after the first backward, and with them what is remembered");
-  require(settings_.min_compression_rate > 0, Status::kInvalidArgument, "min_compression_rate is ",
-          settings_.min_compression_rate, "; expected a positive number");
-  require(settings_.orthogonalization_epsilon >= 0, Status::kInvalidArgument, "orthogonalization_epsilon is ",
-          settings_.orthogonalization_epsilon, "; expected at least 0");
-  require(settings_.random_seed >= 0 && settings_.random_seed <= UINT32_MAX, Status::kInvalidArgument,
-          "random_seed is ", settings_.random_seed, "; expected 0 to 4294967295");
 }
 
 c10::intrusive_ptr<c10d::Work> PowerSgd::all_reduce(const at::Tensor& tensor, c10d::ReduceOp::RedOpType reduction,
@@ -96,7 +90,7 @@ void PowerSgd::choose_matrices(const std::vector<at::Tensor>& gradients, Pending
     if (gradient.numel() == 0) continue;
     const at::Tensor matrix = gradient.view({rows, gradient.numel() / rows});
     const int64_t columns = matrix.size(1);
-    const int64_t rank = std::min({rows, columns, settings_.matrix_approximation_rank});
+    const int64_t rank = std::min({rows, columns, settings_.matrix_approximation_rank.value});
     const auto compressed = static_cast<double>((rows + columns) * rank);
     if (compressed * settings_.min_compression_rate >= static_cast<double>(matrix.numel())) {
       pending.plain.push_back(gradient);
@@ -122,7 +116,7 @@ void PowerSgd::choose_matrices(const std::vector<at::Tensor>& gradients, Pending
 bool PowerSgd::provide_thin_matrices(size_t bucket, Pending& pending) {
   int64_t p_size = 0, q_size = 0;
   const auto rank_of = [this](const at::Tensor& values) {
-    return std::min({values.size(1), values.size(2), settings_.matrix_approximation_rank});
+    return std::min({values.size(1), values.size(2), settings_.matrix_approximation_rank.value});
   };
   for (const Matrices& group : pending.matrices) {
     const int64_t columns = group.values.size(0) * rank_of(group.values);
@@ -160,7 +154,7 @@ void PowerSgd::fill_with_random(Pending& pending) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> PowerSgd::runHook(c10d::GradBucket& bucket) {
-  if (iteration_ < settings_.start_iteration) {
+  if (iteration_ < settings_.start_power_sgd_iter) {
     if (bucket.isLast()) iteration_ += 1;
     return averaging_.runHook(bucket);
   }

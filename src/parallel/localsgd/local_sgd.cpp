@@ -36,7 +36,7 @@ LocalSgd::LocalSgd(std::shared_ptr<DistributedDataParallel> model, std::shared_p
     : model_(std::move(model)), communicator_(std::move(communicator)), settings_(settings), outer_(std::move(outer)) {
   settings_.check();
   if (gradient_group != nullptr && gradient_group->size() > 1)
-    local_hook_ = make_comm_hook(CommHookSettings{}, gradient_group->process_group());
+    local_hook_ = make_comm_hook(DdpSettings{}, gradient_group->process_group());
   for (const at::Tensor& parameter : model_->parameters())
     if (parameter.requires_grad()) weights_.push_back(parameter.detach());
   exchange_as_due();

@@ -18,7 +18,7 @@ SAME(size_of_accel_value_t, sizeof(accel_value_t) == 16);
 SAME(place_of_accel_value_t_kind, offsetof(accel_value_t, kind) == 0 && sizeof(((accel_value_t *)0)->kind) == 4);
 SAME(place_of_accel_value_t_reserved, offsetof(accel_value_t, reserved) == 4 && sizeof(((accel_value_t *)0)->reserved) == 4);
 SAME(place_of_accel_value_t_as, offsetof(accel_value_t, as) == 8 && sizeof(((accel_value_t *)0)->as) == 8);
-SAME(size_of_accel_state_options_t, sizeof(accel_state_options_t) == 128);
+SAME(size_of_accel_state_options_t, sizeof(accel_state_options_t) == 144);
 SAME(place_of_accel_state_options_t_struct_size, offsetof(accel_state_options_t, struct_size) == 0 && sizeof(((accel_state_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_state_options_t_cpu, offsetof(accel_state_options_t, cpu) == 8 && sizeof(((accel_state_options_t *)0)->cpu) == 4);
 SAME(place_of_accel_state_options_t_mixed_precision, offsetof(accel_state_options_t, mixed_precision) == 12 && sizeof(((accel_state_options_t *)0)->mixed_precision) == 4);
@@ -45,6 +45,9 @@ SAME(place_of_accel_state_options_t_scheduler_steps, offsetof(accel_state_option
 SAME(place_of_accel_state_options_t_cpu_kernels, offsetof(accel_state_options_t, cpu_kernels) == 112 && sizeof(((accel_state_options_t *)0)->cpu_kernels) == 4);
 SAME(place_of_accel_state_options_t_cpu_memory, offsetof(accel_state_options_t, cpu_memory) == 116 && sizeof(((accel_state_options_t *)0)->cpu_memory) == 4);
 SAME(place_of_accel_state_options_t_cpu_memory_kept, offsetof(accel_state_options_t, cpu_memory_kept) == 120 && sizeof(((accel_state_options_t *)0)->cpu_memory_kept) == 8);
+SAME(place_of_accel_state_options_t_torch_device, offsetof(accel_state_options_t, torch_device) == 128 && sizeof(((accel_state_options_t *)0)->torch_device) == 8);
+SAME(place_of_accel_state_options_t_cpu_affinity, offsetof(accel_state_options_t, cpu_affinity) == 136 && sizeof(((accel_state_options_t *)0)->cpu_affinity) == 4);
+SAME(place_of_accel_state_options_t_reserved, offsetof(accel_state_options_t, reserved) == 140 && sizeof(((accel_state_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_gradient_accumulation_options_t, sizeof(accel_gradient_accumulation_options_t) == 32);
 SAME(place_of_accel_gradient_accumulation_options_t_struct_size, offsetof(accel_gradient_accumulation_options_t, struct_size) == 0 && sizeof(((accel_gradient_accumulation_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_gradient_accumulation_options_t_num_steps, offsetof(accel_gradient_accumulation_options_t, num_steps) == 8 && sizeof(((accel_gradient_accumulation_options_t *)0)->num_steps) == 8);

@@ -45,6 +45,9 @@ int main(void) {
   printf("field cpu_kernels %zu\n", offsetof(accel_state_options_t, cpu_kernels));
   printf("field cpu_memory %zu\n", offsetof(accel_state_options_t, cpu_memory));
   printf("field cpu_memory_kept %zu\n", offsetof(accel_state_options_t, cpu_memory_kept));
+  printf("field torch_device %zu\n", offsetof(accel_state_options_t, torch_device));
+  printf("field cpu_affinity %zu\n", offsetof(accel_state_options_t, cpu_affinity));
+  printf("field reserved %zu\n", offsetof(accel_state_options_t, reserved));
   printf("struct accel_gradient_accumulation_options_t %zu\n", sizeof(accel_gradient_accumulation_options_t));
   printf("field struct_size %zu\n", offsetof(accel_gradient_accumulation_options_t, struct_size));
   printf("field num_steps %zu\n", offsetof(accel_gradient_accumulation_options_t, num_steps));

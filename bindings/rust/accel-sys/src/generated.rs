@@ -936,9 +936,9 @@ pub struct accel_state_options_t {
     pub struct_size: usize,
     /// 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0
     pub cpu: accel_flag_t,
-    /// Variable ACCELERATE_MIXED_PRECISION. Default NO
+    /// Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
     pub mixed_precision: accel_precision_t,
-    /// In \[1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1
+    /// Micro-batches for each step of the optimizer. In \[1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1
     pub gradient_accumulation_steps: i64,
     /// 1: schedulers also advance in steps that only accumulate. Default 0
     pub adjust_scheduler: accel_flag_t,
@@ -956,7 +956,7 @@ pub struct accel_state_options_t {
     pub true_divisor: accel_flag_t,
     /// 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
     pub keep_output_dtype: accel_flag_t,
-    /// Milliseconds until the rendezvous and each collective must have ended. In \[1, inf). Default 600000
+    /// Milliseconds until the rendezvous and each collective must have ended. In \[1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000
     pub timeout_ms: i64,
     /// The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In \[0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
     pub process_index: i32,
@@ -966,9 +966,9 @@ pub struct accel_state_options_t {
     pub local_process_index: i32,
     /// In \[1, inf). Default: LOCAL_WORLD_SIZE and its like
     pub local_num_processes: i32,
-    /// Variable MASTER_ADDR. Default "127.0.0.1"
+    /// The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default "127.0.0.1"
     pub main_process_ip: *const c_char,
-    /// In \[0, 65535\]. Variable MASTER_PORT. Default 29500
+    /// The port at which they meet. In \[0, 65535\]. Variable MASTER_PORT. Default 29500
     pub main_process_port: i32,
     /// 1: prepare puts models and batches on the device. Default 1
     pub device_placement: accel_flag_t,
@@ -978,12 +978,18 @@ pub struct accel_state_options_t {
     pub num_threads: i32,
     /// Of prepared schedulers. Default PER_BATCH
     pub scheduler_steps: accel_scheduler_steps_t,
-    /// Calls without a state have the settings of the state that was made last. Variable ACCEL_CPU_KERNELS. Default AUTO
+    /// Which kernels compute products on the CPU. Calls without a state have the settings of the state that was made last. Variable ACCEL_CPU_KERNELS. Default AUTO
     pub cpu_kernels: accel_cpu_kernels_t,
-    /// Variable ACCEL_CPU_MEMORY. Default AUTO
+    /// Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
     pub cpu_memory: accel_cpu_memory_t,
     /// Most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
     pub cpu_memory_kept: i64,
+    /// "cpu", "cuda" or "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
+    pub torch_device: *const c_char,
+    /// 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
+    pub cpu_affinity: accel_flag_t,
+    /// 0
+    pub reserved: i32,
 }
 
 /// Every field of [`accel_state_options_t`] unset.
@@ -1014,6 +1020,9 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
     cpu_kernels: ACCEL_UNSET,
     cpu_memory: ACCEL_UNSET,
     cpu_memory_kept: ACCEL_UNSET_INT64,
+    torch_device: core::ptr::null(),
+    cpu_affinity: ACCEL_UNSET,
+    reserved: 0,
 };
 impl Default for accel_state_options_t {
     fn default() -> Self {
@@ -2038,7 +2047,7 @@ impl Default for accel_ddp_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_grad_scaler_options_t {
     pub struct_size: usize,
-    /// The first scale. In (0, inf). Default 65536
+    /// The first scale. In (0, 3.4e38\]. Default 65536
     pub init_scale: f64,
     /// The scale grows by it after growth_interval steps without overflow. In (1, inf). Default 2
     pub growth_factor: f64,

@@ -47,7 +47,7 @@ fn layout_of_accel_value() {
 
 #[test]
 fn layout_of_accel_state_options() {
-    assert_eq!(size_of::<accel_state_options_t>(), 128);
+    assert_eq!(size_of::<accel_state_options_t>(), 144);
     assert_eq!(align_of::<accel_state_options_t>(), 8);
     assert_eq!(offset_of!(accel_state_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_state_options_t, cpu), 8);
@@ -75,6 +75,9 @@ fn layout_of_accel_state_options() {
     assert_eq!(offset_of!(accel_state_options_t, cpu_kernels), 112);
     assert_eq!(offset_of!(accel_state_options_t, cpu_memory), 116);
     assert_eq!(offset_of!(accel_state_options_t, cpu_memory_kept), 120);
+    assert_eq!(offset_of!(accel_state_options_t, torch_device), 128);
+    assert_eq!(offset_of!(accel_state_options_t, cpu_affinity), 136);
+    assert_eq!(offset_of!(accel_state_options_t, reserved), 140);
 }
 
 #[test]

@@ -157,7 +157,7 @@ impl StateOptions {
         cpu_memory_kept: i64,
     }
 
-    /// The deadline of the rendezvous and of each collective. Default: ten minutes.
+    /// The deadline of the rendezvous and of each collective. `ACCEL_TIMEOUT_MS`; default: ten minutes.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.raw.timeout_ms = timeout.as_millis().try_into().unwrap_or(i64::MAX);
         self

@@ -1,0 +1,131 @@
+// How a setting gets its value: explicit call > environment > default. The one place for all structs of settings, see
+// config/generated/settings.hpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "config/option_table.hpp"
+#include "config/setting.hpp"
+
+namespace accel {
+
+// What a variable says of a field.
+struct OptionText {
+  std::string text;
+  std::string source;  // "ACCELERATE_USE_CPU"
+};
+
+std::optional<OptionText> find_option_text(const OptionField& field);
+
+// As a value that the field can have; else an error that names the source.
+int64_t parse_integer_option(const OptionField& field, const OptionText& text);  // flags and choices, too
+double parse_number_option(const OptionField& field, const OptionText& text);
+
+// "bf16" of a choice, "yes" of a flag, which are numbers there.
+std::string integer_option_text(const OptionField& field, int64_t value);
+
+namespace precedence {
+
+template <typename T>
+struct Plain {
+  using Type = T;
+};
+template <typename T>
+struct Plain<std::optional<T>> {
+  using Type = T;
+};
+
+template <typename T>
+T parse(const OptionField& field, const OptionText& text) {
+  if constexpr (std::is_same_v<T, std::string>)
+    return text.text;
+  else if constexpr (std::is_same_v<T, double>)
+    return parse_number_option(field, text);
+  else
+    return static_cast<T>(parse_integer_option(field, text));
+}
+
+template <typename T>
+std::string print(const OptionField& field, const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return value;
+  } else if constexpr (std::is_same_v<T, double>) {
+    std::ostringstream out;
+    out << value;
+    return out.str();
+  } else {
+    return integer_option_text(field, static_cast<int64_t>(value));
+  }
+}
+template <typename T>
+std::string print(const OptionField& field, const std::optional<T>& value) {
+  return value ? print(field, *value) : field.default_words == nullptr ? "" : field.default_words;
+}
+
+template <typename T>
+void check(const OptionField& field, const T& value, const std::string& source) {
+  if constexpr (!std::is_same_v<T, std::string>)
+    check_value(field, static_cast<double>(value), field.name, print(field, value), source == "call" ? "" : source);
+}
+template <typename T>
+void check(const OptionField& field, const std::optional<T>& value, const std::string& source) {
+  if (value) check(field, *value, source);
+}
+
+}  // namespace precedence
+
+// A field of a struct of the header's layout, where it is given.
+template <typename T>
+void read_option(const OptionField& field, const void* options, Setting<T>& setting) {
+  if (is_unset(field, options)) return;
+  using Plain = typename precedence::Plain<T>::Type;
+  if constexpr (std::is_same_v<Plain, std::string>)
+    setting = text_option(field, options);
+  else if constexpr (std::is_same_v<Plain, double>)
+    setting = number_option(field, options);
+  else
+    setting = static_cast<Plain>(integer_option(field, options));
+}
+
+// Settings that no call gave.
+template <typename Settings>
+void resolve_settings(Settings& settings) {
+  Settings::for_each(
+      [](const OptionField& field, auto& setting) {
+        if (!setting.is_default()) return;
+        auto found = find_option_text(field);
+        if (!found) return;
+        using T = typename precedence::Plain<decltype(setting.value)>::Type;
+        setting.set(precedence::parse<T>(field, *found), std::move(found->source));
+      },
+      settings);
+}
+
+// Numbers that a program of C++ set are as the table wants them; those of the header's structs were checked when they
+// were read.
+template <typename Settings>
+void check_settings(const Settings& settings) {
+  Settings::for_each(
+      [](const OptionField& field, const auto& setting) { precedence::check(field, setting.value, setting.source); },
+      settings);
+}
+
+// "name = value (source)", a line each.
+template <typename Settings>
+std::string describe_settings(const Settings& settings) {
+  std::string lines;
+  Settings::for_each(
+      [&lines](const OptionField& field, const auto& setting) {
+        lines.append(field.name).append(" = ").append(precedence::print(field, setting.value));
+        lines.append(" (").append(setting.source).append(")\n");
+      },
+      settings);
+  return lines;
+}
+
+}  // namespace accel

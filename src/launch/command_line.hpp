@@ -1,0 +1,24 @@
+// The command line of the program `accel`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/options.hpp"
+
+namespace accel::launch {
+
+enum class Command { kShow, kLaunch, kReportEnvironment };
+
+struct CommandLine {
+  Command command = Command::kShow;
+  std::string text;      // what is to be shown
+  LaunchOptions launch;  // of kLaunch
+};
+
+// `arguments` are those of the program. Options end at `--` or at the name of the program that is to be launched; their
+// names may be written with `-` or `_`, and the last of several holds. Anything wrong is an Error with
+// Status::kInvalidArgument.
+CommandLine parse_command_line(const std::vector<std::string>& arguments);
+
+}  // namespace accel::launch

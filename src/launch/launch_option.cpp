@@ -1,0 +1,93 @@
+#include "launch/launch_option.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "config/generated/option_tables.hpp"
+
+namespace accel::launch {
+namespace {
+
+constexpr const char* kPlaces = "Processes";
+constexpr const char* kSettings = "Settings of the ranks";
+
+// Of the launcher alone, so no table of the library has it.
+constexpr OptionField own_field(OptionKind kind, const char* name, std::string_view meaning, OptionInterval interval,
+                                const char* variable, const char* default_value, const char* default_words = nullptr) {
+  return {name,          meaning.data(), kind,    0, 0,    static_cast<uint16_t>(meaning.size()), interval, variable,
+          default_value, default_words,  nullptr, 0, false};
+}
+
+void set_variable(const OptionField& field, const std::string& value, LaunchOptions& options) {
+  options.variables.emplace_back(field.variable, value);
+}
+
+constexpr OptionInterval kFromZero{0, 65536, false, false}, kFromOne{1, 65536, false, false};
+
+constexpr LaunchOption kOwnOptions[] = {
+    {own_field(OptionKind::kInteger, "num_processes", "How many start, on all machines together.", kFromOne, nullptr,
+               "1"),
+     kPlaces,
+     [](const OptionField&, const std::string& value, LaunchOptions& options) {
+       options.num_processes = std::stoi(value);
+     }},
+    {own_field(OptionKind::kInteger, "num_machines", "How many run this same command.", kFromOne, nullptr, "1"),
+     kPlaces,
+     [](const OptionField&, const std::string& value, LaunchOptions& options) {
+       options.num_machines = std::stoi(value);
+     }},
+    {own_field(OptionKind::kInteger, "machine_rank", "Which of the machines this is.", kFromZero, nullptr, "0"),
+     kPlaces,
+     [](const OptionField&, const std::string& value, LaunchOptions& options) {
+       options.machine_rank = std::stoi(value);
+     }},
+    {own_field(OptionKind::kInteger, "num_cpu_threads_per_process", "Threads that compute on the CPU.", kFromOne,
+               "OMP_NUM_THREADS", nullptr, "as the variable says, else processors / processes"),
+     kPlaces,
+     [](const OptionField&, const std::string& value, LaunchOptions& options) {
+       options.num_cpu_threads_per_process = std::stoi(value);
+     }},
+    {own_field(OptionKind::kFlag, "enable_cpu_affinity", "Each process is bound to its share of the processors.", {},
+               "ACCELERATE_CPU_AFFINITY", "0"),
+     kPlaces, set_variable},
+};
+
+bool has_own_option(const OptionField& field) {
+  return std::any_of(std::begin(kOwnOptions), std::end(kOwnOptions), [&field](const LaunchOption& own) {
+    return own.field.variable != nullptr && field.variable == std::string_view(own.field.variable);
+  });
+}
+
+LaunchOption option_of(const OptionField& field) {
+  const std::string_view name = field.name;
+  if (name == "main_process_ip") return {field, kPlaces, set_variable};
+  if (name != "main_process_port") return {field, kSettings, set_variable};
+  OptionField port = field;
+  port.default_value = nullptr;
+  port.default_words = "a free one, with several machines 29500";
+  return {port, kPlaces, [](const OptionField&, const std::string& value, LaunchOptions& options) {
+            options.main_process_port = std::stoi(value);
+          }};
+}
+
+}  // namespace
+
+std::vector<LaunchOption> launch_options() {
+  std::vector<LaunchOption> found(std::begin(kOwnOptions), std::end(kOwnOptions));
+  for (const OptionField& field : option_tables::state_options)
+    if (field.variable != nullptr && !has_own_option(field)) found.push_back(option_of(field));
+  return found;
+}
+
+void check_together(LaunchOptions& options) {
+  require(options.num_processes % options.num_machines == 0, Status::kInvalidArgument, "--num-processes is ",
+          options.num_processes, "; expected a multiple of --num-machines, which is ", options.num_machines);
+  require(options.machine_rank < options.num_machines, Status::kInvalidArgument, "--machine-rank is ",
+          options.machine_rank, "; expected less than --num-machines, which is ", options.num_machines);
+  if (options.main_process_port == 0) options.main_process_port.reset();
+  if (options.num_machines > 1 && !options.main_process_port) options.main_process_port = 29500;
+}
+
+}  // namespace accel::launch

@@ -1,0 +1,26 @@
+// The options of `accel launch`: the launcher's own, and one for each field of accel_state_options_t that a rank reads
+// from a variable. What include/accel.h says of a field, its table says here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/option_table.hpp"
+#include "launch/options.hpp"
+
+namespace accel::launch {
+
+struct LaunchOption {
+  OptionField field;
+  const char* group;  // the heading in the help
+  // `value` is one that the field can have.
+  void (*apply)(const OptionField& field, const std::string& value, LaunchOptions& options);
+};
+
+// In the order of the help.
+std::vector<LaunchOption> launch_options();
+
+// What no option alone can see.
+void check_together(LaunchOptions& options);
+
+}  // namespace accel::launch
