@@ -96,6 +96,11 @@ extern "C" {
 /* The version in which a declaration appeared. */
 #define ACCEL_SINCE(major, minor) ACCEL_EXPORT
 
+/* The same of a function that is defined here for speed. The library exports it too, for other languages. */
+#if !defined(ACCEL_INLINE)
+#define ACCEL_INLINE(major, minor) static inline
+#endif
+
 /* Ownership words; the generator of the bindings reads them. */
 #if defined(ACCEL_APIGEN)
 #define ACCEL_OWNED __attribute__((annotate("owned")))
@@ -110,9 +115,9 @@ extern "C" {
 #endif
 
 /* "Not given" in options: the value then comes from the environment or from the default. */
-#define ACCEL_UNSET (INT32_MIN) /* of an int32_t */
-#define ACCEL_UNSET_INT64 (INT64_MIN) /* of an int64_t */
-#define ACCEL_UNSET_DOUBLE (-1.7976931348623157e308) /* of a double */
+#define ACCEL_UNSET (-2147483647 - 1) /* of an int32_t: the least */
+#define ACCEL_UNSET_INT64 (-9223372036854775807 - 1) /* of an int64_t: the least */
+#define ACCEL_UNSET_DOUBLE (-17976931348623157e292) /* of a double: the least that is finite */
 
 /* A yes or no in options: 1, 0, or ACCEL_UNSET. */
 typedef int32_t accel_flag_t;
@@ -520,6 +525,77 @@ accel_value_copy(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
  * @threads any, waits */
 ACCEL_SINCE(0, 1) void accel_value_dispose(accel_value_t *ACCEL_NULLABLE value);
 
+/** The kind of a value, for languages that do not read its field. What it holds is read by the functions below, each
+ * for its kind.
+ * @param value A value.
+ * @return ACCEL_VALUE_*.
+ * @threads any */
+ACCEL_SINCE(0, 1) int32_t accel_value_kind(const accel_value_t *value);
+
+/** Reads a yes or no.
+ * @param value A value of the kind BOOL.
+ * @param out 1 or 0.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_bool(const accel_value_t *value, int32_t *out);
+
+/** Reads an integer.
+ * @param value A value of the kind INT.
+ * @param out The number.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_int(const accel_value_t *value, int64_t *out);
+
+/** Reads a number.
+ * @param value A value of the kind DOUBLE.
+ * @param out The number.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_double(const accel_value_t *value, double *out);
+
+/** Reads a text.
+ * @param value A value of the kind STRING.
+ * @param out The text; lives as long as the value.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_string(const accel_value_t *value, const char *ACCEL_BORROWED *out);
+
+/** Reads bytes.
+ * @param value A value of the kind BYTES.
+ * @param out The bytes; live as long as the value.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_bytes(const accel_value_t *value, const accel_bytes_t *ACCEL_BORROWED *out);
+
+/** Reads a tensor.
+ * @param value A value of the kind TENSOR.
+ * @param out The tensor; lives as long as the value, longer with accel_tensor_retain().
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_tensor(const accel_value_t *value, accel_tensor_t *ACCEL_BORROWED *out);
+
+/** Reads a dtype.
+ * @param value A value of the kind DTYPE.
+ * @param out ACCEL_DTYPE_*.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_dtype(const accel_value_t *value, accel_dtype_t *out);
+
+/** Reads a device.
+ * @param value A value of the kind DEVICE.
+ * @param out The device.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_device(const accel_value_t *value, accel_device_t *out);
+
 /** The length of a container.
  * @param value Any.
  * @return The number of items of a list, tuple or map, 0 for every other kind.
@@ -718,54 +794,88 @@ accel_convert_to_fp32(const accel_value_t *value, accel_value_t *ACCEL_OWNED out
  * @accelerate utils.find_batch_size */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *out);
 
-/* Arguments that only borrow: fill in, call, forget. */
-static inline accel_value_t accel_arg_none(void) {
+/** NONE.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_none(void) {
   accel_value_t value = ACCEL_VALUE_INIT;
   return value;
 }
-static inline accel_value_t accel_arg_bool(int32_t truth) {
+/** A yes or no.
+ * @param truth 0, or anything else for yes.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_bool(int32_t truth) {
   accel_value_t value = ACCEL_VALUE_INIT;
   value.kind = ACCEL_VALUE_BOOL;
   value.as.integer = truth != 0;
   return value;
 }
-static inline accel_value_t accel_arg_int(int64_t integer) {
+/** An integer.
+ * @param integer The number.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_int(int64_t integer) {
   accel_value_t value = ACCEL_VALUE_INIT;
   value.kind = ACCEL_VALUE_INT;
   value.as.integer = integer;
   return value;
 }
-static inline accel_value_t accel_arg_double(double number) {
+/** A number.
+ * @param number The number.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_double(double number) {
   accel_value_t value = ACCEL_VALUE_INIT;
   value.kind = ACCEL_VALUE_DOUBLE;
   value.as.number = number;
   return value;
 }
-static inline accel_value_t accel_arg_string(const char *string) {
+/** A text.
+ * @param string UTF-8; only read, as long as the value is used.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_string(const char *string) {
   accel_value_t value = ACCEL_VALUE_INIT;
   value.kind = ACCEL_VALUE_STRING;
   value.as.string = string;
   return value;
 }
-static inline accel_value_t accel_arg_bytes(const accel_bytes_t *bytes) {
+/** Bytes.
+ * @param bytes Only read, as long as the value is used.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_bytes(const accel_bytes_t *bytes) {
   accel_value_t value = ACCEL_VALUE_INIT;
   value.kind = ACCEL_VALUE_BYTES;
   value.as.bytes = bytes;
   return value;
 }
-static inline accel_value_t accel_arg_tensor(accel_tensor_t *tensor) {
+/** A tensor.
+ * @param tensor A tensor; it needs an owner as long as the value is used.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_tensor(accel_tensor_t *tensor) {
   accel_value_t value = ACCEL_VALUE_INIT;
   value.kind = ACCEL_VALUE_TENSOR;
   value.as.tensor = tensor;
   return value;
 }
-static inline accel_value_t accel_arg_dtype(accel_dtype_t dtype) {
+/** A dtype.
+ * @param dtype ACCEL_DTYPE_*.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_dtype(accel_dtype_t dtype) {
   accel_value_t value = ACCEL_VALUE_INIT;
   value.kind = ACCEL_VALUE_DTYPE;
   value.as.dtype = dtype;
   return value;
 }
-static inline accel_value_t accel_arg_device(accel_device_t device) {
+/** A device.
+ * @param device A device.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_device(accel_device_t device) {
   accel_value_t value = ACCEL_VALUE_INIT;
   value.kind = ACCEL_VALUE_DEVICE;
   value.as.device = device;
@@ -5169,6 +5279,161 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_check(const char 
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_options_from_json(const char *type, const char *json, void *options, size_t size);
+
+/* =====================================================================================================================
+ * 16. Structs by pointer
+ * ================================================================================================================== */
+
+/* The functions above that pass a struct by value, with a pointer in its place, for languages that pass only numbers and
+ * pointers. This section is written by tools/apigen. */
+
+/** accel_send_to_device() by pointer.
+ * @param skip_keys [n_skip_keys] As there.
+ * @param value,device,non_blocking,n_skip_keys,out As there.
+ * @return As accel_send_to_device().
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_send_to_device_by_pointer(const accel_value_t *value, const accel_device_t *device, int32_t non_blocking,
+    const char *const *ACCEL_NULLABLE skip_keys, size_t n_skip_keys, accel_value_t *ACCEL_OWNED out);
+
+/** accel_arg_none() by pointer.
+ * @param out What accel_arg_none() returns.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_arg_none_by_pointer(accel_value_t *ACCEL_BORROWED out);
+
+/** accel_arg_bool() by pointer.
+ * @param truth As there.
+ * @param out What accel_arg_bool() returns.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_arg_bool_by_pointer(int32_t truth, accel_value_t *ACCEL_BORROWED out);
+
+/** accel_arg_int() by pointer.
+ * @param integer As there.
+ * @param out What accel_arg_int() returns.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_arg_int_by_pointer(int64_t integer, accel_value_t *ACCEL_BORROWED out);
+
+/** accel_arg_double() by pointer.
+ * @param number As there.
+ * @param out What accel_arg_double() returns.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_arg_double_by_pointer(double number, accel_value_t *ACCEL_BORROWED out);
+
+/** accel_arg_string() by pointer.
+ * @param string As there.
+ * @param out What accel_arg_string() returns.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_arg_string_by_pointer(const char *string, accel_value_t *ACCEL_BORROWED out);
+
+/** accel_arg_bytes() by pointer.
+ * @param bytes As there.
+ * @param out What accel_arg_bytes() returns.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_arg_bytes_by_pointer(const accel_bytes_t *bytes, accel_value_t *ACCEL_BORROWED out);
+
+/** accel_arg_tensor() by pointer.
+ * @param tensor As there.
+ * @param out What accel_arg_tensor() returns.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_arg_tensor_by_pointer(accel_tensor_t *tensor, accel_value_t *ACCEL_BORROWED out);
+
+/** accel_arg_dtype() by pointer.
+ * @param dtype As there.
+ * @param out What accel_arg_dtype() returns.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_arg_dtype_by_pointer(accel_dtype_t dtype, accel_value_t *ACCEL_BORROWED out);
+
+/** accel_arg_device() by pointer.
+ * @param device As there.
+ * @param out What accel_arg_device() returns.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_arg_device_by_pointer(const accel_device_t *device, accel_value_t *ACCEL_BORROWED out);
+
+/** accel_device() by pointer.
+ * @param state As there.
+ * @param out What accel_device() returns.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_device_by_pointer(const accel_state_t *state, accel_device_t *out);
+
+/** accel_tensor_empty() by pointer.
+ * @param shape [ndim] As there.
+ * @param ndim,dtype,device,out As there.
+ * @return As accel_tensor_empty().
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_empty_by_pointer(const int64_t *ACCEL_NULLABLE shape, size_t ndim, accel_dtype_t dtype,
+    const accel_device_t *device, accel_tensor_t *ACCEL_OWNED *out);
+
+/** accel_tensor_full() by pointer.
+ * @param shape [ndim] As there.
+ * @param ndim,number,dtype,device,out As there.
+ * @return As accel_tensor_full().
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_full_by_pointer(const int64_t *ACCEL_NULLABLE shape, size_t ndim, double number, accel_dtype_t dtype,
+    const accel_device_t *device, accel_tensor_t *ACCEL_OWNED *out);
+
+/** accel_tensor_randn() by pointer.
+ * @param shape [ndim] As there.
+ * @param ndim,dtype,device,out As there.
+ * @return As accel_tensor_randn().
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_randn_by_pointer(const int64_t *ACCEL_NULLABLE shape, size_t ndim, accel_dtype_t dtype,
+    const accel_device_t *device, accel_tensor_t *ACCEL_OWNED *out);
+
+/** accel_tensor_from_blob() by pointer.
+ * @param shape [ndim] As there.
+ * @param strides [ndim] As there.
+ * @param data,ndim,dtype,device,user_data,destroy,out As there.
+ * @return As accel_tensor_from_blob().
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_from_blob_by_pointer(void *data, const int64_t *ACCEL_NULLABLE shape, size_t ndim,
+    const int64_t *ACCEL_NULLABLE strides, accel_dtype_t dtype, const accel_device_t *device,
+    void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy, accel_tensor_t *ACCEL_OWNED *out);
+
+/** accel_tensor_to() by pointer.
+ * @param tensor,dtype,device,non_blocking,out As there.
+ * @return As accel_tensor_to().
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_to_by_pointer(const accel_tensor_t *tensor, accel_dtype_t dtype, const accel_device_t *device,
+    int32_t non_blocking, accel_tensor_t *ACCEL_OWNED *out);
+
+/** accel_module_to() by pointer.
+ * @param module,dtype,device As there.
+ * @return As accel_module_to().
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_to_by_pointer(accel_module_t *module, accel_dtype_t dtype, const accel_device_t *device);
+
+/** accel_generator_create() by pointer.
+ * @param seed,device,out As there.
+ * @return As accel_generator_create().
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_generator_create_by_pointer(int64_t seed, const accel_device_t *device, accel_generator_t *ACCEL_OWNED *out);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -356,169 +356,169 @@ class Value {
 
 // What a state is made from. Everything may stay unset.
 struct StateOptions : accel_state_options_t {
-  StateOptions() { accel_state_options_init(this); }
+  StateOptions() : accel_state_options_t(ACCEL_STATE_OPTIONS_INIT) {}
 };
 
 // How micro-batches are put together; the fields of the state's options, for later.
 struct GradientAccumulationOptions : accel_gradient_accumulation_options_t {
-  GradientAccumulationOptions() { accel_gradient_accumulation_options_init(this); }
+  GradientAccumulationOptions() : accel_gradient_accumulation_options_t(ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT) {}
 };
 
 // How to back-propagate, as torch.Tensor.backward() has it.
 struct BackwardOptions : accel_backward_options_t {
-  BackwardOptions() { accel_backward_options_init(this); }
+  BackwardOptions() : accel_backward_options_t(ACCEL_BACKWARD_OPTIONS_INIT) {}
 };
 
 // Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
 struct AdamOptions : accel_adam_options_t {
-  AdamOptions() { accel_adam_options_init(this); }
+  AdamOptions() : accel_adam_options_t(ACCEL_ADAM_OPTIONS_INIT) {}
 };
 
 // Stochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim.
 struct SgdOptions : accel_sgd_options_t {
-  SgdOptions() { accel_sgd_options_init(this); }
+  SgdOptions() : accel_sgd_options_t(ACCEL_SGD_OPTIONS_INIT) {}
 };
 
 // Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim.
 struct AdagradOptions : accel_adagrad_options_t {
-  AdagradOptions() { accel_adagrad_options_init(this); }
+  AdagradOptions() : accel_adagrad_options_t(ACCEL_ADAGRAD_OPTIONS_INIT) {}
 };
 
 // RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim.
 struct RmspropOptions : accel_rmsprop_options_t {
-  RmspropOptions() { accel_rmsprop_options_init(this); }
+  RmspropOptions() : accel_rmsprop_options_t(ACCEL_RMSPROP_OPTIONS_INIT) {}
 };
 
 // Adamax (Kingma, Ba, 2015); names and defaults of torch.optim.
 struct AdamaxOptions : accel_adamax_options_t {
-  AdamaxOptions() { accel_adamax_options_init(this); }
+  AdamaxOptions() : accel_adamax_options_t(ACCEL_ADAMAX_OPTIONS_INIT) {}
 };
 
 // NAdam (Dozat, 2016); names and defaults of torch.optim.
 struct NadamOptions : accel_nadam_options_t {
-  NadamOptions() { accel_nadam_options_init(this); }
+  NadamOptions() : accel_nadam_options_t(ACCEL_NADAM_OPTIONS_INIT) {}
 };
 
 // RAdam (Liu et al., 2020); names and defaults of torch.optim.
 struct RadamOptions : accel_radam_options_t {
-  RadamOptions() { accel_radam_options_init(this); }
+  RadamOptions() : accel_radam_options_t(ACCEL_RADAM_OPTIONS_INIT) {}
 };
 
 // Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.
 struct LionOptions : accel_lion_options_t {
-  LionOptions() { accel_lion_options_init(this); }
+  LionOptions() : accel_lion_options_t(ACCEL_LION_OPTIONS_INIT) {}
 };
 
 // LAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of parameter and
 // step.
 struct LambOptions : accel_lamb_options_t {
-  LambOptions() { accel_lamb_options_init(this); }
+  LambOptions() : accel_lamb_options_t(ACCEL_LAMB_OPTIONS_INIT) {}
 };
 
 // Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of
 // torch.optim.
 struct AdafactorOptions : accel_adafactor_options_t {
-  AdafactorOptions() { accel_adafactor_options_init(this); }
+  AdafactorOptions() : accel_adafactor_options_t(ACCEL_ADAFACTOR_OPTIONS_INIT) {}
 };
 
 // Muon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16; names and
 // defaults of torch.optim.
 struct MuonOptions : accel_muon_options_t {
-  MuonOptions() { accel_muon_options_init(this); }
+  MuonOptions() : accel_muon_options_t(ACCEL_MUON_OPTIONS_INIT) {}
 };
 
 // LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update.
 struct LomoOptions : accel_lomo_options_t {
-  LomoOptions() { accel_lomo_options_init(this); }
+  LomoOptions() : accel_lomo_options_t(ACCEL_LOMO_OPTIONS_INIT) {}
 };
 
 // AdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in proportion to
 // the size of its parameter.
 struct AdalomoOptions : accel_adalomo_options_t {
-  AdalomoOptions() { accel_adalomo_options_init(this); }
+  AdalomoOptions() : accel_adalomo_options_t(ACCEL_ADALOMO_OPTIONS_INIT) {}
 };
 
 // Schedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate schedule, see
 // accel_optimizer_train().
 struct ScheduleFreeSgdOptions : accel_schedule_free_sgd_options_t {
-  ScheduleFreeSgdOptions() { accel_schedule_free_sgd_options_init(this); }
+  ScheduleFreeSgdOptions() : accel_schedule_free_sgd_options_t(ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT) {}
 };
 
 // Schedule-free AdamW, as above.
 struct ScheduleFreeAdamwOptions : accel_schedule_free_adamw_options_t {
-  ScheduleFreeAdamwOptions() { accel_schedule_free_adamw_options_init(this); }
+  ScheduleFreeAdamwOptions() : accel_schedule_free_adamw_options_t(ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT) {}
 };
 
 // What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.
 struct OneCycleOptions : accel_one_cycle_options_t {
-  OneCycleOptions() { accel_one_cycle_options_init(this); }
+  OneCycleOptions() : accel_one_cycle_options_t(ACCEL_ONE_CYCLE_OPTIONS_INIT) {}
 };
 
 // What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.
 struct CyclicOptions : accel_cyclic_options_t {
-  CyclicOptions() { accel_cyclic_options_init(this); }
+  CyclicOptions() : accel_cyclic_options_t(ACCEL_CYCLIC_OPTIONS_INIT) {}
 };
 
 // What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.
 struct PlateauOptions : accel_plateau_options_t {
-  PlateauOptions() { accel_plateau_options_init(this); }
+  PlateauOptions() : accel_plateau_options_t(ACCEL_PLATEAU_OPTIONS_INIT) {}
 };
 
 // How documents are packed. One of end_of_document and document_offsets is given.
 struct PackingOptions : accel_packing_options_t {
-  PackingOptions() { accel_packing_options_init(this); }
+  PackingOptions() : accel_packing_options_t(ACCEL_PACKING_OPTIONS_INIT) {}
 };
 
 // How CSV files are read.
 struct CsvOptions : accel_csv_options_t {
-  CsvOptions() { accel_csv_options_init(this); }
+  CsvOptions() : accel_csv_options_t(ACCEL_CSV_OPTIONS_INIT) {}
 };
 
 // How images are read.
 struct ImageOptions : accel_image_options_t {
-  ImageOptions() { accel_image_options_init(this); }
+  ImageOptions() : accel_image_options_t(ACCEL_IMAGE_OPTIONS_INIT) {}
 };
 
 // How a loader makes batches.
 struct DataloaderOptions : accel_dataloader_options_t {
-  DataloaderOptions() { accel_dataloader_options_init(this); }
+  DataloaderOptions() : accel_dataloader_options_t(ACCEL_DATALOADER_OPTIONS_INIT) {}
 };
 
 // PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 struct PowerSgdOptions : accel_power_sgd_options_t {
-  PowerSgdOptions() { accel_power_sgd_options_init(this); }
+  PowerSgdOptions() : accel_power_sgd_options_t(ACCEL_POWER_SGD_OPTIONS_INIT) {}
 };
 
 // How gradients are averaged.
 struct DdpOptions : accel_ddp_options_t {
-  DdpOptions() { accel_ddp_options_init(this); }
+  DdpOptions() : accel_ddp_options_t(ACCEL_DDP_OPTIONS_INIT) {}
 };
 
 // How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training",
 // 2018).
 struct GradScalerOptions : accel_grad_scaler_options_t {
-  GradScalerOptions() { accel_grad_scaler_options_init(this); }
+  GradScalerOptions() : accel_grad_scaler_options_t(ACCEL_GRAD_SCALER_OPTIONS_INIT) {}
 };
 
 // In which regions operators choose their precision.
 struct AutocastOptions : accel_autocast_options_t {
-  AutocastOptions() { accel_autocast_options_init(this); }
+  AutocastOptions() : accel_autocast_options_t(ACCEL_AUTOCAST_OPTIONS_INIT) {}
 };
 
 // How one model is prepared.
 struct PrepareModelOptions : accel_prepare_model_options_t {
-  PrepareModelOptions() { accel_prepare_model_options_init(this); }
+  PrepareModelOptions() : accel_prepare_model_options_t(ACCEL_PREPARE_MODEL_OPTIONS_INIT) {}
 };
 
 // How the ranks share a loader's batches.
 struct DataloaderConfig : accel_dataloader_config_t {
-  DataloaderConfig() { accel_dataloader_config_init(this); }
+  DataloaderConfig() : accel_dataloader_config_t(ACCEL_DATALOADER_CONFIG_INIT) {}
 };
 
 // Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9),
 // with start_step post-local SGD (Lin et al., 2018).
 struct LocalSgdOptions : accel_local_sgd_options_t {
-  LocalSgdOptions() { accel_local_sgd_options_init(this); }
+  LocalSgdOptions() : accel_local_sgd_options_t(ACCEL_LOCAL_SGD_OPTIONS_INIT) {}
 };
 
 // Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors
@@ -530,7 +530,7 @@ struct LocalSgdOptions : accel_local_sgd_options_t {
 // CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the
 // module in the order of accel_module_named_parameters().
 struct ParametersOptions : accel_parameters_options_t {
-  ParametersOptions() { accel_parameters_options_init(this); }
+  ParametersOptions() : accel_parameters_options_t(ACCEL_PARAMETERS_OPTIONS_INIT) {}
 };
 
 // Callbacks. What they throw comes out of the call during which they run; what a log callback throws is lost.

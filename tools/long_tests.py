@@ -63,7 +63,7 @@ def checks(options):
                      " ".join(f"tests/fuzz/fuzz_{name}" for name in FUZZERS),
                      "mkdir -p " + " ".join(f"build/long/corpus_{name}" for name in FUZZERS), *fuzz]),
         "programs": ("a thousand random training programs: with several ranks, accumulation and a resume they come out the same",
-                     ["tools/build.sh -Dbindings=python,rust,julia",
+                     ["tools/build.sh -Dbindings=python,rust,julia,go",
                       "PYTHONPATH=build/release/bindings/python ACCEL_PLUGIN_PATH=build/release/src/comm/ucx OMP_NUM_THREADS=1 "
                       "build/deps/python/bin/python bindings/python/tests/programs/programs_agree.py "
                       "build/release/src/launch/accel 1000"]),

@@ -3,7 +3,7 @@
 
 usage: summarize_tests.py TESTLOG STATUS_OF_MESON [BUILD_COST]
 
-BUILD_COST is the build_cost.json of tools/run_ninja.py: what the latest build cost stands before the count. The cases of GoogleTest, CMocka, unittest and Julia's Test are counted one by one, any other test is one case. What did not run is
+BUILD_COST is the build_cost.json of tools/run_ninja.py: what the latest build cost stands before the count. The cases of GoogleTest, CMocka, unittest, Julia's Test and Go are counted one by one, any other test is one case. What did not run is
 named.
 """
 
@@ -20,6 +20,8 @@ UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
 UNITTEST_RESULT = re.compile(r"^(?:OK|FAILED) \((.*)\)$", re.MULTILINE)
 # Julia's Test: a line of titles, "Test Summary: | Pass  Fail  Total", and below it "name | 10  1  11".
 JULIA = re.compile(r"^Test Summary:[^\n|]*\|(.*)\n[^|\n]*\|(.*)$", re.MULTILINE)
+# Go: "--- PASS: TestName (0.00s)".
+GO = re.compile(r"^--- (PASS|FAIL|SKIP): ", re.MULTILINE)
 
 
 def count_cases(entry):
@@ -36,6 +38,8 @@ def count_cases(entry):
         passed += counted.get("Pass", 0)
         failed += counted.get("Fail", 0) + counted.get("Error", 0)
         skipped += counted.get("Broken", 0)
+    words = GO.findall(output)
+    passed, failed, skipped = passed + words.count("PASS"), failed + words.count("FAIL"), skipped + words.count("SKIP")
     for number in UNITTEST_RAN.findall(output):
         passed += int(number)
     for result in UNITTEST_RESULT.findall(output):

@@ -7,7 +7,7 @@ folder=build/release
 [ "${1:-}" != -C ] || folder=$2
 
 # The summary is the last line whatever happens before it.
-tools/setup.sh --develop && tools/build.sh "$@" -Dtests=true -Dbench=true -Dbindings=python,rust,julia ||
+tools/setup.sh --develop && tools/build.sh "$@" -Dtests=true -Dbench=true -Dbindings=python,rust,julia,go ||
   { echo "0 passed, 1 failed" && exit 1; }
 PATH=$PWD/build/deps/bin:$PATH
 results=$folder/meson-logs/testlog.json

@@ -627,7 +627,7 @@ typedef struct accel_parameters_options {
 %extend accel_state_options {
   accel_state_options() {
     accel_state_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_state_options_init(options);
+    if (options != NULL) *options = (accel_state_options_t)ACCEL_STATE_OPTIONS_INIT;
     return options;
   }
   ~accel_state_options() { free((char *)$self->main_process_ip); free((char *)$self->rng_types); free((char *)$self->torch_device); free($self); }
@@ -635,7 +635,7 @@ typedef struct accel_parameters_options {
 %extend accel_gradient_accumulation_options {
   accel_gradient_accumulation_options() {
     accel_gradient_accumulation_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_gradient_accumulation_options_init(options);
+    if (options != NULL) *options = (accel_gradient_accumulation_options_t)ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT;
     return options;
   }
   ~accel_gradient_accumulation_options() {  free($self); }
@@ -643,7 +643,7 @@ typedef struct accel_parameters_options {
 %extend accel_backward_options {
   accel_backward_options() {
     accel_backward_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_backward_options_init(options);
+    if (options != NULL) *options = (accel_backward_options_t)ACCEL_BACKWARD_OPTIONS_INIT;
     return options;
   }
   ~accel_backward_options() { free_value((accel_value_t *)$self->inputs); free($self); }
@@ -651,7 +651,7 @@ typedef struct accel_parameters_options {
 %extend accel_adam_options {
   accel_adam_options() {
     accel_adam_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_adam_options_init(options);
+    if (options != NULL) *options = (accel_adam_options_t)ACCEL_ADAM_OPTIONS_INIT;
     return options;
   }
   ~accel_adam_options() {  free($self); }
@@ -659,7 +659,7 @@ typedef struct accel_parameters_options {
 %extend accel_sgd_options {
   accel_sgd_options() {
     accel_sgd_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_sgd_options_init(options);
+    if (options != NULL) *options = (accel_sgd_options_t)ACCEL_SGD_OPTIONS_INIT;
     return options;
   }
   ~accel_sgd_options() {  free($self); }
@@ -667,7 +667,7 @@ typedef struct accel_parameters_options {
 %extend accel_adagrad_options {
   accel_adagrad_options() {
     accel_adagrad_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_adagrad_options_init(options);
+    if (options != NULL) *options = (accel_adagrad_options_t)ACCEL_ADAGRAD_OPTIONS_INIT;
     return options;
   }
   ~accel_adagrad_options() {  free($self); }
@@ -675,7 +675,7 @@ typedef struct accel_parameters_options {
 %extend accel_rmsprop_options {
   accel_rmsprop_options() {
     accel_rmsprop_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_rmsprop_options_init(options);
+    if (options != NULL) *options = (accel_rmsprop_options_t)ACCEL_RMSPROP_OPTIONS_INIT;
     return options;
   }
   ~accel_rmsprop_options() {  free($self); }
@@ -683,7 +683,7 @@ typedef struct accel_parameters_options {
 %extend accel_adamax_options {
   accel_adamax_options() {
     accel_adamax_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_adamax_options_init(options);
+    if (options != NULL) *options = (accel_adamax_options_t)ACCEL_ADAMAX_OPTIONS_INIT;
     return options;
   }
   ~accel_adamax_options() {  free($self); }
@@ -691,7 +691,7 @@ typedef struct accel_parameters_options {
 %extend accel_nadam_options {
   accel_nadam_options() {
     accel_nadam_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_nadam_options_init(options);
+    if (options != NULL) *options = (accel_nadam_options_t)ACCEL_NADAM_OPTIONS_INIT;
     return options;
   }
   ~accel_nadam_options() {  free($self); }
@@ -699,7 +699,7 @@ typedef struct accel_parameters_options {
 %extend accel_radam_options {
   accel_radam_options() {
     accel_radam_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_radam_options_init(options);
+    if (options != NULL) *options = (accel_radam_options_t)ACCEL_RADAM_OPTIONS_INIT;
     return options;
   }
   ~accel_radam_options() {  free($self); }
@@ -707,7 +707,7 @@ typedef struct accel_parameters_options {
 %extend accel_lion_options {
   accel_lion_options() {
     accel_lion_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_lion_options_init(options);
+    if (options != NULL) *options = (accel_lion_options_t)ACCEL_LION_OPTIONS_INIT;
     return options;
   }
   ~accel_lion_options() {  free($self); }
@@ -715,7 +715,7 @@ typedef struct accel_parameters_options {
 %extend accel_lamb_options {
   accel_lamb_options() {
     accel_lamb_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_lamb_options_init(options);
+    if (options != NULL) *options = (accel_lamb_options_t)ACCEL_LAMB_OPTIONS_INIT;
     return options;
   }
   ~accel_lamb_options() {  free($self); }
@@ -723,7 +723,7 @@ typedef struct accel_parameters_options {
 %extend accel_adafactor_options {
   accel_adafactor_options() {
     accel_adafactor_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_adafactor_options_init(options);
+    if (options != NULL) *options = (accel_adafactor_options_t)ACCEL_ADAFACTOR_OPTIONS_INIT;
     return options;
   }
   ~accel_adafactor_options() {  free($self); }
@@ -731,7 +731,7 @@ typedef struct accel_parameters_options {
 %extend accel_muon_options {
   accel_muon_options() {
     accel_muon_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_muon_options_init(options);
+    if (options != NULL) *options = (accel_muon_options_t)ACCEL_MUON_OPTIONS_INIT;
     return options;
   }
   ~accel_muon_options() {  free($self); }
@@ -739,7 +739,7 @@ typedef struct accel_parameters_options {
 %extend accel_lomo_options {
   accel_lomo_options() {
     accel_lomo_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_lomo_options_init(options);
+    if (options != NULL) *options = (accel_lomo_options_t)ACCEL_LOMO_OPTIONS_INIT;
     return options;
   }
   ~accel_lomo_options() {  free($self); }
@@ -747,7 +747,7 @@ typedef struct accel_parameters_options {
 %extend accel_adalomo_options {
   accel_adalomo_options() {
     accel_adalomo_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_adalomo_options_init(options);
+    if (options != NULL) *options = (accel_adalomo_options_t)ACCEL_ADALOMO_OPTIONS_INIT;
     return options;
   }
   ~accel_adalomo_options() {  free($self); }
@@ -755,7 +755,7 @@ typedef struct accel_parameters_options {
 %extend accel_schedule_free_sgd_options {
   accel_schedule_free_sgd_options() {
     accel_schedule_free_sgd_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_schedule_free_sgd_options_init(options);
+    if (options != NULL) *options = (accel_schedule_free_sgd_options_t)ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT;
     return options;
   }
   ~accel_schedule_free_sgd_options() {  free($self); }
@@ -763,7 +763,7 @@ typedef struct accel_parameters_options {
 %extend accel_schedule_free_adamw_options {
   accel_schedule_free_adamw_options() {
     accel_schedule_free_adamw_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_schedule_free_adamw_options_init(options);
+    if (options != NULL) *options = (accel_schedule_free_adamw_options_t)ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT;
     return options;
   }
   ~accel_schedule_free_adamw_options() {  free($self); }
@@ -771,7 +771,7 @@ typedef struct accel_parameters_options {
 %extend accel_one_cycle_options {
   accel_one_cycle_options() {
     accel_one_cycle_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_one_cycle_options_init(options);
+    if (options != NULL) *options = (accel_one_cycle_options_t)ACCEL_ONE_CYCLE_OPTIONS_INIT;
     return options;
   }
   ~accel_one_cycle_options() {  free($self); }
@@ -779,7 +779,7 @@ typedef struct accel_parameters_options {
 %extend accel_cyclic_options {
   accel_cyclic_options() {
     accel_cyclic_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_cyclic_options_init(options);
+    if (options != NULL) *options = (accel_cyclic_options_t)ACCEL_CYCLIC_OPTIONS_INIT;
     return options;
   }
   ~accel_cyclic_options() {  free($self); }
@@ -787,7 +787,7 @@ typedef struct accel_parameters_options {
 %extend accel_plateau_options {
   accel_plateau_options() {
     accel_plateau_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_plateau_options_init(options);
+    if (options != NULL) *options = (accel_plateau_options_t)ACCEL_PLATEAU_OPTIONS_INIT;
     return options;
   }
   ~accel_plateau_options() {  free($self); }
@@ -795,7 +795,7 @@ typedef struct accel_parameters_options {
 %extend accel_packing_options {
   accel_packing_options() {
     accel_packing_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_packing_options_init(options);
+    if (options != NULL) *options = (accel_packing_options_t)ACCEL_PACKING_OPTIONS_INIT;
     return options;
   }
   ~accel_packing_options() {  free($self); }
@@ -803,7 +803,7 @@ typedef struct accel_parameters_options {
 %extend accel_csv_options {
   accel_csv_options() {
     accel_csv_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_csv_options_init(options);
+    if (options != NULL) *options = (accel_csv_options_t)ACCEL_CSV_OPTIONS_INIT;
     return options;
   }
   ~accel_csv_options() { free_value((accel_value_t *)$self->types); free($self); }
@@ -811,7 +811,7 @@ typedef struct accel_parameters_options {
 %extend accel_image_options {
   accel_image_options() {
     accel_image_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_image_options_init(options);
+    if (options != NULL) *options = (accel_image_options_t)ACCEL_IMAGE_OPTIONS_INIT;
     return options;
   }
   ~accel_image_options() {  free($self); }
@@ -819,7 +819,7 @@ typedef struct accel_parameters_options {
 %extend accel_dataloader_options {
   accel_dataloader_options() {
     accel_dataloader_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_dataloader_options_init(options);
+    if (options != NULL) *options = (accel_dataloader_options_t)ACCEL_DATALOADER_OPTIONS_INIT;
     return options;
   }
   ~accel_dataloader_options() {  free($self); }
@@ -827,7 +827,7 @@ typedef struct accel_parameters_options {
 %extend accel_power_sgd_options {
   accel_power_sgd_options() {
     accel_power_sgd_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_power_sgd_options_init(options);
+    if (options != NULL) *options = (accel_power_sgd_options_t)ACCEL_POWER_SGD_OPTIONS_INIT;
     return options;
   }
   ~accel_power_sgd_options() {  free($self); }
@@ -835,7 +835,7 @@ typedef struct accel_parameters_options {
 %extend accel_ddp_options {
   accel_ddp_options() {
     accel_ddp_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_ddp_options_init(options);
+    if (options != NULL) *options = (accel_ddp_options_t)ACCEL_DDP_OPTIONS_INIT;
     return options;
   }
   ~accel_ddp_options() {  free($self); }
@@ -843,7 +843,7 @@ typedef struct accel_parameters_options {
 %extend accel_grad_scaler_options {
   accel_grad_scaler_options() {
     accel_grad_scaler_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_grad_scaler_options_init(options);
+    if (options != NULL) *options = (accel_grad_scaler_options_t)ACCEL_GRAD_SCALER_OPTIONS_INIT;
     return options;
   }
   ~accel_grad_scaler_options() {  free($self); }
@@ -851,7 +851,7 @@ typedef struct accel_parameters_options {
 %extend accel_autocast_options {
   accel_autocast_options() {
     accel_autocast_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_autocast_options_init(options);
+    if (options != NULL) *options = (accel_autocast_options_t)ACCEL_AUTOCAST_OPTIONS_INIT;
     return options;
   }
   ~accel_autocast_options() {  free($self); }
@@ -859,7 +859,7 @@ typedef struct accel_parameters_options {
 %extend accel_prepare_model_options {
   accel_prepare_model_options() {
     accel_prepare_model_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_prepare_model_options_init(options);
+    if (options != NULL) *options = (accel_prepare_model_options_t)ACCEL_PREPARE_MODEL_OPTIONS_INIT;
     return options;
   }
   ~accel_prepare_model_options() {  free($self); }
@@ -867,7 +867,7 @@ typedef struct accel_parameters_options {
 %extend accel_dataloader_config {
   accel_dataloader_config() {
     accel_dataloader_config_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_dataloader_config_init(options);
+    if (options != NULL) *options = (accel_dataloader_config_t)ACCEL_DATALOADER_CONFIG_INIT;
     return options;
   }
   ~accel_dataloader_config() {  free($self); }
@@ -875,7 +875,7 @@ typedef struct accel_parameters_options {
 %extend accel_local_sgd_options {
   accel_local_sgd_options() {
     accel_local_sgd_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_local_sgd_options_init(options);
+    if (options != NULL) *options = (accel_local_sgd_options_t)ACCEL_LOCAL_SGD_OPTIONS_INIT;
     return options;
   }
   ~accel_local_sgd_options() {  free($self); }
@@ -883,7 +883,7 @@ typedef struct accel_parameters_options {
 %extend accel_parameters_options {
   accel_parameters_options() {
     accel_parameters_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) accel_parameters_options_init(options);
+    if (options != NULL) *options = (accel_parameters_options_t)ACCEL_PARAMETERS_OPTIONS_INIT;
     return options;
   }
   ~accel_parameters_options() {  free($self); }

@@ -115,6 +115,23 @@ static void test_every_function_is_found(void** state) {
   assert_int_equal(dlclose(library), 0);
 }
 
+static void test_what_the_header_defines_is_in_the_library_too(void** state) {
+  void* const library = load();
+  accel_value_t (*arg_int)(int64_t) = NULL;
+  accel_value_t (*arg_device)(accel_device_t) = NULL;
+  const accel_device_t device = {ACCEL_DEVICE_CUDA, 3};
+  const accel_value_t inline_int = accel_arg_int(-7), inline_device = accel_arg_device(device);
+  accel_value_t exported = ACCEL_VALUE_INIT;
+  (void)state;
+  *(void**)&arg_int = dlsym(library, "accel_arg_int");
+  *(void**)&arg_device = dlsym(library, "accel_arg_device");
+  exported = arg_int(-7);
+  assert_memory_equal(&exported, &inline_int, sizeof exported);
+  exported = arg_device(device);
+  assert_memory_equal(&exported, &inline_device, sizeof exported);
+  assert_int_equal(dlclose(library), 0);
+}
+
 static void test_loading_and_working_many_times(void** state) {
   int descriptors = 0, threads = 0, time;
   (void)state;
@@ -136,6 +153,7 @@ int main(int count, char** arguments) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_plugins_are_found_after_loading_by_a_relative_path),
       cmocka_unit_test(test_every_function_is_found),
+      cmocka_unit_test(test_what_the_header_defines_is_in_the_library_too),
       cmocka_unit_test(test_loading_and_working_many_times),
   };
   if (count != 2) return 2;

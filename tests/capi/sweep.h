@@ -32,6 +32,7 @@ struct samples {
   accel_value_t foreign_value, released_value; /* with such a tensor */
   accel_buffer_t buffer;
   accel_device_t device;
+  accel_bytes_t bytes;
   accel_state_options_t state_options;
   accel_gradient_accumulation_options_t gradient_accumulation_options;
   accel_adam_options_t adam_options;
@@ -126,6 +127,7 @@ static inline int make_samples(void **state) {
   samples->released_value = accel_arg_tensor(samples->released.tensor);
   assert_ok(accel_value_map(&samples->map));
   samples->device = (accel_device_t){ACCEL_DEVICE_CPU, -1};
+  samples->bytes = (accel_bytes_t){"", 0, NULL};
   accel_state_options_init(&samples->state_options);
   accel_gradient_accumulation_options_init(&samples->gradient_accumulation_options);
   accel_adam_options_init(&samples->adam_options);

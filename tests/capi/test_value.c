@@ -55,6 +55,68 @@ static void test_list(void **state) {
   assert_fails(accel_value_list(items, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
 }
 
+static void test_contents(void **state) {
+  (void)state;
+  const accel_device_t device = {ACCEL_DEVICE_CPU, -1};
+  const accel_bytes_t bytes = {"abc", 3, NULL};
+  accel_tensor_t *const tensor = new_test_tensor(kNumbers, kThreeByTwo, 2, ACCEL_DTYPE_FLOAT32);
+  accel_tensor_t *held = NULL;
+  const accel_value_t truth = accel_arg_bool(7), integer = accel_arg_int(-5), number = accel_arg_double(2.5);
+  const accel_value_t text = accel_arg_string("text"), data = accel_arg_bytes(&bytes);
+  const accel_value_t matrix = accel_arg_tensor(tensor), dtype = accel_arg_dtype(ACCEL_DTYPE_BOOL);
+  const accel_value_t place = accel_arg_device(device);
+  int32_t found_truth = 0;
+  int64_t found_integer = 0;
+  double found_number = 0;
+  const char *found_text = NULL;
+  const accel_bytes_t *found_bytes = NULL;
+  accel_dtype_t found_dtype = 0;
+  accel_device_t found_device = {0, 0};
+  assert_ok(accel_value_as_bool(&truth, &found_truth));
+  assert_int_equal(found_truth, 1);
+  assert_ok(accel_value_as_int(&integer, &found_integer));
+  assert_int_equal(found_integer, -5);
+  assert_ok(accel_value_as_double(&number, &found_number));
+  assert_true(found_number == 2.5);
+  assert_ok(accel_value_as_string(&text, &found_text));
+  assert_string_equal(found_text, "text");
+  assert_ok(accel_value_as_bytes(&data, &found_bytes));
+  assert_ptr_equal(found_bytes, &bytes);
+  assert_ok(accel_value_as_tensor(&matrix, &held));
+  assert_ptr_equal(held, tensor);
+  assert_ok(accel_value_as_dtype(&dtype, &found_dtype));
+  assert_int_equal(found_dtype, ACCEL_DTYPE_BOOL);
+  assert_ok(accel_value_as_device(&place, &found_device));
+  assert_int_equal(found_device.index, -1);
+  assert_int_equal(accel_value_kind(&matrix), ACCEL_VALUE_TENSOR);
+  assert_fails(accel_value_as_int(&truth, &found_integer), ACCEL_ERROR_TYPE_MISMATCH, "value is a BOOL");
+  assert_fails(accel_value_as_bool(&integer, &found_truth), ACCEL_ERROR_TYPE_MISMATCH, "expected a BOOL");
+  assert_int_equal(found_integer, -5);
+  accel_tensor_release(tensor);
+}
+
+static void test_structs_by_pointer(void **state) {
+  (void)state;
+  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1}, none = {99, 0};
+  const int64_t shape[] = {2};
+  accel_tensor_t *tensor = NULL;
+  accel_value_t value = ACCEL_VALUE_INIT;
+  double number = 0;
+  assert_ok(accel_tensor_full_by_pointer(shape, 1, 1.5, ACCEL_DTYPE_FLOAT32, &cpu, &tensor));
+  accel_tensor_release(tensor);
+  tensor = NULL;
+  assert_fails(accel_tensor_full_by_pointer(shape, 1, 1.5, ACCEL_DTYPE_FLOAT32, &none, &tensor),
+               ACCEL_ERROR_INVALID_ARGUMENT, "99");
+  assert_fails(accel_tensor_full_by_pointer(shape, 1, 1.5, ACCEL_DTYPE_FLOAT32, NULL, &tensor),
+               ACCEL_ERROR_INVALID_ARGUMENT, "device");
+  assert_null(tensor);
+  assert_ok(accel_arg_double_by_pointer(2.5, &value));
+  assert_ok(accel_value_as_double(&value, &number));
+  assert_true(number == 2.5);
+  assert_fails(accel_arg_string_by_pointer(NULL, &value), ACCEL_ERROR_INVALID_ARGUMENT, "NULL");
+  assert_int_equal(value.kind, ACCEL_VALUE_DOUBLE);
+}
+
 static void test_int_list(void **state) {
   (void)state;
   const int64_t items[] = {INT64_MIN, 0, INT64_MAX};
@@ -388,6 +450,8 @@ int main(void) {
       capi_unit_test(test_string),
       capi_unit_test(test_tensor),
       capi_unit_test(test_list),
+      capi_unit_test(test_contents),
+      capi_unit_test(test_structs_by_pointer),
       capi_unit_test(test_int_list),
       capi_unit_test(test_map),
       capi_unit_test(test_getters_take_everything),

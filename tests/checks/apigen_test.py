@@ -14,6 +14,7 @@ except ImportError:
     sys.exit(77)
 import ctype
 import documentation
+import emit_by_pointer
 import lint
 
 HEADER = """#include <stddef.h>
@@ -25,8 +26,8 @@ HEADER = """#include <stddef.h>
 #define ACCEL_NODISCARD
 #define ACCEL_OWNED __attribute__((annotate("owned")))
 #define ACCEL_NULLABLE __attribute__((annotate("nullable")))
-#define ACCEL_UNSET (INT32_MIN)
-#define ACCEL_UNSET_DOUBLE (-1.7976931348623157e308)
+#define ACCEL_UNSET (-2147483647 - 1)
+#define ACCEL_UNSET_DOUBLE (-17976931348623157e292)
 /* ==========
  * 1. Things
  * ========== */
@@ -150,6 +151,33 @@ class Header(unittest.TestCase):
         self.assertEqual((create["summary"], create["description"]), ("Makes a thing.", "It is new."))
         self.assertEqual((create["statuses"], create["threads"], create["waits"]), (["ACCEL_OK", "ACCEL_ERROR_NOT_FOUND"], "any", True))
         self.assertEqual((create["since"], create["section"], create["reference"]), ("0.1", 1, "Thing"))
+
+    def test_constants_are_plain_numbers(self):
+        found = {constant["name"]: (constant["type"], constant["value"]) for constant in self.describe(HEADER)["constants"]}
+        self.assertEqual(found["ACCEL_UNSET"], ("int32_t", -2**31))
+        self.assertEqual(found["ACCEL_UNSET_DOUBLE"], ("double", -sys.float_info.max))
+        for number in ("((accel_status_t)-5)", "(INT32_MIN)"):
+            with self.assertRaisesRegex(parse.HeaderError, r"accel\.h:\d+: ACCEL_ERROR_NOT_FOUND has a cast"):
+                self.describe(HEADER.replace("ACCEL_ERROR_NOT_FOUND (-5)", f"ACCEL_ERROR_NOT_FOUND {number}"))
+
+    def test_structs_by_value_get_a_form_by_pointer(self):
+        place = "/* A place. */\ntypedef struct accel_place {\n  int32_t x;\n} accel_place_t;\n"
+        moved = """/** Moves. @param thing A thing. @param place Where to. @return ACCEL_OK. @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_move(accel_thing_t *thing, accel_place_t place);
+/** Where it is. @param thing A thing. @return Its place. @threads any */
+ACCEL_SINCE(0, 1) accel_place_t accel_thing_place(const accel_thing_t *thing);
+"""
+        text = HEADER + place + moved + "#ifdef __cplusplus\n} /* extern \"C\" */\n#endif\n"
+        written = emit_by_pointer.header(self.describe(text), text)
+        api = self.describe(written)
+        self.assertEqual(emit_by_pointer.header(api, written), written)
+        self.assertEqual(list(lint.lint(api)), [])
+        functions = {function["name"]: function for function in api["functions"]}
+        move, where = functions["accel_thing_move_by_pointer"], functions["accel_thing_place_by_pointer"]
+        self.assertEqual([parameter["type"]["c"] for parameter in move["parameters"]], ["accel_thing_t *", "const accel_place_t *"])
+        self.assertEqual((move["threads"], move["waits"]), ("object", True))
+        self.assertEqual([parameter["type"]["c"] for parameter in where["parameters"]], ["const accel_thing_t *", "accel_place_t *"])
+        self.assertEqual(where["returns"]["type"]["c"], "accel_status_t")
 
     def test_layouts(self):
         (options,) = self.describe(HEADER)["structs"]

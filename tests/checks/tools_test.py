@@ -168,6 +168,10 @@ class SummarizeTests(ToolTest):
         julia_output = "Test Summary: | Pass  Broken  Total\nAll           |    7       1      8\n  part        |    7       1      8\n"
         self.assertEqual(self.summarize(("j", "OK", julia_output)), ("7 passed, 0 failed", 0))
 
+    def test_counts_cases_of_go(self):
+        output = "=== RUN   TestA\n--- PASS: TestA (0.00s)\n--- SKIP: TestB (0.00s)\n--- FAIL: TestC (0.00s)\n    --- FAIL: TestC/part (0.00s)\n"
+        self.assertEqual(self.summarize(("g", "FAIL", output), status=1), ("1 passed, 1 failed", 1))
+
     def test_counts_failures(self):
         output = "[  PASSED  ] 3 tests.\n[  FAILED  ] 2 tests, listed below:\n"
         self.assertEqual(self.summarize(("a", "FAIL", output), status=1), ("3 passed, 2 failed", 1))

@@ -2,6 +2,9 @@
 
 #include "cpp_test.hpp"
 
+// A newer library's, whose struct is longer than the one that this program was compiled with.
+extern "C" void accel_adam_options_init(accel_adam_options_t*) { throw std::logic_error("writes behind the struct"); }
+
 namespace object_test {
 
 using accel::Error;
@@ -46,6 +49,13 @@ TEST_F(CppObject, StateTellsItsPlace) {
   const auto [begin, end] = state.split_range(7);
   EXPECT_EQ(begin, 0);
   EXPECT_EQ(end, 7);
+}
+
+TEST_F(CppObject, OptionsAreUnsetAsTheProgramKnowsThem) {
+  const accel::AdamOptions options;
+  EXPECT_EQ(options.struct_size, sizeof options);
+  EXPECT_EQ(options.lr, ACCEL_UNSET_DOUBLE);
+  EXPECT_EQ(options.maximize, ACCEL_UNSET);
 }
 
 TEST_F(CppObject, DefaultStateIsShared) {

@@ -83,6 +83,11 @@ class Installed(PackagingTest):
             program = self.compile(compiler, ["-l:libaccel.a" if flag == "-laccel" else flag for flag in flags])
             self.assertEqual(run(program), "[2,2]\n")
 
+    def test_other_languages_find_the_description(self):
+        for name in ("accel.json", "accel.cdef"):
+            installed = self.prefix / option("datadir") / "accel" / name
+            self.assertEqual(installed.read_text(), (SOURCE / "api" / name).read_text())
+
     def test_two_processes_find_the_plugin(self):
         program = self.compile_shared(CC)
         launcher = self.prefix / option("bindir") / "accel"

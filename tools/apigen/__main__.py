@@ -11,8 +11,11 @@ import json
 import pathlib
 import sys
 
+import emit_by_pointer
+import emit_cdef
 import emit_coverage
 import emit_cpp
+import emit_go
 import emit_julia
 import emit_map
 import emit_options
@@ -24,7 +27,7 @@ import emit_swig
 import emit_sweeps
 import lint
 
-EMITTERS = (emit_map, emit_options, emit_settings, emit_sweeps, emit_rust, emit_julia, emit_swig, emit_stubs, emit_cpp, emit_reference, emit_coverage)
+EMITTERS = (emit_map, emit_cdef, emit_options, emit_settings, emit_by_pointer, emit_sweeps, emit_rust, emit_julia, emit_go, emit_swig, emit_stubs, emit_cpp, emit_reference, emit_coverage)
 NOT_STORED = ("line", "documented", "wrong_options")
 
 
@@ -65,12 +68,21 @@ def main():
         print("skipped: no libclang for this Python; tools/setup.sh --develop installs it into build/deps/python")
         return 77
     root = pathlib.Path(sys.argv[1])
+    path = root / "include/accel.h"
     try:
-        api = parse.describe(root / "include/accel.h")
+        api = parse.describe(path)
+        header = emit_by_pointer.header(api, path.read_text())
+        if header != path.read_text():
+            if "--check" in sys.argv:
+                print(f"{path}: the section `Structs by pointer` is old; run python3 tools/apigen and commit the result")
+                return 1
+            path.write_text(header)
+            print(f"wrote {path}")
+            api = parse.describe(path)
     except parse.HeaderError as error:
         print(error)
         return 1
-    breaches = list(lint.lint(api, root / "include/accel.h"))
+    breaches = list(lint.lint(api, path))
     print("\n".join(breaches), end="\n" if breaches else "")
     if breaches:
         return 1

@@ -71,7 +71,7 @@ def section_text(section, api):
     parts += [constant_table(of("constants"))] if of("constants") else []
     parts += [struct_text(struct) for struct in of("structs")]
     parts += [callback_text(callback) for callback in of("callbacks")]
-    parts += [function_text(function) for function in of("functions") if not function["inline"]]
+    parts += [function_text(function) for function in of("functions")]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 

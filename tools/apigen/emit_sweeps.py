@@ -13,12 +13,8 @@ def emit(api, root):
             f"{FOLDER}/wrong_handles.c": sweep(api, "wrong_handles", handle_calls)}
 
 
-def exported(api):
-    return [function for function in api["functions"] if not function["inline"]]
-
-
 def function_names(api):
-    names = "".join(f'    "{function["name"]}",\n' for function in exported(api))
+    names = "".join(f'    "{function["name"]}",\n' for function in api["functions"])
     return NOTE + f"static const char *const accel_function_names[] = {{\n{names}}};\n"
 
 
@@ -165,8 +161,8 @@ def handle_calls(api, function):
 def sweep(api, title, calls):
     text = NOTE + '#include "../sweep.h"\n'
     names = []
-    for function in exported(api):
-        lines = calls(api, function) if function["name"] not in NOT_REFUSED else ""
+    for function in api["functions"]:
+        lines = calls(api, function) if function["name"] not in NOT_REFUSED and not function["inline"] else ""
         if lines:
             names.append(function["name"])
             unused = "" if "samples" in lines else "  (void)samples;\n"

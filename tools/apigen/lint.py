@@ -36,7 +36,7 @@ def lint(api, path="accel.h"):
     callbacks = {callback["name"] for callback in api["callbacks"]}
     for rule, line, message in [*names(api), *(("option", *wrong) for wrong in api["wrong_options"]), *handle_rules(api), *struct_rules(api),
                                 *(found for callback in api["callbacks"] for found in callback_rules(callback)),
-                                *(found for function in api["functions"] if not function["inline"]
+                                *(found for function in api["functions"]
                                   for found in function_rules(function, handles, structs, callbacks))]:
         yield f"{path}:{line}: {rule}: {message}; for example {HOW_TO[rule]}"
 

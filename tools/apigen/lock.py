@@ -47,7 +47,7 @@ def frozen(api):
         "handles": {entry["name"]: f"struct {entry['struct']}" for entry in api["handles"]},
         "structs": {entry["name"]: layout(entry) for entry in api["structs"]},
         "callbacks": {entry["name"]: signature(entry) for entry in api["callbacks"]},
-        "functions": {entry["name"]: {"since": entry["since"], "exported": not entry["inline"], **signature(entry)}
+        "functions": {entry["name"]: {"since": entry["since"], **signature(entry)}
                       for entry in api["functions"]},
     }
 
@@ -69,8 +69,6 @@ def changes_of_struct(then, now):
 def changes_of_signature(then, now, called_by_us):
     if then.get("since") != now.get("since"):
         yield f"it was there since {then['since']}, and says {now['since']}"
-    if then.get("exported") and not now["exported"]:
-        yield "it was exported and is inline"
     if then["returns"] != now["returns"]:
         yield f"it returned `{then['returns']}` and returns `{now['returns']}`"
     if len(then["parameters"]) != len(now["parameters"]):

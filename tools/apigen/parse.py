@@ -19,9 +19,10 @@ ARGUMENTS = ["-x", "c", "-std=c99", "-DACCEL_APIGEN", "-nostdinc", f"-isystem{HE
              "--target=x86_64-linux-gnu"]
 OWNERSHIP = ("owned", "borrowed", "takes")
 NAMED_RESULTS = ("accel_status_t", "int64_t")  # of callbacks; other results are described as what they stand for
-NUMBER = re.compile(r"^\(?(-?(?:\d[\w.+-]*|INT32_MIN|INT64_MIN))\)?$")
+NUMBER = re.compile(r"^\(?(-?\d[\w.+-]*)( - 1)?\)?$")
+NO_PLAIN_NUMBER = re.compile(r"\(\w+_t\)|\b(?:U?INT\d+|DBL|FLT)_M(?:IN|AX)\b")
 SECTION = re.compile(r"/\* =+\n \* (\d+)\. (.*?)\n \* =+ \*/", re.DOTALL)
-SINCE = re.compile(r"ACCEL_SINCE\((\d+), (\d+)\)")
+SINCE = re.compile(r"ACCEL_(?:SINCE|INLINE)\((\d+), (\d+)\)")
 
 
 class HeaderError(Exception):
@@ -126,13 +127,17 @@ def constants(header):
         if "(" in definition.split()[0] or not cursor.spelling.startswith("ACCEL_"):
             continue
         value = NUMBER.match(definition.partition(" ")[2].strip())
+        if not value and "{" not in definition and NO_PLAIN_NUMBER.search(definition):
+            raise HeaderError(f"{header.path}:{cursor.location.line}: {cursor.spelling} has a cast or a macro of another header, which "
+                              "generators of other languages drop; for example #define ACCEL_X (-5)")
         if not value:
             continue
-        number = {"INT32_MIN": -2**31, "INT64_MIN": -2**63}.get(value.group(1), value.group(1))
+        is_float = re.search(r"[.e]", value.group(1))
+        number = float(value.group(1)) if is_float else int(value.group(1)) - (1 if value.group(2) else 0)
         line = cursor.location.line
-        kind = "double" if "." in str(number) else "int64_t" if number == -2**63 else header.type_above(line) or "int32_t"
+        kind = "double" if is_float else "int64_t" if number == -2**63 else header.type_above(line) or "int32_t"
         behind = "/*" in header.lines[line - 1]
-        yield {"name": cursor.spelling, "value": float(number) if kind == "double" else int(number), "type": kind,
+        yield {"name": cursor.spelling, "value": number, "type": kind,
                "section": header.section(line), "doc": header.comment_behind(line) if behind else ""}
 
 

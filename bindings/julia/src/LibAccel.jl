@@ -1687,6 +1687,140 @@ accel_value_dispose(value) =
     ccall((:accel_value_dispose, libaccel), Cvoid, (Ptr{accel_value_t},), value)
 
 """
+    accel_value_kind(value)
+
+The kind of a value, for languages that do not read its field. What it holds is read by the functions below, each for its kind.
+
+- `value`: A value.
+
+Returns: ACCEL_VALUE_*.
+
+Threads: any.
+"""
+accel_value_kind(value) =
+    ccall((:accel_value_kind, libaccel), Int32, (Ptr{accel_value_t},), value)
+
+"""
+    accel_value_as_bool(value, out)
+
+Reads a yes or no.
+
+- `value`: A value of the kind BOOL.
+- `out`: 1 or 0.
+
+Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+
+Threads: any.
+"""
+accel_value_as_bool(value, out) =
+    check(ccall((:accel_value_as_bool, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Int32}), value, out), "accel_value_as_bool")
+
+"""
+    accel_value_as_int(value, out)
+
+Reads an integer.
+
+- `value`: A value of the kind INT.
+- `out`: The number.
+
+Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+
+Threads: any.
+"""
+accel_value_as_int(value, out) =
+    check(ccall((:accel_value_as_int, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Int64}), value, out), "accel_value_as_int")
+
+"""
+    accel_value_as_double(value, out)
+
+Reads a number.
+
+- `value`: A value of the kind DOUBLE.
+- `out`: The number.
+
+Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+
+Threads: any.
+"""
+accel_value_as_double(value, out) =
+    check(ccall((:accel_value_as_double, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Float64}), value, out), "accel_value_as_double")
+
+"""
+    accel_value_as_string(value, out)
+
+Reads a text.
+
+- `value`: A value of the kind STRING.
+- `out`: The text; lives as long as the value.
+
+Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+
+Threads: any.
+"""
+accel_value_as_string(value, out) =
+    check(ccall((:accel_value_as_string, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{Cchar}}), value, out), "accel_value_as_string")
+
+"""
+    accel_value_as_bytes(value, out)
+
+Reads bytes.
+
+- `value`: A value of the kind BYTES.
+- `out`: The bytes; live as long as the value.
+
+Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+
+Threads: any.
+"""
+accel_value_as_bytes(value, out) =
+    check(ccall((:accel_value_as_bytes, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{accel_bytes_t}}), value, out), "accel_value_as_bytes")
+
+"""
+    accel_value_as_tensor(value, out)
+
+Reads a tensor.
+
+- `value`: A value of the kind TENSOR.
+- `out`: The tensor; lives as long as the value, longer with accel_tensor_retain().
+
+Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+
+Threads: any.
+"""
+accel_value_as_tensor(value, out) =
+    check(ccall((:accel_value_as_tensor, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{accel_tensor_t}}), value, out), "accel_value_as_tensor")
+
+"""
+    accel_value_as_dtype(value, out)
+
+Reads a dtype.
+
+- `value`: A value of the kind DTYPE.
+- `out`: ACCEL_DTYPE_*.
+
+Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+
+Threads: any.
+"""
+accel_value_as_dtype(value, out) =
+    check(ccall((:accel_value_as_dtype, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_dtype_t}), value, out), "accel_value_as_dtype")
+
+"""
+    accel_value_as_device(value, out)
+
+Reads a device.
+
+- `value`: A value of the kind DEVICE.
+- `out`: The device.
+
+Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+
+Threads: any.
+"""
+accel_value_as_device(value, out) =
+    check(ccall((:accel_value_as_device, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}), value, out), "accel_value_as_device")
+
+"""
     accel_value_count(value)
 
 The length of a container.
@@ -7943,6 +8077,301 @@ Threads: any.
 accel_options_from_json(var"type", json, options, size) =
     check(ccall((:accel_options_from_json, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{Cvoid}, Csize_t), var"type", json, options, size), "accel_options_from_json")
 
+"""
+    accel_send_to_device_by_pointer(value, device, non_blocking, skip_keys, n_skip_keys, out)
+
+accel_send_to_device() by pointer.
+
+- `value`: As there.
+- `device`: As there.
+- `non_blocking`: As there.
+- `skip_keys`: `nothing`/`C_NULL` is allowed. As there.
+- `n_skip_keys`: As there.
+- `out`: As there.
+
+Returns: As accel_send_to_device().
+
+Threads: any, waits.
+"""
+accel_send_to_device_by_pointer(value, device, non_blocking, skip_keys, n_skip_keys, out) =
+    check(@waiting(ccall((:accel_send_to_device_by_pointer, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int32, Ptr{Ptr{Cchar}}, Csize_t, Ptr{accel_value_t}), value, device, non_blocking, skip_keys, n_skip_keys, out)), "accel_send_to_device_by_pointer")
+
+"""
+    accel_arg_none_by_pointer(out)
+
+accel_arg_none() by pointer.
+
+- `out`: What accel_arg_none() returns.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_arg_none_by_pointer(out) =
+    check(ccall((:accel_arg_none_by_pointer, libaccel), accel_status_t, (Ptr{accel_value_t},), out), "accel_arg_none_by_pointer")
+
+"""
+    accel_arg_bool_by_pointer(truth, out)
+
+accel_arg_bool() by pointer.
+
+- `truth`: As there.
+- `out`: What accel_arg_bool() returns.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_arg_bool_by_pointer(truth, out) =
+    check(ccall((:accel_arg_bool_by_pointer, libaccel), accel_status_t, (Int32, Ptr{accel_value_t}), truth, out), "accel_arg_bool_by_pointer")
+
+"""
+    accel_arg_int_by_pointer(integer, out)
+
+accel_arg_int() by pointer.
+
+- `integer`: As there.
+- `out`: What accel_arg_int() returns.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_arg_int_by_pointer(integer, out) =
+    check(ccall((:accel_arg_int_by_pointer, libaccel), accel_status_t, (Int64, Ptr{accel_value_t}), integer, out), "accel_arg_int_by_pointer")
+
+"""
+    accel_arg_double_by_pointer(number, out)
+
+accel_arg_double() by pointer.
+
+- `number`: As there.
+- `out`: What accel_arg_double() returns.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_arg_double_by_pointer(number, out) =
+    check(ccall((:accel_arg_double_by_pointer, libaccel), accel_status_t, (Float64, Ptr{accel_value_t}), number, out), "accel_arg_double_by_pointer")
+
+"""
+    accel_arg_string_by_pointer(string, out)
+
+accel_arg_string() by pointer.
+
+- `string`: As there.
+- `out`: What accel_arg_string() returns.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_arg_string_by_pointer(string, out) =
+    check(ccall((:accel_arg_string_by_pointer, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), string, out), "accel_arg_string_by_pointer")
+
+"""
+    accel_arg_bytes_by_pointer(bytes, out)
+
+accel_arg_bytes() by pointer.
+
+- `bytes`: As there.
+- `out`: What accel_arg_bytes() returns.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_arg_bytes_by_pointer(bytes, out) =
+    check(ccall((:accel_arg_bytes_by_pointer, libaccel), accel_status_t, (Ptr{accel_bytes_t}, Ptr{accel_value_t}), bytes, out), "accel_arg_bytes_by_pointer")
+
+"""
+    accel_arg_tensor_by_pointer(tensor, out)
+
+accel_arg_tensor() by pointer.
+
+- `tensor`: As there.
+- `out`: What accel_arg_tensor() returns.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_arg_tensor_by_pointer(tensor, out) =
+    check(ccall((:accel_arg_tensor_by_pointer, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_value_t}), tensor, out), "accel_arg_tensor_by_pointer")
+
+"""
+    accel_arg_dtype_by_pointer(dtype, out)
+
+accel_arg_dtype() by pointer.
+
+- `dtype`: As there.
+- `out`: What accel_arg_dtype() returns.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_arg_dtype_by_pointer(dtype, out) =
+    check(ccall((:accel_arg_dtype_by_pointer, libaccel), accel_status_t, (accel_dtype_t, Ptr{accel_value_t}), dtype, out), "accel_arg_dtype_by_pointer")
+
+"""
+    accel_arg_device_by_pointer(device, out)
+
+accel_arg_device() by pointer.
+
+- `device`: As there.
+- `out`: What accel_arg_device() returns.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_arg_device_by_pointer(device, out) =
+    check(ccall((:accel_arg_device_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_arg_device_by_pointer")
+
+"""
+    accel_device_by_pointer(state, out)
+
+accel_device() by pointer.
+
+- `state`: As there.
+- `out`: What accel_device() returns.
+
+Returns: ACCEL_OK or INVALID_HANDLE.
+
+Threads: any.
+"""
+accel_device_by_pointer(state, out) =
+    check(ccall((:accel_device_by_pointer, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_device_t}), state, out), "accel_device_by_pointer")
+
+"""
+    accel_tensor_empty_by_pointer(shape, ndim, dtype, device, out)
+
+accel_tensor_empty() by pointer.
+
+- `shape`: `nothing`/`C_NULL` is allowed. As there.
+- `ndim`: As there.
+- `dtype`: As there.
+- `device`: As there.
+- `out`: As there.
+
+Returns: As accel_tensor_empty().
+
+Threads: any.
+"""
+accel_tensor_empty_by_pointer(shape, ndim, dtype, device, out) =
+    check(ccall((:accel_tensor_empty_by_pointer, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_empty_by_pointer")
+
+"""
+    accel_tensor_full_by_pointer(shape, ndim, number, dtype, device, out)
+
+accel_tensor_full() by pointer.
+
+- `shape`: `nothing`/`C_NULL` is allowed. As there.
+- `ndim`: As there.
+- `number`: As there.
+- `dtype`: As there.
+- `device`: As there.
+- `out`: As there.
+
+Returns: As accel_tensor_full().
+
+Threads: any, waits.
+"""
+accel_tensor_full_by_pointer(shape, ndim, number, dtype, device, out) =
+    check(@waiting(ccall((:accel_tensor_full_by_pointer, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, Float64, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, number, dtype, device, out)), "accel_tensor_full_by_pointer")
+
+"""
+    accel_tensor_randn_by_pointer(shape, ndim, dtype, device, out)
+
+accel_tensor_randn() by pointer.
+
+- `shape`: `nothing`/`C_NULL` is allowed. As there.
+- `ndim`: As there.
+- `dtype`: As there.
+- `device`: As there.
+- `out`: As there.
+
+Returns: As accel_tensor_randn().
+
+Threads: any, waits.
+"""
+accel_tensor_randn_by_pointer(shape, ndim, dtype, device, out) =
+    check(@waiting(ccall((:accel_tensor_randn_by_pointer, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out)), "accel_tensor_randn_by_pointer")
+
+"""
+    accel_tensor_from_blob_by_pointer(data, shape, ndim, strides, dtype, device, user_data, destroy, out)
+
+accel_tensor_from_blob() by pointer.
+
+- `data`: As there.
+- `shape`: `nothing`/`C_NULL` is allowed. As there.
+- `ndim`: As there.
+- `strides`: `nothing`/`C_NULL` is allowed. As there.
+- `dtype`: As there.
+- `device`: As there.
+- `user_data`: `nothing`/`C_NULL` is allowed. As there.
+- `destroy`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As accel_tensor_from_blob().
+
+Threads: any.
+"""
+accel_tensor_from_blob_by_pointer(data, shape, ndim, strides, dtype, device, user_data, destroy, out) =
+    check(ccall((:accel_tensor_from_blob_by_pointer, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, Ptr{Int64}, accel_dtype_t, Ptr{accel_device_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, strides, dtype, device, user_data, destroy, out), "accel_tensor_from_blob_by_pointer")
+
+"""
+    accel_tensor_to_by_pointer(tensor, dtype, device, non_blocking, out)
+
+accel_tensor_to() by pointer.
+
+- `tensor`: As there.
+- `dtype`: As there.
+- `device`: As there.
+- `non_blocking`: As there.
+- `out`: As there.
+
+Returns: As accel_tensor_to().
+
+Threads: any, waits.
+"""
+accel_tensor_to_by_pointer(tensor, dtype, device, non_blocking, out) =
+    check(@waiting(ccall((:accel_tensor_to_by_pointer, libaccel), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_tensor_t}}), tensor, dtype, device, non_blocking, out)), "accel_tensor_to_by_pointer")
+
+"""
+    accel_module_to_by_pointer(module, dtype, device)
+
+accel_module_to() by pointer.
+
+- `module`: As there.
+- `dtype`: As there.
+- `device`: As there.
+
+Returns: As accel_module_to().
+
+Threads: object, waits.
+"""
+accel_module_to_by_pointer(var"module", dtype, device) =
+    check(@waiting(ccall((:accel_module_to_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, Ptr{accel_device_t}), var"module", dtype, device)), "accel_module_to_by_pointer")
+
+"""
+    accel_generator_create_by_pointer(seed, device, out)
+
+accel_generator_create() by pointer.
+
+- `seed`: As there.
+- `device`: As there.
+- `out`: As there.
+
+Returns: As accel_generator_create().
+
+Threads: any.
+"""
+accel_generator_create_by_pointer(seed, device, out) =
+    check(ccall((:accel_generator_create_by_pointer, libaccel), accel_status_t, (Int64, Ptr{accel_device_t}, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create_by_pointer")
+
 # Every function of the library, for a look whether the loaded one is new enough.
 const FUNCTIONS = (
     :accel_buffer_dispose,
@@ -7979,6 +8408,15 @@ const FUNCTIONS = (
     :accel_value_map,
     :accel_value_copy,
     :accel_value_dispose,
+    :accel_value_kind,
+    :accel_value_as_bool,
+    :accel_value_as_int,
+    :accel_value_as_double,
+    :accel_value_as_string,
+    :accel_value_as_bytes,
+    :accel_value_as_tensor,
+    :accel_value_as_dtype,
+    :accel_value_as_device,
     :accel_value_count,
     :accel_value_at,
     :accel_value_key,
@@ -8384,6 +8822,24 @@ const FUNCTIONS = (
     :accel_option_get,
     :accel_options_check,
     :accel_options_from_json,
+    :accel_send_to_device_by_pointer,
+    :accel_arg_none_by_pointer,
+    :accel_arg_bool_by_pointer,
+    :accel_arg_int_by_pointer,
+    :accel_arg_double_by_pointer,
+    :accel_arg_string_by_pointer,
+    :accel_arg_bytes_by_pointer,
+    :accel_arg_tensor_by_pointer,
+    :accel_arg_dtype_by_pointer,
+    :accel_arg_device_by_pointer,
+    :accel_device_by_pointer,
+    :accel_tensor_empty_by_pointer,
+    :accel_tensor_full_by_pointer,
+    :accel_tensor_randn_by_pointer,
+    :accel_tensor_from_blob_by_pointer,
+    :accel_tensor_to_by_pointer,
+    :accel_module_to_by_pointer,
+    :accel_generator_create_by_pointer,
 )
 
 end # module

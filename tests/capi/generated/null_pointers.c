@@ -151,6 +151,61 @@ static void accel_value_dispose_null_pointers(void **state) {
   accel_value_dispose(NULL);
 }
 
+static void accel_value_kind_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_value_kind", "value", (int64_t)accel_value_kind(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_value_as_bool_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_value_as_bool", "value", accel_value_as_bool(NULL, (int32_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_value_as_bool", "out", accel_value_as_bool(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_value_as_int_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_value_as_int", "value", accel_value_as_int(NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_value_as_int", "out", accel_value_as_int(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_value_as_double_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_value_as_double", "value", accel_value_as_double(NULL, (double *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_value_as_double", "out", accel_value_as_double(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_value_as_string_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_value_as_string", "value", accel_value_as_string(NULL, (const char **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_value_as_string", "out", accel_value_as_string(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_value_as_bytes_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_value_as_bytes", "value", accel_value_as_bytes(NULL, (const accel_bytes_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_value_as_bytes", "out", accel_value_as_bytes(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_value_as_tensor_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_value_as_tensor", "value", accel_value_as_tensor(NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_value_as_tensor", "out", accel_value_as_tensor(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_value_as_dtype_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_value_as_dtype", "value", accel_value_as_dtype(NULL, (accel_dtype_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_value_as_dtype", "out", accel_value_as_dtype(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_value_as_device_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_value_as_device", "value", accel_value_as_device(NULL, (accel_device_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_value_as_device", "out", accel_value_as_device(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_value_count_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -2650,6 +2705,117 @@ static void accel_options_from_json_null_pointers(void **state) {
   refused_with_status("accel_options_from_json", "options", accel_options_from_json("sample", "sample", NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_send_to_device_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_send_to_device_by_pointer", "value", accel_send_to_device_by_pointer(NULL, &samples->device, 1, samples->names, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_send_to_device_by_pointer", "device", accel_send_to_device_by_pointer(&samples->value, NULL, 1, samples->names, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_send_to_device_by_pointer", "out", accel_send_to_device_by_pointer(&samples->value, &samples->device, 1, samples->names, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_arg_none_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_arg_none_by_pointer", "out", accel_arg_none_by_pointer(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_arg_bool_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_arg_bool_by_pointer", "out", accel_arg_bool_by_pointer(1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_arg_int_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_arg_int_by_pointer", "out", accel_arg_int_by_pointer(1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_arg_double_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_arg_double_by_pointer", "out", accel_arg_double_by_pointer(1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_arg_string_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_arg_string_by_pointer", "string", accel_arg_string_by_pointer(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_arg_string_by_pointer", "out", accel_arg_string_by_pointer("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_arg_bytes_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_arg_bytes_by_pointer", "bytes", accel_arg_bytes_by_pointer(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_arg_bytes_by_pointer", "out", accel_arg_bytes_by_pointer(&samples->bytes, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_arg_tensor_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_arg_tensor_by_pointer", "tensor", accel_arg_tensor_by_pointer(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_arg_tensor_by_pointer", "out", accel_arg_tensor_by_pointer(samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_arg_dtype_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_arg_dtype_by_pointer", "out", accel_arg_dtype_by_pointer(ACCEL_DTYPE_FLOAT32, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_arg_device_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_arg_device_by_pointer", "device", accel_arg_device_by_pointer(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_arg_device_by_pointer", "out", accel_arg_device_by_pointer(&samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_device_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_device_by_pointer", "state", accel_device_by_pointer(NULL, (accel_device_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_device_by_pointer", "out", accel_device_by_pointer(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tensor_empty_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_empty_by_pointer", "device", accel_tensor_empty_by_pointer((const int64_t *)samples->numbers, 1, ACCEL_DTYPE_FLOAT32, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_empty_by_pointer", "out", accel_tensor_empty_by_pointer((const int64_t *)samples->numbers, 1, ACCEL_DTYPE_FLOAT32, &samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tensor_full_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_full_by_pointer", "device", accel_tensor_full_by_pointer((const int64_t *)samples->numbers, 1, 1, ACCEL_DTYPE_FLOAT32, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_full_by_pointer", "out", accel_tensor_full_by_pointer((const int64_t *)samples->numbers, 1, 1, ACCEL_DTYPE_FLOAT32, &samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tensor_randn_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_randn_by_pointer", "device", accel_tensor_randn_by_pointer((const int64_t *)samples->numbers, 1, ACCEL_DTYPE_FLOAT32, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_randn_by_pointer", "out", accel_tensor_randn_by_pointer((const int64_t *)samples->numbers, 1, ACCEL_DTYPE_FLOAT32, &samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tensor_from_blob_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_from_blob_by_pointer", "data", accel_tensor_from_blob_by_pointer(NULL, (const int64_t *)samples->numbers, 1, (const int64_t *)samples->numbers, ACCEL_DTYPE_FLOAT32, &samples->device, NULL, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_from_blob_by_pointer", "device", accel_tensor_from_blob_by_pointer((void *)samples->room, (const int64_t *)samples->numbers, 1, (const int64_t *)samples->numbers, ACCEL_DTYPE_FLOAT32, NULL, NULL, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_from_blob_by_pointer", "out", accel_tensor_from_blob_by_pointer((void *)samples->room, (const int64_t *)samples->numbers, 1, (const int64_t *)samples->numbers, ACCEL_DTYPE_FLOAT32, &samples->device, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tensor_to_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_to_by_pointer", "tensor", accel_tensor_to_by_pointer(NULL, ACCEL_DTYPE_FLOAT32, &samples->device, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_to_by_pointer", "device", accel_tensor_to_by_pointer(samples->valid.tensor, ACCEL_DTYPE_FLOAT32, NULL, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_to_by_pointer", "out", accel_tensor_to_by_pointer(samples->valid.tensor, ACCEL_DTYPE_FLOAT32, &samples->device, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_module_to_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_to_by_pointer", "module", accel_module_to_by_pointer(NULL, ACCEL_DTYPE_FLOAT32, &samples->device), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_to_by_pointer", "device", accel_module_to_by_pointer(samples->valid.module, ACCEL_DTYPE_FLOAT32, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_generator_create_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_generator_create_by_pointer", "device", accel_generator_create_by_pointer(1, NULL, (accel_generator_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_generator_create_by_pointer", "out", accel_generator_create_by_pointer(1, &samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       sweep_test(accel_buffer_dispose_null_pointers),
@@ -2677,6 +2843,15 @@ int main(void) {
       sweep_test(accel_value_map_null_pointers),
       sweep_test(accel_value_copy_null_pointers),
       sweep_test(accel_value_dispose_null_pointers),
+      sweep_test(accel_value_kind_null_pointers),
+      sweep_test(accel_value_as_bool_null_pointers),
+      sweep_test(accel_value_as_int_null_pointers),
+      sweep_test(accel_value_as_double_null_pointers),
+      sweep_test(accel_value_as_string_null_pointers),
+      sweep_test(accel_value_as_bytes_null_pointers),
+      sweep_test(accel_value_as_tensor_null_pointers),
+      sweep_test(accel_value_as_dtype_null_pointers),
+      sweep_test(accel_value_as_device_null_pointers),
       sweep_test(accel_value_count_null_pointers),
       sweep_test(accel_value_at_null_pointers),
       sweep_test(accel_value_key_null_pointers),
@@ -3077,6 +3252,24 @@ int main(void) {
       sweep_test(accel_option_get_null_pointers),
       sweep_test(accel_options_check_null_pointers),
       sweep_test(accel_options_from_json_null_pointers),
+      sweep_test(accel_send_to_device_by_pointer_null_pointers),
+      sweep_test(accel_arg_none_by_pointer_null_pointers),
+      sweep_test(accel_arg_bool_by_pointer_null_pointers),
+      sweep_test(accel_arg_int_by_pointer_null_pointers),
+      sweep_test(accel_arg_double_by_pointer_null_pointers),
+      sweep_test(accel_arg_string_by_pointer_null_pointers),
+      sweep_test(accel_arg_bytes_by_pointer_null_pointers),
+      sweep_test(accel_arg_tensor_by_pointer_null_pointers),
+      sweep_test(accel_arg_dtype_by_pointer_null_pointers),
+      sweep_test(accel_arg_device_by_pointer_null_pointers),
+      sweep_test(accel_device_by_pointer_null_pointers),
+      sweep_test(accel_tensor_empty_by_pointer_null_pointers),
+      sweep_test(accel_tensor_full_by_pointer_null_pointers),
+      sweep_test(accel_tensor_randn_by_pointer_null_pointers),
+      sweep_test(accel_tensor_from_blob_by_pointer_null_pointers),
+      sweep_test(accel_tensor_to_by_pointer_null_pointers),
+      sweep_test(accel_module_to_by_pointer_null_pointers),
+      sweep_test(accel_generator_create_by_pointer_null_pointers),
   };
   return cmocka_run_group_tests(tests, make_samples, release_samples);
 }

@@ -73,6 +73,54 @@ static void accel_value_copy_wrong_handles(void **state) {
   refused_value("accel_value_copy", "value", accel_value_copy(&samples->released_value, (accel_value_t *)samples->room));
 }
 
+static void accel_value_as_bool_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_as_bool", "value", accel_value_as_bool(&samples->foreign_value, (int32_t *)samples->room));
+  refused_value("accel_value_as_bool", "value", accel_value_as_bool(&samples->released_value, (int32_t *)samples->room));
+}
+
+static void accel_value_as_int_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_as_int", "value", accel_value_as_int(&samples->foreign_value, (int64_t *)samples->room));
+  refused_value("accel_value_as_int", "value", accel_value_as_int(&samples->released_value, (int64_t *)samples->room));
+}
+
+static void accel_value_as_double_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_as_double", "value", accel_value_as_double(&samples->foreign_value, (double *)samples->room));
+  refused_value("accel_value_as_double", "value", accel_value_as_double(&samples->released_value, (double *)samples->room));
+}
+
+static void accel_value_as_string_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_as_string", "value", accel_value_as_string(&samples->foreign_value, (const char **)samples->room));
+  refused_value("accel_value_as_string", "value", accel_value_as_string(&samples->released_value, (const char **)samples->room));
+}
+
+static void accel_value_as_bytes_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_as_bytes", "value", accel_value_as_bytes(&samples->foreign_value, (const accel_bytes_t **)samples->room));
+  refused_value("accel_value_as_bytes", "value", accel_value_as_bytes(&samples->released_value, (const accel_bytes_t **)samples->room));
+}
+
+static void accel_value_as_tensor_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_as_tensor", "value", accel_value_as_tensor(&samples->foreign_value, (accel_tensor_t **)samples->room));
+  refused_value("accel_value_as_tensor", "value", accel_value_as_tensor(&samples->released_value, (accel_tensor_t **)samples->room));
+}
+
+static void accel_value_as_dtype_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_as_dtype", "value", accel_value_as_dtype(&samples->foreign_value, (accel_dtype_t *)samples->room));
+  refused_value("accel_value_as_dtype", "value", accel_value_as_dtype(&samples->released_value, (accel_dtype_t *)samples->room));
+}
+
+static void accel_value_as_device_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_value_as_device", "value", accel_value_as_device(&samples->foreign_value, (accel_device_t *)samples->room));
+  refused_value("accel_value_as_device", "value", accel_value_as_device(&samples->released_value, (accel_device_t *)samples->room));
+}
+
 static void accel_value_put_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_value("accel_value_put", "key", accel_value_put(&samples->map, &samples->foreign_value, &samples->value));
@@ -2149,6 +2197,36 @@ static void accel_step_report_wrong_handles(void **state) {
   refused_with_status("accel_step_report", "state", accel_step_report(samples->released.state, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_send_to_device_by_pointer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_send_to_device_by_pointer", "value", accel_send_to_device_by_pointer(&samples->foreign_value, &samples->device, 1, samples->names, 1, (accel_value_t *)samples->room));
+  refused_value("accel_send_to_device_by_pointer", "value", accel_send_to_device_by_pointer(&samples->released_value, &samples->device, 1, samples->names, 1, (accel_value_t *)samples->room));
+}
+
+static void accel_arg_tensor_by_pointer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_arg_tensor_by_pointer", "tensor", accel_arg_tensor_by_pointer(samples->foreign.tensor, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_arg_tensor_by_pointer", "tensor", accel_arg_tensor_by_pointer(samples->released.tensor, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_device_by_pointer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_device_by_pointer", "state", accel_device_by_pointer(samples->foreign.state, (accel_device_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_device_by_pointer", "state", accel_device_by_pointer(samples->released.state, (accel_device_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_tensor_to_by_pointer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_to_by_pointer", "tensor", accel_tensor_to_by_pointer(samples->foreign.tensor, ACCEL_DTYPE_FLOAT32, &samples->device, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_tensor_to_by_pointer", "tensor", accel_tensor_to_by_pointer(samples->released.tensor, ACCEL_DTYPE_FLOAT32, &samples->device, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_module_to_by_pointer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_to_by_pointer", "module", accel_module_to_by_pointer(samples->foreign.module, ACCEL_DTYPE_FLOAT32, &samples->device), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_to_by_pointer", "module", accel_module_to_by_pointer(samples->released.module, ACCEL_DTYPE_FLOAT32, &samples->device), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       sweep_test(accel_error_code_wrong_handles),
@@ -2162,6 +2240,14 @@ int main(void) {
       sweep_test(accel_value_list_wrong_handles),
       sweep_test(accel_value_tuple_wrong_handles),
       sweep_test(accel_value_copy_wrong_handles),
+      sweep_test(accel_value_as_bool_wrong_handles),
+      sweep_test(accel_value_as_int_wrong_handles),
+      sweep_test(accel_value_as_double_wrong_handles),
+      sweep_test(accel_value_as_string_wrong_handles),
+      sweep_test(accel_value_as_bytes_wrong_handles),
+      sweep_test(accel_value_as_tensor_wrong_handles),
+      sweep_test(accel_value_as_dtype_wrong_handles),
+      sweep_test(accel_value_as_device_wrong_handles),
       sweep_test(accel_value_put_wrong_handles),
       sweep_test(accel_value_set_wrong_handles),
       sweep_test(accel_value_push_wrong_handles),
@@ -2467,6 +2553,11 @@ int main(void) {
       sweep_test(accel_load_state_wrong_handles),
       sweep_test(accel_register_for_checkpointing_wrong_handles),
       sweep_test(accel_step_report_wrong_handles),
+      sweep_test(accel_send_to_device_by_pointer_wrong_handles),
+      sweep_test(accel_arg_tensor_by_pointer_wrong_handles),
+      sweep_test(accel_device_by_pointer_wrong_handles),
+      sweep_test(accel_tensor_to_by_pointer_wrong_handles),
+      sweep_test(accel_module_to_by_pointer_wrong_handles),
   };
   return cmocka_run_group_tests(tests, make_samples, release_samples);
 }

@@ -68,13 +68,13 @@ pub const ACCEL_VERSION_MINOR: i32 = 1;
 
 pub const ACCEL_VERSION_PATCH: i32 = 0;
 
-/// of an int32_t
+/// of an int32_t: the least
 pub const ACCEL_UNSET: i32 = i32::MIN;
 
-/// of an int64_t
+/// of an int64_t: the least
 pub const ACCEL_UNSET_INT64: i64 = i64::MIN;
 
-/// of a double
+/// of a double: the least that is finite
 pub const ACCEL_UNSET_DOUBLE: f64 = -f64::MAX;
 
 /// success
@@ -2565,6 +2565,97 @@ functions! {
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_value_dispose(value: *mut accel_value_t);
+
+    /// The kind of a value, for languages that do not read its field.
+    ///
+    /// What it holds is read by the functions below, each for its kind.
+    ///
+    /// * `value`: A value.
+    ///
+    /// Returns: ACCEL_VALUE_*.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_kind(value: *const accel_value_t) -> i32;
+
+    /// Reads a yes or no.
+    ///
+    /// * `value`: A value of the kind BOOL.
+    /// * `out`: 1 or 0.
+    ///
+    /// Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_as_bool(value: *const accel_value_t, out: *mut i32) -> accel_status_t;
+
+    /// Reads an integer.
+    ///
+    /// * `value`: A value of the kind INT.
+    /// * `out`: The number.
+    ///
+    /// Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_as_int(value: *const accel_value_t, out: *mut i64) -> accel_status_t;
+
+    /// Reads a number.
+    ///
+    /// * `value`: A value of the kind DOUBLE.
+    /// * `out`: The number.
+    ///
+    /// Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_as_double(value: *const accel_value_t, out: *mut f64) -> accel_status_t;
+
+    /// Reads a text.
+    ///
+    /// * `value`: A value of the kind STRING.
+    /// * `out`: The text; lives as long as the value.
+    ///
+    /// Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_as_string(value: *const accel_value_t, out: *mut *const c_char) -> accel_status_t;
+
+    /// Reads bytes.
+    ///
+    /// * `value`: A value of the kind BYTES.
+    /// * `out`: The bytes; live as long as the value.
+    ///
+    /// Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_as_bytes(value: *const accel_value_t, out: *mut *const accel_bytes_t) -> accel_status_t;
+
+    /// Reads a tensor.
+    ///
+    /// * `value`: A value of the kind TENSOR.
+    /// * `out`: The tensor; lives as long as the value, longer with accel_tensor_retain().
+    ///
+    /// Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_as_tensor(value: *const accel_value_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// Reads a dtype.
+    ///
+    /// * `value`: A value of the kind DTYPE.
+    /// * `out`: ACCEL_DTYPE_*.
+    ///
+    /// Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_as_dtype(value: *const accel_value_t, out: *mut accel_dtype_t) -> accel_status_t;
+
+    /// Reads a device.
+    ///
+    /// * `value`: A value of the kind DEVICE.
+    /// * `out`: The device.
+    ///
+    /// Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_as_device(value: *const accel_value_t, out: *mut accel_device_t) -> accel_status_t;
 
     /// The length of a container.
     ///
@@ -6991,4 +7082,209 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_options_from_json(r#type: *const c_char, json: *const c_char, options: *mut c_void, size: usize) -> accel_status_t;
+
+    /// accel_send_to_device() by pointer.
+    ///
+    /// * `value`: As there.
+    /// * `device`: As there.
+    /// * `non_blocking`: As there.
+    /// * `skip_keys`: NULL is allowed. length `n_skip_keys`. As there.
+    /// * `n_skip_keys`: As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_send_to_device().
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_send_to_device_by_pointer(value: *const accel_value_t, device: *const accel_device_t, non_blocking: i32, skip_keys: *const *const c_char, n_skip_keys: usize, out: *mut accel_value_t) -> accel_status_t;
+
+    /// accel_arg_none() by pointer.
+    ///
+    /// * `out`: What accel_arg_none() returns.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_arg_none_by_pointer(out: *mut accel_value_t) -> accel_status_t;
+
+    /// accel_arg_bool() by pointer.
+    ///
+    /// * `truth`: As there.
+    /// * `out`: What accel_arg_bool() returns.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_arg_bool_by_pointer(truth: i32, out: *mut accel_value_t) -> accel_status_t;
+
+    /// accel_arg_int() by pointer.
+    ///
+    /// * `integer`: As there.
+    /// * `out`: What accel_arg_int() returns.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_arg_int_by_pointer(integer: i64, out: *mut accel_value_t) -> accel_status_t;
+
+    /// accel_arg_double() by pointer.
+    ///
+    /// * `number`: As there.
+    /// * `out`: What accel_arg_double() returns.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_arg_double_by_pointer(number: f64, out: *mut accel_value_t) -> accel_status_t;
+
+    /// accel_arg_string() by pointer.
+    ///
+    /// * `string`: As there.
+    /// * `out`: What accel_arg_string() returns.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_arg_string_by_pointer(string: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
+    /// accel_arg_bytes() by pointer.
+    ///
+    /// * `bytes`: As there.
+    /// * `out`: What accel_arg_bytes() returns.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_arg_bytes_by_pointer(bytes: *const accel_bytes_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// accel_arg_tensor() by pointer.
+    ///
+    /// * `tensor`: As there.
+    /// * `out`: What accel_arg_tensor() returns.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_arg_tensor_by_pointer(tensor: *mut accel_tensor_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// accel_arg_dtype() by pointer.
+    ///
+    /// * `dtype`: As there.
+    /// * `out`: What accel_arg_dtype() returns.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_arg_dtype_by_pointer(dtype: accel_dtype_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// accel_arg_device() by pointer.
+    ///
+    /// * `device`: As there.
+    /// * `out`: What accel_arg_device() returns.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_arg_device_by_pointer(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// accel_device() by pointer.
+    ///
+    /// * `state`: As there.
+    /// * `out`: What accel_device() returns.
+    ///
+    /// Returns: ACCEL_OK or INVALID_HANDLE.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_by_pointer(state: *const accel_state_t, out: *mut accel_device_t) -> accel_status_t;
+
+    /// accel_tensor_empty() by pointer.
+    ///
+    /// * `shape`: NULL is allowed. length `ndim`. As there.
+    /// * `ndim`: As there.
+    /// * `dtype`: As there.
+    /// * `device`: As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_tensor_empty().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tensor_empty_by_pointer(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// accel_tensor_full() by pointer.
+    ///
+    /// * `shape`: NULL is allowed. length `ndim`. As there.
+    /// * `ndim`: As there.
+    /// * `number`: As there.
+    /// * `dtype`: As there.
+    /// * `device`: As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_tensor_full().
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tensor_full_by_pointer(shape: *const i64, ndim: usize, number: f64, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// accel_tensor_randn() by pointer.
+    ///
+    /// * `shape`: NULL is allowed. length `ndim`. As there.
+    /// * `ndim`: As there.
+    /// * `dtype`: As there.
+    /// * `device`: As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_tensor_randn().
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tensor_randn_by_pointer(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// accel_tensor_from_blob() by pointer.
+    ///
+    /// * `data`: As there.
+    /// * `shape`: NULL is allowed. length `ndim`. As there.
+    /// * `ndim`: As there.
+    /// * `strides`: NULL is allowed. length `ndim`. As there.
+    /// * `dtype`: As there.
+    /// * `device`: As there.
+    /// * `user_data`: NULL is allowed. As there.
+    /// * `destroy`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_tensor_from_blob().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tensor_from_blob_by_pointer(data: *mut c_void, shape: *const i64, ndim: usize, strides: *const i64, dtype: accel_dtype_t, device: *const accel_device_t, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// accel_tensor_to() by pointer.
+    ///
+    /// * `tensor`: As there.
+    /// * `dtype`: As there.
+    /// * `device`: As there.
+    /// * `non_blocking`: As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_tensor_to().
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tensor_to_by_pointer(tensor: *const accel_tensor_t, dtype: accel_dtype_t, device: *const accel_device_t, non_blocking: i32, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// accel_module_to() by pointer.
+    ///
+    /// * `module`: As there.
+    /// * `dtype`: As there.
+    /// * `device`: As there.
+    ///
+    /// Returns: As accel_module_to().
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_module_to_by_pointer(module: *mut accel_module_t, dtype: accel_dtype_t, device: *const accel_device_t) -> accel_status_t;
+
+    /// accel_generator_create() by pointer.
+    ///
+    /// * `seed`: As there.
+    /// * `device`: As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_generator_create().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_generator_create_by_pointer(seed: i64, device: *const accel_device_t, out: *mut *mut accel_generator_t) -> accel_status_t;
 }

@@ -1,0 +1,234 @@
+"""A function of the C API in Go."""
+
+import re
+
+import ctype
+from cpp_types import Unsupported, base_of
+from emit_cpp import INFORMATION, placed
+from go_types import NUMBERS, comment, exported, local
+
+
+class Function:
+    """A function in Go: what it takes and gives, and the lines of its body."""
+
+    def __init__(self, api, function):
+        self.api, self.function = api, function
+        self.name, self.parameters = function["name"], function["parameters"]
+        self.checks = function["returns"]["type"]["base"] == "accel_status_t" and function["returns"]["type"]["pointers"] == 0
+        self.taken, self.arguments, self.results, self.before, self.after, self.kept = [], [], [], [], [], []
+        self.scope, self.uses_given, self.can_refuse = False, False, False
+        self.read()
+
+    def read(self):
+        lengths = {}
+        for parameter in self.parameters:
+            if parameter["length"]:
+                lengths.setdefault(parameter["length"], []).append(parameter)
+        for parameter in self.parameters:
+            name = parameter["name"]
+            if name in lengths:
+                self.length(name, lengths[name])
+            elif name == "user_data":
+                self.user_data()
+            elif name == "out_n_results":
+                self.arguments.append("&nResults")
+            elif name != "destroy":
+                self.parameter(parameter)
+
+    def length(self, name, arrays):
+        if name == "max_results":
+            self.arguments.append("C.size_t(len(results))")
+            return
+        items = [local(array["name"]) for array in arrays]
+        for other in items[1:]:
+            self.before.append(f"given.same(len({items[0]}), len({other}), \"{other}\")")
+            self.uses_given = self.can_refuse = True
+        self.arguments.append(f"C.size_t(len({items[0]}))")
+
+    def user_data(self):
+        callbacks = [local(parameter["name"]) for parameter in self.api.callback_parameters(self.function)]
+        if not callbacks:
+            self.taken.append(("release", "func()"))
+            callbacks = ["release"]
+        self.arguments.append(f"kept({', '.join(callbacks)})")
+
+    def add(self, name, kind, argument):
+        self.taken.append((name, kind))
+        self.arguments.append(argument)
+
+    def parameter(self, parameter):
+        kind, name = parameter["type"], local(parameter["name"])
+        base, pointers = base_of(kind), kind["pointers"]
+        is_handle = base in self.api.handles
+        if parameter["direction"] != "in" and not (is_handle and pointers == 1):
+            self.output(parameter)
+        elif parameter["length"]:
+            self.array(parameter, name, base, pointers)
+        elif pointers == 1 and is_handle:
+            self.kept.append(name)
+            self.add(name, f"*{self.api.handles[base]}", f"{name}.c()")
+        elif base in self.api.callbacks:
+            self.add(name, exported(base) + "Func", f"flag({name} != nil)")
+        elif pointers == 1 and base == "char":
+            self.uses_given = True
+            self.add(name, "string", f"given.{'nullable' if parameter['nullable'] else 'text'}({name})")
+        elif pointers == 1 and base == "accel_value_t":
+            self.value(name, parameter["nullable"])
+        elif pointers == 1 and base in self.api.options:
+            self.before.append(f"c{exported(name)} := {name}.c(&given)")
+            self.uses_given = self.can_refuse = True
+            self.kept.append(name)
+            self.add(name, f"*{self.api.options[base]}", f"c{exported(name)}")
+        elif pointers == 1 and base == "void":
+            self.add(name, "unsafe.Pointer", name)
+        elif pointers == 1 and base in ctype.FOREIGN:
+            self.add(name, "unsafe.Pointer", f"(*C.struct_{base})({name})")
+        elif pointers == 0:
+            go, to_c, _ = self.api.plain(kind, parameter["doc"])
+            self.add(name, go, to_c.format(name))
+        else:
+            raise Unsupported(kind["c"])
+
+    def value(self, name, nullable):
+        self.uses_given = self.can_refuse = True
+        self.before.append(f"c{exported(name)} := given.{'optional' if nullable else 'value'}({name})")
+        self.add(name, "any", f"c{exported(name)}")
+
+    def array(self, parameter, name, base, pointers):
+        if pointers == 2 and base in self.api.handles:
+            go = self.api.handles[base]
+            self.before.append(f"c{exported(name)} := make([]*C.{base}, len({name}))")
+            self.before.append(f"for i, one := range {name} {{\n\t\tc{exported(name)}[i] = one.c()\n\t}}")
+            self.kept.append(name)
+            self.add(name, f"[]*{go}", f"first(c{exported(name)})")
+        elif pointers == 2 and base == "char":
+            self.uses_given = True
+            self.add(name, "[]string", f"given.texts({name})")
+        elif pointers == 1 and base == "accel_value_t":
+            self.uses_given = self.can_refuse = True
+            self.before.append(f"c{exported(name)} := given.all({name})")
+            self.add(name, "[]any", f"c{exported(name)}")
+        elif pointers == 1 and base == "void":
+            self.add(name, "[]byte", f"unsafe.Pointer(first({name}))")
+        elif pointers == 1 and base in NUMBERS:
+            self.add(name, f"[]{NUMBERS[base]}", f"(*C.{base})(first({name}))")
+        else:
+            raise Unsupported(parameter["type"]["c"])
+
+    def output(self, parameter):
+        kind, name = parameter["type"], parameter["name"].removeprefix("out_")
+        base, pointers = base_of(kind), kind["pointers"]
+        go, variable = local(name), f"c{exported(name)}"
+        if parameter["length"] == "max_results":
+            self.before.append("var results [16]C.accel_value_t\n\tvar nResults C.size_t")
+            self.arguments.append("&results[0]")
+            self.result("out", "[]any", "readAll(&results[0], nResults)")
+            self.after.append("for i := range results {\n\t\tC.accel_value_dispose(&results[i])\n\t}")
+            return
+        if parameter["length"]:
+            raise Unsupported("an array as output")
+        target = kind["c"].removesuffix("*").strip()
+        c_type = "unsafe.Pointer" if base == "void" else f"{'*' * (pointers - 1)}C.{target.removeprefix('const ').removesuffix('*').strip()}"
+        c_type = c_type.replace("C.struct ", "C.struct_")
+        self.before.append(f"var {variable} {c_type}")
+        self.arguments.append(f"&{variable}")
+        if pointers == 2 and base == "accel_scope_t" and self.name.endswith("_begin"):
+            self.scope = variable
+        elif pointers == 2 and base in self.api.handles:
+            self.result(go, f"*{self.api.handles[base]}", f"new{self.api.handles[base]}({variable})")
+        elif pointers == 1 and base == "accel_value_t":
+            self.result(go, "any", f"made(&{variable})")
+        elif pointers == 1 and base == "accel_buffer_t":
+            self.result(go, "string", f"text(&{variable})")
+        elif pointers == 2 and base == "int64_t":  # one number for each dimension
+            self.result(go, "[]int64", f"dimensions({local(self.parameters[0]['name'])}, {variable})")
+        elif pointers == 2 and (base == "void" or base in ctype.FOREIGN):
+            self.result(go, "unsafe.Pointer", variable if base == "void" else f"unsafe.Pointer({variable})")
+        elif pointers == 1:
+            go_type, _, from_c = self.api.plain(kind, parameter["doc"])
+            self.result(go, go_type, from_c.format(variable))
+        else:
+            raise Unsupported(kind["c"])
+
+    def result(self, name, kind, expression):
+        self.results.append((name, kind, expression))
+
+    def call(self):
+        """The call in C's terms, and what stands behind it."""
+        arguments = self.arguments + (["&failure"] if self.checks else [])
+        called = f"C.{'go_' if self.checks else ''}{self.name}({', '.join(arguments)})"
+        keep = [f"runtime.KeepAlive({name})" for name in self.kept]
+        if self.checks:
+            begin = ["var failure C.go_failure", f"code := {called}", *keep]
+            if not self.results and not INFORMATION.intersection(self.function["statuses"]):
+                return begin, ["return status(code, failure)"]
+            return begin, ["if err = status(code, failure); err != nil {\n\t\treturn\n\t}"]
+        kind = self.function["returns"]["type"]
+        if kind["c"] == "void":
+            return [called, *keep], []
+        base, pointers = base_of(kind), kind["pointers"]
+        if pointers == 1 and base in self.api.handles:
+            retained = f"C.{base.removesuffix('_t')}_retain(result)"
+            return [f"result := {called}", *keep, "if result == nil {\n\t\treturn nil\n\t}"], \
+                [f"return new{self.api.handles[base]}({retained})"]
+        if pointers == 1 and base == "char":
+            from_c = "C.GoString({})"
+        else:
+            from_c = self.api.plain(kind, self.function["returns"]["doc"])[2]
+        return [f"result := {called}", *keep], [f"return {from_c.format('result')}"]
+
+    def returned(self):
+        kind = self.function["returns"]["type"]
+        if self.scope:
+            return " error"
+        if self.checks:
+            given = [f"{name} {go}" for name, go, _ in self.results]
+            information = ["ok bool"] if INFORMATION.intersection(self.function["statuses"]) else []
+            return f" ({', '.join(given + information + ['err error'])})" if given or information else " error"
+        if kind["c"] == "void":
+            return f" ({', '.join(f'{name} {go}' for name, go, _ in self.results)})" if self.results else ""
+        base = base_of(kind)
+        if kind["pointers"]:
+            return f" *{self.api.handles[base]}" if base in self.api.handles else " string"
+        return " " + self.api.plain(kind, self.function["returns"]["doc"])[0]
+
+    def body(self):
+        lines = ["var given arguments", "defer given.end()"] if self.uses_given else []
+        lines += ["runtime.LockOSThread()", "defer runtime.UnlockOSThread()"] if self.scope else []
+        lines += self.before
+        if self.can_refuse:
+            plain = self.returned() == " error"
+            lines.append("if err := given.err; err != nil {\n\t\treturn err\n\t}" if plain else
+                         "if err = given.err; err != nil {\n\t\treturn\n\t}")
+        begin, end = self.call()
+        if self.scope:
+            end = ["if err := status(code, failure); err != nil {\n\t\treturn err\n\t}", f"return inside({self.scope}, body)"]
+        lines += begin + end
+        if end and end[-1].startswith("return ") or not self.results and not self.checks:
+            return lines
+        lines += [f"{name} = {expression}" for name, _, expression in self.results] + self.after
+        if INFORMATION.intersection(self.function["statuses"]):
+            lines.append("ok = code == C.ACCEL_OK")
+        return lines + ["return"]
+
+    def text(self):
+        class_name, name, is_static = placed(self.function, self.api)
+        is_member = bool(class_name) and not is_static
+        taken = list(self.taken)
+        receiver = ""
+        if is_member:
+            (self_name, self_type), *taken = taken
+            receiver = f"({self_name} {self_type}) "
+            other = self.api.functions.get(f"accel_{name}", self.function)
+            if other is not self.function and placed(other, self.api)[0] == class_name:
+                name = self.name  # accel_state_describe() beside accel_describe(): one of them keeps its long name
+        elif class_name:
+            name = f"new_{class_name}" if name == "create" else self.name
+        name = exported(name.removesuffix("_begin") if self.scope else name)
+        name = re.sub("^New.*", lambda found: f"New{class_name}", name) if class_name and name.startswith("New") else name
+        if self.scope:
+            taken.append(("body", "func(*Scope) error"))
+        listed = ", ".join(f"{name} {kind}" for name, kind in taken)
+        body = "".join(f"\t{line}\n" for line in self.body())
+        text = comment(name, self.function, f"is {self.name}. ")
+        return f"{text}func {receiver}{name}({listed}){self.returned()} {{\n{body}}}\n"
