@@ -22,6 +22,9 @@ PrepareModelSettings read_prepare_model_options(const accel_prepare_model_option
   const accel_ddp_options_t ddp = read_options(options.ddp_options, "options.ddp_options");
   PrepareModelSettings result = settings_of(options);
   result.ddp_options = settings_of(ddp);
+  require(result.ddp_options.comm_wrapper <= DdpCommHook::kBf16, Status::kInvalidArgument,
+          "options.ddp_options.comm_wrapper is ", ddp.comm_wrapper,
+          "; expected ACCEL_DDP_COMM_HOOK_NO, _FP16 or _BF16");
   result.ddp_options.comm_state_option = read_settings(ddp.comm_state_option, "options.ddp_options.comm_state_option");
   return result;
 }

@@ -98,10 +98,10 @@ void resolve_settings(Settings& settings) {
   Settings::for_each(
       [](const OptionField& field, auto& setting) {
         if (!setting.is_default()) return;
-        auto found = find_option_text(field);
+        const auto found = find_option_text(field);
         if (!found) return;
         using T = typename precedence::Plain<decltype(setting.value)>::Type;
-        setting.set(precedence::parse<T>(field, *found), std::move(found->source));
+        setting.set(precedence::parse<T>(field, *found), found->source);
       },
       settings);
 }
