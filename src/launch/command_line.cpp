@@ -121,15 +121,23 @@ void add_help(CLI::App& app, const char* arguments) {
   });
 }
 
+// "--num-processes,--num_processes"
+std::string spellings(const std::string& name) {
+  std::string dashed = name;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  return "--" + dashed + (dashed == name ? "" : ",--" + name);
+}
+
 void add_option(CLI::App& app, const LaunchOption& option, LaunchOptions& options) {
-  const std::string name = option_name(option.field), also = option.field.name;
+  std::string names = spellings(option.field.name);
+  if (option.name_of_accelerate != nullptr) names += "," + spellings(option.name_of_accelerate);
   const auto apply = [option, &options](const CLI::results_t& values) {
     check_value(option.field, values.back());
     option.apply(option.field, values.back(), options);
     return true;
   };
   CLI::Option* const added =
-      app.add_option(name == also ? "--" + name : "--" + name + ",--" + also, apply, describe(option.field));
+      app.add_option(names, apply, describe(option.field));
   added->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name(value_name(option.field))
       ->group(option.group);

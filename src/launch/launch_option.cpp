@@ -1,6 +1,5 @@
 #include "launch/launch_option.hpp"
 
-#include <algorithm>
 #include <iterator>
 #include <string_view>
 
@@ -49,20 +48,12 @@ constexpr LaunchOption kOwnOptions[] = {
      [](const OptionField&, const std::string& value, LaunchOptions& options) {
        options.num_cpu_threads_per_process = std::stoi(value);
      }},
-    {own_field(OptionKind::kFlag, "enable_cpu_affinity", "Each process is bound to its share of the processors.", {},
-               "ACCELERATE_CPU_AFFINITY", "0"),
-     kPlaces, set_variable},
 };
-
-bool has_own_option(const OptionField& field) {
-  return std::any_of(std::begin(kOwnOptions), std::end(kOwnOptions), [&field](const LaunchOption& own) {
-    return own.field.variable != nullptr && field.variable == std::string_view(own.field.variable);
-  });
-}
 
 LaunchOption option_of(const OptionField& field) {
   const std::string_view name = field.name;
   if (name == "main_process_ip") return {field, kPlaces, set_variable};
+  if (name == "cpu_affinity") return {field, kPlaces, set_variable, "enable_cpu_affinity"};
   if (name != "main_process_port") return {field, kSettings, set_variable};
   OptionField port = field;
   port.default_value = nullptr;
@@ -77,7 +68,7 @@ LaunchOption option_of(const OptionField& field) {
 std::vector<LaunchOption> launch_options() {
   std::vector<LaunchOption> found(std::begin(kOwnOptions), std::end(kOwnOptions));
   for (const OptionField& field : option_tables::state_options)
-    if (field.variable != nullptr && !has_own_option(field)) found.push_back(option_of(field));
+    if (field.variable != nullptr) found.push_back(option_of(field));
   return found;
 }
 

@@ -45,7 +45,8 @@ def main():
         return 2
     root = pathlib.Path(sys.argv[1])
     api = json.loads((root / "api/accel.json").read_text())
-    source = program((root / "include/accel.h").read_text(), api)
+    headers = (root / "include").rglob("*.h")
+    source = program("".join(file.read_text() for file in headers), api)
     cases = [("accel.h", source, *standard) for standard in STANDARDS]
     cases += [("the constants of accel.h", constants(api), "c++", "c++17", "-Wold-style-cast")]
     cases += [("accel.hpp", 2 * "#include <accel.hpp>\n", *standard) for standard in STANDARDS if standard[0] == "c++"]

@@ -15,6 +15,7 @@ except ImportError:
 import ctype
 import documentation
 import emit_by_pointer
+import emit_options_init
 import lint
 
 HEADER = """#include <stddef.h>
@@ -117,10 +118,13 @@ BREACHES = [
 
 
 class Header(unittest.TestCase):
-    def describe(self, text):
+    def describe(self, text, **parts):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "accel.h"
             file.write_text(text)
+            (file.parent / "accel").mkdir()
+            for name, part in parts.items():
+                (file.parent / f"accel/{name}.h").write_text(part)
             return parse.describe(file)
 
     def test_every_breach_is_found(self):
@@ -138,6 +142,19 @@ class Header(unittest.TestCase):
         text = HEADER.replace("@param thing A thing. @param look", "@param look")
         line = text[:text.index("accel_thing_look(")].count("\n") + 1
         self.assertIn(f"accel.h:{line}: ", next(iter(lint.lint(self.describe(text)))))
+
+    def test_the_line_in_a_part_is_that_of_the_part(self):
+        part = "/** Looks. @param thing A thing. @return ACCEL_OK. @threads any */\nint32_t accel_thing_see(accel_thing_t *thing);\n"
+        found = list(lint.lint(self.describe(HEADER + '#include "accel/thing.h"\n', thing=part)))
+        self.assertTrue(found)
+        self.assertTrue(all(line.startswith("accel/thing.h:2: ") for line in found), found)
+        with self.assertRaisesRegex(parse.HeaderError, r"^accel/thing\.h:3: "):
+            self.describe(HEADER + '#include "accel/thing.h"\n', thing=part + "int32_t accel_broken(;\n")
+
+    def test_the_macros_that_unset_options(self):
+        written = emit_options_init.header(self.describe(HEADER))
+        macro = " ".join(written[written.index("#define"):].replace("\\\n", " ").split())
+        self.assertRegex(macro, r"^#define ACCEL_\w+_INIT \{sizeof\(accel_\w+_t\), ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0\}$")
 
     def test_no_c(self):
         with self.assertRaisesRegex(parse.HeaderError, r"accel\.h:\d+: "):
@@ -167,10 +184,10 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_move(accel_thing_t 
 /** Where it is. @param thing A thing. @return Its place. @threads any */
 ACCEL_SINCE(0, 1) accel_place_t accel_thing_place(const accel_thing_t *thing);
 """
-        text = HEADER + place + moved + "#ifdef __cplusplus\n} /* extern \"C\" */\n#endif\n"
-        written = emit_by_pointer.header(self.describe(text), text)
-        api = self.describe(written)
-        self.assertEqual(emit_by_pointer.header(api, written), written)
+        text = HEADER + place + moved
+        written = emit_by_pointer.header(self.describe(text))
+        api = self.describe(text + '#define ACCEL_H\n#include "accel/by_pointer.h"\n', by_pointer=written)
+        self.assertEqual(emit_by_pointer.header(api), written)
         self.assertEqual(list(lint.lint(api)), [])
         functions = {function["name"]: function for function in api["functions"]}
         move, where = functions["accel_thing_move_by_pointer"], functions["accel_thing_place_by_pointer"]

@@ -29,7 +29,7 @@ HOW_TO = {
 }
 
 
-def lint(api, path="accel.h"):
+def lint(api):
     """Yields one line for each breach."""
     handles = {handle["name"] for handle in api["handles"]}
     structs = {struct["name"]: struct for struct in api["structs"]}
@@ -38,7 +38,7 @@ def lint(api, path="accel.h"):
                                 *(found for callback in api["callbacks"] for found in callback_rules(callback)),
                                 *(found for function in api["functions"]
                                   for found in function_rules(function, handles, structs, callbacks))]:
-        yield f"{path}:{line}: {rule}: {message}; for example {HOW_TO[rule]}"
+        yield f"{api['places'][line - 1]}: {rule}: {message}; for example {HOW_TO[rule]}"
 
 
 def names(api):

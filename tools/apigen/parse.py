@@ -1,4 +1,4 @@
-"""Reads include/accel.h with libclang and gives its description, the content of api/accel.json."""
+"""Reads include/accel.h, with the files that it includes, by libclang and gives its description, the content of api/accel.json."""
 
 import os
 import pathlib
@@ -22,6 +22,7 @@ NAMED_RESULTS = ("accel_status_t", "int64_t")  # of callbacks; other results are
 NUMBER = re.compile(r"^\(?(-?\d[\w.+-]*)( - 1)?\)?$")
 NO_PLAIN_NUMBER = re.compile(r"\(\w+_t\)|\b(?:U?INT\d+|DBL|FLT)_M(?:IN|AX)\b")
 SECTION = re.compile(r"/\* =+\n \* (\d+)\. (.*?)\n \* =+ \*/", re.DOTALL)
+PART = re.compile(r'#include "(accel/\w+\.h)"')
 SINCE = re.compile(r"ACCEL_(?:SINCE|INLINE)\((\d+), (\d+)\)")
 
 
@@ -29,19 +30,29 @@ class HeaderError(Exception):
     """What is wrong with the header: FILE:LINE: one line."""
 
 
+def numbered_lines(path):
+    """(line, "FILE:LINE") of a header, its parts in the places where it includes them."""
+    for number, line in enumerate(path.read_text().split("\n"), 1):
+        part = PART.match(line)
+        if part and (path.parent / part[1]).is_file():
+            yield from numbered_lines(path.parent / part[1])
+        else:
+            yield line, f"{path.name if path.name == 'accel.h' else f'accel/{path.name}'}:{number}"
+
+
 class Header:
-    """A parsed header and its text."""
+    """A parsed header and its text, in which its parts stand where they are included."""
 
     def __init__(self, path):
         self.path = path
-        self.text = path.read_text()
-        self.lines = self.text.split("\n")
+        self.lines, self.places = zip(*numbered_lines(path))
+        self.text = "\n".join(self.lines)
         index = clang.cindex.Index.create()
-        self.unit = index.parse(os.fspath(path), ARGUMENTS,
+        self.unit = index.parse(os.fspath(path), ARGUMENTS, unsaved_files=[(os.fspath(path), self.text)],
                                 options=clang.cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD)
         for problem in self.unit.diagnostics:
             if problem.severity >= clang.cindex.Diagnostic.Error:
-                raise HeaderError(f"{path}:{problem.location.line}: {problem.spelling}")
+                raise HeaderError(f"{self.places[problem.location.line - 1]}: {problem.spelling}")
         self.sections = [(self.text.count("\n", 0, found.start()) + 1, int(found.group(1)), " ".join(
             found.group(2).replace("\n *", " ").split())) for found in SECTION.finditer(self.text)]
 
@@ -128,7 +139,7 @@ def constants(header):
             continue
         value = NUMBER.match(definition.partition(" ")[2].strip())
         if not value and "{" not in definition and NO_PLAIN_NUMBER.search(definition):
-            raise HeaderError(f"{header.path}:{cursor.location.line}: {cursor.spelling} has a cast or a macro of another header, which "
+            raise HeaderError(f"{header.places[cursor.location.line - 1]}: {cursor.spelling} has a cast or a macro of another header, which "
                               "generators of other languages drop; for example #define ACCEL_X (-5)")
         if not value:
             continue
@@ -255,4 +266,5 @@ def describe(path):
            "constants": known, "aliases": list(aliases(header)), "handles": opaque, "structs": records,
            "callbacks": list(callbacks(header, names)), "functions": found}
     api["wrong_options"] = list(option.describe(api))
+    api["places"] = header.places
     return api

@@ -1,0 +1,469 @@
+/* Part of accel.h, which programs include. */
+#ifndef ACCEL_H
+#error "include accel.h"
+#endif
+
+/* =====================================================================================================================
+ * 4. Communication
+ * ================================================================================================================== */
+
+/* All ranks must make the same call; their trees must have the same structure, shapes and dtypes. What one rank passes
+ * is checked before anything is sent, and in the same way whether there is one rank or many: where a tree is refused on
+ * one rank, the others get COLLECTIVE_MISMATCH. Results are of the same kinds and shapes for one rank as for many. Each tensor travels by the
+ * backend of its device: those on the CPU by UCX and shared memory, in a CUDA state those on the GPU by NCCL; the
+ * tensors of one accel_all_gather() and the like must be on one device. Small tensors of a tree travel together. Every
+ * wait ends by the timeout of the state. docs/communication.md says more: errors, groups, variables. */
+
+/* What a reduction makes of the ranks' elements. The numbers are pinned. */
+typedef int32_t accel_reduction_t;
+#define ACCEL_REDUCE_SUM 0  /* also what Accelerate calls "none" */
+#define ACCEL_REDUCE_MEAN 1 /* of integers: truncated */
+#define ACCEL_REDUCE_MIN 2
+#define ACCEL_REDUCE_MAX 3
+#define ACCEL_REDUCE_PRODUCT 4
+#define ACCEL_REDUCE_AND 5 /* bitwise */
+#define ACCEL_REDUCE_OR 6
+#define ACCEL_REDUCE_XOR 7
+
+/** Every rank gets each tensor of all ranks, joined along dimension 0 in rank order; a 0-d tensor counts as one row.
+ * @param state A state.
+ * @param value A tensor or a tree of tensors.
+ * @param out The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
+ * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+ * @threads collective, waits
+ * @accelerate gather */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
+/** As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+ * @param state A state.
+ * @param value A tensor or a tree of tensors.
+ * @param out The joined tree.
+ * @return As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
+/** As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different
+ * sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front
+ * part of its rows, as the reference does.
+ * @param state A state.
+ * @param value A tensor or a tree of tensors; other leaves are gathered as objects.
+ * @param out Each sample exactly once.
+ * @return As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
+ * @threads collective, waits
+ * @accelerate gather_for_metrics */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
+/** Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers,
+ * strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is ever run.
+ * @param state A state.
+ * @param object This rank's value; may differ in kind and size between ranks.
+ * @param out The list; tensors of other ranks are on the CPU, devices are text.
+ * @return ACCEL_OK; TYPE_MISMATCH for a value that cannot be sent; TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits
+ * @accelerate utils.gather_object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_object(accel_state_t *state, const accel_value_t *object, accel_value_t *ACCEL_OWNED out);
+
+/** Every rank gets the reduction of each tensor over all ranks, as new tensors.
+ * @param state A state.
+ * @param value A tensor or a tree of tensors; unchanged.
+ * @param reduction ACCEL_REDUCE_*; the mean of integers is truncated.
+ * @param scale A factor for the result; 1 for none. Integers are truncated.
+ * @param out The reduced tree.
+ * @return As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
+ * @threads collective, waits
+ * @accelerate reduce */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_reduce(accel_state_t *state, const accel_value_t *value, accel_reduction_t reduction, double scale,
+             accel_value_t *ACCEL_OWNED out);
+
+/** Every rank gets one rank's tensors, written into its own.
+ * @param state A state.
+ * @param value A tensor or a tree of tensors, changed in place.
+ * @param from_process The source rank.
+ * @return As accel_gather().
+ * @threads collective, waits
+ * @accelerate utils.broadcast */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_broadcast(accel_state_t *state, const accel_value_t *value, int32_t from_process);
+
+/** Every rank gets one rank's list of values, which may be those of accel_gather_object().
+ * @param state A state.
+ * @param objects A list; on the other ranks only its length matters.
+ * @param from_process The source rank.
+ * @param out The list.
+ * @return ACCEL_OK; COLLECTIVE_MISMATCH when the lengths differ.
+ * @threads collective, waits
+ * @accelerate utils.broadcast_object_list */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_broadcast_object_list(accel_state_t *state, const accel_value_t *objects, int32_t from_process,
+                            accel_value_t *ACCEL_OWNED out);
+
+/** Pads one dimension of each tensor to its largest size over all ranks.
+ * @param state A state.
+ * @param value A tensor or a tree of tensors, with equally many dimensions on all ranks.
+ * @param dim The dimension; negative ones count from the end; tensors that lack it stay.
+ * @param pad_index What is filled in.
+ * @param pad_first 1: before the data instead of after it.
+ * @param out The padded tree.
+ * @return As accel_gather().
+ * @threads collective, waits
+ * @accelerate pad_across_processes */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_pad_across_processes(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index,
+                           int32_t pad_first, accel_value_t *ACCEL_OWNED out);
+
+/* The same on bare tensors that the caller owns: no allocation, for the innermost loops. Tensors must be contiguous. */
+/** Reduces a tensor over the ranks, in place.
+ * @param state A state.
+ * @param tensor Reduced in place.
+ * @param reduction ACCEL_REDUCE_*.
+ * @return As accel_gather().
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_all_reduce(accel_state_t *state, accel_tensor_t *tensor, accel_reduction_t reduction);
+
+/** Joins the parts of all ranks in rank order.
+ * @param state A state.
+ * @param input One rank's part.
+ * @param output num_processes times as many elements.
+ * @return As accel_gather().
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_all_gather(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output);
+
+/** Reduces over the ranks and leaves each rank its part.
+ * @param state A state.
+ * @param input num_processes times as many elements as output.
+ * @param reduction ACCEL_REDUCE_*.
+ * @param output This rank's part of the reduction.
+ * @return As accel_gather().
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input, accel_reduction_t reduction,
+                     accel_tensor_t *output);
+
+/** Part i of the input goes to rank i.
+ * @param state A state.
+ * @param input,output num_processes equal parts each.
+ * @return As accel_gather().
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_all_to_all(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output);
+
+/** Part i of the source rank's input goes to rank i.
+ * @param state A state.
+ * @param input NULL except on the source rank.
+ * @param from_process The source rank.
+ * @param output This rank's part.
+ * @return As accel_gather().
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scatter(accel_state_t *state, const accel_tensor_t *ACCEL_NULLABLE input, int32_t from_process,
+              accel_tensor_t *output);
+
+/** Sends a tensor to one rank.
+ * @param state A state.
+ * @param tensor The data.
+ * @param to_process The goal.
+ * @param tag Pairs sends with receives; 0 or more.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_send(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_process, int32_t tag);
+
+/** Receives a tensor from one rank.
+ * @param state A state.
+ * @param tensor Filled with the data.
+ * @param from_process The source.
+ * @param tag As that of the send.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; COLLECTIVE_MISMATCH when the sizes differ;
+ *   TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_recv(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag);
+
+/* Asynchronous forms. `_async` starts a call and returns; the call goes on by itself, after those
+ * that were started before it and before every blocking one that follows. All ranks must start the same calls in the
+ * same order. Until it has ended, tensors that it reads must not be changed, and those that it writes not be used.
+ * What accel_work_result() gives is what the blocking form writes to `out`, and NONE where there is none. */
+/** Starts accel_gather().
+ * @param state A state.
+ * @param value As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_async(accel_state_t *state, const accel_value_t *value, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_gather_uneven().
+ * @param state A state.
+ * @param value As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_uneven_async(accel_state_t *state, const accel_value_t *value, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_gather_for_metrics(), for the batch that the loader gave last.
+ * @param state A state.
+ * @param value As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_for_metrics_async(accel_state_t *state, const accel_value_t *value, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_gather_object().
+ * @param state A state.
+ * @param object As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_object_async(accel_state_t *state, const accel_value_t *object, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_reduce().
+ * @param state A state.
+ * @param value As there.
+ * @param reduction As there.
+ * @param scale As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_reduce_async(accel_state_t *state, const accel_value_t *value, accel_reduction_t reduction, double scale,
+                   accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_broadcast().
+ * @param state A state.
+ * @param value As there.
+ * @param from_process As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_broadcast_async(accel_state_t *state, const accel_value_t *value, int32_t from_process,
+                      accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_broadcast_object_list().
+ * @param state A state.
+ * @param objects As there.
+ * @param from_process As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_broadcast_object_list_async(accel_state_t *state, const accel_value_t *objects, int32_t from_process,
+                                  accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_pad_across_processes().
+ * @param state A state.
+ * @param value As there.
+ * @param dim As there.
+ * @param pad_index As there.
+ * @param pad_first As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_pad_across_processes_async(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index,
+                                 int32_t pad_first, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_all_reduce().
+ * @param state A state.
+ * @param tensor As there.
+ * @param reduction As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_all_reduce_async(accel_state_t *state, accel_tensor_t *tensor, accel_reduction_t reduction,
+                       accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_all_gather().
+ * @param state A state.
+ * @param input As there.
+ * @param output As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_all_gather_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output,
+                       accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_reduce_scatter().
+ * @param state A state.
+ * @param input As there.
+ * @param reduction As there.
+ * @param output As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_reduce_scatter_async(accel_state_t *state, const accel_tensor_t *input, accel_reduction_t reduction,
+                           accel_tensor_t *output, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_all_to_all().
+ * @param state A state.
+ * @param input As there.
+ * @param output As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_all_to_all_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output,
+                       accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_scatter().
+ * @param state A state.
+ * @param input As there.
+ * @param from_process As there.
+ * @param output As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scatter_async(accel_state_t *state, const accel_tensor_t *ACCEL_NULLABLE input, int32_t from_process,
+                    accel_tensor_t *output, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_send().
+ * @param state A state.
+ * @param tensor As there.
+ * @param to_process As there.
+ * @param tag As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_send_async(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_process, int32_t tag,
+                 accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_recv().
+ * @param state A state.
+ * @param tensor As there.
+ * @param from_process As there.
+ * @param tag As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_recv_async(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag,
+                 accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_wait_for_everyone().
+ * @param state A state.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_wait_for_everyone_async(accel_state_t *state, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Called when a work has ended, by the thread that waits for it or calls accel_progress().
+ * @param status ACCEL_OK, or what the work failed with.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_work_fn)(int32_t status, void *user_data);
+
+/** Waits for the end of a work, and runs its callbacks.
+ * @param work A work.
+ * @param timeout_ms How long to wait; 0 only looks. A work ends by the state's timeout in any case.
+ * @return ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or of a callback.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_work_wait(accel_work_t *work, int64_t timeout_ms);
+
+/** Whether a work has ended.
+ * @param work A work.
+ * @return 1 when it has, successfully or not, 0 when it goes on.
+ * @threads any */
+ACCEL_SINCE(0, 1) int32_t accel_work_test(const accel_work_t *work);
+
+/** What a work gave.
+ * @param work A work that has ended.
+ * @param out Its result; tensors are shared with it.
+ * @return ACCEL_OK; INVALID_STATE while it goes on; the error of the work, each time that this is called.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_work_result(const accel_work_t *work, accel_value_t *ACCEL_OWNED out);
+
+/** Asks to be called when a work has ended. The callback runs in accel_work_wait() of this work, or in
+ * accel_progress() of its state, which also runs those of works that were released.
+ * @param work A work.
+ * @param callback Called once.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_work_then(accel_work_t *work, accel_work_fn callback,
+                                                                 void *ACCEL_NULLABLE user_data,
+                                                                 accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** Adds an owner.
+ * @param work A work.
+ * @return The same work, with one owner more.
+ * @threads any */
+ACCEL_SINCE(0, 1) accel_work_t *accel_work_retain(accel_work_t *work);
+
+/** Removes an owner. The work neither waits for that nor stops.
+ * @param work A work, or NULL.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_work_release(accel_work_t *ACCEL_NULLABLE work);
+
+/** For programs with a loop of their own: runs the callbacks of the state's works that have ended. Works go on without
+ * it.
+ * @param state A state.
+ * @param max_us How long to wait for one that ends; 0 only looks.
+ * @return ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the error of a callback.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_progress(accel_state_t *state, int64_t max_us);
+
+/* Groups. A group is a state whose job is a part of another one's: accel_process_index() and accel_num_processes()
+ * count within it, and whatever takes a state, collectives, prepared models, checkpoints, works among its ranks. Groups
+ * of one state may work at the same time. */
+/** Makes a group. Its members call this, the other ranks do not.
+ * @param state A state, or a group.
+ * @param ranks [n_ranks] Ranks of `state`, each once and this one among them; they become ranks 0, 1, ... in this
+ *   order.
+ * @param n_ranks Their number.
+ * @param out The group.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a rank that is not there, comes twice, or is missing; TIMEOUT that names the
+ *   ranks that did not come.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_group_create(accel_state_t *state, const int64_t *ranks, size_t n_ranks, accel_state_t *ACCEL_OWNED *out);
+
+/** Cuts the ranks into groups. All ranks call this.
+ * @param state A state, or a group.
+ * @param color Ranks with the same color share a group.
+ * @param key Orders the ranks of a group; of equal keys the lower rank comes first.
+ * @param out The group of this rank.
+ * @return As accel_gather().
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_group_split(accel_state_t *state, int32_t color, int32_t key, accel_state_t *ACCEL_OWNED *out);
+
+/** After a rank was lost, whichever it is: a new group of the ranks that call this. The old one is left, and can only be
+ * released. See docs/faults.md.
+ * @param state A state, or a group, in which a collective failed.
+ * @param wait_ms How long to wait for ranks that live and have not called yet; nobody waits for those that are gone.
+ * @param out The group, in the old order.
+ * @return ACCEL_OK; CANCELLED when the others went on without this rank; TIMEOUT when a rank at which the others would
+ *   meet neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_group_shrink(accel_state_t *state, int64_t wait_ms, accel_state_t *ACCEL_OWNED *out);
+
+/** What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with "rank", "size"
+ * and "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us
+ * and ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an
+ * operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder
+ * that the environment variable ACCEL_FLIGHT_RECORD names.
+ * @param state A state.
+ * @param out The text.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_flight_record(const accel_state_t *state, accel_buffer_t *ACCEL_OWNED out);

@@ -1,0 +1,381 @@
+/* Part of accel.h, which programs include. */
+#ifndef ACCEL_H
+#error "include accel.h"
+#endif
+
+/* =====================================================================================================================
+ * 7. Modules
+ * ================================================================================================================== */
+
+/** A module's forward in the host language. Ask for parameters by name each time: their
+ * handles are stable, the tensors behind them change when a model is sharded or offloaded.
+ * @param module The module.
+ * @param inputs [n_inputs] Borrowed for the call.
+ * @param n_inputs Their number.
+ * @param out_output An owned value; where it is left as it was, the call of the module fails with TYPE_MISMATCH.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_forward_fn)(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs,
+                                           accel_value_t *ACCEL_OWNED out_output, void *user_data);
+
+/** Runs before or after a module's forward.
+ * @param module The module that is called.
+ * @param values A list: the inputs before, one output after.
+ * @param out_values A list that replaces it; leave NONE to keep it.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_module_hook_fn)(accel_module_t *module, const accel_value_t *values,
+                                               accel_value_t *ACCEL_OWNED out_values, void *user_data);
+#define ACCEL_HOOK_FORWARD_PRE 0
+#define ACCEL_HOOK_FORWARD 1
+
+/** A module without parameters, children or forward; add them.
+ * @param kind The name of its class, for messages and maps.
+ * @param out The module.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_create(const char *kind, accel_module_t *ACCEL_OWNED *out);
+
+/** A model that Python saved with torch.jit.
+ * @param path The file.
+ * @param out The module.
+ * @return ACCEL_OK, NOT_FOUND, CORRUPT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_load_torchscript(const char *path, accel_module_t *ACCEL_OWNED *out);
+
+/** A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known:
+ * "gpt2". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary].
+ * @param config The path of a config.json, or the JSON text itself.
+ * @param out The module.
+ * @return ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_from_config(const char *config, accel_module_t *ACCEL_OWNED *out);
+
+/* Layers, with the names, shapes and initial distributions of torch.nn. Each takes one tensor and gives one. */
+/** weight [out_features, in_features].
+ * @param in_features,out_features Sizes.
+ * @param bias 1 or 0.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_linear(int64_t in_features, int64_t out_features, int32_t bias, accel_module_t *ACCEL_OWNED *out);
+
+/** weight [num_embeddings, embedding_dim]; input int64.
+ * @param num_embeddings,embedding_dim Sizes.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_embedding(int64_t num_embeddings, int64_t embedding_dim, accel_module_t *ACCEL_OWNED *out);
+
+/** Layer normalization (Ba, Kiros, Hinton, 2016) over the last dimension.
+ * @param normalized_size The last dimension.
+ * @param eps ACCEL_UNSET_DOUBLE: 1e-5.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_layer_norm(int64_t normalized_size, double eps, accel_module_t *ACCEL_OWNED *out);
+
+/** Normalization by the root mean square (Zhang, Sennrich, 2019) over the last dimension.
+ * @param normalized_size The last dimension.
+ * @param eps ACCEL_UNSET_DOUBLE: the epsilon of the dtype.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_rms_norm(int64_t normalized_size, double eps, accel_module_t *ACCEL_OWNED *out);
+
+/** Zeroes elements at random while training, and scales the others up.
+ * @param probability In [0, 1].
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_dropout(double probability, accel_module_t *ACCEL_OWNED *out);
+
+/** A function of each element.
+ * @param name "relu", "gelu", "gelu_new" (tanh), "silu", "tanh", "sigmoid".
+ * @param out The module.
+ * @return ACCEL_OK or NOT_FOUND.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_activation(const char *name, accel_module_t *ACCEL_OWNED *out);
+
+/** Self-attention [batch, length, embed_dim] with in_proj_weight [3 embed_dim, embed_dim] and out_proj, computed by
+ * scaled dot product attention.
+ * @param embed_dim,num_heads Sizes.
+ * @param causal 1: a position sees only earlier ones.
+ * @param bias 1 or 0.
+ * @param dropout Of the attention weights.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_attention(int64_t embed_dim, int64_t num_heads, int32_t causal, int32_t bias, double dropout,
+                       accel_module_t *ACCEL_OWNED *out);
+
+/** weight [out_channels, in_channels / groups, kernel, kernel].
+ * @param in_channels,out_channels,kernel,stride,padding,groups As in torch.nn.Conv2d, the same in both directions.
+ * @param bias 1 or 0.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride, int64_t padding,
+                    int64_t groups, int32_t bias, accel_module_t *ACCEL_OWNED *out);
+
+/** Of [batch, features, ...], with running statistics.
+ * @param num_features Size.
+ * @param eps,momentum ACCEL_UNSET_DOUBLE: 1e-5, 0.1.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_batch_norm(int64_t num_features, double eps, double momentum, accel_module_t *ACCEL_OWNED *out);
+
+/** Modules one after the other, as children "0", "1", ...
+ * @param modules [n_modules] They.
+ * @param n_modules Their number.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_sequential(accel_module_t *const *modules, size_t n_modules, accel_module_t *ACCEL_OWNED *out);
+
+/** Adds an owner.
+ * @param module A module.
+ * @return The same module, with one owner more.
+ * @threads any */
+ACCEL_SINCE(0, 1) accel_module_t *accel_module_retain(accel_module_t *module);
+
+/** Removes an owner.
+ * @param module A module, or NULL.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_module_release(accel_module_t *ACCEL_NULLABLE module);
+
+/** The name of a module's class.
+ * @param module A module.
+ * @return The name of its class; lives as long as the module.
+ * @threads any */
+ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_module_kind(const accel_module_t *module);
+
+/** Gives a module a parameter.
+ * @param module A module.
+ * @param name Without a dot, not taken.
+ * @param tensor A floating leaf.
+ * @param requires_grad 1: it is trained.
+ * @return ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_add_parameter(accel_module_t *module, const char *name, accel_tensor_t *tensor, int32_t requires_grad);
+
+/** Gives a module a buffer.
+ * @param module A module.
+ * @param name As above.
+ * @param tensor State that is not trained.
+ * @param persistent 1: it is in the state dict.
+ * @return As above.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_add_buffer(accel_module_t *module, const char *name, accel_tensor_t *tensor, int32_t persistent);
+
+/** Puts a module below another.
+ * @param module A module.
+ * @param name As above.
+ * @param child Must not contain the module.
+ * @return As above.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_add_child(accel_module_t *module, const char *name, accel_module_t *child);
+
+/** Puts another tensor in the place of a parameter or buffer, which keeps its place in the state dict. Do this before the
+ * module is prepared and before it is given to an optimizer: both keep the former tensor.
+ * @param module A module.
+ * @param name Of a parameter or buffer directly below it.
+ * @param tensor A leaf; a parameter is trained when its tensor requires a gradient.
+ * @return ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_replace_tensor(accel_module_t *module, const char *name, accel_tensor_t *tensor);
+
+/** Puts another module in the place of a child, which keeps its place in the state dict. As above.
+ * @param module A module of accel_module_create() or accel_module_sequential().
+ * @param name Of a child.
+ * @param child Must not contain the module.
+ * @return ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_replace_child(accel_module_t *module, const char *name, accel_module_t *child);
+
+/** Takes a parameter, buffer or child away from a module. As above.
+ * @param module A module of accel_module_create() or accel_module_sequential().
+ * @param name Of what is directly below it.
+ * @return ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_remove(accel_module_t *module, const char *name);
+
+/** Sets the forward of a module that accel_module_create() made.
+ * @param module A module.
+ * @param forward The function; user_data and destroy belong to it.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK or INVALID_STATE for a module with a forward of its own.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_set_forward(accel_module_t *module, accel_forward_fn forward, void *ACCEL_NULLABLE user_data,
+                         accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** Adds a hook before or after the forward.
+ * @param module A module.
+ * @param when ACCEL_HOOK_*.
+ * @param hook The function; hooks run in order of their addition.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param out_id For accel_module_remove_hook(). May be NULL.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object
+ * @accelerate add_hook_to_module */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_add_hook(accel_module_t *module, int32_t when, accel_module_hook_fn hook, void *ACCEL_NULLABLE user_data,
+                      accel_destroy_fn ACCEL_NULLABLE destroy, int64_t *ACCEL_NULLABLE out_id);
+
+/** Removes a hook. It may be removed while it runs.
+ * @param module The module that it was added to.
+ * @param id What accel_module_add_hook() gave.
+ * @return ACCEL_OK; NOT_FOUND for one that is not there.
+ * @threads object
+ * @accelerate remove_hook_from_module */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_remove_hook(accel_module_t *module, int64_t id);
+
+/** The forward of a module, and what it calls, records no gradients.
+ * @param module A module.
+ * @param no_grad 1 or 0, which is what a new module has.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object
+ * @accelerate ModelHook.no_grad */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_set_no_grad(accel_module_t *module, int32_t no_grad);
+
+/** Runs a module: its hooks, its forward, and what sharding and precision ask for.
+ * @param module A module.
+ * @param inputs [n_inputs] May be NULL when there are none.
+ * @param n_inputs Their number.
+ * @param out The output.
+ * @return ACCEL_OK, INVALID_STATE for a module without forward, or the error of the forward.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_call(accel_module_t *module, const accel_value_t *ACCEL_NULLABLE inputs, size_t n_inputs,
+                  accel_value_t *ACCEL_OWNED out);
+
+/** Finds a module by its path.
+ * @param module A module.
+ * @param path "" for itself, "layers.0.mlp".
+ * @param out The module there.
+ * @return ACCEL_OK or NOT_FOUND.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_child(const accel_module_t *module, const char *path, accel_module_t *ACCEL_OWNED *out);
+
+/** Finds a parameter or buffer by its path.
+ * @param module A module.
+ * @param path "layers.0.weight".
+ * @param out The parameter or buffer itself.
+ * @return ACCEL_OK or NOT_FOUND.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_tensor(const accel_module_t *module, const char *path, accel_tensor_t *ACCEL_OWNED *out);
+
+/** All parameters, here and below.
+ * @param module A module.
+ * @param out A map path -> parameter, each parameter once.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_named_parameters(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
+
+/** All buffers, here and below.
+ * @param module A module.
+ * @param out A map path -> buffer.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_named_buffers(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
+
+/** All modules, here and below.
+ * @param module A module.
+ * @param out A map path -> kind, itself first under "".
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_named_modules(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
+
+/** All modules, here and below, children before their parents: siblings in the order in which they were added.
+ * @param module A module.
+ * @param out A map path -> kind, itself last under "".
+ * @return ACCEL_OK.
+ * @threads any
+ * @accelerate get_module_children_bottom_up */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_children_bottom_up(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
+
+/** Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+ * @param module A module.
+ * @param out A map name -> tensor that shares memory with the module.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_state_dict(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
+
+/** Copies tensors into the module; nothing is changed when one of them does not fit.
+ * @param module A module.
+ * @param state_dict A map name -> tensor.
+ * @param strict 1: missing and unexpected names are errors.
+ * @return ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH that name the tensors.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_load_state_dict(accel_module_t *module, const accel_value_t *state_dict, int32_t strict);
+
+/** Moves parameters and buffers in place.
+ * @param module A module.
+ * @param dtype For floating ones; ACCEL_UNSET keeps it.
+ * @param device The goal.
+ * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_to(accel_module_t *module, accel_dtype_t dtype, accel_device_t device);
+
+/** Switches between training and evaluation.
+ * @param module A module.
+ * @param training 1: dropout and batch statistics are active here and below.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_train(accel_module_t *module, int32_t training);
+
+/** Whether a module is trained or evaluated; a forward asks it.
+ * @param module A module.
+ * @param out 1 when dropout and batch statistics are active in it.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_is_training(const accel_module_t *module, int32_t *out);
+
+/** The size of a model.
+ * @param module A module.
+ * @param out Elements of all parameters, each parameter once.
+ * @return ACCEL_OK or INVALID_HANDLE.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_num_parameters(const accel_module_t *module, int64_t *out);
+
+/** Makes two names share one parameter.
+ * @param module A module.
+ * @param path Becomes the parameter at `source_path`.
+ * @param source_path A parameter of the same shape.
+ * @return ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_tie(accel_module_t *module, const char *path, const char *source_path);

@@ -1,0 +1,93 @@
+/* Part of accel.h, which programs include. */
+#ifndef ACCEL_H
+#error "include accel.h"
+#endif
+
+/* =====================================================================================================================
+ * 6. Operators and autograd
+ * ================================================================================================================== */
+
+/** Finds any operator of LibTorch, or one of our own. Keep the handle: finding costs more than calling.
+ * @param name "aten::add"; "accel::linear_cross_entropy": the loss of a large vocabulary (docs/large_vocabularies.md).
+ * @param overload "Tensor"; "" for the plain one.
+ * @param out Interned, never released.
+ * @return ACCEL_OK, or NOT_FOUND that lists the overloads or near names.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_op_find(const char *name, const char *overload, const accel_op_t *ACCEL_BORROWED *out);
+
+/** Calls an operator; autograd, autocast and devices work as in LibTorch. Missing trailing arguments take their
+ * defaults; integers, numbers, dtypes and lists are converted as the schema asks.
+ * @param op The operator.
+ * @param args [n_args] Arguments in the schema's order; args may be NULL when there are none.
+ * @param n_args Their number.
+ * @param results [max_results] Room for the results.
+ * @param max_results Their number.
+ * @param out_n_results How many there are.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a wrong number; TYPE_MISMATCH that names the argument; TORCH for the
+ *   operator's own error.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_op_call(const accel_op_t *op, const accel_value_t *ACCEL_NULLABLE args, size_t n_args,
+              accel_value_t *ACCEL_OWNED results, size_t max_results, size_t *out_n_results);
+
+/** The same with arguments by name.
+ * @param op,n_args,max_results,out_n_results As accel_op_call().
+ * @param args [n_args] The arguments.
+ * @param names [n_kwargs] The names.
+ * @param kwargs [n_kwargs] Names and values, n_kwargs of each; may be NULL when there are none.
+ * @param n_kwargs Their number.
+ * @param results [max_results] Room for the results.
+ * @return As accel_op_call(); NOT_FOUND for a name that the schema lacks.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_op_call_kw(const accel_op_t *op, const accel_value_t *ACCEL_NULLABLE args, size_t n_args,
+                 const char *const *ACCEL_NULLABLE names, const accel_value_t *ACCEL_NULLABLE kwargs, size_t n_kwargs,
+                 accel_value_t *ACCEL_OWNED results, size_t max_results, size_t *out_n_results);
+
+/** An operator's schema.
+ * @param op An operator.
+ * @return Its schema, "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"; constant.
+ * @threads any */
+ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_op_schema(const accel_op_t *op);
+
+/** The names of all operators that begin with a prefix, sorted.
+ * @param prefix "aten::", or "accel::" for our own.
+ * @param out A list of strings "aten::add.Tensor".
+ * @return ACCEL_OK.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_op_list(const char *prefix, accel_value_t *ACCEL_OWNED out);
+
+/** How exact float32 products are, of LibTorch as a whole, in this process: as torch.set_float32_matmul_precision().
+ * @param precision "highest" (float32, the default), or where the hardware has it "high" (TensorFloat-32) and "medium"
+ *   (bfloat16 products, sums in float32).
+ * @return ACCEL_OK, or INVALID_ARGUMENT for another name.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_float32_matmul_precision(const char *precision);
+
+/** No gradients are recorded inside.
+ * @param out The scope.
+ * @return ACCEL_OK.
+ * @threads thread */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_no_grad_begin(accel_scope_t *ACCEL_OWNED *out);
+
+/** Gradients are recorded inside, also within accel_no_grad_begin().
+ * @param out The scope.
+ * @return ACCEL_OK.
+ * @threads thread */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_enable_grad_begin(accel_scope_t *ACCEL_OWNED *out);
+
+/** As no_grad, and results can never take part in autograd later, which is faster.
+ * @param out The scope.
+ * @return ACCEL_OK.
+ * @threads thread */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_inference_mode_begin(accel_scope_t *ACCEL_OWNED *out);
+
+/** Mean cross entropy of class scores, with gradients.
+ * @param logits [..., classes].
+ * @param labels int64 [...], -100 is left out.
+ * @param out A scalar.
+ * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_cross_entropy(const accel_tensor_t *logits, const accel_tensor_t *labels, accel_tensor_t *ACCEL_OWNED *out);

@@ -1,0 +1,55 @@
+/* Part of accel.h, which programs include. */
+#ifndef ACCEL_H
+#error "include accel.h"
+#endif
+
+/* =====================================================================================================================
+ * 15. Configuration: what options there are
+ * ================================================================================================================== */
+
+/** The names of the options structs, for programs that show or fill them without knowing their layout.
+ * @param index From 0.
+ * @return Such as "accel_adam_options_t"; NULL behind the last one.
+ * @threads any */
+ACCEL_SINCE(0, 1) const char *accel_options_name(size_t index);
+
+/** The fields that a program can set in an options struct.
+ * @param type Its name.
+ * @return Their number; -1 for a name that is none, and accel_last_error() says the nearest one.
+ * @threads any */
+ACCEL_SINCE(0, 1) int64_t accel_option_count(const char *type);
+
+/** What a field is: a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc", its
+ * comment in this header; "variable", that of the environment; "default" as a text, or NONE where the library finds it;
+ * "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from their
+ * names to their numbers; "offset" and "size" in bytes.
+ * @param type The name of the struct.
+ * @param index From 0, in the order of the struct.
+ * @param out The map.
+ * @return ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for an index behind the last.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_option_get(const char *type, size_t index, accel_value_t *ACCEL_OWNED out);
+
+/** Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have.
+ * Structs of older programs are shorter, and those of newer ones longer: the fields that this library does not know must be
+ * unset or 0. The calls check besides what fields mean together.
+ * @param type The name of the struct.
+ * @param options The struct.
+ * @return ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field;
+ *   UNSUPPORTED for a struct of a newer version in which a field is set that this one does not know.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_check(const char *type, const void *options);
+
+/** Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags
+ * are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is
+ * unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() tells.
+ * @param type The name of the struct.
+ * @param json {"num_workers": 2, "collate": "pad"}
+ * @param options Memory for the struct. What it points to afterwards belongs to the library and stays.
+ * @param size Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
+ * @return ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the
+ *   field, or says where it is no JSON.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_options_from_json(const char *type, const char *json, void *options, size_t size);

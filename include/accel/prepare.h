@@ -1,0 +1,243 @@
+/* Part of accel.h, which programs include. */
+#ifndef ACCEL_H
+#error "include accel.h"
+#endif
+
+/* =====================================================================================================================
+ * 10. Accelerator: the training loop
+ * ================================================================================================================== */
+
+/* How the gradients of a bucket travel between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType */
+typedef int32_t accel_ddp_comm_hook_t;
+#define ACCEL_DDP_COMM_HOOK_NO 0 /* as they are */
+#define ACCEL_DDP_COMM_HOOK_FP16 1 /* rounded to float16 */
+#define ACCEL_DDP_COMM_HOOK_BF16 2 /* rounded to bfloat16 */
+#define ACCEL_DDP_COMM_HOOK_POWER_SGD 3 /* each matrix as a product of two thin ones */
+#define ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD 4 /* the whole bucket as one square matrix: faster, less exact */
+
+/* PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState. */
+typedef struct accel_power_sgd_options {
+  size_t struct_size;
+  int64_t matrix_approximation_rank;        /* Columns of the thin matrices. In [1, inf). Default 1 */
+  int64_t start_power_sgd_iter;             /* Backwards that are averaged exactly before; at least 2 with error
+                                             * feedback or warm start. In [0, inf). Default 1000 */
+  double min_compression_rate;              /* What saves less than this factor travels as it is. In (0, inf).
+                                             * Default 2 */
+  double orthogonalization_epsilon;         /* Added to norms, against columns of zeros. In [0, inf). Default 0 */
+  int64_t random_seed;                      /* Of the first thin matrices; the same on all ranks. In [0, 4294967295].
+                                             * Default 0 */
+  accel_flag_t use_error_feedback;          /* 1: what was lost is added to the next gradients. Default 1 */
+  accel_flag_t warm_start;                  /* 1: begins with the former thin matrices. Default 1 */
+  accel_flag_t batch_tensors_with_same_shape; /* 1: equal shapes are multiplied together. Default 0 */
+  int32_t reserved;                         /* 0 */
+} accel_power_sgd_options_t;
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_power_sgd_options_init(accel_power_sgd_options_t *options);
+
+/* How gradients are averaged. @accelerate DistributedDataParallelKwargs */
+typedef struct accel_ddp_options {
+  size_t struct_size;
+  accel_flag_t broadcast_buffers;           /* 1: rank 0's buffers are sent before each forward. Default 1 */
+  accel_flag_t find_unused_parameters;      /* 1: parameters may be without a gradient. Default 0 */
+  accel_flag_t gradient_as_bucket_view;     /* 1: gradients live in the buckets, without a copy; the reference copies
+                                             * unless told otherwise. Default 1 */
+  accel_flag_t static_graph;                /* 1: the same parameters are used in every step. Default 0 */
+  double bucket_cap_mb;                     /* Size of a bucket in MiB. In (0, inf). Default 25 */
+  accel_flag_t check_reduction;             /* Kept for the reference's sake; no effect. Default 0 */
+  accel_ddp_comm_hook_t comm_hook;          /* Default NO */
+  accel_ddp_comm_hook_t comm_wrapper;       /* FP16 or BF16: gradients are rounded before comm_hook sees them.
+                                             * Default NO */
+  int32_t reserved;                         /* 0 */
+  const accel_power_sgd_options_t *comm_state_option; /* Of both PowerSGDs. Default: theirs */
+} accel_ddp_options_t;
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_ddp_options_init(accel_ddp_options_t *options);
+
+/* How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training",
+ * 2018). @accelerate GradScalerKwargs */
+typedef struct accel_grad_scaler_options {
+  size_t struct_size;
+  double init_scale;       /* The first scale. In (0, 3.4e38]. Default 65536 */
+  double growth_factor;    /* The scale grows by it after growth_interval steps without overflow. In (1, inf).
+                            * Default 2 */
+  double backoff_factor;   /* The scale shrinks by it after an overflow. In (0, 1). Default 0.5 */
+  int64_t growth_interval; /* Steps. In [1, inf). Default 2000 */
+  accel_flag_t enabled;    /* 1: in every precision; 0: never. Default: under fp16 */
+  int32_t reserved;        /* 0 */
+} accel_grad_scaler_options_t;
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_grad_scaler_options_init(accel_grad_scaler_options_t *options);
+
+/** Sets how losses are scaled; before anything is prepared.
+ * @param state A state.
+ * @param options NULL: defaults.
+ * @return ACCEL_OK; INVALID_ARGUMENT that names the field; INVALID_STATE when something is prepared already.
+ * @threads object
+ * @accelerate GradScalerKwargs */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_set_grad_scaler(accel_state_t *state, const accel_grad_scaler_options_t *ACCEL_NULLABLE options);
+
+/** The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time to time.
+ * @param state A state.
+ * @return The scale; 1 when losses are not scaled; -1 for an invalid handle.
+ * @threads any */
+ACCEL_SINCE(0, 1) double accel_loss_scale(const accel_state_t *state);
+
+/* In which regions operators choose their precision. @accelerate AutocastKwargs */
+typedef struct accel_autocast_options {
+  size_t struct_size;
+  accel_flag_t enabled;       /* 0: operators inside keep the dtypes of their inputs. Default 1 */
+  accel_flag_t cache_enabled; /* 0: weights are cast in each use, and not once for a region. Default 1 */
+} accel_autocast_options_t;
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_autocast_options_init(accel_autocast_options_t *options);
+
+/** Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+ * @param state A state.
+ * @param options NULL: defaults.
+ * @return ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE when something is prepared already.
+ * @threads object
+ * @accelerate AutocastKwargs */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_set_autocast(accel_state_t *state, const accel_autocast_options_t *ACCEL_NULLABLE options);
+
+/* How one model is prepared. @accelerate prepare_model */
+typedef struct accel_prepare_model_options {
+  size_t struct_size;
+  accel_flag_t device_placement;          /* 1: on the state's device, 0: as it is. Default: as the state */
+  accel_flag_t evaluation_mode;           /* 1: the model is only evaluated: each rank has its own weights, and
+                                           * nothing is exchanged. Default 0 */
+  const accel_ddp_options_t *ddp_options; /* Default: theirs */
+} accel_prepare_model_options_t;
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_prepare_model_options_init(accel_prepare_model_options_t *options);
+
+/** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start
+ * from rank 0's weights, and gradients are averaged during backward.
+ * @param state A state.
+ * @param module The model; shares its parameters with the result.
+ * @param options NULL: defaults.
+ * @param out The model to call.
+ * @return ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.
+ * @threads collective, waits
+ * @accelerate prepare, prepare_model */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_prepare_model(accel_state_t *state, accel_module_t *module,
+                    const accel_prepare_model_options_t *ACCEL_NULLABLE options, accel_module_t *ACCEL_OWNED *out);
+
+/** Turns the gradients of a bucket, in place, into what the optimizer shall see, usually their mean over the ranks. It may
+ * call collectives of the state, the same on all ranks.
+ * @param buffer The gradients of several parameters, flat. Released by the library.
+ * @param bucket Which bucket, from 0.
+ * @param is_last 1 for the last one of a backward.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK; what is negative comes back from accel_backward().
+ * @threads any */
+typedef accel_status_t (*accel_comm_hook_fn)(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, void *user_data);
+
+/** Puts the exchange of a model's gradients into the program's hands, in place of comm_hook. The callback runs on the
+ * thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
+ * @param state A state.
+ * @param module A prepared model, outside of its backward.
+ * @param hook The callback.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
+ * @threads object
+ * @accelerate DistributedDataParallelKwargs.register_comm_hook */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_register_comm_hook(accel_state_t *state, accel_module_t *module, accel_comm_hook_fn hook,
+                         void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** An optimizer that steps only when gradients are complete.
+ * @param state A state.
+ * @param optimizer Made from the model's parameters.
+ * @param out The prepared one.
+ * @return ACCEL_OK; INVALID_STATE for one that is prepared already.
+ * @threads object
+ * @accelerate prepare_optimizer */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_prepare_optimizer(accel_state_t *state, accel_optimizer_t *optimizer, accel_optimizer_t *ACCEL_OWNED *out);
+
+/** A scheduler that steps with its optimizer: with that one of the prepared optimizers that it drives, or else with all
+ * of them. A schedule is written for the batches of one process: with n of them each step counts n times, unless the
+ * ranks share each batch (split_batches) or the state's scheduler_steps is PER_UPDATE.
+ * @param state A state.
+ * @param scheduler The scheduler.
+ * @param out The prepared one.
+ * @return ACCEL_OK; INVALID_STATE for one that is prepared already.
+ * @threads object
+ * @accelerate prepare_scheduler */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_prepare_scheduler(accel_state_t *state, accel_scheduler_t *scheduler, accel_scheduler_t *ACCEL_OWNED *out);
+
+/* How the ranks share a loader's batches. @accelerate DataLoaderConfiguration */
+typedef struct accel_dataloader_config {
+  size_t struct_size;
+  accel_flag_t even_batches;            /* 1: all ranks get equally many full batches, filled with rows from the
+                                         * start. Default 1 */
+  accel_flag_t split_batches;           /* As in the state's options. Default: as the state */
+  accel_flag_t put_on_device;           /* 1: batches go to the state's device. Default: as device_placement of the
+                                         * state */
+  accel_flag_t non_blocking;            /* 1: without waiting for the copy, which only happens beside with
+                                         * pin_memory: a warning says so. Default 0 */
+  accel_flag_t dispatch_batches;        /* 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its
+                                         * own. Default 0 */
+  accel_flag_t use_seedable_sampler;    /* 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by
+                                         * rank 0's generator when the first epoch begins. Default 1 */
+  int64_t data_seed;                    /* Instead of the loader's seed. In (-inf, inf). Default: the loader's */
+  accel_flag_t use_stateful_dataloader; /* 1: accel_load_state() takes the loader to where it was. Default 1 */
+  int32_t reserved;                     /* 0 */
+} accel_dataloader_config_t;
+/** Marks every field as unset.
+ * @param config The struct.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_dataloader_config_init(accel_dataloader_config_t *config);
+
+/** A loader that hands each rank its own batches.
+ * @param state A state.
+ * @param loader The loader.
+ * @param config NULL: defaults.
+ * @param out The prepared one.
+ * @return ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for dispatch_batches without put_on_device;
+ *   INVALID_STATE for one that is prepared already.
+ * @threads object, waits
+ * @accelerate prepare_data_loader */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader,
+                          const accel_dataloader_config_t *ACCEL_NULLABLE config,
+                          accel_dataloader_t *ACCEL_OWNED *out);
+
+/* One object for accel_prepare(): exactly one of the handles is set. */
+typedef struct accel_prepare_item {
+  accel_module_t *module;
+  accel_optimizer_t *optimizer;
+  accel_dataloader_t *loader;
+  accel_scheduler_t *scheduler;
+  int32_t device_placement; /* of a model or a loader: 1: on the device, 0: as it is, ACCEL_UNSET: as the state */
+  int32_t reserved;         /* 0 */
+} accel_prepare_item_t;
+#define ACCEL_PREPARE_ITEM_INIT {NULL, NULL, NULL, NULL, ACCEL_UNSET, 0}
+
+/** Prepares objects of any kinds with the defaults of the functions above, in any order: schedulers follow all
+ * optimizers.
+ * @param state A state.
+ * @param items [n_items] What to prepare.
+ * @param n_items Their number.
+ * @param out_items Room for n_items items: the same kinds in the same order, each handle the caller's.
+ * @return As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, or with
+ *   several.
+ * @threads collective, waits
+ * @accelerate prepare */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_prepare(accel_state_t *state, const accel_prepare_item_t *items, size_t n_items,
+              accel_prepare_item_t *ACCEL_OWNED out_items);

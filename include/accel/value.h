@@ -1,0 +1,562 @@
+/* Part of accel.h, which programs include. */
+#ifndef ACCEL_H
+#error "include accel.h"
+#endif
+
+/* =====================================================================================================================
+ * 2. Types and nested values
+ * ================================================================================================================== */
+
+/* Element types. The numbers are pinned. */
+typedef int32_t accel_dtype_t;
+#define ACCEL_DTYPE_UINT8 1
+#define ACCEL_DTYPE_INT8 2
+#define ACCEL_DTYPE_INT16 3
+#define ACCEL_DTYPE_INT32 4
+#define ACCEL_DTYPE_INT64 5
+#define ACCEL_DTYPE_FLOAT16 6
+#define ACCEL_DTYPE_FLOAT32 7
+#define ACCEL_DTYPE_FLOAT64 8
+#define ACCEL_DTYPE_COMPLEX32 9
+#define ACCEL_DTYPE_COMPLEX64 10
+#define ACCEL_DTYPE_COMPLEX128 11
+#define ACCEL_DTYPE_BOOL 12
+#define ACCEL_DTYPE_BFLOAT16 13
+#define ACCEL_DTYPE_FLOAT8_E5M2 14
+#define ACCEL_DTYPE_FLOAT8_E4M3FN 15
+#define ACCEL_DTYPE_FLOAT8_E5M2FNUZ 16
+#define ACCEL_DTYPE_FLOAT8_E4M3FNUZ 17
+#define ACCEL_DTYPE_FLOAT8_E8M0FNU 18
+#define ACCEL_DTYPE_UINT16 19
+#define ACCEL_DTYPE_UINT32 20
+#define ACCEL_DTYPE_UINT64 21
+
+/** The name of a dtype.
+ * @param dtype ACCEL_DTYPE_*.
+ * @return "float32" and so on; NULL for a number that is no dtype.
+ * @threads any */
+ACCEL_SINCE(0, 1) const char *accel_dtype_name(accel_dtype_t dtype);
+
+/** The size of an element.
+ * @param dtype ACCEL_DTYPE_*.
+ * @return Bytes of one element; 0 for a number that is no dtype.
+ * @threads any */
+ACCEL_SINCE(0, 1) size_t accel_dtype_size(accel_dtype_t dtype);
+
+/** The bytes that an element takes in estimates of a model's size, where a truth value is a bit.
+ * @param name The name of a dtype, or "fp8", "int4", "int2".
+ * @param out 0.125 for "bool", 0.5 for "int4", 0.25 for "int2", else the size in memory.
+ * @return ACCEL_OK or ACCEL_ERROR_NOT_FOUND.
+ * @threads any
+ * @accelerate dtype_byte_size */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_dtype_byte_size(const char *name, double *out);
+
+/** The dtype of a name.
+ * @param name "float32", "bf16", ...
+ * @param out The dtype.
+ * @return ACCEL_OK or ACCEL_ERROR_NOT_FOUND.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_dtype_from_name(const char *name, accel_dtype_t *out);
+
+/* Devices. The numbers are pinned. */
+#define ACCEL_DEVICE_CPU 0
+#define ACCEL_DEVICE_CUDA 1
+#define ACCEL_DEVICE_META 2 /* shapes without data */
+/* The reference's other kinds. They are known by name; using one is UNSUPPORTED, and there are 0 of them. */
+#define ACCEL_DEVICE_MPS 3
+#define ACCEL_DEVICE_MLU 4
+#define ACCEL_DEVICE_SDAA 5
+#define ACCEL_DEVICE_MUSA 6
+#define ACCEL_DEVICE_NPU 7
+#define ACCEL_DEVICE_HPU 8
+#define ACCEL_DEVICE_XPU 9
+#define ACCEL_DEVICE_NEURON 10
+#define ACCEL_DEVICE_XLA 11
+/* A device. */
+typedef struct accel_device {
+  int32_t type;
+  int32_t index; /* -1: the current one */
+} accel_device_t;
+
+/** Reads the name of a device.
+ * @param text "cpu", "cuda:1", "meta".
+ * @param out The device.
+ * @return ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT; ACCEL_ERROR_UNSUPPORTED for "mps", "xpu" and other kinds that this
+ *   version does not drive.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_parse(const char *text, accel_device_t *out);
+
+/** Counts the devices of a type.
+ * @param type ACCEL_DEVICE_*.
+ * @return How many of them can be used now; 1 for the CPU.
+ * @threads any */
+ACCEL_SINCE(0, 1) int32_t accel_device_count(int32_t type);
+
+/* The kinds of values. The numbers are pinned. */
+#define ACCEL_VALUE_NONE 0
+#define ACCEL_VALUE_BOOL 1
+#define ACCEL_VALUE_INT 2
+#define ACCEL_VALUE_DOUBLE 3
+#define ACCEL_VALUE_STRING 4
+#define ACCEL_VALUE_TENSOR 5
+#define ACCEL_VALUE_LIST 6
+#define ACCEL_VALUE_MAP 7 /* keys are strings or integers and keep their order */
+#define ACCEL_VALUE_DTYPE 8
+#define ACCEL_VALUE_DEVICE 9
+#define ACCEL_VALUE_TUPLE 10 /* a list that other languages tell from one, Python for example */
+#define ACCEL_VALUE_BYTES 11
+
+/* What a value of kind BYTES points to. `type` says who can read them, "python/pickle" for example. */
+typedef struct accel_bytes {
+  const void *data; /* NULL when size is 0 */
+  size_t size;      /* their number */
+  const char *type; /* NULL for bytes as such */
+} accel_bytes_t;
+
+/* A value: 16 bytes, zero-initialised is NONE. Values that the library made, and copies, own what they point to and are
+ * given back with accel_value_dispose(). Arguments are only read: a program may fill one in by hand, or with the
+ * accel_arg_* functions below, and must then not dispose it. */
+typedef struct accel_value {
+  int32_t kind;
+  uint32_t reserved; /* 0 */
+  union {
+    int64_t integer; /* INT, and BOOL as 0 or 1 */
+    double number;
+    const char *string;
+    accel_tensor_t *tensor;
+    struct accel_value_node *node; /* LIST, TUPLE and MAP */
+    const accel_bytes_t *bytes;
+    accel_dtype_t dtype;
+    accel_device_t device;
+  } as;
+} accel_value_t;
+#define ACCEL_VALUE_INIT {ACCEL_VALUE_NONE, 0, {0}}
+
+/** A string value. Strings and keys of values are UTF-8 everywhere; any other bytes are refused, also in values that a
+ * program has filled in by hand.
+ * @param text UTF-8; copied.
+ * @param out Becomes a copy of the string.
+ * @return ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_string(const char *text, accel_value_t *ACCEL_OWNED out);
+
+/** A tensor as a value.
+ * @param tensor Gets one owner more.
+ * @param out The value.
+ * @return ACCEL_OK.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_tensor(accel_tensor_t *tensor, accel_value_t *ACCEL_OWNED out);
+
+/** A list of copies of values.
+ * @param items [n_items] May be NULL when n_items is 0.
+ * @param n_items Their number.
+ * @param out The list.
+ * @return ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_list(const accel_value_t *ACCEL_NULLABLE items, size_t n_items, accel_value_t *ACCEL_OWNED out);
+
+/** A tuple of copies of values. Whatever takes a list takes a tuple as well.
+ * @param items [n_items] May be NULL when n_items is 0.
+ * @param n_items Their number.
+ * @param out The tuple.
+ * @return As accel_value_list().
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_tuple(const accel_value_t *ACCEL_NULLABLE items, size_t n_items, accel_value_t *ACCEL_OWNED out);
+
+/** Bytes as a value, for what no other kind can hold. They travel between ranks and into checkpoints as they are.
+ * @param data [size] Copied; may be NULL when size is 0.
+ * @param size Their number.
+ * @param type Who can read them, "python/pickle" for example; NULL for bytes as such. Copied.
+ * @param out The value.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_bytes(
+    const void *ACCEL_NULLABLE data, size_t size, const char *ACCEL_NULLABLE type, accel_value_t *ACCEL_OWNED out);
+
+/** A list of integers, for shapes.
+ * @param items [n_items] May be NULL when n_items is 0.
+ * @param n_items Their number.
+ * @param out The list.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_int_list(const int64_t *ACCEL_NULLABLE items, size_t n_items, accel_value_t *ACCEL_OWNED out);
+
+/** An empty map.
+ * @param out The map.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_map(accel_value_t *ACCEL_OWNED out);
+
+/** Copies a value with its containers; tensors are shared.
+ * @param value Any.
+ * @param out The copy.
+ * @return ACCEL_OK; INVALID_ARGUMENT for what is no value.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_copy(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
+/** Gives back what a value owns and makes it NONE.
+ * @param value NULL and NONE are allowed.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) void accel_value_dispose(accel_value_t *ACCEL_NULLABLE value);
+
+/** The kind of a value, for languages that do not read its field. What it holds is read by the functions below, each
+ * for its kind.
+ * @param value A value.
+ * @return ACCEL_VALUE_*.
+ * @threads any */
+ACCEL_SINCE(0, 1) int32_t accel_value_kind(const accel_value_t *value);
+
+/** Reads a yes or no.
+ * @param value A value of the kind BOOL.
+ * @param out 1 or 0.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_bool(const accel_value_t *value, int32_t *out);
+
+/** Reads an integer.
+ * @param value A value of the kind INT.
+ * @param out The number.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_int(const accel_value_t *value, int64_t *out);
+
+/** Reads a number.
+ * @param value A value of the kind DOUBLE.
+ * @param out The number.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_double(const accel_value_t *value, double *out);
+
+/** Reads a text.
+ * @param value A value of the kind STRING.
+ * @param out The text; lives as long as the value.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_string(const accel_value_t *value, const char *ACCEL_BORROWED *out);
+
+/** Reads bytes.
+ * @param value A value of the kind BYTES.
+ * @param out The bytes; live as long as the value.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_bytes(const accel_value_t *value, const accel_bytes_t *ACCEL_BORROWED *out);
+
+/** Reads a tensor.
+ * @param value A value of the kind TENSOR.
+ * @param out The tensor; lives as long as the value, longer with accel_tensor_retain().
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_tensor(const accel_value_t *value, accel_tensor_t *ACCEL_BORROWED *out);
+
+/** Reads a dtype.
+ * @param value A value of the kind DTYPE.
+ * @param out ACCEL_DTYPE_*.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_dtype(const accel_value_t *value, accel_dtype_t *out);
+
+/** Reads a device.
+ * @param value A value of the kind DEVICE.
+ * @param out The device.
+ * @return ACCEL_OK, or TYPE_MISMATCH for another kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_as_device(const accel_value_t *value, accel_device_t *out);
+
+/** The length of a container.
+ * @param value Any.
+ * @return The number of items of a list, tuple or map, 0 for every other kind.
+ * @threads any */
+ACCEL_SINCE(0, 1) size_t accel_value_count(const accel_value_t *value);
+
+/** An item of a container by its place.
+ * @param value A list, tuple or map.
+ * @param index From 0.
+ * @return The item; valid until the container changes or is disposed; NULL when there is none.
+ * @threads any */
+ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED accel_value_at(const accel_value_t *value, size_t index);
+
+/** A key of a map by its place.
+ * @param map A map.
+ * @param index From 0.
+ * @return The key at that place, valid as the item; NULL when there is none, or it is an integer.
+ * @threads any */
+ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_value_key(const accel_value_t *map, size_t index);
+
+/** A key of a map by its place, of any kind.
+ * @param map A map.
+ * @param index From 0.
+ * @return The key, a STRING or an INT, valid as the item; NULL when there is none.
+ * @threads any */
+ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED accel_value_key_at(const accel_value_t *map, size_t index);
+
+/** An item of a map by its key.
+ * @param map A map.
+ * @param key A key.
+ * @return The item under the key, NULL when there is none; valid as in accel_value_at().
+ * @threads any */
+ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED accel_value_get(const accel_value_t *map, const char *key);
+
+/** An item of a map by a key of any kind.
+ * @param map A map.
+ * @param key A STRING or an INT.
+ * @return As accel_value_get().
+ * @threads any */
+ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED
+accel_value_find(const accel_value_t *map, const accel_value_t *key);
+
+/** Puts a copy of an item under a key of any kind.
+ * @param map A map that the caller owns.
+ * @param key A STRING or an INT, which differ: 1 is not "1". Replaced if it is there.
+ * @param item Any value.
+ * @return ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_put(accel_value_t *map, const accel_value_t *key, const accel_value_t *item);
+
+/** Puts a copy of an item under a key.
+ * @param map A map that the caller owns.
+ * @param key Replaced if it is there.
+ * @param item Any value.
+ * @return ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_set(accel_value_t *map, const char *key, const accel_value_t *item);
+
+/** Appends a copy of an item.
+ * @param list A list or tuple that the caller owns.
+ * @param item Any value.
+ * @return ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_push(accel_value_t *list, const accel_value_t *item);
+
+/** Compares kinds, structure, numbers, and tensors by dtype, shape and elements.
+ * @param a,b Any.
+ * @param out 1 or 0.
+ * @return ACCEL_OK; INVALID_ARGUMENT for what is no value.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_equal(const accel_value_t *a, const accel_value_t *b, int32_t *out);
+
+/** Tensors become nested lists of numbers, tuples arrays.
+ * @param value Any.
+ * @param out One line of JSON.
+ * @return ACCEL_OK, or TYPE_MISMATCH for what JSON cannot say: infinity and NaN, bytes, keys that are integers.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_to_json(const accel_value_t *value, accel_buffer_t *ACCEL_OWNED out);
+
+/** Numbers without fraction and exponent become INT.
+ * @param json One document.
+ * @param out Its value.
+ * @return ACCEL_OK or INVALID_ARGUMENT with the place of the mistake.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_from_json(const char *json, accel_value_t *ACCEL_OWNED out);
+
+/** The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error()
+ * cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
+ * @param after Only errors with a greater number; 0: all of the last 64.
+ * @param out A list, the oldest first, of maps: "number", from 1 in the order in which errors were set; "thread", the
+ *   kernel's number of the thread (gettid); "function", "" from accel_error_set(); "status"; "rank", -1 when no process
+ *   group was involved; "message".
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_recent_errors(int64_t after, accel_value_t *ACCEL_OWNED out);
+
+/* Functions on every tensor of a tree. `value` may be a single tensor. */
+
+/** Called for each tensor.
+ * @param tensor Borrowed for the call.
+ * @param out_tensor An owned handle that takes its place.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_tensor_fn)(accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out_tensor,
+                                          void *user_data);
+
+/** The same tree with a function applied to each tensor; other leaves stay.
+ * @param value Any.
+ * @param error_on_other_type 1: a leaf that is no tensor is a TYPE_MISMATCH.
+ * @param function What is applied.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param out The new tree.
+ * @return ACCEL_OK, or the error of the function.
+ * @threads any, waits
+ * @accelerate utils.recursively_apply */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_recursively_apply(const accel_value_t *value, int32_t error_on_other_type, accel_tensor_fn function,
+                        void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
+                        accel_value_t *ACCEL_OWNED out);
+
+/** Tensors become nested lists of numbers.
+ * @param value Any.
+ * @param out The lists.
+ * @return ACCEL_OK; TYPE_MISMATCH for a dtype that JSON cannot say.
+ * @threads any, waits
+ * @accelerate utils.listify */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_listify(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
+/** Joins trees of one structure, tensor by tensor.
+ * @param items A list of such trees.
+ * @param dim The dimension along which tensors are joined.
+ * @param out One tree.
+ * @return ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
+ * @threads any, waits
+ * @accelerate utils.concatenate */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_concatenate(const accel_value_t *items, int64_t dim, accel_value_t *ACCEL_OWNED out);
+
+/** Rows [begin, end) of each tensor.
+ * @param value Any.
+ * @param begin,end As in Python: negative numbers count from the end, too large ones are cut.
+ * @param out Views.
+ * @return ACCEL_OK; TYPE_MISMATCH for a leaf that does not fit; TORCH.
+ * @threads any, waits
+ * @accelerate utils.slice_tensors */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_slice_tensors(const accel_value_t *value, int64_t begin, int64_t end, accel_value_t *ACCEL_OWNED out);
+
+/** Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (The
+ * reference adds another number of rows for many sizes.)
+ * @param value Any.
+ * @param num_processes By what the size is to be divided; at least 1.
+ * @param dim Which size; negative numbers count from the last.
+ * @param out Tensors that need no more are the same ones.
+ * @return ACCEL_OK; INVALID_ARGUMENT for `num_processes`; SHAPE_MISMATCH for a tensor without that dimension; TORCH.
+ * @threads any, waits
+ * @accelerate utils.pad_input_tensors */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_pad_input_tensors(const accel_value_t *value, int64_t num_processes, int64_t dim, accel_value_t *ACCEL_OWNED out);
+
+/** Moves each tensor to a device.
+ * @param value Any.
+ * @param device The goal.
+ * @param non_blocking 1: do not wait for the copy.
+ * @param skip_keys [n_skip_keys] Map keys whose values stay; may be NULL.
+ * @param n_skip_keys Their number.
+ * @param out The new tree.
+ * @return ACCEL_OK; UNSUPPORTED for a device that is not there.
+ * @threads any, waits
+ * @accelerate utils.send_to_device */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_send_to_device(const accel_value_t *value, accel_device_t device, int32_t non_blocking,
+                     const char *const *ACCEL_NULLABLE skip_keys, size_t n_skip_keys, accel_value_t *ACCEL_OWNED out);
+
+/** float16 and bfloat16 tensors become float32; others stay.
+ * @param value Any.
+ * @param out The new tree.
+ * @return ACCEL_OK; TORCH.
+ * @threads any, waits
+ * @accelerate utils.convert_to_fp32 */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_convert_to_fp32(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
+/** Rows of the first leaf of the tree.
+ * @param value Any.
+ * @param out The number.
+ * @return ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor.
+ * @threads any
+ * @accelerate utils.find_batch_size */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *out);
+
+/** NONE.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_none(void) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  return value;
+}
+/** A yes or no.
+ * @param truth 0, or anything else for yes.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_bool(int32_t truth) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  value.kind = ACCEL_VALUE_BOOL;
+  value.as.integer = truth != 0;
+  return value;
+}
+/** An integer.
+ * @param integer The number.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_int(int64_t integer) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  value.kind = ACCEL_VALUE_INT;
+  value.as.integer = integer;
+  return value;
+}
+/** A number.
+ * @param number The number.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_double(double number) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  value.kind = ACCEL_VALUE_DOUBLE;
+  value.as.number = number;
+  return value;
+}
+/** A text.
+ * @param string UTF-8; only read, as long as the value is used.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_string(const char *string) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  value.kind = ACCEL_VALUE_STRING;
+  value.as.string = string;
+  return value;
+}
+/** Bytes.
+ * @param bytes Only read, as long as the value is used.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_bytes(const accel_bytes_t *bytes) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  value.kind = ACCEL_VALUE_BYTES;
+  value.as.bytes = bytes;
+  return value;
+}
+/** A tensor.
+ * @param tensor A tensor; it needs an owner as long as the value is used.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_tensor(accel_tensor_t *tensor) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  value.kind = ACCEL_VALUE_TENSOR;
+  value.as.tensor = tensor;
+  return value;
+}
+/** A dtype.
+ * @param dtype ACCEL_DTYPE_*.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_dtype(accel_dtype_t dtype) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  value.kind = ACCEL_VALUE_DTYPE;
+  value.as.dtype = dtype;
+  return value;
+}
+/** A device.
+ * @param device A device.
+ * @return The value, which is only an argument: it must not be disposed.
+ * @threads any */
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_device(accel_device_t device) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  value.kind = ACCEL_VALUE_DEVICE;
+  value.as.device = device;
+  return value;
+}
