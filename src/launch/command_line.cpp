@@ -136,8 +136,7 @@ void add_option(CLI::App& app, const LaunchOption& option, LaunchOptions& option
     option.apply(option.field, values.back(), options);
     return true;
   };
-  CLI::Option* const added =
-      app.add_option(names, apply, describe(option.field));
+  CLI::Option* const added = app.add_option(names, apply, describe(option.field));
   added->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name(value_name(option.field))
       ->group(option.group);
