@@ -1426,11 +1426,6 @@ type: ACCEL_DISTRIBUTED_*.
 Returns: \"MULTI_CPU\" and so on; NULL for a number that is no type.";
 const char *accel_distributed_type_name(int32_t type);
 
-%feature("docstring") accel_state_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_state_options_init(accel_state_options_t *options);
-
 %feature("docstring") accel_state_create "Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in one process are independent of each other, but for num_threads. Other threads may read the environment meanwhile, and must not change it.
 
 options: NULL: all from the environment.
@@ -1689,11 +1684,6 @@ state: A state.
 steps: At least 1.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
-
-%feature("docstring") accel_gradient_accumulation_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_gradient_accumulation_options_init(accel_gradient_accumulation_options_t *options);
 
 %feature("docstring") accel_set_gradient_accumulation "Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. The same on all ranks.
 
@@ -2273,11 +2263,6 @@ gradient: Of the same shape, dtype and device; NULL takes the gradient away.
 Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.";
 accel_status_t accel_tensor_set_grad(accel_tensor_t *tensor, accel_tensor_t *gradient);
 
-%feature("docstring") accel_backward_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_backward_options_init(accel_backward_options_t *options);
-
 %feature("docstring") accel_tensor_backward "Back-propagates without any scaling. Prefer accel_backward().
 
 tensor: Requires a gradient, and has one element unless the options have a gradient for it.
@@ -2715,81 +2700,6 @@ source_path: A parameter of the same shape.
 Returns: ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH.";
 accel_status_t accel_module_tie(accel_module_t *module, const char *path, const char *source_path);
 
-%feature("docstring") accel_adam_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_adam_options_init(accel_adam_options_t *options);
-
-%feature("docstring") accel_sgd_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_sgd_options_init(accel_sgd_options_t *options);
-
-%feature("docstring") accel_adagrad_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_adagrad_options_init(accel_adagrad_options_t *options);
-
-%feature("docstring") accel_rmsprop_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_rmsprop_options_init(accel_rmsprop_options_t *options);
-
-%feature("docstring") accel_adamax_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_adamax_options_init(accel_adamax_options_t *options);
-
-%feature("docstring") accel_nadam_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_nadam_options_init(accel_nadam_options_t *options);
-
-%feature("docstring") accel_radam_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_radam_options_init(accel_radam_options_t *options);
-
-%feature("docstring") accel_lion_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_lion_options_init(accel_lion_options_t *options);
-
-%feature("docstring") accel_lamb_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_lamb_options_init(accel_lamb_options_t *options);
-
-%feature("docstring") accel_adafactor_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_adafactor_options_init(accel_adafactor_options_t *options);
-
-%feature("docstring") accel_muon_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_muon_options_init(accel_muon_options_t *options);
-
-%feature("docstring") accel_lomo_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_lomo_options_init(accel_lomo_options_t *options);
-
-%feature("docstring") accel_adalomo_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_adalomo_options_init(accel_adalomo_options_t *options);
-
-%feature("docstring") accel_schedule_free_sgd_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_schedule_free_sgd_options_init(accel_schedule_free_sgd_options_t *options);
-
-%feature("docstring") accel_schedule_free_adamw_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_schedule_free_adamw_options_init(accel_schedule_free_adamw_options_t *options);
-
 %feature("docstring") accel_optimizer_adamw "AdamW over the parameters of a module.
 
 module: Its trainable parameters become the first group; NULL: groups are added later.
@@ -3205,11 +3115,6 @@ out: As above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_cosine_warm_restarts(accel_optimizer_t *optimizer, int64_t t_0, int64_t t_mult, double eta_min, accel_scheduler_t **OUTPUT);
 
-%feature("docstring") accel_one_cycle_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_one_cycle_options_init(accel_one_cycle_options_t *options);
-
 %feature("docstring") accel_scheduler_one_cycle "One rise to max_lr and one fall far below the first rate (Smith, Topin, \"Super-Convergence\", 2018). The schedule has an end: a step beyond total_steps is an error, except that a prepared scheduler stays there while it follows its optimizer.
 
 optimizer: Its groups' initial rates become max_lr / div_factor. It must have a momentum, or beta1, when that is cycled.
@@ -3220,11 +3125,6 @@ out: The scheduler.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_one_cycle(accel_optimizer_t *optimizer, double max_lr, int64_t total_steps, const accel_one_cycle_options_t *options, accel_scheduler_t **OUTPUT);
 
-%feature("docstring") accel_cyclic_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_cyclic_options_init(accel_cyclic_options_t *options);
-
 %feature("docstring") accel_scheduler_cyclic "Between two rates, up and down again and again (Smith, \"Cyclical learning rates\", 2017).
 
 optimizer: It must have a momentum, or beta1, when that is cycled.
@@ -3234,11 +3134,6 @@ options: NULL: defaults.
 out: The scheduler.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_cyclic(accel_optimizer_t *optimizer, double base_lr, double max_lr, const accel_cyclic_options_t *options, accel_scheduler_t **OUTPUT);
-
-%feature("docstring") accel_plateau_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_plateau_options_init(accel_plateau_options_t *options);
 
 %feature("docstring") accel_scheduler_plateau "Reduces the rates when a metric does not get better any more. It steps with accel_scheduler_step_metric() only.
 
@@ -3377,11 +3272,6 @@ out: The dataset.
 Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH, or INVALID_ARGUMENT for too few tokens.";
 accel_status_t accel_dataset_windows(accel_tensor_t *tokens, int64_t sequence_length, int64_t stride, accel_dataset_t **OUTPUT);
 
-%feature("docstring") accel_packing_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_packing_options_init(accel_packing_options_t *options);
-
 %feature("docstring") accel_dataset_packed "Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
 
 tokens: Integers [n] on the CPU; shared.
@@ -3408,11 +3298,6 @@ out: The dataset.
 Returns: ACCEL_OK, NOT_FOUND or IO.";
 accel_status_t accel_dataset_json_lines(const char *path, const char *suffix, int32_t skip_malformed, accel_dataset_t **OUTPUT);
 
-%feature("docstring") accel_csv_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_csv_options_init(accel_csv_options_t *options);
-
 %feature("docstring") accel_dataset_csv "Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells. A column without a given type has the narrowest of bool, int64, float64 and text that holds its cells in the first 1000 rows. Malformed is a row with another number of cells than there are columns, or a cell that its column's type does not hold.
 
 path: The file or folder; all files have the same header.
@@ -3421,11 +3306,6 @@ options: NULL: defaults.
 out: The dataset.
 Returns: ACCEL_OK, NOT_FOUND, IO or CORRUPT.";
 accel_status_t accel_dataset_csv(const char *path, const char *suffix, const accel_csv_options_t *options, accel_dataset_t **OUTPUT);
-
-%feature("docstring") accel_image_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_image_options_init(accel_image_options_t *options);
 
 %feature("docstring") accel_dataset_images "JPEG and PNG files in a folder. An item is a map {image: uint8 [channels, height, width], label: the number of the subfolder in the order of their names, path}; without subfolders there is no label. Other files are counted by accel_dataset_num_skipped(). An image that is cut short is CORRUPT when it is read.
 
@@ -3649,11 +3529,6 @@ out: An int64 tensor with that epoch's order.
 Returns: ACCEL_OK; INVALID_ARGUMENT.";
 accel_status_t accel_sampler_indices(const accel_sampler_t *sampler, int64_t epoch, accel_tensor_t **OUTPUT);
 
-%feature("docstring") accel_dataloader_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_dataloader_options_init(accel_dataloader_options_t *options);
-
 %feature("docstring") accel_dataloader_create "Makes batches of the items of a dataset.
 
 dataset: The items.
@@ -3781,21 +3656,6 @@ out: The new loader.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_skip_first_batches(accel_dataloader_t *loader, int64_t num_batches, accel_dataloader_t **OUTPUT);
 
-%feature("docstring") accel_power_sgd_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_power_sgd_options_init(accel_power_sgd_options_t *options);
-
-%feature("docstring") accel_ddp_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_ddp_options_init(accel_ddp_options_t *options);
-
-%feature("docstring") accel_grad_scaler_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_grad_scaler_options_init(accel_grad_scaler_options_t *options);
-
 %feature("docstring") accel_set_grad_scaler "Sets how losses are scaled; before anything is prepared.
 
 state: A state.
@@ -3809,22 +3669,12 @@ state: A state.
 Returns: The scale; 1 when losses are not scaled; -1 for an invalid handle.";
 double accel_loss_scale(const accel_state_t *state);
 
-%feature("docstring") accel_autocast_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_autocast_options_init(accel_autocast_options_t *options);
-
 %feature("docstring") accel_set_autocast "Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
 
 state: A state.
 options: NULL: defaults.
 Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE when something is prepared already.";
 accel_status_t accel_set_autocast(accel_state_t *state, const accel_autocast_options_t *options);
-
-%feature("docstring") accel_prepare_model_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_prepare_model_options_init(accel_prepare_model_options_t *options);
 
 %feature("docstring") accel_prepare_model "Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start from rank 0's weights, and gradients are averaged during backward.
 
@@ -3860,11 +3710,6 @@ scheduler: The scheduler.
 out: The prepared one.
 Returns: ACCEL_OK; INVALID_STATE for one that is prepared already.";
 accel_status_t accel_prepare_scheduler(accel_state_t *state, accel_scheduler_t *scheduler, accel_scheduler_t **OUTPUT);
-
-%feature("docstring") accel_dataloader_config_init "Marks every field as unset.
-
-config: The struct.";
-void accel_dataloader_config_init(accel_dataloader_config_t *config);
 
 %feature("docstring") accel_prepare_data_loader "A loader that hands each rank its own batches.
 
@@ -3916,11 +3761,6 @@ module: A prepared model.
 out: The scope.
 Returns: ACCEL_OK.";
 accel_status_t accel_no_sync_begin(accel_state_t *state, accel_module_t *module, accel_scope_t **OUTPUT);
-
-%feature("docstring") accel_local_sgd_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_local_sgd_options_init(accel_local_sgd_options_t *options);
 
 %feature("docstring") accel_local_sgd_begin "Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the scope (Stich, 2019). With one process nothing is averaged.
 
@@ -4003,11 +3843,6 @@ module: Its parameters.
 clip_value: Not negative.
 Returns: As accel_clip_grad_norm().";
 accel_status_t accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value);
-
-%feature("docstring") accel_parameters_options_init "Marks every field as unset.
-
-options: The struct.";
-void accel_parameters_options_init(accel_parameters_options_t *options);
 
 %feature("docstring") accel_parameters_create "Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient of zeros. The module takes part in accel_save_state() and accel_load_state().
 

@@ -38,10 +38,6 @@ typedef struct accel_dataloader_options {
   accel_flag_t padding_masks;        /* Of PAD, 1: a bool tensor, true where no filling is, as "<key>_mask" in a map,
                                       * elsewhere behind the tensor. Default 0 */
 } accel_dataloader_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_dataloader_options_init(accel_dataloader_options_t *options);
 
 /** Makes batches of the items of a dataset.
  * @param dataset The items.

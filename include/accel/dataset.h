@@ -102,10 +102,6 @@ typedef struct accel_packing_options {
   int32_t reserved;                 /* 0 */
   int64_t pad_token;                /* Behind the last document of a sequence. In (-inf, inf). Default 0 */
 } accel_packing_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_packing_options_init(accel_packing_options_t *options);
 
 /** Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the
  * next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence
@@ -154,10 +150,6 @@ typedef struct accel_csv_options {
   const accel_value_t *types;  /* A map from columns to "int64", "float32" and so on, or "text". Default: all are
                                 * inferred */
 } accel_csv_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_csv_options_init(accel_csv_options_t *options);
 
 /** Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells. A column without a given
  * type has the narrowest of bool, int64, float64 and text that holds its cells in the first 1000 rows. Malformed is a row
@@ -180,10 +172,6 @@ typedef struct accel_image_options {
                      * they keep theirs */
   int64_t width;    /* As height. In [1, inf). Default: they keep theirs */
 } accel_image_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_image_options_init(accel_image_options_t *options);
 
 /** JPEG and PNG files in a folder. An item is a map {image: uint8 [channels, height, width], label: the number of the
  * subfolder in the order of their names, path}; without subfolders there is no label. Other files are counted by

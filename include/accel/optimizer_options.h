@@ -18,10 +18,6 @@ typedef struct accel_adam_options {
   accel_flag_t amsgrad;  /* Default 0 */
   accel_flag_t maximize; /* Default 0 */
 } accel_adam_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_adam_options_init(accel_adam_options_t *options);
 
 /* Stochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim. */
 typedef struct accel_sgd_options {
@@ -33,10 +29,6 @@ typedef struct accel_sgd_options {
   accel_flag_t nesterov; /* Default 0 */
   accel_flag_t maximize; /* Default 0 */
 } accel_sgd_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_sgd_options_init(accel_sgd_options_t *options);
 
 /* Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim. */
 typedef struct accel_adagrad_options {
@@ -49,10 +41,6 @@ typedef struct accel_adagrad_options {
   accel_flag_t maximize;            /* Default 0 */
   int32_t reserved;                 /* 0 */
 } accel_adagrad_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_adagrad_options_init(accel_adagrad_options_t *options);
 
 /* RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim. */
 typedef struct accel_rmsprop_options {
@@ -65,10 +53,6 @@ typedef struct accel_rmsprop_options {
   accel_flag_t centered; /* Default 0 */
   accel_flag_t maximize; /* Default 0 */
 } accel_rmsprop_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_rmsprop_options_init(accel_rmsprop_options_t *options);
 
 /* Adamax (Kingma, Ba, 2015); names and defaults of torch.optim. */
 typedef struct accel_adamax_options {
@@ -81,10 +65,6 @@ typedef struct accel_adamax_options {
   accel_flag_t maximize; /* Default 0 */
   int32_t reserved;      /* 0 */
 } accel_adamax_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_adamax_options_init(accel_adamax_options_t *options);
 
 /* NAdam (Dozat, 2016); names and defaults of torch.optim. */
 typedef struct accel_nadam_options {
@@ -98,10 +78,6 @@ typedef struct accel_nadam_options {
   accel_flag_t decoupled_weight_decay; /* 1: as in AdamW. Default 0 */
   accel_flag_t maximize;               /* Default 0 */
 } accel_nadam_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_nadam_options_init(accel_nadam_options_t *options);
 
 /* RAdam (Liu et al., 2020); names and defaults of torch.optim. */
 typedef struct accel_radam_options {
@@ -114,10 +90,6 @@ typedef struct accel_radam_options {
   accel_flag_t decoupled_weight_decay; /* 1: as in AdamW. Default 0 */
   accel_flag_t maximize;               /* Default 0 */
 } accel_radam_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_radam_options_init(accel_radam_options_t *options);
 
 /* Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay. */
 typedef struct accel_lion_options {
@@ -129,10 +101,6 @@ typedef struct accel_lion_options {
   accel_flag_t maximize; /* Default 0 */
   int32_t reserved;      /* 0 */
 } accel_lion_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_lion_options_init(accel_lion_options_t *options);
 
 /* LAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of
  * parameter and step. */
@@ -146,10 +114,6 @@ typedef struct accel_lamb_options {
   accel_flag_t maximize; /* Default 0 */
   int32_t reserved;      /* 0 */
 } accel_lamb_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_lamb_options_init(accel_lamb_options_t *options);
 
 /* Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of
  * torch.optim. */
@@ -164,10 +128,6 @@ typedef struct accel_adafactor_options {
   accel_flag_t maximize; /* Default 0 */
   int32_t reserved;      /* 0 */
 } accel_adafactor_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_adafactor_options_init(accel_adafactor_options_t *options);
 
 /* How Muon scales the learning rate of an A x B matrix. The numbers are pinned. */
 typedef int32_t accel_muon_adjust_t;
@@ -191,10 +151,6 @@ typedef struct accel_muon_options {
   accel_muon_adjust_t adjust_lr_fn; /* Default ORIGINAL */
   int32_t reserved;                 /* 0 */
 } accel_muon_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_muon_options_init(accel_muon_options_t *options);
 
 /* LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update. */
 typedef struct accel_lomo_options {
@@ -204,10 +160,6 @@ typedef struct accel_lomo_options {
                            * Default: none */
   double clip_grad_value; /* The most that an element of a gradient may be. In [0, inf). Default: none */
 } accel_lomo_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_lomo_options_init(accel_lomo_options_t *options);
 
 /* AdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in proportion to the
  * size of its parameter. */
@@ -223,10 +175,6 @@ typedef struct accel_adalomo_options {
                            * Default: none */
   double clip_grad_value; /* The most that an element of a gradient may be. In [0, inf). Default: none */
 } accel_adalomo_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_adalomo_options_init(accel_adalomo_options_t *options);
 
 /* Schedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate schedule, see
  * accel_optimizer_train(). */
@@ -242,10 +190,6 @@ typedef struct accel_schedule_free_sgd_options {
   accel_flag_t maximize;  /* Default 0 */
   int32_t reserved;       /* 0 */
 } accel_schedule_free_sgd_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_schedule_free_sgd_options_init(accel_schedule_free_sgd_options_t *options);
 
 /* Schedule-free AdamW, as above. */
 typedef struct accel_schedule_free_adamw_options {
@@ -262,7 +206,3 @@ typedef struct accel_schedule_free_adamw_options {
   accel_flag_t maximize;  /* Default 0 */
   int32_t reserved;       /* 0 */
 } accel_schedule_free_adamw_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_schedule_free_adamw_options_init(accel_schedule_free_adamw_options_t *options);

@@ -3,99 +3,364 @@
 #error "include accel.h"
 #endif
 
-/* Options structs in which every field is unset, as their init functions make them. */
+/* Options structs in which every field is unset, as values and by functions. A language that looks the functions up in the
+ * library gets the library's struct, which in a newer one is longer: accel_options_from_json() with "{}" asks for a size. */
+
 #define ACCEL_STATE_OPTIONS_INIT \
   {sizeof(accel_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, NULL, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_state_options_init(accel_state_options_t *options) {
+  const accel_state_options_t unset = ACCEL_STATE_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT \
   {sizeof(accel_gradient_accumulation_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_gradient_accumulation_options_init(accel_gradient_accumulation_options_t *options) {
+  const accel_gradient_accumulation_options_t unset = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_BACKWARD_OPTIONS_INIT \
   {sizeof(accel_backward_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_backward_options_init(accel_backward_options_t *options) {
+  const accel_backward_options_t unset = ACCEL_BACKWARD_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_ADAM_OPTIONS_INIT \
   {sizeof(accel_adam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_adam_options_init(accel_adam_options_t *options) {
+  const accel_adam_options_t unset = ACCEL_ADAM_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_SGD_OPTIONS_INIT \
   {sizeof(accel_sgd_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_sgd_options_init(accel_sgd_options_t *options) {
+  const accel_sgd_options_t unset = ACCEL_SGD_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_ADAGRAD_OPTIONS_INIT \
   {sizeof(accel_adagrad_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_adagrad_options_init(accel_adagrad_options_t *options) {
+  const accel_adagrad_options_t unset = ACCEL_ADAGRAD_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_RMSPROP_OPTIONS_INIT \
   {sizeof(accel_rmsprop_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_rmsprop_options_init(accel_rmsprop_options_t *options) {
+  const accel_rmsprop_options_t unset = ACCEL_RMSPROP_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_ADAMAX_OPTIONS_INIT \
   {sizeof(accel_adamax_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_adamax_options_init(accel_adamax_options_t *options) {
+  const accel_adamax_options_t unset = ACCEL_ADAMAX_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_NADAM_OPTIONS_INIT \
   {sizeof(accel_nadam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_nadam_options_init(accel_nadam_options_t *options) {
+  const accel_nadam_options_t unset = ACCEL_NADAM_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_RADAM_OPTIONS_INIT \
   {sizeof(accel_radam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_radam_options_init(accel_radam_options_t *options) {
+  const accel_radam_options_t unset = ACCEL_RADAM_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_LION_OPTIONS_INIT \
   {sizeof(accel_lion_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_lion_options_init(accel_lion_options_t *options) {
+  const accel_lion_options_t unset = ACCEL_LION_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_LAMB_OPTIONS_INIT \
   {sizeof(accel_lamb_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_lamb_options_init(accel_lamb_options_t *options) {
+  const accel_lamb_options_t unset = ACCEL_LAMB_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_ADAFACTOR_OPTIONS_INIT \
   {sizeof(accel_adafactor_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_adafactor_options_init(accel_adafactor_options_t *options) {
+  const accel_adafactor_options_t unset = ACCEL_ADAFACTOR_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_MUON_OPTIONS_INIT \
   {sizeof(accel_muon_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_muon_options_init(accel_muon_options_t *options) {
+  const accel_muon_options_t unset = ACCEL_MUON_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_LOMO_OPTIONS_INIT \
   {sizeof(accel_lomo_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_lomo_options_init(accel_lomo_options_t *options) {
+  const accel_lomo_options_t unset = ACCEL_LOMO_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_ADALOMO_OPTIONS_INIT \
   {sizeof(accel_adalomo_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_adalomo_options_init(accel_adalomo_options_t *options) {
+  const accel_adalomo_options_t unset = ACCEL_ADALOMO_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT \
   {sizeof(accel_schedule_free_sgd_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_schedule_free_sgd_options_init(accel_schedule_free_sgd_options_t *options) {
+  const accel_schedule_free_sgd_options_t unset = ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT \
   {sizeof(accel_schedule_free_adamw_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, \
    0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_schedule_free_adamw_options_init(accel_schedule_free_adamw_options_t *options) {
+  const accel_schedule_free_adamw_options_t unset = ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_ONE_CYCLE_OPTIONS_INIT \
   {sizeof(accel_one_cycle_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_one_cycle_options_init(accel_one_cycle_options_t *options) {
+  const accel_one_cycle_options_t unset = ACCEL_ONE_CYCLE_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_CYCLIC_OPTIONS_INIT \
   {sizeof(accel_cyclic_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_cyclic_options_init(accel_cyclic_options_t *options) {
+  const accel_cyclic_options_t unset = ACCEL_CYCLIC_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_PLATEAU_OPTIONS_INIT \
   {sizeof(accel_plateau_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_plateau_options_init(accel_plateau_options_t *options) {
+  const accel_plateau_options_t unset = ACCEL_PLATEAU_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_PACKING_OPTIONS_INIT \
   {sizeof(accel_packing_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL, ACCEL_UNSET, 0, ACCEL_UNSET_INT64}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_packing_options_init(accel_packing_options_t *options) {
+  const accel_packing_options_t unset = ACCEL_PACKING_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_CSV_OPTIONS_INIT \
   {sizeof(accel_csv_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0, ACCEL_UNSET_DOUBLE, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_csv_options_init(accel_csv_options_t *options) {
+  const accel_csv_options_t unset = ACCEL_CSV_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_IMAGE_OPTIONS_INIT \
   {sizeof(accel_image_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_image_options_init(accel_image_options_t *options) {
+  const accel_image_options_t unset = ACCEL_IMAGE_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_DATALOADER_OPTIONS_INIT \
   {sizeof(accel_dataloader_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, \
    ACCEL_UNSET_INT64, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_INT64, \
    ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_dataloader_options_init(accel_dataloader_options_t *options) {
+  const accel_dataloader_options_t unset = ACCEL_DATALOADER_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_POWER_SGD_OPTIONS_INIT \
   {sizeof(accel_power_sgd_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_power_sgd_options_init(accel_power_sgd_options_t *options) {
+  const accel_power_sgd_options_t unset = ACCEL_POWER_SGD_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_DDP_OPTIONS_INIT \
   {sizeof(accel_ddp_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, 0, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_ddp_options_init(accel_ddp_options_t *options) {
+  const accel_ddp_options_t unset = ACCEL_DDP_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_GRAD_SCALER_OPTIONS_INIT \
   {sizeof(accel_grad_scaler_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_INT64, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_grad_scaler_options_init(accel_grad_scaler_options_t *options) {
+  const accel_grad_scaler_options_t unset = ACCEL_GRAD_SCALER_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_AUTOCAST_OPTIONS_INIT \
   {sizeof(accel_autocast_options_t), ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_autocast_options_init(accel_autocast_options_t *options) {
+  const accel_autocast_options_t unset = ACCEL_AUTOCAST_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_PREPARE_MODEL_OPTIONS_INIT \
   {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_prepare_model_options_init(accel_prepare_model_options_t *options) {
+  const accel_prepare_model_options_t unset = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_DATALOADER_CONFIG_INIT \
   {sizeof(accel_dataloader_config_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET_INT64, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_dataloader_config_init(accel_dataloader_config_t *options) {
+  const accel_dataloader_config_t unset = ACCEL_DATALOADER_CONFIG_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_LOCAL_SGD_OPTIONS_INIT \
   {sizeof(accel_local_sgd_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, \
    ACCEL_UNSET, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_local_sgd_options_init(accel_local_sgd_options_t *options) {
+  const accel_local_sgd_options_t unset = ACCEL_LOCAL_SGD_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_PARAMETERS_OPTIONS_INIT \
   {sizeof(accel_parameters_options_t), ACCEL_UNSET_DOUBLE}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_parameters_options_init(accel_parameters_options_t *options) {
+  const accel_parameters_options_t unset = ACCEL_PARAMETERS_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}

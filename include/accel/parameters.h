@@ -22,10 +22,6 @@ typedef struct accel_parameters_options {
   size_t struct_size;
   double bucket_cap_mb; /* Gradients travel in buckets of this size, in MiB. In (0, inf). Default 25 */
 } accel_parameters_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_parameters_options_init(accel_parameters_options_t *options);
 
 /** Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient of
  * zeros. The module takes part in accel_save_state() and accel_load_state().

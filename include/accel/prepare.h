@@ -31,10 +31,6 @@ typedef struct accel_power_sgd_options {
   accel_flag_t batch_tensors_with_same_shape; /* 1: equal shapes are multiplied together. Default 0 */
   int32_t reserved;                         /* 0 */
 } accel_power_sgd_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_power_sgd_options_init(accel_power_sgd_options_t *options);
 
 /* How gradients are averaged. @accelerate DistributedDataParallelKwargs */
 typedef struct accel_ddp_options {
@@ -52,10 +48,6 @@ typedef struct accel_ddp_options {
   int32_t reserved;                         /* 0 */
   const accel_power_sgd_options_t *comm_state_option; /* Of both PowerSGDs. Default: theirs */
 } accel_ddp_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_ddp_options_init(accel_ddp_options_t *options);
 
 /* How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training",
  * 2018). @accelerate GradScalerKwargs */
@@ -69,10 +61,6 @@ typedef struct accel_grad_scaler_options {
   accel_flag_t enabled;    /* 1: in every precision; 0: never. Default: under fp16 */
   int32_t reserved;        /* 0 */
 } accel_grad_scaler_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_grad_scaler_options_init(accel_grad_scaler_options_t *options);
 
 /** Sets how losses are scaled; before anything is prepared.
  * @param state A state.
@@ -95,10 +83,6 @@ typedef struct accel_autocast_options {
   accel_flag_t enabled;       /* 0: operators inside keep the dtypes of their inputs. Default 1 */
   accel_flag_t cache_enabled; /* 0: weights are cast in each use, and not once for a region. Default 1 */
 } accel_autocast_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_autocast_options_init(accel_autocast_options_t *options);
 
 /** Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
  * @param state A state.
@@ -117,10 +101,6 @@ typedef struct accel_prepare_model_options {
                                            * nothing is exchanged. Default 0 */
   const accel_ddp_options_t *ddp_options; /* Default: theirs */
 } accel_prepare_model_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_prepare_model_options_init(accel_prepare_model_options_t *options);
 
 /** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start
  * from rank 0's weights, and gradients are averaged during backward.
@@ -198,10 +178,6 @@ typedef struct accel_dataloader_config {
   accel_flag_t use_stateful_dataloader; /* 1: accel_load_state() takes the loader to where it was. Default 1 */
   int32_t reserved;                     /* 0 */
 } accel_dataloader_config_t;
-/** Marks every field as unset.
- * @param config The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_dataloader_config_init(accel_dataloader_config_t *config);
 
 /** A loader that hands each rank its own batches.
  * @param state A state.

@@ -192,10 +192,6 @@ typedef struct accel_one_cycle_options {
                                             * the last. Default 0 */
   int32_t reserved;                        /* 0 */
 } accel_one_cycle_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_one_cycle_options_init(accel_one_cycle_options_t *options);
 
 /** One rise to max_lr and one fall far below the first rate (Smith, Topin, "Super-Convergence", 2018). The schedule has
  * an end: a step beyond total_steps is an error, except that a prepared scheduler stays there while it follows its
@@ -229,10 +225,6 @@ typedef struct accel_cyclic_options {
   accel_cycle_mode_t mode;     /* Default TRIANGULAR */
   accel_flag_t cycle_momentum; /* 1: momentum, or beta1, goes against the rate. Default 1 */
 } accel_cyclic_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_cyclic_options_init(accel_cyclic_options_t *options);
 
 /** Between two rates, up and down again and again (Smith, "Cyclical learning rates", 2017).
  * @param optimizer It must have a momentum, or beta1, when that is cycled.
@@ -265,10 +257,6 @@ typedef struct accel_plateau_options {
   accel_metric_mode_t mode;              /* Default MIN */
   accel_threshold_mode_t threshold_mode; /* Default REL */
 } accel_plateau_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_plateau_options_init(accel_plateau_options_t *options);
 
 /** Reduces the rates when a metric does not get better any more. It steps with accel_scheduler_step_metric() only.
  * @param optimizer As above.

@@ -114,10 +114,6 @@ typedef struct accel_state_options {
                                              * Variable ACCELERATE_CPU_AFFINITY. Default 0 */
   int32_t reserved;                         /* 0 */
 } accel_state_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_state_options_init(accel_state_options_t *options);
 
 /** Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in
  * one process are independent of each other, but for num_threads. Other threads may read the environment meanwhile,
@@ -448,10 +444,6 @@ typedef struct accel_gradient_accumulation_options {
   accel_flag_t sync_each_batch;      /* 1: gradients are exchanged in each micro-batch. Default: as it is */
   accel_flag_t true_divisor;         /* 1: a short last group is divided by its own length. Default: as it is */
 } accel_gradient_accumulation_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_gradient_accumulation_options_init(accel_gradient_accumulation_options_t *options);
 
 /** Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states
  * of accel_state_share() see them too. The same on all ranks.

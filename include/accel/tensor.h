@@ -267,10 +267,6 @@ typedef struct accel_backward_options {
   const accel_tensor_t *gradient; /* The gradient of the tensor, of its shape. Default: 1, for a tensor of one
                                    * element */
 } accel_backward_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_backward_options_init(accel_backward_options_t *options);
 
 /** Back-propagates without any scaling. Prefer accel_backward().
  * @param tensor Requires a gradient, and has one element unless the options have a gradient for it.

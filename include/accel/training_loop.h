@@ -78,10 +78,6 @@ typedef struct accel_local_sgd_options {
   accel_state_t *gradient_group; /* A group of ranks that go on exchanging gradients in local steps (of one host,
                                   * say). Default: none */
 } accel_local_sgd_options_t;
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_SINCE(0, 1) void accel_local_sgd_options_init(accel_local_sgd_options_t *options);
 
 /** Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the
  * scope (Stich, 2019). With one process nothing is averaged.

@@ -2,9 +2,6 @@
 
 #include "cpp_test.hpp"
 
-// A newer library's, whose struct is longer than the one that this program was compiled with.
-extern "C" void accel_adam_options_init(accel_adam_options_t*) { throw std::logic_error("writes behind the struct"); }
-
 namespace object_test {
 
 using accel::Error;

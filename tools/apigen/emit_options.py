@@ -1,4 +1,4 @@
-"""The tables of the options structs, by which they are read, checked and enumerated, and their init functions."""
+"""The tables of the options structs, by which they are read, checked and enumerated."""
 
 import json
 
@@ -12,8 +12,7 @@ INFINITE = {"inf": "kInfinity", "-inf": "-kInfinity"}
 
 def emit(api, root):
     structs = [struct for struct in api["structs"] if option.is_options(struct)]
-    return {f"{TABLES}/option_tables.hpp": declarations(structs), f"{TABLES}/option_tables.cpp": tables(structs, api),
-            f"{STRUCTS}/option_inits.cpp": inits(structs)}
+    return {f"{TABLES}/option_tables.hpp": declarations(structs), f"{TABLES}/option_tables.cpp": tables(structs, api)}
 
 
 def short(struct):
@@ -95,9 +94,3 @@ def tables(structs, api):
     parts.append("\n}  // namespace option_tables\n\nOptionTables all_option_tables() {\n  static constexpr const OptionTable* kAll[] = {\n"
                  f"{all_tables}  }};\n  return {{kAll, std::size(kAll)}};\n}}\n\n}}  // namespace accel\n")
     return "".join(parts)
-
-
-def inits(structs):
-    functions = "".join(f"ACCEL_FUNCTION void {struct['init_function']}({struct['name']}* options) {{\n"
-                        f"  if (options != nullptr) *options = {struct['init_macro']};\n}}\n\n" for struct in structs)
-    return NOTE + f'#include "accel.h"\n#include "capi/guard.hpp"\n\nnamespace accel::capi {{\n\n{functions}}}  // namespace accel::capi\n'

@@ -2165,18 +2165,6 @@ accel_distributed_type_name(var"type") =
     ccall((:accel_distributed_type_name, libaccel), Ptr{Cchar}, (accel_distributed_type_t,), var"type")
 
 """
-    accel_state_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_state_options_init(options) =
-    ccall((:accel_state_options_init, libaccel), Cvoid, (Ptr{accel_state_options_t},), options)
-
-"""
     accel_state_create(options, out)
 
 Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in one process are independent of each other, but for num_threads. Other threads may read the environment meanwhile, and must not change it.
@@ -2761,18 +2749,6 @@ Threads: object.
 """
 accel_set_gradient_accumulation_steps(state, steps) =
     check(ccall((:accel_set_gradient_accumulation_steps, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, steps), "accel_set_gradient_accumulation_steps")
-
-"""
-    accel_gradient_accumulation_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_gradient_accumulation_options_init(options) =
-    ccall((:accel_gradient_accumulation_options_init, libaccel), Cvoid, (Ptr{accel_gradient_accumulation_options_t},), options)
 
 """
     accel_set_gradient_accumulation(state, options)
@@ -3981,18 +3957,6 @@ accel_tensor_set_grad(tensor, gradient) =
     check(ccall((:accel_tensor_set_grad, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), tensor, gradient), "accel_tensor_set_grad")
 
 """
-    accel_backward_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_backward_options_init(options) =
-    ccall((:accel_backward_options_init, libaccel), Cvoid, (Ptr{accel_backward_options_t},), options)
-
-"""
     accel_tensor_backward(tensor, options)
 
 Back-propagates without any scaling. Prefer accel_backward().
@@ -4877,186 +4841,6 @@ accel_module_tie(var"module", path, source_path) =
     check(ccall((:accel_module_tie, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{Cchar}), var"module", path, source_path), "accel_module_tie")
 
 """
-    accel_adam_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_adam_options_init(options) =
-    ccall((:accel_adam_options_init, libaccel), Cvoid, (Ptr{accel_adam_options_t},), options)
-
-"""
-    accel_sgd_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_sgd_options_init(options) =
-    ccall((:accel_sgd_options_init, libaccel), Cvoid, (Ptr{accel_sgd_options_t},), options)
-
-"""
-    accel_adagrad_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_adagrad_options_init(options) =
-    ccall((:accel_adagrad_options_init, libaccel), Cvoid, (Ptr{accel_adagrad_options_t},), options)
-
-"""
-    accel_rmsprop_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_rmsprop_options_init(options) =
-    ccall((:accel_rmsprop_options_init, libaccel), Cvoid, (Ptr{accel_rmsprop_options_t},), options)
-
-"""
-    accel_adamax_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_adamax_options_init(options) =
-    ccall((:accel_adamax_options_init, libaccel), Cvoid, (Ptr{accel_adamax_options_t},), options)
-
-"""
-    accel_nadam_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_nadam_options_init(options) =
-    ccall((:accel_nadam_options_init, libaccel), Cvoid, (Ptr{accel_nadam_options_t},), options)
-
-"""
-    accel_radam_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_radam_options_init(options) =
-    ccall((:accel_radam_options_init, libaccel), Cvoid, (Ptr{accel_radam_options_t},), options)
-
-"""
-    accel_lion_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_lion_options_init(options) =
-    ccall((:accel_lion_options_init, libaccel), Cvoid, (Ptr{accel_lion_options_t},), options)
-
-"""
-    accel_lamb_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_lamb_options_init(options) =
-    ccall((:accel_lamb_options_init, libaccel), Cvoid, (Ptr{accel_lamb_options_t},), options)
-
-"""
-    accel_adafactor_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_adafactor_options_init(options) =
-    ccall((:accel_adafactor_options_init, libaccel), Cvoid, (Ptr{accel_adafactor_options_t},), options)
-
-"""
-    accel_muon_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_muon_options_init(options) =
-    ccall((:accel_muon_options_init, libaccel), Cvoid, (Ptr{accel_muon_options_t},), options)
-
-"""
-    accel_lomo_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_lomo_options_init(options) =
-    ccall((:accel_lomo_options_init, libaccel), Cvoid, (Ptr{accel_lomo_options_t},), options)
-
-"""
-    accel_adalomo_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_adalomo_options_init(options) =
-    ccall((:accel_adalomo_options_init, libaccel), Cvoid, (Ptr{accel_adalomo_options_t},), options)
-
-"""
-    accel_schedule_free_sgd_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_schedule_free_sgd_options_init(options) =
-    ccall((:accel_schedule_free_sgd_options_init, libaccel), Cvoid, (Ptr{accel_schedule_free_sgd_options_t},), options)
-
-"""
-    accel_schedule_free_adamw_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_schedule_free_adamw_options_init(options) =
-    ccall((:accel_schedule_free_adamw_options_init, libaccel), Cvoid, (Ptr{accel_schedule_free_adamw_options_t},), options)
-
-"""
     accel_optimizer_adamw(module, options, out)
 
 AdamW over the parameters of a module.
@@ -5871,18 +5655,6 @@ accel_scheduler_cosine_warm_restarts(optimizer, t_0, t_mult, eta_min, out) =
     check(ccall((:accel_scheduler_cosine_warm_restarts, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, t_0, t_mult, eta_min, out), "accel_scheduler_cosine_warm_restarts")
 
 """
-    accel_one_cycle_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_one_cycle_options_init(options) =
-    ccall((:accel_one_cycle_options_init, libaccel), Cvoid, (Ptr{accel_one_cycle_options_t},), options)
-
-"""
     accel_scheduler_one_cycle(optimizer, max_lr, total_steps, options, out)
 
 One rise to max_lr and one fall far below the first rate (Smith, Topin, \"Super-Convergence\", 2018). The schedule has an end: a step beyond total_steps is an error, except that a prepared scheduler stays there while it follows its optimizer.
@@ -5901,18 +5673,6 @@ accel_scheduler_one_cycle(optimizer, max_lr, total_steps, options, out) =
     check(ccall((:accel_scheduler_one_cycle, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Int64, Ptr{accel_one_cycle_options_t}, Ptr{Ptr{accel_scheduler_t}}), optimizer, max_lr, total_steps, options, out), "accel_scheduler_one_cycle")
 
 """
-    accel_cyclic_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_cyclic_options_init(options) =
-    ccall((:accel_cyclic_options_init, libaccel), Cvoid, (Ptr{accel_cyclic_options_t},), options)
-
-"""
     accel_scheduler_cyclic(optimizer, base_lr, max_lr, options, out)
 
 Between two rates, up and down again and again (Smith, \"Cyclical learning rates\", 2017).
@@ -5929,18 +5689,6 @@ Threads: object.
 """
 accel_scheduler_cyclic(optimizer, base_lr, max_lr, options, out) =
     check(ccall((:accel_scheduler_cyclic, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Float64, Ptr{accel_cyclic_options_t}, Ptr{Ptr{accel_scheduler_t}}), optimizer, base_lr, max_lr, options, out), "accel_scheduler_cyclic")
-
-"""
-    accel_plateau_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_plateau_options_init(options) =
-    ccall((:accel_plateau_options_init, libaccel), Cvoid, (Ptr{accel_plateau_options_t},), options)
 
 """
     accel_scheduler_plateau(optimizer, options, out)
@@ -6223,18 +5971,6 @@ accel_dataset_windows(tokens, sequence_length, stride, out) =
     check(ccall((:accel_dataset_windows, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Int64, Int64, Ptr{Ptr{accel_dataset_t}}), tokens, sequence_length, stride, out), "accel_dataset_windows")
 
 """
-    accel_packing_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_packing_options_init(options) =
-    ccall((:accel_packing_options_init, libaccel), Cvoid, (Ptr{accel_packing_options_t},), options)
-
-"""
     accel_dataset_packed(tokens, options, out)
 
 Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
@@ -6285,18 +6021,6 @@ accel_dataset_json_lines(path, suffix, skip_malformed, out) =
     check(@waiting(ccall((:accel_dataset_json_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out)), "accel_dataset_json_lines")
 
 """
-    accel_csv_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_csv_options_init(options) =
-    ccall((:accel_csv_options_init, libaccel), Cvoid, (Ptr{accel_csv_options_t},), options)
-
-"""
     accel_dataset_csv(path, suffix, options, out)
 
 Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells. A column without a given type has the narrowest of bool, int64, float64 and text that holds its cells in the first 1000 rows. Malformed is a row with another number of cells than there are columns, or a cell that its column's type does not hold.
@@ -6312,18 +6036,6 @@ Threads: any, waits.
 """
 accel_dataset_csv(path, suffix, options, out) =
     check(@waiting(ccall((:accel_dataset_csv, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_csv_options_t}, Ptr{Ptr{accel_dataset_t}}), path, suffix, options, out)), "accel_dataset_csv")
-
-"""
-    accel_image_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_image_options_init(options) =
-    ccall((:accel_image_options_init, libaccel), Cvoid, (Ptr{accel_image_options_t},), options)
 
 """
     accel_dataset_images(folder, options, out)
@@ -6754,18 +6466,6 @@ accel_sampler_indices(sampler, epoch, out) =
     check(@waiting(ccall((:accel_sampler_indices, libaccel), accel_status_t, (Ptr{accel_sampler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), sampler, epoch, out)), "accel_sampler_indices")
 
 """
-    accel_dataloader_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_dataloader_options_init(options) =
-    ccall((:accel_dataloader_options_init, libaccel), Cvoid, (Ptr{accel_dataloader_options_t},), options)
-
-"""
     accel_dataloader_create(dataset, options, out)
 
 Makes batches of the items of a dataset.
@@ -7036,42 +6736,6 @@ accel_skip_first_batches(loader, num_batches, out) =
     check(@waiting(ccall((:accel_skip_first_batches, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), loader, num_batches, out)), "accel_skip_first_batches")
 
 """
-    accel_power_sgd_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_power_sgd_options_init(options) =
-    ccall((:accel_power_sgd_options_init, libaccel), Cvoid, (Ptr{accel_power_sgd_options_t},), options)
-
-"""
-    accel_ddp_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_ddp_options_init(options) =
-    ccall((:accel_ddp_options_init, libaccel), Cvoid, (Ptr{accel_ddp_options_t},), options)
-
-"""
-    accel_grad_scaler_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_grad_scaler_options_init(options) =
-    ccall((:accel_grad_scaler_options_init, libaccel), Cvoid, (Ptr{accel_grad_scaler_options_t},), options)
-
-"""
     accel_set_grad_scaler(state, options)
 
 Sets how losses are scaled; before anything is prepared.
@@ -7101,18 +6765,6 @@ accel_loss_scale(state) =
     ccall((:accel_loss_scale, libaccel), Float64, (Ptr{accel_state_t},), state)
 
 """
-    accel_autocast_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_autocast_options_init(options) =
-    ccall((:accel_autocast_options_init, libaccel), Cvoid, (Ptr{accel_autocast_options_t},), options)
-
-"""
     accel_set_autocast(state, options)
 
 Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
@@ -7126,18 +6778,6 @@ Threads: object.
 """
 accel_set_autocast(state, options) =
     check(ccall((:accel_set_autocast, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_autocast_options_t}), state, options), "accel_set_autocast")
-
-"""
-    accel_prepare_model_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_prepare_model_options_init(options) =
-    ccall((:accel_prepare_model_options_init, libaccel), Cvoid, (Ptr{accel_prepare_model_options_t},), options)
 
 """
     accel_prepare_model(state, module, options, out)
@@ -7205,18 +6845,6 @@ Threads: object.
 """
 accel_prepare_scheduler(state, scheduler, out) =
     check(ccall((:accel_prepare_scheduler, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_scheduler_t}, Ptr{Ptr{accel_scheduler_t}}), state, scheduler, out), "accel_prepare_scheduler")
-
-"""
-    accel_dataloader_config_init(config)
-
-Marks every field as unset.
-
-- `config`: The struct.
-
-Threads: any.
-"""
-accel_dataloader_config_init(config) =
-    ccall((:accel_dataloader_config_init, libaccel), Cvoid, (Ptr{accel_dataloader_config_t},), config)
 
 """
     accel_prepare_data_loader(state, loader, config, out)
@@ -7333,18 +6961,6 @@ Threads: thread.
 """
 accel_no_sync_begin(state, var"module", out) =
     check(ccall((:accel_no_sync_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Ptr{accel_scope_t}}), state, var"module", out), "accel_no_sync_begin")
-
-"""
-    accel_local_sgd_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_local_sgd_options_init(options) =
-    ccall((:accel_local_sgd_options_init, libaccel), Cvoid, (Ptr{accel_local_sgd_options_t},), options)
 
 """
     accel_local_sgd_begin(state, module, local_sgd_steps, options, out)
@@ -7507,18 +7123,6 @@ Threads: object, waits.
 """
 accel_clip_grad_value(state, var"module", clip_value) =
     check(@waiting(ccall((:accel_clip_grad_value, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64), state, var"module", clip_value)), "accel_clip_grad_value")
-
-"""
-    accel_parameters_options_init(options)
-
-Marks every field as unset.
-
-- `options`: The struct.
-
-Threads: any.
-"""
-accel_parameters_options_init(options) =
-    ccall((:accel_parameters_options_init, libaccel), Cvoid, (Ptr{accel_parameters_options_t},), options)
 
 """
     accel_parameters_create(state, module, options, out)
@@ -8439,7 +8043,6 @@ const FUNCTIONS = (
     :accel_convert_to_fp32,
     :accel_find_batch_size,
     :accel_distributed_type_name,
-    :accel_state_options_init,
     :accel_state_create,
     :accel_state_share,
     :accel_state_retain,
@@ -8481,7 +8084,6 @@ const FUNCTIONS = (
     :accel_remainder,
     :accel_gradient_accumulation_steps,
     :accel_set_gradient_accumulation_steps,
-    :accel_gradient_accumulation_options_init,
     :accel_set_gradient_accumulation,
     :accel_gradient_accumulation,
     :accel_in_dataloader,
@@ -8557,7 +8159,6 @@ const FUNCTIONS = (
     :accel_tensor_set_requires_grad,
     :accel_tensor_grad,
     :accel_tensor_set_grad,
-    :accel_backward_options_init,
     :accel_tensor_backward,
     :accel_tensor_to,
     :accel_tensor_copy,
@@ -8614,21 +8215,6 @@ const FUNCTIONS = (
     :accel_module_is_training,
     :accel_module_num_parameters,
     :accel_module_tie,
-    :accel_adam_options_init,
-    :accel_sgd_options_init,
-    :accel_adagrad_options_init,
-    :accel_rmsprop_options_init,
-    :accel_adamax_options_init,
-    :accel_nadam_options_init,
-    :accel_radam_options_init,
-    :accel_lion_options_init,
-    :accel_lamb_options_init,
-    :accel_adafactor_options_init,
-    :accel_muon_options_init,
-    :accel_lomo_options_init,
-    :accel_adalomo_options_init,
-    :accel_schedule_free_sgd_options_init,
-    :accel_schedule_free_adamw_options_init,
     :accel_optimizer_adamw,
     :accel_optimizer_adam,
     :accel_optimizer_sgd,
@@ -8679,11 +8265,8 @@ const FUNCTIONS = (
     :accel_scheduler_polynomial,
     :accel_scheduler_cosine_annealing,
     :accel_scheduler_cosine_warm_restarts,
-    :accel_one_cycle_options_init,
     :accel_scheduler_one_cycle,
-    :accel_cyclic_options_init,
     :accel_scheduler_cyclic,
-    :accel_plateau_options_init,
     :accel_scheduler_plateau,
     :accel_scheduler_chained,
     :accel_scheduler_sequential,
@@ -8702,13 +8285,10 @@ const FUNCTIONS = (
     :accel_tensor_map_file,
     :accel_dataset_text,
     :accel_dataset_windows,
-    :accel_packing_options_init,
     :accel_dataset_packed,
     :accel_dataset_lines,
     :accel_dataset_json_lines,
-    :accel_csv_options_init,
     :accel_dataset_csv,
-    :accel_image_options_init,
     :accel_dataset_images,
     :accel_dataset_arrow,
     :accel_dataset_arrow_stream,
@@ -8735,7 +8315,6 @@ const FUNCTIONS = (
     :accel_sampler_release,
     :accel_sampler_length,
     :accel_sampler_indices,
-    :accel_dataloader_options_init,
     :accel_dataloader_create,
     :accel_dataloader_retain,
     :accel_dataloader_release,
@@ -8754,19 +8333,13 @@ const FUNCTIONS = (
     :accel_dataloader_state_dict,
     :accel_dataloader_load_state_dict,
     :accel_skip_first_batches,
-    :accel_power_sgd_options_init,
-    :accel_ddp_options_init,
-    :accel_grad_scaler_options_init,
     :accel_set_grad_scaler,
     :accel_loss_scale,
-    :accel_autocast_options_init,
     :accel_set_autocast,
-    :accel_prepare_model_options_init,
     :accel_prepare_model,
     :accel_register_comm_hook,
     :accel_prepare_optimizer,
     :accel_prepare_scheduler,
-    :accel_dataloader_config_init,
     :accel_prepare_data_loader,
     :accel_prepare,
     :accel_backward,
@@ -8774,7 +8347,6 @@ const FUNCTIONS = (
     :accel_backward_sum,
     :accel_accumulate_begin,
     :accel_no_sync_begin,
-    :accel_local_sgd_options_init,
     :accel_local_sgd_begin,
     :accel_local_sgd_step,
     :accel_local_sgd_state_dict,
@@ -8785,7 +8357,6 @@ const FUNCTIONS = (
     :accel_unscale_gradients,
     :accel_clip_grad_norm,
     :accel_clip_grad_value,
-    :accel_parameters_options_init,
     :accel_parameters_create,
     :accel_parameters_gradient,
     :accel_parameters_grad_ready,

@@ -344,12 +344,6 @@ static void accel_find_batch_size_null_pointers(void **state) {
   refused_with_status("accel_find_batch_size", "out", accel_find_batch_size(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
-static void accel_state_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_state_options_init(NULL);
-}
-
 static void accel_state_create_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_state_create", "out", accel_state_create(&samples->state_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -598,12 +592,6 @@ static void accel_set_gradient_accumulation_steps_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
   refused_with_status("accel_set_gradient_accumulation_steps", "state", accel_set_gradient_accumulation_steps(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
-}
-
-static void accel_gradient_accumulation_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_gradient_accumulation_options_init(NULL);
 }
 
 static void accel_set_gradient_accumulation_null_pointers(void **state) {
@@ -1085,12 +1073,6 @@ static void accel_tensor_set_grad_null_pointers(void **state) {
   refused_with_status("accel_tensor_set_grad", "tensor", accel_tensor_set_grad(NULL, samples->valid.tensor), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
-static void accel_backward_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_backward_options_init(NULL);
-}
-
 static void accel_tensor_backward_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_tensor_backward", "tensor", accel_tensor_backward(NULL, &samples->backward_options), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1440,96 +1422,6 @@ static void accel_module_tie_null_pointers(void **state) {
   refused_with_status("accel_module_tie", "source_path", accel_module_tie(samples->valid.module, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
-static void accel_adam_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_adam_options_init(NULL);
-}
-
-static void accel_sgd_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_sgd_options_init(NULL);
-}
-
-static void accel_adagrad_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_adagrad_options_init(NULL);
-}
-
-static void accel_rmsprop_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_rmsprop_options_init(NULL);
-}
-
-static void accel_adamax_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_adamax_options_init(NULL);
-}
-
-static void accel_nadam_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_nadam_options_init(NULL);
-}
-
-static void accel_radam_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_radam_options_init(NULL);
-}
-
-static void accel_lion_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_lion_options_init(NULL);
-}
-
-static void accel_lamb_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_lamb_options_init(NULL);
-}
-
-static void accel_adafactor_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_adafactor_options_init(NULL);
-}
-
-static void accel_muon_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_muon_options_init(NULL);
-}
-
-static void accel_lomo_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_lomo_options_init(NULL);
-}
-
-static void accel_adalomo_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_adalomo_options_init(NULL);
-}
-
-static void accel_schedule_free_sgd_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_schedule_free_sgd_options_init(NULL);
-}
-
-static void accel_schedule_free_adamw_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_schedule_free_adamw_options_init(NULL);
-}
-
 static void accel_optimizer_adamw_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_optimizer_adamw", "out", accel_optimizer_adamw(samples->valid.module, &samples->adam_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1822,34 +1714,16 @@ static void accel_scheduler_cosine_warm_restarts_null_pointers(void **state) {
   refused_with_status("accel_scheduler_cosine_warm_restarts", "out", accel_scheduler_cosine_warm_restarts(samples->valid.optimizer, 1, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
-static void accel_one_cycle_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_one_cycle_options_init(NULL);
-}
-
 static void accel_scheduler_one_cycle_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_scheduler_one_cycle", "optimizer", accel_scheduler_one_cycle(NULL, 1, 1, &samples->one_cycle_options, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_scheduler_one_cycle", "out", accel_scheduler_one_cycle(samples->valid.optimizer, 1, 1, &samples->one_cycle_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
-static void accel_cyclic_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_cyclic_options_init(NULL);
-}
-
 static void accel_scheduler_cyclic_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_scheduler_cyclic", "optimizer", accel_scheduler_cyclic(NULL, 1, 1, &samples->cyclic_options, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_scheduler_cyclic", "out", accel_scheduler_cyclic(samples->valid.optimizer, 1, 1, &samples->cyclic_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
-}
-
-static void accel_plateau_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_plateau_options_init(NULL);
 }
 
 static void accel_scheduler_plateau_null_pointers(void **state) {
@@ -1963,12 +1837,6 @@ static void accel_dataset_windows_null_pointers(void **state) {
   refused_with_status("accel_dataset_windows", "out", accel_dataset_windows(samples->valid.tensor, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
-static void accel_packing_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_packing_options_init(NULL);
-}
-
 static void accel_dataset_packed_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dataset_packed", "tokens", accel_dataset_packed(NULL, &samples->packing_options, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1988,22 +1856,10 @@ static void accel_dataset_json_lines_null_pointers(void **state) {
   refused_with_status("accel_dataset_json_lines", "out", accel_dataset_json_lines("sample", "sample", 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
-static void accel_csv_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_csv_options_init(NULL);
-}
-
 static void accel_dataset_csv_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dataset_csv", "path", accel_dataset_csv(NULL, "sample", &samples->csv_options, (accel_dataset_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_dataset_csv", "out", accel_dataset_csv("sample", "sample", &samples->csv_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
-}
-
-static void accel_image_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_image_options_init(NULL);
 }
 
 static void accel_dataset_images_null_pointers(void **state) {
@@ -2169,12 +2025,6 @@ static void accel_sampler_indices_null_pointers(void **state) {
   refused_with_status("accel_sampler_indices", "out", accel_sampler_indices(samples->valid.sampler, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
-static void accel_dataloader_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_dataloader_options_init(NULL);
-}
-
 static void accel_dataloader_create_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dataloader_create", "dataset", accel_dataloader_create(NULL, &samples->dataloader_options, (accel_dataloader_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -2289,24 +2139,6 @@ static void accel_skip_first_batches_null_pointers(void **state) {
   refused_with_status("accel_skip_first_batches", "out", accel_skip_first_batches(samples->valid.dataloader, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
-static void accel_power_sgd_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_power_sgd_options_init(NULL);
-}
-
-static void accel_ddp_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_ddp_options_init(NULL);
-}
-
-static void accel_grad_scaler_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_grad_scaler_options_init(NULL);
-}
-
 static void accel_set_grad_scaler_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_set_grad_scaler", "state", accel_set_grad_scaler(NULL, &samples->grad_scaler_options), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -2319,21 +2151,9 @@ static void accel_loss_scale_null_pointers(void **state) {
   refused_with_value("accel_loss_scale", "state", (int64_t)accel_loss_scale(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
-static void accel_autocast_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_autocast_options_init(NULL);
-}
-
 static void accel_set_autocast_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_set_autocast", "state", accel_set_autocast(NULL, &samples->autocast_options), ACCEL_ERROR_INVALID_ARGUMENT);
-}
-
-static void accel_prepare_model_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_prepare_model_options_init(NULL);
 }
 
 static void accel_prepare_model_null_pointers(void **state) {
@@ -2362,12 +2182,6 @@ static void accel_prepare_scheduler_null_pointers(void **state) {
   refused_with_status("accel_prepare_scheduler", "state", accel_prepare_scheduler(NULL, samples->valid.scheduler, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_prepare_scheduler", "scheduler", accel_prepare_scheduler(samples->valid.state, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_prepare_scheduler", "out", accel_prepare_scheduler(samples->valid.state, samples->valid.scheduler, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
-}
-
-static void accel_dataloader_config_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_dataloader_config_init(NULL);
 }
 
 static void accel_prepare_data_loader_null_pointers(void **state) {
@@ -2414,12 +2228,6 @@ static void accel_no_sync_begin_null_pointers(void **state) {
   refused_with_status("accel_no_sync_begin", "state", accel_no_sync_begin(NULL, samples->valid.module, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_no_sync_begin", "module", accel_no_sync_begin(samples->valid.state, NULL, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_no_sync_begin", "out", accel_no_sync_begin(samples->valid.state, samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
-}
-
-static void accel_local_sgd_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_local_sgd_options_init(NULL);
 }
 
 static void accel_local_sgd_begin_null_pointers(void **state) {
@@ -2481,12 +2289,6 @@ static void accel_clip_grad_value_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_clip_grad_value", "state", accel_clip_grad_value(NULL, samples->valid.module, 1), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_clip_grad_value", "module", accel_clip_grad_value(samples->valid.state, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
-}
-
-static void accel_parameters_options_init_null_pointers(void **state) {
-  struct samples *samples = *state;
-  (void)samples;
-  accel_parameters_options_init(NULL);
 }
 
 static void accel_parameters_create_null_pointers(void **state) {
@@ -2873,7 +2675,6 @@ int main(void) {
       sweep_test(accel_send_to_device_null_pointers),
       sweep_test(accel_convert_to_fp32_null_pointers),
       sweep_test(accel_find_batch_size_null_pointers),
-      sweep_test(accel_state_options_init_null_pointers),
       sweep_test(accel_state_create_null_pointers),
       sweep_test(accel_state_share_null_pointers),
       sweep_test(accel_state_retain_null_pointers),
@@ -2912,7 +2713,6 @@ int main(void) {
       sweep_test(accel_remainder_null_pointers),
       sweep_test(accel_gradient_accumulation_steps_null_pointers),
       sweep_test(accel_set_gradient_accumulation_steps_null_pointers),
-      sweep_test(accel_gradient_accumulation_options_init_null_pointers),
       sweep_test(accel_set_gradient_accumulation_null_pointers),
       sweep_test(accel_gradient_accumulation_null_pointers),
       sweep_test(accel_in_dataloader_null_pointers),
@@ -2988,7 +2788,6 @@ int main(void) {
       sweep_test(accel_tensor_set_requires_grad_null_pointers),
       sweep_test(accel_tensor_grad_null_pointers),
       sweep_test(accel_tensor_set_grad_null_pointers),
-      sweep_test(accel_backward_options_init_null_pointers),
       sweep_test(accel_tensor_backward_null_pointers),
       sweep_test(accel_tensor_to_null_pointers),
       sweep_test(accel_tensor_copy_null_pointers),
@@ -3045,21 +2844,6 @@ int main(void) {
       sweep_test(accel_module_is_training_null_pointers),
       sweep_test(accel_module_num_parameters_null_pointers),
       sweep_test(accel_module_tie_null_pointers),
-      sweep_test(accel_adam_options_init_null_pointers),
-      sweep_test(accel_sgd_options_init_null_pointers),
-      sweep_test(accel_adagrad_options_init_null_pointers),
-      sweep_test(accel_rmsprop_options_init_null_pointers),
-      sweep_test(accel_adamax_options_init_null_pointers),
-      sweep_test(accel_nadam_options_init_null_pointers),
-      sweep_test(accel_radam_options_init_null_pointers),
-      sweep_test(accel_lion_options_init_null_pointers),
-      sweep_test(accel_lamb_options_init_null_pointers),
-      sweep_test(accel_adafactor_options_init_null_pointers),
-      sweep_test(accel_muon_options_init_null_pointers),
-      sweep_test(accel_lomo_options_init_null_pointers),
-      sweep_test(accel_adalomo_options_init_null_pointers),
-      sweep_test(accel_schedule_free_sgd_options_init_null_pointers),
-      sweep_test(accel_schedule_free_adamw_options_init_null_pointers),
       sweep_test(accel_optimizer_adamw_null_pointers),
       sweep_test(accel_optimizer_adam_null_pointers),
       sweep_test(accel_optimizer_sgd_null_pointers),
@@ -3110,11 +2894,8 @@ int main(void) {
       sweep_test(accel_scheduler_polynomial_null_pointers),
       sweep_test(accel_scheduler_cosine_annealing_null_pointers),
       sweep_test(accel_scheduler_cosine_warm_restarts_null_pointers),
-      sweep_test(accel_one_cycle_options_init_null_pointers),
       sweep_test(accel_scheduler_one_cycle_null_pointers),
-      sweep_test(accel_cyclic_options_init_null_pointers),
       sweep_test(accel_scheduler_cyclic_null_pointers),
-      sweep_test(accel_plateau_options_init_null_pointers),
       sweep_test(accel_scheduler_plateau_null_pointers),
       sweep_test(accel_scheduler_chained_null_pointers),
       sweep_test(accel_scheduler_sequential_null_pointers),
@@ -3133,13 +2914,10 @@ int main(void) {
       sweep_test(accel_tensor_map_file_null_pointers),
       sweep_test(accel_dataset_text_null_pointers),
       sweep_test(accel_dataset_windows_null_pointers),
-      sweep_test(accel_packing_options_init_null_pointers),
       sweep_test(accel_dataset_packed_null_pointers),
       sweep_test(accel_dataset_lines_null_pointers),
       sweep_test(accel_dataset_json_lines_null_pointers),
-      sweep_test(accel_csv_options_init_null_pointers),
       sweep_test(accel_dataset_csv_null_pointers),
-      sweep_test(accel_image_options_init_null_pointers),
       sweep_test(accel_dataset_images_null_pointers),
       sweep_test(accel_dataset_arrow_null_pointers),
       sweep_test(accel_dataset_arrow_stream_null_pointers),
@@ -3166,7 +2944,6 @@ int main(void) {
       sweep_test(accel_sampler_release_null_pointers),
       sweep_test(accel_sampler_length_null_pointers),
       sweep_test(accel_sampler_indices_null_pointers),
-      sweep_test(accel_dataloader_options_init_null_pointers),
       sweep_test(accel_dataloader_create_null_pointers),
       sweep_test(accel_dataloader_retain_null_pointers),
       sweep_test(accel_dataloader_release_null_pointers),
@@ -3185,19 +2962,13 @@ int main(void) {
       sweep_test(accel_dataloader_state_dict_null_pointers),
       sweep_test(accel_dataloader_load_state_dict_null_pointers),
       sweep_test(accel_skip_first_batches_null_pointers),
-      sweep_test(accel_power_sgd_options_init_null_pointers),
-      sweep_test(accel_ddp_options_init_null_pointers),
-      sweep_test(accel_grad_scaler_options_init_null_pointers),
       sweep_test(accel_set_grad_scaler_null_pointers),
       sweep_test(accel_loss_scale_null_pointers),
-      sweep_test(accel_autocast_options_init_null_pointers),
       sweep_test(accel_set_autocast_null_pointers),
-      sweep_test(accel_prepare_model_options_init_null_pointers),
       sweep_test(accel_prepare_model_null_pointers),
       sweep_test(accel_register_comm_hook_null_pointers),
       sweep_test(accel_prepare_optimizer_null_pointers),
       sweep_test(accel_prepare_scheduler_null_pointers),
-      sweep_test(accel_dataloader_config_init_null_pointers),
       sweep_test(accel_prepare_data_loader_null_pointers),
       sweep_test(accel_prepare_null_pointers),
       sweep_test(accel_backward_null_pointers),
@@ -3205,7 +2976,6 @@ int main(void) {
       sweep_test(accel_backward_sum_null_pointers),
       sweep_test(accel_accumulate_begin_null_pointers),
       sweep_test(accel_no_sync_begin_null_pointers),
-      sweep_test(accel_local_sgd_options_init_null_pointers),
       sweep_test(accel_local_sgd_begin_null_pointers),
       sweep_test(accel_local_sgd_step_null_pointers),
       sweep_test(accel_local_sgd_state_dict_null_pointers),
@@ -3216,7 +2986,6 @@ int main(void) {
       sweep_test(accel_unscale_gradients_null_pointers),
       sweep_test(accel_clip_grad_norm_null_pointers),
       sweep_test(accel_clip_grad_value_null_pointers),
-      sweep_test(accel_parameters_options_init_null_pointers),
       sweep_test(accel_parameters_create_null_pointers),
       sweep_test(accel_parameters_gradient_null_pointers),
       sweep_test(accel_parameters_grad_ready_null_pointers),

@@ -2893,13 +2893,6 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_distributed_type_name(r#type: accel_distributed_type_t) -> *const c_char;
 
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_state_options_init(options: *mut accel_state_options_t);
-
     /// Joins the job: finds rank, device and precision, and connects the ranks when there are several.
     ///
     /// Several states in one process are independent of each other, but for num_threads. Other threads may read the environment meanwhile, and must not change it.
@@ -3292,13 +3285,6 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_set_gradient_accumulation_steps(state: *mut accel_state_t, steps: i64) -> accel_status_t;
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_gradient_accumulation_options_init(options: *mut accel_gradient_accumulation_options_t);
 
     /// Changes how micro-batches are put together, from the next accel_accumulate_begin() on.
     ///
@@ -4155,13 +4141,6 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_tensor_set_grad(tensor: *mut accel_tensor_t, gradient: *mut accel_tensor_t) -> accel_status_t;
 
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_backward_options_init(options: *mut accel_backward_options_t);
-
     /// Back-propagates without any scaling.
     ///
     /// Prefer accel_backward().
@@ -4782,111 +4761,6 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_module_tie(module: *mut accel_module_t, path: *const c_char, source_path: *const c_char) -> accel_status_t;
 
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_adam_options_init(options: *mut accel_adam_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_sgd_options_init(options: *mut accel_sgd_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_adagrad_options_init(options: *mut accel_adagrad_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_rmsprop_options_init(options: *mut accel_rmsprop_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_adamax_options_init(options: *mut accel_adamax_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_nadam_options_init(options: *mut accel_nadam_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_radam_options_init(options: *mut accel_radam_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_lion_options_init(options: *mut accel_lion_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_lamb_options_init(options: *mut accel_lamb_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_adafactor_options_init(options: *mut accel_adafactor_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_muon_options_init(options: *mut accel_muon_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_lomo_options_init(options: *mut accel_lomo_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_adalomo_options_init(options: *mut accel_adalomo_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_schedule_free_sgd_options_init(options: *mut accel_schedule_free_sgd_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_schedule_free_adamw_options_init(options: *mut accel_schedule_free_adamw_options_t);
-
     /// AdamW over the parameters of a module.
     ///
     /// * `module`: NULL is allowed. Its trainable parameters become the first group; NULL: groups are added later.
@@ -5491,13 +5365,6 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_scheduler_cosine_warm_restarts(optimizer: *mut accel_optimizer_t, t_0: i64, t_mult: i64, eta_min: f64, out: *mut *mut accel_scheduler_t) -> accel_status_t;
 
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_one_cycle_options_init(options: *mut accel_one_cycle_options_t);
-
     /// One rise to max_lr and one fall far below the first rate (Smith, Topin, "Super-Convergence", 2018).
     ///
     /// The schedule has an end: a step beyond total_steps is an error, except that a prepared scheduler stays there while it follows its optimizer.
@@ -5513,13 +5380,6 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_scheduler_one_cycle(optimizer: *mut accel_optimizer_t, max_lr: f64, total_steps: i64, options: *const accel_one_cycle_options_t, out: *mut *mut accel_scheduler_t) -> accel_status_t;
 
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_cyclic_options_init(options: *mut accel_cyclic_options_t);
-
     /// Between two rates, up and down again and again (Smith, "Cyclical learning rates", 2017).
     ///
     /// * `optimizer`: It must have a momentum, or beta1, when that is cycled.
@@ -5532,13 +5392,6 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_scheduler_cyclic(optimizer: *mut accel_optimizer_t, base_lr: f64, max_lr: f64, options: *const accel_cyclic_options_t, out: *mut *mut accel_scheduler_t) -> accel_status_t;
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_plateau_options_init(options: *mut accel_plateau_options_t);
 
     /// Reduces the rates when a metric does not get better any more.
     ///
@@ -5742,13 +5595,6 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_dataset_windows(tokens: *mut accel_tensor_t, sequence_length: i64, stride: i64, out: *mut *mut accel_dataset_t) -> accel_status_t;
 
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_packing_options_init(options: *mut accel_packing_options_t);
-
     /// Documents packed into sequences of one length.
     ///
     /// An item is a list of four int64 tensors \[sequence_length\]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
@@ -5790,13 +5636,6 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_dataset_json_lines(path: *const c_char, suffix: *const c_char, skip_malformed: i32, out: *mut *mut accel_dataset_t) -> accel_status_t;
 
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_csv_options_init(options: *mut accel_csv_options_t);
-
     /// Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells.
     ///
     /// A column without a given type has the narrowest of bool, int64, float64 and text that holds its cells in the first 1000 rows. Malformed is a row with another number of cells than there are columns, or a cell that its column's type does not hold.
@@ -5810,13 +5649,6 @@ functions! {
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_dataset_csv(path: *const c_char, suffix: *const c_char, options: *const accel_csv_options_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_image_options_init(options: *mut accel_image_options_t);
 
     /// JPEG and PNG files in a folder.
     ///
@@ -6122,13 +5954,6 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_sampler_indices(sampler: *const accel_sampler_t, epoch: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_dataloader_options_init(options: *mut accel_dataloader_options_t);
-
     /// Makes batches of the items of a dataset.
     ///
     /// * `dataset`: The items.
@@ -6325,27 +6150,6 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_skip_first_batches(loader: *mut accel_dataloader_t, num_batches: i64, out: *mut *mut accel_dataloader_t) -> accel_status_t;
 
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_power_sgd_options_init(options: *mut accel_power_sgd_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_ddp_options_init(options: *mut accel_ddp_options_t);
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_grad_scaler_options_init(options: *mut accel_grad_scaler_options_t);
-
     /// Sets how losses are scaled; before anything is prepared.
     ///
     /// * `state`: A state.
@@ -6367,13 +6171,6 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_loss_scale(state: *const accel_state_t) -> f64;
 
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_autocast_options_init(options: *mut accel_autocast_options_t);
-
     /// Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
     ///
     /// * `state`: A state.
@@ -6383,13 +6180,6 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_set_autocast(state: *mut accel_state_t, options: *const accel_autocast_options_t) -> accel_status_t;
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_prepare_model_options_init(options: *mut accel_prepare_model_options_t);
 
     /// Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start from rank 0's weights, and gradients are averaged during backward.
     ///
@@ -6441,13 +6231,6 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_prepare_scheduler(state: *mut accel_state_t, scheduler: *mut accel_scheduler_t, out: *mut *mut accel_scheduler_t) -> accel_status_t;
-
-    /// Marks every field as unset.
-    ///
-    /// * `config`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_dataloader_config_init(config: *mut accel_dataloader_config_t);
 
     /// A loader that hands each rank its own batches.
     ///
@@ -6535,13 +6318,6 @@ functions! {
     ///
     /// Threads: thread. Since 0.1.
     pub fn accel_no_sync_begin(state: *mut accel_state_t, module: *mut accel_module_t, out: *mut *mut accel_scope_t) -> accel_status_t;
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_local_sgd_options_init(options: *mut accel_local_sgd_options_t);
 
     /// Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the scope (Stich, 2019).
     ///
@@ -6664,13 +6440,6 @@ functions! {
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_clip_grad_value(state: *mut accel_state_t, module: *const accel_module_t, clip_value: f64) -> accel_status_t;
-
-    /// Marks every field as unset.
-    ///
-    /// * `options`: The struct.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_parameters_options_init(options: *mut accel_parameters_options_t);
 
     /// Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient of zeros.
     ///

@@ -95,9 +95,7 @@ fn wrong_calls_give_a_status() {
 }
 
 fn constants_are_those_of_the_header() {
-    let mut options = accel_sgd_options_t { lr: 1.0, ..Default::default() };
-    unsafe { accel_sgd_options_init(&mut options) };
-    assert_eq!(options.lr, ACCEL_UNSET_DOUBLE);
+    assert_eq!(accel_sgd_options_t::default().lr, ACCEL_UNSET_DOUBLE);
     let (mut major, mut minor, mut patch) = (-1, -1, -1);
     unsafe { accel_version(&mut major, &mut minor, &mut patch) };
     assert_eq!([major, minor, patch], [ACCEL_VERSION_MAJOR, ACCEL_VERSION_MINOR, ACCEL_VERSION_PATCH]);
