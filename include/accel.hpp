@@ -515,6 +515,11 @@ struct DataloaderConfig : accel_dataloader_config_t {
   DataloaderConfig() : accel_dataloader_config_t(ACCEL_DATALOADER_CONFIG_INIT) {}
 };
 
+// One object for accel_prepare(): exactly one of the handles is set.
+struct PrepareItem : accel_prepare_item_t {
+  PrepareItem() : accel_prepare_item_t(ACCEL_PREPARE_ITEM_INIT) {}
+};
+
 // Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9),
 // with start_step post-local SGD (Lin et al., 2018).
 struct LocalSgdOptions : accel_local_sgd_options_t {

@@ -175,6 +175,10 @@ static inline void go_unset_accel_dataloader_config_t(accel_dataloader_config_t 
   *options = (accel_dataloader_config_t)ACCEL_DATALOADER_CONFIG_INIT;
 }
 
+static inline void go_unset_accel_prepare_item_t(accel_prepare_item_t *options) {
+  *options = (accel_prepare_item_t)ACCEL_PREPARE_ITEM_INIT;
+}
+
 static inline void go_unset_accel_local_sgd_options_t(accel_local_sgd_options_t *options) {
   *options = (accel_local_sgd_options_t)ACCEL_LOCAL_SGD_OPTIONS_INIT;
 }
@@ -4667,6 +4671,40 @@ func (options *DataloaderConfig) c(given *arguments) *C.accel_dataloader_config_
 	}
 	if options.UseStatefulDataloader != nil {
 		made.use_stateful_dataloader = C.accel_flag_t(flag(*options.UseStatefulDataloader))
+	}
+	return made
+}
+
+// PrepareItem: One object for accel_prepare(): exactly one of the handles is set.
+type PrepareItem struct {
+	// Default: none
+	Module *Module
+
+	// Default: none
+	Optimizer *Optimizer
+
+	// Default: none
+	Loader *Dataloader
+
+	// Default: none
+	Scheduler *Scheduler
+
+	// Of a model or a loader, 1: on the device; 0: as it is. Default: as the state has it
+	DevicePlacement *bool
+}
+
+func (options *PrepareItem) c(given *arguments) *C.accel_prepare_item_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_prepare_item_t)(given.room(C.sizeof_accel_prepare_item_t))
+	C.go_unset_accel_prepare_item_t(made)
+	made.module = options.Module.c()
+	made.optimizer = options.Optimizer.c()
+	made.loader = options.Loader.c()
+	made.scheduler = options.Scheduler.c()
+	if options.DevicePlacement != nil {
+		made.device_placement = C.accel_flag_t(flag(*options.DevicePlacement))
 	}
 	return made
 }

@@ -609,6 +609,19 @@ typedef struct accel_dataloader_config {
   accel_flag_t use_stateful_dataloader;
   int32_t reserved;
 } accel_dataloader_config_t;
+%accel_borrowed(accel_module_t, module)
+%accel_borrowed(accel_optimizer_t, optimizer)
+%accel_borrowed(accel_dataloader_t, loader)
+%accel_borrowed(accel_scheduler_t, scheduler)
+typedef struct accel_prepare_item {
+  size_t struct_size;
+  accel_module_t *module;
+  accel_optimizer_t *optimizer;
+  accel_dataloader_t *loader;
+  accel_scheduler_t *scheduler;
+  accel_flag_t device_placement;
+  int32_t reserved;
+} accel_prepare_item_t;
 %accel_borrowed(accel_state_t, gradient_group)
 typedef struct accel_local_sgd_options {
   size_t struct_size;
@@ -871,6 +884,14 @@ typedef struct accel_parameters_options {
     return options;
   }
   ~accel_dataloader_config() {  free($self); }
+}
+%extend accel_prepare_item {
+  accel_prepare_item() {
+    accel_prepare_item_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_prepare_item_t)ACCEL_PREPARE_ITEM_INIT;
+    return options;
+  }
+  ~accel_prepare_item() {  free($self); }
 }
 %extend accel_local_sgd_options {
   accel_local_sgd_options() {

@@ -344,6 +344,16 @@ ACCEL_INLINE(0, 1) void accel_dataloader_config_init(accel_dataloader_config_t *
   if (options != NULL) *options = unset;
 }
 
+#define ACCEL_PREPARE_ITEM_INIT \
+  {sizeof(accel_prepare_item_t), NULL, NULL, NULL, NULL, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_prepare_item_init(accel_prepare_item_t *options) {
+  const accel_prepare_item_t unset = ACCEL_PREPARE_ITEM_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_LOCAL_SGD_OPTIONS_INIT \
   {sizeof(accel_local_sgd_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, \
    ACCEL_UNSET, NULL}

@@ -195,21 +195,21 @@ accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader,
 
 /* One object for accel_prepare(): exactly one of the handles is set. */
 typedef struct accel_prepare_item {
-  accel_module_t *module;
-  accel_optimizer_t *optimizer;
-  accel_dataloader_t *loader;
-  accel_scheduler_t *scheduler;
-  int32_t device_placement; /* of a model or a loader: 1: on the device, 0: as it is, ACCEL_UNSET: as the state */
-  int32_t reserved;         /* 0 */
+  size_t struct_size;
+  accel_module_t *module;        /* Default: none */
+  accel_optimizer_t *optimizer;  /* Default: none */
+  accel_dataloader_t *loader;    /* Default: none */
+  accel_scheduler_t *scheduler;  /* Default: none */
+  accel_flag_t device_placement; /* Of a model or a loader, 1: on the device; 0: as it is. Default: as the state has it */
+  int32_t reserved;              /* 0 */
 } accel_prepare_item_t;
-#define ACCEL_PREPARE_ITEM_INIT {NULL, NULL, NULL, NULL, ACCEL_UNSET, 0}
 
 /** Prepares objects of any kinds with the defaults of the functions above, in any order: schedulers follow all
  * optimizers.
  * @param state A state.
- * @param items [n_items] What to prepare.
+ * @param items [n_items] What to prepare; each has the struct_size of the first, which is the distance between two.
  * @param n_items Their number.
- * @param out_items Room for n_items items: the same kinds in the same order, each handle the caller's.
+ * @param out_items Room for n_items items of that size: the same kinds in the same order, each handle the caller's.
  * @return As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, or with
  *   several.
  * @threads collective, waits

@@ -4,6 +4,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
 #include "accel.h"
 #include "accelerator/prepared_model.hpp"
 #include "capi/buffer.hpp"
@@ -29,18 +34,45 @@ PrepareModelSettings read_prepare_model_options(const accel_prepare_model_option
   return result;
 }
 
-accelerator::PreparedObject read_item(const accel_prepare_item_t& item, size_t index) {
-  const int given =
-      (item.module != nullptr) + (item.optimizer != nullptr) + (item.loader != nullptr) + (item.scheduler != nullptr);
-  require(given == 1, Status::kInvalidArgument, "items[", index, "] has ", given, " handles; expected one");
-  accelerator::PreparedObject object;
-  if (item.module != nullptr) object.model = check(item.module, "items.module").module;
-  if (item.optimizer != nullptr) object.optimizer = check(item.optimizer, "items.optimizer").optimizer;
-  if (item.loader != nullptr) object.loader = check(item.loader, "items.loader").loader;
-  if (item.scheduler != nullptr) object.scheduler = check(item.scheduler, "items.scheduler").scheduler;
-  object.device_placement = optional_flag(item.device_placement, "items.device_placement");
-  return object;
-}
+// The items of a program, whose struct may be shorter or longer than this version's.
+class ItemArray {
+ public:
+  ItemArray(const accel_prepare_item_t* items, size_t count)
+      : items_(items), size_(count == 0 ? 0 : items->struct_size) {}
+
+  accelerator::PreparedObject read(size_t index) const {
+    const accel_prepare_item_t item = read_options(at(items_, index), "items");
+    require(at(items_, index)->struct_size == size_, Status::kInvalidArgument, "items[", index, "].struct_size is ",
+            at(items_, index)->struct_size, "; expected that of the first, ", size_);
+    const int given =
+        (item.module != nullptr) + (item.optimizer != nullptr) + (item.loader != nullptr) + (item.scheduler != nullptr);
+    require(given == 1, Status::kInvalidArgument, "items[", index, "] has ", given, " handles; expected one");
+    accelerator::PreparedObject object;
+    if (item.module != nullptr) object.model = check(item.module, "items.module").module;
+    if (item.optimizer != nullptr) object.optimizer = check(item.optimizer, "items.optimizer").optimizer;
+    if (item.loader != nullptr) object.loader = check(item.loader, "items.loader").loader;
+    if (item.scheduler != nullptr) object.scheduler = check(item.scheduler, "items.scheduler").scheduler;
+    object.device_placement = settings_of(item).device_placement;
+    return object;
+  }
+
+  // Fields that this version does not know stay as the program gave them.
+  void write(size_t index, accel_prepare_item_t item, accel_prepare_item_t* out) const {
+    item.struct_size = size_;
+    std::memcpy(at(out, index), at(items_, index), size_);
+    std::memcpy(at(out, index), &item, std::min(size_, sizeof item));
+  }
+
+ private:
+  template <typename Item>
+  Item* at(Item* items, size_t index) const {
+    using Byte = std::conditional_t<std::is_const_v<Item>, const std::byte, std::byte>;
+    return reinterpret_cast<Item*>(reinterpret_cast<Byte*>(items) + index * size_);
+  }
+
+  const accel_prepare_item_t* items_;
+  size_t size_;
+};
 
 // The handles of a prepared item until the caller has them.
 class OwnedItem {
@@ -52,12 +84,13 @@ class OwnedItem {
     if (object.scheduler != nullptr) scheduler_ = std::make_unique<accel_scheduler>(std::move(object.scheduler));
   }
   accel_prepare_item_t release() {
-    return {module_.release(),
-            optimizer_.release(),
-            loader_.release(),
-            scheduler_.release(),
-            device_placement_ ? int32_t{*device_placement_} : ACCEL_UNSET,
-            0};
+    accel_prepare_item_t item = ACCEL_PREPARE_ITEM_INIT;
+    item.module = module_.release();
+    item.optimizer = optimizer_.release();
+    item.loader = loader_.release();
+    item.scheduler = scheduler_.release();
+    if (device_placement_) item.device_placement = int32_t{*device_placement_};
+    return item;
   }
 
  private:
@@ -145,10 +178,11 @@ ACCEL_FUNCTION accel_status_t accel_prepare(accel_state_t* state, const accel_pr
     check_pointer(items, "items");
     check_pointer(out_items, "out_items");
     std::vector<accelerator::PreparedObject> objects;
-    for (size_t i = 0; i < n_items; i++) objects.push_back(read_item(items[i], i));
+    const ItemArray array(items, n_items);
+    for (size_t i = 0; i < n_items; i++) objects.push_back(array.read(i));
     std::vector<OwnedItem> prepared;
     for (accelerator::PreparedObject& object : accelerator.prepare(objects)) prepared.emplace_back(std::move(object));
-    for (size_t i = 0; i < n_items; i++) out_items[i] = prepared[i].release();
+    for (size_t i = 0; i < n_items; i++) array.write(i, prepared[i].release(), out_items);
     return ACCEL_OK;
   });
 }

@@ -326,6 +326,42 @@ static void test_frozen_models(void **unused) {
   release(&loop);
 }
 
+/* Items of a newer version, which have a field that this one does not know. */
+static void test_preparing_items_of_a_newer_program(void **unused) {
+  accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
+  struct {
+    accel_prepare_item_t known;
+    int64_t next;
+  } items[2], prepared[2];
+  accel_module_t *model = NULL;
+  (void)unused;
+  assert_ok(accel_module_linear(2, 1, 0, &model));
+  for (int i = 0; i < 2; i++) {
+    accel_prepare_item_init(&items[i].known);
+    items[i].known.struct_size = sizeof items[i];
+    items[i].next = ACCEL_UNSET_INT64;
+  }
+  items[0].known.module = model;
+  assert_ok(accel_optimizer_sgd(model, NULL, &items[1].known.optimizer));
+  assert_ok(accel_prepare(state, &items[0].known, 2, &prepared[0].known));
+  assert_non_null(prepared[0].known.module);
+  assert_non_null(prepared[1].known.optimizer);
+  assert_int_equal(prepared[1].known.struct_size, sizeof prepared[1]);
+  assert_true(prepared[1].next == ACCEL_UNSET_INT64);
+  accel_optimizer_release(prepared[1].known.optimizer);
+  accel_module_release(prepared[0].known.module);
+  items[1].next = 3;
+  assert_fails(accel_prepare(state, &items[0].known, 2, &prepared[0].known), ACCEL_ERROR_UNSUPPORTED,
+               "newer than this library's");
+  items[1].next = ACCEL_UNSET_INT64;
+  items[1].known.struct_size = sizeof(accel_prepare_item_t);
+  assert_fails(accel_prepare(state, &items[0].known, 2, &prepared[0].known), ACCEL_ERROR_INVALID_ARGUMENT,
+               "items[1].struct_size is 48; expected that of the first, 56");
+  accel_optimizer_release(items[1].known.optimizer);
+  accel_module_release(model);
+  accel_state_release(state);
+}
+
 static void test_preparing_many(void **unused) {
   accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
   accel_prepare_item_t items[2] = {ACCEL_PREPARE_ITEM_INIT, ACCEL_PREPARE_ITEM_INIT}, prepared[2];
@@ -587,6 +623,7 @@ int main(void) {
       capi_unit_test(test_scopes_without_other_ranks),
       capi_unit_test(test_scopes_end_where_they_began),
       capi_unit_test(test_frozen_models),
+      capi_unit_test(test_preparing_items_of_a_newer_program),
       capi_unit_test(test_preparing_many),
       capi_unit_test(test_the_description),
       capi_unit_test(test_seeds),

@@ -178,11 +178,11 @@ class Header(unittest.TestCase):
                 self.describe(HEADER.replace("ACCEL_ERROR_NOT_FOUND (-5)", f"ACCEL_ERROR_NOT_FOUND {number}"))
 
     def test_structs_by_value_get_a_form_by_pointer(self):
-        place = "/* A place. */\ntypedef struct accel_place {\n  int32_t x;\n} accel_place_t;\n"
+        place = "/* A place. */\ntypedef struct accel_device {\n  int32_t x;\n} accel_device_t;\n"
         moved = """/** Moves. @param thing A thing. @param place Where to. @return ACCEL_OK. @threads object, waits */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_move(accel_thing_t *thing, accel_place_t place);
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_move(accel_thing_t *thing, accel_device_t place);
 /** Where it is. @param thing A thing. @return Its place. @threads any */
-ACCEL_SINCE(0, 1) accel_place_t accel_thing_place(const accel_thing_t *thing);
+ACCEL_SINCE(0, 1) accel_device_t accel_thing_place(const accel_thing_t *thing);
 """
         text = HEADER + place + moved
         written = emit_by_pointer.header(self.describe(text))
@@ -191,10 +191,15 @@ ACCEL_SINCE(0, 1) accel_place_t accel_thing_place(const accel_thing_t *thing);
         self.assertEqual(list(lint.lint(api)), [])
         functions = {function["name"]: function for function in api["functions"]}
         move, where = functions["accel_thing_move_by_pointer"], functions["accel_thing_place_by_pointer"]
-        self.assertEqual([parameter["type"]["c"] for parameter in move["parameters"]], ["accel_thing_t *", "const accel_place_t *"])
+        self.assertEqual([parameter["type"]["c"] for parameter in move["parameters"]], ["accel_thing_t *", "const accel_device_t *"])
         self.assertEqual((move["threads"], move["waits"]), ("object", True))
-        self.assertEqual([parameter["type"]["c"] for parameter in where["parameters"]], ["const accel_thing_t *", "accel_place_t *"])
+        self.assertEqual([parameter["type"]["c"] for parameter in where["parameters"]], ["const accel_thing_t *", "accel_device_t *"])
         self.assertEqual(where["returns"]["type"]["c"], "accel_status_t")
+
+    def test_a_struct_that_could_not_grow(self):
+        place = "/* A place. */\ntypedef struct accel_place {\n  int32_t x;\n} accel_place_t;\n"
+        self.assertTrue(any("accel_place_t does not begin with size_t struct_size" in line
+                            for line in lint.lint(self.describe(HEADER + place))))
 
     def test_layouts(self):
         (options,) = self.describe(HEADER)["structs"]

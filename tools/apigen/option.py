@@ -96,7 +96,8 @@ def read(field, choices):
 
 
 def is_options(struct):
-    return bool(re.search(r"_(options|config)_t$", struct["name"]))
+    """Whether it may grow. Those of these names must begin with their size, which the lint checks."""
+    return bool(re.search(r"_(options|config)_t$", struct["name"])) or struct["fields"][0]["name"] == "struct_size"
 
 
 def choices_of(api):

@@ -1160,12 +1160,25 @@ end
 
 """One object for accel_prepare(): exactly one of the handles is set."""
 struct accel_prepare_item_t
+    struct_size::Csize_t
     var"module"::Ptr{accel_module_t}
     optimizer::Ptr{accel_optimizer_t}
     loader::Ptr{accel_dataloader_t}
     scheduler::Ptr{accel_scheduler_t}
-    device_placement::Int32
+    device_placement::accel_flag_t
     reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_prepare_item_t(;
+    var"module" = C_NULL,
+    optimizer = C_NULL,
+    loader = C_NULL,
+    scheduler = C_NULL,
+    device_placement = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_prepare_item_t(sizeof(accel_prepare_item_t), var"module", optimizer, loader, scheduler, device_placement, reserved)
 end
 
 """Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018)."""
@@ -6869,9 +6882,9 @@ accel_prepare_data_loader(state, loader, config, out) =
 Prepares objects of any kinds with the defaults of the functions above, in any order: schedulers follow all optimizers.
 
 - `state`: A state.
-- `items`: What to prepare.
+- `items`: What to prepare; each has the struct_size of the first, which is the distance between two.
 - `n_items`: Their number.
-- `out_items`: Room for n_items items: the same kinds in the same order, each handle the caller's.
+- `out_items`: Room for n_items items of that size: the same kinds in the same order, each handle the caller's.
 
 Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, or with several.
 

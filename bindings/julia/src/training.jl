@@ -14,7 +14,7 @@ function prepare(state::State, first, second, rest...)
 end
 prepare_item(::Nothing) = prepare_item()
 prepare_item(; model = C_NULL, optimizer = C_NULL, loader = C_NULL, scheduler = C_NULL) =
-    LibAccel.accel_prepare_item_t(model, optimizer, loader, scheduler, LibAccel.ACCEL_UNSET, 0)
+    LibAccel.accel_prepare_item_t(sizeof(LibAccel.accel_prepare_item_t), model, optimizer, loader, scheduler, LibAccel.ACCEL_UNSET, 0)
 prepare_item(model::Model) = prepare_item(model = pointer(model))
 prepare_item(optimizer::Optimizer) = prepare_item(optimizer = pointer(optimizer))
 prepare_item(loader::DataLoader) = prepare_item(loader = pointer(loader))

@@ -361,6 +361,15 @@ class accel_dataloader_config_t:
     use_stateful_dataloader: int
     reserved: int
 
+class accel_prepare_item_t:
+    struct_size: int
+    module: accel_module
+    optimizer: accel_optimizer
+    loader: accel_dataloader
+    scheduler: accel_scheduler
+    device_placement: int
+    reserved: int
+
 class accel_local_sgd_options_t:
     struct_size: int
     start_step: int

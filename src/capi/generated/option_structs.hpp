@@ -69,6 +69,8 @@ inline const OptionTable& table_of(const accel_prepare_model_options_t*) { retur
 inline accel_prepare_model_options_t unset_options(const accel_prepare_model_options_t*) { return ACCEL_PREPARE_MODEL_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_dataloader_config_t*) { return option_tables::dataloader_config; }
 inline accel_dataloader_config_t unset_options(const accel_dataloader_config_t*) { return ACCEL_DATALOADER_CONFIG_INIT; }
+inline const OptionTable& table_of(const accel_prepare_item_t*) { return option_tables::prepare_item; }
+inline accel_prepare_item_t unset_options(const accel_prepare_item_t*) { return ACCEL_PREPARE_ITEM_INIT; }
 inline const OptionTable& table_of(const accel_local_sgd_options_t*) { return option_tables::local_sgd_options; }
 inline accel_local_sgd_options_t unset_options(const accel_local_sgd_options_t*) { return ACCEL_LOCAL_SGD_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_parameters_options_t*) { return option_tables::parameters_options; }
@@ -91,6 +93,7 @@ GradScalerSettings settings_type(const accel_grad_scaler_options_t*);
 AutocastSettings settings_type(const accel_autocast_options_t*);
 PrepareModelSettings settings_type(const accel_prepare_model_options_t*);
 DataloaderConfig settings_type(const accel_dataloader_config_t*);
+PrepareItem settings_type(const accel_prepare_item_t*);
 LocalSgdSettings settings_type(const accel_local_sgd_options_t*);
 ParametersSettings settings_type(const accel_parameters_options_t*);
 

@@ -413,6 +413,15 @@ constexpr OptionField kDataloaderConfig[] = {
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kPrepareItem[] = {
+    {"module", "Default: none", OptionKind::kObject, 8, 8, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"optimizer", "Default: none", OptionKind::kObject, 8, 16, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"loader", "Default: none", OptionKind::kObject, 8, 24, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"scheduler", "Default: none", OptionKind::kObject, 8, 32, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"device_placement", "Of a model or a loader, 1: on the device; 0: as it is. Default: as the state has it", OptionKind::kFlag, 4, 40, 54, kNone, nullptr, nullptr, "as the state has it", nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kLocalSgdOptions[] = {
     {"start_step", "Steps with exchanged gradients before the first local one. In [0, inf). Default 0", OptionKind::kInteger, 8, 8, 58, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"outer_lr", "Of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken", OptionKind::kNumber, 8, 16, 71, {0, kInfinity, false, true}, nullptr, nullptr, "the mean itself is taken", nullptr, 0, false},
@@ -461,6 +470,7 @@ const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradSc
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
 const OptionTable prepare_model_options{"accel_prepare_model_options_t", 24, kPrepareModelOptions, std::size(kPrepareModelOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloaderConfig, std::size(kDataloaderConfig)};
+const OptionTable prepare_item{"accel_prepare_item_t", 48, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 16, kParametersOptions, std::size(kParametersOptions)};
 
@@ -499,6 +509,7 @@ OptionTables all_option_tables() {
       &option_tables::autocast_options,
       &option_tables::prepare_model_options,
       &option_tables::dataloader_config,
+      &option_tables::prepare_item,
       &option_tables::local_sgd_options,
       &option_tables::parameters_options,
   };

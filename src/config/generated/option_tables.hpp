@@ -36,6 +36,7 @@ extern const OptionTable grad_scaler_options;
 extern const OptionTable autocast_options;
 extern const OptionTable prepare_model_options;
 extern const OptionTable dataloader_config;
+extern const OptionTable prepare_item;
 extern const OptionTable local_sgd_options;
 extern const OptionTable parameters_options;
 

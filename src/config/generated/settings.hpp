@@ -411,6 +411,18 @@ struct DataloaderConfig {
   }
 };
 
+// accel_prepare_item_t
+struct PrepareItem {
+  Setting<std::optional<bool>> device_placement{};
+
+  static const OptionTable& table() { return option_tables::prepare_item; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[4], settings.device_placement...);
+  }
+};
+
 // accel_local_sgd_options_t
 struct LocalSgdSettings {
   Setting<int64_t> start_step{0};

@@ -455,6 +455,7 @@ static const char *const accel_function_names[] = {
     "accel_autocast_options_init",
     "accel_prepare_model_options_init",
     "accel_dataloader_config_init",
+    "accel_prepare_item_init",
     "accel_local_sgd_options_init",
     "accel_parameters_options_init",
     "accel_send_to_device_by_pointer",

@@ -318,13 +318,14 @@ SAME(place_of_accel_dataloader_config_t_use_seedable_sampler, offsetof(accel_dat
 SAME(place_of_accel_dataloader_config_t_data_seed, offsetof(accel_dataloader_config_t, data_seed) == 32 && sizeof(((accel_dataloader_config_t *)0)->data_seed) == 8);
 SAME(place_of_accel_dataloader_config_t_use_stateful_dataloader, offsetof(accel_dataloader_config_t, use_stateful_dataloader) == 40 && sizeof(((accel_dataloader_config_t *)0)->use_stateful_dataloader) == 4);
 SAME(place_of_accel_dataloader_config_t_reserved, offsetof(accel_dataloader_config_t, reserved) == 44 && sizeof(((accel_dataloader_config_t *)0)->reserved) == 4);
-SAME(size_of_accel_prepare_item_t, sizeof(accel_prepare_item_t) == 40);
-SAME(place_of_accel_prepare_item_t_module, offsetof(accel_prepare_item_t, module) == 0 && sizeof(((accel_prepare_item_t *)0)->module) == 8);
-SAME(place_of_accel_prepare_item_t_optimizer, offsetof(accel_prepare_item_t, optimizer) == 8 && sizeof(((accel_prepare_item_t *)0)->optimizer) == 8);
-SAME(place_of_accel_prepare_item_t_loader, offsetof(accel_prepare_item_t, loader) == 16 && sizeof(((accel_prepare_item_t *)0)->loader) == 8);
-SAME(place_of_accel_prepare_item_t_scheduler, offsetof(accel_prepare_item_t, scheduler) == 24 && sizeof(((accel_prepare_item_t *)0)->scheduler) == 8);
-SAME(place_of_accel_prepare_item_t_device_placement, offsetof(accel_prepare_item_t, device_placement) == 32 && sizeof(((accel_prepare_item_t *)0)->device_placement) == 4);
-SAME(place_of_accel_prepare_item_t_reserved, offsetof(accel_prepare_item_t, reserved) == 36 && sizeof(((accel_prepare_item_t *)0)->reserved) == 4);
+SAME(size_of_accel_prepare_item_t, sizeof(accel_prepare_item_t) == 48);
+SAME(place_of_accel_prepare_item_t_struct_size, offsetof(accel_prepare_item_t, struct_size) == 0 && sizeof(((accel_prepare_item_t *)0)->struct_size) == 8);
+SAME(place_of_accel_prepare_item_t_module, offsetof(accel_prepare_item_t, module) == 8 && sizeof(((accel_prepare_item_t *)0)->module) == 8);
+SAME(place_of_accel_prepare_item_t_optimizer, offsetof(accel_prepare_item_t, optimizer) == 16 && sizeof(((accel_prepare_item_t *)0)->optimizer) == 8);
+SAME(place_of_accel_prepare_item_t_loader, offsetof(accel_prepare_item_t, loader) == 24 && sizeof(((accel_prepare_item_t *)0)->loader) == 8);
+SAME(place_of_accel_prepare_item_t_scheduler, offsetof(accel_prepare_item_t, scheduler) == 32 && sizeof(((accel_prepare_item_t *)0)->scheduler) == 8);
+SAME(place_of_accel_prepare_item_t_device_placement, offsetof(accel_prepare_item_t, device_placement) == 40 && sizeof(((accel_prepare_item_t *)0)->device_placement) == 4);
+SAME(place_of_accel_prepare_item_t_reserved, offsetof(accel_prepare_item_t, reserved) == 44 && sizeof(((accel_prepare_item_t *)0)->reserved) == 4);
 SAME(size_of_accel_local_sgd_options_t, sizeof(accel_local_sgd_options_t) == 48);
 SAME(place_of_accel_local_sgd_options_t_struct_size, offsetof(accel_local_sgd_options_t, struct_size) == 0 && sizeof(((accel_local_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_local_sgd_options_t_start_step, offsetof(accel_local_sgd_options_t, start_step) == 8 && sizeof(((accel_local_sgd_options_t *)0)->start_step) == 8);
@@ -756,6 +757,15 @@ static void test_accel_dataloader_config_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_prepare_item_t(void **state) {
+  static const accel_prepare_item_t expected = ACCEL_PREPARE_ITEM_INIT;
+  accel_prepare_item_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_prepare_item_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_local_sgd_options_t(void **state) {
   static const accel_local_sgd_options_t expected = ACCEL_LOCAL_SGD_OPTIONS_INIT;
   accel_local_sgd_options_t given;
@@ -807,6 +817,7 @@ int main(void) {
       cmocka_unit_test(test_accel_autocast_options_t),
       cmocka_unit_test(test_accel_prepare_model_options_t),
       cmocka_unit_test(test_accel_dataloader_config_t),
+      cmocka_unit_test(test_accel_prepare_item_t),
       cmocka_unit_test(test_accel_local_sgd_options_t),
       cmocka_unit_test(test_accel_parameters_options_t),
   };

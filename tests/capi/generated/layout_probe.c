@@ -319,6 +319,7 @@ int main(void) {
   printf("field use_stateful_dataloader %zu\n", offsetof(accel_dataloader_config_t, use_stateful_dataloader));
   printf("field reserved %zu\n", offsetof(accel_dataloader_config_t, reserved));
   printf("struct accel_prepare_item_t %zu\n", sizeof(accel_prepare_item_t));
+  printf("field struct_size %zu\n", offsetof(accel_prepare_item_t, struct_size));
   printf("field module %zu\n", offsetof(accel_prepare_item_t, module));
   printf("field optimizer %zu\n", offsetof(accel_prepare_item_t, optimizer));
   printf("field loader %zu\n", offsetof(accel_prepare_item_t, loader));

@@ -2174,14 +2174,35 @@ impl Default for accel_dataloader_config_t {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_prepare_item_t {
+    pub struct_size: usize,
+    /// Default: none
     pub module: *mut accel_module_t,
+    /// Default: none
     pub optimizer: *mut accel_optimizer_t,
+    /// Default: none
     pub loader: *mut accel_dataloader_t,
+    /// Default: none
     pub scheduler: *mut accel_scheduler_t,
-    /// of a model or a loader: 1: on the device, 0: as it is, ACCEL_UNSET: as the state
-    pub device_placement: i32,
+    /// Of a model or a loader, 1: on the device; 0: as it is. Default: as the state has it
+    pub device_placement: accel_flag_t,
     /// 0
     pub reserved: i32,
+}
+
+/// Every field of [`accel_prepare_item_t`] unset.
+pub const ACCEL_PREPARE_ITEM_INIT: accel_prepare_item_t = accel_prepare_item_t {
+    struct_size: core::mem::size_of::<accel_prepare_item_t>(),
+    module: core::ptr::null_mut(),
+    optimizer: core::ptr::null_mut(),
+    loader: core::ptr::null_mut(),
+    scheduler: core::ptr::null_mut(),
+    device_placement: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_prepare_item_t {
+    fn default() -> Self {
+        ACCEL_PREPARE_ITEM_INIT
+    }
 }
 
 /// Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).
@@ -6247,9 +6268,9 @@ functions! {
     /// Prepares objects of any kinds with the defaults of the functions above, in any order: schedulers follow all optimizers.
     ///
     /// * `state`: A state.
-    /// * `items`: length `n_items`. What to prepare.
+    /// * `items`: length `n_items`. What to prepare; each has the struct_size of the first, which is the distance between two.
     /// * `n_items`: Their number.
-    /// * `out_items`: Room for n_items items: the same kinds in the same order, each handle the caller's.
+    /// * `out_items`: Room for n_items items of that size: the same kinds in the same order, each handle the caller's.
     ///
     /// Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, or with several.
     ///

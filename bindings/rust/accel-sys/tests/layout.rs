@@ -502,14 +502,15 @@ fn layout_of_accel_dataloader_config() {
 
 #[test]
 fn layout_of_accel_prepare_item() {
-    assert_eq!(size_of::<accel_prepare_item_t>(), 40);
+    assert_eq!(size_of::<accel_prepare_item_t>(), 48);
     assert_eq!(align_of::<accel_prepare_item_t>(), 8);
-    assert_eq!(offset_of!(accel_prepare_item_t, module), 0);
-    assert_eq!(offset_of!(accel_prepare_item_t, optimizer), 8);
-    assert_eq!(offset_of!(accel_prepare_item_t, loader), 16);
-    assert_eq!(offset_of!(accel_prepare_item_t, scheduler), 24);
-    assert_eq!(offset_of!(accel_prepare_item_t, device_placement), 32);
-    assert_eq!(offset_of!(accel_prepare_item_t, reserved), 36);
+    assert_eq!(offset_of!(accel_prepare_item_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_prepare_item_t, module), 8);
+    assert_eq!(offset_of!(accel_prepare_item_t, optimizer), 16);
+    assert_eq!(offset_of!(accel_prepare_item_t, loader), 24);
+    assert_eq!(offset_of!(accel_prepare_item_t, scheduler), 32);
+    assert_eq!(offset_of!(accel_prepare_item_t, device_placement), 40);
+    assert_eq!(offset_of!(accel_prepare_item_t, reserved), 44);
 }
 
 #[test]

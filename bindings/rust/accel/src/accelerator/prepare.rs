@@ -32,6 +32,7 @@ mod private {
 }
 
 const NOTHING: sys::accel_prepare_item_t = sys::accel_prepare_item_t {
+    struct_size: std::mem::size_of::<sys::accel_prepare_item_t>(),
     module: std::ptr::null_mut(),
     optimizer: std::ptr::null_mut(),
     loader: std::ptr::null_mut(),
