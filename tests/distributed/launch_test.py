@@ -180,14 +180,14 @@ class Environment(LaunchTest):
         self.assertEqual(variables["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"], "4")
 
     def test_each_setting_of_a_state_that_has_a_variable_has_an_option(self):
-        header = (ROOT / "include/accel.h").read_text()
+        header = (ROOT / "include/accel/state.h").read_text()
         struct = re.search(r"struct accel_state_options \{(.*?)\n\}", header, re.DOTALL).group(1)
         fields = re.findall(r"(\w+);\s*/\*((?:(?!\*/).)*?)\*/", struct, re.DOTALL)
         variables = {name: re.search(r"Variable[\s*]+(\w+)\.", comment) for name, comment in fields}
         variables = {name: found.group(1) for name, found in variables.items() if found}
         self.assertLessEqual({"cpu", "mixed_precision", "main_process_port", "cpu_memory_kept"}, set(variables))
         values = {"mixed_precision": "fp16", "main_process_ip": "10.0.0.1", "cpu": "yes", "debug": "yes",
-                  "cpu_kernels": "onednn", "cpu_memory": "cached"}
+                  "cpu_kernels": "onednn", "cpu_memory": "cached", "cpu_affinity": "yes", "torch_device": "cpu"}
         for name, variable in variables.items():
             value = values.get(name, "40000")
             for option in (name, name.replace("_", "-")):
