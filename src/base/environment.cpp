@@ -134,8 +134,8 @@ std::optional<bool> environment_flag(const char* name) {
   const auto value = environment_text(name);
   if (!value) return std::nullopt;
   const auto flag = parse_flag(*value);
-  require(flag.has_value(), Status::kInvalidArgument, "environment variable ", name, " is '", *value, "'; expected ",
-          kFlagWords);
+  require(flag.has_value(), Status::kInvalidArgument, "environment variable ", name, " is '", *value,
+          "'; expected yes, true, on, 1 or no, false, off, 0");
   return flag;
 }
 

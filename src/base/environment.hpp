@@ -15,7 +15,6 @@ std::optional<std::string> environment_text(const char* name);
 
 // y, yes, t, true, on, 1 and n, no, f, false, off, 0 in any case; nothing for anything else.
 std::optional<bool> parse_flag(const std::string& text);
-inline constexpr const char* kFlagWords = "yes, true, on, 1 or no, false, off, 0";
 // Nothing for what is no integer of 64 bits.
 std::optional<int64_t> parse_integer(const std::string& text);
 

@@ -109,11 +109,10 @@ std::optional<double> option_value(const OptionField& field, const void* options
 namespace {
 
 // What is expected; empty where the field can have any value.
-std::string expectation(const OptionField& field, double value, bool from_call) {
+std::string expectation(const OptionField& field, double value) {
   switch (field.kind) {
     case OptionKind::kFlag:
-      if (value == 0 || value == 1) return "";
-      return from_call ? "0, 1 or ACCEL_UNSET" : "yes, true, on, 1 or no, false, off, 0";
+      return value == 0 || value == 1 ? "" : "0, 1 or ACCEL_UNSET";
     case OptionKind::kInteger:
     case OptionKind::kNumber:
       return field.interval.contains(value) ? "" : field.interval.text();
@@ -134,7 +133,7 @@ std::string expectation(const OptionField& field, double value, bool from_call) 
 
 void check_value(const OptionField& field, double value, std::string_view name, std::string_view given,
                  std::string_view source) {
-  const std::string expected = expectation(field, value, source == "call" || source.empty());
+  const std::string expected = expectation(field, value);
   if (expected.empty()) return;
   fail(Status::kInvalidArgument, name, " is ", given, source.empty() ? "" : " (from ", source,
        source.empty() ? "" : ")", "; expected ", expected);
@@ -148,7 +147,7 @@ void check_option(const OptionField& field, const void* options, const char* nam
   if (field.kind == OptionKind::kText || field.kind == OptionKind::kObject) return;
   const bool is_number = field.kind == OptionKind::kNumber;
   const double value = is_number ? number_option(field, options) : static_cast<double>(integer_option(field, options));
-  if (expectation(field, value, true).empty()) return;
+  if (expectation(field, value).empty()) return;
   // Where a variable could have said it as well.
   check_value(field, value, text(name, ".", field.name), is_number ? text(value) : text(integer_option(field, options)),
               field.variable == nullptr ? "" : "call");

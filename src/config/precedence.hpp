@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "config/option_table.hpp"
+#include "config/option_text.hpp"
 #include "config/setting.hpp"
 
 namespace accel {
@@ -20,14 +21,8 @@ struct OptionText {
   std::string source;  // "ACCELERATE_USE_CPU"
 };
 
+// One that the field cannot have is an error that names the source.
 std::optional<OptionText> find_option_text(const OptionField& field);
-
-// As a value that the field can have; else an error that names the source.
-int64_t parse_integer_option(const OptionField& field, const OptionText& text);  // flags and choices, too
-double parse_number_option(const OptionField& field, const OptionText& text);
-
-// "bf16" of a choice, "yes" of a flag, which are numbers there.
-std::string integer_option_text(const OptionField& field, int64_t value);
 
 namespace precedence {
 
@@ -41,11 +36,11 @@ struct Plain<std::optional<T>> {
 };
 
 template <typename T>
-T parse(const OptionField& field, const OptionText& text) {
+T parse(const OptionField& field, const std::string& text) {
   if constexpr (std::is_same_v<T, std::string>)
-    return text.text;
+    return text;
   else if constexpr (std::is_same_v<T, double>)
-    return parse_number_option(field, text);
+    return parse_number_option(text);
   else
     return static_cast<T>(parse_integer_option(field, text));
 }
@@ -101,7 +96,7 @@ void resolve_settings(Settings& settings) {
         const auto found = find_option_text(field);
         if (!found) return;
         using T = typename precedence::Plain<decltype(setting.value)>::Type;
-        setting.set(precedence::parse<T>(field, *found), found->source);
+        setting.set(precedence::parse<T>(field, found->text), found->source);
       },
       settings);
 }

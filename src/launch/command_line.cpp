@@ -8,6 +8,7 @@
 
 #include "base/edit_distance.hpp"
 #include "base/error.hpp"
+#include "config/option_text.hpp"
 #include "launch/launch_option.hpp"
 #include "launch/option_text.hpp"
 
@@ -132,7 +133,7 @@ void add_option(CLI::App& app, const LaunchOption& option, LaunchOptions& option
   std::string names = spellings(option.field.name);
   if (option.name_of_accelerate != nullptr) names += "," + spellings(option.name_of_accelerate);
   const auto apply = [option, &options](const CLI::results_t& values) {
-    check_value(option.field, values.back());
+    check_option_text(option.field, values.back(), "--" + option_name(option.field), "");
     option.apply(option.field, values.back(), options);
     return true;
   };

@@ -14,7 +14,4 @@ std::string describe(const OptionField& field);     // its meaning, its variable
 // A row of the help, in lines of at most 118 letters.
 std::string help_row(const std::string& left, const std::string& description);
 
-// Error(Status::kInvalidArgument) unless the field can have the value.
-void check_value(const OptionField& field, const std::string& value);
-
 }  // namespace accel::launch

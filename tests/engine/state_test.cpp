@@ -178,15 +178,18 @@ TEST(StateSettings, ValuesOutOfTheirRangeNameTheirSource) {
     unsetenv(variable);
   };
   refused("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "0",
-          "gradient_accumulation_steps is 0 (from ACCELERATE_GRADIENT_ACCUMULATION_STEPS); expected at least 1");
+          "gradient_accumulation_steps is '0' (from ACCELERATE_GRADIENT_ACCUMULATION_STEPS); expected an integer at "
+          "least 1");
   refused("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "two",
-          "gradient_accumulation_steps is 'two' (from ACCELERATE_GRADIENT_ACCUMULATION_STEPS); expected an integer");
+          "gradient_accumulation_steps is 'two' (from ACCELERATE_GRADIENT_ACCUMULATION_STEPS); expected an integer at "
+          "least 1");
   refused("ACCELERATE_MIXED_PRECISION", "fp17",
           "mixed_precision is 'fp17' (from ACCELERATE_MIXED_PRECISION); expected one of no, fp16, bf16, fp8");
-  refused("ACCELERATE_USE_CPU", "perhaps",
-          "cpu is 'perhaps' (from ACCELERATE_USE_CPU); expected yes, true, on, 1 or no, false, off, 0");
-  refused("ACCEL_CPU_MEMORY_KEPT", "-1", "cpu_memory_kept is -1 (from ACCEL_CPU_MEMORY_KEPT); expected at least 0");
-  refused("MASTER_PORT", "70000", "main_process_port is 70000 (from MASTER_PORT); expected from 0 to 65535");
+  refused("ACCELERATE_USE_CPU", "perhaps", "cpu is 'perhaps' (from ACCELERATE_USE_CPU); expected yes or no");
+  refused("ACCEL_CPU_MEMORY_KEPT", "-1",
+          "cpu_memory_kept is '-1' (from ACCEL_CPU_MEMORY_KEPT); expected an integer at least 0");
+  refused("MASTER_PORT", "70000",
+          "main_process_port is '70000' (from MASTER_PORT); expected an integer from 0 to 65535");
 }
 
 TEST(StateSettings, WhatAProgramSetsIsCheckedByTheTable) {
@@ -223,7 +226,7 @@ TEST(StateSettings, TheTimeoutIsThatOfTheCallElseThatOfItsVariable) {
   options.timeout_ms = 7;
   EXPECT_EQ(resolve_state_settings(options).timeout_ms, 7);
   setenv("ACCEL_TIMEOUT_MS", "0", 1);
-  EXPECT_NE(refusal([] { resolve_state_settings({}); }, Status::kInvalidArgument).find("0 (from ACCEL_TIMEOUT_MS)"),
+  EXPECT_NE(refusal([] { resolve_state_settings({}); }, Status::kInvalidArgument).find("'0' (from ACCEL_TIMEOUT_MS)"),
             std::string::npos);
 }
 

@@ -1,0 +1,28 @@
+// Values of options as texts: of environment variables and of the command line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "config/option_table.hpp"
+
+namespace accel {
+
+// "an integer from 1 to 99", "one of no, fp16", "yes or no"
+std::string expected_text(const OptionField& field);
+// "no, fp16"
+std::string choice_names(const OptionField& field, const char* separator);
+
+// Else an error: "NAME is 'VALUE'", the source unless it is empty, and what was expected.
+void check_option_text(const OptionField& field, const std::string& value, std::string_view name,
+                       std::string_view source);
+
+// Of texts that were checked. Flags and choices are integers.
+int64_t parse_integer_option(const OptionField& field, const std::string& value);
+double parse_number_option(const std::string& value);
+
+// "bf16" of a choice, "yes" of a flag, which are numbers there.
+std::string integer_option_text(const OptionField& field, int64_t value);
+
+}  // namespace accel
