@@ -29,6 +29,7 @@ fn is_set_otherwise(record: &str, field: &str) -> bool {
             | ("accel_ddp_options_t", "check_reduction") // has no effect
             | ("accel_ddp_options_t", "comm_state_option") // State::prepare_model_with_power_sgd()
             | ("accel_local_sgd_options_t", "gradient_group") // State::local_sgd()
+            | ("accel_prepare_item_t", _) // State::prepare()
     )
 }
 
