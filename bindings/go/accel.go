@@ -813,6 +813,10 @@ static inline accel_status_t go_accel_op_find(const char *name, const char *over
   return go_checked(accel_op_find(name, overload, out), failure);
 }
 
+static inline accel_status_t go_accel_op_resolve(const char *name, const accel_value_t *args, size_t n_args, const char *const *names, const accel_value_t *kwargs, size_t n_kwargs, const accel_op_t **out, go_failure *failure) {
+  return go_checked(accel_op_resolve(name, args, n_args, names, kwargs, n_kwargs, out), failure);
+}
+
 static inline accel_status_t go_accel_op_call(const accel_op_t *op, const accel_value_t *args, size_t n_args, accel_value_t *results, size_t max_results, size_t *out_n_results, go_failure *failure) {
   return go_checked(accel_op_call(op, args, n_args, results, max_results, out_n_results), failure);
 }
@@ -7759,6 +7763,38 @@ func OpFind(name string, overload string) (out *Op, err error) {
 	var cOut *C.accel_op_t
 	var failure C.go_failure
 	code := C.go_accel_op_find(given.text(name), given.text(overload), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newOp(cOut)
+	return
+}
+
+// OpResolve is accel_op_resolve. Finds the overload of an operator that some arguments are for, as a call in Python
+// would: among those that take the arguments the one that converts fewest of them, of tensors before of numbers.
+// Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be kept
+// for arguments of the same kinds.
+//
+//   - name: "aten::add"; without a namespace it is LibTorch's, else one of our own.
+//   - args: Arguments in the schema's order; args may be NULL when there are none. What stands behind the "*" of a
+//     schema has to be named.
+//   - names: The names of further arguments.
+//   - kwargs: Names and values, n_kwargs of each; may be NULL when there are none.
+//
+// Returns: ACCEL_OK; NOT_FOUND for an unknown name, with near names; TYPE_MISMATCH, with the overloads, when none
+// takes the arguments.
+func OpResolve(name string, args []any, names []string, kwargs []any) (out *Op, err error) {
+	var given arguments
+	defer given.end()
+	cArgs := given.all(args)
+	cKwargs := given.all(kwargs)
+	given.same(len(names), len(kwargs), "kwargs")
+	var cOut *C.accel_op_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_op_resolve(given.text(name), cArgs, C.size_t(len(args)), given.texts(names), cKwargs, C.size_t(len(names)), &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}

@@ -2337,6 +2337,18 @@ out: Interned, never released.
 Returns: ACCEL_OK, or NOT_FOUND that lists the overloads or near names.";
 accel_status_t accel_op_find(const char *name, const char *overload, const accel_op_t **OUTPUT);
 
+%feature("docstring") accel_op_resolve "Finds the overload of an operator that some arguments are for, as a call in Python would: among those that take the arguments the one that converts fewest of them, of tensors before of numbers. Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be kept for arguments of the same kinds.
+
+name: \"aten::add\"; without a namespace it is LibTorch's, else one of our own.
+args: Arguments in the schema's order; args may be NULL when there are none. What stands behind the \"*\" of a schema has to be named.
+n_args: Their number.
+names: The names of further arguments.
+kwargs: Names and values, n_kwargs of each; may be NULL when there are none.
+n_kwargs: Their number.
+out: Interned, never released.
+Returns: ACCEL_OK; NOT_FOUND for an unknown name, with near names; TYPE_MISMATCH, with the overloads, when none takes the arguments.";
+accel_status_t accel_op_resolve(const char *name, const accel_value_t *ITEMS, size_t COUNT, const char *const *NAMES, const accel_value_t *ITEMS, size_t COUNT, const accel_op_t **OUTPUT);
+
 %feature("docstring") accel_op_call "Calls an operator; autograd, autocast and devices work as in LibTorch. Missing trailing arguments take their defaults; integers, numbers, dtypes and lists are converted as the schema asks.
 
 op: The operator.

@@ -16,6 +16,25 @@
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_op_find(const char *name, const char *overload, const accel_op_t *ACCEL_BORROWED *out);
 
+/** Finds the overload of an operator that some arguments are for, as a call in Python would: among those that take the
+ * arguments the one that converts fewest of them, of tensors before of numbers. Remembered by the kinds of the arguments,
+ * so that a further choice costs less than the call; a handle can be kept for arguments of the same kinds.
+ * @param name "aten::add"; without a namespace it is LibTorch's, else one of our own.
+ * @param args [n_args] Arguments in the schema's order; args may be NULL when there are none. What stands behind the
+ *   "*" of a schema has to be named.
+ * @param n_args Their number.
+ * @param names [n_kwargs] The names of further arguments.
+ * @param kwargs [n_kwargs] Names and values, n_kwargs of each; may be NULL when there are none.
+ * @param n_kwargs Their number.
+ * @param out Interned, never released.
+ * @return ACCEL_OK; NOT_FOUND for an unknown name, with near names; TYPE_MISMATCH, with the overloads, when none takes
+ *   the arguments.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_op_resolve(const char *name, const accel_value_t *ACCEL_NULLABLE args, size_t n_args,
+                 const char *const *ACCEL_NULLABLE names, const accel_value_t *ACCEL_NULLABLE kwargs, size_t n_kwargs,
+                 const accel_op_t *ACCEL_BORROWED *out);
+
 /** Calls an operator; autograd, autocast and devices work as in LibTorch. Missing trailing arguments take their
  * defaults; integers, numbers, dtypes and lists are converted as the schema asks.
  * @param op The operator.

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 
 #include "accel.h"
@@ -21,6 +22,7 @@
 #include "tensor/device.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/loss.hpp"
+#include "tensor/operator_resolution.hpp"
 #include "tensor/tree.hpp"
 
 // Not counted and never released, so no Object; its word stands where theirs do.
@@ -86,15 +88,32 @@ tensor::Argument to_argument(const accel_value_t& value) {
 
 // `convert` makes the argument of an index; an error gets the operator and the place before it.
 template <typename Item, typename Convert>
-c10::SmallVector<Item, 8> to_arguments(const tensor::Operator& op, const char* place, size_t count, Convert convert) {
+c10::SmallVector<Item, 8> to_arguments(std::string_view operator_name, const char* place, size_t count,
+                                       Convert convert) {
   c10::SmallVector<Item, 8> arguments;
   arguments.reserve(count);
   try {
     while (arguments.size() < count) arguments.push_back(convert(arguments.size()));
   } catch (const Error& error) {
-    fail(error.status(), op.name(), ": ", place, "[", arguments.size(), "]: ", error.message());
+    fail(error.status(), operator_name, ": ", place, "[", arguments.size(), "]: ", error.message());
   }
   return arguments;
+}
+
+c10::SmallVector<tensor::Argument, 8> positional_arguments(std::string_view operator_name, const accel_value_t* args,
+                                                           size_t n_args) {
+  require(args != nullptr || n_args == 0, Status::kInvalidArgument, "args is NULL; expected ", n_args, " values");
+  return to_arguments<tensor::Argument>(operator_name, "args", n_args,
+                                        [&](size_t index) { return to_argument(args[index]); });
+}
+
+c10::SmallVector<tensor::NamedArgument, 8> named_arguments(std::string_view operator_name, const char* const* names,
+                                                           const accel_value_t* kwargs, size_t n_kwargs) {
+  require((names != nullptr && kwargs != nullptr) || n_kwargs == 0, Status::kInvalidArgument,
+          "names or kwargs is NULL; expected ", n_kwargs, " of each");
+  return to_arguments<tensor::NamedArgument>(operator_name, "kwargs", n_kwargs, [&](size_t index) {
+    return tensor::NamedArgument{check_pointer(names[index], "name"), to_argument(kwargs[index])};
+  });
 }
 
 template <typename Guard, typename... Arguments>
@@ -117,6 +136,21 @@ ACCEL_FUNCTION accel_status_t accel_op_find(const char* name, const char* overlo
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_op_resolve(const char* name, const accel_value_t* args, size_t n_args,
+                                               const char* const* names, const accel_value_t* kwargs, size_t n_kwargs,
+                                               const accel_op_t** out) {
+  return guarded(__func__, [&] {
+    const std::string_view operator_name = check_pointer(name, "name");
+    check_pointer(out, "out");
+    nn::register_operators();
+    const auto arguments = positional_arguments(operator_name, args, n_args);
+    const auto named = named_arguments(operator_name, names, kwargs, n_kwargs);
+    *out =
+        intern(tensor::resolve_operator(operator_name, arguments.data(), arguments.size(), named.data(), named.size()));
+    return ACCEL_OK;
+  });
+}
+
 ACCEL_FUNCTION accel_status_t accel_op_call(const accel_op_t* op, const accel_value_t* args, size_t n_args,
                                             accel_value_t* results, size_t max_results, size_t* out_n_results) {
   return accel_op_call_kw(op, args, n_args, nullptr, nullptr, 0, results, max_results, out_n_results);
@@ -127,9 +161,6 @@ ACCEL_FUNCTION accel_status_t accel_op_call_kw(const accel_op_t* op, const accel
                                                accel_value_t* results, size_t max_results, size_t* out_n_results) {
   return guarded(__func__, [&] {
     const tensor::Operator& engine = check_operator(op);
-    require(args != nullptr || n_args == 0, Status::kInvalidArgument, "args is NULL; expected ", n_args, " values");
-    require((names != nullptr && kwargs != nullptr) || n_kwargs == 0, Status::kInvalidArgument,
-            "names or kwargs is NULL; expected ", n_kwargs, " of each");
     check_pointer(out_n_results, "out_n_results");
     const size_t num_results = engine.num_results();
     require(num_results <= max_results, Status::kInvalidArgument, engine.name(), " has ", num_results,
@@ -137,11 +168,8 @@ ACCEL_FUNCTION accel_status_t accel_op_call_kw(const accel_op_t* op, const accel
     require(results != nullptr || num_results == 0, Status::kInvalidArgument, "results is NULL; expected room for ",
             num_results, " values");
 
-    const auto arguments =
-        to_arguments<tensor::Argument>(engine, "args", n_args, [&](size_t index) { return to_argument(args[index]); });
-    const auto named = to_arguments<tensor::NamedArgument>(engine, "kwargs", n_kwargs, [&](size_t index) {
-      return tensor::NamedArgument{check_pointer(names[index], "name"), to_argument(kwargs[index])};
-    });
+    const auto arguments = positional_arguments(engine.name(), args, n_args);
+    const auto named = named_arguments(engine.name(), names, kwargs, n_kwargs);
     const c10::Stack returned = engine.call(arguments.data(), arguments.size(), named.data(), named.size());
 
     c10::SmallVector<OwnedValue, 4> owned;

@@ -21,7 +21,9 @@ class Operator {
   explicit Operator(c10::OperatorHandle handle);
 
   const std::string& name() const { return name_; }  // "aten::add.Tensor"
+  std::string_view overload() const { return handle_.schema().overload_name(); }
   const std::string& schema() const { return schema_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
   size_t num_results() const { return handle_.schema().returns().size(); }
 
   // The results, one for each of the schema; a tensor that an operator left undefined is None. Arguments by position

@@ -5,6 +5,8 @@
 #include <c10/core/Layout.h>
 #include <c10/core/MemoryFormat.h>
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -32,16 +34,18 @@ constexpr std::pair<std::string_view, c10::MemoryFormat> kMemoryFormats[] = {
     {"channels_last_3d", c10::MemoryFormat::ChannelsLast3d},
 };
 
+template <typename Names>
+auto find_name(const Names& names, std::string_view name) {
+  return std::find_if(std::begin(names), std::end(names), [&](const auto& member) { return member.first == name; });
+}
+
 // Pushes the number of an enumeration's member, which is how the dispatcher wants it.
 template <typename Names>
 bool push_named(const Names& names, const Argument& given, torch::jit::Stack& stack) {
-  if (given.kind() != Kind::kString) return false;
-  for (const auto& [name, value] : names) {
-    if (name != given.as_string()) continue;
-    stack.emplace_back(static_cast<int64_t>(value));
-    return true;
-  }
-  return false;
+  const auto found = given.kind() == Kind::kString ? find_name(names, given.as_string()) : std::end(names);
+  if (found == std::end(names)) return false;
+  stack.emplace_back(static_cast<int64_t>(found->second));
+  return true;
 }
 
 bool push_dtype(const Argument& given, torch::jit::Stack& stack) {
@@ -81,32 +85,6 @@ c10::TypePtr stack_type(const c10::TypePtr& type) {
     default:
       return type;
   }
-}
-
-std::string describe(const Argument& given) {
-  switch (given.kind()) {
-    case Kind::kInteger:
-      return text("the integer ", given.as_integer());
-    case Kind::kNumber:
-      return text("the number ", given.as_number());
-    case Kind::kString:
-      return text("the string '", given.as_string(), "'");
-    case Kind::kDtype:
-      return text("the dtype ", dtype_name(given.as_dtype()));
-    case Kind::kDevice:
-      return text("the device ", given.as_device().str());
-    case Kind::kList:
-      return text("a list of ", given.size());
-    case Kind::kNone:
-      return "none";
-    case Kind::kBool:
-      return given.as_bool() ? "true" : "false";
-    case Kind::kTensor:
-      return "a tensor";
-    case Kind::kMap:
-      return "a map";
-  }
-  return "an unknown kind";
 }
 
 }  // namespace
@@ -161,6 +139,32 @@ Parameter::Parameter(const c10::Argument& argument) : argument_(&argument) {
 }
 
 std::string Parameter::declaration() const { return text(*argument_); }
+
+bool Parameter::is_exact(const Argument& given) const {
+  const Kind kind = given.kind();
+  if (kind == Kind::kNone || is_list_) return kind == Kind::kNone || kind == Kind::kList;
+  switch (type_) {
+    case Type::kScalar:
+      return kind != Kind::kBool;
+    case Type::kNumber:
+      return kind == Kind::kNumber;
+    default:
+      return true;  // nothing else is converted
+  }
+}
+
+Parameter::Fit Parameter::fit(const Argument& given) const {
+  torch::jit::Stack scratch;
+  if (!push(given, scratch)) return Fit::kNone;
+  return is_exact(given) ? Fit::kExact : Fit::kConverted;
+}
+
+char Parameter::meaning_of(const char* string) {
+  if (find_dtype(std::string_view(string)) != nullptr) return 'd';
+  if (find_device(string)) return 'v';
+  if (find_name(kLayouts, string) != std::end(kLayouts)) return 'y';
+  return find_name(kMemoryFormats, string) != std::end(kMemoryFormats) ? 'f' : 's';
+}
 
 bool Parameter::push(const Argument& given, torch::jit::Stack& stack) const {
   if (given.kind() == Kind::kNone) {
@@ -242,6 +246,32 @@ bool Parameter::push_list(const Argument& given, torch::jit::Stack& stack) const
   }
   stack.emplace_back(std::move(list));
   return true;
+}
+
+std::string Parameter::describe(const Argument& given) {
+  switch (given.kind()) {
+    case Kind::kInteger:
+      return text("the integer ", given.as_integer());
+    case Kind::kNumber:
+      return text("the number ", given.as_number());
+    case Kind::kString:
+      return text("the string '", given.as_string(), "'");
+    case Kind::kDtype:
+      return text("the dtype ", dtype_name(given.as_dtype()));
+    case Kind::kDevice:
+      return text("the device ", given.as_device().str());
+    case Kind::kList:
+      return text("a list of ", given.size());
+    case Kind::kNone:
+      return "none";
+    case Kind::kBool:
+      return given.as_bool() ? "true" : "false";
+    case Kind::kTensor:
+      return "a tensor";
+    case Kind::kMap:
+      return "a map";
+  }
+  return "an unknown kind";
 }
 
 std::string Parameter::describe_misfit(const Argument& given) const {

@@ -20,11 +20,22 @@ class Parameter {
   // As the schema writes it: "int[2]? padding".
   std::string declaration() const;
 
+  bool takes_tensor() const { return type_ == Type::kTensor; }  // or a list of them
+  bool is_keyword_only() const { return argument_->kwarg_only(); }
+  bool has_default() const { return argument_->default_value().has_value(); }
+
+  enum class Fit : uint8_t { kNone, kConverted, kExact };
+  Fit fit(const Argument& given) const;
+
   // Converts and pushes; false for an argument that does not fit.
   bool push(const Argument& given, torch::jit::Stack& stack) const;
   // False when there is no default.
   bool push_default(torch::jit::Stack& stack) const;
 
+  // What the parameters take a string for: a dtype 'd', a device 'v', a layout 'y', a memory format 'f', else text 's'.
+  static char meaning_of(const char* string);
+
+  static std::string describe(const Argument& given);  // "the integer 3"
   // What did not fit: "a list whose item 2 is a string ('x')".
   std::string describe_misfit(const Argument& given) const;
 
@@ -45,6 +56,7 @@ class Parameter {
   };
 
   static Type type_of(const c10::Type& type);
+  bool is_exact(const Argument& given) const;
   bool push_item(const Argument& given, torch::jit::Stack& stack) const;
   bool push_list(const Argument& given, torch::jit::Stack& stack) const;
 

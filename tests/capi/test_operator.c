@@ -37,6 +37,34 @@ static void test_find(void **state) {
   assert_null(out);
 }
 
+static void test_resolve(void **state) {
+  (void)state;
+  accel_tensor_t *const tensor = new_test_tensor(kNumbers, kThree, 1, ACCEL_DTYPE_FLOAT32);
+  const accel_value_t args[] = {accel_arg_tensor(tensor), accel_arg_int(2)};
+  const accel_value_t pair[] = {args[0], args[0]};
+  const char *const names[] = {"alpha"};
+  const accel_op_t *op = NULL;
+  assert_ok(accel_op_resolve("aten::add", args, 2, NULL, NULL, 0, &op));
+  assert_ptr_equal(op, find("aten::add", "Scalar"));
+  assert_ok(accel_op_resolve("add", pair, 2, names, &args[1], 1, &op));
+  assert_ptr_equal(op, find("aten::add", "Tensor"));
+  assert_ok(
+      accel_op_resolve("linear_cross_entropy", (accel_value_t[]){args[0], args[0], args[0]}, 3, NULL, NULL, 0, &op));
+  assert_ptr_equal(op, find("accel::linear_cross_entropy", ""));
+
+  const accel_op_t *none = NULL;
+  const accel_value_t words[] = {args[0], accel_arg_string("two")};
+  assert_fails(accel_op_resolve("aten::add", words, 2, NULL, NULL, 0, &none), ACCEL_ERROR_TYPE_MISMATCH,
+               "no overload of aten::add takes (a tensor, the string 'two')");
+  assert_fails(accel_op_resolve("aten::ad", args, 2, NULL, NULL, 0, &none), ACCEL_ERROR_NOT_FOUND, "did you mean");
+  assert_fails(accel_op_resolve(NULL, args, 2, NULL, NULL, 0, &none), ACCEL_ERROR_INVALID_ARGUMENT, "name is NULL");
+  assert_fails(accel_op_resolve("add", NULL, 2, NULL, NULL, 0, &none), ACCEL_ERROR_INVALID_ARGUMENT, "args is NULL");
+  assert_fails(accel_op_resolve("add", args, 2, NULL, args, 1, &none), ACCEL_ERROR_INVALID_ARGUMENT, "names or kwargs");
+  assert_fails(accel_op_resolve("add", args, 2, NULL, NULL, 0, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  assert_null(none);
+  accel_tensor_release(tensor);
+}
+
 static void test_list(void **state) {
   (void)state;
   accel_value_t names = ACCEL_VALUE_INIT;
@@ -290,6 +318,7 @@ static void test_linear_cross_entropy(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(test_find),
+      capi_unit_test(test_resolve),
       capi_unit_test(test_list),
       capi_unit_test(test_call),
       capi_unit_test(test_call_kw),

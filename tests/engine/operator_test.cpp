@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tensor/operator_resolution.hpp"
 
 namespace accel::tensor {
 namespace operator_test {
@@ -225,6 +226,83 @@ TEST(Operator, ChecksTheNumberAndTheNames) {
         call("aten::neg", "", {}, {{"self", tensor}, {"self", tensor}});
       },
       Status::kInvalidArgument, {"twice"});
+}
+
+const std::string& resolved(const char* name, const Arguments& arguments, const Named& named = {}) {
+  return resolve_operator(name, arguments.data(), arguments.size(), named.data(), named.size()).name();
+}
+
+TEST(OperatorResolution, ChoosesTheOverloadThatConvertsFewest) {
+  const at::Tensor ones = at::ones({2, 2});
+  const Argument x = Argument::tensor(ones), two = Argument::integer(2), half = Argument::number(0.5);
+  const Arguments numbers{two, two}, tensors{x, x}, none{};
+  const Argument int_list = list_of(numbers), tensor_list = list_of(tensors), empty_list = list_of(none);
+  const struct {
+    const char* name;
+    Arguments arguments;
+    Named named;
+    const char* expected;
+  } calls[] = {
+      {"aten::add", {x, x}, {}, "aten::add.Tensor"},
+      {"aten::add", {x, two}, {}, "aten::add.Scalar"},
+      {"aten::add", {x, x}, {{"alpha", half}}, "aten::add.Tensor"},
+      {"aten::add", {x, x}, {{"out", x}}, "aten::add.out"},
+      {"add", {x, half}, {}, "aten::add.Scalar"},
+      {"pow", {x, two}, {}, "aten::pow.Tensor_Scalar"},
+      {"pow", {two, x}, {}, "aten::pow.Scalar"},
+      {"sum", {x}, {}, "aten::sum"},
+      {"sum", {x, two}, {}, "aten::sum.dim_IntList"},
+      {"sum", {x, int_list, Argument::boolean(true)}, {}, "aten::sum.dim_IntList"},
+      {"max", {x}, {}, "aten::max"},
+      {"max", {x, two}, {}, "aten::max.dim"},
+      {"max", {x, x}, {}, "aten::max.other"},
+      {"max", {x}, {{"dim", two}}, "aten::max.dim"},
+      {"any", {x, two}, {}, "aten::any.dim"},
+      {"any", {x, int_list}, {}, "aten::any.dims"},
+      {"to", {x, Argument::string("float64")}, {}, "aten::to.dtype"},
+      {"to", {x, Argument::dtype(at::kDouble)}, {}, "aten::to.dtype"},
+      {"to", {x, Argument::string("cpu"), Argument::string("float64")}, {}, "aten::to.device"},
+      {"to", {x, x}, {}, "aten::to.other"},
+      {"clamp", {x, two}, {}, "aten::clamp"},
+      {"clamp", {x, Argument(), x}, {}, "aten::clamp.Tensor"},
+      {"split", {x, two}, {}, "aten::split.Tensor"},
+      {"split", {x, int_list}, {}, "aten::split.sizes"},
+      {"cat", {tensor_list}, {}, "aten::cat"},
+      {"cat", {tensor_list, two}, {}, "aten::cat"},
+      {"softmax", {x, two}, {}, "aten::softmax.int"},
+      {"arange", {two}, {}, "aten::arange"},
+      {"arange", {two, two}, {}, "aten::arange.start"},
+      {"arange", {two, two, two}, {}, "aten::arange.start_step"},
+      {"normal", {half, half, int_list}, {}, "aten::normal.float_float"},
+      {"div", {x, x}, {{"rounding_mode", Argument::string("floor")}}, "aten::div.Tensor_mode"},
+      {"view", {x, empty_list}, {}, "aten::view"},
+      {"std", {x}, {}, "aten::std"},
+      {"round", {x}, {{"decimals", two}}, "aten::round.decimals"},
+      {"where", {x, half, x}, {}, "aten::where.ScalarSelf"},
+  };
+  for (int time = 0; time < 2; ++time) {  // the second one is remembered
+    for (const auto& call : calls) EXPECT_EQ(resolved(call.name, call.arguments, call.named), call.expected);
+  }
+}
+
+TEST(OperatorResolution, SaysWhatThereIs) {
+  const at::Tensor ones = at::ones({2});
+  const Argument x = Argument::tensor(ones);
+  expect_failure(
+      [&] {
+        resolved("aten::mm", {x, Argument::string("two")});
+      },
+      Status::kTypeMismatch,
+      {"no overload of aten::mm takes (a tensor, the string 'two')", "expected one of aten::mm(Tensor self"});
+  expect_failure([&] { resolved("aten::mm", {x, x}, {{"mat2", x}}); }, Status::kTypeMismatch, {"mat2=a tensor"});
+  expect_failure([&] { resolved("aten::mm", {x, x}, {{"mat3", x}}); }, Status::kTypeMismatch, {"mat3=a tensor"});
+  expect_failure(
+      [&] {
+        resolved("aten::add", {x, x, Argument::integer(1)});
+      },
+      Status::kTypeMismatch, {"aten::add.Tensor"});  // alpha has to be named
+  expect_failure([&] { resolved("aten::sofmax", {x}); }, Status::kNotFound, {"did you mean aten::softmax"});
+  expect_failure([&] { resolved("sofmax", {x}); }, Status::kNotFound, {"did you mean aten::softmax"});
 }
 
 }  // namespace operator_test

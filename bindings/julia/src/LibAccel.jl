@@ -4079,6 +4079,26 @@ accel_op_find(name, overload, out) =
     check(ccall((:accel_op_find, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{Ptr{accel_op_t}}), name, overload, out), "accel_op_find")
 
 """
+    accel_op_resolve(name, args, n_args, names, kwargs, n_kwargs, out)
+
+Finds the overload of an operator that some arguments are for, as a call in Python would: among those that take the arguments the one that converts fewest of them, of tensors before of numbers. Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be kept for arguments of the same kinds.
+
+- `name`: \"aten::add\"; without a namespace it is LibTorch's, else one of our own.
+- `args`: `nothing`/`C_NULL` is allowed. Arguments in the schema's order; args may be NULL when there are none. What stands behind the \"*\" of a schema has to be named.
+- `n_args`: Their number.
+- `names`: `nothing`/`C_NULL` is allowed. The names of further arguments.
+- `kwargs`: `nothing`/`C_NULL` is allowed. Names and values, n_kwargs of each; may be NULL when there are none.
+- `n_kwargs`: Their number.
+- `out`: Interned, never released.
+
+Returns: ACCEL_OK; NOT_FOUND for an unknown name, with near names; TYPE_MISMATCH, with the overloads, when none takes the arguments.
+
+Threads: any.
+"""
+accel_op_resolve(name, args, n_args, names, kwargs, n_kwargs, out) =
+    check(ccall((:accel_op_resolve, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}, Csize_t, Ptr{Ptr{Cchar}}, Ptr{accel_value_t}, Csize_t, Ptr{Ptr{accel_op_t}}), name, args, n_args, names, kwargs, n_kwargs, out), "accel_op_resolve")
+
+"""
     accel_op_call(op, args, n_args, results, max_results, out_n_results)
 
 Calls an operator; autograd, autocast and devices work as in LibTorch. Missing trailing arguments take their defaults; integers, numbers, dtypes and lists are converted as the schema asks.
@@ -8179,6 +8199,7 @@ const FUNCTIONS = (
     :accel_tensor_detach,
     :accel_tensor_contiguous,
     :accel_op_find,
+    :accel_op_resolve,
     :accel_op_call,
     :accel_op_call_kw,
     :accel_op_schema,

@@ -197,6 +197,7 @@ static const char *const accel_function_names[] = {
     "accel_tensor_detach",
     "accel_tensor_contiguous",
     "accel_op_find",
+    "accel_op_resolve",
     "accel_op_call",
     "accel_op_call_kw",
     "accel_op_schema",

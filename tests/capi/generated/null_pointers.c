@@ -1115,6 +1115,12 @@ static void accel_op_find_null_pointers(void **state) {
   refused_with_status("accel_op_find", "out", accel_op_find("sample", "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_op_resolve_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_op_resolve", "name", accel_op_resolve(NULL, &samples->value, 1, samples->names, &samples->value, 1, (const accel_op_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_op_resolve", "out", accel_op_resolve("sample", &samples->value, 1, samples->names, &samples->value, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_op_call_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_op_call", "op", accel_op_call(NULL, &samples->value, 1, (accel_value_t *)samples->room, 1, (size_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -2795,6 +2801,7 @@ int main(void) {
       sweep_test(accel_tensor_detach_null_pointers),
       sweep_test(accel_tensor_contiguous_null_pointers),
       sweep_test(accel_op_find_null_pointers),
+      sweep_test(accel_op_resolve_null_pointers),
       sweep_test(accel_op_call_null_pointers),
       sweep_test(accel_op_call_kw_null_pointers),
       sweep_test(accel_op_schema_null_pointers),

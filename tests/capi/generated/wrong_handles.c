@@ -979,6 +979,14 @@ static void accel_tensor_contiguous_wrong_handles(void **state) {
   refused_with_status("accel_tensor_contiguous", "tensor", accel_tensor_contiguous(samples->released.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_op_resolve_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_op_resolve", "args", accel_op_resolve("sample", &samples->foreign_value, 1, samples->names, &samples->value, 1, (const accel_op_t **)samples->room));
+  refused_value("accel_op_resolve", "args", accel_op_resolve("sample", &samples->released_value, 1, samples->names, &samples->value, 1, (const accel_op_t **)samples->room));
+  refused_value("accel_op_resolve", "kwargs", accel_op_resolve("sample", &samples->value, 1, samples->names, &samples->foreign_value, 1, (const accel_op_t **)samples->room));
+  refused_value("accel_op_resolve", "kwargs", accel_op_resolve("sample", &samples->value, 1, samples->names, &samples->released_value, 1, (const accel_op_t **)samples->room));
+}
+
 static void accel_op_call_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_op_call", "op", accel_op_call(samples->foreign.op, &samples->value, 1, (accel_value_t *)samples->room, 1, (size_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -2371,6 +2379,7 @@ int main(void) {
       sweep_test(accel_tensor_clone_wrong_handles),
       sweep_test(accel_tensor_detach_wrong_handles),
       sweep_test(accel_tensor_contiguous_wrong_handles),
+      sweep_test(accel_op_resolve_wrong_handles),
       sweep_test(accel_op_call_wrong_handles),
       sweep_test(accel_op_call_kw_wrong_handles),
       sweep_test(accel_op_schema_wrong_handles),

@@ -4240,6 +4240,23 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_op_find(name: *const c_char, overload: *const c_char, out: *mut *const accel_op_t) -> accel_status_t;
 
+    /// Finds the overload of an operator that some arguments are for, as a call in Python would: among those that take the arguments the one that converts fewest of them, of tensors before of numbers.
+    ///
+    /// Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be kept for arguments of the same kinds.
+    ///
+    /// * `name`: "aten::add"; without a namespace it is LibTorch's, else one of our own.
+    /// * `args`: NULL is allowed. length `n_args`. Arguments in the schema's order; args may be NULL when there are none. What stands behind the "*" of a schema has to be named.
+    /// * `n_args`: Their number.
+    /// * `names`: NULL is allowed. length `n_kwargs`. The names of further arguments.
+    /// * `kwargs`: NULL is allowed. length `n_kwargs`. Names and values, n_kwargs of each; may be NULL when there are none.
+    /// * `n_kwargs`: Their number.
+    /// * `out`: Interned, never released.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for an unknown name, with near names; TYPE_MISMATCH, with the overloads, when none takes the arguments.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_op_resolve(name: *const c_char, args: *const accel_value_t, n_args: usize, names: *const *const c_char, kwargs: *const accel_value_t, n_kwargs: usize, out: *mut *const accel_op_t) -> accel_status_t;
+
     /// Calls an operator; autograd, autocast and devices work as in LibTorch.
     ///
     /// Missing trailing arguments take their defaults; integers, numbers, dtypes and lists are converted as the schema asks.
