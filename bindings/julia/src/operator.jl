@@ -14,8 +14,9 @@ end
 function Op(full_name::AbstractString)
     name, overload = split_name(full_name)
     pointer = output(out -> LibAccel.accel_op_find(name, overload, out), Ptr{LibAccel.accel_op_t})
-    return Op(pointer, count_results(unsafe_string(LibAccel.accel_op_schema(pointer))))
+    return Op(pointer)
 end
+Op(pointer::Ptr{LibAccel.accel_op_t}) = Op(pointer, count_results(unsafe_string(LibAccel.accel_op_schema(pointer))))
 function split_name(full_name)
     dot = findnext('.', full_name, something(findfirst("::", full_name), 0:0)[end] + 1)
     return dot === nothing ? (String(full_name), "") : (full_name[1:dot-1], full_name[dot+1:end])

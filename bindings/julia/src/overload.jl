@@ -1,25 +1,11 @@
-# `aten.add(a, b; alpha = 2)`: the overload follows from the arguments and from the schemas that LibTorch gives.
-
-struct Parameter
-    name::String
-    type::String
-    has_default::Bool
-    named_only::Bool
-end
-
-struct Overload
-    op::Op
-    parameters::Vector{Parameter}
-end
+# `aten.add(a, b; alpha = 2)`: the engine finds the overload that is for the arguments.
 
 # What was found is read without a lock: tables are never changed, but replaced by longer ones.
 
-"""All overloads of one name. The choice is made once for each combination of types of arguments."""
+"""One name with all its overloads, those that were chosen so far."""
 mutable struct Operator
     name::String
-    overloads::Vector{Overload}
-    chosen::IdDict{Any,Op} # by the type of the arguments
-    chosen_named::Dict{Any,Op} # by the types of the arguments, of lists by those of their items
+    chosen::IdDict{Any,Op} # by C's pointer, and by the type of arguments that alone decides
     lock::Threads.SpinLock
 end
 
@@ -63,101 +49,39 @@ function Base.propertynames(operators::Operators, private::Bool = false)
     return unique(Symbol(first(split(split(name, "::")[2], '.'))) for name in names)
 end
 Base.show(io::IO, operators::Operators) = print(io, "Operators(\"", getfield(operators, :namespace), "\")")
-Base.show(io::IO, operator::Operator) = print(io, join((schema(overload.op) for overload in operator.overloads), "\n"))
+Base.show(io::IO, operator::Operator) = print(io, join((schema(Op(full)) for full in overloads(operator.name)), "\n"))
+
+"""The full names of an operator's overloads."""
+overloads(name) = [full for full in result(out -> LibAccel.accel_op_list(name, out)) if first(split_name(full)) == name]
 
 function find_operator(name)
-    listed = result(out -> LibAccel.accel_op_list(name, out))
-    ops = [Op(full) for full in listed if first(split_name(full)) == name]
-    isempty(ops) && Op(name) # the library's error names what is near
-    return Operator(name, [Overload(op, parse_parameters(schema(op))) for op in ops], IdDict{Any,Op}(), Dict{Any,Op}(), Threads.SpinLock())
-end
-
-function parse_parameters(schema)
-    listed = schema[findfirst('(', schema)+1:prevind(schema, findlast(") ->", schema)[1])]
-    parameters, named_only = Parameter[], false
-    for part in split_outside_brackets(listed)
-        part == "*" && (named_only = true; continue)
-        declared = split(part, '='; limit = 2)
-        words = split(declared[1], ' ')
-        push!(parameters, Parameter(words[end], replace(join(words[1:end-1]), r"\([^)]*\)" => ""), length(declared) == 2, named_only))
-    end
-    return parameters
-end
-
-function split_outside_brackets(listed)
-    parts, depth, start = String[], 0, 1
-    for (place, letter) in pairs(listed)
-        letter in "([" && (depth += 1)
-        letter in ")]" && (depth -= 1)
-        if letter == ',' && depth == 0
-            push!(parts, strip(listed[start:prevind(listed, place)]))
-            start = nextind(listed, place)
-        end
-    end
-    rest = strip(listed[start:end])
-    isempty(rest) || push!(parts, rest)
-    return parts
-end
-
-"""How well an argument fits a type of a schema: 0 not at all, 2 exactly, 1 when it is converted."""
-function fitness(argument, type)
-    optional = endswith(type, '?')
-    argument === nothing && return optional || type == "NoneType" ? 2 : 0
-    inner = optional ? chop(type) : type
-    list = match(r"^(.*)\[\d*\]$", inner)
-    if list !== nothing
-        argument isa Union{Tuple,AbstractVector} || return argument isa Integer && list[1] in ("int", "SymInt") && !endswith(inner, "[]") ? 1 : 0
-        return all(each -> fitness(each, list[1]) > 0, argument) ? 2 : 0
-    end
-    argument isa Tensor && return inner == "Tensor" ? 2 : 0
-    argument isa Bool && return inner == "bool" ? 2 : inner == "Scalar" ? 1 : 0
-    argument isa Integer && return inner in ("int", "SymInt", "Scalar") ? 2 : inner == "float" ? 1 : 0
-    argument isa AbstractFloat && return inner in ("float", "Scalar") ? 2 : 0
-    argument isa Union{AbstractString,Symbol} && return inner == "str" ? 2 : 0
-    # Schemas call dtypes, layouts and devices integers.
-    argument isa DataType && return inner in ("ScalarType", "int") ? 2 : 0
-    argument isa Device && return inner == "Device" ? 2 : 0
-    return 0
-end
-
-function fitness(overload::Overload, args, kwargs)
-    parameters = overload.parameters
-    length(args) <= count(parameter -> !parameter.named_only, parameters) || return 0
-    total = 1
-    for (place, parameter) in enumerate(parameters)
-        if place <= length(args)
-            fit = fitness(args[place], parameter.type)
-        elseif haskey(kwargs, Symbol(parameter.name))
-            fit = fitness(kwargs[Symbol(parameter.name)], parameter.type)
-        else
-            fit = parameter.has_default ? 1 : 0
-        end
-        fit == 0 && return 0
-        place <= length(args) && (total += fit)
-    end
-    known = Set(Symbol(parameter.name) for parameter in parameters)
-    return all(name -> name in known, keys(kwargs)) ? total : 0
+    isempty(overloads(name)) && Op(name) # the library's error names what is near
+    return Operator(name, IdDict{Any,Op}(), Threads.SpinLock())
 end
 
 function choose(operator::Operator, args, kwargs)
-    fits = [fitness(overload, args, kwargs) for overload in operator.overloads]
-    best = argmax(fits)
-    fits[best] == 0 && refuse("no overload of ", operator.name, " takes (", join((typeof(argument) for argument in args), ", "),
-        join(("; $name" for name in keys(kwargs)), ""), "); there are\n", operator)
-    return operator.overloads[best].op
+    op = Ref{Ptr{LibAccel.accel_op_t}}(C_NULL)
+    try
+        lend_all(args) do positional
+            lend_all(Tuple(values(kwargs))) do named
+                LibAccel.accel_op_resolve(operator.name, positional, length(positional), [String(name) for name in keys(kwargs)],
+                    named, length(named), op)
+            end
+        end
+    catch problem
+        problem isa AccelError && problem.status == LibAccel.ACCEL_ERROR_TYPE_MISMATCH && refuse(problem.message)
+        rethrow()
+    end
+    known = get(operator.chosen, op[], nothing)
+    return known === nothing ? remember(operator, :chosen, op[], Op(op[])) : known
 end
 
+# A text may be the name of a dtype or of a device, and a list has items of some type.
+const DecidedByType = Union{Nothing,Bool,Integer,AbstractFloat,Tensor,Device,DataType}
+
 function (operator::Operator)(args...; kwargs...)
-    isempty(kwargs) || return call_named(chosen_named(operator, args, values(kwargs)), args, values(kwargs))
-    args isa Tuple{Vararg{Plain}} || return call(chosen_named(operator, args, NamedTuple()), args)
+    isempty(kwargs) || return call_named(choose(operator, args, values(kwargs)), args, values(kwargs))
+    args isa Tuple{Vararg{DecidedByType}} || return call(choose(operator, args, NamedTuple()), args)
     op = get(operator.chosen, typeof(args), nothing)
     return call(op === nothing ? remember(operator, :chosen, typeof(args), choose(operator, args, NamedTuple())) : op, args)
 end
-
-function chosen_named(operator, args, kwargs)
-    key = (map(kind, args), map(kind, kwargs))
-    op = get(operator.chosen_named, key, nothing)
-    return op === nothing ? remember(operator, :chosen_named, key, choose(operator, args, kwargs)) : op
-end
-kind(argument) = typeof(argument)
-kind(list::Union{Tuple,AbstractVector}) = map(typeof, Tuple(list))

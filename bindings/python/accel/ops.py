@@ -12,6 +12,7 @@ from . import capi, errors, schema  # noqa: F401  (errors: failures of operators
 from .tensor_type import is_tensor
 
 _call, _call_kw = capi.accel_op_call, capi.accel_op_call_kw
+_PLAIN = {bool, int, float}  # a string may name a dtype or a device
 _declared: dict = {}
 
 
@@ -74,18 +75,21 @@ def _signature(overload):
 
 
 def _resolve(operator, chosen, args, kwargs):
-    """Finds the overload, remembers it where the types alone decide, and calls it."""
+    """Has the engine find the overload, remembers it where the types alone decide, and calls it."""
     for attempt in (_as_given, _one_list, _tensors_for_numbers):
         changed = attempt(args, kwargs)
-        for overload in find(operator.__name__).overloads if changed is not None else ():
-            if overload.accepts(*changed):
-                changed = overload.with_lists(*changed)
-                if attempt is _as_given and not kwargs and not any(isinstance(arg, (list, tuple, type(None))) for arg in changed[0]):
-                    chosen[tuple(map(type, args))] = overload.handle
-                args, kwargs = changed
-                return _unpack(_call_kw(overload.handle, args, kwargs) if kwargs else _call(overload.handle, args))
+        if changed is None:
+            continue
+        try:
+            handle = capi.accel_op_resolve(operator.__name__, *changed)
+        except TypeError:
+            continue
+        if attempt is _as_given and not kwargs and all(type(arg) in _PLAIN or is_tensor(arg) for arg in args):
+            chosen[tuple(map(type, args))] = handle
+        args, kwargs = changed
+        return _unpack(_call_kw(handle, args, kwargs) if kwargs else _call(handle, args))
     given = ", ".join([*(type(arg).__name__ for arg in args), *(f"{name}={type(arg).__name__}" for name, arg in kwargs.items())])
-    known = "\n".join(f"  {overload.text}" for overload in operator.overloads[:12])
+    known = "\n".join(f"  {overload.text}" for overload in find(operator.__name__).overloads[:12])
     raise TypeError(f"no overload of {operator.__name__} takes ({given}); there are:\n{known}")
 
 

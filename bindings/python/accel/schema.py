@@ -1,4 +1,4 @@
-"""Schemas of LibTorch's operators, and which of an operator's overloads some arguments are for.
+"""Schemas of LibTorch's operators, for documentation and signatures.
 
     aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
 """
@@ -7,13 +7,10 @@ import re
 from typing import NamedTuple
 
 from . import capi
-from .device import Device
-from .tensor_type import is_tensor
 
 NAMESPACES = ("aten", "accel")  # LibTorch's operators, and the engine's own
 
 _ANNOTATION = re.compile(r"\([a-z*!|> -]+\)")  # aliases: Tensor(a!)
-_SIZE = re.compile(r"\[(\d+)\]")
 
 
 class Parameter(NamedTuple):
@@ -27,41 +24,6 @@ class Overload(NamedTuple):
     name: str  # "dim_IntList"
     text: str
     parameters: tuple
-    handle: object
-
-    @property
-    def positional(self):
-        return [parameter for parameter in self.parameters if not parameter.keyword_only]
-
-    @property
-    def lengths(self):
-        """How long the lists are that one number can stand for."""
-        found = ((parameter.name, _SIZE.search(parameter.type)) for parameter in self.parameters)
-        return {name: int(size.group(1)) for name, size in found if size}
-
-    def with_lists(self, args, kwargs):
-        """The same arguments, where each number that stands for a list has become one."""
-        lengths = self.lengths
-        if not lengths:
-            return args, kwargs
-
-        def change(name, value):
-            return [value] * lengths[name] if name in lengths and isinstance(value, (int, float)) else value
-
-        return (tuple(change(parameter.name, value) for parameter, value in zip(self.positional, args)),
-                {name: change(name, value) for name, value in kwargs.items()})
-
-    def accepts(self, args, kwargs):
-        """Whether the arguments fit by their number, names and types."""
-        positional, named = self.positional, {parameter.name: parameter for parameter in self.parameters}
-        if len(args) > len(positional) or any(name not in named for name in kwargs):
-            return False
-        given = dict(zip((parameter.name for parameter in positional), args))
-        if given.keys() & kwargs.keys():
-            return False
-        given.update(kwargs)
-        return all(parameter.default is not None if parameter.name not in given else fits(given[parameter.name], parameter.type)
-                   for parameter in self.parameters)
 
 
 def _split(text):
@@ -78,7 +40,7 @@ def _split(text):
     return [*parts, part.strip()] if part.strip() else parts
 
 
-def parse(text, handle):
+def parse(text):
     """The overload that a schema describes."""
     head, rest = text.split("(", 1)
     inside = rest[:rest.rindex(" -> ")].rstrip()[:-1]
@@ -91,33 +53,7 @@ def parse(text, handle):
         kind, _, name = declared.rpartition(" ")
         kind = _ANNOTATION.sub("", kind).replace("SymInt", "int")
         parameters.append(Parameter(name, kind, default or None, keyword_only))
-    return Overload(head.partition(".")[2], text, tuple(parameters), handle)
-
-
-_FITS = {
-    "Tensor": is_tensor,
-    "Scalar": lambda value: isinstance(value, (int, float)),
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "float": lambda value: isinstance(value, (int, float)),
-    "bool": lambda value: isinstance(value, bool),
-    "str": lambda value: isinstance(value, str),
-    "ScalarType": lambda value: isinstance(value, str),
-    "Device": lambda value: isinstance(value, (str, Device)),
-}
-
-
-def fits(value, kind):
-    """Whether a Python object can be an argument of a schema's type."""
-    if kind.endswith("?"):
-        return value is None or fits(value, kind[:-1])
-    if _SIZE.search(kind):  # int[2] stride: one number stands for both
-        kind = _SIZE.sub("[]", kind)
-        if fits(value, kind[:-2]):
-            return True
-    if kind.endswith("[]"):
-        return isinstance(value, (list, tuple)) and all(fits(item, kind[:-2]) for item in value)
-    check = _FITS.get(kind)
-    return check is not None and check(value)
+    return Overload(head.partition(".")[2], text, tuple(parameters))
 
 
 def overloads(name):
@@ -127,8 +63,7 @@ def overloads(name):
         for full in capi.accel_op_list(namespaced) if not found else ():
             plain, _, overload = full.partition(".")
             if plain == namespaced:
-                handle = capi.accel_op_find(plain, overload)
-                found.append(parse(capi.accel_op_schema(handle), handle))
+                found.append(parse(capi.accel_op_schema(capi.accel_op_find(plain, overload))))
     return sorted(found, key=_order)
 
 
