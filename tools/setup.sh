@@ -66,6 +66,7 @@ pkg-config command pkg-config
 python3 command python3
 libucx-dev library ucx
 libcjson-dev library libcjson
+libyaml-dev library yaml-0.1
 libcli11-dev library CLI11
 zlib1g-dev library zlib
 libturbojpeg0-dev library libturbojpeg

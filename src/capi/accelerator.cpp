@@ -23,12 +23,14 @@ namespace accel::capi {
 namespace {
 
 PrepareModelSettings read_prepare_model_options(const accel_prepare_model_options_t* given) {
-  const accel_prepare_model_options_t options = read_options(given, "options");
-  const accel_ddp_options_t ddp = read_options(options.ddp_options, "options.ddp_options");
+  const accel_prepare_model_options_t options = given_options(given, "options");
+  const accel_ddp_options_t ddp = given_options(options.ddp_options, "options.ddp_options");
   PrepareModelSettings result = settings_of(options);
   result.ddp_options = settings_of(ddp);
+  resolve_settings(result);
+  resolve_settings(result.ddp_options);
   require(result.ddp_options.comm_wrapper <= DdpCommHook::kBf16, Status::kInvalidArgument,
-          "options.ddp_options.comm_wrapper is ", ddp.comm_wrapper,
+          "options.ddp_options.comm_wrapper is ", static_cast<int>(result.ddp_options.comm_wrapper.value),
           "; expected ACCEL_DDP_COMM_HOOK_NO, _FP16 or _BF16");
   result.ddp_options.comm_state_option = read_settings(ddp.comm_state_option, "options.ddp_options.comm_state_option");
   return result;
@@ -41,7 +43,7 @@ class ItemArray {
       : items_(items), size_(count == 0 ? 0 : items->struct_size) {}
 
   accelerator::PreparedObject read(size_t index) const {
-    const accel_prepare_item_t item = read_options(at(items_, index), "items");
+    const accel_prepare_item_t item = given_options(at(items_, index), "items");
     require(at(items_, index)->struct_size == size_, Status::kInvalidArgument, "items[", index, "].struct_size is ",
             at(items_, index)->struct_size, "; expected that of the first, ", size_);
     const int given =

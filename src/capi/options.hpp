@@ -11,15 +11,24 @@
 
 namespace accel::capi {
 
-// A whole struct of ours, checked: all unset, then overlaid with what the caller gave.
+// A whole struct of ours, checked: all unset, then overlaid with what the caller gave. For calls that change some of
+// what there is.
 template <typename Options>
-Options read_options(const Options* given, const char* name) {
+Options given_options(const Options* given, const char* name) {
   Options result = unset_options(given);
   accel::read_options(table_of(given), given, name, &result);
   return result;
 }
 
-// What was given, as settings of the engine; `read` is what read_options() returned.
+// The same, and what the configuration file says. For what is made.
+template <typename Options>
+Options read_options(const Options* given, const char* name) {
+  Options result = given_options(given, name);
+  resolve_options(table_of(given), &result);
+  return result;
+}
+
+// Fields of a struct as settings of the engine.
 template <typename Options>
 auto settings_of(const Options& read) {
   decltype(settings_type(&read)) result;
@@ -29,8 +38,14 @@ auto settings_of(const Options& read) {
 }
 
 template <typename Options>
+auto given_settings(const Options* given, const char* name) {
+  return settings_of(given_options(given, name));
+}
+template <typename Options>
 auto read_settings(const Options* given, const char* name) {
-  return settings_of(read_options(given, name));
+  auto settings = given_settings(given, name);
+  resolve_settings(settings);
+  return settings;
 }
 
 inline bool is_given(int32_t value) { return value != ACCEL_UNSET; }

@@ -10,12 +10,13 @@
 namespace accel::capi {
 
 AutocastSettings read_autocast_options(const accel_autocast_options_t* given, const AutocastSettings& otherwise) {
-  AutocastSettings settings = read_settings(given, "options");
+  AutocastSettings settings = given_settings(given, "options");
   AutocastSettings::for_each(
       [](const OptionField&, auto& setting, const auto& other) {
         if (setting.is_default()) setting = other;
       },
       settings, otherwise);
+  resolve_settings(settings);
   return settings;
 }
 

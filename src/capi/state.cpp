@@ -69,7 +69,7 @@ std::atomic<accel_state_t*> default_state{nullptr};
 ACCEL_FUNCTION accel_status_t accel_state_create(const accel_state_options_t* options, accel_state_t** out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
-    *out = std::make_unique<accel_state>(std::make_shared<accelerator::Accelerator>(read_settings(options, "options")))
+    *out = std::make_unique<accel_state>(std::make_shared<accelerator::Accelerator>(given_settings(options, "options")))
                .release();
     return ACCEL_OK;
   });
@@ -81,7 +81,7 @@ ACCEL_FUNCTION accel_status_t accel_state_share(accel_state_t* state, const acce
     const auto& parent = *check(state, "state").accelerator;
     check_pointer(out, "out");
     *out = std::make_unique<accel_state>(
-               std::make_shared<accelerator::Accelerator>(parent, read_settings(options, "options")))
+               std::make_shared<accelerator::Accelerator>(parent, given_settings(options, "options")))
                .release();
     return ACCEL_OK;
   });
@@ -317,7 +317,7 @@ ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation(accel_state_t* sta
                                                               const accel_gradient_accumulation_options_t* options) {
   return guarded(__func__, [&] {
     state::GradientState& gradient_state = *check(state, "state").accelerator->state().gradient_state();
-    const auto given = read_options(check_pointer(options, "options"), "options");
+    const auto given = given_options(check_pointer(options, "options"), "options");
     state::AccumulationSettings settings = gradient_state.settings();
     set_given(settings.num_steps, given.num_steps);
     set_given(settings.adjust_scheduler, given.adjust_scheduler);

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
-#include <mutex>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -12,20 +9,10 @@
 #include "base/edit_distance.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "config/kept_bytes.hpp"
 
 namespace accel {
 namespace {
-
-// What options point to has no owner in C: it stays. Its amount is bounded by what programs write into their sources.
-const void* keep(std::string bytes) {
-  struct Kept {
-    std::mutex mutex;
-    std::set<std::string> contents;
-  };
-  static Kept* const kept = std::make_unique<Kept>().release();
-  const std::lock_guard<std::mutex> lock(kept->mutex);
-  return kept->contents.insert(std::move(bytes)).first->c_str();
-}
 
 class Writer {
  public:
@@ -67,7 +54,7 @@ class Writer {
         refuse(field, value, "a number");
       case OptionKind::kText:
         if (value.text() != nullptr && value.text()->find('\0') == std::string::npos)
-          return put(field, keep(*value.text()));
+          return put(field, kept_bytes(*value.text()));
         refuse(field, value, "a text");
       default:
         return write_nested(field, value);
@@ -96,7 +83,7 @@ class Writer {
       refuse(field, value, text("nothing: it is a pointer, to be written at byte ", field.offset, " of the struct"));
     Writer nested(*field.nested, text(name_, ".", field.name));
     nested.write(value);
-    put(field, keep({reinterpret_cast<const char*>(nested.bytes().data()), nested.bytes().size()}));
+    put(field, kept_bytes({reinterpret_cast<const char*>(nested.bytes().data()), nested.bytes().size()}));
   }
 
   template <typename Value>

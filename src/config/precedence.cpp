@@ -1,15 +1,48 @@
 #include "config/precedence.hpp"
 
+#include <cstring>
+
 #include "base/environment.hpp"
+#include "config/kept_bytes.hpp"
 
 namespace accel {
+namespace {
 
-std::optional<OptionText> find_option_text(const OptionField& field) {
-  if (field.variable == nullptr) return std::nullopt;
-  auto value = environment_text(field.variable);
-  if (!value) return std::nullopt;
-  check_option_text(field, *value, field.name, field.variable);
-  return OptionText{*std::move(value), field.variable};
+template <typename Value>
+void put(const OptionField& field, Value value, void* options) {
+  std::memcpy(static_cast<char*>(options) + field.offset, &value, sizeof value);
+}
+
+void write_option(const OptionField& field, const std::string& written, void* options) {
+  if (field.kind == OptionKind::kText) return put(field, kept_bytes(written), options);
+  if (field.kind == OptionKind::kNumber) return put(field, parse_number_option(written), options);
+  const int64_t integer = parse_integer_option(field, written);
+  if (field.size == sizeof integer) return put(field, integer, options);
+  put(field, static_cast<int32_t>(integer), options);
+}
+
+}  // namespace
+
+std::optional<OptionText> find_option_text(const OptionTable& table, const OptionField& field,
+                                           const ConfigurationFile* file) {
+  std::optional<OptionText> found;
+  if (field.variable != nullptr) {
+    if (auto value = environment_text(field.variable)) found = OptionText{*std::move(value), field.variable};
+  }
+  if (!found && file != nullptr) {
+    if (const ConfigurationFile::Entry* const entry = file->find(table, field.name))
+      found = OptionText{entry->text, entry->place};
+  }
+  if (found) check_option_text(field, found->text, field.name, found->source);
+  return found;
+}
+
+void resolve_options(const OptionTable& table, void* options) {
+  const ConfigurationFile* const file = ConfigurationFile::of_environment();
+  for (const OptionField& field : table) {
+    if (field.kind == OptionKind::kReserved || !is_unset(field, options)) continue;
+    if (const auto found = find_option_text(table, field, file)) write_option(field, found->text, options);
+  }
 }
 
 }  // namespace accel

@@ -1,5 +1,5 @@
-// How a setting gets its value: explicit call > environment > default. The one place for all structs of settings, see
-// config/generated/settings.hpp.
+// How an option gets its value: explicit call > environment > configuration file > default. The one place for all
+// structs, those of the header and the engine's of settings (config/generated/settings.hpp).
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,25 @@
 #include <type_traits>
 #include <utility>
 
+#include "config/configuration_file.hpp"
 #include "config/option_table.hpp"
 #include "config/option_text.hpp"
 #include "config/setting.hpp"
 
 namespace accel {
 
-// What a variable says of a field.
+// What a variable or the configuration file says of a field.
 struct OptionText {
   std::string text;
-  std::string source;  // "ACCELERATE_USE_CPU"
+  std::string source;  // "ACCELERATE_USE_CPU", "job.yaml:3"
 };
 
-// One that the field cannot have is an error that names the source.
-std::optional<OptionText> find_option_text(const OptionField& field);
+// One that the field cannot have is an error that names the source. `file` may be null.
+std::optional<OptionText> find_option_text(const OptionTable& table, const OptionField& field,
+                                           const ConfigurationFile* file);
+
+// Gives the fields of a struct of the header values that no call gave. Texts stay for as long as the process lives.
+void resolve_options(const OptionTable& table, void* options);
 
 namespace precedence {
 
@@ -90,10 +95,11 @@ void read_option(const OptionField& field, const void* options, Setting<T>& sett
 // Settings that no call gave.
 template <typename Settings>
 void resolve_settings(Settings& settings) {
+  const ConfigurationFile* const file = ConfigurationFile::of_environment();
   Settings::for_each(
-      [](const OptionField& field, auto& setting) {
+      [file](const OptionField& field, auto& setting) {
         if (!setting.is_default()) return;
-        const auto found = find_option_text(field);
+        const auto found = find_option_text(Settings::table(), field, file);
         if (!found) return;
         using T = typename precedence::Plain<decltype(setting.value)>::Type;
         setting.set(precedence::parse<T>(field, found->text), found->source);

@@ -1,4 +1,4 @@
-// A value with where it came from, so that it can be explained: explicit call > environment > default, see
+// A value with where it came from, so that it can be explained: explicit call > environment > file > default, see
 // config/precedence.hpp.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace accel {
 template <typename T>
 struct Setting {
   T value{};
-  std::string source = "default";  // "call", the variable's name, or "default"
+  std::string source = "default";  // "call", the variable's name, "job.yaml:3", or "default"
 
   Setting() = default;
   Setting(T initial) : value(std::move(initial)) {}  // NOLINT(google-explicit-constructor): a default is a value

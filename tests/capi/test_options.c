@@ -1,6 +1,9 @@
 /* Section 15, over all options structs: what their fields can be, and what programs of other versions give. */
+#define _POSIX_C_SOURCE 200809L /* mkstemp, setenv */
+
 #include <float.h>
 #include <math.h>
+#include <unistd.h>
 
 #include "capi_test.h"
 
@@ -338,6 +341,46 @@ static void test_json_that_is_wrong(void **unused) {
                ACCEL_ERROR_INVALID_ARGUMENT, "too small for json.seed");
 }
 
+/* The configuration file speaks to every struct from which something is made. */
+static void test_configuration_file(void **state) {
+  (void)state;
+  char path[] = "/tmp/accel_options_XXXXXX";
+  const int descriptor = mkstemp(path);
+  assert_true(descriptor >= 0);
+  static const char kContent[] = "sgd:\n  lr: 0.25\n  momentum: -7\nadam: {lr: 0.125}\n";
+  assert_int_equal(write(descriptor, kContent, sizeof kContent - 1), sizeof kContent - 1);
+  close(descriptor);
+  setenv("ACCELERATE_CONFIG_FILE", path, 1);
+
+  accel_module_t *linear = NULL;
+  accel_optimizer_t *adam = NULL, *sgd = NULL;
+  double lr = 0;
+  assert_ok(accel_module_linear(1, 1, 0, &linear));
+  assert_ok(accel_optimizer_adam(linear, NULL, &adam));
+  assert_ok(accel_optimizer_lr(adam, 0, &lr));
+  assert_true(lr == 0.125);
+  accel_optimizer_release(adam);
+  accel_adam_options_t options = ACCEL_ADAM_OPTIONS_INIT;
+  options.lr = 0.5;
+  assert_ok(accel_optimizer_adam(linear, &options, &adam));
+  assert_ok(accel_optimizer_lr(adam, 0, &lr));
+  assert_true(lr == 0.5);
+
+  char expected[sizeof path + 64];
+  snprintf(expected, sizeof expected, "momentum is '-7' (from %s:3); expected a number", path);
+  assert_fails(accel_optimizer_sgd(linear, NULL, &sgd), ACCEL_ERROR_INVALID_ARGUMENT, expected);
+  accel_sgd_options_t given = ACCEL_SGD_OPTIONS_INIT;
+  given.momentum = 0.5;
+  assert_ok(accel_optimizer_sgd(linear, &given, &sgd));
+  assert_ok(accel_optimizer_lr(sgd, 0, &lr));
+  assert_true(lr == 0.25);
+  unsetenv("ACCELERATE_CONFIG_FILE");
+  unlink(path);
+  accel_optimizer_release(sgd);
+  accel_optimizer_release(adam);
+  accel_module_release(linear);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_fields_have_the_values_that_they_can_have),
@@ -347,6 +390,7 @@ int main(void) {
       cmocka_unit_test(test_names),
       cmocka_unit_test(test_from_json),
       cmocka_unit_test(test_json_that_is_wrong),
+      capi_unit_test(test_configuration_file),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -62,7 +68,8 @@ class StateEnvironment {
                                            "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
                                            "ACCELERATE_DEBUG_MODE",
                                            "ACCEL_CPU_MEMORY_KEPT",
-                                           "ACCEL_TIMEOUT_MS"};
+                                           "ACCEL_TIMEOUT_MS",
+                                           "ACCELERATE_CONFIG_FILE"};
   std::vector<std::pair<std::string, std::string>> former_;
 };
 
@@ -190,6 +197,112 @@ TEST(StateSettings, ValuesOutOfTheirRangeNameTheirSource) {
           "cpu_memory_kept is '-1' (from ACCEL_CPU_MEMORY_KEPT); expected an integer at least 0");
   refused("MASTER_PORT", "70000",
           "main_process_port is '70000' (from MASTER_PORT); expected an integer from 0 to 65535");
+}
+
+// A configuration file for one test; each has a name of its own, for a file is read once.
+class WrittenConfiguration {
+ public:
+  explicit WrittenConfiguration(const std::string& content) {
+    static int number = 0;
+    const std::string name = "accel_config_" + std::to_string(getpid()) + "_" + std::to_string(number++) + ".yaml";
+    path_ = (std::filesystem::temp_directory_path() / name).string();
+    std::ofstream(path_) << content;
+    setenv("ACCELERATE_CONFIG_FILE", path_.c_str(), 1);
+  }
+  ~WrittenConfiguration() {
+    unsetenv("ACCELERATE_CONFIG_FILE");
+    std::filesystem::remove(path_);
+  }
+  std::string line(int number) const { return path_ + ":" + std::to_string(number); }
+
+ private:
+  std::string path_;
+};
+
+TEST(StateSettings, AConfigurationFileStandsBetweenTheEnvironmentAndTheDefaults) {
+  const StateEnvironment environment({{"ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4"}, {"MASTER_PORT", "29501"}});
+  const WrittenConfiguration file(
+      "# of a job\n"
+      "mixed_precision: bf16\n"
+      "gradient_accumulation_steps: 8\n"
+      "timeout_ms: 7000\n"
+      "cpu: true\n"
+      "num_threads: ~\n"
+      "ddp:\n"
+      "  bucket_cap_mb: 12.5\n"
+      "  find_unused_parameters: yes\n");
+  StateSettings options;
+  options.timeout_ms = 6000;
+  const state::State made(options);
+  EXPECT_EQ(made.mixed_precision(), Precision::kBf16);
+  const std::string text = made.describe();
+  EXPECT_NE(text.find("mixed_precision = bf16 (" + file.line(2) + ")"), std::string::npos) << text;
+  EXPECT_NE(text.find("gradient_accumulation_steps = 4 (ACCELERATE_GRADIENT_ACCUMULATION_STEPS)"), std::string::npos);
+  EXPECT_NE(text.find("timeout_ms = 6000 (call)"), std::string::npos);
+  EXPECT_NE(text.find("cpu = yes (" + file.line(5) + ")"), std::string::npos);
+  EXPECT_NE(text.find("debug = no (default)"), std::string::npos);
+
+  DdpSettings ddp;
+  ddp.bucket_cap_mb = 3;
+  resolve_settings(ddp);
+  EXPECT_EQ(ddp.bucket_cap_mb, 3);
+  EXPECT_TRUE(ddp.find_unused_parameters);
+  EXPECT_EQ(ddp.find_unused_parameters.source, file.line(9));
+}
+
+TEST(StateSettings, AConfigurationFileOfJson) {
+  const StateEnvironment environment({});
+  const WrittenConfiguration file("{\"mixed_precision\": \"fp16\",\n \"grad_scaler\": {\"init_scale\": 1024}}\n");
+  EXPECT_EQ(resolve_state_settings({}).mixed_precision, Precision::kFp16);
+  GradScalerSettings scaler;
+  resolve_settings(scaler);
+  EXPECT_EQ(scaler.init_scale, 1024);
+  EXPECT_EQ(scaler.init_scale.source, file.line(2));
+}
+
+TEST(StateSettings, AConfigurationFileWithoutAnythingSaysNothing) {
+  const StateEnvironment environment({});
+  for (const char* const content : {"", "# nothing\n", "{}", "---\n{}\n"}) {
+    const WrittenConfiguration file(content);
+    EXPECT_EQ(resolve_state_settings({}).mixed_precision.source, "default") << content;
+  }
+}
+
+TEST(StateSettings, AConfigurationFileThatIsWrongNamesItsLine) {
+  const StateEnvironment environment({});
+  const struct {
+    const char* content;
+    int line;
+    const char* expected;
+  } files[] = {
+      {"timeout_ms: 0\n", 0, "timeout_ms is '0' (from "},
+      {"debug: no\nmixed_precision: fp17\n", 0, "expected one of no, fp16, bf16, fp8"},
+      {"cpu: yes\nmixed_precison: bf16\n", 2,
+       ": there is no option 'mixed_precison'; the nearest name is mixed_precision"},
+      {"ddq:\n  bucket_cap_mb: 1\n", 1, ": there is no option 'ddq'; the nearest name is ddp"},
+      {"ddp:\n  bucket_cap: 1\n", 2, ": there is no option 'bucket_cap'; the nearest name is bucket_cap_mb"},
+      {"cpu: yes\ncpu: no\n", 2, ": 'cpu' stands twice"},
+      {"ddp: {}\nddp: {}\n", 2, ": the section 'ddp' stands twice"},
+      {"cpu: [yes]\n", 1, ": expected one value"},
+      {"ddp:\n  bucket_cap_mb: {a: 1}\n", 2, ": expected one value"},
+      {"cpu: {a: 1}\n", 1, ": 'cpu' is an option; expected one value"},
+      {"- cpu\n", 1, ": expected names with values"},
+      {"cpu: yes\n---\ncpu: no\n", 2, ": expected one document"},
+      {"cpu: &a yes\ndebug: *a\n", 2, ": expected one value"},
+      {"cpu: \"yes\n", 2, "expected YAML or JSON"},
+      {"\tcpu: yes\n", 1, "expected YAML or JSON"},
+  };
+  for (const auto& wrong : files) {
+    const WrittenConfiguration file(wrong.content);
+    const std::string message = refusal([] { resolve_state_settings({}); }, Status::kInvalidArgument);
+    EXPECT_NE(message.find(wrong.expected), std::string::npos) << message;
+    if (wrong.line > 0) {
+      EXPECT_EQ(message.find(file.line(wrong.line)), 0) << message;
+    }
+  }
+  setenv("ACCELERATE_CONFIG_FILE", "/no/such/file.yaml", 1);
+  EXPECT_NE(refusal([] { resolve_state_settings({}); }, Status::kNotFound).find("/no/such/file.yaml"),
+            std::string::npos);
 }
 
 TEST(StateSettings, WhatAProgramSetsIsCheckedByTheTable) {
