@@ -19,7 +19,7 @@ GENERATED = ("LibAccel.jl", "capi.py")
 
 def words_of(root, language):
     folder, pattern = WRITTEN[language]
-    files = [file for file in sorted((root / folder).rglob(pattern)) if file.name not in GENERATED]
+    files = [file for file in sorted((root / folder).rglob(pattern)) if file.name not in GENERATED and file.parent.name != "generated"]
     return {word for file in files for word in re.findall(r"\baccel_\w+", file.read_text())}
 
 

@@ -3,9 +3,9 @@
 //! All ranks must make the same calls in the same order. Every wait ends by the timeout of the state, with `PeerLost` when
 //! a rank has died, and with `CollectiveMismatch` on every rank when they disagree.
 use crate::error::{check, Error, ErrorCode, Result};
+use crate::generated::Reduction;
 use crate::handle::array;
 use crate::memory;
-use crate::options::constants;
 use crate::state::{State, StateReader};
 use crate::tensor::Tensor;
 use crate::tree::Tree;
@@ -14,28 +14,6 @@ use crate::work::Work;
 use accel_sys as sys;
 use std::ptr;
 use std::time::Duration;
-
-constants! {
-    /// What a reduction makes of the ranks' elements.
-    Reduction {
-        /// The sum.
-        Sum = ACCEL_REDUCE_SUM,
-        /// The mean; of integers truncated.
-        Mean = ACCEL_REDUCE_MEAN,
-        /// The smallest.
-        Min = ACCEL_REDUCE_MIN,
-        /// The largest.
-        Max = ACCEL_REDUCE_MAX,
-        /// The product.
-        Product = ACCEL_REDUCE_PRODUCT,
-        /// Bitwise and.
-        And = ACCEL_REDUCE_AND,
-        /// Bitwise or.
-        Or = ACCEL_REDUCE_OR,
-        /// Bitwise exclusive or.
-        Xor = ACCEL_REDUCE_XOR,
-    }
-}
 
 /// Of trees of tensors.
 ///

@@ -1,31 +1,16 @@
 //! Optimizers: what updates parameters from their gradients.
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Error, ErrorCode, Result};
+use crate::generated::*;
 use crate::handle::{array, c_string, handle};
 use crate::memory;
 use crate::module::Model;
 use crate::nn::unset_or;
-use crate::options::constants;
 use crate::tensor::Tensor;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
 use std::ptr;
-
-mod options;
-pub use options::*;
-
-constants! {
-    /// What an update of float16 and bfloat16 parameters is computed in.
-    UpdatePrecision {
-        /// In the dtype of the parameter.
-        AsStored = ACCEL_UPDATE_PRECISION_AS_STORED,
-        /// On a float32 copy, which is rounded into the parameter.
-        MasterWeights = ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS,
-        /// In float32, and rounded up or down by chance. bfloat16 only.
-        StochasticRounding = ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING,
-    }
-}
 
 /// What a step did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,120 +1,14 @@
 //! Schedulers: what drives learning rates.
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, check_callback_of_numbers, Result};
+use crate::generated::{CyclicOptions, OneCycleOptions, PlateauOptions};
 use crate::handle::{array, handle};
 use crate::optimizer::Optimizer;
-use crate::options::{constants, options};
 use crate::tensor::Tensor;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
 use std::ptr;
-
-constants! {
-    /// The shape of a way from one rate to another.
-    AnnealStrategy {
-        /// Half a cosine.
-        Cos = ACCEL_ANNEAL_COS,
-        /// A line.
-        Linear = ACCEL_ANNEAL_LINEAR,
-    }
-}
-
-constants! {
-    /// How the peaks of a cyclic schedule follow each other.
-    CycleMode {
-        /// All alike.
-        Triangular = ACCEL_CYCLE_TRIANGULAR,
-        /// Each half as high as the one before.
-        Triangular2 = ACCEL_CYCLE_TRIANGULAR2,
-        /// Scaled by gamma to the power of the step.
-        ExpRange = ACCEL_CYCLE_EXP_RANGE,
-    }
-}
-
-constants! {
-    /// What is better in a metric.
-    MetricMode {
-        /// Smaller.
-        Min = ACCEL_METRIC_MIN,
-        /// Larger.
-        Max = ACCEL_METRIC_MAX,
-    }
-}
-
-constants! {
-    /// What the threshold of a metric is a part of.
-    ThresholdMode {
-        /// Of the best value.
-        Rel = ACCEL_THRESHOLD_REL,
-        /// Of nothing.
-        Abs = ACCEL_THRESHOLD_ABS,
-    }
-}
-
-options! {
-    /// Of a one-cycle schedule; names and defaults of torch's OneCycleLR.
-    OneCycleOptions(accel_one_cycle_options_t = ACCEL_ONE_CYCLE_OPTIONS_INIT) {
-        /// The share of the steps in which the rate rises. Default 0.3.
-        pct_start: f64,
-        /// The momentum at the highest rate. Default 0.85.
-        base_momentum: f64,
-        /// The momentum at the lowest rates. Default 0.95.
-        max_momentum: f64,
-        /// The highest by the first rate. Default 25.
-        div_factor: f64,
-        /// The first by the last rate. Default 1e4.
-        final_div_factor: f64,
-        /// Default `Cos`.
-        anneal_strategy: AnnealStrategy,
-        /// Momentum, or beta1, goes against the rate. Default true.
-        cycle_momentum: bool,
-        /// Up, down to the first rate, then to the last one. Default false.
-        three_phase: bool,
-    }
-}
-
-options! {
-    /// Of a cyclic schedule; names and defaults of torch's CyclicLR.
-    CyclicOptions(accel_cyclic_options_t = ACCEL_CYCLIC_OPTIONS_INIT) {
-        /// Steps up. Default 2000.
-        step_size_up: i64,
-        /// Steps down. Default: as many.
-        step_size_down: i64,
-        /// Of `ExpRange`. Default 1.
-        gamma: f64,
-        /// The momentum at the highest rate. Default 0.8.
-        base_momentum: f64,
-        /// The momentum at the lowest rate. Default 0.9.
-        max_momentum: f64,
-        /// Default `Triangular`.
-        mode: CycleMode,
-        /// Momentum, or beta1, goes against the rate. Default true.
-        cycle_momentum: bool,
-    }
-}
-
-options! {
-    /// Of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.
-    PlateauOptions(accel_plateau_options_t = ACCEL_PLATEAU_OPTIONS_INIT) {
-        /// Of the rate, below 1. Default 0.1.
-        factor: f64,
-        /// Metrics without improvement that are endured. Default 10.
-        patience: i64,
-        /// Metrics after a reduction that do not count. Default 0.
-        cooldown: i64,
-        /// By how much a metric must be better. Default 1e-4.
-        threshold: f64,
-        /// Default 0.
-        min_lr: f64,
-        /// Smaller reductions are left out. Default 1e-8.
-        eps: f64,
-        /// Default `Min`.
-        mode: MetricMode,
-        /// Default `Rel`.
-        threshold_mode: ThresholdMode,
-    }
-}
 
 handle! {
     /// Drives the learning rates of an optimizer. One thread at a time uses it.

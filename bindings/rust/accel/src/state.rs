@@ -1,220 +1,26 @@
 //! The program's seat in the job.
 use crate::dtype::Device;
 use crate::error::{check, text, Result};
+use crate::generated::{DistributedType, Precision, StateOptions};
 use crate::handle::{buffer_text, c_string, handle};
 use crate::memory;
-use crate::options::constants;
+use crate::options::Options;
 use crate::scope::Scope;
 use crate::tree::Tree;
 use crate::value::Value;
 use accel_sys as sys;
 use std::cell::Cell;
-use std::ffi::CString;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-constants! {
-    /// In which precision a prepared model computes.
-    Precision {
-        /// float32 throughout.
-        No = ACCEL_PRECISION_NO,
-        /// float16, with scaled losses.
-        Fp16 = ACCEL_PRECISION_FP16,
-        /// bfloat16.
-        Bf16 = ACCEL_PRECISION_BF16,
-        /// 8-bit floating point.
-        Fp8 = ACCEL_PRECISION_FP8,
-    }
-}
-
-constants! {
-    /// How ranks work together.
-    DistributedType {
-        /// One process.
-        No = ACCEL_DISTRIBUTED_NO,
-        /// Over UCX.
-        MultiCpu = ACCEL_DISTRIBUTED_MULTI_CPU,
-        /// Over NCCL.
-        MultiGpu = ACCEL_DISTRIBUTED_MULTI_GPU,
-    }
-}
-
-constants! {
-    /// How far an update of the parameters moves a prepared scheduler on.
-    SchedulerSteps {
-        /// One step for each rank's batch.
-        PerBatch = ACCEL_SCHEDULER_STEPS_PER_BATCH,
-        /// One step, whatever the number of ranks.
-        PerUpdate = ACCEL_SCHEDULER_STEPS_PER_UPDATE,
-    }
-}
-
-constants! {
-    /// Which kernels compute float32 products on the CPU in calls of the library; all are exact.
-    CpuKernels {
-        /// What a short measurement, kept for the processor, finds faster.
-        Auto = ACCEL_CPU_KERNELS_AUTO,
-        /// LibTorch's.
-        Default = ACCEL_CPU_KERNELS_DEFAULT,
-        /// oneDNN's for all but small products.
-        Onednn = ACCEL_CPU_KERNELS_ONEDNN,
-    }
-}
-
-constants! {
-    /// Where the memory of large CPU tensors comes from that calls of the library make.
-    CpuMemory {
-        /// `Cached`, but `Default` where the host program itself uses LibTorch from Python.
-        Auto = ACCEL_CPU_MEMORY_AUTO,
-        /// LibTorch's allocator.
-        Default = ACCEL_CPU_MEMORY_DEFAULT,
-        /// Freed memory is kept for the next tensors.
-        Cached = ACCEL_CPU_MEMORY_CACHED,
-    }
-}
-
-/// What a state is made from; what is not set comes from the environment that the launcher made.
-#[derive(Clone)]
-pub struct StateOptions {
-    raw: sys::accel_state_options_t,
-    main_process_ip: Option<CString>,
-    rng_types: Option<CString>,
-    torch_device: Option<CString>,
-    wrong_text: Option<String>,
-}
-
-// SAFETY: the pointers inside of `raw` are set only while a state is made.
-unsafe impl Send for StateOptions {}
-// SAFETY: as above.
-unsafe impl Sync for StateOptions {}
-
-macro_rules! setters {
-    ($($(#[$text:meta])* $name:ident: $kind:ty,)*) => {$(
-        $(#[$text])*
-        pub fn $name(mut self, $name: $kind) -> Self {
-            self.raw.$name = $name.into();
-            self
-        }
-    )*};
-}
 
 impl StateOptions {
-    /// Everything from the environment.
-    pub fn new() -> Self {
-        StateOptions {
-            raw: sys::accel_state_options_t::default(),
-            main_process_ip: None,
-            rng_types: None,
-            torch_device: None,
-            wrong_text: None,
-        }
-    }
-
-    setters! {
-        /// No accelerator. `ACCELERATE_USE_CPU`; default false.
-        cpu: bool,
-        /// `ACCELERATE_MIXED_PRECISION`; default `No`.
-        mixed_precision: Precision,
-        /// Micro-batches of an update. `ACCELERATE_GRADIENT_ACCUMULATION_STEPS`; default 1.
-        gradient_accumulation_steps: i64,
-        /// Schedulers also advance in steps that only accumulate. Default false.
-        adjust_scheduler: bool,
-        /// Gradients are exchanged at the end of the loader. Default true.
-        sync_with_dataloader: bool,
-        /// Gradients are exchanged in every micro-batch. Default false.
-        sync_each_batch: bool,
-        /// A scheduler steps only when its optimizer did. Default true.
-        step_scheduler_with_optimizer: bool,
-        /// A loader's batch is shared by the ranks. Default false: each has its own.
-        split_batches: bool,
-        /// Collectives are checked. `ACCELERATE_DEBUG_MODE`; default false.
-        debug: bool,
-        /// A short last group is divided by its own length. Default false.
-        true_divisor: bool,
-        /// Outputs of prepared models stay in half precision. Default false: float32.
-        keep_output_dtype: bool,
-        /// This rank. `RANK`.
-        process_index: i32,
-        /// The number of ranks. `WORLD_SIZE`.
-        num_processes: i32,
-        /// This rank among those of its host. `LOCAL_RANK`.
-        local_process_index: i32,
-        /// The number of ranks of this host. `LOCAL_WORLD_SIZE`.
-        local_num_processes: i32,
-        /// `MASTER_PORT`; default 29500.
-        main_process_port: i32,
-        /// `prepare` puts models and batches on the device. Default true.
-        device_placement: bool,
-        /// Threads that compute on the CPU for this process.
-        num_threads: i32,
-        /// Of prepared schedulers. Default `PerBatch`.
-        scheduler_steps: SchedulerSteps,
-        /// `ACCEL_CPU_KERNELS`; default `Auto`.
-        cpu_kernels: CpuKernels,
-        /// `ACCEL_CPU_MEMORY`; default `Auto`.
-        cpu_memory: CpuMemory,
-        /// Most bytes that this process keeps for the next tensors. `ACCEL_CPU_MEMORY_KEPT`.
-        cpu_memory_kept: i64,
-        /// The rank's threads stay on its share of the host's processors. `ACCELERATE_CPU_AFFINITY`; default false.
-        cpu_affinity: bool,
-    }
-
-    /// The deadline of the rendezvous and of each collective. `ACCEL_TIMEOUT_MS`; default: ten minutes.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.raw.timeout_ms = timeout.as_millis().try_into().unwrap_or(i64::MAX);
-        self
-    }
-
-    /// `MASTER_ADDR`; default 127.0.0.1.
-    pub fn main_process_ip(mut self, address: &str) -> Self {
-        self.main_process_ip = self.keep(address);
-        self
-    }
-
-    /// "cpu", "cuda" or "cuda:N". `ACCELERATE_TORCH_DEVICE`; default: the rank's accelerator, else the CPU.
-    pub fn torch_device(mut self, name: &str) -> Self {
-        self.torch_device = self.keep(name);
-        self
-    }
-
-    /// Generators that prepared loaders make equal on all ranks: "torch", "cuda" or both with a comma. Default: none.
-    pub fn rng_types(mut self, names: &str) -> Self {
-        self.rng_types = self.keep(names);
-        self
-    }
-
-    fn keep(&mut self, given: &str) -> Option<CString> {
-        let kept = CString::new(given).ok();
-        if kept.is_none() {
-            self.wrong_text = Some(given.into());
-        }
-        kept
-    }
-
     /// Joins the job.
     pub fn build(&self) -> Result<State> {
-        if let Some(wrong) = &self.wrong_text {
-            c_string(wrong)?;
-        }
         #[cfg(feature = "dlopen")]
         crate::library::load_library(None)?;
-        let mut raw = self.raw;
-        raw.main_process_ip = pointer(&self.main_process_ip);
-        raw.rng_types = pointer(&self.rng_types);
-        raw.torch_device = pointer(&self.torch_device);
-        StateReader::made(|out| unsafe { sys::accel_state_create(&raw, out) }).map(State::new)
-    }
-}
-
-fn pointer(text: &Option<CString>) -> *const std::os::raw::c_char {
-    text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr())
-}
-
-impl Default for StateOptions {
-    fn default() -> Self {
-        Self::new()
+        let options = self.as_raw()?;
+        StateReader::made(|out| unsafe { sys::accel_state_create(options, out) }).map(State::new)
     }
 }
 

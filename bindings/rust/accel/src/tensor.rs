@@ -1,7 +1,7 @@
 //! Tensors.
-use crate::accelerator::BackwardOptions;
 use crate::dtype::{DType, Device, Element};
 use crate::error::{check, Error, ErrorCode, Result};
+use crate::generated::BackwardOptions;
 use crate::handle::{array, handle};
 use crate::memory;
 use accel_sys as sys;
@@ -281,8 +281,7 @@ impl Tensor {
     /// The same with options, from a tensor of any shape if the options have a gradient for it.
     pub fn backward_with(&mut self, options: BackwardOptions) -> Result<()> {
         memory::writes_anything()?;
-        let raw = options.raw();
-        check(unsafe { sys::accel_tensor_backward(self.as_raw(), &raw) }).map(drop)
+        check(unsafe { sys::accel_tensor_backward(self.as_raw(), &options.0) }).map(drop)
     }
 
     /// Mean cross entropy of class scores `[..., classes]`, with gradients; labels of -100 are left out.

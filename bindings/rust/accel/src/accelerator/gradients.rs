@@ -1,7 +1,6 @@
 //! Between a forward and a step: backward, accumulation, clipping.
-use super::backward_options::BackwardOptions;
-use super::settings::AutocastOptions;
 use crate::error::{check, Result};
+use crate::generated::{AutocastOptions, BackwardOptions};
 use crate::handle::array;
 use crate::memory;
 use crate::module::Model;
@@ -24,8 +23,7 @@ impl State {
     /// The same with options.
     pub fn backward_with(&self, loss: &mut Tensor, options: BackwardOptions) -> Result<()> {
         memory::writes_anything()?;
-        let raw = options.raw();
-        check(unsafe { sys::accel_backward(self.as_raw(), loss.as_raw(), &raw) }).map(drop)
+        check(unsafe { sys::accel_backward(self.as_raw(), loss.as_raw(), &options.0) }).map(drop)
     }
 
     /// Back-propagates a sum of losses of `count` items. The gradients of a group are those of the mean over all items
@@ -38,8 +36,7 @@ impl State {
     /// The same with options.
     pub fn backward_sum_with(&self, loss_sum: &mut Tensor, count: i64, options: BackwardOptions) -> Result<()> {
         memory::writes_anything()?;
-        let raw = options.raw();
-        check(unsafe { sys::accel_backward_sum(self.as_raw(), loss_sum.as_raw(), count, &raw) }).map(drop)
+        check(unsafe { sys::accel_backward_sum(self.as_raw(), loss_sum.as_raw(), count, &options.0) }).map(drop)
     }
 
     /// Backward that updates the parameters of the prepared LOMO optimizers; `lr` instead of that of each group.

@@ -1,8 +1,8 @@
 //! What a state prepares: models, optimizers, loaders, schedulers.
-use super::settings::{DdpOptions, PowerSgdOptions, PrepareModelOptions};
 use crate::callback::{self, closure, hand_over, CallbackResult};
-use crate::data::{DataLoader, DataLoaderConfig};
+use crate::data::DataLoader;
 use crate::error::{check, Result};
+use crate::generated::{DataLoaderConfig, DdpOptions, PowerSgdOptions, PrepareModelOptions};
 use crate::handle::{array, buffer_text};
 use crate::memory;
 use crate::module::Model;

@@ -5,8 +5,8 @@
 use super::Dataset;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::generated::{CsvOptions, ImageOptions};
 use crate::handle::{c_path, c_string};
-use crate::options::options;
 use crate::tensor::Tensor;
 use crate::value::Value;
 use accel_sys as sys;
@@ -14,32 +14,6 @@ use std::ffi::{c_void, CString};
 use std::os::raw::c_char;
 use std::path::Path;
 use std::ptr::{self, NonNull};
-
-options! {
-    /// How CSV files are read.
-    CsvOptions(accel_csv_options_t = ACCEL_CSV_OPTIONS_INIT) {
-        /// A character of ASCII. Default `b','`.
-        delimiter: u8,
-        /// Without it the columns are named "0", "1", ... Default true.
-        has_header: bool,
-        /// Malformed rows are left out and counted. Default false.
-        skip_malformed: bool,
-        /// What an empty cell is in a column of numbers. Default: such a cell is malformed.
-        missing: f64,
-    }
-}
-
-options! {
-    /// How images are read.
-    ImageOptions(accel_image_options_t = ACCEL_IMAGE_OPTIONS_INIT) {
-        /// 3: red, green, blue; 1: brightness. Default 3.
-        channels: i64,
-        /// With the width: brings all images to one size. Default: they keep theirs.
-        height: i64,
-        /// With the height.
-        width: i64,
-    }
-}
 
 /// A path and a suffix for the library.
 struct Place(CString, Option<CString>);
@@ -94,9 +68,9 @@ impl Dataset {
         options: CsvOptions,
     ) -> Result<Self> {
         let place = Place::new(path, suffix)?;
-        let mut raw = options.0;
-        raw.types = types.map_or(ptr::null(), Value::as_raw);
-        Self::made(|out| unsafe { sys::accel_dataset_csv(place.path(), place.suffix(), &raw, out) })
+        let mut options = options;
+        options.0.types = types.map_or(ptr::null(), Value::as_raw);
+        Self::made(|out| unsafe { sys::accel_dataset_csv(place.path(), place.suffix(), &options.0, out) })
     }
 
     /// JPEG and PNG files in a folder. An item is a map {image: uint8 \[channels, height, width\], label: the number of the

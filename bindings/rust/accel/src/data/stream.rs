@@ -2,22 +2,12 @@
 use super::Dataset;
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::Result;
+use crate::generated::MergeEnd;
 use crate::handle::array;
-use crate::options::constants;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
 use std::ptr;
-
-constants! {
-    /// When a merged stream ends.
-    MergeEnd {
-        /// When a source is drawn that has ended.
-        First = ACCEL_MERGE_END_FIRST,
-        /// When all have ended; one that has is drawn no more.
-        All = ACCEL_MERGE_END_ALL,
-    }
-}
 
 /// Reads a stream of the program. Every iterator over such items is one.
 pub trait Reader: Send + 'static {
