@@ -1,9 +1,7 @@
 """The builders of the crate `accel` of Rust, one for each options struct, and the enumerations of their choices."""
 
-import re
-
 from emit_rust import rust_name
-from rust_types import NOTE, Api, camel, doc, topics
+from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics
 
 FOLDER = "bindings/rust/accel/src/generated"
 NUMBERS = {"integer": {4: "i32", 8: "i64"}, "number": {8: "f64"}}
@@ -23,16 +21,6 @@ def choices(api, known):
             rows = "".join(doc(sentence(docs[constant] or f"`{constant}`"), "        ") + f"        {variant} = {constant},\n"
                            for constant, variant in known.choices[alias["name"]].items())
             yield f"constants! {{\n{doc(meaning, '    ')}    {name} {{\n{rows}    }}\n}}\n"
-
-
-def sentence(text):
-    return f"{text[0].upper()}{text[1:].removesuffix('.')}."
-
-
-def of_flag(text):
-    """C has 1 and 0."""
-    text = re.sub(r"^1: ", "", re.sub(r"Default ([01])$", lambda found: f"Default {'true' if found[1] == '1' else 'false'}", text))
-    return re.sub(r"\b([01]):", lambda found: "true:" if found[1] == "1" else "false:", text)
 
 
 def setter(known, field):

@@ -3,7 +3,6 @@ mod batch_size;
 mod gradients;
 mod local_sgd;
 mod prepare;
-mod settings;
 
 pub use local_sgd::LocalSgd;
 pub use prepare::Prepare;

@@ -19,6 +19,11 @@ pub(crate) trait Options {
     fn as_raw(&self) -> Result<*const Self::Raw>;
 }
 
+/// Options that may be left out: NULL without them.
+pub(crate) fn optional<O: Options>(options: &Option<O>) -> Result<*const O::Raw> {
+    options.as_ref().map_or(Ok(std::ptr::null()), Options::as_raw)
+}
+
 /// What the pointers of a struct lead to. It stays in its place, and clones of the options share it.
 #[derive(Clone, Default)]
 pub(crate) struct Kept {

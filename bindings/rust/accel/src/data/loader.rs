@@ -1,7 +1,7 @@
 //! Batches of a dataset's items.
 use super::{Dataset, Sampler};
 use crate::callback::{self, closure, hand_over, CallbackResult};
-use crate::error::{check, check_number, Result};
+use crate::error::{check, Result};
 use crate::generated::DataLoaderOptions;
 use crate::handle::handle;
 use crate::value::Value;
@@ -32,11 +32,6 @@ handle! {
 }
 
 impl DataLoader {
-    /// A loader; [`State::prepare_data_loader`](crate::State::prepare_data_loader) shares the work between ranks.
-    pub fn new(dataset: &Dataset, options: DataLoaderOptions) -> Result<Self> {
-        Self::made(|out| unsafe { sys::accel_dataloader_create(dataset.as_raw(), &options.0, out) })
-    }
-
     /// A loader with an order of its own.
     pub fn with_sampler(dataset: &Dataset, sampler: &Sampler, options: DataLoaderOptions) -> Result<Self> {
         let mut raw = options.0;
@@ -79,65 +74,6 @@ impl DataLoader {
     {
         let (data, destroy) = hand_over(slice);
         check(unsafe { sys::accel_dataloader_set_slice(self.as_raw(), Some(call_slice::<F>), data, destroy) }).map(drop)
-    }
-
-    /// Batches of an epoch on this rank.
-    ///
-    /// # Errors
-    /// Unsupported where a stream does not say; what the dataset's own length answers.
-    pub fn num_batches(&self) -> Result<i64> {
-        check_number(unsafe { sys::accel_dataloader_length(self.as_raw()) })
-    }
-
-    /// How many items a step takes on all ranks together; Unsupported for batches of any size.
-    pub fn total_batch_size(&self) -> Result<i64> {
-        check_number(unsafe { sys::accel_dataloader_total_batch_size(self.as_raw()) })
-    }
-
-    /// How many items the data has, for all ranks together; Unsupported where a stream does not say.
-    pub fn total_dataset_length(&self) -> Result<i64> {
-        check_number(unsafe { sys::accel_dataloader_total_dataset_length(self.as_raw()) })
-    }
-
-    /// How a prepared loader shares its batches: a map with the settings by name.
-    pub fn config(&self) -> Result<Value> {
-        Value::made(|out| unsafe { sys::accel_dataloader_config(self.as_raw(), out) })
-    }
-
-    /// Whether all ranks get equally many full batches, from the next epoch of a prepared loader on.
-    pub fn set_even_batches(&mut self, even_batches: bool) -> Result<()> {
-        check(unsafe { sys::accel_dataloader_set_even_batches(self.as_raw(), even_batches.into()) }).map(drop)
-    }
-
-    /// The epoch that the loader is in, from 0.
-    pub fn epoch(&self) -> i64 {
-        unsafe { sys::accel_dataloader_epoch(self.as_raw()) }
-    }
-
-    /// How many rows of the batch in hand count: the first ones. The others only fill it up, and are there a second time.
-    /// 0 while no batch is in hand.
-    pub fn valid_rows(&self) -> i64 {
-        unsafe { sys::accel_dataloader_valid_rows(self.as_raw()) }
-    }
-
-    /// Drops the rest of the current epoch and goes to the start of another.
-    pub fn set_epoch(&mut self, epoch: i64) -> Result<()> {
-        check(unsafe { sys::accel_dataloader_set_epoch(self.as_raw(), epoch) }).map(drop)
-    }
-
-    /// Where the loader stands.
-    pub fn state_dict(&self) -> Result<Value> {
-        Value::made(|out| unsafe { sys::accel_dataloader_state_dict(self.as_raw(), out) })
-    }
-
-    /// The next batch is the one that followed when the state was taken.
-    pub fn load_state_dict(&mut self, state_dict: &Value) -> Result<()> {
-        check(unsafe { sys::accel_dataloader_load_state_dict(self.as_raw(), state_dict.as_raw()) }).map(drop)
-    }
-
-    /// A new loader over the same data whose first epoch leaves out its first batches.
-    pub fn skip_first_batches(&self, num_batches: i64) -> Result<Self> {
-        Self::made(|out| unsafe { sys::accel_skip_first_batches(self.as_raw(), num_batches, out) })
     }
 }
 

@@ -66,12 +66,6 @@ impl Dataset {
         })
     }
 
-    /// Items by number as a stream: with a seed in another order in each epoch, without in that of their numbers.
-    pub fn as_stream(&self, seed: Option<i64>) -> Result<Self> {
-        let seed = seed.unwrap_or(sys::ACCEL_UNSET_INT64);
-        Self::made(|out| unsafe { sys::accel_dataset_as_stream(self.as_raw(), seed, out) })
-    }
-
     /// Several datasets as one stream: where each item comes from is drawn by weight (None: all the same), from seed and
     /// epoch alone.
     pub fn merge(sources: &[&Dataset], weights: Option<&[f64]>, seed: i64, end: MergeEnd) -> Result<Self> {
