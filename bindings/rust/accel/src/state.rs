@@ -1,5 +1,6 @@
 //! The program's seat in the job.
 use crate::call::made;
+use crate::dtype::Device;
 use crate::error::{check, Result};
 use crate::generated::{DistributedType, Precision, StateOptions};
 use crate::handle::handle;
@@ -46,6 +47,11 @@ impl StateReader {
     pub fn mixed_precision(&self) -> Precision {
         let number = unsafe { sys::accel_mixed_precision(self.as_raw()) };
         Precision::from_raw(number).unwrap_or(Precision::No)
+    }
+
+    /// The device that prepared models and batches are put on.
+    pub fn device(&self) -> Device {
+        Device::from_raw(unsafe { sys::accel_device(self.as_raw()) })
     }
 
     /// Rows of the last global batch that are no repetition: 0 when it is full, nothing when it is not known.

@@ -239,14 +239,6 @@ impl StateReader {
         unsafe { sys::accel_debug(self.as_raw()) == 1 }
     }
 
-    /// The state's device.
-    ///
-    /// Gives: The device that prepared models and batches are put on.
-    #[inline]
-    pub fn device(&self) -> Device {
-        Device::from_raw(unsafe { sys::accel_device(self.as_raw()) })
-    }
-
     /// Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
     ///
     /// Gives: 1 or 0, as the environment was when the job's first state was made.
