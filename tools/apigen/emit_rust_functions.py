@@ -26,6 +26,7 @@ PATH = ("impl AsRef<Path>", "let {0} = c_path({0}.as_ref())?;", "{0}.as_ptr()")
 WRITTEN = ("&mut Tensor", "memory::writes({0})?;", "{0}.as_raw()")
 # What becomes of a tensor that is not const: a collective writes it, a module owns it from then on, and rows are shared.
 TENSORS = {"State": WRITTEN, "Model": ("Tensor", "", "{0}.as_raw()")}
+SHARED = ("Tensor", "Value", "StateReader")
 OUTPUTS = {"out_value": "Value", "out_buffer": "String", "out_handle": "", "out_number": "", "out_scope": ""}
 
 
@@ -135,7 +136,8 @@ class Function:
         self.lines += [f"memory::reads({name})?;" for name in self.read]
         writes = {"anything": "memory::writes_anything()?;", "self": "memory::writes(self)?;"}.get(self.entry.get("writes"))
         self.lines += [writes] if writes else []
-        changes = self.receiver and not self.receiver["type"]["const"] and self.owner in ("Tensor", "DataLoader") and not self.output
+        # What threads share has no function for one of them that takes `&self`.
+        changes = self.receiver and self.function["threads"] != "any" and (self.owner in SHARED or self.owner == "DataLoader" and not self.output)
         self.lines += [WRITTEN[1].format("self")] if changes and self.owner == "Tensor" else []
         listed = ", ".join(["&mut self" if changes else "&self"] * bool(self.receiver) + [f"{name}: {kind}" for name, kind in self.taken])
         body = "".join(f"        {line}\n" for line in [*self.lines, last])

@@ -45,7 +45,8 @@ static LENT: [Place; MOST_LENT] = [NOTHING; MOST_LENT];
 
 /// Memory of calls under way.
 static UNDER_WAY: Mutex<Vec<(usize, Range<usize>, Access)>> = Mutex::new(Vec::new());
-/// How much is in use, so that calls need not look while nothing is.
+/// How many places are taken, and how much is in use in all, so that calls need not look while nothing is.
+static TAKEN_PLACES: AtomicUsize = AtomicUsize::new(0);
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -65,8 +66,9 @@ impl Place {
 
     fn excludes(&self, bytes: &Range<usize>, access: Access) -> bool {
         let state = self.state.load(SeqCst);
-        let meets = self.start.load(SeqCst) < bytes.end && bytes.start < self.end.load(SeqCst);
-        meets && (state == Access::Write as u8 || state == Access::Read as u8 && access == Access::Write)
+        (state == Access::Write as u8 || state == Access::Read as u8 && access == Access::Write)
+            && self.start.load(SeqCst) < bytes.end
+            && bytes.start < self.end.load(SeqCst)
     }
 }
 
@@ -76,6 +78,7 @@ struct Lent(&'static Place);
 impl Drop for Lent {
     fn drop(&mut self) {
         self.0.state.store(FREE, SeqCst);
+        TAKEN_PLACES.fetch_sub(1, SeqCst);
         IN_USE.fetch_sub(1, SeqCst);
         HERE.with(|here| here.set(here.get() - 1));
     }
@@ -96,6 +99,7 @@ pub(crate) fn lend<R>(
 
 fn lent(bytes: &Range<usize>, access: Access) -> Result<Lent> {
     let lent = Lent(Place::take()?);
+    TAKEN_PLACES.fetch_add(1, SeqCst);
     IN_USE.fetch_add(1, SeqCst);
     HERE.with(|here| here.set(here.get() + 1));
     lent.0.start.store(bytes.start, SeqCst);
@@ -117,7 +121,8 @@ fn refuse(
     own: Option<&Place>,
 ) -> Result<()> {
     let is_own = |place: &Place| own.map_or(false, |own| ptr::eq(own, place));
-    let user = if LENT.iter().any(|place| !is_own(place) && place.excludes(bytes, access)) {
+    let is_lent = || LENT.iter().any(|place| !is_own(place) && place.excludes(bytes, access));
+    let user = if TAKEN_PLACES.load(SeqCst) > 0 && is_lent() {
         "a slice or view; end its closure first, or take to_vec()"
     } else if under_way.iter().any(|(_, used, other)| {
         let meets = used.start < bytes.end && bytes.start < used.end;

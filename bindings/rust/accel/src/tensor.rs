@@ -148,8 +148,7 @@ impl Tensor {
 impl Tensor {
     /// Back-propagates from a scalar without any scaling. Training uses [`State::backward`](crate::State::backward).
     pub fn backward(&mut self) -> Result<()> {
-        memory::writes_anything()?;
-        check(unsafe { sys::accel_tensor_backward(self.as_raw(), ptr::null()) }).map(drop)
+        self.backward_with(None)
     }
 }
 
