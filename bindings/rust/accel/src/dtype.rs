@@ -1,18 +1,18 @@
 //! Element types and devices.
-use crate::error::{check, text, Result};
-use crate::handle::c_string;
+use crate::call::{Made, Optional};
+use crate::error::{check, text, Error, ErrorCode, Result};
+use crate::strings::c_string;
 use accel_sys as sys;
 use std::fmt;
 use std::str::FromStr;
 
 macro_rules! dtypes {
-    ($($name:ident = $number:ident),* $(,)?) => {
+    ($($(#[$text:meta])* $name:ident = $number:ident,)*) => {
         /// The type of a tensor's elements.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
-        #[allow(missing_docs)]
         pub enum DType {
-            $($name,)*
+            $($(#[$text])* $name,)*
         }
 
         impl DType {
@@ -32,28 +32,25 @@ macro_rules! dtypes {
     };
 }
 
-dtypes! {
-    UInt8 = ACCEL_DTYPE_UINT8,
-    Int8 = ACCEL_DTYPE_INT8,
-    Int16 = ACCEL_DTYPE_INT16,
-    Int32 = ACCEL_DTYPE_INT32,
-    Int64 = ACCEL_DTYPE_INT64,
-    Float16 = ACCEL_DTYPE_FLOAT16,
-    Float32 = ACCEL_DTYPE_FLOAT32,
-    Float64 = ACCEL_DTYPE_FLOAT64,
-    Complex32 = ACCEL_DTYPE_COMPLEX32,
-    Complex64 = ACCEL_DTYPE_COMPLEX64,
-    Complex128 = ACCEL_DTYPE_COMPLEX128,
-    Bool = ACCEL_DTYPE_BOOL,
-    BFloat16 = ACCEL_DTYPE_BFLOAT16,
-    Float8E5M2 = ACCEL_DTYPE_FLOAT8_E5M2,
-    Float8E4M3Fn = ACCEL_DTYPE_FLOAT8_E4M3FN,
-    Float8E5M2Fnuz = ACCEL_DTYPE_FLOAT8_E5M2FNUZ,
-    Float8E4M3Fnuz = ACCEL_DTYPE_FLOAT8_E4M3FNUZ,
-    Float8E8M0Fnu = ACCEL_DTYPE_FLOAT8_E8M0FNU,
-    UInt16 = ACCEL_DTYPE_UINT16,
-    UInt32 = ACCEL_DTYPE_UINT32,
-    UInt64 = ACCEL_DTYPE_UINT64,
+include!("generated/dtypes.rs");
+
+impl Made for DType {
+    type Raw = i32;
+    const EMPTY: i32 = 0;
+
+    unsafe fn of(number: i32) -> Result<Self> {
+        let message = || Error::new(ErrorCode::Unsupported, format!("dtype {number}: not known here"));
+        DType::from_raw(number).ok_or_else(message)
+    }
+}
+
+impl Optional for DType {
+    type Raw = i32;
+    const UNSET: i32 = sys::ACCEL_UNSET;
+
+    fn given(self) -> i32 {
+        self.to_raw()
+    }
 }
 
 impl DType {
@@ -61,14 +58,6 @@ impl DType {
     pub fn size(self) -> usize {
         unsafe { sys::accel_dtype_size(self.to_raw()) }
     }
-}
-
-/// Bytes that an element takes in estimates of a model's size, by the name of its dtype, or "fp8", "int4", "int2"; of "bool"
-/// an eighth.
-pub fn dtype_byte_size(name: &str) -> crate::Result<f64> {
-    let (name, mut out) = (crate::handle::c_string(name)?, 0.0);
-    crate::error::check(unsafe { sys::accel_dtype_byte_size(name.as_ptr(), &mut out) })?;
-    Ok(out)
 }
 
 impl fmt::Display for DType {
@@ -148,6 +137,15 @@ impl Device {
     /// How many CUDA devices can be used now.
     pub fn cuda_count() -> usize {
         unsafe { sys::accel_device_count(sys::ACCEL_DEVICE_CUDA) }.max(0) as usize
+    }
+}
+
+impl Made for Device {
+    type Raw = sys::accel_device_t;
+    const EMPTY: Self::Raw = sys::accel_device_t { r#type: sys::ACCEL_DEVICE_CPU, index: -1 };
+
+    unsafe fn of(raw: Self::Raw) -> Result<Self> {
+        Ok(Device::from_raw(raw))
     }
 }
 

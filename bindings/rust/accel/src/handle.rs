@@ -17,18 +17,19 @@ macro_rules! handle {
                 $name(std::ptr::NonNull::new(raw).expect("a call that succeeded gives an object"))
             }
 
-            /// What `call` writes, when it succeeds.
-            #[allow(dead_code)]
-            pub(crate) fn made(call: impl FnOnce(*mut *mut accel_sys::$raw) -> i32) -> $crate::error::Result<Self> {
-                let mut raw = std::ptr::null_mut();
-                $crate::error::check(call(&mut raw))?;
-                // SAFETY: the call succeeded, so it has written a handle that belongs to the caller.
-                Ok(unsafe { Self::from_raw(raw) })
-            }
-
             #[inline]
             pub(crate) fn as_raw(&self) -> *mut accel_sys::$raw {
                 self.0.as_ptr()
+            }
+        }
+
+        impl $crate::call::Made for $name {
+            type Raw = *mut accel_sys::$raw;
+            const EMPTY: Self::Raw = std::ptr::null_mut();
+
+            #[inline]
+            unsafe fn of(raw: Self::Raw) -> $crate::error::Result<Self> {
+                Ok(Self::from_raw(raw))
             }
         }
 
@@ -62,41 +63,6 @@ impl<T> std::ops::Deref for Lent<T> {
 }
 
 pub(crate) use handle;
-
-/// A string for the library.
-///
-/// # Errors
-/// InvalidArgument for one with a NUL inside.
-pub(crate) fn c_string(text: impl AsRef<str>) -> crate::error::Result<std::ffi::CString> {
-    std::ffi::CString::new(text.as_ref()).map_err(|_| {
-        let message = format!("{:?}: expected text without a NUL", text.as_ref());
-        crate::error::Error::new(crate::error::ErrorCode::InvalidArgument, message)
-    })
-}
-
-/// The path of a file for the library.
-pub(crate) fn c_path(path: &std::path::Path) -> crate::error::Result<std::ffi::CString> {
-    let text = path.to_str().ok_or_else(|| {
-        let message = format!("path {path:?}: expected UTF-8");
-        crate::error::Error::new(crate::error::ErrorCode::InvalidArgument, message)
-    })?;
-    c_string(text)
-}
-
-/// The text that `call` writes.
-pub(crate) fn buffer_text(call: impl FnOnce(*mut accel_sys::accel_buffer_t) -> i32) -> crate::error::Result<String> {
-    let mut buffer = accel_sys::accel_buffer_t { data: std::ptr::null_mut(), size: 0 };
-    crate::error::check(call(&mut buffer))?;
-    let bytes = if buffer.data.is_null() {
-        &[][..]
-    } else {
-        // SAFETY: the call has written so many bytes, which the buffer owns.
-        unsafe { std::slice::from_raw_parts(buffer.data.cast::<u8>(), buffer.size) }
-    };
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    unsafe { accel_sys::accel_buffer_dispose(&mut buffer) };
-    Ok(text)
-}
 
 /// The length of an array for the library: NULL for an empty one.
 pub(crate) fn array<T>(items: &[T]) -> (*const T, usize) {

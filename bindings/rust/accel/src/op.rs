@@ -1,7 +1,9 @@
 //! Any operator of LibTorch by its name. The frequent ones are methods of [`Tensor`](crate::Tensor).
+use crate::call::made;
 use crate::error::{check, text, Error, ErrorCode, Result};
-use crate::handle::{array, c_string};
+use crate::handle::array;
 use crate::memory;
+use crate::strings::c_string;
 use crate::tensor::Tensor;
 use crate::value::{Arg, Value};
 use accel_sys as sys;
@@ -84,7 +86,7 @@ impl Op {
     /// InvalidArgument for an operator that changes nothing, or another argument.
     pub fn call_in_place(self, first: &mut Tensor, further: &[Arg<'_>]) -> Result<()> {
         self.require(Changes::First)?;
-        memory::writes((&*first).into())?;
+        memory::writes(first)?;
         let mut arguments = Vec::with_capacity(1 + further.len());
         arguments.push(Arg::from(&*first));
         arguments.extend_from_slice(further);
@@ -112,7 +114,7 @@ impl Op {
     /// The names of all operators that begin so, sorted.
     pub fn list(prefix: &str) -> Result<Vec<String>> {
         let prefix = c_string(prefix)?;
-        let names = Value::made(|out| unsafe { sys::accel_op_list(prefix.as_ptr(), out) })?;
+        let names: Value = made(|out| unsafe { sys::accel_op_list(prefix.as_ptr(), out) })?;
         Ok(names.iter().filter_map(|name| Some(name.as_str()?.to_string())).collect())
     }
 }
@@ -159,7 +161,7 @@ impl RawOp {
 
     pub(crate) fn call_with(self, arguments: &[Arg<'_>], named: &[(&str, Arg<'_>)]) -> Result<Vec<Value>> {
         memory::reads(arguments)?;
-        named.iter().try_for_each(|(_, argument)| memory::reads(std::slice::from_ref(argument)))?;
+        named.iter().try_for_each(|(_, argument)| memory::reads(argument))?;
         let names = named.iter().map(|(name, _)| c_string(name)).collect::<Result<Vec<_>>>()?;
         let names: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
         let given: Vec<_> = named.iter().map(|(_, argument)| *argument).collect();

@@ -1,36 +1,106 @@
-//! Builders for the library's structs of options.
+//! What the builders for the library's structs of options are made of. Their functions are generated from the header.
+use crate::error::Result;
+use crate::strings::c_string;
+use std::any::Any;
+use std::ffi::CString;
+use std::os::raw::c_char;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// A builder: what is not set comes from the environment or has the default that is named here.
-macro_rules! options {
-    (
-        $(#[$text:meta])*
-        $name:ident($raw:ident = $unset:ident) {
-            $($(#[$field_text:meta])* $field:ident: $kind:ty,)*
+/// Options that a call takes.
+pub(crate) trait Options {
+    /// The struct of the library.
+    type Raw;
+
+    /// The struct, for a call while `self` lives.
+    ///
+    /// # Errors
+    /// InvalidArgument where a text was set that has a NUL inside.
+    fn as_raw(&self) -> Result<*const Self::Raw>;
+}
+
+/// Options that may be left out: NULL without them.
+pub(crate) fn optional<O: Options>(options: &Option<O>) -> Result<*const O::Raw> {
+    options.as_ref().map_or(Ok(std::ptr::null()), Options::as_raw)
+}
+
+/// What the pointers of a struct lead to. It stays in its place, and clones of the options share it.
+#[derive(Clone, Default)]
+pub(crate) struct Kept {
+    objects: Vec<Arc<dyn Any + Send + Sync>>,
+    wrong_text: Option<String>,
+}
+
+impl Kept {
+    pub(crate) fn keep<T: Send + Sync + 'static, P>(&mut self, object: T, pointer: impl FnOnce(&T) -> P) -> P {
+        let object = Arc::new(object);
+        let pointer = pointer(&object);
+        self.objects.push(object);
+        pointer
+    }
+
+    /// A text with a NUL inside is an error of the call that takes the options.
+    pub(crate) fn text(&mut self, text: &str) -> *const c_char {
+        match CString::new(text) {
+            Ok(text) => self.keep(text, |text| text.as_ptr()),
+            Err(_) => {
+                self.wrong_text = Some(text.into());
+                std::ptr::null()
+            }
         }
-    ) => {
+    }
+}
+
+/// What a builder keeps besides the struct.
+pub(crate) trait Keeps: Default {
+    /// # Errors
+    /// InvalidArgument where a text was set that has a NUL inside.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Keeps for () {}
+
+impl Keeps for Kept {
+    fn check(&self) -> Result<()> {
+        self.wrong_text.as_ref().map_or(Ok(()), |text| c_string(text).map(drop))
+    }
+}
+
+/// A duration in the library's terms.
+pub(crate) fn milliseconds(duration: Duration) -> i64 {
+    duration.as_millis().try_into().unwrap_or(i64::MAX)
+}
+
+/// A builder: what is not set comes from the environment or has the default that its function names. One with pointers keeps what
+/// they lead to, the others nothing.
+macro_rules! builder {
+    ($(#[$text:meta])* $name:ident($raw:ident = $unset:ident), $kept:ty) => {
         $(#[$text])*
-        #[derive(Clone, Copy)]
-        pub struct $name(pub(crate) accel_sys::$raw);
+        pub struct $name(pub(crate) accel_sys::$raw, $kept);
+
+        // SAFETY: a pointer inside is set only while a call is made, or leads to what is kept, may be shared between threads, and is
+        // read by calls alone.
+        unsafe impl Send for $name {}
+        // SAFETY: as above.
+        unsafe impl Sync for $name {}
+
+        impl $crate::options::Options for $name {
+            type Raw = accel_sys::$raw;
+
+            fn as_raw(&self) -> $crate::error::Result<*const Self::Raw> {
+                $crate::options::Keeps::check(&self.1)?;
+                Ok(&self.0)
+            }
+        }
 
         impl $name {
             /// Nothing is set.
             pub fn new() -> Self {
-                $name(accel_sys::$unset)
+                $name(accel_sys::$unset, <$kept>::default())
             }
-
-            $(
-                $(#[$field_text])*
-                pub fn $field(mut self, $field: $kind) -> Self {
-                    self.0.$field = $field.into();
-                    self
-                }
-            )*
         }
-
-        // SAFETY: pointers inside are set only while a call is made.
-        unsafe impl Send for $name {}
-        // SAFETY: as above.
-        unsafe impl Sync for $name {}
 
         impl Default for $name {
             fn default() -> Self {
@@ -40,7 +110,7 @@ macro_rules! options {
     };
 }
 
-pub(crate) use options;
+pub(crate) use builder;
 
 /// A number of the C API that has a name in Rust.
 macro_rules! constants {
@@ -56,6 +126,17 @@ macro_rules! constants {
                 match name {
                     $($name::$item => accel_sys::$number,)*
                 }
+            }
+        }
+
+        impl $crate::call::Made for $name {
+            type Raw = i32;
+            const EMPTY: i32 = 0;
+
+            unsafe fn of(number: i32) -> $crate::error::Result<Self> {
+                let message = || format!("{} {number}: not known here", stringify!($name));
+                let code = $crate::error::ErrorCode::Unsupported;
+                Self::from_raw(number).ok_or_else(|| $crate::error::Error::new(code, message()))
             }
         }
 

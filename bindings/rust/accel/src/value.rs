@@ -1,12 +1,15 @@
 //! Nested values: what batches, state dicts, arguments and results are made of.
+use crate::call::{made, Made};
 use crate::dtype::{DType, Device};
 use crate::error::{check, text, Error, ErrorCode, Result};
-use crate::handle::{array, buffer_text, c_string};
-use crate::memory;
+use crate::handle::array;
+use crate::memory::{self, Memory};
+use crate::strings::c_string;
 use crate::tensor::Tensor;
 use accel_sys as sys;
 use std::ffi::CStr;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::{fmt, mem};
 
 /// A number, a text, bytes, a tensor, a list, a tuple, or a map whose keys keep their order.
@@ -27,23 +30,33 @@ unsafe impl Send for Value {}
 // SAFETY: as above.
 unsafe impl Sync for Value {}
 
-/// What kind of value it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-#[allow(missing_docs)]
-pub enum Kind {
-    None,
-    Bool,
-    Int,
-    Double,
-    String,
-    Tensor,
-    List,
-    Map,
-    DType,
-    Device,
-    Tuple,
-    Bytes,
+macro_rules! kinds {
+    ($($name:ident = $number:ident),* $(,)?) => {
+        /// What kind of value it is.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[non_exhaustive]
+        #[allow(missing_docs)]
+        pub enum Kind {
+            None,
+            $($name,)*
+        }
+
+        impl Value {
+            /// Its kind.
+            pub fn kind(&self) -> Kind {
+                match self.0.kind {
+                    $(sys::$number => Kind::$name,)*
+                    _ => Kind::None,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Bool = ACCEL_VALUE_BOOL, Int = ACCEL_VALUE_INT, Double = ACCEL_VALUE_DOUBLE, String = ACCEL_VALUE_STRING,
+    Tensor = ACCEL_VALUE_TENSOR, List = ACCEL_VALUE_LIST, Map = ACCEL_VALUE_MAP, DType = ACCEL_VALUE_DTYPE,
+    Device = ACCEL_VALUE_DEVICE, Tuple = ACCEL_VALUE_TUPLE, Bytes = ACCEL_VALUE_BYTES,
 }
 
 impl Drop for Value {
@@ -72,7 +85,7 @@ impl Value {
     /// InvalidArgument for a text with a NUL inside.
     pub fn string(string: impl AsRef<str>) -> Result<Self> {
         let string = c_string(string)?;
-        Self::made(|out| unsafe { sys::accel_value_string(string.as_ptr(), out) })
+        made(|out| unsafe { sys::accel_value_string(string.as_ptr(), out) })
     }
 
     /// A list.
@@ -83,14 +96,14 @@ impl Value {
 
     fn list_of(items: &[Value]) -> Result<Self> {
         let (first, length) = array(items);
-        Self::made(|out| unsafe { sys::accel_value_list(first.cast(), length, out) })
+        made(|out| unsafe { sys::accel_value_list(first.cast(), length, out) })
     }
 
     /// A tuple: a list that other languages tell from one.
     pub fn tuple<Item: Into<Value>>(items: impl IntoIterator<Item = Item>) -> Result<Self> {
         let items: Vec<Value> = items.into_iter().map(Into::into).collect();
         let (first, length) = array(&items);
-        Self::made(|out| unsafe { sys::accel_value_tuple(first.cast(), length, out) })
+        made(|out| unsafe { sys::accel_value_tuple(first.cast(), length, out) })
     }
 
     /// Bytes. The type says who can read them, "python/pickle" for example.
@@ -100,12 +113,12 @@ impl Value {
     pub fn bytes(bytes: &[u8], kind: Option<&str>) -> Result<Self> {
         let kind = kind.map(c_string).transpose()?;
         let kind = kind.as_ref().map_or(std::ptr::null(), |kind| kind.as_ptr());
-        Self::made(|out| unsafe { sys::accel_value_bytes(bytes.as_ptr().cast(), bytes.len(), kind, out) })
+        made(|out| unsafe { sys::accel_value_bytes(bytes.as_ptr().cast(), bytes.len(), kind, out) })
     }
 
     /// A map.
     pub fn map<Key: AsRef<str>>(items: impl IntoIterator<Item = (Key, Value)>) -> Result<Self> {
-        let mut map = Self::made(|out| unsafe { sys::accel_value_map(out) })?;
+        let mut map: Value = made(|out| unsafe { sys::accel_value_map(out) })?;
         for (key, item) in items {
             map.set(key, &item)?;
         }
@@ -115,19 +128,12 @@ impl Value {
     /// The value of a JSON document.
     pub fn from_json(json: &str) -> Result<Self> {
         let json = c_string(json)?;
-        Self::made(|out| unsafe { sys::accel_value_from_json(json.as_ptr(), out) })
+        made(|out| unsafe { sys::accel_value_from_json(json.as_ptr(), out) })
     }
 
     /// A copy of the containers; tensors are shared.
     pub fn try_clone(&self) -> Result<Self> {
-        Self::made(|out| unsafe { sys::accel_value_copy(&self.0, out) })
-    }
-
-    /// What `call` writes, when it succeeds.
-    pub(crate) fn made(call: impl FnOnce(*mut sys::accel_value_t) -> i32) -> Result<Self> {
-        let mut value = Value::none();
-        check(call(&mut value.0))?;
-        Ok(value)
+        made(|out| unsafe { sys::accel_value_copy(&self.0, out) })
     }
 
     /// Gives up what it owns.
@@ -169,24 +175,6 @@ impl Value {
 
 /// What is in a value.
 impl Value {
-    /// Its kind.
-    pub fn kind(&self) -> Kind {
-        match self.0.kind {
-            sys::ACCEL_VALUE_BOOL => Kind::Bool,
-            sys::ACCEL_VALUE_INT => Kind::Int,
-            sys::ACCEL_VALUE_DOUBLE => Kind::Double,
-            sys::ACCEL_VALUE_STRING => Kind::String,
-            sys::ACCEL_VALUE_TENSOR => Kind::Tensor,
-            sys::ACCEL_VALUE_LIST => Kind::List,
-            sys::ACCEL_VALUE_MAP => Kind::Map,
-            sys::ACCEL_VALUE_DTYPE => Kind::DType,
-            sys::ACCEL_VALUE_DEVICE => Kind::Device,
-            sys::ACCEL_VALUE_TUPLE => Kind::Tuple,
-            sys::ACCEL_VALUE_BYTES => Kind::Bytes,
-            _ => Kind::None,
-        }
-    }
-
     /// Whether it is nothing.
     pub fn is_none(&self) -> bool {
         self.kind() == Kind::None
@@ -383,7 +371,8 @@ impl Value {
 
     /// Whether structure, numbers and the elements of tensors are the same.
     pub fn equals(&self, other: &Value) -> Result<bool> {
-        memory::reads(&[self.into(), other.into()])?;
+        memory::reads(self)?;
+        memory::reads(other)?;
         let mut out = 0;
         check(unsafe { sys::accel_value_equal(&self.0, &other.0, &mut out) })?;
         Ok(out == 1)
@@ -391,8 +380,40 @@ impl Value {
 
     /// One line of JSON; tensors become nested lists.
     pub fn to_json(&self) -> Result<String> {
-        memory::reads(&[self.into()])?;
-        buffer_text(|out| unsafe { sys::accel_value_to_json(&self.0, out) })
+        memory::reads(self)?;
+        made(|out| unsafe { sys::accel_value_to_json(&self.0, out) })
+    }
+}
+
+impl Memory for Value {
+    fn each(&self, found: &mut dyn FnMut(Range<usize>)) {
+        match self.kind() {
+            Kind::Tensor => self.as_tensor().each(found),
+            Kind::List | Kind::Tuple | Kind::Map => self.iter().for_each(|item| item.each(found)),
+            _ => {}
+        }
+    }
+}
+
+impl Memory for Arg<'_> {
+    fn each(&self, found: &mut dyn FnMut(Range<usize>)) {
+        self.as_value().each(found);
+    }
+}
+
+impl Memory for [Arg<'_>] {
+    fn each(&self, found: &mut dyn FnMut(Range<usize>)) {
+        self.iter().for_each(|argument| argument.each(found));
+    }
+}
+
+impl Made for Value {
+    type Raw = sys::accel_value_t;
+    const EMPTY: Self::Raw = sys::accel_value_t::none();
+
+    #[inline]
+    unsafe fn of(raw: Self::Raw) -> Result<Self> {
+        Ok(Value(raw))
     }
 }
 
@@ -507,5 +528,5 @@ impl<'a, T: Into<Arg<'a>>> From<Option<T>> for Arg<'a> {
 /// Integers as one value, for shapes.
 pub(crate) fn int_list(items: &[i64]) -> Result<Value> {
     let (first, length) = array(items);
-    Value::made(|out| unsafe { sys::accel_value_int_list(first, length, out) })
+    made(|out| unsafe { sys::accel_value_int_list(first, length, out) })
 }

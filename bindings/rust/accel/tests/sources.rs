@@ -1,4 +1,5 @@
-//! What the sources must have: a setter for each option of the C API, and a reason for each `unsafe`.
+//! What the sources must have: a reason for each `unsafe`, and files that do not use each other in a circle.
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -14,60 +15,6 @@ fn sources(folder: &Path) -> Vec<String> {
         }
     }
     texts
-}
-
-/// What is set in another way than by a function of the field's name.
-fn is_set_otherwise(record: &str, field: &str) -> bool {
-    matches!(
-        (record, field),
-        (_, "struct_size" | "reserved")
-            | ("accel_state_options_t", "timeout_ms") // timeout()
-            | ("accel_dataloader_options_t", "sampler") // DataLoader::with_sampler()
-            | ("accel_packing_options_t", "document_offsets") // an argument of Dataset::packed()
-            | ("accel_csv_options_t", "types") // an argument of Dataset::csv()
-            | ("accel_prepare_model_options_t", "ddp_options") // State::prepare_model()
-            | ("accel_ddp_options_t", "check_reduction") // has no effect
-            | ("accel_ddp_options_t", "comm_state_option") // State::prepare_model_with_power_sgd()
-            | ("accel_local_sgd_options_t", "gradient_group") // State::local_sgd()
-            | ("accel_prepare_item_t", _) // State::prepare()
-    )
-}
-
-/// The text of the builder over a struct: a macro call, or the file of a builder that is written out.
-fn builder_of<'a>(record: &str, text: &'a str) -> Option<&'a str> {
-    if text.contains(&format!("raw: sys::{record}")) {
-        return Some(text);
-    }
-    let begin = text.find(&format!("({record} = "))?;
-    text[begin..].split("\noptions! {").next()
-}
-
-#[test]
-fn every_option_has_a_setter() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let generated = fs::read_to_string(root.join("../accel-sys/src/generated.rs")).unwrap();
-    let written = sources(&root.join("src"));
-    let mut missing = Vec::new();
-    let mut records = 0;
-    for declaration in generated.split("pub struct ").skip(1) {
-        let (record, body) = declaration.split_once(" {\n").unwrap();
-        let body = body.split("\n}").next().unwrap();
-        if !body.contains("pub struct_size:") {
-            continue;
-        }
-        records += 1;
-        let builder = written.iter().find_map(|text| builder_of(record, text)).unwrap_or("");
-        for line in body.lines().filter_map(|line| line.trim().strip_prefix("pub ")) {
-            let field = line.split(':').next().unwrap();
-            let setters = [format!(" {field}: "), format!("fn {field}(")];
-            let is_there = setters.iter().any(|setter| builder.contains(setter));
-            if !is_there && !is_set_otherwise(record, field) {
-                missing.push(format!("{record}.{field}"));
-            }
-        }
-    }
-    assert!(records > 20, "only {records} structs were found");
-    assert!(missing.is_empty(), "add to the `options!` of each: {missing:?}");
 }
 
 /// Whether a block or implementation is nothing but a call of the C API.
@@ -99,4 +46,38 @@ fn every_unsafe_block_says_why_it_is_sound() {
     }
     assert!(seen > 300, "{seen} blocks: are the sources there?");
     assert!(silent.is_empty(), "without `// SAFETY: `: {silent:#?}");
+}
+
+/// The modules of the crate that a source names; words in comments do not count.
+fn used_by(text: &str) -> Vec<String> {
+    let code: String = text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n");
+    let names = code.split("crate::").skip(1);
+    names.map(|rest| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()).collect()
+}
+
+/// Whether `from` leads to `to`.
+fn leads(uses: &BTreeMap<String, Vec<String>>, from: &str, to: &str, seen: &mut Vec<String>) -> bool {
+    uses[from].iter().filter(|next| uses.contains_key(*next) && *next != from).any(|next| {
+        next == to
+            || !seen.contains(next) && {
+                seen.push(next.clone());
+                leads(uses, next, to, seen)
+            }
+    })
+}
+
+#[test]
+fn files_do_not_use_each_other_in_a_circle() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let mut uses: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_string();
+        let texts = if path.is_dir() { sources(&path) } else { vec![fs::read_to_string(&path).unwrap()] };
+        uses.entry(name).or_default().extend(texts.iter().flat_map(|text| used_by(text)));
+    }
+    uses.remove("lib");
+    assert!(uses.len() > 30 && uses["tensor"].contains(&"memory".to_string()), "{uses:?}");
+    let circles: Vec<&String> = uses.keys().filter(|name| leads(&uses, name, name, &mut Vec::new())).collect();
+    assert!(circles.is_empty(), "in circles: {circles:?}");
 }

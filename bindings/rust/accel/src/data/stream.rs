@@ -1,23 +1,14 @@
 //! Items one after another.
 use super::Dataset;
+use crate::builders::MergeEnd;
+use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::Result;
 use crate::handle::array;
-use crate::options::constants;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
 use std::ptr;
-
-constants! {
-    /// When a merged stream ends.
-    MergeEnd {
-        /// When a source is drawn that has ended.
-        First = ACCEL_MERGE_END_FIRST,
-        /// When all have ended; one that has is drawn no more.
-        All = ACCEL_MERGE_END_ALL,
-    }
-}
 
 /// Reads a stream of the program. Every iterator over such items is one.
 pub trait Reader: Send + 'static {
@@ -61,7 +52,7 @@ impl Dataset {
     {
         let (data, destroy) = hand_over(begin);
         let length = length.unwrap_or(sys::ACCEL_UNSET_INT64);
-        Self::made(|out| unsafe {
+        made(|out| unsafe {
             sys::accel_dataset_create_stream(
                 Some(call_begin::<F, R>),
                 Some(call_next::<R>),
@@ -76,12 +67,6 @@ impl Dataset {
         })
     }
 
-    /// Items by number as a stream: with a seed in another order in each epoch, without in that of their numbers.
-    pub fn as_stream(&self, seed: Option<i64>) -> Result<Self> {
-        let seed = seed.unwrap_or(sys::ACCEL_UNSET_INT64);
-        Self::made(|out| unsafe { sys::accel_dataset_as_stream(self.as_raw(), seed, out) })
-    }
-
     /// Several datasets as one stream: where each item comes from is drawn by weight (None: all the same), from seed and
     /// epoch alone.
     pub fn merge(sources: &[&Dataset], weights: Option<&[f64]>, seed: i64, end: MergeEnd) -> Result<Self> {
@@ -89,7 +74,7 @@ impl Dataset {
         let (first, length) = array(&handles);
         let weights = weights.map(|weights| Value::list(weights.iter().copied())).transpose()?;
         let weights = weights.as_ref().map_or(ptr::null(), Value::as_raw);
-        Self::made(|out| unsafe { sys::accel_dataset_merge(first, length, weights, seed, end.into(), out) })
+        made(|out| unsafe { sys::accel_dataset_merge(first, length, weights, seed, end.into(), out) })
     }
 }
 

@@ -1,0 +1,65 @@
+"""The builders of the crate `accel` of Rust, one for each options struct, and the enumerations of their choices."""
+
+from emit_rust import rust_name
+from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics, variants
+
+FOLDER = "bindings/rust/accel/src/generated"
+# Objects that functions take beside the options, which so stay values that can be copied.
+BESIDE = {"comm_state_option": "State::prepare_model_with_power_sgd", "ddp_options": "State::prepare_model", "document_offsets": "Dataset::packed",
+          "gradient_group": "State::local_sgd", "sampler": "DataLoader::with_sampler", "types": "Dataset::csv"}
+# The type and the value of fields that are no numbers, by type or by name.
+RULES = {"accel_value_t": ("impl Into<Value>", "self.1.keep({}.into(), Value::as_raw)"), "char": ("&str", "self.1.text({})"),
+         "accel_tensor_t": ("Tensor", "self.1.keep({}, |tensor| tensor.as_raw())"), "delimiter": ("u8", "{}.into()")}
+
+
+def rows(api, names, indent):
+    """One line for each constant, below its comment."""
+    docs = {constant["name"]: constant["doc"] for constant in api["constants"]}
+    return "".join(f"{doc(sentence(docs[constant] or f'`{constant}`'), indent)}{indent}{variant} = {constant},\n"
+                   for constant, variant in names.items())
+
+
+def choices(api, known):
+    for alias in api["aliases"]:
+        if alias["name"] in known.choices and alias["name"] != "accel_dtype_t":
+            meaning = sentence(alias["doc"] or f"`{alias['name']}`")
+            yield (f"constants! {{\n{doc(meaning, '    ')}    {camel(alias['name'])} {{\n"
+                   f"{rows(api, known.choices[alias['name']], ' ' * 8)}    }}\n}}\n")
+
+
+def setter(known, field):
+    """The comment and the function of a field."""
+    described, base, name = field["option"], field["type"]["base"], rust_name(field["name"])
+    text, method = of_flag(field["doc"]) if described["kind"] == "flag" else field["doc"], name
+    rust, value = RULES.get(name) or RULES.get(base) or known.plain(field["type"], "")
+    if described["kind"] == "choice" and described["default"]:
+        text = f"{text[:text.rindex('Default')]}Default `{rust}::{known.choices[base][described['default']]}`"
+    if name.endswith("_ms"):
+        method, rust, value = name.removesuffix("_ms"), "Duration", "milliseconds({})"
+    return (f"{doc(sentence(text), '    ')}    pub fn {method}(mut self, {method}: {rust}) -> Self {{\n        self.0.{name} = {value.format(method)};\n"
+            "        self\n    }\n")
+
+
+def builders(api, known, section):
+    for struct in api["structs"]:
+        if struct["name"] in known.options and struct["section"] == section:
+            name = known.options[struct["name"]]
+            fields = [field for field in struct["fields"] if "option" in field]
+            setters = "\n".join(setter(known, field) for field in fields if field["name"] not in BESIDE)
+            derived, kept = ("Clone", "Kept") if "self.1" in setters else ("Clone, Copy", "()")
+            beside = "".join(f" `{field['name']}`: `{BESIDE[field['name']]}()`." for field in fields if field["name"] in BESIDE)
+            yield (f"builder! {{\n{doc(sentence(struct['doc']) + beside, '    ')}    #[derive({derived})]\n    {name}({struct['name']} = {struct['init_macro']}), {kept}\n}}\n\n"
+                   f"impl {name} {{\n{setters}}}\n")
+
+
+def emit(api, root):
+    known = Api(api)
+    errors = [constant["name"] for constant in api["constants"] if constant["name"].startswith("ACCEL_ERROR_")]
+    files = {"choices": NOTE + "use crate::options::constants;\n\n" + "\n".join(choices(api, known)),
+             "dtypes": f"{NOTE}dtypes! {{\n{rows(api, known.choices['accel_dtype_t'], '    ')}}}\n",
+             "error_codes": f"{NOTE}error_codes! {{\n{rows(api, variants('accel_status_t', errors), '    ')}}}\n"}
+    for section, topic in topics(api).items():
+        texts = list(builders(api, known, section))
+        if texts:
+            files[f"{topic}_options"] = f"{NOTE}use super::*;\nuse crate::options::*;\n\n" + "\n".join(texts)
+    return {f"{FOLDER}/{name}.rs": text for name, text in files.items()}
