@@ -24,7 +24,7 @@ namespace {
 
 // Names and values of a struct that was checked; unset ones have none.
 template <typename Options>
-optim::GivenSettings given_settings(const Options* given) {
+optim::GivenSettings named_settings(const Options* given) {
   const Options options = read_options(given, "options");
   optim::GivenSettings settings;
   for (const OptionField& field : table_of(given))
@@ -50,7 +50,7 @@ accel_status_t create(const char* function, const accel_module_t* module, const 
   return guarded(function, [&] {
     if (module != nullptr) check(module, "module");
     check_pointer(out, "out");
-    *out = with_parameters(module, optim::make_optimizer(rule(arguments...), given_settings(options))).release();
+    *out = with_parameters(module, optim::make_optimizer(rule(arguments...), named_settings(options))).release();
     return ACCEL_OK;
   });
 }

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "config/generated/option_tables.hpp"
 #include "kernels/factored.hpp"
 #include "optim/rules.hpp"
 
@@ -40,15 +41,9 @@ double epsilon_of(c10::ScalarType dtype) {
 
 class AdafactorRule final : public UpdateRule {
  public:
-  double default_lr() const override { return 1e-2; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {{"beta2_decay", -0.8, Range::kNotPositive},
-                                            {"eps1", std::numeric_limits<double>::quiet_NaN(), Range::kOptional, "eps"},
-                                            {"eps2", 1e-3, Range::kNotNegative, "eps"},
-                                            {"d", 1, Range::kFromOne},
-                                            {"maximize", 0, Range::kFlag}};
-    return kSettings;
-  }
+  AdafactorRule()
+      : UpdateRule(option_tables::adafactor_options,
+                   {{"beta2_decay"}, {"eps1", "eps"}, {"eps2", "eps"}, {"d"}, {"maximize"}}) {}
   c10::ArrayRef<Constant> constants() const override {
     static constexpr Constant kConstants[] = {{"foreach", Constant::Value::kNone}};
     return kConstants;
@@ -130,15 +125,13 @@ class AdafactorRule final : public UpdateRule {
 // precision.
 class AdaLomoRule final : public UpdateRule {
  public:
-  double default_lr() const override { return 1e-3; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr double kUnlimited = std::numeric_limits<double>::quiet_NaN();
-    static constexpr Setting kSettings[] = {
-        {"decay_rate", -0.8, Range::kNotPositive},        {"eps1", 1e-30, Range::kNotNegative, "eps"},
-        {"eps2", 1e-3, Range::kNotNegative, "eps"},       {"clip_threshold", 1, Range::kNotNegative},
-        {"clip_grad_norm", kUnlimited, Range::kOptional}, {"clip_grad_value", kUnlimited, Range::kOptional}};
-    return kSettings;
-  }
+  AdaLomoRule()
+      : UpdateRule(option_tables::adalomo_options, {{"decay_rate"},
+                                                    {"eps1", "eps"},
+                                                    {"eps2", "eps"},
+                                                    {"clip_threshold"},
+                                                    {"clip_grad_norm"},
+                                                    {"clip_grad_value"}}) {}
   void check(const ParameterGroup& group) const override {
     require(group.values[kClipThreshold] > 0, Status::kInvalidArgument,
             "clip_threshold is 0; expected the most that the root mean square of an update may be, above 0");

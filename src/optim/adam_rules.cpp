@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "config/generated/option_tables.hpp"
 #include "kernels/elementwise.hpp"
 #include "optim/elementwise_rule.hpp"
 #include "optim/rules.hpp"
@@ -26,22 +27,19 @@ using Value = UpdateRule::Constant::Value;
 // The places of the settings that all of the family begin with.
 enum : size_t { kBeta1, kBeta2, kEps, kMaximize, kOwn };
 
-constexpr Setting beta1(double initial = 0.9) { return {"beta1", initial, Range::kDecayRate, "betas"}; }
-constexpr Setting beta2(double initial = 0.999) { return {"beta2", initial, Range::kDecayRate, "betas"}; }
-constexpr Setting eps(double initial = 1e-8) { return {"eps", initial, Range::kNotNegative}; }
-constexpr Setting maximize() { return {"maximize", 0, Range::kFlag}; }
-
 constexpr Constant kForeachConstants[] = {
     {"foreach", Value::kNone}, {"capturable", Value::kFalse}, {"differentiable", Value::kFalse}};
 
 class AdamFamily : public ElementwiseRule {
  public:
-  double default_lr() const override { return 1e-3; }
   c10::ArrayRef<Constant> constants() const override { return kForeachConstants; }
   c10::ArrayRef<Slot> slots() const override { return slots_; }
 
  protected:
-  explicit AdamFamily(std::vector<Slot> slots = {{"exp_avg"}, {"exp_avg_sq"}}) : slots_(std::move(slots)) {}
+  explicit AdamFamily(const OptionTable& options, const std::vector<Setting>& further = {},
+                      std::vector<Slot> slots = {{"exp_avg"}, {"exp_avg_sq"}})
+      : ElementwiseRule(options, {{"beta1", "betas"}, {"beta2", "betas"}, {"eps"}, {"maximize"}}, further),
+        slots_(std::move(slots)) {}
 
   static bool is_set(const ParameterGroup& group, size_t setting) { return group.values[setting] != 0; }
   // What is missing of a mean of `step` values that started at 0.
@@ -61,13 +59,11 @@ class AdamFamily : public ElementwiseRule {
 class AdamRule : public AdamFamily {
  public:
   explicit AdamRule(WeightDecay decay, std::vector<Slot> slots = {{"exp_avg"}, {"exp_avg_sq"}, largest()})
-      : AdamFamily(std::move(slots)), decoupled_(decay == WeightDecay::kDecoupled) {}
-
-  double default_weight_decay() const override { return decoupled_ ? 0.01 : 0; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {beta1(), beta2(), eps(), maximize(), {"amsgrad", 0, Range::kFlag}};
-    return kSettings;
+      : AdamFamily(option_tables::adam_options, {{"amsgrad"}}, std::move(slots)),
+        decoupled_(decay == WeightDecay::kDecoupled) {
+    if (decoupled_) set_default_weight_decay(0.01);  // one struct is for both
   }
+
   c10::ArrayRef<Constant> constants() const override {
     static constexpr Constant kInGradient[] = {{"foreach", Value::kNone},
                                                {"capturable", Value::kFalse},
@@ -148,17 +144,9 @@ class AdamW8BitRule final : public AdamRule {
 
 class NadamRule final : public AdamFamily {
  public:
-  NadamRule() : AdamFamily({{"exp_avg"}, {"exp_avg_sq"}, {"mu_product", Slot::Kind::kNumber, 1}}) {}
-  double default_lr() const override { return 2e-3; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {beta1(),
-                                            beta2(),
-                                            eps(),
-                                            maximize(),
-                                            {"momentum_decay", 4e-3, Range::kNotNegative},
-                                            {"decoupled_weight_decay", 0, Range::kFlag}};
-    return kSettings;
-  }
+  NadamRule()
+      : AdamFamily(option_tables::nadam_options, {{"momentum_decay"}, {"decoupled_weight_decay"}},
+                   {{"exp_avg"}, {"exp_avg_sq"}, {"mu_product", Slot::Kind::kNumber, 1}}) {}
 
  protected:
   enum : size_t { kMomentumDecay = kOwn, kDecoupled };
@@ -182,11 +170,7 @@ class NadamRule final : public AdamFamily {
 
 class RadamRule final : public AdamFamily {
  public:
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {
-        beta1(), beta2(), eps(), maximize(), {"decoupled_weight_decay", 0, Range::kFlag}};
-    return kSettings;
-  }
+  RadamRule() : AdamFamily(option_tables::radam_options, {{"decoupled_weight_decay"}}) {}
 
  protected:
   enum : size_t { kDecoupled = kOwn };
@@ -213,12 +197,7 @@ class RadamRule final : public AdamFamily {
 
 class AdamaxRule final : public AdamFamily {
  public:
-  AdamaxRule() : AdamFamily({{"exp_avg"}, {"exp_inf"}}) {}
-  double default_lr() const override { return 2e-3; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {beta1(), beta2(), eps(), maximize()};
-    return kSettings;
-  }
+  AdamaxRule() : AdamFamily(option_tables::adamax_options, {}, {{"exp_avg"}, {"exp_inf"}}) {}
 
  protected:
   Formula formula(const ParameterGroup&) const override { return Formula::kAdamax; }
@@ -232,11 +211,7 @@ class AdamaxRule final : public AdamFamily {
 // known.
 class LambRule final : public AdamFamily {
  public:
-  double default_weight_decay() const override { return 0.01; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {beta1(), beta2(), eps(1e-6), maximize()};
-    return kSettings;
-  }
+  LambRule() : AdamFamily(option_tables::lamb_options) {}
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
     if (!updates[0].parameter.is_cpu()) return update_on_device(group, updates);
     std::vector<kernels::UpdateJob> jobs;

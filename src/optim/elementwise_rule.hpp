@@ -13,6 +13,7 @@ class ElementwiseRule : public UpdateRule {
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override;
 
  protected:
+  using UpdateRule::UpdateRule;
   using Numbers = double (&)[kernels::kNumNumbers];
 
   virtual kernels::Formula formula(const ParameterGroup& group) const = 0;

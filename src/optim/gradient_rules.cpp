@@ -3,9 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_fused_sgd.h>
 
-#include <limits>
-
 #include "base/error.hpp"
+#include "config/generated/option_tables.hpp"
 #include "optim/elementwise_rule.hpp"
 #include "optim/rules.hpp"
 
@@ -18,14 +17,7 @@ using Value = UpdateRule::Constant::Value;
 
 class SgdRule : public ElementwiseRule {
  public:
-  double default_lr() const override { return 1e-3; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {{"momentum", 0, Range::kNotNegative},
-                                            {"dampening", 0, Range::kNotNegative},
-                                            {"nesterov", 0, Range::kFlag},
-                                            {"maximize", 0, Range::kFlag}};
-    return kSettings;
-  }
+  SgdRule() : ElementwiseRule(option_tables::sgd_options, {{"momentum"}, {"dampening"}, {"nesterov"}, {"maximize"}}) {}
   c10::ArrayRef<Constant> constants() const override {
     static constexpr Constant kConstants[] = {
         {"foreach", Value::kNone}, {"differentiable", Value::kFalse}, {"fused", Value::kTrue}};
@@ -78,13 +70,7 @@ class SgdRule : public ElementwiseRule {
 
 class LionRule final : public ElementwiseRule {
  public:
-  double default_lr() const override { return 1e-4; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {{"beta1", 0.9, Range::kDecayRate, "betas"},
-                                            {"beta2", 0.99, Range::kDecayRate, "betas"},
-                                            {"maximize", 0, Range::kFlag}};
-    return kSettings;
-  }
+  LionRule() : ElementwiseRule(option_tables::lion_options, {{"beta1", "betas"}, {"beta2", "betas"}, {"maximize"}}) {}
   c10::ArrayRef<Slot> slots() const override { return slots_; }
   bool counts_steps() const override { return false; }
 
@@ -107,14 +93,9 @@ class LionRule final : public ElementwiseRule {
 
 class AdagradRule final : public ElementwiseRule {
  public:
-  double default_lr() const override { return 1e-2; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {{"lr_decay", 0, Range::kNotNegative},
-                                            {"eps", 1e-10, Range::kNotNegative},
-                                            {"initial_accumulator_value", 0, Range::kNotNegative},
-                                            {"maximize", 0, Range::kFlag}};
-    return kSettings;
-  }
+  AdagradRule()
+      : ElementwiseRule(option_tables::adagrad_options,
+                        {{"lr_decay"}, {"eps"}, {"initial_accumulator_value"}, {"maximize"}}) {}
   c10::ArrayRef<Constant> constants() const override {
     static constexpr Constant kConstants[] = {
         {"foreach", Value::kNone}, {"differentiable", Value::kFalse}, {"fused", Value::kNone}};
@@ -139,15 +120,9 @@ class AdagradRule final : public ElementwiseRule {
 
 class RmspropRule final : public ElementwiseRule {
  public:
-  double default_lr() const override { return 1e-2; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {{"alpha", 0.99, Range::kNotNegative},
-                                            {"eps", 1e-8, Range::kNotNegative},
-                                            {"momentum", 0, Range::kNotNegative},
-                                            {"centered", 0, Range::kFlag},
-                                            {"maximize", 0, Range::kFlag}};
-    return kSettings;
-  }
+  RmspropRule()
+      : ElementwiseRule(option_tables::rmsprop_options,
+                        {{"alpha"}, {"eps"}, {"momentum"}, {"centered"}, {"maximize"}}) {}
   c10::ArrayRef<Constant> constants() const override {
     static constexpr Constant kConstants[] = {
         {"foreach", Value::kNone}, {"capturable", Value::kFalse}, {"differentiable", Value::kFalse}};
@@ -184,12 +159,7 @@ class RmspropRule final : public ElementwiseRule {
 // What is updated during backward has one gradient at a time, and no memory for states.
 class LomoRule final : public ElementwiseRule {
  public:
-  double default_lr() const override { return 1e-3; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {{"clip_grad_norm", kUnlimited, Range::kOptional},
-                                            {"clip_grad_value", kUnlimited, Range::kOptional}};
-    return kSettings;
-  }
+  LomoRule() : ElementwiseRule(option_tables::lomo_options, {{"clip_grad_norm"}, {"clip_grad_value"}}) {}
   c10::ArrayRef<Slot> slots() const override { return {}; }
   bool counts_steps() const override { return false; }
   bool updates_in_backward() const override { return true; }
@@ -200,9 +170,6 @@ class LomoRule final : public ElementwiseRule {
     set_decay(group, true, false, numbers);
     numbers[kernels::kRate] = group.lr;
   }
-
- private:
-  static constexpr double kUnlimited = std::numeric_limits<double>::quiet_NaN();
 };
 
 }  // namespace

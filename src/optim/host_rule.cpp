@@ -19,8 +19,6 @@ class HostRule final : public UpdateRule {
     }
   }
 
-  double default_lr() const override { return 1e-3; }
-  c10::ArrayRef<Setting> settings() const override { return {}; }
   c10::ArrayRef<Slot> slots() const override { return slots_; }
 
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "config/generated/option_tables.hpp"
 #include "optim/rules.hpp"
 
 namespace accel::optim {
@@ -16,20 +17,15 @@ namespace {
 
 class MuonRule final : public UpdateRule {
  public:
-  double default_lr() const override { return 1e-3; }
-  double default_weight_decay() const override { return 0.1; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr const char* kAdjustments[] = {"original", "match_rms_adamw"};
-    static constexpr Setting kSettings[] = {{"momentum", 0.95, Range::kNotNegative},
-                                            {"nesterov", 1, Range::kFlag},
-                                            {"ns_a", 3.4445, Range::kNumber, "ns_coefficients"},
-                                            {"ns_b", -4.775, Range::kNumber, "ns_coefficients"},
-                                            {"ns_c", 2.0315, Range::kNumber, "ns_coefficients"},
-                                            {"eps", 1e-7, Range::kNotNegative},
-                                            {"ns_steps", 5, Range::kSteps},
-                                            {"adjust_lr_fn", 0, Range::kChoice, nullptr, kAdjustments}};
-    return kSettings;
-  }
+  MuonRule()
+      : UpdateRule(option_tables::muon_options, {{"momentum"},
+                                                 {"nesterov"},
+                                                 {"ns_a", "ns_coefficients"},
+                                                 {"ns_b", "ns_coefficients"},
+                                                 {"ns_c", "ns_coefficients"},
+                                                 {"eps"},
+                                                 {"ns_steps"},
+                                                 {"adjust_lr_fn"}}) {}
   void check_parameter(const at::Tensor& parameter, size_t index) const override {
     require(parameter.dim() == 2, Status::kInvalidArgument, "parameter ", index, " of the group has shape ",
             parameter.sizes(), "; Muon updates matrices only: give the others to another optimizer");

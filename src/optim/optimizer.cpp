@@ -37,7 +37,7 @@ void Optimizer::set_setting(size_t index, std::string_view name, double new_valu
   ParameterGroup& changed = group(index);
   double& place = setting_of(changed, name);
   for (const Setting& setting : settings())
-    require(setting.range != Range::kMode || name != setting.name, Status::kInvalidArgument, "the setting \"", name,
+    require(!setting.is_mode() || name != setting.name, Status::kInvalidArgument, "the setting \"", name,
             "\" says what the parameters are; change it by accel_optimizer_train()");
   check_setting(name, settings(), new_value);
   const double old_value = place;

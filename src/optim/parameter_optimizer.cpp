@@ -58,7 +58,7 @@ ParameterOptimizer::ParameterOptimizer(std::unique_ptr<const UpdateRule> rule, c
     : rule_(std::move(rule)) {
   defaults_.lr = rule_->default_lr();
   defaults_.weight_decay = rule_->default_weight_decay();
-  for (const Setting& setting : rule_->settings()) defaults_.values.push_back(setting.initial);
+  for (const Setting& setting : rule_->settings()) defaults_.values.push_back(setting.initial());
   for (const auto& [name, value] : settings) {
     if (!value) continue;
     check_setting(name, rule_->settings(), *value);

@@ -19,7 +19,10 @@ namespace accel::optim {
 namespace {
 
 constexpr const char* kPrecisionKey = "update_precision";
-constexpr const char* kPrecisionNames[] = {"as_stored", "master_weights", "stochastic_rounding"};
+constexpr OptionChoice kPrecisions[] = {{"as_stored", 0}, {"master_weights", 1}, {"stochastic_rounding", 2}};
+constexpr OptionField kPrecisionField{
+    kPrecisionKey, "",          OptionKind::kChoice,    4,    0, 0, {}, nullptr, "as_stored",
+    nullptr,       kPrecisions, std::size(kPrecisions), false};
 constexpr const char* kMasterKey = "master_param";
 
 bool is_bytes(Slot::Kind kind) { return kind == Slot::Kind::kSignedBytes || kind == Slot::Kind::kUnsignedBytes; }
@@ -126,7 +129,7 @@ ParameterGroup read_group(const UpdateRule& rule, const ParameterGroup& group, c
   check_setting("lr", {}, read.lr);
   check_setting("weight_decay", {}, read.weight_decay);
   read.values = read_settings(rule.settings(), map, group.values);
-  constexpr Setting kPrecision = {kPrecisionKey, 0, Range::kChoice, nullptr, kPrecisionNames};
+  constexpr Setting kPrecision = {kPrecisionKey, nullptr, &kPrecisionField};
   read.precision = static_cast<UpdatePrecision>(
       static_cast<int>(read_settings(kPrecision, map, {static_cast<double>(group.precision)})[0]));
   read.initial_lr.reset();
@@ -196,7 +199,7 @@ c10::IValue write_state_dict(const UpdateRule& rule, const std::vector<Parameter
                                    ? c10::IValue()
                                    : c10::IValue(constant.value == UpdateRule::Constant::Value::kTrue));
     if (group.precision != UpdatePrecision::kAsStored)
-      map.insert(kPrecisionKey, std::string(kPrecisionNames[static_cast<size_t>(group.precision)]));
+      map.insert(kPrecisionKey, std::string(kPrecisions[static_cast<size_t>(group.precision)].name));
     if (group.initial_lr) map.insert("initial_lr", *group.initial_lr);
     for (const auto& [key, value] : group.scheduled) map.insert(key, value);
     auto indices = tree::new_list();

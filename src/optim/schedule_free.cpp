@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "config/generated/option_tables.hpp"
 #include "optim/elementwise_rule.hpp"
 #include "optim/rules.hpp"
 
@@ -31,13 +32,12 @@ class ScheduleFreeRule : public ElementwiseRule {
  protected:
   // The places of the settings that both begin with.
   enum : size_t { kBeta1, kWarmupSteps, kPower, kLrPower, kMaximize, kMode, kOwn };
-  static constexpr Setting kWarmupStepsSetting = {"warmup_steps", 0, Range::kNotNegative};
-  static constexpr Setting kPowerSetting = {"r", 0, Range::kNotNegative};
-  static constexpr Setting kLrPowerSetting = {"weight_lr_power", 2, Range::kNotNegative};
-  static constexpr Setting kMaximizeSetting = {"maximize", 0, Range::kFlag};
-  static constexpr Setting kModeSetting = {"train_mode", 1, Range::kMode};
 
-  explicit ScheduleFreeRule(std::vector<Slot> moments) {
+  // `first` is the average's share, `further` stand behind what both have.
+  ScheduleFreeRule(const OptionTable& options, Setting first, const std::vector<Setting>& further,
+                   const std::vector<Slot>& moments)
+      : ElementwiseRule(options, {first, {"warmup_steps"}, {"r"}, {"weight_lr_power"}, {"maximize"}, {kTrainMode}},
+                        further) {
     slots_.push_back({"z"});
     slots_.back().is_copy = true;
     slots_.insert(slots_.end(), moments.begin(), moments.end());
@@ -71,17 +71,7 @@ class ScheduleFreeRule : public ElementwiseRule {
 
 class ScheduleFreeSgdRule final : public ScheduleFreeRule {
  public:
-  ScheduleFreeSgdRule() : ScheduleFreeRule({}) {}
-  double default_lr() const override { return 1; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {{"momentum", 0.9, Range::kDecayRate},
-                                            kWarmupStepsSetting,
-                                            kPowerSetting,
-                                            kLrPowerSetting,
-                                            kMaximizeSetting,
-                                            kModeSetting};
-    return kSettings;
-  }
+  ScheduleFreeSgdRule() : ScheduleFreeRule(option_tables::schedule_free_sgd_options, {"momentum"}, {}, {}) {}
 
  protected:
   Formula formula(const ParameterGroup&) const override { return Formula::kScheduleFreeSgd; }
@@ -92,19 +82,9 @@ class ScheduleFreeSgdRule final : public ScheduleFreeRule {
 
 class ScheduleFreeAdamwRule final : public ScheduleFreeRule {
  public:
-  ScheduleFreeAdamwRule() : ScheduleFreeRule({{"exp_avg_sq"}}) {}
-  double default_lr() const override { return 2.5e-3; }
-  c10::ArrayRef<Setting> settings() const override {
-    static constexpr Setting kSettings[] = {{"beta1", 0.9, Range::kDecayRate},
-                                            kWarmupStepsSetting,
-                                            kPowerSetting,
-                                            kLrPowerSetting,
-                                            kMaximizeSetting,
-                                            kModeSetting,
-                                            {"beta2", 0.999, Range::kDecayRate},
-                                            {"eps", 1e-8, Range::kNotNegative}};
-    return kSettings;
-  }
+  ScheduleFreeAdamwRule()
+      : ScheduleFreeRule(option_tables::schedule_free_adamw_options, {"beta1"}, {{"beta2"}, {"eps"}},
+                         {{"exp_avg_sq"}}) {}
 
  protected:
   enum : size_t { kBeta2 = kOwn, kEps };

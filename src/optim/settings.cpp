@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "config/option_text.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::optim {
@@ -24,97 +25,47 @@ size_t end_of_entry(c10::ArrayRef<Setting> settings, size_t begin) {
   return end;
 }
 
-bool is_allowed(const Setting& setting, double value) {
-  if (setting.range == Range::kOptional && std::isnan(value)) return true;
-  if (!std::isfinite(value)) return false;
-  switch (setting.range) {
-    case Range::kNumber:
-      return true;
-    case Range::kNotNegative:
-    case Range::kOptional:
-      return value >= 0;
-    case Range::kNotPositive:
-      return value <= 0;
-    case Range::kFromOne:
-      return value >= 1;
-    case Range::kDecayRate:
-      return value >= 0 && value < 1;
-    case Range::kFlag:
-    case Range::kMode:
-      return value == 0 || value == 1;
-    case Range::kSteps:
-      return value >= 1 && value <= 99 && value == std::floor(value);
-    case Range::kChoice:
-      return value >= 0 && value < static_cast<double>(setting.choices.size()) && value == std::floor(value);
-  }
-  return false;
-}
+bool is_flag(const Setting& setting) { return setting.is_mode() || setting.field->kind == OptionKind::kFlag; }
 
-std::string expectation(const Setting& setting) {
-  switch (setting.range) {
-    case Range::kNumber:
-      return "a finite number";
-    case Range::kNotNegative:
-    case Range::kOptional:
-      return "a finite number of at least 0";
-    case Range::kNotPositive:
-      return "a finite number of at most 0";
-    case Range::kFromOne:
-      return "a finite number of at least 1";
-    case Range::kDecayRate:
-      return "a number in [0, 1)";
-    case Range::kFlag:
-    case Range::kMode:
-      return "0 or 1";
-    case Range::kSteps:
-      return "a whole number from 1 to 99";
-    case Range::kChoice:
-      return text("a whole number from 0 to ", setting.choices.size() - 1);
-  }
-  return "";
-}
+bool is_choice(const Setting& setting) { return !setting.is_mode() && setting.field->kind == OptionKind::kChoice; }
 
 void check(const Setting& setting, double value) {
-  require(is_allowed(setting, value), Status::kInvalidArgument, setting.name, " is ", value, "; expected ",
-          expectation(setting));
+  if (setting.is_mode() || (setting.may_lack() && std::isnan(value))) return;
+  require(setting.field->kind == OptionKind::kNumber || value == std::floor(value), Status::kInvalidArgument,
+          setting.name, " is ", value, "; expected a whole number");
+  check_value(*setting.field, value, setting.name, text(value), "");
 }
 
 c10::IValue write(const Setting& setting, double value) {
-  switch (setting.range) {
-    case Range::kOptional:
-      return std::isnan(value) ? c10::IValue() : c10::IValue(value);
-    case Range::kFlag:
-    case Range::kMode:
-      return value != 0;
-    case Range::kSteps:
-      return static_cast<int64_t>(value);
-    case Range::kChoice:
-      return std::string(setting.choices[static_cast<size_t>(value)]);
-    default:
-      return value;
-  }
+  if (is_flag(setting)) return value != 0;
+  if (is_choice(setting)) return integer_option_text(*setting.field, static_cast<int64_t>(value));
+  if (setting.field->kind == OptionKind::kInteger) return static_cast<int64_t>(value);
+  return setting.may_lack() && std::isnan(value) ? c10::IValue() : c10::IValue(value);
+}
+
+double read(const char* key, const c10::IValue& value) {
+  require(value.isDouble() || value.isInt(), Status::kInvalidArgument, "\"", key, "\" of a parameter group is a ",
+          tree::kind_name(value), "; expected a number");
+  return value.isDouble() ? value.toDouble() : static_cast<double>(value.toInt());
 }
 
 double read(const Setting& setting, const c10::IValue& value, double otherwise) {
-  if (setting.range == Range::kOptional && value.isNone()) return kNone;
-  if (setting.range == Range::kFlag || setting.range == Range::kMode) {
+  const char* const key = key_of(setting);
+  if (is_flag(setting)) {
     if (value.isNone()) return otherwise;
-    require(value.isBool(), Status::kInvalidArgument, "\"", key_of(setting), "\" of a parameter group is a ",
+    require(value.isBool(), Status::kInvalidArgument, "\"", key, "\" of a parameter group is a ",
             tree::kind_name(value), "; expected true or false");
     return value.toBool() ? 1 : 0;
   }
-  if (setting.range == Range::kChoice) {
-    if (value.isNone()) return setting.initial;
-    require(value.isString(), Status::kInvalidArgument, "\"", key_of(setting), "\" of a parameter group is a ",
+  if (is_choice(setting)) {
+    if (value.isNone()) return setting.initial();
+    require(value.isString(), Status::kInvalidArgument, "\"", key, "\" of a parameter group is a ",
             tree::kind_name(value), "; expected a name");
-    for (size_t i = 0; i < setting.choices.size(); ++i)
-      if (value.toStringRef() == setting.choices[i]) return static_cast<double>(i);
-    fail(Status::kInvalidArgument, "\"", key_of(setting), "\" of a parameter group is \"", value.toStringRef(),
-         "\"; expected \"", c10::Join("\" or \"", setting.choices), "\"");
+    check_option_text(*setting.field, value.toStringRef(), key, "a parameter group");
+    return static_cast<double>(parse_integer_option(*setting.field, value.toStringRef()));
   }
-  require(value.isDouble() || value.isInt(), Status::kInvalidArgument, "\"", key_of(setting),
-          "\" of a parameter group is a ", tree::kind_name(value), "; expected a number");
-  return value.isDouble() ? value.toDouble() : static_cast<double>(value.toInt());
+  if (setting.may_lack() && value.isNone()) return kNone;
+  return read(key, value);
 }
 
 }  // namespace
@@ -126,7 +77,30 @@ void check_setting(std::string_view name, c10::ArrayRef<Setting> settings, doubl
     if (name == setting.name) return check(setting, value);
 }
 
-void require_not_negative(double value, const char* name) { check({name, 0, Range::kNotNegative}, value); }
+void require_not_negative(double value, const char* name) {
+  require(std::isfinite(value) && value >= 0, Status::kInvalidArgument, name, " is ", value,
+          "; expected a finite number of at least 0");
+}
+
+double Setting::initial() const {
+  if (is_mode()) return 1;
+  return may_lack() ? kNone : default_of(*field);
+}
+
+double default_of(const OptionField& field) {
+  if (field.kind == OptionKind::kNumber) return parse_number_option(field.default_value);
+  return static_cast<double>(parse_integer_option(field, field.default_value));
+}
+
+std::vector<Setting> settings_of(const OptionTable& options, std::vector<Setting> names) {
+  for (Setting& setting : names) {
+    for (const OptionField& field : options)
+      if (std::string_view(setting.name) == field.name) setting.field = &field;
+    require(setting.field != nullptr || std::string_view(setting.name) == kTrainMode, Status::kInternal, options.name,
+            " has no field '", setting.name, "'");
+  }
+  return names;
+}
 
 void write_settings(c10::ArrayRef<Setting> settings, c10::ArrayRef<double> values, Map& group) {
   for (size_t begin = 0; begin < settings.size();) {
@@ -173,7 +147,7 @@ const c10::IValue* find(const Map& map, const char* key) {
 
 double read_number(const Map& map, const char* key, double otherwise) {
   const c10::IValue* const value = find(map, key);
-  return value == nullptr ? otherwise : read({key, otherwise, Range::kNumber}, *value, otherwise);
+  return value == nullptr ? otherwise : read(key, *value);
 }
 
 }  // namespace accel::optim

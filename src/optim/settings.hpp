@@ -1,4 +1,4 @@
-// The settings of an optimizer: a table for each kind, by which values are checked, read from state dicts and written
+// The settings of an optimizer: a list for each kind, by which values are checked, read from state dicts and written
 // into them.
 #pragma once
 
@@ -12,31 +12,32 @@
 #include <utility>
 #include <vector>
 
+#include "config/option_table.hpp"
+
 namespace accel::optim {
 
 using Map = c10::impl::GenericDict;
 
-// Which values there are.
-enum class Range : uint8_t {
-  kNumber,       // any finite one
-  kNotNegative,  // finite
-  kNotPositive,  // finite
-  kFromOne,      // finite
-  kDecayRate,    // in [0, 1)
-  kOptional,     // not negative, or NaN for none
-  kFlag,         // 0 or 1
-  kMode,         // 0 or 1, which only Optimizer::train() changes
-  kSteps,        // 1 to 99
-  kChoice,       // the place in `choices`
-};
-
+// A field of an options struct of the header, which says which values there are and the initial one; NaN is one that
+// has none.
 struct Setting {
   const char* name;
-  double initial;
-  Range range;
   const char* key = nullptr;  // of state dicts; the name where it is null. Settings in a row with one key form a list.
-  c10::ArrayRef<const char*> choices = {};
+  const OptionField* field = nullptr;  // none: the mode, a flag that only Optimizer::train() changes
+
+  bool is_mode() const { return field == nullptr; }
+  bool may_lack() const { return field != nullptr && field->default_value == nullptr; }
+  double initial() const;
 };
+
+// The number that a field says.
+double default_of(const OptionField& field);
+
+// The mode's name in state dicts.
+inline constexpr const char* kTrainMode = "train_mode";
+
+// The settings of these names, as a struct of the header describes them.
+std::vector<Setting> settings_of(const OptionTable& options, std::vector<Setting> names);
 
 // Values by name; those without one keep their initial value.
 using GivenSettings = std::vector<std::pair<const char*, std::optional<double>>>;

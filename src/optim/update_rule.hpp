@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "optim/optimizer.hpp"
 
@@ -57,9 +58,9 @@ class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
-  virtual double default_lr() const = 0;
-  virtual double default_weight_decay() const { return 0; }
-  virtual c10::ArrayRef<Setting> settings() const = 0;
+  double default_lr() const { return default_lr_; }
+  double default_weight_decay() const { return default_weight_decay_; }
+  c10::ArrayRef<Setting> settings() const { return settings_; }
   // What torch.optim has in its groups beside that: whether a key is false, true or nothing.
   struct Constant {
     const char* key;
@@ -93,6 +94,17 @@ class UpdateRule {
 
   // Updates of one group that share a device and a dtype; never empty. Runs without autograd.
   virtual void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const = 0;
+
+ protected:
+  UpdateRule() = default;
+  // Settings by their names in a struct of the header, which also has the defaults of lr and weight_decay.
+  UpdateRule(const OptionTable& options, std::vector<Setting> names, const std::vector<Setting>& further = {});
+  void set_default_weight_decay(double value) { default_weight_decay_ = value; }
+
+ private:
+  std::vector<Setting> settings_;
+  double default_lr_ = 1e-3;
+  double default_weight_decay_ = 0;
 };
 
 }  // namespace accel::optim
