@@ -128,6 +128,8 @@ class MSELoss:
 class Sequential(_Layer):
     """Modules one after the other."""
 
+    _is_made_of_parts = True
+
     def __init__(self, *modules):
         super().__init__(capi.accel_module_sequential([module.handle for module in modules]))
         self._hold(modules)
