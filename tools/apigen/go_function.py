@@ -2,9 +2,9 @@
 
 import re
 
-import ctype
-from cpp_types import Unsupported, base_of
+from cpp_types import base_of
 from emit_cpp import INFORMATION, placed
+from function_shape import roles
 from go_types import NUMBERS, comment, exported, local
 
 
@@ -20,32 +20,31 @@ class Function:
         self.read()
 
     def read(self):
-        lengths = {}
-        for parameter in self.parameters:
-            if parameter["length"]:
-                lengths.setdefault(parameter["length"], []).append(parameter)
-        for parameter in self.parameters:
-            name = parameter["name"]
-            if name in lengths:
-                self.length(name, lengths[name])
-            elif name == "user_data":
-                self.user_data()
-            elif name == "out_n_results":
-                self.arguments.append("&nResults")
-            elif name != "destroy":
-                self.parameter(parameter)
+        for parameter, role, counted in roles(self.function, self.api):
+            if role == "length":
+                self.add_length(counted)
+            elif role.startswith("out_"):
+                self.output(parameter, role)
+            else:
+                getattr(self, f"add_{role}")(parameter, local(parameter["name"]), base_of(parameter["type"]))
 
-    def length(self, name, arrays):
-        if name == "max_results":
-            self.arguments.append("C.size_t(len(results))")
-            return
+    def add_length(self, arrays):
         items = [local(array["name"]) for array in arrays]
         for other in items[1:]:
             self.before.append(f"given.same(len({items[0]}), len({other}), \"{other}\")")
             self.uses_given = self.can_refuse = True
         self.arguments.append(f"C.size_t(len({items[0]}))")
 
-    def user_data(self):
+    def add_room(self, *_):
+        self.arguments.append("C.size_t(len(results))")
+
+    def add_n_results(self, *_):
+        self.arguments.append("&nResults")
+
+    def add_destroy(self, *_):
+        """The C form of the function has it."""
+
+    def add_user_data(self, *_):
         callbacks = [local(parameter["name"]) for parameter in self.api.callback_parameters(self.function)]
         if not callbacks:
             self.taken.append(("release", "func()"))
@@ -56,99 +55,86 @@ class Function:
         self.taken.append((name, kind))
         self.arguments.append(argument)
 
-    def parameter(self, parameter):
-        kind, name = parameter["type"], local(parameter["name"])
-        base, pointers = base_of(kind), kind["pointers"]
-        is_handle = base in self.api.handles
-        if parameter["direction"] != "in" and not (is_handle and pointers == 1):
-            self.output(parameter)
-        elif parameter["length"]:
-            self.array(parameter, name, base, pointers)
-        elif pointers == 1 and is_handle:
-            self.kept.append(name)
-            self.add(name, f"*{self.api.handles[base]}", f"{name}.c()")
-        elif base in self.api.callbacks:
-            self.add(name, exported(base) + "Func", f"flag({name} != nil)")
-        elif pointers == 1 and base == "char":
-            self.uses_given = True
-            self.add(name, "string", f"given.{'nullable' if parameter['nullable'] else 'text'}({name})")
-        elif pointers == 1 and base == "accel_value_t":
-            self.value(name, parameter["nullable"])
-        elif pointers == 1 and base in self.api.options:
-            self.before.append(f"c{exported(name)} := {name}.c(&given)")
-            self.uses_given = self.can_refuse = True
-            self.kept.append(name)
-            self.add(name, f"*{self.api.options[base]}", f"c{exported(name)}")
-        elif pointers == 1 and base == "void":
-            self.add(name, "unsafe.Pointer", name)
-        elif pointers == 1 and base in ctype.FOREIGN:
-            self.add(name, "unsafe.Pointer", f"(*C.struct_{base})({name})")
-        elif pointers == 0:
-            go, to_c, _ = self.api.plain(kind, parameter["doc"])
-            self.add(name, go, to_c.format(name))
-        else:
-            raise Unsupported(kind["c"])
-
-    def value(self, name, nullable):
+    def given(self, name, kind, method):
+        """One that is made in C's memory, which can fail."""
         self.uses_given = self.can_refuse = True
-        self.before.append(f"c{exported(name)} := given.{'optional' if nullable else 'value'}({name})")
-        self.add(name, "any", f"c{exported(name)}")
+        self.before.append(f"c{exported(name)} := {method}")
+        self.add(name, kind, f"c{exported(name)}")
 
-    def array(self, parameter, name, base, pointers):
-        if pointers == 2 and base in self.api.handles:
-            go = self.api.handles[base]
-            self.before.append(f"c{exported(name)} := make([]*C.{base}, len({name}))")
-            self.before.append(f"for i, one := range {name} {{\n\t\tc{exported(name)}[i] = one.c()\n\t}}")
-            self.kept.append(name)
-            self.add(name, f"[]*{go}", f"first(c{exported(name)})")
-        elif pointers == 2 and base == "char":
-            self.uses_given = True
-            self.add(name, "[]string", f"given.texts({name})")
-        elif pointers == 1 and base == "accel_value_t":
-            self.uses_given = self.can_refuse = True
-            self.before.append(f"c{exported(name)} := given.all({name})")
-            self.add(name, "[]any", f"c{exported(name)}")
-        elif pointers == 1 and base == "void":
-            self.add(name, "[]byte", f"unsafe.Pointer(first({name}))")
-        elif pointers == 1 and base in NUMBERS:
-            self.add(name, f"[]{NUMBERS[base]}", f"(*C.{base})(first({name}))")
-        else:
-            raise Unsupported(parameter["type"]["c"])
+    def add_handle(self, _, name, base):
+        self.kept.append(name)
+        self.add(name, f"*{self.api.handles[base]}", f"{name}.c()")
 
-    def output(self, parameter):
+    def add_handles(self, _, name, base):
+        self.before.append(f"c{exported(name)} := make([]*C.{base}, len({name}))")
+        self.before.append(f"for i, one := range {name} {{\n\t\tc{exported(name)}[i] = one.c()\n\t}}")
+        self.kept.append(name)
+        self.add(name, f"[]*{self.api.handles[base]}", f"first(c{exported(name)})")
+
+    def add_callback(self, _, name, base):
+        self.add(name, exported(base) + "Func", f"flag({name} != nil)")
+
+    def add_text(self, parameter, name, _):
+        self.uses_given = True
+        self.add(name, "string", f"given.{'nullable' if parameter['nullable'] else 'text'}({name})")
+
+    def add_texts(self, _, name, __):
+        self.uses_given = True
+        self.add(name, "[]string", f"given.texts({name})")
+
+    def add_value(self, parameter, name, _):
+        self.given(name, "any", f"given.{'optional' if parameter['nullable'] else 'value'}({name})")
+
+    def add_values(self, _, name, __):
+        self.given(name, "[]any", f"given.all({name})")
+
+    def add_options(self, _, name, base):
+        self.kept.append(name)
+        self.given(name, f"*{self.api.options[base]}", f"{name}.c(&given)")
+
+    def add_address(self, _, name, base):
+        self.add(name, "unsafe.Pointer", name if base == "void" else f"(*C.struct_{base})({name})")
+
+    def add_bytes(self, _, name, __):
+        self.add(name, "[]byte", f"unsafe.Pointer(first({name}))")
+
+    def add_numbers(self, _, name, base):
+        self.add(name, f"[]{NUMBERS[base]}", f"(*C.{base})(first({name}))")
+
+    def add_number(self, parameter, name, _):
+        go, to_c, _ = self.api.plain(parameter["type"], parameter["doc"])
+        self.add(name, go, to_c.format(name))
+
+    def output(self, parameter, role):
         kind, name = parameter["type"], parameter["name"].removeprefix("out_")
         base, pointers = base_of(kind), kind["pointers"]
         go, variable = local(name), f"c{exported(name)}"
-        if parameter["length"] == "max_results":
+        if role == "out_values":
             self.before.append("var results [16]C.accel_value_t\n\tvar nResults C.size_t")
             self.arguments.append("&results[0]")
             self.result("out", "[]any", "readAll(&results[0], nResults)")
             self.after.append("for i := range results {\n\t\tC.accel_value_dispose(&results[i])\n\t}")
             return
-        if parameter["length"]:
-            raise Unsupported("an array as output")
         target = kind["c"].removesuffix("*").strip()
         c_type = "unsafe.Pointer" if base == "void" else f"{'*' * (pointers - 1)}C.{target.removeprefix('const ').removesuffix('*').strip()}"
         c_type = c_type.replace("C.struct ", "C.struct_")
         self.before.append(f"var {variable} {c_type}")
         self.arguments.append(f"&{variable}")
-        if pointers == 2 and base == "accel_scope_t" and self.name.endswith("_begin"):
+        if role == "out_scope":
             self.scope = variable
-        elif pointers == 2 and base in self.api.handles:
+        elif role == "out_handle":
             self.result(go, f"*{self.api.handles[base]}", f"new{self.api.handles[base]}({variable})")
-        elif pointers == 1 and base == "accel_value_t":
+        elif role == "out_value":
             self.result(go, "any", f"made(&{variable})")
-        elif pointers == 1 and base == "accel_buffer_t":
+        elif role == "out_buffer":
             self.result(go, "string", f"text(&{variable})")
-        elif pointers == 2 and base == "int64_t":  # one number for each dimension
+        elif role == "out_dimensions":
             self.result(go, "[]int64", f"dimensions({local(self.parameters[0]['name'])}, {variable})")
-        elif pointers == 2 and (base == "void" or base in ctype.FOREIGN):
+        elif role == "out_address":
             self.result(go, "unsafe.Pointer", variable if base == "void" else f"unsafe.Pointer({variable})")
-        elif pointers == 1:
+        else:
             go_type, _, from_c = self.api.plain(kind, parameter["doc"])
             self.result(go, go_type, from_c.format(variable))
-        else:
-            raise Unsupported(kind["c"])
 
     def result(self, name, kind, expression):
         self.results.append((name, kind, expression))

@@ -1,0 +1,59 @@
+"""What each parameter of a C function is, for the back ends that make a language's own functions of them."""
+
+import ctype
+from cpp_types import Unsupported, base_of
+
+BY_NAME = {"user_data": "user_data", "destroy": "destroy", "out_n_results": "n_results", "max_results": "room"}
+INPUTS = {("char", 1): "text", ("accel_value_t", 1): "value", ("void", 1): "address"}
+ARRAYS = {("char", 2): "texts", ("accel_value_t", 1): "values", ("void", 1): "bytes"}
+OUTPUTS = {("accel_scope_t", 2): "scope", ("accel_value_t", 1): "value", ("accel_buffer_t", 1): "buffer", ("int64_t", 2): "dimensions",
+           ("void", 2): "address"}
+NUMBERS = ("int32_t", "uint32_t", "int64_t", "size_t", "double")
+
+
+def roles(function, known):
+    """(parameter, role, what is counted) of each. `known` has the names of the handles, options and callbacks.
+
+    Inputs: handle, handles, text, texts, value, values, options, callback, bytes, numbers, address (of what the header does not
+    describe), number (of any kind, also a struct of two numbers). Outputs: out_handle, out_value, out_values, out_buffer, out_scope,
+    out_number, out_address, out_dimensions: an array that belongs to the object. The others serve these: length counts the arrays of
+    the third item, room and n_results count results, user_data and destroy belong to callbacks. A shape without a rule raises
+    Unsupported."""
+    arrays = {}
+    for parameter in function["parameters"]:
+        arrays.setdefault(parameter["length"], []).append(parameter)
+    for parameter in function["parameters"]:
+        counted = arrays.get(parameter["name"], [])
+        yield parameter, BY_NAME.get(parameter["name"]) or ("length" if counted else role_of(parameter, known)), counted
+
+
+def role_of(parameter, known):
+    kind = parameter["type"]
+    base, shape = base_of(kind), (base_of(kind), kind["pointers"])
+    is_handle = base in known.handles
+    if parameter["direction"] != "in" and not (is_handle and kind["pointers"] == 1):
+        return output_of(parameter, shape, is_handle)
+    if parameter["length"]:
+        role = "handles" if shape == (base, 2) and is_handle else "numbers" if shape == (base, 1) and base in NUMBERS else ARRAYS.get(shape)
+    elif base in known.callbacks:
+        role = "callback"
+    elif kind["pointers"] == 1:
+        role = "handle" if is_handle else "options" if base in known.options else "address" if base in ctype.FOREIGN else INPUTS.get(shape)
+    else:
+        role = None if kind["pointers"] else "number"
+    if not role:
+        raise Unsupported(kind["c"])
+    return role
+
+
+def output_of(parameter, shape, is_handle):
+    base, pointers = shape
+    if parameter["length"]:
+        role = "values" if parameter["length"] == "max_results" else None
+    elif pointers == 2 and base in ctype.FOREIGN:
+        role = "address"
+    else:
+        role = OUTPUTS.get(shape) or ("handle" if pointers == 2 and is_handle else "number" if pointers == 1 else None)
+    if not role:
+        raise Unsupported("an array as output" if parameter["length"] else parameter["type"]["c"])
+    return f"out_{role}"
