@@ -8,14 +8,13 @@ from typing import Any
 from . import capi, errors, interrupts, missing  # noqa: F401  (errors: the classes of what fails)
 from .device import Device
 from .enums import DistributedType, PrecisionType
+from .generated.choices import CHOICES
 from .handlers import fill
 from .scopes import scope
 from .values import again, keys_of, to_engine
 
 _DISTRIBUTED = {capi.ACCEL_DISTRIBUTED_NO: DistributedType.NO, capi.ACCEL_DISTRIBUTED_MULTI_CPU: DistributedType.MULTI_CPU,
                 capi.ACCEL_DISTRIBUTED_MULTI_GPU: DistributedType.MULTI_GPU}
-_PRECISIONS = {"no": capi.ACCEL_PRECISION_NO, "fp16": capi.ACCEL_PRECISION_FP16, "bf16": capi.ACCEL_PRECISION_BF16,
-               "fp8": capi.ACCEL_PRECISION_FP8}
 
 
 class _Job:
@@ -123,7 +122,7 @@ class View:
     @property
     def mixed_precision(self) -> str:
         number = capi.accel_mixed_precision(current())
-        return next(name for name, value in _PRECISIONS.items() if value == number)
+        return next(name for name, value in CHOICES["precision"].items() if value == number)
 
     @property
     def local_num_processes(self) -> int:
@@ -306,9 +305,9 @@ class AcceleratorState(View):
             raise ValueError("make an Accelerator() first: it makes the AcceleratorState")
         given = {"cpu": True if cpu else None, **settings}
         if _Job.accelerator:
-            share({**given, "mixed_precision": _PRECISIONS[self.mixed_precision]})
+            share({**given, "mixed_precision": self.mixed_precision})
             return
-        given["mixed_precision"] = None if mixed_precision is None else _PRECISIONS[mixed_precision]
+        given["mixed_precision"] = mixed_precision
         given = {name: value for name, value in given.items() if value is not None}
         connect({**_Job.settings, **given})  # what a PartialState was made with still holds
         _Job.accelerator = True

@@ -1,0 +1,37 @@
+"""A table of what a language's package makes of functions of the header, each a line:
+
+    NAME = FUNCTION(PARAMETERS) | ARGUMENT = VALUE; ...
+
+FUNCTION without the words that its section says; PARAMETERS in the language, with defaults, bound to those of C by their names
+whatever their case; behind the bar values of C's arguments, or of fields of options, that are not one parameter."""
+
+import configparser
+import re
+
+import function_shape
+
+ROW = re.compile(r"([\w.!]+)(?: = (\w+))?\((.*?)\)(?: \| (.*))?")
+
+
+class Row:
+    def __init__(self, known, prefix, line):
+        self.name, called, listed, changed = ROW.fullmatch(line).groups()
+        self.function = known.functions[prefix + (called or self.name.lower())]
+        self.listed = [tuple(re.split(r"\s*=\s*", part, 1)) for part in listed.split(", ") if part]
+        self.changed = dict(re.split(r"\s*=\s*", part, 1) for part in (changed or "").split("; ") if part)
+        self.roles = list(function_shape.roles(self.function, known))
+
+    def options(self):
+        return next((parameter["type"]["base"] for parameter, role, _ in self.roles if role == "options"), None)
+
+    def own(self, name):
+        """The parameter (name, default) that a C name is bound to."""
+        return next((part for part in self.listed if part[0].lower() == name), None)
+
+
+def read(path, known):
+    """(section, its rows) of a table"""
+    table = configparser.ConfigParser(interpolation=None, delimiters="=")
+    table.read_string(path.read_text())
+    for section in map(table.__getitem__, table.sections()):
+        yield section, [Row(known, section["prefix"], line) for line in section["rows"].strip().split("\n")]
