@@ -23,13 +23,15 @@ import emit_options_init
 import emit_python
 import emit_reference
 import emit_rust
+import emit_rust_functions
+import emit_rust_options
 import emit_settings
 import emit_stubs
 import emit_swig
 import emit_sweeps
 import lint
 
-EMITTERS = (emit_map, emit_cdef, emit_options, emit_settings, emit_by_pointer, emit_sweeps, emit_rust, emit_julia, emit_go, emit_swig, emit_stubs, emit_python, emit_cpp, emit_reference, emit_coverage)
+EMITTERS = (emit_map, emit_cdef, emit_options, emit_settings, emit_by_pointer, emit_sweeps, emit_rust, emit_rust_options, emit_rust_functions, emit_julia, emit_go, emit_swig, emit_stubs, emit_python, emit_cpp, emit_reference, emit_coverage)
 GENERATED_PARTS = (emit_options_init, emit_by_pointer)  # of the header itself
 NOT_STORED = ("line", "documented", "wrong_options", "places")
 

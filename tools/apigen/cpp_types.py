@@ -2,18 +2,20 @@
 
 import re
 
-import ctype
+from function_shape import Unsupported, base_of, is_truth
 
 INTEGERS = ("int32_t", "int64_t", "uint32_t", "uint64_t", "size_t")
 WORDS = {"and", "bool", "default", "delete", "export", "new", "operator", "or", "register", "template", "union", "xor"}
-UNTYPED = ("void", *ctype.FOREIGN)
-
-
-class Unsupported(Exception):
-    """A function of a shape that has no rule here."""
-
-    def __init__(self, what):
-        super().__init__(f"{what} has no rule in tools/apigen/cpp_types.py")
+# By role: the C++ type and the C argument; {1} is the type's name, {2} the type. Of outputs also the variable before, and the result.
+BORROWED = "detail::borrowed({0}).data()"
+INPUTS = {"handle": ("const {1}&", "{0}.get()"), "value": ("const Value&", "{0}.get()"), "options": ("const {1}&", "&{0}"), "address": ("{2}", "{0}"),
+          "text": ("const std::string&", "{0}.c_str()"), "texts": ("const std::vector<std::string>&", BORROWED), "bytes": ("std::string_view", "{0}.data()"),
+          "values": ("const std::vector<Value>&", BORROWED), "handles": ("const std::vector<{1}>&", BORROWED),
+          "numbers": ("const std::vector<{1}>&", "{0}.data()")}
+NULLABLE = {"value": ("const Value&", "detail::unless_none({0})"), "text": ("const char*", "{0}")}
+OUTPUTS = {"out_handle": ("{1}", "{1} {0};", "{0}.put()", "{0}"), "out_scope": ("{1}", "{1} {0};", "{0}.put()", "{0}"),
+           "out_value": ("Value", "Value {0};", "{0}.put()", "{0}"),
+           "out_buffer": ("std::string", "detail::Buffer {0};", "{0}.put()", "{0}.string()")}
 
 
 def camel(name):
@@ -29,90 +31,48 @@ def plain(spelling):
     return re.sub(r"\s*\*", "*", re.sub(rf"\b({'|'.join(INTEGERS)})\b", r"std::\1", spelling))
 
 
-def base_of(kind):
-    return kind["base"].removeprefix("struct ")
-
-
-def is_truth(kind, doc):
-    """C has no truths here: an int32_t is one when its text begins with what 1 means."""
-    return kind["base"] == "int32_t" and re.match(r"1\b", doc) is not None
-
-
 class Types:
     """The names that the C++ layer has for the types of the C API."""
 
     def __init__(self, api, template):
         self.handles = {handle["name"]: camel(handle["name"]) for handle in api["handles"]}
         self.options = {struct["name"]: camel(struct["name"]) for struct in api["structs"] if struct["init_function"]}
-        self.all_callbacks = {callback["name"] for callback in api["callbacks"]}
-        self.callbacks = {name: camel(name) for name in self.all_callbacks if f"using {camel(name)} =" in template}
+        self.callbacks = {callback["name"] for callback in api["callbacks"]}
+        self.known_callbacks = {name: camel(name) for name in self.callbacks if f"using {camel(name)} =" in template}
 
-    def is_output(self, parameter):
-        """In-place arguments are handles like others; what is written through a pointer is returned."""
+    def words(self, parameter):
+        """What the rules are filled with: the name, the type's name, the type."""
         kind = parameter["type"]
-        return parameter["direction"] != "in" and not (base_of(kind) in self.handles and kind["pointers"] == 1)
+        base = base_of(kind)
+        return identifier(parameter["name"]), {**self.handles, **self.options}.get(base) or plain(base), plain(kind["c"])
 
-    def parameter(self, parameter):
+    def parameter(self, parameter, role):
         """The C++ type of an input, and the C argument that is made of it."""
-        kind, name, nullable = parameter["type"], identifier(parameter["name"]), parameter["nullable"]
-        base, pointers = base_of(kind), kind["pointers"]
-        if parameter["length"]:
-            return self.array(base, pointers, name)
-        if pointers == 0 and base not in self.all_callbacks:
-            return ("bool" if is_truth(kind, parameter["doc"]) else plain(base)), name
-        if pointers == 1 and base in self.handles:
-            return f"const {self.handles[base]}&", f"{name}.get()"
-        if pointers == 1 and base == "accel_value_t" and kind["const"]:
-            return "const Value&", f"detail::unless_none({name})" if nullable else f"{name}.get()"
-        if pointers == 1 and base in self.options and kind["const"]:
-            return f"const {self.options[base]}&", f"&{name}"
-        if pointers == 1 and base == "char":
-            return ("const char*", name) if nullable else ("const std::string&", f"{name}.c_str()")
-        if pointers == 1 and base in UNTYPED:
-            return plain(kind["c"]), name
-        raise Unsupported(f"a parameter of type {kind['c']}")
-
-    def array(self, base, pointers, name):
-        if pointers == 1 and base == "accel_value_t":
-            return "const std::vector<Value>&", f"detail::borrowed({name}).data()"
-        if pointers == 2 and base in self.handles:
-            return f"const std::vector<{self.handles[base]}>&", f"detail::borrowed({name}).data()"
-        if pointers == 2 and base == "char":
-            return "const std::vector<std::string>&", f"detail::borrowed({name}).data()"
-        if pointers == 1 and base == "void":
-            return "std::string_view", f"{name}.data()"
-        if pointers == 1:
-            return f"const std::vector<{plain(base)}>&", f"{name}.data()"
-        raise Unsupported(f"an array of {base}")
+        rule = NULLABLE.get(role, INPUTS.get(role)) if parameter["nullable"] else INPUTS.get(role)
+        if role == "number":
+            rule = "bool" if is_truth(parameter["type"], parameter["doc"]) else "{1}", "{0}"
+        return tuple(part.format(*self.words(parameter)) for part in rule)
 
     def callback(self, parameter):
         """The C++ type of a callback, and the three C arguments: function, user_data, destroy."""
         base, name = parameter["type"]["base"], parameter["name"]
-        if base not in self.callbacks:
+        if base not in self.known_callbacks:
             raise Unsupported(f"the callback {base}")
-        dropped = f"detail::drop<{self.callbacks[base]}>"
+        dropped = f"detail::drop<{self.known_callbacks[base]}>"
         if not parameter["nullable"]:
-            return self.callbacks[base], ["detail::run", f"detail::keep(std::move({name}))", dropped]
+            return self.known_callbacks[base], "detail::run", f"detail::keep(std::move({name}))", dropped
         # Not moved: the two arguments that ask whether it is empty are evaluated in any order.
         function = f"{name} ? static_cast<{base}>(detail::run) : nullptr"
-        return self.callbacks[base], [function, f"{name} ? detail::keep({name}) : nullptr", dropped]
+        return self.known_callbacks[base], function, f"{name} ? detail::keep({name}) : nullptr", dropped
 
-    def output(self, parameter):
+    def output(self, parameter, role):
         """The C++ type of an output, the variable that the C function fills in, the C argument, and the result."""
+        if role in OUTPUTS:
+            return tuple(part.format(*self.words(parameter)) for part in OUTPUTS[role])
         kind, name = parameter["type"], identifier(parameter["name"])
-        base, pointers = base_of(kind), kind["pointers"]
-        if parameter["length"]:
-            raise Unsupported("an array as output")
-        if pointers == 2 and base in self.handles:
-            return self.handles[base], f"{self.handles[base]} {name};", f"{name}.put()", name
-        if pointers == 1 and base == "accel_value_t":
-            return "Value", f"Value {name};", f"{name}.put()", name
-        if pointers == 1 and base == "accel_buffer_t":
-            return "std::string", f"detail::Buffer {name};", f"{name}.put()", f"{name}.string()"
-        if pointers == 2 and base not in UNTYPED:
-            raise Unsupported(f"a borrowed array of {base}")
+        if role not in ("out_number", "out_address"):
+            raise Unsupported(f"a borrowed array of {base_of(kind)}")
         target = plain(kind["c"]).removesuffix("*")
-        initial = "nullptr" if pointers == 2 else "{}" if base == "accel_device_t" else "0"
-        if is_truth(kind, parameter["doc"]):
-            return "bool", f"{target} {name} = 0;", f"&{name}", f"{name} != 0"
-        return target, f"{target} {name} = {initial};", f"&{name}", name
+        initial = "nullptr" if kind["pointers"] == 2 else "{}" if kind["base"] == "accel_device_t" else "0"
+        is_bool = is_truth(kind, parameter["doc"])
+        return "bool" if is_bool else target, f"{target} {name} = {initial};", f"&{name}", f"{name} != 0" if is_bool else name

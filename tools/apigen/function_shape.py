@@ -1,7 +1,8 @@
 """What each parameter of a C function is, for the back ends that make a language's own functions of them."""
 
+import re
+
 import ctype
-from cpp_types import Unsupported, base_of
 
 BY_NAME = {"user_data": "user_data", "destroy": "destroy", "out_n_results": "n_results", "max_results": "room"}
 INPUTS = {("char", 1): "text", ("accel_value_t", 1): "value", ("void", 1): "address"}
@@ -9,6 +10,22 @@ ARRAYS = {("char", 2): "texts", ("accel_value_t", 1): "values", ("void", 1): "by
 OUTPUTS = {("accel_scope_t", 2): "scope", ("accel_value_t", 1): "value", ("accel_buffer_t", 1): "buffer", ("int64_t", 2): "dimensions",
            ("void", 2): "address"}
 NUMBERS = ("int32_t", "uint32_t", "int64_t", "size_t", "double")
+
+
+class Unsupported(Exception):
+    """A function of a shape that has no rule here."""
+
+    def __init__(self, what):
+        super().__init__(f"{what} has no rule in tools/apigen")
+
+
+def base_of(kind):
+    return kind["base"].removeprefix("struct ")
+
+
+def is_truth(kind, doc):
+    """C has no truths here: an int32_t is one when its text begins with what 1 means."""
+    return kind["base"] == "int32_t" and re.match(r"1\b", doc) is not None
 
 
 def roles(function, known):

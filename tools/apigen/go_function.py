@@ -2,9 +2,8 @@
 
 import re
 
-from cpp_types import base_of
 from emit_cpp import INFORMATION, placed
-from function_shape import roles
+from function_shape import base_of, roles
 from go_types import NUMBERS, comment, exported, local
 
 

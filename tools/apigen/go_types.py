@@ -3,7 +3,7 @@
 import re
 import textwrap
 
-from cpp_types import Unsupported, is_truth
+from function_shape import Unsupported, is_truth
 
 NUMBERS = {"int32_t": "int32", "uint32_t": "uint32", "int64_t": "int64", "size_t": "int", "double": "float64"}
 INITIALISMS = {"cpu": "CPU", "csv": "CSV", "id": "ID", "io": "IO", "ip": "IP", "json": "JSON", "lr": "LR", "rng": "RNG", "sgd": "SGD",

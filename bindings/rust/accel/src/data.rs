@@ -8,9 +8,7 @@ mod sampler;
 mod stream;
 
 pub use dataset::Dataset;
-pub use files::{CsvOptions, ImageOptions};
 pub use items::Items;
-pub use loader::{Collate, DataLoader, DataLoaderConfig, DataLoaderOptions, PaddingSide};
-pub use packing::{Packing, PackingOptions};
+pub use loader::DataLoader;
 pub use sampler::Sampler;
-pub use stream::{MergeEnd, Reader};
+pub use stream::Reader;

@@ -63,14 +63,6 @@ impl DType {
     }
 }
 
-/// Bytes that an element takes in estimates of a model's size, by the name of its dtype, or "fp8", "int4", "int2"; of "bool"
-/// an eighth.
-pub fn dtype_byte_size(name: &str) -> crate::Result<f64> {
-    let (name, mut out) = (crate::handle::c_string(name)?, 0.0);
-    crate::error::check(unsafe { sys::accel_dtype_byte_size(name.as_ptr(), &mut out) })?;
-    Ok(out)
-}
-
 impl fmt::Display for DType {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(unsafe { &text(sys::accel_dtype_name(self.to_raw())) })

@@ -20,15 +20,22 @@ macro_rules! handle {
             /// What `call` writes, when it succeeds.
             #[allow(dead_code)]
             pub(crate) fn made(call: impl FnOnce(*mut *mut accel_sys::$raw) -> i32) -> $crate::error::Result<Self> {
-                let mut raw = std::ptr::null_mut();
-                $crate::error::check(call(&mut raw))?;
-                // SAFETY: the call succeeded, so it has written a handle that belongs to the caller.
-                Ok(unsafe { Self::from_raw(raw) })
+                $crate::call::made(call)
             }
 
             #[inline]
             pub(crate) fn as_raw(&self) -> *mut accel_sys::$raw {
                 self.0.as_ptr()
+            }
+        }
+
+        impl $crate::call::Made for $name {
+            type Raw = *mut accel_sys::$raw;
+            const EMPTY: Self::Raw = std::ptr::null_mut();
+
+            #[inline]
+            unsafe fn of(raw: Self::Raw) -> $crate::error::Result<Self> {
+                Ok(Self::from_raw(raw))
             }
         }
 
@@ -81,21 +88,6 @@ pub(crate) fn c_path(path: &std::path::Path) -> crate::error::Result<std::ffi::C
         crate::error::Error::new(crate::error::ErrorCode::InvalidArgument, message)
     })?;
     c_string(text)
-}
-
-/// The text that `call` writes.
-pub(crate) fn buffer_text(call: impl FnOnce(*mut accel_sys::accel_buffer_t) -> i32) -> crate::error::Result<String> {
-    let mut buffer = accel_sys::accel_buffer_t { data: std::ptr::null_mut(), size: 0 };
-    crate::error::check(call(&mut buffer))?;
-    let bytes = if buffer.data.is_null() {
-        &[][..]
-    } else {
-        // SAFETY: the call has written so many bytes, which the buffer owns.
-        unsafe { std::slice::from_raw_parts(buffer.data.cast::<u8>(), buffer.size) }
-    };
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    unsafe { accel_sys::accel_buffer_dispose(&mut buffer) };
-    Ok(text)
 }
 
 /// The length of an array for the library: NULL for an empty one.

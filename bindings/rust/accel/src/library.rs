@@ -3,7 +3,7 @@ use crate::callback::{closure, hand_over};
 use crate::error::{check, text, Result};
 #[cfg(feature = "dlopen")]
 use crate::error::{Error, ErrorCode};
-use crate::handle::{buffer_text, c_string};
+use crate::handle::c_string;
 use crate::options::constants;
 use accel_sys as sys;
 use std::ffi::c_void;
@@ -18,19 +18,9 @@ pub fn version() -> (i32, i32, i32) {
     (major, minor, patch)
 }
 
-/// How the library was built, and what it runs on, as a JSON object.
-pub fn build_info() -> Result<String> {
-    buffer_text(|out| unsafe { sys::accel_build_info(out) })
-}
-
 /// Whether a part is there: "ucx", "nccl", "cuda", "torchscript".
 pub fn is_available(feature: &str) -> bool {
     c_string(feature).map_or(false, |feature| unsafe { sys::accel_is_available(feature.as_ptr()) } == 1)
-}
-
-/// How many objects of the library are alive in this process. Tests assert that there is none in the end.
-pub fn live_objects() -> i64 {
-    unsafe { sys::accel_debug_live_objects() }
 }
 
 /// Loads the library: `file`, else `$ACCEL_LIBRARY`, else the one in `$ACCEL_LIB_DIR`, else what the dynamic linker

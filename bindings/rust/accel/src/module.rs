@@ -1,14 +1,13 @@
 //! Models: trees of modules with parameters.
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::dtype::{DType, Device};
-use crate::error::{check, text, Error, ErrorCode, Result};
-use crate::handle::{array, c_path, c_string, handle, Lent};
+use crate::error::{check, Error, ErrorCode, Result};
+use crate::handle::{handle, Lent};
 use crate::memory;
 use crate::tensor::Tensor;
-use crate::value::{Arg, Value};
+use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
-use std::path::Path;
 
 handle! {
     /// A node of a model, with all below it: a layer of [`nn`](crate::nn), a model that was loaded, or a [`Module`] of the
@@ -119,45 +118,6 @@ impl Model {
         Ok(node)
     }
 
-    /// A module without parameters, children or forward.
-    pub fn container(kind: &str) -> Result<Self> {
-        let kind = c_string(kind)?;
-        Self::made(|out| unsafe { sys::accel_module_create(kind.as_ptr(), out) })
-    }
-
-    /// A model that Python saved with `torch.jit`.
-    pub fn load_torchscript(path: impl AsRef<Path>) -> Result<Self> {
-        let path = c_path(path.as_ref())?;
-        Self::made(|out| unsafe { sys::accel_module_load_torchscript(path.as_ptr(), out) })
-    }
-
-    /// A model from the configuration of a Hugging Face model, with fresh weights: the path of a `config.json`, or the
-    /// JSON itself. Known: "gpt2".
-    pub fn from_config(config: &str) -> Result<Self> {
-        let config = c_string(config)?;
-        Self::made(|out| unsafe { sys::accel_module_from_config(config.as_ptr(), out) })
-    }
-
-    /// Gives it a parameter: a floating leaf. [`Model::tensor`] finds it again.
-    pub fn add_parameter(&self, name: &str, tensor: Tensor, requires_grad: bool) -> Result<()> {
-        let (name, trained) = (c_string(name)?, requires_grad.into());
-        check(unsafe { sys::accel_module_add_parameter(self.as_raw(), name.as_ptr(), tensor.as_raw(), trained) })
-            .map(drop)
-    }
-
-    /// Gives it a buffer. A persistent one is in the state dict.
-    pub fn add_buffer(&self, name: &str, tensor: Tensor, persistent: bool) -> Result<()> {
-        let (name, persistent) = (c_string(name)?, persistent.into());
-        check(unsafe { sys::accel_module_add_buffer(self.as_raw(), name.as_ptr(), tensor.as_raw(), persistent) })
-            .map(drop)
-    }
-
-    /// Puts another module below it.
-    pub fn add_child(&self, name: &str, child: &Model) -> Result<()> {
-        let name = c_string(name)?;
-        check(unsafe { sys::accel_module_add_child(self.as_raw(), name.as_ptr(), child.as_raw()) }).map(drop)
-    }
-
     /// Sets the forward of a [`Model::container`].
     pub fn set_forward<F>(&self, forward: F) -> Result<()>
     where
@@ -185,16 +145,6 @@ impl Model {
         })?;
         Ok(id)
     }
-
-    /// Takes a hook away again.
-    pub fn remove_hook(&self, id: i64) -> Result<()> {
-        check(unsafe { sys::accel_module_remove_hook(self.as_raw(), id) }).map(drop)
-    }
-
-    /// The forward, and what it calls, records no gradients.
-    pub fn set_no_grad(&self, no_grad: bool) -> Result<()> {
-        check(unsafe { sys::accel_module_set_no_grad(self.as_raw(), no_grad.into()) }).map(drop)
-    }
 }
 
 /// Models that run.
@@ -202,26 +152,6 @@ impl Model {
     /// The output for one tensor.
     pub fn forward(&self, input: &Tensor) -> Result<Tensor> {
         self.call(&[input.into()])?.into_tensor()
-    }
-
-    /// The output for any inputs.
-    pub fn call(&self, inputs: &[Arg<'_>]) -> Result<Value> {
-        memory::reads(inputs)?;
-        memory::writes_model(self)?; // running statistics, and what a model that was loaded does
-        let (first, length) = array(inputs);
-        Value::made(|out| unsafe { sys::accel_module_call(self.as_raw(), first.cast(), length, out) })
-    }
-
-    /// Dropout and batch statistics are active, here and below, or not.
-    pub fn train(&self, training: bool) -> Result<()> {
-        check(unsafe { sys::accel_module_train(self.as_raw(), training.into()) }).map(drop)
-    }
-
-    /// Whether they are.
-    pub fn is_training(&self) -> Result<bool> {
-        let mut out = 0;
-        check(unsafe { sys::accel_module_is_training(self.as_raw(), &mut out) })?;
-        Ok(out == 1)
     }
 
     /// Moves parameters and buffers in place. A dtype is for the floating ones.
@@ -234,23 +164,6 @@ impl Model {
 
 /// What is in a model.
 impl Model {
-    /// The name of its class.
-    pub fn kind(&self) -> String {
-        unsafe { text(sys::accel_module_kind(self.as_raw())) }
-    }
-
-    /// The module at a path: "" is this one, "layers.0.mlp" one below.
-    pub fn child(&self, path: &str) -> Result<Model> {
-        let path = c_string(path)?;
-        Self::made(|out| unsafe { sys::accel_module_child(self.as_raw(), path.as_ptr(), out) })
-    }
-
-    /// The parameter or buffer at a path.
-    pub fn tensor(&self, path: &str) -> Result<Tensor> {
-        let path = c_string(path)?;
-        Tensor::made(|out| unsafe { sys::accel_module_tensor(self.as_raw(), path.as_ptr(), out) })
-    }
-
     /// All parameters, here and below, each once.
     pub fn named_parameters(&self) -> Result<Vec<(String, Tensor)>> {
         tensors(Value::made(|out| unsafe { sys::accel_module_named_parameters(self.as_raw(), out) })?)
@@ -273,33 +186,6 @@ impl Model {
         let map = Value::made(|out| unsafe { sys::accel_module_children_bottom_up(self.as_raw(), out) })?;
         let entries = map.entries().filter_map(|(path, kind)| Some((path.into(), kind.as_str()?.into())));
         Ok(entries.collect())
-    }
-
-    /// Elements of all parameters.
-    pub fn num_parameters(&self) -> Result<i64> {
-        let mut out = 0;
-        check(unsafe { sys::accel_module_num_parameters(self.as_raw(), &mut out) })?;
-        Ok(out)
-    }
-
-    /// Parameters and persistent buffers; their tensors share memory with the model.
-    pub fn state_dict(&self) -> Result<Value> {
-        Value::made(|out| unsafe { sys::accel_module_state_dict(self.as_raw(), out) })
-    }
-
-    /// Copies tensors into the model. With `strict` missing and unexpected names are errors. Nothing changes then.
-    pub fn load_state_dict(&self, state_dict: &Value, strict: bool) -> Result<()> {
-        memory::reads(&[state_dict.into()])?;
-        memory::writes_model(self)?;
-        let strict = strict.into();
-        check(unsafe { sys::accel_module_load_state_dict(self.as_raw(), state_dict.as_raw(), strict) }).map(drop)
-    }
-
-    /// Makes `path` share the parameter at `source_path`.
-    pub fn tie(&self, path: &str, source_path: &str) -> Result<()> {
-        memory::writes_model(self)?;
-        let (path, source) = (c_string(path)?, c_string(source_path)?);
-        check(unsafe { sys::accel_module_tie(self.as_raw(), path.as_ptr(), source.as_ptr()) }).map(drop)
     }
 }
 

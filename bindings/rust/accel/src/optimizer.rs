@@ -1,31 +1,15 @@
 //! Optimizers: what updates parameters from their gradients.
+use crate::call::{made, Texts};
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Error, ErrorCode, Result};
-use crate::handle::{array, c_string, handle};
+use crate::handle::handle;
 use crate::memory;
 use crate::module::Model;
-use crate::nn::unset_or;
-use crate::options::constants;
 use crate::tensor::Tensor;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
 use std::ptr;
-
-mod options;
-pub use options::*;
-
-constants! {
-    /// What an update of float16 and bfloat16 parameters is computed in.
-    UpdatePrecision {
-        /// In the dtype of the parameter.
-        AsStored = ACCEL_UPDATE_PRECISION_AS_STORED,
-        /// On a float32 copy, which is rounded into the parameter.
-        MasterWeights = ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS,
-        /// In float32, and rounded up or down by chance. bfloat16 only.
-        StochasticRounding = ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING,
-    }
-}
 
 /// What a step did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +18,16 @@ pub enum Step {
     Updated,
     /// Gradients accumulate, or overflowed.
     Skipped,
+}
+
+impl Step {
+    pub(crate) fn from_status(status: i32) -> Self {
+        if status == sys::ACCEL_STEP_SKIPPED {
+            Step::Skipped
+        } else {
+            Step::Updated
+        }
+    }
 }
 
 handle! {
@@ -54,56 +48,8 @@ handle! {
     Optimizer(accel_optimizer_t), accel_optimizer_release
 }
 
-macro_rules! optimizers {
-    ($($(#[$text:meta])* $name:ident($options:ident) = $function:ident;)*) => {$(
-        $(#[$text])*
-        pub fn $name<'a>(model: impl Into<Option<&'a Model>>, options: $options) -> Result<Self> {
-            let module = model.into().map_or(ptr::null(), |model| model.as_raw() as *const _);
-            // SAFETY: the handle is alive or NULL, and the options are those of the function.
-            Self::made(|out| unsafe { sys::$function(module, &options.0, out) })
-        }
-    )*};
-}
-
 /// Optimizers that are made, of the trainable parameters of a model. With `None` groups are added later.
 impl Optimizer {
-    optimizers! {
-        /// AdamW.
-        adamw(AdamOptions) = accel_optimizer_adamw;
-        /// Adam.
-        adam(AdamOptions) = accel_optimizer_adam;
-        /// AdamW whose moments take a byte each. On the CPU.
-        adamw_8bit(AdamOptions) = accel_optimizer_adamw_8bit;
-        /// Stochastic gradient descent.
-        sgd(SgdOptions) = accel_optimizer_sgd;
-        /// Adagrad.
-        adagrad(AdagradOptions) = accel_optimizer_adagrad;
-        /// RMSprop.
-        rmsprop(RmspropOptions) = accel_optimizer_rmsprop;
-        /// Adamax.
-        adamax(AdamaxOptions) = accel_optimizer_adamax;
-        /// NAdam.
-        nadam(NadamOptions) = accel_optimizer_nadam;
-        /// RAdam.
-        radam(RadamOptions) = accel_optimizer_radam;
-        /// Lion.
-        lion(LionOptions) = accel_optimizer_lion;
-        /// LAMB.
-        lamb(LambOptions) = accel_optimizer_lamb;
-        /// Adafactor.
-        adafactor(AdafactorOptions) = accel_optimizer_adafactor;
-        /// Muon, only for matrices.
-        muon(MuonOptions) = accel_optimizer_muon;
-        /// LOMO: [`State::lomo_backward`](crate::State::lomo_backward) updates.
-        lomo(LomoOptions) = accel_optimizer_lomo;
-        /// AdaLomo: [`State::lomo_backward`](crate::State::lomo_backward) updates.
-        adalomo(AdalomoOptions) = accel_optimizer_adalomo;
-        /// Schedule-free SGD; see [`Optimizer::train`].
-        schedule_free_sgd(ScheduleFreeSgdOptions) = accel_optimizer_schedule_free_sgd;
-        /// Schedule-free AdamW; see [`Optimizer::train`].
-        schedule_free_adamw(ScheduleFreeAdamwOptions) = accel_optimizer_schedule_free_adamw;
-    }
-
     /// An optimizer whose update the program computes, with so many tensors like each parameter as there are names.
     pub fn custom<'a, F>(
         model: impl Into<Option<&'a Model>>,
@@ -116,14 +62,12 @@ impl Optimizer {
         F: FnMut(&mut Update<'_>) -> CallbackResult + Send + 'static,
     {
         let module = model.into().map_or(ptr::null(), |model| model.as_raw() as *const _);
-        let names = state_names.iter().map(c_string).collect::<Result<Vec<_>>>()?;
-        let names: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
-        let (first, length) = array(&names);
+        let names = Texts::new(state_names)?;
         let (data, destroy) = hand_over(Exclusive::new(update));
         // SAFETY: the names live through the call, and the closure is of the kind that the callback takes.
         Self::made(|out| unsafe {
             let call = Some(call_update::<F> as sys::accel_update_fn);
-            sys::accel_optimizer_create(module, first, length, lr, weight_decay, call, data, destroy, out)
+            sys::accel_optimizer_create(module, names.as_ptr(), names.len(), lr, weight_decay, call, data, destroy, out)
         })
     }
 }
@@ -159,13 +103,6 @@ impl Update<'_> {
 
 /// Optimizers at work.
 impl Optimizer {
-    /// One update of all parameters that have a gradient. A prepared optimizer does nothing while gradients accumulate.
-    pub fn step(&self) -> Result<Step> {
-        memory::writes_anything()?;
-        let status = check(unsafe { sys::accel_optimizer_step(self.as_raw()) })?;
-        Ok(if status == sys::ACCEL_STEP_SKIPPED { Step::Skipped } else { Step::Updated })
-    }
-
     /// One update by the gradients of a closure, which zeroes the gradients, runs forward and backward, and returns the
     /// loss. The loss is what comes back; `None` where gradients accumulate and the closure was not called.
     pub fn step_closure<F>(&self, closure: F) -> Result<Option<Tensor>>
@@ -174,20 +111,7 @@ impl Optimizer {
     {
         memory::writes_anything()?;
         let (data, destroy) = hand_over(Exclusive::new(closure));
-        let mut out = ptr::null_mut();
-        // SAFETY: the closure is of the kind that the callback takes.
-        check(unsafe {
-            sys::accel_optimizer_step_closure(self.as_raw(), Some(evaluate::<F>), data, destroy, &mut out)
-        })?;
-        // SAFETY: what was written belongs to the caller.
-        Ok((!out.is_null()).then(|| unsafe { Tensor::from_raw(out) }))
-    }
-
-    /// Switches the parameters of a schedule-free optimizer between those that are trained and their average, which is what
-    /// is to be evaluated and saved. Others have nothing to switch.
-    pub fn train(&self, training: bool) -> Result<()> {
-        memory::writes_anything()?;
-        check(unsafe { sys::accel_optimizer_train(self.as_raw(), training.into()) }).map(drop)
+        made(|out| unsafe { sys::accel_optimizer_step_closure(self.as_raw(), Some(evaluate::<F>), data, destroy, out) })
     }
 
     /// Drops the gradients: a parameter has none until a backward reaches it, and [`step`](Self::step) leaves it alone until
@@ -203,18 +127,6 @@ impl Optimizer {
         check(unsafe { sys::accel_optimizer_zero_grad(self.as_raw(), 0) }).map(drop)
     }
 
-    /// Whether the latest update was skipped, since gradients overflowed.
-    pub fn step_was_skipped(&self) -> bool {
-        unsafe { sys::accel_optimizer_step_was_skipped(self.as_raw()) == 1 }
-    }
-
-    /// Adds a group of leaves. What is not given is as the optimizer was made with.
-    pub fn add_group(&self, parameters: &[&Tensor], lr: Option<f64>, weight_decay: Option<f64>) -> Result<()> {
-        let handles: Vec<_> = parameters.iter().map(|parameter| parameter.as_raw()).collect();
-        let ((first, length), lr, decay) = (array(&handles), unset_or(lr), unset_or(weight_decay));
-        check(unsafe { sys::accel_optimizer_add_group(self.as_raw(), first, length, lr, decay) }).map(drop)
-    }
-
     /// The number of groups.
     pub fn num_groups(&self) -> usize {
         unsafe { sys::accel_optimizer_num_groups(self.as_raw()) }.max(0) as usize
@@ -223,48 +135,6 @@ impl Optimizer {
     /// Bytes that are kept of the parameters: momenta, moments, master weights.
     pub fn state_bytes(&self) -> u64 {
         unsafe { sys::accel_optimizer_state_bytes(self.as_raw()) }.max(0) as u64
-    }
-
-    /// The learning rate of a group.
-    pub fn lr(&self, group: usize) -> Result<f64> {
-        let mut out = 0.0;
-        check(unsafe { sys::accel_optimizer_lr(self.as_raw(), group, &mut out) })?;
-        Ok(out)
-    }
-
-    /// Sets the learning rate of a group.
-    pub fn set_lr(&self, group: usize, lr: f64) -> Result<()> {
-        check(unsafe { sys::accel_optimizer_set_lr(self.as_raw(), group, lr) }).map(drop)
-    }
-
-    /// A setting of a group by its name in the options; flags are 0 and 1. `None` where it has no value.
-    pub fn setting(&self, group: usize, name: &str) -> Result<Option<f64>> {
-        let (name, mut out) = (c_string(name)?, 0.0);
-        check(unsafe { sys::accel_optimizer_setting(self.as_raw(), group, name.as_ptr(), &mut out) })?;
-        Ok(Some(out).filter(|value| *value != sys::ACCEL_UNSET_DOUBLE))
-    }
-
-    /// Changes a setting of a group, for all further steps.
-    pub fn set_setting(&self, group: usize, name: &str, value: f64) -> Result<()> {
-        let name = c_string(name)?;
-        check(unsafe { sys::accel_optimizer_set_setting(self.as_raw(), group, name.as_ptr(), value) }).map(drop)
-    }
-
-    /// How the half-precision parameters of a group are updated.
-    pub fn set_update_precision(&self, group: usize, precision: UpdatePrecision) -> Result<()> {
-        check(unsafe { sys::accel_optimizer_set_update_precision(self.as_raw(), group, precision.into()) }).map(drop)
-    }
-
-    /// The state, with the keys of `torch.optim`.
-    pub fn state_dict(&self) -> Result<Value> {
-        Value::made(|out| unsafe { sys::accel_optimizer_state_dict(self.as_raw(), out) })
-    }
-
-    /// Takes it back; nothing changes when it does not fit.
-    pub fn load_state_dict(&self, state_dict: &Value) -> Result<()> {
-        memory::reads(&[state_dict.into()])?;
-        memory::writes_anything()?;
-        check(unsafe { sys::accel_optimizer_load_state_dict(self.as_raw(), state_dict.as_raw()) }).map(drop)
     }
 }
 

@@ -1,36 +1,116 @@
-//! Builders for the library's structs of options.
+//! What the builders for the library's structs of options are made of. Their functions are generated from the header.
+use crate::error::Result;
+use crate::handle::c_string;
+use std::any::Any;
+use std::ffi::CString;
+use std::os::raw::c_char;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// A builder: what is not set comes from the environment or has the default that is named here.
-macro_rules! options {
-    (
-        $(#[$text:meta])*
-        $name:ident($raw:ident = $unset:ident) {
-            $($(#[$field_text:meta])* $field:ident: $kind:ty,)*
+/// Options that a call takes.
+pub(crate) trait Options {
+    /// The struct of the library.
+    type Raw;
+
+    /// The struct, for a call while `self` lives.
+    ///
+    /// # Errors
+    /// InvalidArgument where a text was set that has a NUL inside.
+    fn as_raw(&self) -> Result<*const Self::Raw>;
+}
+
+/// Options that may be left out: NULL without them.
+pub(crate) fn optional<O: Options>(options: &Option<O>) -> Result<*const O::Raw> {
+    options.as_ref().map_or(Ok(std::ptr::null()), Options::as_raw)
+}
+
+/// What the pointers of a struct lead to. It stays in its place, and clones of the options share it.
+#[derive(Clone, Default)]
+pub(crate) struct Kept {
+    objects: Vec<Arc<dyn Any + Send + Sync>>,
+    wrong_text: Option<String>,
+}
+
+impl Kept {
+    pub(crate) fn keep<T: Send + Sync + 'static, P>(&mut self, object: T, pointer: impl FnOnce(&T) -> P) -> P {
+        let object = Arc::new(object);
+        let pointer = pointer(&object);
+        self.objects.push(object);
+        pointer
+    }
+
+    /// A text with a NUL inside is an error of the call that takes the options.
+    pub(crate) fn text(&mut self, text: &str) -> *const c_char {
+        match CString::new(text) {
+            Ok(text) => self.keep(text, |text| text.as_ptr()),
+            Err(_) => {
+                self.wrong_text = Some(text.into());
+                std::ptr::null()
+            }
         }
-    ) => {
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.wrong_text.as_ref().map_or(Ok(()), |text| c_string(text).map(drop))
+    }
+}
+
+/// A duration in the library's terms.
+pub(crate) fn milliseconds(duration: Duration) -> i64 {
+    duration.as_millis().try_into().unwrap_or(i64::MAX)
+}
+
+/// A builder: what is not set comes from the environment or has the default that its function names. One with pointers keeps what
+/// they lead to.
+macro_rules! builder {
+    ($(#[$text:meta])* $name:ident($raw:ident = $unset:ident)) => {
         $(#[$text])*
         #[derive(Clone, Copy)]
         pub struct $name(pub(crate) accel_sys::$raw);
 
-        impl $name {
-            /// Nothing is set.
-            pub fn new() -> Self {
-                $name(accel_sys::$unset)
-            }
-
-            $(
-                $(#[$field_text])*
-                pub fn $field(mut self, $field: $kind) -> Self {
-                    self.0.$field = $field.into();
-                    self
-                }
-            )*
-        }
-
-        // SAFETY: pointers inside are set only while a call is made.
+        // SAFETY: a pointer inside is set only while a call is made.
         unsafe impl Send for $name {}
         // SAFETY: as above.
         unsafe impl Sync for $name {}
+
+        impl $crate::options::Options for $name {
+            type Raw = accel_sys::$raw;
+
+            fn as_raw(&self) -> $crate::error::Result<*const Self::Raw> {
+                Ok(&self.0)
+            }
+        }
+
+        $crate::options::builder!(@new $name($name(accel_sys::$unset)));
+    };
+    ($(#[$text:meta])* $name:ident($raw:ident = $unset:ident) keeps) => {
+        $(#[$text])*
+        #[derive(Clone)]
+        pub struct $name(pub(crate) accel_sys::$raw, $crate::options::Kept);
+
+        // SAFETY: what the pointers lead to may be shared between threads, and only calls read it.
+        unsafe impl Send for $name {}
+        // SAFETY: as above.
+        unsafe impl Sync for $name {}
+
+        impl $crate::options::Options for $name {
+            type Raw = accel_sys::$raw;
+
+            fn as_raw(&self) -> $crate::error::Result<*const Self::Raw> {
+                self.1.check()?;
+                Ok(&self.0)
+            }
+        }
+
+        $crate::options::builder!(@new $name($name(accel_sys::$unset, $crate::options::Kept::default())));
+    };
+    (@new $name:ident($new:expr)) => {
+        impl $name {
+            /// Nothing is set.
+            pub fn new() -> Self {
+                $new
+            }
+        }
 
         impl Default for $name {
             fn default() -> Self {
@@ -40,7 +120,7 @@ macro_rules! options {
     };
 }
 
-pub(crate) use options;
+pub(crate) use builder;
 
 /// A number of the C API that has a name in Rust.
 macro_rules! constants {

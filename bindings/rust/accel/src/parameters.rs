@@ -1,6 +1,6 @@
 //! Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd.
-use crate::accelerator::ParametersOptions;
 use crate::error::{check, Result};
+use crate::generated::ParametersOptions;
 use crate::handle::handle;
 use crate::memory::{self, Held};
 use crate::module::Model;

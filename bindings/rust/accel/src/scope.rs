@@ -19,6 +19,28 @@ use std::ptr::{self, NonNull};
 /// # Ok(()) }
 /// ```
 ///
+/// Those of a training loop are functions of a state, for example one micro-batch of an accumulated update:
+///
+/// ```
+/// # fn main() -> accel::Result<()> {
+/// # use accel::*;
+/// # let state = StateOptions::new().cpu(true).gradient_accumulation_steps(2).build()?;
+/// # let model = state.prepare_model(&nn::linear(2, 1, true)?, DdpOptions::new())?;
+/// # let optimizer = state.prepare_optimizer(&Optimizer::sgd(&model, SgdOptions::new())?)?;
+/// # let input = Tensor::zeros(&[4, 2], DType::Float32, Device::Cpu)?;
+/// let mut updates = 0;
+/// for _ in 0..4 {
+///     state.accumulate(&[&model])?.run(|| {
+///         let mut loss = model.forward(&input)?.mean()?;
+///         state.backward(&mut loss)?;
+///         updates += i32::from(optimizer.step()? == Step::Updated);
+///         optimizer.zero_grad()
+///     })?;
+/// }
+/// assert_eq!(updates, 2);
+/// # drop((model, optimizer)); state.end_training() }
+/// ```
+///
 /// It cannot go to another thread:
 ///
 /// ```compile_fail,E0277
@@ -138,19 +160,4 @@ fn take_innermost_let_go() -> Option<NonNull<sys::accel_scope_t>> {
             None
         }
     })
-}
-
-/// No gradients are recorded inside.
-pub fn no_grad() -> Result<Scope<'static>> {
-    Scope::begin(|out| unsafe { sys::accel_no_grad_begin(out) })
-}
-
-/// Gradients are recorded inside, also within [`no_grad`].
-pub fn enable_grad() -> Result<Scope<'static>> {
-    Scope::begin(|out| unsafe { sys::accel_enable_grad_begin(out) })
-}
-
-/// As [`no_grad`], and results can never take part in autograd later, which is faster.
-pub fn inference_mode() -> Result<Scope<'static>> {
-    Scope::begin(|out| unsafe { sys::accel_inference_mode_begin(out) })
 }

@@ -1,220 +1,23 @@
 //! The program's seat in the job.
+use crate::call::made;
 use crate::dtype::Device;
-use crate::error::{check, text, Result};
-use crate::handle::{buffer_text, c_string, handle};
-use crate::memory;
-use crate::options::constants;
-use crate::scope::Scope;
-use crate::tree::Tree;
-use crate::value::Value;
+use crate::error::{check, Result};
+use crate::generated::{DistributedType, Precision, StateOptions};
+use crate::handle::handle;
+use crate::options::Options;
 use accel_sys as sys;
 use std::cell::Cell;
-use std::ffi::CString;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-constants! {
-    /// In which precision a prepared model computes.
-    Precision {
-        /// float32 throughout.
-        No = ACCEL_PRECISION_NO,
-        /// float16, with scaled losses.
-        Fp16 = ACCEL_PRECISION_FP16,
-        /// bfloat16.
-        Bf16 = ACCEL_PRECISION_BF16,
-        /// 8-bit floating point.
-        Fp8 = ACCEL_PRECISION_FP8,
-    }
-}
-
-constants! {
-    /// How ranks work together.
-    DistributedType {
-        /// One process.
-        No = ACCEL_DISTRIBUTED_NO,
-        /// Over UCX.
-        MultiCpu = ACCEL_DISTRIBUTED_MULTI_CPU,
-        /// Over NCCL.
-        MultiGpu = ACCEL_DISTRIBUTED_MULTI_GPU,
-    }
-}
-
-constants! {
-    /// How far an update of the parameters moves a prepared scheduler on.
-    SchedulerSteps {
-        /// One step for each rank's batch.
-        PerBatch = ACCEL_SCHEDULER_STEPS_PER_BATCH,
-        /// One step, whatever the number of ranks.
-        PerUpdate = ACCEL_SCHEDULER_STEPS_PER_UPDATE,
-    }
-}
-
-constants! {
-    /// Which kernels compute float32 products on the CPU in calls of the library; all are exact.
-    CpuKernels {
-        /// What a short measurement, kept for the processor, finds faster.
-        Auto = ACCEL_CPU_KERNELS_AUTO,
-        /// LibTorch's.
-        Default = ACCEL_CPU_KERNELS_DEFAULT,
-        /// oneDNN's for all but small products.
-        Onednn = ACCEL_CPU_KERNELS_ONEDNN,
-    }
-}
-
-constants! {
-    /// Where the memory of large CPU tensors comes from that calls of the library make.
-    CpuMemory {
-        /// `Cached`, but `Default` where the host program itself uses LibTorch from Python.
-        Auto = ACCEL_CPU_MEMORY_AUTO,
-        /// LibTorch's allocator.
-        Default = ACCEL_CPU_MEMORY_DEFAULT,
-        /// Freed memory is kept for the next tensors.
-        Cached = ACCEL_CPU_MEMORY_CACHED,
-    }
-}
-
-/// What a state is made from; what is not set comes from the environment that the launcher made.
-#[derive(Clone)]
-pub struct StateOptions {
-    raw: sys::accel_state_options_t,
-    main_process_ip: Option<CString>,
-    rng_types: Option<CString>,
-    torch_device: Option<CString>,
-    wrong_text: Option<String>,
-}
-
-// SAFETY: the pointers inside of `raw` are set only while a state is made.
-unsafe impl Send for StateOptions {}
-// SAFETY: as above.
-unsafe impl Sync for StateOptions {}
-
-macro_rules! setters {
-    ($($(#[$text:meta])* $name:ident: $kind:ty,)*) => {$(
-        $(#[$text])*
-        pub fn $name(mut self, $name: $kind) -> Self {
-            self.raw.$name = $name.into();
-            self
-        }
-    )*};
-}
 
 impl StateOptions {
-    /// Everything from the environment.
-    pub fn new() -> Self {
-        StateOptions {
-            raw: sys::accel_state_options_t::default(),
-            main_process_ip: None,
-            rng_types: None,
-            torch_device: None,
-            wrong_text: None,
-        }
-    }
-
-    setters! {
-        /// No accelerator. `ACCELERATE_USE_CPU`; default false.
-        cpu: bool,
-        /// `ACCELERATE_MIXED_PRECISION`; default `No`.
-        mixed_precision: Precision,
-        /// Micro-batches of an update. `ACCELERATE_GRADIENT_ACCUMULATION_STEPS`; default 1.
-        gradient_accumulation_steps: i64,
-        /// Schedulers also advance in steps that only accumulate. Default false.
-        adjust_scheduler: bool,
-        /// Gradients are exchanged at the end of the loader. Default true.
-        sync_with_dataloader: bool,
-        /// Gradients are exchanged in every micro-batch. Default false.
-        sync_each_batch: bool,
-        /// A scheduler steps only when its optimizer did. Default true.
-        step_scheduler_with_optimizer: bool,
-        /// A loader's batch is shared by the ranks. Default false: each has its own.
-        split_batches: bool,
-        /// Collectives are checked. `ACCELERATE_DEBUG_MODE`; default false.
-        debug: bool,
-        /// A short last group is divided by its own length. Default false.
-        true_divisor: bool,
-        /// Outputs of prepared models stay in half precision. Default false: float32.
-        keep_output_dtype: bool,
-        /// This rank. `RANK`.
-        process_index: i32,
-        /// The number of ranks. `WORLD_SIZE`.
-        num_processes: i32,
-        /// This rank among those of its host. `LOCAL_RANK`.
-        local_process_index: i32,
-        /// The number of ranks of this host. `LOCAL_WORLD_SIZE`.
-        local_num_processes: i32,
-        /// `MASTER_PORT`; default 29500.
-        main_process_port: i32,
-        /// `prepare` puts models and batches on the device. Default true.
-        device_placement: bool,
-        /// Threads that compute on the CPU for this process.
-        num_threads: i32,
-        /// Of prepared schedulers. Default `PerBatch`.
-        scheduler_steps: SchedulerSteps,
-        /// `ACCEL_CPU_KERNELS`; default `Auto`.
-        cpu_kernels: CpuKernels,
-        /// `ACCEL_CPU_MEMORY`; default `Auto`.
-        cpu_memory: CpuMemory,
-        /// Most bytes that this process keeps for the next tensors. `ACCEL_CPU_MEMORY_KEPT`.
-        cpu_memory_kept: i64,
-        /// The rank's threads stay on its share of the host's processors. `ACCELERATE_CPU_AFFINITY`; default false.
-        cpu_affinity: bool,
-    }
-
-    /// The deadline of the rendezvous and of each collective. `ACCEL_TIMEOUT_MS`; default: ten minutes.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.raw.timeout_ms = timeout.as_millis().try_into().unwrap_or(i64::MAX);
-        self
-    }
-
-    /// `MASTER_ADDR`; default 127.0.0.1.
-    pub fn main_process_ip(mut self, address: &str) -> Self {
-        self.main_process_ip = self.keep(address);
-        self
-    }
-
-    /// "cpu", "cuda" or "cuda:N". `ACCELERATE_TORCH_DEVICE`; default: the rank's accelerator, else the CPU.
-    pub fn torch_device(mut self, name: &str) -> Self {
-        self.torch_device = self.keep(name);
-        self
-    }
-
-    /// Generators that prepared loaders make equal on all ranks: "torch", "cuda" or both with a comma. Default: none.
-    pub fn rng_types(mut self, names: &str) -> Self {
-        self.rng_types = self.keep(names);
-        self
-    }
-
-    fn keep(&mut self, given: &str) -> Option<CString> {
-        let kept = CString::new(given).ok();
-        if kept.is_none() {
-            self.wrong_text = Some(given.into());
-        }
-        kept
-    }
-
     /// Joins the job.
     pub fn build(&self) -> Result<State> {
-        if let Some(wrong) = &self.wrong_text {
-            c_string(wrong)?;
-        }
         #[cfg(feature = "dlopen")]
         crate::library::load_library(None)?;
-        let mut raw = self.raw;
-        raw.main_process_ip = pointer(&self.main_process_ip);
-        raw.rng_types = pointer(&self.rng_types);
-        raw.torch_device = pointer(&self.torch_device);
-        StateReader::made(|out| unsafe { sys::accel_state_create(&raw, out) }).map(State::new)
-    }
-}
-
-fn pointer(text: &Option<CString>) -> *const std::os::raw::c_char {
-    text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr())
-}
-
-impl Default for StateOptions {
-    fn default() -> Self {
-        Self::new()
+        let options = self.as_raw()?;
+        made(|out| unsafe { sys::accel_state_create(options, out) })
     }
 }
 
@@ -233,77 +36,11 @@ impl Clone for StateReader {
     }
 }
 
-macro_rules! questions {
-    ($($(#[$text:meta])* $name:ident -> bool = $function:ident;)*) => {$(
-        $(#[$text])*
-        pub fn $name(&self) -> bool {
-            // SAFETY: the handle is alive.
-            unsafe { sys::$function(self.as_raw()) == 1 }
-        }
-    )*};
-}
-
 impl StateReader {
-    /// The rank of this process, from 0.
-    pub fn process_index(&self) -> i32 {
-        unsafe { sys::accel_process_index(self.as_raw()) }
-    }
-
-    /// The number of ranks.
-    pub fn num_processes(&self) -> i32 {
-        unsafe { sys::accel_num_processes(self.as_raw()) }
-    }
-
-    /// This rank among those of its host, from 0.
-    pub fn local_process_index(&self) -> i32 {
-        unsafe { sys::accel_local_process_index(self.as_raw()) }
-    }
-
-    /// The number of ranks of this host.
-    pub fn local_num_processes(&self) -> i32 {
-        unsafe { sys::accel_local_num_processes(self.as_raw()) }
-    }
-
-    questions! {
-        /// Whether this is rank 0.
-        is_main_process -> bool = accel_is_main_process;
-        /// Whether this is the first rank of its host.
-        is_local_main_process -> bool = accel_is_local_main_process;
-        /// Whether this is the last rank.
-        is_last_process -> bool = accel_is_last_process;
-        /// Whether there are several ranks.
-        use_distributed -> bool = accel_use_distributed;
-        /// Whether collectives are checked.
-        debug -> bool = accel_debug;
-        /// Whether the current micro-batch ends a group and gradients are exchanged.
-        sync_gradients -> bool = accel_sync_gradients;
-        /// Whether the batch in hand is the last one of its loader.
-        end_of_dataloader -> bool = accel_end_of_dataloader;
-        /// Whether a loop over a prepared loader is under way.
-        in_dataloader -> bool = accel_in_dataloader;
-        /// Whether a launcher of notebooks forked this process.
-        fork_launched -> bool = accel_fork_launched;
-    }
-
-    /// Whether code for one rank runs here; everywhere when there is one process.
-    pub fn on_process(&self, process_index: i32) -> bool {
-        unsafe { sys::accel_on_process(self.as_raw(), process_index) == 1 }
-    }
-
-    /// The same by the rank within the host.
-    pub fn on_local_process(&self, local_process_index: i32) -> bool {
-        unsafe { sys::accel_on_local_process(self.as_raw(), local_process_index) == 1 }
-    }
-
     /// How the ranks work together.
     pub fn distributed_type(&self) -> DistributedType {
         let number = unsafe { sys::accel_distributed_type(self.as_raw()) };
         DistributedType::from_raw(number).unwrap_or(DistributedType::No)
-    }
-
-    /// What carries the collectives: "ucx", "nccl", or "" for one process.
-    pub fn backend(&self) -> String {
-        unsafe { text(sys::accel_backend(self.as_raw())) }
     }
 
     /// The precision of the forward.
@@ -317,24 +54,9 @@ impl StateReader {
         Device::from_raw(unsafe { sys::accel_device(self.as_raw()) })
     }
 
-    /// Makes the state's device the current one of this thread.
-    pub fn set_device(&self) -> Result<()> {
-        check(unsafe { sys::accel_set_device(self.as_raw()) }).map(drop)
-    }
-
-    /// The factor of the next backward; 1 when losses are not scaled.
-    pub fn loss_scale(&self) -> f64 {
-        unsafe { sys::accel_loss_scale(self.as_raw()) }
-    }
-
     /// Rows of the last global batch that are no repetition: 0 when it is full, nothing when it is not known.
     pub fn remainder(&self) -> Option<i64> {
         Some(unsafe { sys::accel_remainder(self.as_raw()) }).filter(|rows| *rows >= 0)
-    }
-
-    /// Micro-batches of an update.
-    pub fn gradient_accumulation_steps(&self) -> i64 {
-        unsafe { sys::accel_gradient_accumulation_steps(self.as_raw()) }
     }
 
     /// This rank's share of a number of things: the first `length % n` ranks get one more.
@@ -342,32 +64,6 @@ impl StateReader {
         let (mut begin, mut end) = (0, 0);
         check(unsafe { sys::accel_split_range(self.as_raw(), length, &mut begin, &mut end) })?;
         Ok(begin..end)
-    }
-
-    /// This rank's share of a list, of the rows of a tensor, or of each member of a map. With `apply_padding` short shares
-    /// repeat the last element.
-    pub fn split_between_processes<T: Tree>(&self, inputs: &T, apply_padding: bool) -> Result<T> {
-        let (inputs, pad) = (inputs.as_arg(), apply_padding.into());
-        memory::reads(&[inputs])?;
-        T::from_value(Value::made(|out| unsafe {
-            sys::accel_split_between_processes(self.as_raw(), inputs.as_raw(), pad, out)
-        })?)
-    }
-
-    /// Writes a line to standard output on the first rank of each host, and nothing elsewhere.
-    pub fn print(&self, line: &str) -> Result<()> {
-        let line = c_string(line)?;
-        check(unsafe { sys::accel_print(self.as_raw(), line.as_ptr()) }).map(drop)
-    }
-
-    /// Every setting with its value and where it came from, one a line.
-    pub fn settings(&self) -> Result<String> {
-        buffer_text(|out| unsafe { sys::accel_state_describe(self.as_raw(), out) })
-    }
-
-    /// What this rank did last: the latest 2,000 operations as a JSON object.
-    pub fn flight_record(&self) -> Result<String> {
-        buffer_text(|out| unsafe { sys::accel_flight_record(self.as_raw(), out) })
     }
 }
 
@@ -452,48 +148,6 @@ impl State {
     /// What other threads may use.
     pub fn reader(&self) -> StateReader {
         self.reader.clone()
-    }
-
-    /// Waits until all ranks are here.
-    pub fn wait_for_everyone(&self) -> Result<()> {
-        check(unsafe { sys::accel_wait_for_everyone(self.as_raw()) }).map(drop)
-    }
-
-    /// The main process runs the scope's body first, the others after it.
-    pub fn main_process_first(&self) -> Result<Scope<'_>> {
-        Scope::begin(|out| unsafe { sys::accel_main_process_first_begin(self.as_raw(), out) })
-    }
-
-    /// The same for the first rank of each host.
-    pub fn local_main_process_first(&self) -> Result<Scope<'_>> {
-        Scope::begin(|out| unsafe { sys::accel_local_main_process_first_begin(self.as_raw(), out) })
-    }
-
-    /// Raises a flag that [`State::check_trigger`] will see on all ranks.
-    pub fn set_trigger(&self) -> Result<()> {
-        check(unsafe { sys::accel_set_trigger(self.as_raw()) }).map(drop)
-    }
-
-    /// Whether any rank raised the flag; lowers it then. All ranks must call.
-    pub fn check_trigger(&self) -> Result<bool> {
-        let mut out = 0;
-        check(unsafe { sys::accel_check_trigger(self.as_raw(), &mut out) })?;
-        Ok(out == 1)
-    }
-
-    /// Says whether gradients are exchanged from here on, for loops that count for themselves.
-    pub fn set_sync_gradients(&self, sync: bool) -> Result<()> {
-        check(unsafe { sys::accel_set_sync_gradients(self.as_raw(), sync.into()) }).map(drop)
-    }
-
-    /// Sets the number of micro-batches of an update.
-    pub fn set_gradient_accumulation_steps(&self, steps: i64) -> Result<()> {
-        check(unsafe { sys::accel_set_gradient_accumulation_steps(self.as_raw(), steps) }).map(drop)
-    }
-
-    /// Leaves the process group in good order; collectives fail afterwards with InvalidState.
-    pub fn destroy_process_group(&self) -> Result<()> {
-        check(unsafe { sys::accel_destroy_process_group(self.as_raw()) }).map(drop)
     }
 
     /// Waits for all ranks, then leaves the group.

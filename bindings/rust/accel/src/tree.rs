@@ -1,8 +1,9 @@
 //! Functions on every tensor of a value.
+use crate::call::{made, Texts};
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::dtype::Device;
-use crate::error::{check, Error, ErrorCode, Result};
-use crate::handle::{array, c_string, Lent};
+use crate::error::{Error, ErrorCode, Result};
+use crate::handle::Lent;
 use crate::memory;
 use crate::tensor::Tensor;
 use crate::value::{Arg, Value};
@@ -77,49 +78,16 @@ impl Value {
         })
     }
 
-    /// Tensors become nested lists of numbers.
-    pub fn listify(&self) -> Result<Value> {
-        memory::reads(&[self.into()])?;
-        Value::made(|out| unsafe { sys::accel_listify(self.as_raw(), out) })
-    }
-
-    /// Joins the trees of this list, tensor by tensor, along a dimension.
-    pub fn concatenate(&self, dim: i64) -> Result<Value> {
-        memory::reads(&[self.into()])?;
-        Value::made(|out| unsafe { sys::accel_concatenate(self.as_raw(), dim, out) })
-    }
-
     /// Views of these rows of each tensor; negative numbers count from the end.
     pub fn slice_rows(&self, rows: Range<i64>) -> Result<Value> {
         Value::made(|out| unsafe { sys::accel_slice_tensors(self.as_raw(), rows.start, rows.end, out) })
     }
 
-    /// Zeros behind each tensor, up to the next multiple of a number of processes.
-    pub fn pad_for_processes(&self, num_processes: i64, dim: i64) -> Result<Value> {
-        memory::reads(&[self.into()])?;
-        Value::made(|out| unsafe { sys::accel_pad_input_tensors(self.as_raw(), num_processes, dim, out) })
-    }
-
     /// Each tensor on a device; the values of `skip_keys` stay.
     pub fn to_device(&self, device: Device, skip_keys: &[&str]) -> Result<Value> {
         memory::reads(&[self.into()])?;
-        let keys = skip_keys.iter().map(c_string).collect::<Result<Vec<_>>>()?;
-        let pointers: Vec<_> = keys.iter().map(|key| key.as_ptr()).collect();
-        let (first, length) = array(&pointers);
-        Value::made(|out| unsafe { sys::accel_send_to_device(self.as_raw(), device.to_raw(), 0, first, length, out) })
-    }
-
-    /// float16 and bfloat16 tensors become float32.
-    pub fn to_fp32(&self) -> Result<Value> {
-        memory::reads(&[self.into()])?;
-        Value::made(|out| unsafe { sys::accel_convert_to_fp32(self.as_raw(), out) })
-    }
-
-    /// Rows of the first tensor.
-    pub fn batch_size(&self) -> Result<i64> {
-        let mut out = 0;
-        check(unsafe { sys::accel_find_batch_size(self.as_raw(), &mut out) })?;
-        Ok(out)
+        let (keys, device) = (Texts::new(skip_keys)?, device.to_raw());
+        made(|out| unsafe { sys::accel_send_to_device(self.as_raw(), device, 0, keys.as_ptr(), keys.len(), out) })
     }
 }
 

@@ -1,7 +1,8 @@
 //! Nested values: what batches, state dicts, arguments and results are made of.
+use crate::call::made;
 use crate::dtype::{DType, Device};
 use crate::error::{check, text, Error, ErrorCode, Result};
-use crate::handle::{array, buffer_text, c_string};
+use crate::handle::{array, c_string};
 use crate::memory;
 use crate::tensor::Tensor;
 use accel_sys as sys;
@@ -125,9 +126,14 @@ impl Value {
 
     /// What `call` writes, when it succeeds.
     pub(crate) fn made(call: impl FnOnce(*mut sys::accel_value_t) -> i32) -> Result<Self> {
-        let mut value = Value::none();
-        check(call(&mut value.0))?;
-        Ok(value)
+        made(call)
+    }
+
+    /// # Safety
+    /// A value whose owner the caller is.
+    #[inline]
+    pub(crate) unsafe fn from_raw(raw: sys::accel_value_t) -> Self {
+        Value(raw)
     }
 
     /// Gives up what it owns.
@@ -392,7 +398,7 @@ impl Value {
     /// One line of JSON; tensors become nested lists.
     pub fn to_json(&self) -> Result<String> {
         memory::reads(&[self.into()])?;
-        buffer_text(|out| unsafe { sys::accel_value_to_json(&self.0, out) })
+        made(|out| unsafe { sys::accel_value_to_json(&self.0, out) })
     }
 }
 

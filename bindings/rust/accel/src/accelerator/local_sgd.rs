@@ -1,28 +1,12 @@
 //! Local SGD: each rank trains for itself, and the weights are averaged from time to time.
 use crate::error::{check, Result};
+use crate::generated::LocalSgdOptions;
 use crate::memory;
 use crate::module::Model;
-use crate::options::options;
 use crate::scope::Scope;
 use crate::state::State;
 use crate::value::Value;
 use accel_sys as sys;
-
-options! {
-    /// Of local SGD. With `outer_lr` it is DiLoCo, with `start_step` post-local SGD.
-    LocalSgdOptions(accel_local_sgd_options_t = ACCEL_LOCAL_SGD_OPTIONS_INIT) {
-        /// Steps with exchanged gradients before the first local one. Default 0.
-        start_step: i64,
-        /// Of an SGD step on what the weights have moved. Not set: the mean itself is taken.
-        outer_lr: f64,
-        /// Default 0.9 with `outer_lr`.
-        outer_momentum: f64,
-        /// Default true with `outer_lr`.
-        outer_nesterov: bool,
-        /// If not, gradients are exchanged in each step. Default true.
-        enabled: bool,
-    }
-}
 
 /// The region in which each rank trains for itself.
 pub struct LocalSgd<'a>(Scope<'a>);

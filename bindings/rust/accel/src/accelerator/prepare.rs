@@ -1,9 +1,9 @@
 //! What a state prepares: models, optimizers, loaders, schedulers.
-use super::settings::{DdpOptions, PowerSgdOptions, PrepareModelOptions};
 use crate::callback::{self, closure, hand_over, CallbackResult};
-use crate::data::{DataLoader, DataLoaderConfig};
+use crate::data::DataLoader;
 use crate::error::{check, Result};
-use crate::handle::{array, buffer_text};
+use crate::generated::{DdpOptions, PowerSgdOptions, PrepareModelOptions};
+use crate::handle::array;
 use crate::memory;
 use crate::module::Model;
 use crate::optimizer::Optimizer;
@@ -141,29 +141,6 @@ impl State {
         self.prepare_model(model, options)
     }
 
-    /// An optimizer that steps only when gradients are complete.
-    pub fn prepare_optimizer(&self, optimizer: &Optimizer) -> Result<Optimizer> {
-        Optimizer::made(|out| unsafe { sys::accel_prepare_optimizer(self.as_raw(), optimizer.as_raw(), out) })
-    }
-
-    /// A scheduler that steps with its optimizer.
-    pub fn prepare_scheduler(&self, scheduler: &Scheduler) -> Result<Scheduler> {
-        Scheduler::made(|out| unsafe { sys::accel_prepare_scheduler(self.as_raw(), scheduler.as_raw(), out) })
-    }
-
-    /// A loader that hands each rank its own batches.
-    pub fn prepare_data_loader(&self, loader: &DataLoader, config: DataLoaderConfig) -> Result<DataLoader> {
-        DataLoader::made(|out| unsafe {
-            sys::accel_prepare_data_loader(self.as_raw(), loader.as_raw(), &config.0, out)
-        })
-    }
-
-    /// The model inside of a prepared one. With `keep_fp32_wrapper` it still runs under the state's precision.
-    pub fn unwrap_model(&self, model: &Model, keep_fp32_wrapper: bool) -> Result<Model> {
-        let keep = keep_fp32_wrapper.into();
-        Model::made(|out| unsafe { sys::accel_unwrap_model(self.as_raw(), model.as_raw(), keep, out) })
-    }
-
     /// Puts the exchange of a prepared model's gradients into the program's hands: the function turns the gradients of
     /// several parameters, which lie in a row, into what the optimizer shall see. It is told the number of the bucket, and
     /// whether it is the last one of the backward, and runs on the thread of the backward or on one of LibTorch's.
@@ -176,16 +153,6 @@ impl State {
             sys::accel_register_comm_hook(self.as_raw(), model.as_raw(), Some(call_comm_hook::<F>), data, destroy)
         })
         .map(drop)
-    }
-
-    /// What is really active, one object a line.
-    pub fn describe(&self) -> Result<String> {
-        buffer_text(|out| unsafe { sys::accel_describe(self.as_raw(), out) })
-    }
-
-    /// Lets go of all prepared objects and of memory that is kept for later.
-    pub fn free_memory(&self) -> Result<()> {
-        check(unsafe { sys::accel_free_memory(self.as_raw()) }).map(drop)
     }
 }
 

@@ -3,43 +3,15 @@
 //! A path is that of a file, or of a folder: then all regular files below it, in the order of their paths, that end with
 //! the suffix. Large files are mapped, and must not be shortened meanwhile.
 use super::Dataset;
-use crate::dtype::DType;
 use crate::error::Result;
+use crate::generated::CsvOptions;
 use crate::handle::{c_path, c_string};
-use crate::options::options;
-use crate::tensor::Tensor;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::{c_void, CString};
 use std::os::raw::c_char;
 use std::path::Path;
 use std::ptr::{self, NonNull};
-
-options! {
-    /// How CSV files are read.
-    CsvOptions(accel_csv_options_t = ACCEL_CSV_OPTIONS_INIT) {
-        /// A character of ASCII. Default `b','`.
-        delimiter: u8,
-        /// Without it the columns are named "0", "1", ... Default true.
-        has_header: bool,
-        /// Malformed rows are left out and counted. Default false.
-        skip_malformed: bool,
-        /// What an empty cell is in a column of numbers. Default: such a cell is malformed.
-        missing: f64,
-    }
-}
-
-options! {
-    /// How images are read.
-    ImageOptions(accel_image_options_t = ACCEL_IMAGE_OPTIONS_INIT) {
-        /// 3: red, green, blue; 1: brightness. Default 3.
-        channels: i64,
-        /// With the width: brings all images to one size. Default: they keep theirs.
-        height: i64,
-        /// With the height.
-        width: i64,
-    }
-}
 
 /// A path and a suffix for the library.
 struct Place(CString, Option<CString>);
@@ -59,32 +31,6 @@ impl Place {
 }
 
 impl Dataset {
-    /// Rows of the tensors of a safetensors file, which is mapped; an item is a map with one row of each.
-    pub fn safetensors(path: impl AsRef<Path>) -> Result<Self> {
-        let path = c_path(path.as_ref())?;
-        Self::made(|out| unsafe { sys::accel_dataset_safetensors(path.as_ptr(), out) })
-    }
-
-    /// The bytes of a text file, or of all files below a folder that end with `suffix`, cut into windows. An item is a
-    /// list of two int64 tensors: the bytes, and the same shifted by one.
-    pub fn text(path: impl AsRef<Path>, suffix: Option<&str>, sequence_length: i64) -> Result<Self> {
-        let place = Place::new(path, suffix)?;
-        Self::made(|out| unsafe { sys::accel_dataset_text(place.path(), place.suffix(), sequence_length, out) })
-    }
-
-    /// The lines of text files; an item is a string. Malformed is what is not UTF-8, and a NUL: an error when it is read,
-    /// or left out and counted.
-    pub fn lines(path: impl AsRef<Path>, suffix: Option<&str>, skip_malformed: bool) -> Result<Self> {
-        let (place, skip) = (Place::new(path, suffix)?, skip_malformed.into());
-        Self::made(|out| unsafe { sys::accel_dataset_lines(place.path(), place.suffix(), skip, out) })
-    }
-
-    /// Files with a JSON document on each line; an item is its value. Lists of numbers or of truths are tensors.
-    pub fn json_lines(path: impl AsRef<Path>, suffix: Option<&str>, skip_malformed: bool) -> Result<Self> {
-        let (place, skip) = (Place::new(path, suffix)?, skip_malformed.into());
-        Self::made(|out| unsafe { sys::accel_dataset_json_lines(place.path(), place.suffix(), skip, out) })
-    }
-
     /// Files of comma-separated values; an item is a map from columns to cells. `types` is a map from columns to "int64",
     /// "float32" and so on, or "text"; the other columns have the narrowest type that holds their first 1000 cells.
     pub fn csv(
@@ -94,16 +40,9 @@ impl Dataset {
         options: CsvOptions,
     ) -> Result<Self> {
         let place = Place::new(path, suffix)?;
-        let mut raw = options.0;
-        raw.types = types.map_or(ptr::null(), Value::as_raw);
-        Self::made(|out| unsafe { sys::accel_dataset_csv(place.path(), place.suffix(), &raw, out) })
-    }
-
-    /// JPEG and PNG files in a folder. An item is a map {image: uint8 \[channels, height, width\], label: the number of the
-    /// subfolder in the order of their names, path}; without subfolders there is no label.
-    pub fn images(folder: impl AsRef<Path>, options: ImageOptions) -> Result<Self> {
-        let folder = c_path(folder.as_ref())?;
-        Self::made(|out| unsafe { sys::accel_dataset_images(folder.as_ptr(), &options.0, out) })
+        let mut options = options;
+        options.0.types = types.map_or(ptr::null(), Value::as_raw);
+        Self::made(|out| unsafe { sys::accel_dataset_csv(place.path(), place.suffix(), &options.0, out) })
     }
 
     /// A record batch of Arrow's C data interface; an item is a map from columns to rows. `null_value` stands for nulls;
@@ -124,14 +63,5 @@ impl Dataset {
     pub unsafe fn arrow_stream(stream: NonNull<c_void>, null_value: Option<f64>) -> Result<Self> {
         let null_value = null_value.unwrap_or(sys::ACCEL_UNSET_DOUBLE);
         Self::made(|out| sys::accel_dataset_arrow_stream(stream.as_ptr().cast(), null_value, out))
-    }
-}
-
-impl Tensor {
-    /// A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header,
-    /// whose dtype must be given. Writing to it does not change the file.
-    pub fn map_file(path: impl AsRef<Path>, dtype: Option<DType>) -> Result<Self> {
-        let (path, dtype) = (c_path(path.as_ref())?, dtype.map_or(sys::ACCEL_UNSET, DType::to_raw));
-        Self::made(|out| unsafe { sys::accel_tensor_map_file(path.as_ptr(), dtype, out) })
     }
 }

@@ -1,88 +1,13 @@
 //! Batches of a dataset's items.
 use super::{Dataset, Sampler};
 use crate::callback::{self, closure, hand_over, CallbackResult};
-use crate::error::{check, check_number, Result};
+use crate::error::{check, Result};
+use crate::generated::DataLoaderOptions;
 use crate::handle::handle;
-use crate::options::{constants, options};
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
 use std::ops::Range;
-
-constants! {
-    /// How items become a batch.
-    Collate {
-        /// Items of one shape, stacked.
-        Stack = ACCEL_COLLATE_STACK,
-        /// Filled up in their first dimension to the longest of the batch.
-        Pad = ACCEL_COLLATE_PAD,
-    }
-}
-
-constants! {
-    /// Where the filling goes.
-    PaddingSide {
-        /// Behind the item.
-        Right = ACCEL_PADDING_SIDE_RIGHT,
-        /// Before the item.
-        Left = ACCEL_PADDING_SIDE_LEFT,
-    }
-}
-
-options! {
-    /// How a loader makes batches.
-    DataLoaderOptions(accel_dataloader_options_t = ACCEL_DATALOADER_OPTIONS_INIT) {
-        /// Rows of one rank's batch; of all ranks' with split batches. Default 1.
-        batch_size: i64,
-        /// A random order that follows from seed and epoch. Default false.
-        shuffle: bool,
-        /// A short last batch is left out. Default false.
-        drop_last: bool,
-        /// Of the order. Default 0.
-        seed: i64,
-        /// Batches that each background thread keeps ready; 0: no thread. Default 2.
-        prefetch: i64,
-        /// Threads that read, in order. Default 0: one of them once batches prove slower to make than to hand over, and
-        /// the caller's thread alone where closures read. With 1 or more these run on threads of the library.
-        num_workers: i64,
-        /// Batches that go to a GPU are page-locked first, so that copies run beside. Default false.
-        pin_memory: bool,
-        /// Default [`Collate::Stack`]; [`DataLoader::set_collate`] sets a function instead.
-        collate: Collate,
-        /// What [`Collate::Pad`] fills up with. Default 0.
-        padding_value: f64,
-        /// [`Collate::Pad`] rounds the longest up to it. Default 1.
-        pad_to_multiple_of: i64,
-        /// Where [`Collate::Pad`] fills up. Default [`PaddingSide::Right`].
-        padding_side: PaddingSide,
-        /// [`Collate::Pad`] adds a bool tensor, true where no filling is, as `"<key>_mask"` in a map, elsewhere behind the
-        /// tensor. Default false.
-        padding_masks: bool,
-    }
-}
-
-options! {
-    /// How the ranks share a loader's batches.
-    DataLoaderConfig(accel_dataloader_config_t = ACCEL_DATALOADER_CONFIG_INIT) {
-        /// All ranks get equally many full batches, filled with rows from the start. Default true.
-        even_batches: bool,
-        /// A batch is shared by the ranks. Default: as the state.
-        split_batches: bool,
-        /// Batches go to the state's device. Default true.
-        put_on_device: bool,
-        /// Without waiting for the copy. Default false.
-        non_blocking: bool,
-        /// Rank 0 reads, and sends each rank its rows. Default false: every rank reads its own.
-        dispatch_batches: bool,
-        /// A shuffled order follows from seed and epoch; otherwise rank 0's generator draws its seed when the first epoch
-        /// begins. Default true.
-        use_seedable_sampler: bool,
-        /// Instead of the loader's seed.
-        data_seed: i64,
-        /// Loading a state takes the loader to where it was. Default true.
-        use_stateful_dataloader: bool,
-    }
-}
 
 handle! {
     /// Makes batches of a dataset's items. One thread at a time uses it.
@@ -107,11 +32,6 @@ handle! {
 }
 
 impl DataLoader {
-    /// A loader; [`State::prepare_data_loader`](crate::State::prepare_data_loader) shares the work between ranks.
-    pub fn new(dataset: &Dataset, options: DataLoaderOptions) -> Result<Self> {
-        Self::made(|out| unsafe { sys::accel_dataloader_create(dataset.as_raw(), &options.0, out) })
-    }
-
     /// A loader with an order of its own.
     pub fn with_sampler(dataset: &Dataset, sampler: &Sampler, options: DataLoaderOptions) -> Result<Self> {
         let mut raw = options.0;
@@ -154,65 +74,6 @@ impl DataLoader {
     {
         let (data, destroy) = hand_over(slice);
         check(unsafe { sys::accel_dataloader_set_slice(self.as_raw(), Some(call_slice::<F>), data, destroy) }).map(drop)
-    }
-
-    /// Batches of an epoch on this rank.
-    ///
-    /// # Errors
-    /// Unsupported where a stream does not say; what the dataset's own length answers.
-    pub fn num_batches(&self) -> Result<i64> {
-        check_number(unsafe { sys::accel_dataloader_length(self.as_raw()) })
-    }
-
-    /// How many items a step takes on all ranks together; Unsupported for batches of any size.
-    pub fn total_batch_size(&self) -> Result<i64> {
-        check_number(unsafe { sys::accel_dataloader_total_batch_size(self.as_raw()) })
-    }
-
-    /// How many items the data has, for all ranks together; Unsupported where a stream does not say.
-    pub fn total_dataset_length(&self) -> Result<i64> {
-        check_number(unsafe { sys::accel_dataloader_total_dataset_length(self.as_raw()) })
-    }
-
-    /// How a prepared loader shares its batches: a map with the settings by name.
-    pub fn config(&self) -> Result<Value> {
-        Value::made(|out| unsafe { sys::accel_dataloader_config(self.as_raw(), out) })
-    }
-
-    /// Whether all ranks get equally many full batches, from the next epoch of a prepared loader on.
-    pub fn set_even_batches(&mut self, even_batches: bool) -> Result<()> {
-        check(unsafe { sys::accel_dataloader_set_even_batches(self.as_raw(), even_batches.into()) }).map(drop)
-    }
-
-    /// The epoch that the loader is in, from 0.
-    pub fn epoch(&self) -> i64 {
-        unsafe { sys::accel_dataloader_epoch(self.as_raw()) }
-    }
-
-    /// How many rows of the batch in hand count: the first ones. The others only fill it up, and are there a second time.
-    /// 0 while no batch is in hand.
-    pub fn valid_rows(&self) -> i64 {
-        unsafe { sys::accel_dataloader_valid_rows(self.as_raw()) }
-    }
-
-    /// Drops the rest of the current epoch and goes to the start of another.
-    pub fn set_epoch(&mut self, epoch: i64) -> Result<()> {
-        check(unsafe { sys::accel_dataloader_set_epoch(self.as_raw(), epoch) }).map(drop)
-    }
-
-    /// Where the loader stands.
-    pub fn state_dict(&self) -> Result<Value> {
-        Value::made(|out| unsafe { sys::accel_dataloader_state_dict(self.as_raw(), out) })
-    }
-
-    /// The next batch is the one that followed when the state was taken.
-    pub fn load_state_dict(&mut self, state_dict: &Value) -> Result<()> {
-        check(unsafe { sys::accel_dataloader_load_state_dict(self.as_raw(), state_dict.as_raw()) }).map(drop)
-    }
-
-    /// A new loader over the same data whose first epoch leaves out its first batches.
-    pub fn skip_first_batches(&self, num_batches: i64) -> Result<Self> {
-        Self::made(|out| unsafe { sys::accel_skip_first_batches(self.as_raw(), num_batches, out) })
     }
 }
 

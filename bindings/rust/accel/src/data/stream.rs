@@ -2,22 +2,12 @@
 use super::Dataset;
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::Result;
+use crate::generated::MergeEnd;
 use crate::handle::array;
-use crate::options::constants;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
 use std::ptr;
-
-constants! {
-    /// When a merged stream ends.
-    MergeEnd {
-        /// When a source is drawn that has ended.
-        First = ACCEL_MERGE_END_FIRST,
-        /// When all have ended; one that has is drawn no more.
-        All = ACCEL_MERGE_END_ALL,
-    }
-}
 
 /// Reads a stream of the program. Every iterator over such items is one.
 pub trait Reader: Send + 'static {
@@ -74,12 +64,6 @@ impl Dataset {
                 out,
             )
         })
-    }
-
-    /// Items by number as a stream: with a seed in another order in each epoch, without in that of their numbers.
-    pub fn as_stream(&self, seed: Option<i64>) -> Result<Self> {
-        let seed = seed.unwrap_or(sys::ACCEL_UNSET_INT64);
-        Self::made(|out| unsafe { sys::accel_dataset_as_stream(self.as_raw(), seed, out) })
     }
 
     /// Several datasets as one stream: where each item comes from is drawn by weight (None: all the same), from seed and

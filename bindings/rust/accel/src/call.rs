@@ -1,0 +1,160 @@
+//! What calls of the library are made of: how arguments become C's, and results Rust's.
+use crate::dtype::{DType, Device};
+use crate::error::{check, check_callback_of_numbers, Error, ErrorCode, Result};
+use crate::handle::c_string;
+use crate::state::{State, StateReader};
+use crate::tensor::Tensor;
+use crate::value::Value;
+use accel_sys as sys;
+use std::ffi::CString;
+use std::os::raw::c_char;
+use std::ptr;
+
+/// What a call writes.
+pub(crate) trait Made: Sized {
+    /// As the call writes it.
+    type Raw;
+
+    /// What it is before the call.
+    const EMPTY: Self::Raw;
+
+    /// # Safety
+    /// A call that succeeded has written it, and its owner is the caller.
+    unsafe fn of(raw: Self::Raw) -> Result<Self>;
+}
+
+/// What `call` writes, when it succeeds.
+#[inline]
+pub(crate) fn made<T: Made>(call: impl FnOnce(*mut T::Raw) -> i32) -> Result<T> {
+    let mut raw = T::EMPTY;
+    check(call(&mut raw))?;
+    // SAFETY: the call succeeded, so it has written what belongs to the caller.
+    unsafe { T::of(raw) }
+}
+
+/// As [`made`], of a call whose callback answers a number and no status.
+pub(crate) fn made_by_numbers<T: Made>(call: impl FnOnce(*mut T::Raw) -> i32) -> Result<T> {
+    let mut raw = T::EMPTY;
+    check_callback_of_numbers(|| call(&mut raw))?;
+    // SAFETY: as above.
+    unsafe { T::of(raw) }
+}
+
+macro_rules! plain {
+    ($($kind:ty: $raw:ty = $empty:expr, $name:ident => $value:expr;)*) => {$(
+        impl Made for $kind {
+            type Raw = $raw;
+            const EMPTY: $raw = $empty;
+
+            #[inline]
+            unsafe fn of($name: $raw) -> Result<Self> {
+                $value
+            }
+        }
+    )*};
+}
+
+plain! {
+    i64: i64 = 0, number => Ok(number);
+    usize: usize = 0, number => Ok(number);
+    f64: f64 = 0.0, number => Ok(number);
+    Option<f64>: f64 = 0.0, number => Ok(Some(number).filter(|number| *number != sys::ACCEL_UNSET_DOUBLE));
+    bool: i32 = 0, truth => Ok(truth == 1);
+    Option<Tensor>: *mut sys::accel_tensor_t = ptr::null_mut(), raw => Ok((!raw.is_null()).then(|| Tensor::from_raw(raw)));
+    State: *mut sys::accel_state_t = ptr::null_mut(), raw => Ok(State::new(StateReader::from_raw(raw)));
+    Value: sys::accel_value_t = sys::accel_value_t::none(), raw => Ok(Value::from_raw(raw));
+    Device: sys::accel_device_t = sys::accel_device_t { r#type: sys::ACCEL_DEVICE_CPU, index: -1 }, raw => Ok(Device::from_raw(raw));
+    DType: i32 = 0, number => DType::from_raw(number)
+        .ok_or_else(|| Error::new(ErrorCode::Unsupported, format!("dtype {number}: not known here")));
+    String: sys::accel_buffer_t = sys::accel_buffer_t { data: ptr::null_mut(), size: 0 }, buffer => Ok(text_of(buffer));
+}
+
+/// # Safety
+/// A buffer that a call has written.
+unsafe fn text_of(buffer: sys::accel_buffer_t) -> String {
+    let mut buffer = buffer;
+    let bytes =
+        if buffer.data.is_null() { &[][..] } else { std::slice::from_raw_parts(buffer.data.cast(), buffer.size) };
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    sys::accel_buffer_dispose(&mut buffer);
+    text
+}
+
+/// What may be left out of a call.
+pub(crate) trait Optional {
+    /// As the call takes it.
+    type Raw;
+
+    /// What says that it was left out.
+    const UNSET: Self::Raw;
+
+    /// As the call takes it.
+    fn given(self) -> Self::Raw;
+}
+
+macro_rules! optional {
+    ($($kind:ty: $raw:ty = $unset:ident, $name:ident => $value:expr;)*) => {$(
+        impl Optional for $kind {
+            type Raw = $raw;
+            const UNSET: $raw = sys::$unset;
+
+            #[inline]
+            fn given(self) -> $raw {
+                let $name = self;
+                $value
+            }
+        }
+    )*};
+}
+
+optional! {
+    f64: f64 = ACCEL_UNSET_DOUBLE, number => number;
+    i64: i64 = ACCEL_UNSET_INT64, number => number;
+    bool: i32 = ACCEL_UNSET, truth => truth.into();
+    DType: i32 = ACCEL_UNSET, dtype => dtype.to_raw();
+}
+
+/// An argument, or what says that there is none.
+#[inline]
+pub(crate) fn or_unset<T: Optional>(argument: Option<T>) -> T::Raw {
+    argument.map_or(T::UNSET, T::given)
+}
+
+/// The beginning of an array: NULL for an empty one.
+#[inline]
+pub(crate) fn first<T>(items: &[T]) -> *const T {
+    if items.is_empty() {
+        ptr::null()
+    } else {
+        items.as_ptr()
+    }
+}
+
+/// Texts for the library, while this lives.
+pub(crate) struct Texts {
+    _texts: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl Texts {
+    pub(crate) fn new(texts: &[&str]) -> Result<Self> {
+        let texts = texts.iter().map(c_string).collect::<Result<Vec<_>>>()?;
+        Ok(Texts { pointers: texts.iter().map(|text| text.as_ptr()).collect(), _texts: texts })
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const *const c_char {
+        first(&self.pointers)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pointers.len()
+    }
+}
+
+/// A tensor for a call that goes on by itself, and its owner for that time.
+pub(crate) fn lent(tensor: impl Into<Option<Tensor>>) -> (*const sys::accel_tensor_t, Value) {
+    match tensor.into() {
+        Some(tensor) => (tensor.as_raw(), tensor.into()),
+        None => (ptr::null(), Value::none()),
+    }
+}

@@ -1,0 +1,39 @@
+//! What tools/apigen writes from the header: regular functions, builders and enumerations.
+use crate::call::*;
+use crate::data::*;
+use crate::dtype::{DType, Device};
+use crate::error::{check, check_number, text, Result};
+use crate::handle::{c_path, c_string};
+use crate::memory;
+use crate::module::Model;
+use crate::optimizer::{Optimizer, Step};
+use crate::options::{milliseconds, optional, Options};
+use crate::random::Generator;
+use crate::scheduler::Scheduler;
+use crate::scope::Scope;
+use crate::state::{State, StateReader};
+use crate::tensor::Tensor;
+use crate::tree::Tree;
+use crate::value::{Arg, Value};
+use crate::work::Work;
+use accel_sys as sys;
+use std::path::Path;
+use std::ptr;
+use std::time::Duration;
+
+macro_rules! topics {
+    ($($topic:ident,)*) => {$(
+        #[rustfmt::skip]
+        mod $topic;
+        #[allow(unused_imports)] // of a topic that has only methods
+        pub use $topic::*;
+    )*};
+}
+
+topics! {
+    accelerator, accelerator_options, checkpoints, choices, communication, configuration, data, data_options, modules, operators,
+    optimizers, optimizers_options, platform, state, state_options, tensors, tensors_options, tracking, types,
+}
+
+#[rustfmt::skip]
+pub(crate) mod nn;

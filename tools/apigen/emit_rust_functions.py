@@ -1,0 +1,192 @@
+"""The regular functions of the crate `accel` of Rust: methods of its types. What the header does not say of them stands in TABLE."""
+
+import re
+
+from emit_by_pointer import REASON, SUFFIX
+from emit_cpp import placed
+from emit_rust import NAMES, rust_name
+from emit_rust_options import FOLDER
+from function_shape import Unsupported, roles
+from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics
+
+TABLE = "bindings/rust/accel/functions.txt"
+LINE = re.compile(r"(accel_\w+\*?)(?: as (?:(?P<owner>\w+)\.)?(?P<name>\w+))?(?P<reads> reads)?(?: writes (?P<writes>\w+))?(?:: (?P<reason>.+))?")
+OTHERWISE = {"callback": "its callback is by hand", "address": "memory of the program", "out_address": "memory of the program",
+             "out_dimensions": "an array of the library"}
+# By role: the type, the line that makes C's argument, and the argument. {1} is the type's name, {2} the NULL of C's.
+TAKEN = {"text": ("&str", "let {0} = c_string({0})?;", "{0}.as_ptr()"), "texts": ("&[&str]", "let {0} = Texts::new({0})?;", "{0}.as_ptr()"),
+         "value": ("&Value", "", "{0}.as_raw()"), "values": ("&[Arg<'_>]", "", "first({0}).cast()"), "numbers": ("&[{1}]", "", "first({0})"),
+         "handle": ("&{1}", "", "{0}.as_raw()"), "options": ("{1}", "let {0} = {0}.as_raw()?;", "{0}"),
+         "handles": ("&[&{1}]", "let {0}: Vec<_> = {0}.iter().map(|one| one.as_raw()).collect();", "first(&{0})")}
+NULLABLE = {"text": ("Option<&str>", "let {0} = {0}.map(c_string).transpose()?;", "{0}.as_ref().map_or(ptr::null(), |text| text.as_ptr())"),
+            "value": ("Option<&Value>", "", "{0}.map_or(ptr::null(), Value::as_raw)"),
+            "handle": ("impl Into<Option<&'a {1}>>", "let {0} = {0}.into();", "{0}.map_or(ptr::{2}(), |one| one.as_raw())"),
+            "options": ("impl Into<Option<{1}>>", "let {0} = {0}.into();\n        let {0} = optional(&{0})?;", "{0}")}
+PATH = ("impl AsRef<Path>", "let {0} = c_path({0}.as_ref())?;", "{0}.as_ptr()")
+WRITTEN = ("&mut Tensor", "memory::writes((&*{0}).into())?;", "{0}.as_raw()")
+# What becomes of a tensor that is not const: a collective writes it, a module owns it from then on, and rows are shared.
+TENSORS = {"State": WRITTEN, "Model": ("Tensor", "", "{0}.as_raw()")}
+OUTPUTS = {"out_value": "Value", "out_buffer": "String", "out_handle": "", "out_number": "", "out_scope": ""}
+
+
+class ByHand(Exception):
+    """Why a function is not regular."""
+
+
+class Function:
+    """A function in Rust: what it takes, the lines before the call, and C's arguments."""
+
+    def __init__(self, known, function, entry):
+        self.known, self.function, self.entry, self.taken, self.lines, self.arguments, self.output = known, function, entry, [], [], [], None
+        self.read = ["self"] if entry.get("reads") else []
+        owner, name, is_static = placed(function, known)
+        self.owner, self.name = entry.get("owner") or owner, rust_name((entry.get("name") or name).removesuffix("_begin"))
+        has_self = self.owner not in ("", "nn") and (entry.get("owner") or not is_static)
+        self.receiver = function["parameters"][0] if has_self else None
+        self.tensors = [one["name"] for one in function["parameters"] if one["type"]["base"] == "accel_tensor_t"]
+        for parameter, role, counted in roles(function, known):
+            if parameter is self.receiver:
+                self.arguments.append("self.as_raw()")
+            elif role == "length":
+                self.arguments.append(f"{counted[0]['name']}.len()")
+            elif role in OUTPUTS and not self.output:
+                self.output = parameter, role
+                self.arguments.append("out")
+            elif role == "number" or role in TAKEN:
+                self.add(parameter, role)
+            else:
+                raise ByHand(OTHERWISE[role])
+
+    def add(self, parameter, role):
+        name, base = rust_name(parameter["name"]), parameter["type"]["base"]
+        rust, line, argument = self.number(parameter) if role == "number" else self.owned(name, base, parameter["nullable"]) \
+            if self.function["name"].endswith("_async") and base in ("accel_tensor_t", "accel_value_t") else self.rule(parameter, role)
+        name = name.removesuffix("_ms") if rust == "Duration" else name
+        words = name, {**self.known.handles, **self.known.options, **NAMES}.get(base), "null" if parameter["type"]["const"] else "null_mut"
+        rust, line, argument = (part.format(*words) for part in (rust, line, argument))
+        self.taken.append((name, rust))
+        self.lines += [line] if line else []
+        self.arguments.append(argument)
+        self.read += [name] if re.search(r"&('a )?(Tensor|Value)|Arg<", rust) and parameter["type"]["const"] and role != "handles" else []
+
+    def rule(self, parameter, role):
+        if role == "text" and parameter["name"] in ("path", "folder") and not (self.receiver and self.owner == "Model"):
+            return PATH
+        if parameter["nullable"] and role in NULLABLE:
+            return NULLABLE[role]
+        is_changed = role == "handle" and parameter["type"]["base"] == "accel_tensor_t" and not parameter["type"]["const"]
+        return TENSORS.get(self.owner, TAKEN[role]) if is_changed else TAKEN[role]
+
+    def number(self, parameter):
+        """One that is started by itself has the parameters of the other."""
+        same = self.known.functions.get(self.function["name"].removesuffix("_async"), self.function)["parameters"]
+        text = next(one["doc"] for one in same if one["name"] == parameter["name"])
+        rust, argument = self.known.plain(parameter["type"], text)
+        if "ACCEL_UNSET" in text:
+            return f"Option<{'bool' if rust == 'i32' else rust}>", "", "or_unset({0})"
+        return ("Duration", "", "milliseconds({0})") if parameter["name"].endswith("_ms") else (rust, "", argument)
+
+    def owned(self, name, base, nullable):
+        """A call that goes on by itself owns what it reads and writes; the last tensor, or a tree like that of the value, is what it gives."""
+        if base == "accel_value_t":
+            return "Value" if name.startswith("object") else "T", "", "{0}"
+        rust = "Option<Tensor>" if nullable else "Tensor"
+        return rust, "" if name == self.tensors[-1] else "let ({0}, reads) = lent({0});", "{0}"
+
+    def call(self, form="{}"):
+        called = form.format(f"sys::{self.function['name']}({', '.join(self.arguments)})")
+        return f"unsafe {{\n            {called}\n        }}" if len(called) > 85 else f"unsafe {{ {called} }}"
+
+    def result(self):
+        """The type, and the last expression of the body."""
+        returned = self.function["returns"]
+        if self.output:
+            return self.of_output(*self.output)
+        if returned["type"]["base"] == "accel_status_t":
+            is_step = "ACCEL_STEP_SKIPPED" in self.function["statuses"]
+            return f"Result<{'Step' if is_step else '()'}>", f"check({self.call()}).map({'Step::from_status' if is_step else 'drop'})"
+        rust = "String" if returned["type"]["pointers"] else self.known.plain(returned["type"], returned["doc"])[0]
+        can_fail = any("ERROR" in status for status in self.function["statuses"]) or any("?" in line for line in self.lines)
+        last = self.call({"String": "text({})", "bool": "{} == 1"}.get(rust, "{}"))
+        return (f"Result<{rust}>", f"check_number({last})") if can_fail and rust == "i64" else (rust, last)
+
+    def of_output(self, parameter, role):
+        base, first = parameter["type"]["base"], self.taken[0] if self.taken else ("()", "()")
+        if base == "accel_work_t" and self.tensors:
+            reads = "reads" if len(self.tensors) > 1 else "Value::none()"
+            return "Result<Work<Tensor>>", f"Work::of_tensors({self.tensors[-1]}, {reads}, |{self.tensors[-1]}, out| {self.call()})"
+        if base == "accel_work_t":
+            return f"Result<Work<{first[1]}>>", f"Work::of_tree({first[0]}, |{first[0].replace('()', '_')}, out| {self.call()})"
+        if role == "out_scope":
+            writing = "_writing" if self.entry.get("writes") == "parameters" else ""
+            return f"Result<Scope<{chr(39)}{'_' if self.receiver else 'static'}>>", f"Scope::begin{writing}(|out| {self.call()})"
+        if self.owner == "State" and first in (("value", "&Value"), ("inputs", "&Value")):
+            self.taken[0], self.read = (first[0], "&T"), []
+            self.lines += [f"let {first[0]} = {first[0]}.as_arg();", f"memory::reads(&[{first[0]}])?;"]
+            return "Result<T>", f"T::from_value(made(|out| {self.call()})?)"
+        rust = OUTPUTS[role] or self.known.handles.get(base) or self.known.plain(parameter["type"], parameter["doc"])[0]
+        return f"Result<{f'Option<{rust}>' if re.search('NULL|ACCEL_UNSET', parameter['doc']) else rust}>", f"made(|out| {self.call()})"
+
+    def text(self):
+        returned, last = self.result()
+        kinds = [kind for _, kind in self.taken]
+        generics = ", ".join(["'a"] * any("&'a" in kind for kind in kinds) + ["T: Tree"] * any(kind in ("T", "&T") for kind in kinds))
+        if self.read:
+            is_array = (self.read[0], "&[Arg<'_>]") in self.taken
+            self.lines.append(f"memory::reads({self.read[0] if is_array else '&[' + ', '.join(f'{name}.into()' for name in self.read) + ']'})?;")
+        writes = self.entry.get("writes")
+        if writes and writes != "parameters":
+            self.lines.append("memory::writes_anything()?;" if writes == "anything" else f"memory::writes_model({writes})?;")
+        changes = self.receiver and not self.receiver["type"]["const"] and self.owner in ("Tensor", "DataLoader") and not self.output
+        self.lines += [WRITTEN[1].format("self")] if changes and self.owner == "Tensor" else []
+        listed = ", ".join(["&mut self" if changes else "&self"] * bool(self.receiver) + [f"{name}: {kind}" for name, kind in self.taken])
+        body = "".join(f"        {line}\n" for line in [*self.lines, last])
+        return (f"{self.documentation()}    #[inline]\n    pub fn {self.name}{generics and f'<{generics}>'}({listed}) -> {returned} {{\n{body}    }}\n")
+
+    def documentation(self):
+        function, names = self.function, {name.removeprefix("r#") for name, _ in self.taken}
+        listed = [f"* `{one['name']}`: {of_flag(one['doc'])}" for one in function["parameters"]
+                  if one["name"].removesuffix("_ms") in names and one["doc"] not in ("", "As there.")]
+        given = self.output[0]["doc"] if self.output else function["returns"]["doc"] * (function["returns"]["type"]["base"] != "accel_status_t")
+        errors = [camel(status.removeprefix("ACCEL_ERROR_").lower()) for status in function["statuses"] if "ERROR" in status]
+        parts = [sentence(f"{function['summary']} {function['description']}".strip()), "\n".join(listed), given and f"Gives: {of_flag(given)}",
+                 errors and f"# Errors\n{', '.join(errors)}."]
+        return doc(re.sub(r"\bNULL\b|ACCEL_UNSET\w*", "`None`", "\n\n".join(filter(None, parts))), "    ")
+
+
+def table(root):
+    """{function: what stands of it in the table}"""
+    found = {}
+    for number, line in enumerate((root / TABLE).read_text().splitlines(), 1):
+        entry = LINE.fullmatch(line)
+        if line and not line.startswith("#") and not entry:
+            raise SystemExit(f"{TABLE}:{number}: {line!r}, expected FUNCTION [as [CLASS.]NAME] [reads] [writes WHAT] [: WHY IT IS BY HAND]")
+        found.update({entry[1]: entry.groupdict()} if entry else {})
+    return found
+
+
+def survey(api, root):
+    """[(section, class, text)] of the functions, and {function: reason} for those that are by hand or left out."""
+    known, entries, texts, reasons = Api(api), table(root), [], {}
+    done = {handle[end] for handle in api["handles"] for end in ("retain", "release")} | {struct["init_function"] for struct in api["structs"]}
+    for function in api["functions"]:
+        name = function["name"]
+        entry = entries.get(name) or next((entries[one] for one in entries if one.endswith("*") and name.startswith(one[:-1])), {})
+        try:
+            if name.endswith(SUFFIX) or function["inline"] or name in done or entry.get("reason"):
+                raise ByHand(entry.get("reason") or REASON)
+            one = Function(known, function, entry)
+            owner = "StateReader" if one.owner == "State" and function["threads"] == "any" else one.owner
+            texts.append((function["section"], owner, one.text()))
+        except (Unsupported, ByHand) as why:
+            reasons[name] = str(why)
+    return texts, reasons
+
+
+def emit(api, root):
+    files = {}
+    for section, owner, text in survey(api, root)[0]:
+        files.setdefault("nn" if owner == "nn" else topics(api)[section], {}).setdefault(owner.replace("nn", ""), []).append(text)
+    return {f"{FOLDER}/{topic}.rs": f"{NOTE}use super::*;\n\n" + "\n".join(
+        f"impl {owner} {{\n{chr(10).join(listed)}}}\n" if owner else re.sub("(?m)^    ", "", "\n".join(listed)) for owner, listed in classes.items())
+        for topic, classes in files.items()}
