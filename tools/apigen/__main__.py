@@ -17,6 +17,7 @@ import emit_coverage
 import emit_cpp
 import emit_go
 import emit_julia
+import emit_julia_methods
 import emit_map
 import emit_options
 import emit_options_init
@@ -31,7 +32,7 @@ import emit_swig
 import emit_sweeps
 import lint
 
-EMITTERS = (emit_map, emit_cdef, emit_options, emit_settings, emit_by_pointer, emit_sweeps, emit_rust, emit_rust_options, emit_rust_functions, emit_julia, emit_go, emit_swig, emit_stubs, emit_python, emit_cpp, emit_reference, emit_coverage)
+EMITTERS = (emit_map, emit_cdef, emit_options, emit_settings, emit_by_pointer, emit_sweeps, emit_rust, emit_rust_options, emit_rust_functions, emit_julia, emit_julia_methods, emit_go, emit_swig, emit_stubs, emit_python, emit_cpp, emit_reference, emit_coverage)
 GENERATED_PARTS = (emit_options_init, emit_by_pointer)  # of the header itself
 NOT_STORED = ("line", "documented", "wrong_options", "places")
 

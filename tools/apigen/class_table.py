@@ -15,9 +15,9 @@ ROW = re.compile(r"([\w.!]+)(?: = (\w+))?\((.*?)\)(?: \| (.*))?")
 
 class Row:
     def __init__(self, known, prefix, line):
-        self.name, called, listed, changed = ROW.fullmatch(line).groups()
+        self.name, called, self.text, changed = ROW.fullmatch(line).groups()
         self.function = known.functions[prefix + (called or self.name.lower())]
-        self.listed = [tuple(re.split(r"\s*=\s*", part, 1)) for part in listed.split(", ") if part]
+        self.listed = [tuple(re.split(r"\s*=\s*", re.sub(r"::\S+", "", part), 1)) for part in re.split("[,;] ", self.text) if part]
         self.changed = dict(re.split(r"\s*=\s*", part, 1) for part in (changed or "").split("; ") if part)
         self.roles = list(function_shape.roles(self.function, known))
 
@@ -35,3 +35,9 @@ def read(path, known):
     table.read_string(path.read_text())
     for section in map(table.__getitem__, table.sections()):
         yield section, [Row(known, section["prefix"], line) for line in section["rows"].strip().split("\n")]
+
+
+def named_in(folder, pattern):
+    """The functions that the sources by hand in a folder name."""
+    files = [file for file in folder.rglob(pattern) if file.name not in ("LibAccel.jl", "capi.py") and file.parent.name != "generated"]
+    return {word for file in files for word in re.findall(r"\baccel_\w+", file.read_text())}
