@@ -6,7 +6,7 @@
 //! The parameters of the network are the memory of the library, and so are the gradients: nothing is copied. A layer of
 //! tanh learns sin(3 x). The processes share each batch, so the losses do not depend on their number.
 use accel::*;
-use ndarray::{Array1, Axis, Ix1};
+use ndarray::{Array1, ArrayViewD, Axis, Ix1};
 
 const HIDDEN: usize = 24;
 const BATCH: usize = 48;
@@ -28,7 +28,11 @@ struct Network {
 impl Network {
     /// The mean squared error of some inputs, of which the batch has `count`, and its gradients.
     fn learn(&self, x: &Array1<f32>, count: f32) -> Result<(f32, [Array1<f32>; 4])> {
-        let views = self.tensors.iter().map(Tensor::array_view::<f32>).collect::<Result<Vec<_>>>()?;
+        let tensors: Vec<&Tensor> = self.tensors.iter().collect();
+        Tensor::with_arrays(&tensors, |views| Self::learn_with(views, x, count))
+    }
+
+    fn learn_with(views: &[ArrayViewD<'_, f32>], x: &Array1<f32>, count: f32) -> (f32, [Array1<f32>; 4]) {
         let array = |index: usize| views[index].view().into_dimensionality::<Ix1>().expect("one dimension");
         let (weight, bias, output) = (array(0), array(1), array(2));
         let x = x.view().insert_axis(Axis(1));
@@ -43,19 +47,19 @@ impl Network {
             hidden.t().dot(&down),
             Array1::from_elem(1, down.sum()),
         ];
-        Ok((difference.mapv(|d| d * d).sum() / count, gradients))
+        (difference.mapv(|d| d * d).sum() / count, gradients)
     }
 }
 
 /// Writes a gradient into its place, or adds it to what is there.
 fn add(gradient: &Array1<f32>, is_there: bool, place: &mut Tensor) -> Result<()> {
-    let mut place = place.array_view_mut::<f32>()?;
-    if is_there {
-        place.view_mut().zip_mut_with(&gradient.view().into_dyn(), |sum, number| *sum += number);
-    } else {
-        place.view_mut().assign(&gradient.view().into_dyn());
-    }
-    Ok(())
+    place.with_array_mut::<f32, _>(|mut place| {
+        if is_there {
+            place.zip_mut_with(&gradient.view().into_dyn(), |sum, number| *sum += number);
+        } else {
+            place.assign(&gradient.view().into_dyn());
+        }
+    })
 }
 
 fn main() -> Result<()> {

@@ -23,9 +23,10 @@ NULLABLE = {"text": ("Option<&str>", "let {0} = {0}.map(c_string).transpose()?;"
             "handle": ("impl Into<Option<&'a {1}>>", "let {0} = {0}.into();", "{0}.map_or(ptr::{2}(), |one| one.as_raw())"),
             "options": ("impl Into<Option<{1}>>", "let {0} = {0}.into();\n        let {0} = optional(&{0})?;", "{0}")}
 PATH = ("impl AsRef<Path>", "let {0} = c_path({0}.as_ref())?;", "{0}.as_ptr()")
-WRITTEN = ("&mut Tensor", "memory::writes((&*{0}).into())?;", "{0}.as_raw()")
+WRITTEN = ("&mut Tensor", "memory::writes({0})?;", "{0}.as_raw()")
 # What becomes of a tensor that is not const: a collective writes it, a module owns it from then on, and rows are shared.
 TENSORS = {"State": WRITTEN, "Model": ("Tensor", "", "{0}.as_raw()")}
+SHARED = ("Tensor", "Value", "StateReader")
 OUTPUTS = {"out_value": "Value", "out_buffer": "String", "out_handle": "", "out_number": "", "out_scope": ""}
 
 
@@ -67,6 +68,7 @@ class Function:
         self.taken.append((name, rust))
         self.lines += [line] if line else []
         self.arguments.append(argument)
+        name = f"&{name}" if "Option<" in rust else name
         self.read += [name] if re.search(r"&('a )?(Tensor|Value)|Arg<", rust) and parameter["type"]["const"] and role != "handles" else []
 
     def rule(self, parameter, role):
@@ -122,7 +124,7 @@ class Function:
             return f"Result<Scope<{chr(39)}{'_' if self.receiver else 'static'}>>", f"Scope::begin{writing}(|out| {self.call()})"
         if self.owner == "State" and first in (("value", "&Value"), ("inputs", "&Value")):
             self.taken[0], self.read = (first[0], "&T"), []
-            self.lines += [f"let {first[0]} = {first[0]}.as_arg();", f"memory::reads(&[{first[0]}])?;"]
+            self.lines += [f"let {first[0]} = {first[0]}.as_arg();", f"memory::reads(&{first[0]})?;"]
             return "Result<T>", f"T::from_value(made(|out| {self.call()})?)"
         rust = OUTPUTS[role] or self.known.handles.get(base) or self.known.plain(parameter["type"], parameter["doc"])[0]
         return f"Result<{f'Option<{rust}>' if re.search('NULL|ACCEL_UNSET', parameter['doc']) else rust}>", f"made(|out| {self.call()})"
@@ -131,13 +133,11 @@ class Function:
         returned, last = self.result()
         kinds = [kind for _, kind in self.taken]
         generics = ", ".join(["'a"] * any("&'a" in kind for kind in kinds) + ["T: Tree"] * any(kind in ("T", "&T") for kind in kinds))
-        if self.read:
-            is_array = (self.read[0], "&[Arg<'_>]") in self.taken
-            self.lines.append(f"memory::reads({self.read[0] if is_array else '&[' + ', '.join(f'{name}.into()' for name in self.read) + ']'})?;")
-        writes = self.entry.get("writes")
-        if writes and writes != "parameters":
-            self.lines.append("memory::writes_anything()?;" if writes == "anything" else f"memory::writes_model({writes})?;")
-        changes = self.receiver and not self.receiver["type"]["const"] and self.owner in ("Tensor", "DataLoader") and not self.output
+        self.lines += [f"memory::reads({name})?;" for name in self.read]
+        writes = {"anything": "memory::writes_anything()?;", "self": "memory::writes(self)?;"}.get(self.entry.get("writes"))
+        self.lines += [writes] if writes else []
+        # What threads share has no function for one of them that takes `&self`.
+        changes = self.receiver and self.function["threads"] != "any" and (self.owner in SHARED or self.owner == "DataLoader" and not self.output)
         self.lines += [WRITTEN[1].format("self")] if changes and self.owner == "Tensor" else []
         listed = ", ".join(["&mut self" if changes else "&self"] * bool(self.receiver) + [f"{name}: {kind}" for name, kind in self.taken])
         body = "".join(f"        {line}\n" for line in [*self.lines, last])

@@ -4,12 +4,12 @@ from emit_rust import rust_name
 from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics
 
 FOLDER = "bindings/rust/accel/src/generated"
-NUMBERS = {"integer": {4: "i32", 8: "i64"}, "number": {8: "f64"}}
-AS_CHARACTER = ("delimiter",)
 # Objects that functions take beside the options, which so stay values that can be copied.
 BESIDE = {"comm_state_option": "State::prepare_model_with_power_sgd", "ddp_options": "State::prepare_model", "document_offsets": "Dataset::packed",
           "gradient_group": "State::local_sgd", "sampler": "DataLoader::with_sampler", "types": "Dataset::csv"}
-KEPT = {"accel_value_t": ("impl Into<Value>", "{}.into(), Value::as_raw"), "accel_tensor_t": ("Tensor", "{}, |tensor| tensor.as_raw()")}
+# The type and the value of fields that are no numbers, by type or by name.
+RULES = {"accel_value_t": ("impl Into<Value>", "self.1.keep({}.into(), Value::as_raw)"), "char": ("&str", "self.1.text({})"),
+         "accel_tensor_t": ("Tensor", "self.1.keep({}, |tensor| tensor.as_raw())"), "delimiter": ("u8", "{}.into()")}
 
 
 def choices(api, known):
@@ -26,25 +26,13 @@ def choices(api, known):
 def setter(known, field):
     """The comment and the function of a field."""
     described, base, name = field["option"], field["type"]["base"], rust_name(field["name"])
-    kind, text = described["kind"], field["doc"]
-    target = method = name
-    if kind == "flag":
-        rust, value, text = "bool", f"{name}.into()", of_flag(text)
-    elif kind == "choice":
-        rust, value = camel(base), f"{name}.into()"
-        if described["default"]:
-            text = f"{text[:text.rindex('Default')]}Default `{camel(base)}::{known.choices[base][described['default']]}`"
-    elif kind == "text":
-        rust, value = "&str", f"self.1.text({name})"
-    elif base in KEPT:
-        rust, value = KEPT[base][0], f"self.1.keep({KEPT[base][1].format(name)})"
-    elif name.endswith("_ms"):
-        method = name.removesuffix("_ms")
-        rust, value = "Duration", f"milliseconds({method})"
-    else:
-        rust, value = NUMBERS[kind][field["size"]], name
-        rust, value = ("u8", f"{name}.into()") if name in AS_CHARACTER else (rust, value)
-    return (f"{doc(sentence(text), '    ')}    pub fn {method}(mut self, {method}: {rust}) -> Self {{\n        self.0.{target} = {value};\n"
+    text, method = of_flag(field["doc"]) if described["kind"] == "flag" else field["doc"], name
+    rust, value = RULES.get(name) or RULES.get(base) or known.plain(field["type"], "")
+    if described["kind"] == "choice" and described["default"]:
+        text = f"{text[:text.rindex('Default')]}Default `{rust}::{known.choices[base][described['default']]}`"
+    if name.endswith("_ms"):
+        method, rust, value = name.removesuffix("_ms"), "Duration", "milliseconds({})"
+    return (f"{doc(sentence(text), '    ')}    pub fn {method}(mut self, {method}: {rust}) -> Self {{\n        self.0.{name} = {value.format(method)};\n"
             "        self\n    }\n")
 
 

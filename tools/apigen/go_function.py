@@ -7,6 +7,10 @@ from function_shape import base_of, roles
 from go_types import NUMBERS, comment, exported, local
 
 
+# Of results; destroy stands in the C form of the function.
+COUNTS = {"room": ["C.size_t(len(results))"], "n_results": ["&nResults"], "destroy": []}
+
+
 class Function:
     """A function in Go: what it takes and gives, and the lines of its body."""
 
@@ -20,7 +24,9 @@ class Function:
 
     def read(self):
         for parameter, role, counted in roles(self.function, self.api):
-            if role == "length":
+            if role in COUNTS:
+                self.arguments += COUNTS[role]
+            elif role == "length":
                 self.add_length(counted)
             elif role.startswith("out_"):
                 self.output(parameter, role)
@@ -33,15 +39,6 @@ class Function:
             self.before.append(f"given.same(len({items[0]}), len({other}), \"{other}\")")
             self.uses_given = self.can_refuse = True
         self.arguments.append(f"C.size_t(len({items[0]}))")
-
-    def add_room(self, *_):
-        self.arguments.append("C.size_t(len(results))")
-
-    def add_n_results(self, *_):
-        self.arguments.append("&nResults")
-
-    def add_destroy(self, *_):
-        """The C form of the function has it."""
 
     def add_user_data(self, *_):
         callbacks = [local(parameter["name"]) for parameter in self.api.callback_parameters(self.function)]

@@ -26,8 +26,7 @@ def doc(text, indent=""):
 
 def variants(alias, constants):
     """{constant: variant}: what its name has besides the beginning of all of them."""
-    common = len(os.path.commonprefix([name.split("_") for name in constants]))
-    common = min(common, len(alias.removesuffix("_t").split("_")))
+    common = min(len(os.path.commonprefix([name.split("_") for name in constants])), alias.count("_"))
     return {name: camel("_".join(name.split("_")[common:])) for name in constants}
 
 

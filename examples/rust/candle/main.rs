@@ -57,7 +57,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         state.accumulate(&[])?.run(|| -> Result<(), Box<dyn Error>> {
             for index in (0..NAMES.len()).rev() {
                 let gradient = gradients.get(&network[index]).ok_or("a parameter without a gradient")?;
-                parameters.gradient(index)?.as_mut_slice()?.copy_from_slice(&gradient.to_vec1::<f32>()?);
+                let gradient = gradient.to_vec1::<f32>()?;
+                parameters.gradient(index)?.with_slice_mut(|place| place.copy_from_slice(&gradient))?;
                 parameters.grad_ready(index, None)?;
             }
             parameters.synchronize()?;
@@ -67,7 +68,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         })?;
         for (name, var) in NAMES.iter().zip(&network) {
             let parameter = model.tensor(name)?;
-            var.set(&Tensor::from_slice(&parameter.as_slice::<f32>()?, var.shape(), &Device::Cpu)?)?;
+            let copy = parameter.with_slice(|elements: &[f32]| Tensor::from_slice(elements, var.shape(), &Device::Cpu))?;
+            var.set(&copy?)?;
         }
         if (step + 1) % 100 == 0 {
             let mean = state.reduce(&accel::Tensor::scalar(loss.to_scalar::<f32>()?)?, Reduction::Mean, 1.0)?;

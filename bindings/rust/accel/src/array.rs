@@ -1,35 +1,9 @@
 //! Tensors from and as arrays of the crate `ndarray`, without a copy.
 use crate::dtype::Element;
 use crate::error::{Error, ErrorCode, Result};
-use crate::memory::{HeldBySlice, Use};
+use crate::memory::{lend, Access};
 use crate::tensor::Tensor;
 use ndarray::{Array, ArrayViewD, ArrayViewMutD, Dimension, IxDyn, ShapeBuilder};
-
-/// The elements of a tensor where they lie, as an array that reads them: [`Tensor::array_view`].
-pub struct TensorView<'a, T> {
-    array: ArrayViewD<'a, T>,
-    _held: HeldBySlice,
-}
-
-/// The elements of a tensor where they lie, as an array that changes them: [`Tensor::array_view_mut`].
-pub struct TensorViewMut<'a, T> {
-    array: ArrayViewMutD<'a, T>,
-    _held: HeldBySlice,
-}
-
-impl<T> TensorView<'_, T> {
-    /// The array.
-    pub fn view(&self) -> ArrayViewD<'_, T> {
-        self.array.view()
-    }
-}
-
-impl<T> TensorViewMut<'_, T> {
-    /// The array.
-    pub fn view_mut(&mut self) -> ArrayViewMutD<'_, T> {
-        self.array.view_mut()
-    }
-}
 
 impl Tensor {
     /// A tensor in the memory of an array, which is not copied and freed with the last tensor that shares it.
@@ -41,8 +15,8 @@ impl Tensor {
     /// let memory = array.as_ptr();
     /// let mut tensor = Tensor::from_array(array)?;
     /// assert_eq!(tensor.data_ptr()?.cast(), memory as *mut f32);
-    /// tensor.array_view_mut::<f32>()?.view_mut()[[0, 1]] = 5.0;
-    /// assert_eq!(tensor.array_view::<f32>()?.view().sum(), 13.0);
+    /// tensor.with_array_mut::<f32, _>(|mut array| array[[0, 1]] = 5.0)?;
+    /// assert_eq!(tensor.with_array::<f32, _>(|array| array.sum())?, 13.0);
     /// # Ok(()) }
     /// ```
     ///
@@ -61,37 +35,51 @@ impl Tensor {
         unsafe { Self::over_memory(data, &shape, Some(&strides), array) }
     }
 
-    /// The elements in place, with any strides. What stands at [`Tensor::as_slice`] holds here too.
+    /// Lends the elements, with any strides, to a closure. What stands at [`Tensor::with_slice`] holds here too.
     ///
     /// # Errors
     /// TypeMismatch for another element type; InvalidState for a tensor that is not on the CPU, and for memory that
     /// something else is about to change.
-    pub fn array_view<T: Element>(&self) -> Result<TensorView<'_, T>> {
-        let (data, layout) = (self.elements::<T>()?, self.layout()?);
-        // Without elements there may be no memory, and a view needs a pointer.
-        let data = if data.is_null() { std::ptr::NonNull::dangling().as_ptr() } else { data };
-        let held = HeldBySlice::new(self, Use::Read)?;
-        // SAFETY: the layout is that of the elements, which are of this type; nothing writes them while they are held.
-        Ok(TensorView { array: unsafe { ArrayViewD::from_shape_ptr(layout, data) }, _held: held })
+    pub fn with_array<T: Element, R>(&self, look: impl FnOnce(ArrayViewD<'_, T>) -> R) -> Result<R> {
+        Self::with_arrays(&[self], |views| look(views[0].view()))
     }
 
-    /// The elements in place, to be changed.
+    /// Lends the elements of several tensors at once.
     ///
     /// # Errors
-    /// As [`Tensor::array_view`], and InvalidState for a tensor whose elements share memory, as one that was expanded, and
+    /// As [`Tensor::with_array`].
+    pub fn with_arrays<T: Element, R>(tensors: &[&Tensor], look: impl FnOnce(&[ArrayViewD<'_, T>]) -> R) -> Result<R> {
+        let parts = tensors.iter().map(|tensor| Ok((tensor.first::<T>()?, tensor.layout()?)));
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        lend(tensors.iter().filter_map(|tensor| tensor.bytes()), Access::Read, || {
+            let parts = parts.into_iter();
+            // SAFETY: the layouts are those of the elements, which are of this type; nothing writes them while they are lent.
+            let views = parts.map(|(data, layout)| unsafe { ArrayViewD::from_shape_ptr(layout, data) });
+            look(&views.collect::<Vec<_>>())
+        })
+    }
+
+    /// Lends the elements to a closure that changes them.
+    ///
+    /// # Errors
+    /// As [`Tensor::with_array`], and InvalidState for a tensor whose elements share memory, as one that was expanded, and
     /// for memory that something else uses.
-    pub fn array_view_mut<T: Element>(&mut self) -> Result<TensorViewMut<'_, T>> {
-        let (data, layout) = (self.elements::<T>()?, self.layout()?);
+    pub fn with_array_mut<T: Element, R>(&mut self, change: impl FnOnce(ArrayViewMutD<'_, T>) -> R) -> Result<R> {
+        let (data, layout) = (self.first::<T>()?, self.layout()?);
         let (shape, strides) = (self.shape()?, self.strides()?);
         if overlaps(&shape, &strides) {
             let message =
                 format!("shape {shape:?} with strides {strides:?}: elements share memory; expected own memory");
             return Err(Error::new(ErrorCode::InvalidState, message));
         }
-        let data = if data.is_null() { std::ptr::NonNull::dangling().as_ptr() } else { data };
-        let held = HeldBySlice::new(self, Use::Write)?;
         // SAFETY: as above; no two elements are in one place, and nothing else reads them.
-        Ok(TensorViewMut { array: unsafe { ArrayViewMutD::from_shape_ptr(layout, data) }, _held: held })
+        lend(self.bytes(), Access::Write, || change(unsafe { ArrayViewMutD::from_shape_ptr(layout, data) }))
+    }
+
+    /// Without elements there may be no memory, and a view needs a pointer.
+    fn first<T: Element>(&self) -> Result<*mut T> {
+        let data = self.elements::<T>()?;
+        Ok(if data.is_null() { std::ptr::NonNull::dangling().as_ptr() } else { data })
     }
 
     fn layout(&self) -> Result<ndarray::StrideShape<IxDyn>> {

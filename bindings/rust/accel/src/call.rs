@@ -1,13 +1,6 @@
 //! What calls of the library are made of: how arguments become C's, and results Rust's.
-use crate::dtype::{DType, Device};
-use crate::error::{check, check_callback_of_numbers, Error, ErrorCode, Result};
-use crate::handle::c_string;
-use crate::state::{State, StateReader};
-use crate::tensor::Tensor;
-use crate::value::Value;
+use crate::error::{check, check_callback_of_numbers, Result};
 use accel_sys as sys;
-use std::ffi::CString;
-use std::os::raw::c_char;
 use std::ptr;
 
 /// What a call writes.
@@ -60,12 +53,6 @@ plain! {
     f64: f64 = 0.0, number => Ok(number);
     Option<f64>: f64 = 0.0, number => Ok(Some(number).filter(|number| *number != sys::ACCEL_UNSET_DOUBLE));
     bool: i32 = 0, truth => Ok(truth == 1);
-    Option<Tensor>: *mut sys::accel_tensor_t = ptr::null_mut(), raw => Ok((!raw.is_null()).then(|| Tensor::from_raw(raw)));
-    State: *mut sys::accel_state_t = ptr::null_mut(), raw => Ok(State::new(StateReader::from_raw(raw)));
-    Value: sys::accel_value_t = sys::accel_value_t::none(), raw => Ok(Value::from_raw(raw));
-    Device: sys::accel_device_t = sys::accel_device_t { r#type: sys::ACCEL_DEVICE_CPU, index: -1 }, raw => Ok(Device::from_raw(raw));
-    DType: i32 = 0, number => DType::from_raw(number)
-        .ok_or_else(|| Error::new(ErrorCode::Unsupported, format!("dtype {number}: not known here")));
     String: sys::accel_buffer_t = sys::accel_buffer_t { data: ptr::null_mut(), size: 0 }, buffer => Ok(text_of(buffer));
 }
 
@@ -111,7 +98,6 @@ optional! {
     f64: f64 = ACCEL_UNSET_DOUBLE, number => number;
     i64: i64 = ACCEL_UNSET_INT64, number => number;
     bool: i32 = ACCEL_UNSET, truth => truth.into();
-    DType: i32 = ACCEL_UNSET, dtype => dtype.to_raw();
 }
 
 /// An argument, or what says that there is none.
@@ -127,34 +113,5 @@ pub(crate) fn first<T>(items: &[T]) -> *const T {
         ptr::null()
     } else {
         items.as_ptr()
-    }
-}
-
-/// Texts for the library, while this lives.
-pub(crate) struct Texts {
-    _texts: Vec<CString>,
-    pointers: Vec<*const c_char>,
-}
-
-impl Texts {
-    pub(crate) fn new(texts: &[&str]) -> Result<Self> {
-        let texts = texts.iter().map(c_string).collect::<Result<Vec<_>>>()?;
-        Ok(Texts { pointers: texts.iter().map(|text| text.as_ptr()).collect(), _texts: texts })
-    }
-
-    pub(crate) fn as_ptr(&self) -> *const *const c_char {
-        first(&self.pointers)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.pointers.len()
-    }
-}
-
-/// A tensor for a call that goes on by itself, and its owner for that time.
-pub(crate) fn lent(tensor: impl Into<Option<Tensor>>) -> (*const sys::accel_tensor_t, Value) {
-    match tensor.into() {
-        Some(tensor) => (tensor.as_raw(), tensor.into()),
-        None => (ptr::null(), Value::none()),
     }
 }

@@ -4,44 +4,15 @@
 //! the outer call as an [`Error`] whose source it is; a panic goes on in the outer call. Where a callback runs on a thread
 //! of the library, the outer call fails with the message of the panic.
 use crate::error::{Error, ErrorCode};
+use crate::failure::{leave, Failure};
 use accel_sys as sys;
 use std::any::Any;
-use std::cell::RefCell;
 use std::ffi::{c_void, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Mutex, TryLockError};
 
 /// What callbacks answer: any error can be handed on with `?`.
 pub type CallbackResult<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
-/// How a callback failed, on its way to the outer call of the same thread.
-pub(crate) enum Failure {
-    Panic(Box<dyn Any + Send>),
-    Error(Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// A failure with the status and the message that it left in the library.
-struct Left {
-    status: i32,
-    message: String,
-    failure: Failure,
-}
-
-thread_local! {
-    static FAILURE: RefCell<Option<Left>> = const { RefCell::new(None) };
-}
-
-/// What the latest callback of this thread failed with, if it is the reason of this error of the outer call.
-pub(crate) fn take_failure(status: i32, message: &str) -> Option<Failure> {
-    let left = FAILURE.with(|slot| slot.borrow_mut().take())?;
-    let is_reason = status == left.status && !left.message.is_empty() && message.contains(&left.message);
-    is_reason.then_some(left.failure)
-}
-
-/// As [`take_failure`], for callbacks that answer a number: the library knows nothing of their failure.
-pub(crate) fn take_any_failure() -> Option<Failure> {
-    FAILURE.with(|slot| slot.borrow_mut().take()).map(|left| left.failure)
-}
 
 /// Runs the body of a callback: no panic leaves it.
 pub(crate) fn run(body: impl FnOnce() -> CallbackResult) -> i32 {
@@ -81,10 +52,7 @@ fn fail(code: ErrorCode, message: String, failure: Failure) -> i32 {
     if let Ok(line) = CString::new(line.as_str()) {
         unsafe { sys::accel_error_set(code.status(), line.as_ptr()) };
     }
-    let left = Left { status: code.status(), message: line, failure };
-    // At the end of a thread there is no place for it any more; and a former one may panic when it is dropped.
-    let former = FAILURE.try_with(|slot| slot.borrow_mut().replace(left));
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(former)));
+    leave(code.status(), line, failure);
     code.status()
 }
 

@@ -1,8 +1,8 @@
 //! Files: weights, and the whole state of a training.
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Result};
-use crate::handle::c_string;
 use crate::state::State;
+use crate::strings::c_string;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;

@@ -1,6 +1,7 @@
 //! Element types and devices.
-use crate::error::{check, text, Result};
-use crate::handle::c_string;
+use crate::call::{Made, Optional};
+use crate::error::{check, text, Error, ErrorCode, Result};
+use crate::strings::c_string;
 use accel_sys as sys;
 use std::fmt;
 use std::str::FromStr;
@@ -54,6 +55,25 @@ dtypes! {
     UInt16 = ACCEL_DTYPE_UINT16,
     UInt32 = ACCEL_DTYPE_UINT32,
     UInt64 = ACCEL_DTYPE_UINT64,
+}
+
+impl Made for DType {
+    type Raw = i32;
+    const EMPTY: i32 = 0;
+
+    unsafe fn of(number: i32) -> Result<Self> {
+        let message = || Error::new(ErrorCode::Unsupported, format!("dtype {number}: not known here"));
+        DType::from_raw(number).ok_or_else(message)
+    }
+}
+
+impl Optional for DType {
+    type Raw = i32;
+    const UNSET: i32 = sys::ACCEL_UNSET;
+
+    fn given(self) -> i32 {
+        self.to_raw()
+    }
 }
 
 impl DType {
@@ -140,6 +160,15 @@ impl Device {
     /// How many CUDA devices can be used now.
     pub fn cuda_count() -> usize {
         unsafe { sys::accel_device_count(sys::ACCEL_DEVICE_CUDA) }.max(0) as usize
+    }
+}
+
+impl Made for Device {
+    type Raw = sys::accel_device_t;
+    const EMPTY: Self::Raw = sys::accel_device_t { r#type: sys::ACCEL_DEVICE_CPU, index: -1 };
+
+    unsafe fn of(raw: Self::Raw) -> Result<Self> {
+        Ok(Device::from_raw(raw))
     }
 }
 

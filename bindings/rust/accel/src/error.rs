@@ -1,5 +1,5 @@
 //! What a call answers when it fails.
-use crate::callback::{take_any_failure, take_failure, Failure};
+use crate::failure::{take_any_failure, take_failure, Failure};
 use accel_sys as sys;
 use std::ffi::CStr;
 use std::fmt;

@@ -1,9 +1,9 @@
-//! What tools/apigen writes from the header: regular functions, builders and enumerations.
+//! The regular functions, which tools/apigen writes from the header.
+use crate::builders::*;
 use crate::call::*;
 use crate::data::*;
 use crate::dtype::{DType, Device};
 use crate::error::{check, check_number, text, Result};
-use crate::handle::{c_path, c_string};
 use crate::memory;
 use crate::module::Model;
 use crate::optimizer::{Optimizer, Step};
@@ -12,10 +12,11 @@ use crate::random::Generator;
 use crate::scheduler::Scheduler;
 use crate::scope::Scope;
 use crate::state::{State, StateReader};
+use crate::strings::{c_path, c_string};
 use crate::tensor::Tensor;
 use crate::tree::Tree;
 use crate::value::{Arg, Value};
-use crate::work::Work;
+use crate::work::{lent, Work};
 use accel_sys as sys;
 use std::path::Path;
 use std::ptr;
@@ -31,8 +32,8 @@ macro_rules! topics {
 }
 
 topics! {
-    accelerator, accelerator_options, checkpoints, choices, communication, configuration, data, data_options, modules, operators,
-    optimizers, optimizers_options, platform, state, state_options, tensors, tensors_options, tracking, types,
+    accelerator, checkpoints, communication, configuration, data, modules, operators, optimizers, platform, state, tensors, tracking,
+    types,
 }
 
 #[rustfmt::skip]

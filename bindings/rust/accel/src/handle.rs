@@ -70,26 +70,6 @@ impl<T> std::ops::Deref for Lent<T> {
 
 pub(crate) use handle;
 
-/// A string for the library.
-///
-/// # Errors
-/// InvalidArgument for one with a NUL inside.
-pub(crate) fn c_string(text: impl AsRef<str>) -> crate::error::Result<std::ffi::CString> {
-    std::ffi::CString::new(text.as_ref()).map_err(|_| {
-        let message = format!("{:?}: expected text without a NUL", text.as_ref());
-        crate::error::Error::new(crate::error::ErrorCode::InvalidArgument, message)
-    })
-}
-
-/// The path of a file for the library.
-pub(crate) fn c_path(path: &std::path::Path) -> crate::error::Result<std::ffi::CString> {
-    let text = path.to_str().ok_or_else(|| {
-        let message = format!("path {path:?}: expected UTF-8");
-        crate::error::Error::new(crate::error::ErrorCode::InvalidArgument, message)
-    })?;
-    c_string(text)
-}
-
 /// The length of an array for the library: NULL for an empty one.
 pub(crate) fn array<T>(items: &[T]) -> (*const T, usize) {
     (if items.is_empty() { std::ptr::null() } else { items.as_ptr() }, items.len())

@@ -3,8 +3,8 @@ use crate::callback::{closure, hand_over};
 use crate::error::{check, text, Result};
 #[cfg(feature = "dlopen")]
 use crate::error::{Error, ErrorCode};
-use crate::handle::c_string;
 use crate::options::constants;
+use crate::strings::c_string;
 use accel_sys as sys;
 use std::ffi::c_void;
 use std::os::raw::c_char;

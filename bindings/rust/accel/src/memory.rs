@@ -1,185 +1,201 @@
-//! Which memory of tensors is in use: by slices of the program, and by calls that go on in the background.
+//! Which memory of tensors is in use: lent to closures of the program, and used by calls that go on in the background.
 //!
-//! Tensors can share memory, and the compiler knows only who borrows a tensor. So slices are noted here, and what would
-//! break the rule of Rust, one that writes or any number that read, is an error of the call that would.
-use crate::dtype::Device;
+//! Tensors can share memory, and the compiler knows only who borrows a tensor. So what would break the rule of Rust, one
+//! that writes or any number that read, is an error of the call that would. A closure occupies a place while it runs.
 use crate::error::{Error, ErrorCode, Result};
-use crate::module::Model;
-use crate::tensor::Tensor;
-use crate::value::{Arg, Kind, Value};
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a holder does with the memory, or a call wants to do.
+/// What has memory that calls read and write.
+pub(crate) trait Memory {
+    /// Calls a function with the bytes of each tensor. What cannot be asked for them is left out: the call itself will tell.
+    fn each(&self, found: &mut dyn FnMut(Range<usize>));
+}
+
+impl<M: Memory> Memory for Option<&M> {
+    fn each(&self, found: &mut dyn FnMut(Range<usize>)) {
+        self.iter().for_each(|memory| memory.each(found));
+    }
+}
+
+/// What a closure does with the memory, or a call wants to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
-    Read,
-    Write,
+pub(crate) enum Access {
+    Read = 2,
+    Write = 3,
 }
 
-struct Entry {
-    holder: u64,
-    kind: &'static str,
-    bytes: Range<usize>,
-    access: Use,
+/// What is lent is in one of these; fewer are needed than closures run inside of each other, in all threads.
+struct Place {
+    state: AtomicU8,
+    start: AtomicUsize,
+    end: AtomicUsize,
 }
 
-static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
-/// The number of entries, so that calls need not look while there are none.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+const FREE: u8 = 0;
+const TAKEN: u8 = 1;
+const MOST_LENT: usize = 256;
+
+#[allow(clippy::declare_interior_mutable_const)] // it is what the array begins with
+const NOTHING: Place = Place { state: AtomicU8::new(FREE), start: AtomicUsize::new(0), end: AtomicUsize::new(0) };
+static LENT: [Place; MOST_LENT] = [NOTHING; MOST_LENT];
+
+/// Memory of calls under way.
+static UNDER_WAY: Mutex<Vec<(usize, Range<usize>, Access)>> = Mutex::new(Vec::new());
+/// How many places are taken, and how much is in use in all, so that calls need not look while nothing is.
+static TAKEN_PLACES: AtomicUsize = AtomicUsize::new(0);
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static SLICES: Cell<usize> = const { Cell::new(0) };
+    /// How many closures of this thread something is lent to.
+    static HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-fn entries() -> MutexGuard<'static, Vec<Entry>> {
-    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Memory that is in use as long as this lives.
-pub(crate) struct Held(u64);
-
-impl Held {
-    /// # Errors
-    /// InvalidState when others use it otherwise.
-    fn new(kind: &'static str, wanted: Vec<(Range<usize>, Use)>) -> Result<Self> {
-        static HOLDERS: AtomicU64 = AtomicU64::new(0);
-        let holder = HOLDERS.fetch_add(1, Ordering::Relaxed);
-        let mut entries = entries();
-        for (bytes, access) in &wanted {
-            refuse(&entries, bytes, *access)?;
-        }
-        entries.extend(wanted.into_iter().map(|(bytes, access)| Entry { holder, kind, bytes, access }));
-        COUNT.store(entries.len(), Ordering::Relaxed);
-        Ok(Held(holder))
+impl Place {
+    fn take() -> Result<&'static Place> {
+        let place = LENT.iter().find(|place| place.state.compare_exchange(FREE, TAKEN, SeqCst, SeqCst).is_ok());
+        place.ok_or_else(|| {
+            let message =
+                format!("more than {MOST_LENT} slices and views at once: expected fewer closures inside of closures");
+            Error::new(ErrorCode::InvalidState, message)
+        })
     }
 
+    fn excludes(&self, bytes: &Range<usize>, access: Access) -> bool {
+        let state = self.state.load(SeqCst);
+        (state == Access::Write as u8 || state == Access::Read as u8 && access == Access::Write)
+            && self.start.load(SeqCst) < bytes.end
+            && bytes.start < self.end.load(SeqCst)
+    }
+}
+
+/// What a closure was lent, which ends with it, also by a panic.
+struct Lent(&'static Place);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.0.state.store(FREE, SeqCst);
+        TAKEN_PLACES.fetch_sub(1, SeqCst);
+        IN_USE.fetch_sub(1, SeqCst);
+        HERE.with(|here| here.set(here.get() - 1));
+    }
+}
+
+/// Calls a function with memory that nobody else uses otherwise meanwhile.
+///
+/// # Errors
+/// InvalidState when somebody does.
+pub(crate) fn lend<R>(
+    memory: impl IntoIterator<Item = Range<usize>>,
+    access: Access,
+    body: impl FnOnce() -> R,
+) -> Result<R> {
+    let _lent = memory.into_iter().map(|bytes| lent(&bytes, access)).collect::<Result<Vec<_>>>()?;
+    Ok(body())
+}
+
+fn lent(bytes: &Range<usize>, access: Access) -> Result<Lent> {
+    let lent = Lent(Place::take()?);
+    TAKEN_PLACES.fetch_add(1, SeqCst);
+    IN_USE.fetch_add(1, SeqCst);
+    HERE.with(|here| here.set(here.get() + 1));
+    lent.0.start.store(bytes.start, SeqCst);
+    lent.0.end.store(bytes.end, SeqCst);
+    lent.0.state.store(access as u8, SeqCst);
+    // Of two threads that come here at once, the later one at least sees the other.
+    refuse(&under_way(), bytes, access, Some(lent.0))?;
+    Ok(lent)
+}
+
+fn under_way() -> MutexGuard<'static, Vec<(usize, Range<usize>, Access)>> {
+    UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn refuse(
+    under_way: &[(usize, Range<usize>, Access)],
+    bytes: &Range<usize>,
+    access: Access,
+    own: Option<&Place>,
+) -> Result<()> {
+    let is_own = |place: &Place| own.map_or(false, |own| ptr::eq(own, place));
+    let is_lent = || LENT.iter().any(|place| !is_own(place) && place.excludes(bytes, access));
+    let user = if TAKEN_PLACES.load(SeqCst) > 0 && is_lent() {
+        "a slice or view; end its closure first, or take to_vec()"
+    } else if under_way.iter().any(|(_, used, other)| {
+        let meets = used.start < bytes.end && bytes.start < used.end;
+        meets && (access == Access::Write || *other == Access::Write)
+    }) {
+        "a call that is under way; wait for it"
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(ErrorCode::InvalidState, format!("the memory of a tensor is used by {user}")))
+}
+
+/// Memory that a call uses as long as this lives.
+pub(crate) struct Held(usize);
+
+impl Held {
     /// For a call that goes on by itself.
-    pub(crate) fn by_call(reads: &Value, writes: Option<&Tensor>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// InvalidState when others use it otherwise.
+    pub(crate) fn by_call(reads: &dyn Memory, writes: &dyn Memory) -> Result<Self> {
+        static CALLS: AtomicUsize = AtomicUsize::new(0);
+        let call = CALLS.fetch_add(1, SeqCst);
         let mut wanted = Vec::new();
-        collect(reads, &mut |bytes| wanted.push((bytes, Use::Read)));
-        wanted.extend(writes.and_then(bytes_of).map(|bytes| (bytes, Use::Write)));
-        Held::new("a call that is under way; wait for it", wanted)
+        reads.each(&mut |bytes| wanted.push((call, bytes, Access::Read)));
+        writes.each(&mut |bytes| wanted.push((call, bytes, Access::Write)));
+        let mut under_way = under_way();
+        wanted.iter().try_for_each(|(_, bytes, access)| refuse(&under_way, bytes, *access, None))?;
+        IN_USE.fetch_add(1, SeqCst);
+        under_way.extend(wanted);
+        Ok(Held(call))
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut entries = entries();
-        entries.retain(|entry| entry.holder != self.0);
-        COUNT.store(entries.len(), Ordering::Relaxed);
+        under_way().retain(|(call, ..)| *call != self.0);
+        IN_USE.fetch_sub(1, SeqCst);
     }
 }
 
-/// What a slice holds. It stays on its thread, which [`writes_anything`] asks for.
-pub(crate) struct HeldBySlice {
-    _held: Held,
-    _on_this_thread: PhantomData<*mut ()>,
-}
-
-impl HeldBySlice {
-    pub(crate) fn new(tensor: &Tensor, access: Use) -> Result<Self> {
-        let wanted = bytes_of(tensor).map(|bytes| (bytes, access)).into_iter().collect();
-        let held = Held::new("a slice or view; drop it first, or take to_vec()", wanted)?;
-        SLICES.with(|count| count.set(count.get() + 1));
-        Ok(HeldBySlice { _held: held, _on_this_thread: PhantomData })
-    }
-}
-
-impl Drop for HeldBySlice {
-    fn drop(&mut self) {
-        SLICES.with(|count| count.set(count.get() - 1));
-    }
-}
-
-/// Before a call that reads these.
+/// Before a call that reads this.
 #[inline]
-pub(crate) fn reads(arguments: &[Arg<'_>]) -> Result<()> {
-    if COUNT.load(Ordering::Relaxed) == 0 {
+pub(crate) fn reads<M: Memory + ?Sized>(memory: &M) -> Result<()> {
+    if IN_USE.load(SeqCst) == 0 {
         return Ok(());
     }
-    arguments.iter().try_for_each(|argument| examine(argument.as_value(), Use::Read))
+    examine(|found| memory.each(found), Access::Read)
 }
 
-/// Before a call that writes this.
+/// Before a call that writes this, or gives it other memory.
 #[inline]
-pub(crate) fn writes(argument: Arg<'_>) -> Result<()> {
-    if COUNT.load(Ordering::Relaxed) == 0 {
+pub(crate) fn writes<M: Memory + ?Sized>(memory: &M) -> Result<()> {
+    if IN_USE.load(SeqCst) == 0 {
         return Ok(());
     }
-    examine(argument.as_value(), Use::Write)
+    examine(|found| memory.each(found), Access::Write)
 }
 
-/// Before a call that writes the tensors of a model, or gives them other memory.
-pub(crate) fn writes_model(model: &Model) -> Result<()> {
-    if COUNT.load(Ordering::Relaxed) == 0 {
-        return Ok(());
-    }
-    for (_, tensor) in model.named_parameters()?.into_iter().chain(model.named_buffers()?) {
-        examine_tensor(&tensor, Use::Write)?;
-        if let Some(gradient) = tensor.grad()? {
-            examine_tensor(&gradient, Use::Write)?;
-        }
-    }
-    Ok(())
+#[cold]
+fn examine(each: impl FnOnce(&mut dyn FnMut(Range<usize>)), access: Access) -> Result<()> {
+    let mut all = Vec::new();
+    each(&mut |bytes| all.push(bytes));
+    let under_way = under_way();
+    all.iter().try_for_each(|bytes| refuse(&under_way, bytes, access, None))
 }
 
-/// Before a call that writes tensors which it is not given, such as a backward: no slice may be held by this thread.
+/// Before a call that writes tensors which it is not given, such as a backward: nothing may be lent by this thread.
 pub(crate) fn writes_anything() -> Result<()> {
-    if SLICES.with(Cell::get) == 0 {
+    if HERE.with(Cell::get) == 0 {
         return Ok(());
     }
-    let message = "the call may write what a slice or view of this thread shows: drop it first, or take to_vec()";
+    let message =
+        "the call may write what a slice or view of this thread shows: end its closure first, or take to_vec()";
     Err(Error::new(ErrorCode::InvalidState, message))
-}
-
-fn examine(value: &Value, access: Use) -> Result<()> {
-    let mut result = Ok(());
-    collect(value, &mut |bytes| {
-        if result.is_ok() {
-            result = refuse(&entries(), &bytes, access);
-        }
-    });
-    result
-}
-
-fn examine_tensor(tensor: &Tensor, access: Use) -> Result<()> {
-    bytes_of(tensor).map_or(Ok(()), |bytes| refuse(&entries(), &bytes, access))
-}
-
-fn refuse(entries: &[Entry], bytes: &Range<usize>, access: Use) -> Result<()> {
-    let meets = |entry: &&Entry| entry.bytes.start < bytes.end && bytes.start < entry.bytes.end;
-    let excludes = |entry: &&Entry| access == Use::Write || entry.access == Use::Write;
-    match entries.iter().find(|entry| meets(entry) && excludes(entry)) {
-        None => Ok(()),
-        Some(entry) => {
-            let message = format!("the memory of a tensor is used by {}", entry.kind);
-            Err(Error::new(ErrorCode::InvalidState, message))
-        }
-    }
-}
-
-/// The memory of the tensors in a value.
-fn collect(value: &Value, found: &mut impl FnMut(Range<usize>)) {
-    match value.kind() {
-        Kind::Tensor => value.as_tensor().and_then(bytes_of).into_iter().for_each(found),
-        Kind::List | Kind::Map => value.iter().for_each(|item| collect(item, found)),
-        _ => {}
-    }
-}
-
-/// From the first to behind the last byte. None where no slice can be: on another device, without elements; and where the
-/// tensor cannot be asked, which the call itself will tell.
-fn bytes_of(tensor: &Tensor) -> Option<Range<usize>> {
-    let numel = usize::try_from(tensor.numel().ok()?).ok().filter(|numel| *numel > 0)?;
-    if tensor.device().ok()? != Device::Cpu {
-        return None;
-    }
-    let start = tensor.data_ptr().ok()? as usize;
-    let (shape, strides) = (tensor.shape().ok()?, tensor.strides().ok()?);
-    let last: i64 = shape.iter().zip(&strides).map(|(size, stride)| (size - 1) * stride).sum();
-    Some(start..start + (last as usize + 1) * (tensor.nbytes().ok()? / numel))
 }

@@ -3,11 +3,12 @@ use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::dtype::{DType, Device};
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::{handle, Lent};
-use crate::memory;
+use crate::memory::{self, Memory};
 use crate::tensor::Tensor;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
+use std::ops::Range;
 
 handle! {
     /// A node of a model, with all below it: a layer of [`nn`](crate::nn), a model that was loaded, or a [`Module`] of the
@@ -156,7 +157,7 @@ impl Model {
 
     /// Moves parameters and buffers in place. A dtype is for the floating ones.
     pub fn to(&self, device: Device, dtype: Option<DType>) -> Result<()> {
-        memory::writes_model(self)?;
+        memory::writes(self)?;
         let dtype = dtype.map_or(sys::ACCEL_UNSET, DType::to_raw);
         check(unsafe { sys::accel_module_to(self.as_raw(), dtype, device.to_raw()) }).map(drop)
     }
@@ -186,6 +187,17 @@ impl Model {
         let map = Value::made(|out| unsafe { sys::accel_module_children_bottom_up(self.as_raw(), out) })?;
         let entries = map.entries().filter_map(|(path, kind)| Some((path.into(), kind.as_str()?.into())));
         Ok(entries.collect())
+    }
+}
+
+/// Parameters, buffers and gradients.
+impl Memory for Model {
+    fn each(&self, found: &mut dyn FnMut(Range<usize>)) {
+        let tensors = [self.named_parameters(), self.named_buffers()];
+        for (_, tensor) in tensors.into_iter().flat_map(Result::unwrap_or_default) {
+            tensor.each(found);
+            tensor.grad().ok().flatten().as_ref().each(found);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Any operator of LibTorch by its name. The frequent ones are methods of [`Tensor`](crate::Tensor).
 use crate::error::{check, text, Error, ErrorCode, Result};
-use crate::handle::{array, c_string};
+use crate::handle::array;
 use crate::memory;
+use crate::strings::c_string;
 use crate::tensor::Tensor;
 use crate::value::{Arg, Value};
 use accel_sys as sys;
@@ -84,7 +85,7 @@ impl Op {
     /// InvalidArgument for an operator that changes nothing, or another argument.
     pub fn call_in_place(self, first: &mut Tensor, further: &[Arg<'_>]) -> Result<()> {
         self.require(Changes::First)?;
-        memory::writes((&*first).into())?;
+        memory::writes(first)?;
         let mut arguments = Vec::with_capacity(1 + further.len());
         arguments.push(Arg::from(&*first));
         arguments.extend_from_slice(further);
@@ -159,7 +160,7 @@ impl RawOp {
 
     pub(crate) fn call_with(self, arguments: &[Arg<'_>], named: &[(&str, Arg<'_>)]) -> Result<Vec<Value>> {
         memory::reads(arguments)?;
-        named.iter().try_for_each(|(_, argument)| memory::reads(std::slice::from_ref(argument)))?;
+        named.iter().try_for_each(|(_, argument)| memory::reads(argument))?;
         let names = named.iter().map(|(name, _)| c_string(name)).collect::<Result<Vec<_>>>()?;
         let names: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
         let given: Vec<_> = named.iter().map(|(_, argument)| *argument).collect();

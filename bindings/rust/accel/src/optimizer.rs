@@ -1,10 +1,11 @@
 //! Optimizers: what updates parameters from their gradients.
-use crate::call::{made, Texts};
+use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::handle;
 use crate::memory;
 use crate::module::Model;
+use crate::strings::Texts;
 use crate::tensor::Tensor;
 use crate::value::Value;
 use accel_sys as sys;

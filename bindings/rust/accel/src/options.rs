@@ -1,6 +1,6 @@
 //! What the builders for the library's structs of options are made of. Their functions are generated from the header.
 use crate::error::Result;
-use crate::handle::c_string;
+use crate::strings::c_string;
 use std::any::Any;
 use std::ffi::CString;
 use std::os::raw::c_char;

@@ -1,6 +1,6 @@
 //! Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd.
+use crate::builders::ParametersOptions;
 use crate::error::{check, Result};
-use crate::generated::ParametersOptions;
 use crate::handle::handle;
 use crate::memory::{self, Held};
 use crate::module::Model;
@@ -34,8 +34,8 @@ unsafe impl Sync for ParametersHandle {}
 /// for _ in 0..50 {
 ///     state.accumulate(&[])?.run(|| {
 ///         // The mean of (slope * x - 3 * x) ^ 2 at x = 1, and its gradient, computed here.
-///         let slope = model.tensor("slope")?.as_slice::<f32>()?[0];
-///         parameters.gradient(0)?.as_mut_slice::<f32>()?[0] = 2.0 * (slope - 3.0);
+///         let slope = model.tensor("slope")?.with_slice(|slope: &[f32]| slope[0])?;
+///         parameters.gradient(0)?.with_slice_mut(|gradient| gradient[0] = 2.0 * (slope - 3.0))?;
 ///         parameters.grad_ready(0, None)?;
 ///         parameters.synchronize()?;
 ///         optimizer.step().map(drop)
@@ -55,7 +55,7 @@ pub struct Parameters {
 impl Parameters {
     /// Puts a model on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient.
     pub fn new(state: &State, model: &Model, options: ParametersOptions) -> Result<Self> {
-        memory::writes_model(model)?;
+        memory::writes(model)?;
         let handle = ParametersHandle::made(|out| unsafe {
             sys::accel_parameters_create(state.as_raw(), model.as_raw(), &options.0, out)
         })?;
@@ -70,8 +70,8 @@ impl Parameters {
 
     /// Says that a gradient of this micro-batch is complete: `None` when it was written in its memory.
     pub fn grad_ready(&self, index: usize, gradient: Option<&Tensor>) -> Result<()> {
-        memory::reads(&[gradient.into()])?;
-        let held = Held::by_call(&Value::none(), Some(&self.gradient(index)?))?;
+        memory::reads(&gradient)?;
+        let held = Held::by_call(&Value::none(), &self.gradient(index)?)?;
         let gradient = gradient.map_or(ptr::null(), |gradient| gradient.as_raw() as *const _);
         check(unsafe { sys::accel_parameters_grad_ready(self.handle.as_raw(), index, gradient) })?;
         self.reported.lock().unwrap_or_else(PoisonError::into_inner).push(held);

@@ -1,8 +1,8 @@
 //! The program's seat in the job.
-use crate::call::made;
+use crate::builders::{DistributedType, Precision, StateOptions};
+use crate::call::{made, Made};
 use crate::dtype::Device;
 use crate::error::{check, Result};
-use crate::generated::{DistributedType, Precision, StateOptions};
 use crate::handle::handle;
 use crate::options::Options;
 use accel_sys as sys;
@@ -109,6 +109,15 @@ impl Deref for State {
 
     fn deref(&self) -> &StateReader {
         &self.reader
+    }
+}
+
+impl Made for State {
+    type Raw = *mut sys::accel_state_t;
+    const EMPTY: Self::Raw = std::ptr::null_mut();
+
+    unsafe fn of(raw: Self::Raw) -> Result<Self> {
+        Ok(State::new(StateReader::from_raw(raw)))
     }
 }
 

@@ -1,10 +1,12 @@
 //! Tensors.
+use crate::call::Made;
 use crate::dtype::{DType, Device, Element};
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::{array, handle};
-use crate::memory;
+use crate::memory::{self, Memory};
 use accel_sys as sys;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::{fmt, ptr, slice};
 
 handle! {
@@ -116,14 +118,14 @@ impl Tensor {
 impl Tensor {
     /// Converts the elements; the same memory when nothing changes.
     pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
-        memory::reads(&[self.into()])?;
+        memory::reads(self)?;
         let device = self.device()?.to_raw();
         Self::made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), dtype.to_raw(), device, 0, out) })
     }
 
     /// Moves to a device; the same memory when nothing changes.
     pub fn to_device(&self, device: Device) -> Result<Self> {
-        memory::reads(&[self.into()])?;
+        memory::reads(self)?;
         Self::made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), sys::ACCEL_UNSET, device.to_raw(), 0, out) })
     }
 
@@ -146,8 +148,37 @@ impl Tensor {
 impl Tensor {
     /// Back-propagates from a scalar without any scaling. Training uses [`State::backward`](crate::State::backward).
     pub fn backward(&mut self) -> Result<()> {
-        memory::writes_anything()?;
-        check(unsafe { sys::accel_tensor_backward(self.as_raw(), ptr::null()) }).map(drop)
+        self.backward_with(None)
+    }
+}
+
+impl Tensor {
+    /// From the first to behind the last byte. None where no slice can be: on another device, without elements; and where
+    /// the tensor cannot be asked, which the call itself will tell.
+    pub(crate) fn bytes(&self) -> Option<Range<usize>> {
+        let numel = usize::try_from(self.numel().ok()?).ok().filter(|numel| *numel > 0)?;
+        if self.device().ok()? != Device::Cpu {
+            return None;
+        }
+        let start = self.data_ptr().ok()? as usize;
+        let (shape, strides) = (self.shape().ok()?, self.strides().ok()?);
+        let last: i64 = shape.iter().zip(&strides).map(|(size, stride)| (size - 1) * stride).sum();
+        Some(start..start + (last as usize + 1) * (self.nbytes().ok()? / numel))
+    }
+}
+
+impl Memory for Tensor {
+    fn each(&self, found: &mut dyn FnMut(Range<usize>)) {
+        self.bytes().into_iter().for_each(found);
+    }
+}
+
+impl Made for Option<Tensor> {
+    type Raw = *mut sys::accel_tensor_t;
+    const EMPTY: Self::Raw = ptr::null_mut();
+
+    unsafe fn of(raw: Self::Raw) -> Result<Self> {
+        Ok((!raw.is_null()).then(|| Tensor::from_raw(raw)))
     }
 }
 

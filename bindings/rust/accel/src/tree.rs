@@ -1,10 +1,11 @@
 //! Functions on every tensor of a value.
-use crate::call::{made, Texts};
+use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::dtype::Device;
 use crate::error::{Error, ErrorCode, Result};
 use crate::handle::Lent;
 use crate::memory;
+use crate::strings::Texts;
 use crate::tensor::Tensor;
 use crate::value::{Arg, Value};
 use accel_sys as sys;
@@ -85,7 +86,7 @@ impl Value {
 
     /// Each tensor on a device; the values of `skip_keys` stay.
     pub fn to_device(&self, device: Device, skip_keys: &[&str]) -> Result<Value> {
-        memory::reads(&[self.into()])?;
+        memory::reads(self)?;
         let (keys, device) = (Texts::new(skip_keys)?, device.to_raw());
         made(|out| unsafe { sys::accel_send_to_device(self.as_raw(), device, 0, keys.as_ptr(), keys.len(), out) })
     }

@@ -1,13 +1,15 @@
 //! Nested values: what batches, state dicts, arguments and results are made of.
-use crate::call::made;
+use crate::call::{made, Made};
 use crate::dtype::{DType, Device};
 use crate::error::{check, text, Error, ErrorCode, Result};
-use crate::handle::{array, c_string};
-use crate::memory;
+use crate::handle::array;
+use crate::memory::{self, Memory};
+use crate::strings::c_string;
 use crate::tensor::Tensor;
 use accel_sys as sys;
 use std::ffi::CStr;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::{fmt, mem};
 
 /// A number, a text, bytes, a tensor, a list, a tuple, or a map whose keys keep their order.
@@ -127,13 +129,6 @@ impl Value {
     /// What `call` writes, when it succeeds.
     pub(crate) fn made(call: impl FnOnce(*mut sys::accel_value_t) -> i32) -> Result<Self> {
         made(call)
-    }
-
-    /// # Safety
-    /// A value whose owner the caller is.
-    #[inline]
-    pub(crate) unsafe fn from_raw(raw: sys::accel_value_t) -> Self {
-        Value(raw)
     }
 
     /// Gives up what it owns.
@@ -389,7 +384,8 @@ impl Value {
 
     /// Whether structure, numbers and the elements of tensors are the same.
     pub fn equals(&self, other: &Value) -> Result<bool> {
-        memory::reads(&[self.into(), other.into()])?;
+        memory::reads(self)?;
+        memory::reads(other)?;
         let mut out = 0;
         check(unsafe { sys::accel_value_equal(&self.0, &other.0, &mut out) })?;
         Ok(out == 1)
@@ -397,8 +393,40 @@ impl Value {
 
     /// One line of JSON; tensors become nested lists.
     pub fn to_json(&self) -> Result<String> {
-        memory::reads(&[self.into()])?;
+        memory::reads(self)?;
         made(|out| unsafe { sys::accel_value_to_json(&self.0, out) })
+    }
+}
+
+impl Memory for Value {
+    fn each(&self, found: &mut dyn FnMut(Range<usize>)) {
+        match self.kind() {
+            Kind::Tensor => self.as_tensor().each(found),
+            Kind::List | Kind::Tuple | Kind::Map => self.iter().for_each(|item| item.each(found)),
+            _ => {}
+        }
+    }
+}
+
+impl Memory for Arg<'_> {
+    fn each(&self, found: &mut dyn FnMut(Range<usize>)) {
+        self.as_value().each(found);
+    }
+}
+
+impl Memory for [Arg<'_>] {
+    fn each(&self, found: &mut dyn FnMut(Range<usize>)) {
+        self.iter().for_each(|argument| argument.each(found));
+    }
+}
+
+impl Made for Value {
+    type Raw = sys::accel_value_t;
+    const EMPTY: Self::Raw = sys::accel_value_t::none();
+
+    #[inline]
+    unsafe fn of(raw: Self::Raw) -> Result<Self> {
+        Ok(Value(raw))
     }
 }
 

@@ -89,7 +89,7 @@ impl<T: Tree> Work<T> {
     ) -> Result<Self> {
         // Another owner of what is read: the value itself may go.
         let reads = Value::made(|out| unsafe { sys::accel_value_copy(value.as_arg().as_raw(), out) })?;
-        let memory = Cell::new(vec![Held::by_call(&reads, None)?]);
+        let memory = Cell::new(vec![Held::by_call(&reads, &Value::none())?]);
         let pending = Pending { handle: WorkHandle::made(|out| call(reads.as_raw(), out))?, memory };
         Ok(Work { pending, gives: Gives::Result { _reads: reads }, _one_thread_at_a_time: PhantomData })
     }
@@ -156,9 +156,17 @@ impl Work<Tensor> {
         reads: Value,
         call: impl FnOnce(*mut sys::accel_tensor_t, *mut *mut sys::accel_work_t) -> i32,
     ) -> Result<Self> {
-        let memory = Cell::new(vec![Held::by_call(&reads, Some(&output))?]);
+        let memory = Cell::new(vec![Held::by_call(&reads, &output)?]);
         let pending = Pending { handle: WorkHandle::made(|out| call(output.as_raw(), out))?, memory };
         Ok(Work { pending, gives: Gives::Given { output, _reads: reads }, _one_thread_at_a_time: PhantomData })
+    }
+}
+
+/// A tensor for a call that goes on by itself, and its owner for that time.
+pub(crate) fn lent(tensor: impl Into<Option<Tensor>>) -> (*const sys::accel_tensor_t, Value) {
+    match tensor.into() {
+        Some(tensor) => (tensor.as_raw(), tensor.into()),
+        None => (std::ptr::null(), Value::none()),
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the sources must have: a reason for each `unsafe`.
+//! What the sources must have: a reason for each `unsafe`, and files that do not use each other in a circle.
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -45,4 +46,38 @@ fn every_unsafe_block_says_why_it_is_sound() {
     }
     assert!(seen > 300, "{seen} blocks: are the sources there?");
     assert!(silent.is_empty(), "without `// SAFETY: `: {silent:#?}");
+}
+
+/// The modules of the crate that a source names; words in comments do not count.
+fn used_by(text: &str) -> Vec<String> {
+    let code: String = text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n");
+    let names = code.split("crate::").skip(1);
+    names.map(|rest| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()).collect()
+}
+
+/// Whether `from` leads to `to`.
+fn leads(uses: &BTreeMap<String, Vec<String>>, from: &str, to: &str, seen: &mut Vec<String>) -> bool {
+    uses[from].iter().filter(|next| uses.contains_key(*next) && *next != from).any(|next| {
+        next == to
+            || !seen.contains(next) && {
+                seen.push(next.clone());
+                leads(uses, next, to, seen)
+            }
+    })
+}
+
+#[test]
+fn files_do_not_use_each_other_in_a_circle() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let mut uses: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_string();
+        let texts = if path.is_dir() { sources(&path) } else { vec![fs::read_to_string(&path).unwrap()] };
+        uses.entry(name).or_default().extend(texts.iter().flat_map(|text| used_by(text)));
+    }
+    uses.remove("lib");
+    assert!(uses.len() > 30 && uses["tensor"].contains(&"memory".to_string()), "{uses:?}");
+    let circles: Vec<&String> = uses.keys().filter(|name| leads(&uses, name, name, &mut Vec::new())).collect();
+    assert!(circles.is_empty(), "in circles: {circles:?}");
 }

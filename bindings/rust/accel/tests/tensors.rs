@@ -7,8 +7,8 @@ fn memory_of_vectors_is_not_copied() {
     let memory = elements.as_ptr();
     let mut tensor = Tensor::from_vec(elements, &[2, 2]).unwrap();
     assert_eq!(tensor.data_ptr().unwrap() as *const f32, memory);
-    assert_eq!(tensor.as_slice::<f32>().unwrap().as_ptr(), memory);
-    tensor.as_mut_slice::<f32>().unwrap()[3] = 8.0;
+    assert_eq!(tensor.with_slice(|elements: &[f32]| elements.as_ptr()).unwrap(), memory);
+    tensor.with_slice_mut(|elements: &mut [f32]| elements[3] = 8.0).unwrap();
     let view = tensor.reshape(&[4]).unwrap();
     assert_eq!(view.data_ptr().unwrap() as *const f32, memory);
     drop(tensor);
@@ -48,7 +48,8 @@ fn slices_are_copied_and_all_element_types_pass() {
     pass([1u64, 2], DType::UInt64);
     pass([0.5f32, 2.0], DType::Float32);
     pass([0.5f64, 2.0], DType::Float64);
-    assert_eq!(Tensor::from_slice::<f32>(&[], &[0, 3]).unwrap().as_slice::<f32>().unwrap(), [0.0f32; 0]);
+    let empty = Tensor::from_slice::<f32>(&[], &[0, 3]).unwrap();
+    assert_eq!(empty.with_slice::<f32, _>(<[f32]>::len).unwrap(), 0);
 }
 
 #[test]
@@ -58,15 +59,15 @@ fn wrong_calls_say_what_was_expected() {
         (Tensor::from_slice(&[1.0f32; 3], &[2, 2]).unwrap_err(), ErrorCode::ShapeMismatch, "3 elements"),
         (Tensor::from_vec(vec![1u8; 3], &[-3]).unwrap_err(), ErrorCode::ShapeMismatch, "[-3]"),
         (Tensor::from_slice(&[1u8; 3], &[i64::MAX, 4]).unwrap_err(), ErrorCode::ShapeMismatch, "3 elements"),
-        (tensor.as_slice::<f64>().unwrap_err(), ErrorCode::TypeMismatch, "float64"),
-        (tensor.t().unwrap().as_slice::<f32>().unwrap_err(), ErrorCode::InvalidState, "contiguous()"),
+        (tensor.with_slice(<[f64]>::len).unwrap_err(), ErrorCode::TypeMismatch, "float64"),
+        (tensor.t().unwrap().with_slice(<[f32]>::len).unwrap_err(), ErrorCode::InvalidState, "contiguous()"),
         (tensor.item().unwrap_err(), ErrorCode::ShapeMismatch, "4"),
         (
             tensor.matmul(&Tensor::zeros(&[3, 2], DType::Float32, Device::Cpu).unwrap()).unwrap_err(),
             ErrorCode::Torch,
             "3x2",
         ),
-        (tensor.to_device(Device::Meta).unwrap().as_slice::<f32>().unwrap_err(), ErrorCode::InvalidState, "CPU"),
+        (tensor.to_device(Device::Meta).unwrap().with_slice(<[f32]>::len).unwrap_err(), ErrorCode::InvalidState, "CPU"),
         (Op::find("aten::no_such", "").unwrap_err(), ErrorCode::NotFound, "no_such"),
         (Op::find("aten::a\0dd", "").unwrap_err(), ErrorCode::InvalidArgument, "NUL"),
         (Value::from(3).into_tensor().unwrap_err(), ErrorCode::TypeMismatch, "3"),

@@ -52,14 +52,14 @@ fn gradients_of_the_program_are_averaged_where_they_lie() {
         let memory = vec![1.0f32, 2.0];
         let place = memory.as_ptr();
         model.add_parameter("weight", Tensor::from_vec(memory, &[2]).unwrap(), true).unwrap();
-        assert_eq!(model.tensor("weight").unwrap().as_slice::<f32>().unwrap().as_ptr(), place);
+        assert_eq!(model.tensor("weight").unwrap().with_slice(<[f32]>::as_ptr).unwrap(), place);
         let mut parameters = Parameters::new(&state, &model, ParametersOptions::new()).unwrap();
         let mut gradient = parameters.gradient(0).unwrap();
         let bucket = gradient.data_ptr().unwrap();
-        gradient.as_mut_slice::<f32>().unwrap().fill(state.process_index() as f32);
+        gradient.with_slice_mut(|elements| elements.fill(state.process_index() as f32)).unwrap();
         parameters.grad_ready(0, None).unwrap();
         parameters.synchronize().unwrap();
-        assert_eq!(gradient.as_slice::<f32>().unwrap(), [0.5, 0.5]);
+        assert_eq!(gradient.to_vec::<f32>().unwrap(), [0.5, 0.5]);
         assert_eq!(parameters.gradient(0).unwrap().data_ptr().unwrap(), bucket);
 
         let work = {
@@ -67,7 +67,7 @@ fn gradients_of_the_program_are_averaged_where_they_lie() {
             parameters.synchronize_async().unwrap()
         };
         work.wait().unwrap();
-        assert_eq!(gradient.as_slice::<f32>().unwrap(), [3.0, 3.0]);
+        assert_eq!(gradient.to_vec::<f32>().unwrap(), [3.0, 3.0]);
         assert_eq!(parameters.synchronize().unwrap_err().code(), ErrorCode::InvalidState);
         assert_eq!(parameters.gradient(5).unwrap_err().code(), ErrorCode::InvalidArgument);
     });

@@ -106,7 +106,7 @@ impl Operator {
         writeln!(text, "{indent}    static OP: KnownOp = KnownOp::new({:?}, {:?});", self.qualified, self.overload)
             .expect("a string");
         if self.is_in_place() {
-            writeln!(text, "{indent}    memory::writes((&*self).into())?;").expect("a string");
+            writeln!(text, "{indent}    memory::writes(self)?;").expect("a string");
         }
         for list in lists {
             writeln!(text, "{indent}    {list}").expect("a string");

@@ -1,6 +1,6 @@
 //! Local SGD: each rank trains for itself, and the weights are averaged from time to time.
+use crate::builders::LocalSgdOptions;
 use crate::error::{check, Result};
-use crate::generated::LocalSgdOptions;
 use crate::memory;
 use crate::module::Model;
 use crate::scope::Scope;

@@ -1,8 +1,8 @@
 //! What a state prepares: models, optimizers, loaders, schedulers.
+use crate::builders::{DdpOptions, PowerSgdOptions, PrepareModelOptions};
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::data::DataLoader;
 use crate::error::{check, Result};
-use crate::generated::{DdpOptions, PowerSgdOptions, PrepareModelOptions};
 use crate::handle::array;
 use crate::memory;
 use crate::module::Model;
@@ -123,7 +123,7 @@ impl State {
 
     /// The same, with a place of its own, or for evaluation only.
     pub fn prepare_model_with(&self, model: &Model, how: PrepareModelOptions, options: DdpOptions) -> Result<Model> {
-        memory::writes_model(model)?;
+        memory::writes(model)?;
         let mut how = how;
         how.0.ddp_options = &options.0;
         Model::made(|out| unsafe { sys::accel_prepare_model(self.as_raw(), model.as_raw(), &how.0, out) })

@@ -3,9 +3,9 @@
 //! A path is that of a file, or of a folder: then all regular files below it, in the order of their paths, that end with
 //! the suffix. Large files are mapped, and must not be shortened meanwhile.
 use super::Dataset;
+use crate::builders::CsvOptions;
 use crate::error::Result;
-use crate::generated::CsvOptions;
-use crate::handle::{c_path, c_string};
+use crate::strings::{c_path, c_string};
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::{c_void, CString};

@@ -1,8 +1,8 @@
 //! Batches of a dataset's items.
 use super::{Dataset, Sampler};
+use crate::builders::DataLoaderOptions;
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::error::{check, Result};
-use crate::generated::DataLoaderOptions;
 use crate::handle::handle;
 use crate::value::Value;
 use accel_sys as sys;

@@ -1,7 +1,7 @@
 //! Documents in sequences of one length.
 use super::Dataset;
+use crate::builders::PackingOptions;
 use crate::error::Result;
-use crate::generated::PackingOptions;
 use crate::tensor::Tensor;
 use accel_sys as sys;
 

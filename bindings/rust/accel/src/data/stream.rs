@@ -1,8 +1,8 @@
 //! Items one after another.
 use super::Dataset;
+use crate::builders::MergeEnd;
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::Result;
-use crate::generated::MergeEnd;
 use crate::handle::array;
 use crate::value::Value;
 use accel_sys as sys;

@@ -85,7 +85,7 @@ impl State {
     /// CollectiveMismatch, Torch.
     #[inline]
     pub fn backward_with(&self, loss: &mut Tensor, options: impl Into<Option<BackwardOptions>>) -> Result<()> {
-        memory::writes((&*loss).into())?;
+        memory::writes(loss)?;
         let options = options.into();
         let options = optional(&options)?;
         memory::writes_anything()?;
@@ -104,7 +104,7 @@ impl State {
     /// InvalidState, Unsupported.
     #[inline]
     pub fn lomo_backward(&self, loss: &mut Tensor, lr: Option<f64>) -> Result<()> {
-        memory::writes((&*loss).into())?;
+        memory::writes(loss)?;
         memory::writes_anything()?;
         check(unsafe { sys::accel_lomo_backward(self.as_raw(), loss.as_raw(), or_unset(lr)) }).map(drop)
     }
@@ -122,7 +122,7 @@ impl State {
     /// InvalidArgument.
     #[inline]
     pub fn backward_sum_with(&self, loss_sum: &mut Tensor, count: i64, options: impl Into<Option<BackwardOptions>>) -> Result<()> {
-        memory::writes((&*loss_sum).into())?;
+        memory::writes(loss_sum)?;
         let options = options.into();
         let options = optional(&options)?;
         memory::writes_anything()?;
@@ -343,7 +343,7 @@ impl Generator {
     /// TypeMismatch, Torch.
     #[inline]
     pub fn set_state(&self, state: &Tensor) -> Result<()> {
-        memory::reads(&[state.into()])?;
+        memory::reads(state)?;
         check(unsafe { sys::accel_generator_set_state(self.as_raw(), state.as_raw()) }).map(drop)
     }
 }

@@ -14,7 +14,8 @@ use super::*;
 #[inline]
 pub fn save(tensors: &Value, metadata: Option<&Value>, path: impl AsRef<Path>) -> Result<()> {
     let path = c_path(path.as_ref())?;
-    memory::reads(&[tensors.into(), metadata.into()])?;
+    memory::reads(tensors)?;
+    memory::reads(&metadata)?;
     check(unsafe {
         sys::accel_save(tensors.as_raw(), metadata.map_or(ptr::null(), Value::as_raw), path.as_ptr())
     }).map(drop)
@@ -55,7 +56,8 @@ impl State {
     #[inline]
     pub fn save(&self, tensors: &Value, metadata: Option<&Value>, path: impl AsRef<Path>, save_on_each_node: bool) -> Result<()> {
         let path = c_path(path.as_ref())?;
-        memory::reads(&[tensors.into(), metadata.into()])?;
+        memory::reads(tensors)?;
+        memory::reads(&metadata)?;
         check(unsafe {
             sys::accel_save_on_main_process(self.as_raw(), tensors.as_raw(), metadata.map_or(ptr::null(), Value::as_raw), path.as_ptr(), save_on_each_node.into())
         }).map(drop)

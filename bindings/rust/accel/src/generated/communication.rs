@@ -14,7 +14,7 @@ impl State {
     #[inline]
     pub fn gather<T: Tree>(&self, value: &T) -> Result<T> {
         let value = value.as_arg();
-        memory::reads(&[value])?;
+        memory::reads(&value)?;
         T::from_value(made(|out| unsafe { sys::accel_gather(self.as_raw(), value.as_raw(), out) })?)
     }
 
@@ -29,7 +29,7 @@ impl State {
     #[inline]
     pub fn gather_uneven<T: Tree>(&self, value: &T) -> Result<T> {
         let value = value.as_arg();
-        memory::reads(&[value])?;
+        memory::reads(&value)?;
         T::from_value(made(|out| unsafe { sys::accel_gather_uneven(self.as_raw(), value.as_raw(), out) })?)
     }
 
@@ -46,7 +46,7 @@ impl State {
     #[inline]
     pub fn gather_for_metrics<T: Tree>(&self, value: &T) -> Result<T> {
         let value = value.as_arg();
-        memory::reads(&[value])?;
+        memory::reads(&value)?;
         T::from_value(made(|out| unsafe { sys::accel_gather_for_metrics(self.as_raw(), value.as_raw(), out) })?)
     }
 
@@ -62,7 +62,7 @@ impl State {
     /// TypeMismatch, Timeout, Cancelled, PeerLost.
     #[inline]
     pub fn gather_object(&self, object: &Value) -> Result<Value> {
-        memory::reads(&[object.into()])?;
+        memory::reads(object)?;
         made(|out| unsafe { sys::accel_gather_object(self.as_raw(), object.as_raw(), out) })
     }
 
@@ -79,7 +79,7 @@ impl State {
     #[inline]
     pub fn reduce<T: Tree>(&self, value: &T, reduction: Reduction, scale: f64) -> Result<T> {
         let value = value.as_arg();
-        memory::reads(&[value])?;
+        memory::reads(&value)?;
         T::from_value(made(|out| unsafe { sys::accel_reduce(self.as_raw(), value.as_raw(), reduction.into(), scale, out) })?)
     }
 
@@ -94,7 +94,7 @@ impl State {
     /// CollectiveMismatch.
     #[inline]
     pub fn broadcast_object_list(&self, objects: &Value, from_process: i32) -> Result<Value> {
-        memory::reads(&[objects.into()])?;
+        memory::reads(objects)?;
         made(|out| unsafe { sys::accel_broadcast_object_list(self.as_raw(), objects.as_raw(), from_process, out) })
     }
 
@@ -109,7 +109,7 @@ impl State {
     #[inline]
     pub fn pad_across_processes<T: Tree>(&self, value: &T, dim: i64, pad_index: f64, pad_first: bool) -> Result<T> {
         let value = value.as_arg();
-        memory::reads(&[value])?;
+        memory::reads(&value)?;
         T::from_value(made(|out| unsafe {
             sys::accel_pad_across_processes(self.as_raw(), value.as_raw(), dim, pad_index, pad_first.into(), out)
         })?)
@@ -121,7 +121,7 @@ impl State {
     /// * `reduction`: ACCEL_REDUCE_*.
     #[inline]
     pub fn all_reduce(&self, tensor: &mut Tensor, reduction: Reduction) -> Result<()> {
-        memory::writes((&*tensor).into())?;
+        memory::writes(tensor)?;
         check(unsafe { sys::accel_all_reduce(self.as_raw(), tensor.as_raw(), reduction.into()) }).map(drop)
     }
 
@@ -131,8 +131,8 @@ impl State {
     /// * `output`: num_processes times as many elements.
     #[inline]
     pub fn all_gather(&self, input: &Tensor, output: &mut Tensor) -> Result<()> {
-        memory::writes((&*output).into())?;
-        memory::reads(&[input.into()])?;
+        memory::writes(output)?;
+        memory::reads(input)?;
         check(unsafe { sys::accel_all_gather(self.as_raw(), input.as_raw(), output.as_raw()) }).map(drop)
     }
 
@@ -143,8 +143,8 @@ impl State {
     /// * `output`: This rank's part of the reduction.
     #[inline]
     pub fn reduce_scatter(&self, input: &Tensor, reduction: Reduction, output: &mut Tensor) -> Result<()> {
-        memory::writes((&*output).into())?;
-        memory::reads(&[input.into()])?;
+        memory::writes(output)?;
+        memory::reads(input)?;
         check(unsafe {
             sys::accel_reduce_scatter(self.as_raw(), input.as_raw(), reduction.into(), output.as_raw())
         }).map(drop)
@@ -156,8 +156,8 @@ impl State {
     /// * `output`: num_processes equal parts each.
     #[inline]
     pub fn all_to_all(&self, input: &Tensor, output: &mut Tensor) -> Result<()> {
-        memory::writes((&*output).into())?;
-        memory::reads(&[input.into()])?;
+        memory::writes(output)?;
+        memory::reads(input)?;
         check(unsafe { sys::accel_all_to_all(self.as_raw(), input.as_raw(), output.as_raw()) }).map(drop)
     }
 
@@ -169,8 +169,8 @@ impl State {
     #[inline]
     pub fn scatter<'a>(&self, input: impl Into<Option<&'a Tensor>>, from_process: i32, output: &mut Tensor) -> Result<()> {
         let input = input.into();
-        memory::writes((&*output).into())?;
-        memory::reads(&[input.into()])?;
+        memory::writes(output)?;
+        memory::reads(&input)?;
         check(unsafe {
             sys::accel_scatter(self.as_raw(), input.map_or(ptr::null(), |one| one.as_raw()), from_process, output.as_raw())
         }).map(drop)
@@ -186,7 +186,7 @@ impl State {
     /// InvalidArgument, Timeout, Cancelled, PeerLost.
     #[inline]
     pub fn send(&self, tensor: &Tensor, to_process: i32, tag: i32) -> Result<()> {
-        memory::reads(&[tensor.into()])?;
+        memory::reads(tensor)?;
         check(unsafe { sys::accel_send(self.as_raw(), tensor.as_raw(), to_process, tag) }).map(drop)
     }
 
@@ -200,7 +200,7 @@ impl State {
     /// InvalidArgument, Timeout, Cancelled, PeerLost, CollectiveMismatch.
     #[inline]
     pub fn recv(&self, tensor: &mut Tensor, from_process: i32, tag: i32) -> Result<()> {
-        memory::writes((&*tensor).into())?;
+        memory::writes(tensor)?;
         check(unsafe { sys::accel_recv(self.as_raw(), tensor.as_raw(), from_process, tag) }).map(drop)
     }
 

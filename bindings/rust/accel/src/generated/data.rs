@@ -26,7 +26,7 @@ impl Dataset {
     /// TypeMismatch, ShapeMismatch.
     #[inline]
     pub fn named_tensors(tensors: &Value) -> Result<Dataset> {
-        memory::reads(&[tensors.into()])?;
+        memory::reads(tensors)?;
         made(|out| unsafe { sys::accel_dataset_named_tensors(tensors.as_raw(), out) })
     }
 
@@ -498,7 +498,7 @@ impl DataLoader {
     /// InvalidArgument.
     #[inline]
     pub fn load_state_dict(&mut self, state_dict: &Value) -> Result<()> {
-        memory::reads(&[state_dict.into()])?;
+        memory::reads(state_dict)?;
         check(unsafe { sys::accel_dataloader_load_state_dict(self.as_raw(), state_dict.as_raw()) }).map(drop)
     }
 

@@ -100,7 +100,7 @@ impl Model {
     #[inline]
     pub fn replace_tensor(&self, name: &str, tensor: Tensor) -> Result<()> {
         let name = c_string(name)?;
-        memory::writes_model(self)?;
+        memory::writes(self)?;
         check(unsafe { sys::accel_module_replace_tensor(self.as_raw(), name.as_ptr(), tensor.as_raw()) }).map(drop)
     }
 
@@ -114,7 +114,7 @@ impl Model {
     #[inline]
     pub fn replace_child(&self, name: &str, child: &Model) -> Result<()> {
         let name = c_string(name)?;
-        memory::writes_model(self)?;
+        memory::writes(self)?;
         check(unsafe { sys::accel_module_replace_child(self.as_raw(), name.as_ptr(), child.as_raw()) }).map(drop)
     }
 
@@ -127,7 +127,7 @@ impl Model {
     #[inline]
     pub fn remove(&self, name: &str) -> Result<()> {
         let name = c_string(name)?;
-        memory::writes_model(self)?;
+        memory::writes(self)?;
         check(unsafe { sys::accel_module_remove(self.as_raw(), name.as_ptr()) }).map(drop)
     }
 
@@ -164,7 +164,7 @@ impl Model {
     #[inline]
     pub fn call(&self, inputs: &[Arg<'_>]) -> Result<Value> {
         memory::reads(inputs)?;
-        memory::writes_model(self)?;
+        memory::writes(self)?;
         made(|out| unsafe { sys::accel_module_call(self.as_raw(), first(inputs).cast(), inputs.len(), out) })
     }
 
@@ -213,8 +213,8 @@ impl Model {
     /// ShapeMismatch, NotFound.
     #[inline]
     pub fn load_state_dict(&self, state_dict: &Value, strict: bool) -> Result<()> {
-        memory::reads(&[state_dict.into()])?;
-        memory::writes_model(self)?;
+        memory::reads(state_dict)?;
+        memory::writes(self)?;
         check(unsafe { sys::accel_module_load_state_dict(self.as_raw(), state_dict.as_raw(), strict.into()) }).map(drop)
     }
 
@@ -259,7 +259,7 @@ impl Model {
     pub fn tie(&self, path: &str, source_path: &str) -> Result<()> {
         let path = c_string(path)?;
         let source_path = c_string(source_path)?;
-        memory::writes_model(self)?;
+        memory::writes(self)?;
         check(unsafe { sys::accel_module_tie(self.as_raw(), path.as_ptr(), source_path.as_ptr()) }).map(drop)
     }
 }

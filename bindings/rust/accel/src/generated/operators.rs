@@ -50,7 +50,8 @@ impl Tensor {
     /// TypeMismatch, ShapeMismatch.
     #[inline]
     pub fn cross_entropy(&self, labels: &Tensor) -> Result<Tensor> {
-        memory::reads(&[self.into(), labels.into()])?;
+        memory::reads(self)?;
+        memory::reads(labels)?;
         made(|out| unsafe { sys::accel_cross_entropy(self.as_raw(), labels.as_raw(), out) })
     }
 }

@@ -368,7 +368,7 @@ impl Optimizer {
     /// InvalidArgument, ShapeMismatch.
     #[inline]
     pub fn load_state_dict(&self, state_dict: &Value) -> Result<()> {
-        memory::reads(&[state_dict.into()])?;
+        memory::reads(state_dict)?;
         memory::writes_anything()?;
         check(unsafe { sys::accel_optimizer_load_state_dict(self.as_raw(), state_dict.as_raw()) }).map(drop)
     }
@@ -686,7 +686,7 @@ impl Scheduler {
     /// InvalidArgument.
     #[inline]
     pub fn load_state_dict(&self, state_dict: &Value) -> Result<()> {
-        memory::reads(&[state_dict.into()])?;
+        memory::reads(state_dict)?;
         check(unsafe { sys::accel_scheduler_load_state_dict(self.as_raw(), state_dict.as_raw()) }).map(drop)
     }
 }

@@ -269,7 +269,7 @@ impl StateReader {
     #[inline]
     pub fn split_between_processes<T: Tree>(&self, inputs: &T, apply_padding: bool) -> Result<T> {
         let inputs = inputs.as_arg();
-        memory::reads(&[inputs])?;
+        memory::reads(&inputs)?;
         T::from_value(made(|out| unsafe {
             sys::accel_split_between_processes(self.as_raw(), inputs.as_raw(), apply_padding.into(), out)
         })?)

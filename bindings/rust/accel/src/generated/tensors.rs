@@ -123,7 +123,7 @@ impl Tensor {
     /// ShapeMismatch.
     #[inline]
     pub fn item(&self) -> Result<f64> {
-        memory::reads(&[self.into()])?;
+        memory::reads(self)?;
         made(|out| unsafe { sys::accel_tensor_item(self.as_raw(), out) })
     }
 
@@ -135,7 +135,7 @@ impl Tensor {
     /// TypeMismatch, ShapeMismatch.
     #[inline]
     pub fn item_int(&self) -> Result<i64> {
-        memory::reads(&[self.into()])?;
+        memory::reads(self)?;
         made(|out| unsafe { sys::accel_tensor_item_int(self.as_raw(), out) })
     }
 
@@ -169,7 +169,7 @@ impl Tensor {
     /// TypeMismatch, InvalidState.
     #[inline]
     pub fn set_requires_grad(&mut self, requires_grad: bool) -> Result<()> {
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         check(unsafe { sys::accel_tensor_set_requires_grad(self.as_raw(), requires_grad.into()) }).map(drop)
     }
 
@@ -194,7 +194,7 @@ impl Tensor {
     #[inline]
     pub fn set_grad<'a>(&mut self, gradient: impl Into<Option<&'a Tensor>>) -> Result<()> {
         let gradient = gradient.into();
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         check(unsafe {
             sys::accel_tensor_set_grad(self.as_raw(), gradient.map_or(ptr::null_mut(), |one| one.as_raw()))
         }).map(drop)
@@ -211,7 +211,7 @@ impl Tensor {
         let options = options.into();
         let options = optional(&options)?;
         memory::writes_anything()?;
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         check(unsafe { sys::accel_tensor_backward(self.as_raw(), options) }).map(drop)
     }
 
@@ -223,8 +223,8 @@ impl Tensor {
     /// ShapeMismatch.
     #[inline]
     pub fn copy_from(&mut self, source: &Tensor) -> Result<()> {
-        memory::reads(&[source.into()])?;
-        memory::writes((&*self).into())?;
+        memory::reads(source)?;
+        memory::writes(self)?;
         check(unsafe { sys::accel_tensor_copy(self.as_raw(), source.as_raw()) }).map(drop)
     }
 
@@ -236,7 +236,7 @@ impl Tensor {
     /// OutOfMemory.
     #[inline]
     pub fn deep_clone(&self) -> Result<Tensor> {
-        memory::reads(&[self.into()])?;
+        memory::reads(self)?;
         made(|out| unsafe { sys::accel_tensor_clone(self.as_raw(), out) })
     }
 
@@ -259,7 +259,7 @@ impl Tensor {
     /// OutOfMemory.
     #[inline]
     pub fn contiguous(&self) -> Result<Tensor> {
-        memory::reads(&[self.into()])?;
+        memory::reads(self)?;
         made(|out| unsafe { sys::accel_tensor_contiguous(self.as_raw(), out) })
     }
 }

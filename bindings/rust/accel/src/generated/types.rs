@@ -38,7 +38,7 @@ impl Value {
     /// TypeMismatch.
     #[inline]
     pub fn listify(&self) -> Result<Value> {
-        memory::reads(&[self.into()])?;
+        memory::reads(self)?;
         made(|out| unsafe { sys::accel_listify(self.as_raw(), out) })
     }
 
@@ -52,7 +52,7 @@ impl Value {
     /// TypeMismatch, ShapeMismatch.
     #[inline]
     pub fn concatenate(&self, dim: i64) -> Result<Value> {
-        memory::reads(&[self.into()])?;
+        memory::reads(self)?;
         made(|out| unsafe { sys::accel_concatenate(self.as_raw(), dim, out) })
     }
 
@@ -68,7 +68,7 @@ impl Value {
     /// InvalidArgument, ShapeMismatch, Torch.
     #[inline]
     pub fn pad_for_processes(&self, num_processes: i64, dim: i64) -> Result<Value> {
-        memory::reads(&[self.into()])?;
+        memory::reads(self)?;
         made(|out| unsafe { sys::accel_pad_input_tensors(self.as_raw(), num_processes, dim, out) })
     }
 
@@ -80,7 +80,7 @@ impl Value {
     /// Torch.
     #[inline]
     pub fn to_fp32(&self) -> Result<Value> {
-        memory::reads(&[self.into()])?;
+        memory::reads(self)?;
         made(|out| unsafe { sys::accel_convert_to_fp32(self.as_raw(), out) })
     }
 

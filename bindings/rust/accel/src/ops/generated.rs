@@ -248,105 +248,105 @@ impl Tensor {
     /// `aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
     pub fn add_(&mut self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::add_", "Tensor");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), other.into(), Into::<Scalar>::into(alpha).into()]).map(drop)
     }
 
     /// `aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)`
     pub fn add_scalar_(&mut self, other: impl Into<Scalar>) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::add_", "Scalar");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), Into::<Scalar>::into(other).into()]).map(drop)
     }
 
     /// `aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
     pub fn sub_(&mut self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::sub_", "Tensor");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), other.into(), Into::<Scalar>::into(alpha).into()]).map(drop)
     }
 
     /// `aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     pub fn mul_(&mut self, other: &Tensor) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::mul_", "Tensor");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), other.into()]).map(drop)
     }
 
     /// `aten::mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     pub fn mul_scalar_(&mut self, other: impl Into<Scalar>) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::mul_", "Scalar");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), Into::<Scalar>::into(other).into()]).map(drop)
     }
 
     /// `aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     pub fn div_(&mut self, other: &Tensor) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::div_", "Tensor");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), other.into()]).map(drop)
     }
 
     /// `aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
     pub fn addcmul_(&mut self, tensor1: &Tensor, tensor2: &Tensor, value: impl Into<Scalar>) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::addcmul_", "");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), tensor1.into(), tensor2.into(), Into::<Scalar>::into(value).into()]).map(drop)
     }
 
     /// `aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
     pub fn addcdiv_(&mut self, tensor1: &Tensor, tensor2: &Tensor, value: impl Into<Scalar>) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::addcdiv_", "");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), tensor1.into(), tensor2.into(), Into::<Scalar>::into(value).into()]).map(drop)
     }
 
     /// `aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)`
     pub fn lerp_(&mut self, end: &Tensor, weight: impl Into<Scalar>) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::lerp_", "Scalar");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), end.into(), Into::<Scalar>::into(weight).into()]).map(drop)
     }
 
     /// `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
     pub fn clamp_(&mut self, min: Option<Scalar>, max: Option<Scalar>) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::clamp_", "");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), min.into(), max.into()]).map(drop)
     }
 
     /// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
     pub fn sqrt_(&mut self) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::sqrt_", "");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into()]).map(drop)
     }
 
     /// `aten::zero_(Tensor(a!) self) -> Tensor(a!)`
     pub fn zero_(&mut self) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::zero_", "");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into()]).map(drop)
     }
 
     /// `aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)`
     pub fn fill_(&mut self, value: impl Into<Scalar>) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::fill_", "Scalar");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), Into::<Scalar>::into(value).into()]).map(drop)
     }
 
     /// `aten::uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)`
     pub fn uniform_(&mut self, from: f64, to: f64) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::uniform_", "");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), from.into(), to.into()]).map(drop)
     }
 
     /// `aten::normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)`
     pub fn normal_(&mut self, mean: f64, std: f64) -> Result<()> {
         static OP: KnownOp = KnownOp::new("aten::normal_", "");
-        memory::writes((&*self).into())?;
+        memory::writes(self)?;
         OP.get()?.call1(&[(&*self).into(), mean.into(), std.into()]).map(drop)
     }
 
