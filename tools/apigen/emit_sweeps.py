@@ -59,28 +59,17 @@ def sample(parameter, handles, structs, callbacks):
     kind, name = parameter["type"], parameter["name"]
     base, pointers = kind["base"], kind["pointers"]
     if pointers == 0:
-        if base in callbacks:
-            return f"({base})sample_callback"
-        if base in structs:
-            return f"samples->{base.removeprefix('accel_').removesuffix('_t')}"
-        if base == "accel_dtype_t":
-            return "ACCEL_DTYPE_FLOAT32"
-        return "1"
-    if pointers == 1 and base in handles:
-        return f"samples->valid.{handle_name(base)}"
-    if parameter["direction"] == "out" or base in ("void",) or base.startswith("struct "):
+        return f"({base})sample_callback" if base in callbacks else f"samples->{handle_name(base)}" if base in structs else \
+            "ACCEL_DTYPE_FLOAT32" if base == "accel_dtype_t" else "1"
+    if base in handles and (pointers == 1 or parameter["direction"] != "out"):
+        return f"{'&' * (pointers - 1)}samples->valid.{handle_name(base)}"
+    if parameter["direction"] == "out" or base == "void" or base.startswith("struct "):
         return f"({kind['c']})samples->room"
-    if pointers == 1 and base == "char":
-        return '"sample"'
-    if pointers == 1 and base == "accel_value_t":
-        return "&samples->map" if parameter["direction"] == "inout" else "&samples->value"
-    if pointers == 1 and base in structs:
-        return f"&samples->{base.removeprefix('accel_').removesuffix('_t')}"
-    if pointers == 2 and base in handles:
-        return f"&samples->valid.{handle_name(base)}"
     if base == "char":
-        return "samples->names"
-    return f"({kind['c']})samples->numbers"
+        return '"sample"' if pointers == 1 else "samples->names"
+    if base == "accel_value_t" and pointers == 1:
+        return "&samples->map" if parameter["direction"] == "inout" else "&samples->value"
+    return f"&samples->{handle_name(base)}" if pointers == 1 and base in structs else f"({kind['c']})samples->numbers"
 
 
 def handle_name(base):
@@ -107,21 +96,15 @@ def refused(function, parameter, arguments, expected):
             f"{answer}, {otherwise}, {expected});\n")
 
 
-def kinds_of(api):
-    return ([handle["name"] for handle in api["handles"]], {struct["name"] for struct in api["structs"]},
-            {callback["name"] for callback in api["callbacks"]})
-
-
 def valid_arguments(api, function):
     """An argument for each parameter with which the call would be in order."""
-    kinds = kinds_of(api)
-    return ["NULL" if parameter["name"] in ("user_data", "destroy") else sample(parameter, *kinds)
-            for parameter in function["parameters"]]
+    kinds = [{entry["name"] for entry in api[kind]} for kind in ("handles", "structs", "callbacks")]
+    return ["NULL" if parameter["name"] in ("user_data", "destroy") else sample(parameter, *kinds) for parameter in function["parameters"]]
 
 
 def null_calls(api, function):
     """Each pointer that may not be NULL is NULL in turn; all that may be are NULL where nothing else is needed."""
-    _, _, callbacks = kinds_of(api)
+    callbacks = {callback["name"] for callback in api["callbacks"]}
     parameters, valid = function["parameters"], valid_arguments(api, function)
     lines = ""
     pointers = [place for place, parameter in enumerate(parameters)
@@ -138,7 +121,7 @@ def null_calls(api, function):
 
 def handle_calls(api, function):
     """Each handle is one of another kind, and one that was released."""
-    handles, _, _ = kinds_of(api)
+    handles = {handle["name"] for handle in api["handles"]}
     parameters, valid = function["parameters"], valid_arguments(api, function)
     lines = ""
     for place, parameter in enumerate(parameters):

@@ -654,7 +654,7 @@ Whether elements lie row-major without gaps.
 Gives: true when elements lie row-major without gaps.
 """
 iscontiguous(tensor::Tensor) =
-    output(out -> LibAccel.accel_tensor_is_contiguous(tensor, out), Int32) != 0
+    output(out -> LibAccel.accel_tensor_is_contiguous(tensor, out), Int32) == 1
 
 """
     requires_grad!(tensor, requires_grad = true)
@@ -1006,7 +1006,7 @@ Whether a module is trained or evaluated; a forward asks it.
 Gives: true when dropout and batch statistics are active in it.
 """
 istraining(model::Model) =
-    output(out -> LibAccel.accel_module_is_training(model, out), Int32) != 0
+    output(out -> LibAccel.accel_module_is_training(model, out), Int32) == 1
 
 """
     AdamW(model; options...)
@@ -1807,7 +1807,7 @@ The number of draws.
 Gives: Draws of an epoch; -1 for an invalid handle.
 """
 Base.length(sampler::Sampler) =
-    Int(LibAccel.accel_sampler_length(sampler))
+    LibAccel.accel_sampler_length(sampler)
 
 """
     set_epoch!(loader, epoch)
@@ -1827,7 +1827,7 @@ The epoch that the loader is in.
 Gives: From 0; -1 for an invalid handle.
 """
 current_epoch(loader::DataLoader) =
-    Int(LibAccel.accel_dataloader_epoch(loader))
+    LibAccel.accel_dataloader_epoch(loader)
 
 """
     prepare(state, optimizer)
@@ -2274,7 +2274,7 @@ Whether any rank raised the flag; lowers it then. All ranks must call.
 Gives: true or 0, the same on all ranks.
 """
 check_trigger(state::State) =
-    output(out -> LibAccel.accel_check_trigger(state, out), Int32) != 0
+    output(out -> LibAccel.accel_check_trigger(state, out), Int32) == 1
 
 """
     destroy_process_group(state)
@@ -2331,7 +2331,7 @@ How full the last batch is.
 Gives: Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
 """
 remainder(state::State) =
-    Int(LibAccel.accel_remainder(state))
+    LibAccel.accel_remainder(state)
 
 """
     gradient_accumulation_steps(state)
@@ -2341,7 +2341,7 @@ The length of an accumulation group.
 Gives: Micro-batches a group.
 """
 gradient_accumulation_steps(state::State) =
-    Int(LibAccel.accel_gradient_accumulation_steps(state))
+    LibAccel.accel_gradient_accumulation_steps(state)
 
 """
     gradient_accumulation_steps!(state, steps)
@@ -2522,7 +2522,7 @@ Whether gradients are kept.
 Gives: true when gradients are kept for it.
 """
 requires_grad(tensor::Tensor) =
-    output(out -> LibAccel.accel_tensor_requires_grad(tensor, out), Int32) != 0
+    output(out -> LibAccel.accel_tensor_requires_grad(tensor, out), Int32) == 1
 
 """
     contiguous(tensor)
@@ -2600,7 +2600,7 @@ The number of groups.
 Gives: The number of its groups; -1 for an invalid handle.
 """
 num_groups(optimizer::Optimizer) =
-    Int(LibAccel.accel_optimizer_num_groups(optimizer))
+    LibAccel.accel_optimizer_num_groups(optimizer)
 
 """
     state_bytes(optimizer)
@@ -2610,7 +2610,7 @@ What the optimizer keeps of its parameters: momenta, moments, master weights.
 Gives: Bytes; -1 for an invalid handle.
 """
 state_bytes(optimizer::Optimizer) =
-    Int(LibAccel.accel_optimizer_state_bytes(optimizer))
+    LibAccel.accel_optimizer_state_bytes(optimizer)
 
 """
     state_dict(optimizer)
@@ -2678,7 +2678,7 @@ How many rows of the batch in hand count: the first ones. The others only fill i
 Gives: The number of rows; 0 while no batch is in hand; -1 for an invalid handle.
 """
 valid_rows(loader::DataLoader) =
-    Int(LibAccel.accel_dataloader_valid_rows(loader))
+    LibAccel.accel_dataloader_valid_rows(loader)
 
 """
     state_dict(loader)
