@@ -16,7 +16,10 @@ import ctype
 import documentation
 import emit_by_pointer
 import emit_options_init
+import emit_rust_functions
+import function_shape
 import lint
+import rust_types
 
 HEADER = """#include <stddef.h>
 #include <stdint.h>
@@ -168,6 +171,47 @@ class Header(unittest.TestCase):
         self.assertEqual((create["summary"], create["description"]), ("Makes a thing.", "It is new."))
         self.assertEqual((create["statuses"], create["threads"], create["waits"]), (["ACCEL_OK", "ACCEL_ERROR_NOT_FOUND"], "any", True))
         self.assertEqual((create["since"], create["section"], create["reference"]), ("0.1", 1, "Thing"))
+
+    def roles(self, declaration):
+        api = self.describe(HEADER + declaration)
+        return [role for _, role, _ in function_shape.roles(api["functions"][-1], rust_types.Api(api))]
+
+    def test_what_parameters_are(self):
+        text = "/** Does. @param things,names,values [n] Inputs. @return ACCEL_OK. @threads any */\n"
+        self.assertEqual(self.roles(text + "accel_status_t accel_do(accel_thing_t *const *things, const char *const *names, const double *values, "
+                                    "size_t n, accel_color_t color, const accel_thing_options_t *options, const char *path, accel_thing_t **out);"),
+                         ["handles", "texts", "numbers", "length", "number", "options", "text", "out_handle"])
+        self.assertEqual(self.roles(text + "accel_status_t accel_do(accel_thing_t *thing, accel_look_fn look, void *user_data, "
+                                    "accel_destroy_fn destroy, int64_t *out_count, const void *memory, const int64_t **out_shape);"),
+                         ["handle", "callback", "user_data", "destroy", "out_number", "address", "out_dimensions"])
+        with self.assertRaises(function_shape.Unsupported):
+            self.roles(text + "accel_status_t accel_do(int32_t ***things);")
+
+    def functions_of_rust(self, header, table):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / emit_rust_functions.TABLE
+            file.parent.mkdir(parents=True)
+            file.write_text(table)
+            return emit_rust_functions.survey(self.describe(header), pathlib.Path(folder))
+
+    def test_functions_of_rust(self):
+        header = HEADER + """/** Its weight. @param thing A thing. @param unit A text. @param quick 1: at once. @param out The weight.
+ * @return ACCEL_OK or NOT_FOUND. @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_weigh(const accel_thing_t *thing, const char *ACCEL_NULLABLE unit, int32_t quick, double *out);
+"""
+        texts, reasons = self.functions_of_rust(header, "accel_thing_create as new\naccel_thing_look: it is seldom\n")
+        self.assertEqual(reasons["accel_thing_look"], "it is seldom")
+        (_, _, owner, name, text), (*_, weigh) = texts
+        self.assertEqual((owner, name), ("Thing", "new"))
+        self.assertIn("pub fn new(sizes: &[i64]) -> Result<Thing>", text)
+        self.assertIn("made(|out| unsafe { sys::accel_thing_create(first(sizes), sizes.len(), out) })", text)
+        self.assertIn("# Errors\n    /// NotFound.", text)
+        self.assertIn("pub fn weigh(&self, unit: Option<&str>, quick: bool) -> Result<f64>", weigh)
+        self.assertIn("/// * `quick`: At once.", weigh)
+
+    def test_a_wrong_line_of_the_table_of_rust(self):
+        with self.assertRaisesRegex(SystemExit, r"functions\.txt:2: 'accel_thing_look because', expected FUNCTION "):
+            self.functions_of_rust(HEADER, "# Names\naccel_thing_look because\n")
 
     def test_constants_are_plain_numbers(self):
         found = {constant["name"]: (constant["type"], constant["value"]) for constant in self.describe(HEADER)["constants"]}

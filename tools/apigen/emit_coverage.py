@@ -37,9 +37,8 @@ def emit(api, root):
     for function in api["functions"]:
         cells = []
         for language in languages:
-            reason = missing[language].get(function["name"])
             wrapped = language not in words or function["name"] in words[language]
-            reason = reason or language == "Rust" and wrapped and by_hand.get(function["name"])
+            reason = missing[language].get(function["name"]) or language == "Rust" and wrapped and by_hand.get(function["name"])
             if reason and reason not in reasons:
                 reasons.append(reason)
             word = "skipped" if function["name"] in missing[language] else "wrapped" if wrapped else "raw"

@@ -145,11 +145,11 @@ class Function:
 
     def documentation(self):
         function, names = self.function, {name.removeprefix("r#") for name, _ in self.taken}
-        listed = [f"* `{one['name']}`: {of_flag(one['doc'])}" for one in function["parameters"]
+        listed = [f"* `{one['name']}`: {sentence(of_flag(one['doc']))}" for one in function["parameters"]
                   if one["name"].removesuffix("_ms") in names and one["doc"] not in ("", "As there.")]
         given = self.output[0]["doc"] if self.output else function["returns"]["doc"] * (function["returns"]["type"]["base"] != "accel_status_t")
         errors = [camel(status.removeprefix("ACCEL_ERROR_").lower()) for status in function["statuses"] if "ERROR" in status]
-        parts = [sentence(f"{function['summary']} {function['description']}".strip()), "\n".join(listed), given and f"Gives: {of_flag(given)}",
+        parts = [sentence(f"{function['summary']} {function['description']}".strip()), "\n".join(listed), given not in ("", "As there.") and f"Gives: {sentence(of_flag(given))}",
                  errors and f"# Errors\n{', '.join(errors)}."]
         return doc(re.sub(r"\bNULL\b|ACCEL_UNSET\w*", "`None`", "\n\n".join(filter(None, parts))), "    ")
 
@@ -166,7 +166,7 @@ def table(root):
 
 
 def survey(api, root):
-    """[(section, class, text)] of the functions, and {function: reason} for those that are by hand or left out."""
+    """[(C name, section, class, name, text)] of the functions, and {function: reason} for those that are by hand or left out."""
     known, entries, texts, reasons = Api(api), table(root), [], {}
     done = {handle[end] for handle in api["handles"] for end in ("retain", "release")} | {struct["init_function"] for struct in api["structs"]}
     for function in api["functions"]:
@@ -177,15 +177,18 @@ def survey(api, root):
                 raise ByHand(entry.get("reason") or REASON)
             one = Function(known, function, entry)
             owner = "StateReader" if one.owner == "State" and function["threads"] == "any" else one.owner
-            texts.append((function["section"], owner, one.text()))
+            texts.append((name, function["section"], owner, one.name, one.text()))
         except (Unsupported, ByHand) as why:
             reasons[name] = str(why)
     return texts, reasons
 
 
 def emit(api, root):
-    files = {}
-    for section, owner, text in survey(api, root)[0]:
+    """Where a comment speaks of a function that is generated, it is a link to that."""
+    files, texts = {}, survey(api, root)[0]
+    paths = {name: f"{owner}::{own}".removeprefix("::") for name, _, owner, own, _ in texts}
+    for _, section, owner, _, text in texts:
+        text = re.sub(r"\[`(\w+)`\]\(accel_sys::\w+\)", lambda link: f"[`{paths[link[1]]}`](crate::{paths[link[1]]})" if link[1] in paths else link[0], text)
         files.setdefault("nn" if owner == "nn" else topics(api)[section], {}).setdefault(owner.replace("nn", ""), []).append(text)
     return {f"{FOLDER}/{topic}.rs": f"{NOTE}use super::*;\n\n" + "\n".join(
         f"impl {owner} {{\n{chr(10).join(listed)}}}\n" if owner else re.sub("(?m)^    ", "", "\n".join(listed)) for owner, listed in classes.items())

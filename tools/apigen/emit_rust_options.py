@@ -42,9 +42,9 @@ def builders(api, known, section):
             name = known.options[struct["name"]]
             fields = [field for field in struct["fields"] if "option" in field]
             setters = "\n".join(setter(known, field) for field in fields if field["name"] not in BESIDE)
-            keeps = " keeps" if "self.1" in setters else ""
+            derived, kept = ("Clone", "Kept") if "self.1" in setters else ("Clone, Copy", "()")
             beside = "".join(f" `{field['name']}`: `{BESIDE[field['name']]}()`." for field in fields if field["name"] in BESIDE)
-            yield (f"builder! {{\n{doc(sentence(struct['doc']) + beside, '    ')}    {name}({struct['name']} = {struct['init_macro']}){keeps}\n}}\n\n"
+            yield (f"builder! {{\n{doc(sentence(struct['doc']) + beside, '    ')}    #[derive({derived})]\n    {name}({struct['name']} = {struct['init_macro']}), {kept}\n}}\n\n"
                    f"impl {name} {{\n{setters}}}\n")
 
 

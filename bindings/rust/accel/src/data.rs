@@ -1,9 +1,7 @@
 //! Data: items by number or as a stream, their order, and batches of them.
 mod dataset;
-mod files;
 mod items;
 mod loader;
-mod packing;
 mod sampler;
 mod stream;
 

@@ -1,4 +1,5 @@
 //! Tensors for other systems, and from them, without a copy.
+use crate::call::made;
 use crate::error::{check, Error, Result};
 use crate::tensor::Tensor;
 use accel_sys as sys;
@@ -63,7 +64,7 @@ macro_rules! dlpack {
             fn try_from(tensor: $name) -> Result<Self> {
                 let raw = tensor.into_raw();
                 // SAFETY: the struct is valid and owned; the call takes it in any case.
-                Tensor::made(|out| unsafe { sys::$from(raw.cast(), out) })
+                made(|out| unsafe { sys::$from(raw.cast(), out) })
             }
         }
     )*};

@@ -17,12 +17,6 @@ macro_rules! handle {
                 $name(std::ptr::NonNull::new(raw).expect("a call that succeeded gives an object"))
             }
 
-            /// What `call` writes, when it succeeds.
-            #[allow(dead_code)]
-            pub(crate) fn made(call: impl FnOnce(*mut *mut accel_sys::$raw) -> i32) -> $crate::error::Result<Self> {
-                $crate::call::made(call)
-            }
-
             #[inline]
             pub(crate) fn as_raw(&self) -> *mut accel_sys::$raw {
                 self.0.as_ptr()

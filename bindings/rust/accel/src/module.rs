@@ -1,4 +1,5 @@
 //! Models: trees of modules with parameters.
+use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::dtype::{DType, Device};
 use crate::error::{check, Error, ErrorCode, Result};
@@ -167,24 +168,24 @@ impl Model {
 impl Model {
     /// All parameters, here and below, each once.
     pub fn named_parameters(&self) -> Result<Vec<(String, Tensor)>> {
-        tensors(Value::made(|out| unsafe { sys::accel_module_named_parameters(self.as_raw(), out) })?)
+        tensors(made(|out| unsafe { sys::accel_module_named_parameters(self.as_raw(), out) })?)
     }
 
     /// All buffers, here and below.
     pub fn named_buffers(&self) -> Result<Vec<(String, Tensor)>> {
-        tensors(Value::made(|out| unsafe { sys::accel_module_named_buffers(self.as_raw(), out) })?)
+        tensors(made(|out| unsafe { sys::accel_module_named_buffers(self.as_raw(), out) })?)
     }
 
     /// Paths and classes of all modules; this one first, under "".
     pub fn named_modules(&self) -> Result<Vec<(String, String)>> {
-        let map = Value::made(|out| unsafe { sys::accel_module_named_modules(self.as_raw(), out) })?;
+        let map: Value = made(|out| unsafe { sys::accel_module_named_modules(self.as_raw(), out) })?;
         let entries = map.entries().filter_map(|(path, kind)| Some((path.into(), kind.as_str()?.into())));
         Ok(entries.collect())
     }
 
     /// The same, children before their parents and this one last.
     pub fn children_bottom_up(&self) -> Result<Vec<(String, String)>> {
-        let map = Value::made(|out| unsafe { sys::accel_module_children_bottom_up(self.as_raw(), out) })?;
+        let map: Value = made(|out| unsafe { sys::accel_module_children_bottom_up(self.as_raw(), out) })?;
         let entries = map.entries().filter_map(|(path, kind)| Some((path.into(), kind.as_str()?.into())));
         Ok(entries.collect())
     }

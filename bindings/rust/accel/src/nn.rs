@@ -1,4 +1,5 @@
 //! Layers, with the names, shapes and initial distributions of `torch.nn`. Each takes one tensor and gives one.
+use crate::call::made;
 use crate::error::Result;
 pub use crate::generated::nn::*;
 use crate::module::Model;
@@ -33,7 +34,7 @@ impl Conv2d {
     pub fn build(self) -> Result<Model> {
         let Conv2d { in_channels, out_channels, kernel, stride, padding, groups, bias } = self;
         let bias = bias.into();
-        Model::made(|out| unsafe {
+        made(|out| unsafe {
             sys::accel_module_conv2d(in_channels, out_channels, kernel, stride, padding, groups, bias, out)
         })
     }

@@ -1,4 +1,5 @@
 //! Any operator of LibTorch by its name. The frequent ones are methods of [`Tensor`](crate::Tensor).
+use crate::call::made;
 use crate::error::{check, text, Error, ErrorCode, Result};
 use crate::handle::array;
 use crate::memory;
@@ -113,7 +114,7 @@ impl Op {
     /// The names of all operators that begin so, sorted.
     pub fn list(prefix: &str) -> Result<Vec<String>> {
         let prefix = c_string(prefix)?;
-        let names = Value::made(|out| unsafe { sys::accel_op_list(prefix.as_ptr(), out) })?;
+        let names: Value = made(|out| unsafe { sys::accel_op_list(prefix.as_ptr(), out) })?;
         Ok(names.iter().filter_map(|name| Some(name.as_str()?.to_string())).collect())
     }
 }

@@ -1,5 +1,6 @@
 //! Operators of LibTorch with types, generated from their schemas. Most of them are methods of [`Tensor`]; here are those
 //! whose first argument is no tensor.
+use crate::call::made;
 use crate::error::Result;
 use crate::op::RawOp;
 use crate::tensor::Tensor;
@@ -87,7 +88,7 @@ impl KnownOp {
 fn tensor_list(tensors: &[&Tensor]) -> Result<Value> {
     let arguments: Vec<Arg<'_>> = tensors.iter().map(|tensor| Arg::from(*tensor)).collect();
     let (first, length) = crate::handle::array(&arguments);
-    Value::made(|out| unsafe { sys::accel_value_list(first.cast(), length, out) })
+    made(|out| unsafe { sys::accel_value_list(first.cast(), length, out) })
 }
 
 fn tensors_of(value: Value) -> Result<Vec<Tensor>> {

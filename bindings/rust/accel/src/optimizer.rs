@@ -66,7 +66,7 @@ impl Optimizer {
         let names = Texts::new(state_names)?;
         let (data, destroy) = hand_over(Exclusive::new(update));
         // SAFETY: the names live through the call, and the closure is of the kind that the callback takes.
-        Self::made(|out| unsafe {
+        made(|out| unsafe {
             let call = Some(call_update::<F> as sys::accel_update_fn);
             sys::accel_optimizer_create(module, names.as_ptr(), names.len(), lr, weight_decay, call, data, destroy, out)
         })

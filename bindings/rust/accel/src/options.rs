@@ -49,8 +49,21 @@ impl Kept {
             }
         }
     }
+}
 
-    pub(crate) fn check(&self) -> Result<()> {
+/// What a builder keeps besides the struct.
+pub(crate) trait Keeps: Default {
+    /// # Errors
+    /// InvalidArgument where a text was set that has a NUL inside.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Keeps for () {}
+
+impl Keeps for Kept {
+    fn check(&self) -> Result<()> {
         self.wrong_text.as_ref().map_or(Ok(()), |text| c_string(text).map(drop))
     }
 }
@@ -61,14 +74,14 @@ pub(crate) fn milliseconds(duration: Duration) -> i64 {
 }
 
 /// A builder: what is not set comes from the environment or has the default that its function names. One with pointers keeps what
-/// they lead to.
+/// they lead to, the others nothing.
 macro_rules! builder {
-    ($(#[$text:meta])* $name:ident($raw:ident = $unset:ident)) => {
+    ($(#[$text:meta])* $name:ident($raw:ident = $unset:ident), $kept:ty) => {
         $(#[$text])*
-        #[derive(Clone, Copy)]
-        pub struct $name(pub(crate) accel_sys::$raw);
+        pub struct $name(pub(crate) accel_sys::$raw, $kept);
 
-        // SAFETY: a pointer inside is set only while a call is made.
+        // SAFETY: a pointer inside is set only while a call is made, or leads to what is kept, may be shared between threads, and is
+        // read by calls alone.
         unsafe impl Send for $name {}
         // SAFETY: as above.
         unsafe impl Sync for $name {}
@@ -77,38 +90,15 @@ macro_rules! builder {
             type Raw = accel_sys::$raw;
 
             fn as_raw(&self) -> $crate::error::Result<*const Self::Raw> {
+                $crate::options::Keeps::check(&self.1)?;
                 Ok(&self.0)
             }
         }
 
-        $crate::options::builder!(@new $name($name(accel_sys::$unset)));
-    };
-    ($(#[$text:meta])* $name:ident($raw:ident = $unset:ident) keeps) => {
-        $(#[$text])*
-        #[derive(Clone)]
-        pub struct $name(pub(crate) accel_sys::$raw, $crate::options::Kept);
-
-        // SAFETY: what the pointers lead to may be shared between threads, and only calls read it.
-        unsafe impl Send for $name {}
-        // SAFETY: as above.
-        unsafe impl Sync for $name {}
-
-        impl $crate::options::Options for $name {
-            type Raw = accel_sys::$raw;
-
-            fn as_raw(&self) -> $crate::error::Result<*const Self::Raw> {
-                self.1.check()?;
-                Ok(&self.0)
-            }
-        }
-
-        $crate::options::builder!(@new $name($name(accel_sys::$unset, $crate::options::Kept::default())));
-    };
-    (@new $name:ident($new:expr)) => {
         impl $name {
             /// Nothing is set.
             pub fn new() -> Self {
-                $new
+                $name(accel_sys::$unset, <$kept>::default())
             }
         }
 

@@ -1,5 +1,6 @@
 //! Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd.
 use crate::builders::ParametersOptions;
+use crate::call::made;
 use crate::error::{check, Result};
 use crate::handle::handle;
 use crate::memory::{self, Held};
@@ -56,16 +57,15 @@ impl Parameters {
     /// Puts a model on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient.
     pub fn new(state: &State, model: &Model, options: ParametersOptions) -> Result<Self> {
         memory::writes(model)?;
-        let handle = ParametersHandle::made(|out| unsafe {
-            sys::accel_parameters_create(state.as_raw(), model.as_raw(), &options.0, out)
-        })?;
+        let handle =
+            made(|out| unsafe { sys::accel_parameters_create(state.as_raw(), model.as_raw(), &options.0, out) })?;
         Ok(Parameters { handle, reported: Mutex::new(Vec::new()) })
     }
 
     /// The memory of a gradient, by the number of its parameter in [`Model::named_parameters`]. What is written there is
     /// not copied. From [`Parameters::grad_ready`] to the end of [`Parameters::synchronize`] it cannot be seen.
     pub fn gradient(&self, index: usize) -> Result<Tensor> {
-        Tensor::made(|out| unsafe { sys::accel_parameters_gradient(self.handle.as_raw(), index, out) })
+        made(|out| unsafe { sys::accel_parameters_gradient(self.handle.as_raw(), index, out) })
     }
 
     /// Says that a gradient of this micro-batch is complete: `None` when it was written in its memory.

@@ -1,4 +1,5 @@
 //! Random numbers.
+use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Result};
 use crate::handle::handle;
@@ -16,7 +17,7 @@ handle! {
 impl Generator {
     /// Where the default generator of the CPU stands.
     pub fn default_state() -> Result<Tensor> {
-        Tensor::made(|out| unsafe { sys::accel_generator_state(ptr::null_mut(), out) })
+        made(|out| unsafe { sys::accel_generator_state(ptr::null_mut(), out) })
     }
 
     /// The default generator of the CPU goes on where a generator stood.

@@ -1,5 +1,5 @@
 //! Schedulers: what drives learning rates.
-use crate::call::made_by_numbers;
+use crate::call::{made, made_by_numbers};
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check_callback_of_numbers, Result};
 use crate::handle::{array, handle};
@@ -40,14 +40,14 @@ impl Scheduler {
     pub fn chained(schedulers: Vec<Scheduler>) -> Result<Self> {
         let handles: Vec<_> = schedulers.iter().map(Scheduler::as_raw).collect();
         let (first, length) = array(&handles);
-        Self::made(|out| unsafe { sys::accel_scheduler_chained(first, length, out) })
+        made(|out| unsafe { sys::accel_scheduler_chained(first, length, out) })
     }
 
     /// One scheduler after the other; the next one takes over at its milestone.
     pub fn sequential(schedulers: Vec<Scheduler>, milestones: &[i64]) -> Result<Self> {
         let handles: Vec<_> = schedulers.iter().map(Scheduler::as_raw).collect();
         let ((first, length), (steps, n_steps)) = (array(&handles), array(milestones));
-        Self::made(|out| unsafe { sys::accel_scheduler_sequential(first, length, steps, n_steps, out) })
+        made(|out| unsafe { sys::accel_scheduler_sequential(first, length, steps, n_steps, out) })
     }
 }
 

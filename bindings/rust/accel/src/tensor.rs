@@ -1,5 +1,5 @@
 //! Tensors.
-use crate::call::Made;
+use crate::call::{made, Made};
 use crate::dtype::{DType, Device, Element};
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::{array, handle};
@@ -51,7 +51,7 @@ impl Tensor {
     pub fn from_slice<T: Element>(elements: &[T], shape: &[i64]) -> Result<Self> {
         fits(elements.len(), shape)?;
         let ((data, _), (sizes, ndim)) = (array(elements), array(shape));
-        Self::made(|out| unsafe { sys::accel_tensor_from_data(data.cast(), sizes, ndim, T::DTYPE.to_raw(), out) })
+        made(|out| unsafe { sys::accel_tensor_from_data(data.cast(), sizes, ndim, T::DTYPE.to_raw(), out) })
     }
 
     /// A tensor in the memory of a vector, which is not copied and freed with the last tensor that shares it.
@@ -80,7 +80,7 @@ impl Tensor {
         let strides = strides.map_or(ptr::null(), <[i64]>::as_ptr);
         let (owner, destroy) = crate::callback::hand_over(owner);
         let cpu = Device::Cpu.to_raw();
-        Self::made(|out| {
+        made(|out| {
             let dtype = T::DTYPE.to_raw();
             sys::accel_tensor_from_blob(data.cast(), sizes, ndim, strides, dtype, cpu, owner, destroy, out)
         })
@@ -120,13 +120,13 @@ impl Tensor {
     pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
         memory::reads(self)?;
         let device = self.device()?.to_raw();
-        Self::made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), dtype.to_raw(), device, 0, out) })
+        made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), dtype.to_raw(), device, 0, out) })
     }
 
     /// Moves to a device; the same memory when nothing changes.
     pub fn to_device(&self, device: Device) -> Result<Self> {
         memory::reads(self)?;
-        Self::made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), sys::ACCEL_UNSET, device.to_raw(), 0, out) })
+        made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), sys::ACCEL_UNSET, device.to_raw(), 0, out) })
     }
 
     /// Another owner of a tensor that a callback is lent.

@@ -74,14 +74,12 @@ impl Value {
     {
         let (data, destroy) = hand_over(Exclusive::new(function));
         let strict = error_on_other_type.into();
-        Value::made(|out| unsafe {
-            sys::accel_recursively_apply(self.as_raw(), strict, Some(apply::<F>), data, destroy, out)
-        })
+        made(|out| unsafe { sys::accel_recursively_apply(self.as_raw(), strict, Some(apply::<F>), data, destroy, out) })
     }
 
     /// Views of these rows of each tensor; negative numbers count from the end.
     pub fn slice_rows(&self, rows: Range<i64>) -> Result<Value> {
-        Value::made(|out| unsafe { sys::accel_slice_tensors(self.as_raw(), rows.start, rows.end, out) })
+        made(|out| unsafe { sys::accel_slice_tensors(self.as_raw(), rows.start, rows.end, out) })
     }
 
     /// Each tensor on a device; the values of `skip_keys` stay.

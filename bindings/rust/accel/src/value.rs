@@ -30,23 +30,33 @@ unsafe impl Send for Value {}
 // SAFETY: as above.
 unsafe impl Sync for Value {}
 
-/// What kind of value it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-#[allow(missing_docs)]
-pub enum Kind {
-    None,
-    Bool,
-    Int,
-    Double,
-    String,
-    Tensor,
-    List,
-    Map,
-    DType,
-    Device,
-    Tuple,
-    Bytes,
+macro_rules! kinds {
+    ($($name:ident = $number:ident),* $(,)?) => {
+        /// What kind of value it is.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[non_exhaustive]
+        #[allow(missing_docs)]
+        pub enum Kind {
+            None,
+            $($name,)*
+        }
+
+        impl Value {
+            /// Its kind.
+            pub fn kind(&self) -> Kind {
+                match self.0.kind {
+                    $(sys::$number => Kind::$name,)*
+                    _ => Kind::None,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Bool = ACCEL_VALUE_BOOL, Int = ACCEL_VALUE_INT, Double = ACCEL_VALUE_DOUBLE, String = ACCEL_VALUE_STRING,
+    Tensor = ACCEL_VALUE_TENSOR, List = ACCEL_VALUE_LIST, Map = ACCEL_VALUE_MAP, DType = ACCEL_VALUE_DTYPE,
+    Device = ACCEL_VALUE_DEVICE, Tuple = ACCEL_VALUE_TUPLE, Bytes = ACCEL_VALUE_BYTES,
 }
 
 impl Drop for Value {
@@ -75,7 +85,7 @@ impl Value {
     /// InvalidArgument for a text with a NUL inside.
     pub fn string(string: impl AsRef<str>) -> Result<Self> {
         let string = c_string(string)?;
-        Self::made(|out| unsafe { sys::accel_value_string(string.as_ptr(), out) })
+        made(|out| unsafe { sys::accel_value_string(string.as_ptr(), out) })
     }
 
     /// A list.
@@ -86,14 +96,14 @@ impl Value {
 
     fn list_of(items: &[Value]) -> Result<Self> {
         let (first, length) = array(items);
-        Self::made(|out| unsafe { sys::accel_value_list(first.cast(), length, out) })
+        made(|out| unsafe { sys::accel_value_list(first.cast(), length, out) })
     }
 
     /// A tuple: a list that other languages tell from one.
     pub fn tuple<Item: Into<Value>>(items: impl IntoIterator<Item = Item>) -> Result<Self> {
         let items: Vec<Value> = items.into_iter().map(Into::into).collect();
         let (first, length) = array(&items);
-        Self::made(|out| unsafe { sys::accel_value_tuple(first.cast(), length, out) })
+        made(|out| unsafe { sys::accel_value_tuple(first.cast(), length, out) })
     }
 
     /// Bytes. The type says who can read them, "python/pickle" for example.
@@ -103,12 +113,12 @@ impl Value {
     pub fn bytes(bytes: &[u8], kind: Option<&str>) -> Result<Self> {
         let kind = kind.map(c_string).transpose()?;
         let kind = kind.as_ref().map_or(std::ptr::null(), |kind| kind.as_ptr());
-        Self::made(|out| unsafe { sys::accel_value_bytes(bytes.as_ptr().cast(), bytes.len(), kind, out) })
+        made(|out| unsafe { sys::accel_value_bytes(bytes.as_ptr().cast(), bytes.len(), kind, out) })
     }
 
     /// A map.
     pub fn map<Key: AsRef<str>>(items: impl IntoIterator<Item = (Key, Value)>) -> Result<Self> {
-        let mut map = Self::made(|out| unsafe { sys::accel_value_map(out) })?;
+        let mut map: Value = made(|out| unsafe { sys::accel_value_map(out) })?;
         for (key, item) in items {
             map.set(key, &item)?;
         }
@@ -118,17 +128,12 @@ impl Value {
     /// The value of a JSON document.
     pub fn from_json(json: &str) -> Result<Self> {
         let json = c_string(json)?;
-        Self::made(|out| unsafe { sys::accel_value_from_json(json.as_ptr(), out) })
+        made(|out| unsafe { sys::accel_value_from_json(json.as_ptr(), out) })
     }
 
     /// A copy of the containers; tensors are shared.
     pub fn try_clone(&self) -> Result<Self> {
-        Self::made(|out| unsafe { sys::accel_value_copy(&self.0, out) })
-    }
-
-    /// What `call` writes, when it succeeds.
-    pub(crate) fn made(call: impl FnOnce(*mut sys::accel_value_t) -> i32) -> Result<Self> {
-        made(call)
+        made(|out| unsafe { sys::accel_value_copy(&self.0, out) })
     }
 
     /// Gives up what it owns.
@@ -170,24 +175,6 @@ impl Value {
 
 /// What is in a value.
 impl Value {
-    /// Its kind.
-    pub fn kind(&self) -> Kind {
-        match self.0.kind {
-            sys::ACCEL_VALUE_BOOL => Kind::Bool,
-            sys::ACCEL_VALUE_INT => Kind::Int,
-            sys::ACCEL_VALUE_DOUBLE => Kind::Double,
-            sys::ACCEL_VALUE_STRING => Kind::String,
-            sys::ACCEL_VALUE_TENSOR => Kind::Tensor,
-            sys::ACCEL_VALUE_LIST => Kind::List,
-            sys::ACCEL_VALUE_MAP => Kind::Map,
-            sys::ACCEL_VALUE_DTYPE => Kind::DType,
-            sys::ACCEL_VALUE_DEVICE => Kind::Device,
-            sys::ACCEL_VALUE_TUPLE => Kind::Tuple,
-            sys::ACCEL_VALUE_BYTES => Kind::Bytes,
-            _ => Kind::None,
-        }
-    }
-
     /// Whether it is nothing.
     pub fn is_none(&self) -> bool {
         self.kind() == Kind::None
@@ -541,5 +528,5 @@ impl<'a, T: Into<Arg<'a>>> From<Option<T>> for Arg<'a> {
 /// Integers as one value, for shapes.
 pub(crate) fn int_list(items: &[i64]) -> Result<Value> {
     let (first, length) = array(items);
-    Value::made(|out| unsafe { sys::accel_value_int_list(first, length, out) })
+    made(|out| unsafe { sys::accel_value_int_list(first, length, out) })
 }

@@ -1,4 +1,5 @@
 //! Calls that were started and go on by themselves.
+use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::handle;
@@ -88,9 +89,9 @@ impl<T: Tree> Work<T> {
         call: impl FnOnce(*const sys::accel_value_t, *mut *mut sys::accel_work_t) -> i32,
     ) -> Result<Self> {
         // Another owner of what is read: the value itself may go.
-        let reads = Value::made(|out| unsafe { sys::accel_value_copy(value.as_arg().as_raw(), out) })?;
+        let reads: Value = made(|out| unsafe { sys::accel_value_copy(value.as_arg().as_raw(), out) })?;
         let memory = Cell::new(vec![Held::by_call(&reads, &Value::none())?]);
-        let pending = Pending { handle: WorkHandle::made(|out| call(reads.as_raw(), out))?, memory };
+        let pending = Pending { handle: made(|out| call(reads.as_raw(), out))?, memory };
         Ok(Work { pending, gives: Gives::Result { _reads: reads }, _one_thread_at_a_time: PhantomData })
     }
 
@@ -124,7 +125,7 @@ impl<T: Tree> Work<T> {
     /// # Errors
     /// InvalidState while it goes on; the error of the work.
     pub fn result(self) -> Result<T> {
-        let result = Value::made(|out| unsafe { sys::accel_work_result(self.pending.handle.as_raw(), out) })?;
+        let result = made(|out| unsafe { sys::accel_work_result(self.pending.handle.as_raw(), out) })?;
         match self.gives {
             Gives::Result { .. } => T::from_value(result),
             Gives::Given { output, .. } => Ok(output),
@@ -157,7 +158,7 @@ impl Work<Tensor> {
         call: impl FnOnce(*mut sys::accel_tensor_t, *mut *mut sys::accel_work_t) -> i32,
     ) -> Result<Self> {
         let memory = Cell::new(vec![Held::by_call(&reads, &output)?]);
-        let pending = Pending { handle: WorkHandle::made(|out| call(output.as_raw(), out))?, memory };
+        let pending = Pending { handle: made(|out| call(output.as_raw(), out))?, memory };
         Ok(Work { pending, gives: Gives::Given { output, _reads: reads }, _one_thread_at_a_time: PhantomData })
     }
 }

@@ -1,5 +1,6 @@
 //! Local SGD: each rank trains for itself, and the weights are averaged from time to time.
 use crate::builders::LocalSgdOptions;
+use crate::call::made;
 use crate::error::{check, Result};
 use crate::memory;
 use crate::module::Model;
@@ -41,7 +42,7 @@ impl LocalSgd<'_> {
 
     /// What a resumed run needs besides the weights.
     pub fn state_dict(&self) -> Result<Value> {
-        Value::made(|out| unsafe { sys::accel_local_sgd_state_dict(self.0.as_raw(), out) })
+        made(|out| unsafe { sys::accel_local_sgd_state_dict(self.0.as_raw(), out) })
     }
 
     /// Takes it back.

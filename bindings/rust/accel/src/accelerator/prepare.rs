@@ -1,5 +1,6 @@
 //! What a state prepares: models, optimizers, loaders, schedulers.
 use crate::builders::{DdpOptions, PowerSgdOptions, PrepareModelOptions};
+use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::data::DataLoader;
 use crate::error::{check, Result};
@@ -126,7 +127,7 @@ impl State {
         memory::writes(model)?;
         let mut how = how;
         how.0.ddp_options = &options.0;
-        Model::made(|out| unsafe { sys::accel_prepare_model(self.as_raw(), model.as_raw(), &how.0, out) })
+        made(|out| unsafe { sys::accel_prepare_model(self.as_raw(), model.as_raw(), &how.0, out) })
     }
 
     /// The same, for the PowerSGDs among the hooks.

@@ -1,5 +1,6 @@
 //! The program's own items by number.
 use super::Dataset;
+use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::error::Result;
 use crate::value::Value;
@@ -48,7 +49,7 @@ impl Dataset {
     pub fn custom<I: Items>(items: I) -> Result<Self> {
         let (data, destroy) = hand_over(items);
         // SAFETY: the items are of the kind that the callbacks take.
-        Self::made(|out| unsafe {
+        made(|out| unsafe {
             let (length, item, items) = (Some(call_length::<I> as _), Some(call_item::<I> as _), call_items::<I> as _);
             sys::accel_dataset_create(length, item, Some(items), Some(call_set_epoch::<I>), data, destroy, out)
         })

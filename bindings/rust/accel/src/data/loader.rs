@@ -1,6 +1,7 @@
 //! Batches of a dataset's items.
 use super::{Dataset, Sampler};
 use crate::builders::DataLoaderOptions;
+use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::error::{check, Result};
 use crate::handle::handle;
@@ -36,7 +37,7 @@ impl DataLoader {
     pub fn with_sampler(dataset: &Dataset, sampler: &Sampler, options: DataLoaderOptions) -> Result<Self> {
         let mut raw = options.0;
         raw.sampler = sampler.as_raw();
-        Self::made(|out| unsafe { sys::accel_dataloader_create(dataset.as_raw(), &raw, out) })
+        made(|out| unsafe { sys::accel_dataloader_create(dataset.as_raw(), &raw, out) })
     }
 
     /// Lets the program make batches: of a list of items. With workers it runs on threads of the library.

@@ -1,4 +1,5 @@
 //! An order of items for each epoch.
+use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::Result;
 use crate::handle::handle;
@@ -17,7 +18,7 @@ impl Sampler {
         F: FnMut(i64, &mut [i64]) -> CallbackResult + Send + 'static,
     {
         let (data, destroy) = hand_over(Exclusive::new(order));
-        Self::made(|out| unsafe { sys::accel_sampler_create(length, Some(call_order::<F>), data, destroy, out) })
+        made(|out| unsafe { sys::accel_sampler_create(length, Some(call_order::<F>), data, destroy, out) })
     }
 
     /// Whether nothing is drawn.

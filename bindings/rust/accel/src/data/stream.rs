@@ -1,6 +1,7 @@
 //! Items one after another.
 use super::Dataset;
 use crate::builders::MergeEnd;
+use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::Result;
 use crate::handle::array;
@@ -51,7 +52,7 @@ impl Dataset {
     {
         let (data, destroy) = hand_over(begin);
         let length = length.unwrap_or(sys::ACCEL_UNSET_INT64);
-        Self::made(|out| unsafe {
+        made(|out| unsafe {
             sys::accel_dataset_create_stream(
                 Some(call_begin::<F, R>),
                 Some(call_next::<R>),
@@ -73,7 +74,7 @@ impl Dataset {
         let (first, length) = array(&handles);
         let weights = weights.map(|weights| Value::list(weights.iter().copied())).transpose()?;
         let weights = weights.as_ref().map_or(ptr::null(), Value::as_raw);
-        Self::made(|out| unsafe { sys::accel_dataset_merge(first, length, weights, seed, end.into(), out) })
+        made(|out| unsafe { sys::accel_dataset_merge(first, length, weights, seed, end.into(), out) })
     }
 }
 

@@ -72,7 +72,7 @@ impl State {
         made(|out| unsafe { sys::accel_prepare_data_loader(self.as_raw(), loader.as_raw(), config, out) })
     }
 
-    /// Back-propagates loss / gradient_accumulation_steps, scaled where [`accel_loss_scale`](accel_sys::accel_loss_scale) says so; gradients are
+    /// Back-propagates loss / gradient_accumulation_steps, scaled where [`StateReader::loss_scale`](crate::StateReader::loss_scale) says so; gradients are
     /// averaged over the ranks in the last micro-batch of a group.
     ///
     /// * `loss`: One element, unless the options have a gradient for it.
@@ -189,7 +189,7 @@ impl State {
 
     /// Operators inside run in the state's precision; a prepared model opens this scope itself.
     ///
-    /// * `options`: `None`: as [`accel_set_autocast`](accel_sys::accel_set_autocast).
+    /// * `options`: `None`: as [`State::set_autocast`](crate::State::set_autocast).
     ///
     /// Gives: The scope.
     ///
@@ -221,7 +221,7 @@ impl State {
     /// The model inside a prepared one.
     ///
     /// * `module`: A module, prepared or not.
-    /// * `keep_fp32_wrapper`: it still runs under the state's precision with float32 outputs, on its own rank only;
+    /// * `keep_fp32_wrapper`: It still runs under the state's precision with float32 outputs, on its own rank only;
     ///   false: the model as it was before it was prepared.
     ///
     /// Gives: The model; the module itself when it is not prepared.
@@ -236,7 +236,7 @@ impl State {
     }
 
     /// What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with
-    /// how it runs; one a line. [`accel_state_describe`](accel_sys::accel_state_describe) has the settings and where they came from.
+    /// how it runs; one a line. [`StateReader::settings`](crate::StateReader::settings) has the settings and where they came from.
     ///
     /// Gives: The text.
     #[inline]
@@ -247,8 +247,8 @@ impl State {
     /// Seeds the default generators of all devices, and those of [`accel_add_seed_callback`](accel_sys::accel_add_seed_callback).
     ///
     /// * `seed`: The seed.
-    /// * `device_specific`: adds the rank.
-    /// * `deterministic`: from now on the process uses algorithms whose results do not differ from run to run, and
+    /// * `device_specific`: Adds the rank.
+    /// * `deterministic`: From now on the process uses algorithms whose results do not differ from run to run, and
     ///   operators that have none fail.
     ///
     /// # Errors
@@ -337,7 +337,7 @@ impl Generator {
 
     /// Goes on where a generator stood.
     ///
-    /// * `state`: What [`accel_generator_state`](accel_sys::accel_generator_state) gave.
+    /// * `state`: What [`Generator::state`](crate::Generator::state) gave.
     ///
     /// # Errors
     /// TypeMismatch, Torch.

@@ -4,7 +4,8 @@ use crate::options::*;
 
 builder! {
     /// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
-    PowerSgdOptions(accel_power_sgd_options_t = ACCEL_POWER_SGD_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    PowerSgdOptions(accel_power_sgd_options_t = ACCEL_POWER_SGD_OPTIONS_INIT), ()
 }
 
 impl PowerSgdOptions {
@@ -60,7 +61,8 @@ impl PowerSgdOptions {
 
 builder! {
     /// How gradients are averaged. `comm_state_option`: `State::prepare_model_with_power_sgd()`.
-    DdpOptions(accel_ddp_options_t = ACCEL_DDP_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    DdpOptions(accel_ddp_options_t = ACCEL_DDP_OPTIONS_INIT), ()
 }
 
 impl DdpOptions {
@@ -116,7 +118,8 @@ impl DdpOptions {
 builder! {
     /// How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision
     /// Training", 2018).
-    GradScalerOptions(accel_grad_scaler_options_t = ACCEL_GRAD_SCALER_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    GradScalerOptions(accel_grad_scaler_options_t = ACCEL_GRAD_SCALER_OPTIONS_INIT), ()
 }
 
 impl GradScalerOptions {
@@ -153,7 +156,8 @@ impl GradScalerOptions {
 
 builder! {
     /// In which regions operators choose their precision.
-    AutocastOptions(accel_autocast_options_t = ACCEL_AUTOCAST_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    AutocastOptions(accel_autocast_options_t = ACCEL_AUTOCAST_OPTIONS_INIT), ()
 }
 
 impl AutocastOptions {
@@ -172,7 +176,8 @@ impl AutocastOptions {
 
 builder! {
     /// How one model is prepared. `ddp_options`: `State::prepare_model()`.
-    PrepareModelOptions(accel_prepare_model_options_t = ACCEL_PREPARE_MODEL_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    PrepareModelOptions(accel_prepare_model_options_t = ACCEL_PREPARE_MODEL_OPTIONS_INIT), ()
 }
 
 impl PrepareModelOptions {
@@ -191,7 +196,8 @@ impl PrepareModelOptions {
 
 builder! {
     /// How the ranks share a loader's batches.
-    DataLoaderConfig(accel_dataloader_config_t = ACCEL_DATALOADER_CONFIG_INIT)
+    #[derive(Clone, Copy)]
+    DataLoaderConfig(accel_dataloader_config_t = ACCEL_DATALOADER_CONFIG_INIT), ()
 }
 
 impl DataLoaderConfig {
@@ -248,7 +254,8 @@ impl DataLoaderConfig {
 builder! {
     /// Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum
     /// 0.9), with start_step post-local SGD (Lin et al., 2018). `gradient_group`: `State::local_sgd()`.
-    LocalSgdOptions(accel_local_sgd_options_t = ACCEL_LOCAL_SGD_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    LocalSgdOptions(accel_local_sgd_options_t = ACCEL_LOCAL_SGD_OPTIONS_INIT), ()
 }
 
 impl LocalSgdOptions {
@@ -294,7 +301,8 @@ builder! {
     /// CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer));
     /// CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of
     /// [`accel_module_named_parameters`](accel_sys::accel_module_named_parameters).
-    ParametersOptions(accel_parameters_options_t = ACCEL_PARAMETERS_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    ParametersOptions(accel_parameters_options_t = ACCEL_PARAMETERS_OPTIONS_INIT), ()
 }
 
 impl ParametersOptions {

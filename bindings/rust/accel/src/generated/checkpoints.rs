@@ -36,7 +36,7 @@ pub fn load_metadata(path: impl AsRef<Path>) -> Result<Value> {
 ///
 /// * `path`: The file.
 ///
-/// Gives: A map name -> tensor, with those that [`accel_save`](accel_sys::accel_save) left out under their names again.
+/// Gives: A map name -> tensor, with those that [`save`](crate::save) left out under their names again.
 ///
 /// # Errors
 /// NotFound, Corrupt.
@@ -52,7 +52,7 @@ impl State {
     /// * `tensors`: As there; only looked at where it is written.
     /// * `metadata`: As there; only looked at where it is written.
     /// * `path`: As there; only looked at where it is written.
-    /// * `save_on_each_node`: on the main process of each host.
+    /// * `save_on_each_node`: On the main process of each host.
     #[inline]
     pub fn save(&self, tensors: &Value, metadata: Option<&Value>, path: impl AsRef<Path>, save_on_each_node: bool) -> Result<()> {
         let path = c_path(path.as_ref())?;
@@ -94,7 +94,7 @@ impl State {
     /// loaders go on with the next item of all ranks' order, gradients of an open group are shared out, and ranks
     /// that are new draw random numbers of their own. All ranks must call.
     ///
-    /// * `folder`: What [`accel_save_state`](accel_sys::accel_save_state) wrote.
+    /// * `folder`: What [`State::save_state`](crate::State::save_state) wrote.
     ///
     /// # Errors
     /// ShapeMismatch, NotFound, InvalidState, Unsupported, Corrupt.

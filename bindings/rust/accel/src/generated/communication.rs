@@ -18,7 +18,7 @@ impl State {
         T::from_value(made(|out| unsafe { sys::accel_gather(self.as_raw(), value.as_raw(), out) })?)
     }
 
-    /// As [`accel_gather`](accel_sys::accel_gather), for tensors whose dimension 0 differs by rank: nothing is padded.
+    /// As [`State::gather`](crate::State::gather), for tensors whose dimension 0 differs by rank: nothing is padded.
     ///
     /// * `value`: A tensor or a tree of tensors.
     ///
@@ -33,8 +33,8 @@ impl State {
         T::from_value(made(|out| unsafe { sys::accel_gather_uneven(self.as_raw(), value.as_raw(), out) })?)
     }
 
-    /// As [`accel_gather`](accel_sys::accel_gather), and leaves out what the loader repeated to fill batches. Where ranks have batches of
-    /// different sizes they are joined as by [`accel_gather_uneven`](accel_sys::accel_gather_uneven). What has not one row for each row of the batch
+    /// As [`State::gather`](crate::State::gather), and leaves out what the loader repeated to fill batches. Where ranks have batches of
+    /// different sizes they are joined as by [`State::gather_uneven`](crate::State::gather_uneven). What has not one row for each row of the batch
     /// is cut at the front part of its rows, as the reference does.
     ///
     /// * `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
@@ -83,7 +83,7 @@ impl State {
         T::from_value(made(|out| unsafe { sys::accel_reduce(self.as_raw(), value.as_raw(), reduction.into(), scale, out) })?)
     }
 
-    /// Every rank gets one rank's list of values, which may be those of [`accel_gather_object`](accel_sys::accel_gather_object).
+    /// Every rank gets one rank's list of values, which may be those of [`State::gather_object`](crate::State::gather_object).
     ///
     /// * `objects`: A list; on the other ranks only its length matters.
     /// * `from_process`: The source rank.
@@ -103,7 +103,7 @@ impl State {
     /// * `value`: A tensor or a tree of tensors, with equally many dimensions on all ranks.
     /// * `dim`: The dimension; negative ones count from the end; tensors that lack it stay.
     /// * `pad_index`: What is filled in.
-    /// * `pad_first`: before the data instead of after it.
+    /// * `pad_first`: Before the data instead of after it.
     ///
     /// Gives: The padded tree.
     #[inline]
@@ -128,7 +128,7 @@ impl State {
     /// Joins the parts of all ranks in rank order.
     ///
     /// * `input`: One rank's part.
-    /// * `output`: num_processes times as many elements.
+    /// * `output`: Num_processes times as many elements.
     #[inline]
     pub fn all_gather(&self, input: &Tensor, output: &mut Tensor) -> Result<()> {
         memory::writes(output)?;
@@ -138,7 +138,7 @@ impl State {
 
     /// Reduces over the ranks and leaves each rank its part.
     ///
-    /// * `input`: num_processes times as many elements as output.
+    /// * `input`: Num_processes times as many elements as output.
     /// * `reduction`: ACCEL_REDUCE_*.
     /// * `output`: This rank's part of the reduction.
     #[inline]
@@ -152,8 +152,8 @@ impl State {
 
     /// Part i of the input goes to rank i.
     ///
-    /// * `input`: num_processes equal parts each.
-    /// * `output`: num_processes equal parts each.
+    /// * `input`: Num_processes equal parts each.
+    /// * `output`: Num_processes equal parts each.
     #[inline]
     pub fn all_to_all(&self, input: &Tensor, output: &mut Tensor) -> Result<()> {
         memory::writes(output)?;
@@ -204,7 +204,7 @@ impl State {
         check(unsafe { sys::accel_recv(self.as_raw(), tensor.as_raw(), from_process, tag) }).map(drop)
     }
 
-    /// Starts [`accel_gather`](accel_sys::accel_gather).
+    /// Starts [`State::gather`](crate::State::gather).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -212,7 +212,7 @@ impl State {
         Work::of_tree(value, |value, out| unsafe { sys::accel_gather_async(self.as_raw(), value, out) })
     }
 
-    /// Starts [`accel_gather_uneven`](accel_sys::accel_gather_uneven).
+    /// Starts [`State::gather_uneven`](crate::State::gather_uneven).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -220,7 +220,7 @@ impl State {
         Work::of_tree(value, |value, out| unsafe { sys::accel_gather_uneven_async(self.as_raw(), value, out) })
     }
 
-    /// Starts [`accel_gather_for_metrics`](accel_sys::accel_gather_for_metrics), for the batch that the loader gave last.
+    /// Starts [`State::gather_for_metrics`](crate::State::gather_for_metrics), for the batch that the loader gave last.
     ///
     /// Gives: The call under way.
     #[inline]
@@ -228,7 +228,7 @@ impl State {
         Work::of_tree(value, |value, out| unsafe { sys::accel_gather_for_metrics_async(self.as_raw(), value, out) })
     }
 
-    /// Starts [`accel_gather_object`](accel_sys::accel_gather_object).
+    /// Starts [`State::gather_object`](crate::State::gather_object).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -236,7 +236,7 @@ impl State {
         Work::of_tree(object, |object, out| unsafe { sys::accel_gather_object_async(self.as_raw(), object, out) })
     }
 
-    /// Starts [`accel_reduce`](accel_sys::accel_reduce).
+    /// Starts [`State::reduce`](crate::State::reduce).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -244,7 +244,7 @@ impl State {
         Work::of_tree(value, |value, out| unsafe { sys::accel_reduce_async(self.as_raw(), value, reduction.into(), scale, out) })
     }
 
-    /// Starts [`accel_broadcast_object_list`](accel_sys::accel_broadcast_object_list).
+    /// Starts [`State::broadcast_object_list`](crate::State::broadcast_object_list).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -252,7 +252,7 @@ impl State {
         Work::of_tree(objects, |objects, out| unsafe { sys::accel_broadcast_object_list_async(self.as_raw(), objects, from_process, out) })
     }
 
-    /// Starts [`accel_pad_across_processes`](accel_sys::accel_pad_across_processes).
+    /// Starts [`State::pad_across_processes`](crate::State::pad_across_processes).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -262,7 +262,7 @@ impl State {
         })
     }
 
-    /// Starts [`accel_all_reduce`](accel_sys::accel_all_reduce).
+    /// Starts [`State::all_reduce`](crate::State::all_reduce).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -270,7 +270,7 @@ impl State {
         Work::of_tensors(tensor, Value::none(), |tensor, out| unsafe { sys::accel_all_reduce_async(self.as_raw(), tensor, reduction.into(), out) })
     }
 
-    /// Starts [`accel_all_gather`](accel_sys::accel_all_gather).
+    /// Starts [`State::all_gather`](crate::State::all_gather).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -279,7 +279,7 @@ impl State {
         Work::of_tensors(output, reads, |output, out| unsafe { sys::accel_all_gather_async(self.as_raw(), input, output, out) })
     }
 
-    /// Starts [`accel_reduce_scatter`](accel_sys::accel_reduce_scatter).
+    /// Starts [`State::reduce_scatter`](crate::State::reduce_scatter).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -288,7 +288,7 @@ impl State {
         Work::of_tensors(output, reads, |output, out| unsafe { sys::accel_reduce_scatter_async(self.as_raw(), input, reduction.into(), output, out) })
     }
 
-    /// Starts [`accel_all_to_all`](accel_sys::accel_all_to_all).
+    /// Starts [`State::all_to_all`](crate::State::all_to_all).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -297,7 +297,7 @@ impl State {
         Work::of_tensors(output, reads, |output, out| unsafe { sys::accel_all_to_all_async(self.as_raw(), input, output, out) })
     }
 
-    /// Starts [`accel_scatter`](accel_sys::accel_scatter).
+    /// Starts [`State::scatter`](crate::State::scatter).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -306,7 +306,7 @@ impl State {
         Work::of_tensors(output, reads, |output, out| unsafe { sys::accel_scatter_async(self.as_raw(), input, from_process, output, out) })
     }
 
-    /// Starts [`accel_send`](accel_sys::accel_send).
+    /// Starts [`State::send`](crate::State::send).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -314,7 +314,7 @@ impl State {
         Work::of_tensors(tensor, Value::none(), |tensor, out| unsafe { sys::accel_send_async(self.as_raw(), tensor, to_process, tag, out) })
     }
 
-    /// Starts [`accel_recv`](accel_sys::accel_recv).
+    /// Starts [`State::recv`](crate::State::recv).
     ///
     /// Gives: The call under way.
     #[inline]
@@ -322,7 +322,7 @@ impl State {
         Work::of_tensors(tensor, Value::none(), |tensor, out| unsafe { sys::accel_recv_async(self.as_raw(), tensor, from_process, tag, out) })
     }
 
-    /// Starts [`accel_wait_for_everyone`](accel_sys::accel_wait_for_everyone).
+    /// Starts [`State::wait_for_everyone`](crate::State::wait_for_everyone).
     ///
     /// Gives: The call under way.
     #[inline]

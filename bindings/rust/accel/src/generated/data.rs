@@ -18,7 +18,7 @@ impl Dataset {
 
     /// Rows of tensors that have names; an item is a map with one row of each.
     ///
-    /// * `tensors`: A map from names to tensors with equally many rows, as [`accel_load`](accel_sys::accel_load) gives it.
+    /// * `tensors`: A map from names to tensors with equally many rows, as [`load`](crate::load) gives it.
     ///
     /// Gives: The dataset, which shares their memory.
     ///
@@ -48,7 +48,7 @@ impl Dataset {
     /// dimension; an item is a list with one row of each. A loader that pads writes them where the batch will lie.
     ///
     /// * `values`: At least one, on the CPU.
-    /// * `offsets`: int64 \[rows + 1\] on the CPU; they do not fall.
+    /// * `offsets`: Int64 \[rows + 1\] on the CPU; they do not fall.
     ///
     /// Gives: The dataset, which shares their memory.
     ///
@@ -83,7 +83,7 @@ impl Dataset {
     /// Tokens cut into windows. Item i is a list of two int64 tensors \[sequence_length\]: tokens from i * stride on,
     /// and the same shifted by one. Tokens at the end that fill no window are left out.
     ///
-    /// * `tokens`: Integers \[n\] on the CPU, for example of [`accel_tensor_map_file`](accel_sys::accel_tensor_map_file); shared.
+    /// * `tokens`: Integers \[n\] on the CPU, for example of [`Tensor::map_file`](crate::Tensor::map_file); shared.
     /// * `sequence_length`: At least 1.
     /// * `stride`: At least 1; `None`: sequence_length.
     ///
@@ -100,7 +100,7 @@ impl Dataset {
     ///
     /// * `path`: The file or folder.
     /// * `suffix`: Only files that end so; `None`: all.
-    /// * `skip_malformed`: malformed lines are left out and counted.
+    /// * `skip_malformed`: Malformed lines are left out and counted.
     ///
     /// Gives: The dataset.
     ///
@@ -120,7 +120,7 @@ impl Dataset {
     ///
     /// * `path`: The file or folder.
     /// * `suffix`: Only files that end so; `None`: all.
-    /// * `skip_malformed`: malformed lines, empty ones among them, are left out and counted.
+    /// * `skip_malformed`: Malformed lines, empty ones among them, are left out and counted.
     ///
     /// Gives: The dataset.
     ///
@@ -137,7 +137,7 @@ impl Dataset {
 
     /// JPEG and PNG files in a folder. An item is a map {image: uint8 \[channels, height, width\], label: the number
     /// of the subfolder in the order of their names, path}; without subfolders there is no label. Other files are
-    /// counted by [`accel_dataset_num_skipped`](accel_sys::accel_dataset_num_skipped). An image that is cut short is CORRUPT when it is read.
+    /// counted by [`Dataset::num_skipped`](crate::Dataset::num_skipped). An image that is cut short is CORRUPT when it is read.
     ///
     /// * `folder`: The folder.
     /// * `options`: `None`: defaults.
@@ -156,7 +156,7 @@ impl Dataset {
 
     /// The items of a dataset as a stream.
     ///
-    /// * `seed`: Another order in each epoch, that of [`accel_sampler_seedable_random`](accel_sys::accel_sampler_seedable_random); `None`: the order of their
+    /// * `seed`: Another order in each epoch, that of [`Sampler::seedable_random`](crate::Sampler::seedable_random); `None`: the order of their
     ///   numbers.
     ///
     /// Gives: The stream.
@@ -269,7 +269,7 @@ impl Sampler {
     ///
     /// * `length`: Items.
     /// * `num_samples`: Draws of an epoch.
-    /// * `replacement`: an item may come again at once.
+    /// * `replacement`: An item may come again at once.
     /// * `seed`: Of generator(seed + epoch).
     ///
     /// Gives: The sampler.
@@ -285,7 +285,7 @@ impl Sampler {
     ///
     /// * `weights`: Of each item, of any sum; an item of weight 0 is never drawn.
     /// * `num_samples`: Draws of an epoch.
-    /// * `replacement`: an item may be drawn again. false: num_samples is at most the number of weights above 0.
+    /// * `replacement`: An item may be drawn again. false: num_samples is at most the number of weights above 0.
     /// * `seed`: Of generator(seed + epoch).
     ///
     /// Gives: The sampler.
@@ -302,7 +302,7 @@ impl Sampler {
     /// Some of the items, as torch's SubsetRandomSampler when they are shuffled.
     ///
     /// * `indices`: From 0; they may repeat.
-    /// * `shuffle`: a new order in every epoch. false: as given.
+    /// * `shuffle`: A new order in every epoch. false: as given.
     /// * `seed`: Of generator(seed + epoch).
     ///
     /// Gives: The sampler.
@@ -340,9 +340,9 @@ impl Sampler {
     /// * `length`: Items.
     /// * `num_replicas`: Ranks.
     /// * `rank`: This one.
-    /// * `shuffle`: of the permutation of generator(seed + epoch). false: of the sequence.
+    /// * `shuffle`: Of the permutation of generator(seed + epoch). false: of the sequence.
     /// * `seed`: The same on all ranks.
-    /// * `drop_last`: a tail that does not reach all ranks is left out; false: it is filled up with items from the
+    /// * `drop_last`: A tail that does not reach all ranks is left out; false: it is filled up with items from the
     ///   start.
     ///
     /// Gives: The sampler.
@@ -480,7 +480,7 @@ impl DataLoader {
         check(unsafe { sys::accel_dataloader_set_epoch(self.as_raw(), epoch) }).map(drop)
     }
 
-    /// Where the loader stands, in what was handed out, whatever was read ahead. [`accel_save_state`](accel_sys::accel_save_state) keeps it too.
+    /// Where the loader stands, in what was handed out, whatever was read ahead. [`State::save_state`](crate::State::save_state) keeps it too.
     ///
     /// Gives: A map: "epoch"; "batches" that this rank and "samples" that all ranks got of it; "seed" of a shuffled
     /// order; of a stream also what each reader gave.

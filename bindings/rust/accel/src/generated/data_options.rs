@@ -5,7 +5,8 @@ use crate::options::*;
 builder! {
     /// How documents are packed. One of end_of_document and document_offsets is given. `document_offsets`:
     /// `Dataset::packed()`.
-    PackingOptions(accel_packing_options_t = ACCEL_PACKING_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    PackingOptions(accel_packing_options_t = ACCEL_PACKING_OPTIONS_INIT), ()
 }
 
 impl PackingOptions {
@@ -36,7 +37,8 @@ impl PackingOptions {
 
 builder! {
     /// How CSV files are read. `types`: `Dataset::csv()`.
-    CsvOptions(accel_csv_options_t = ACCEL_CSV_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    CsvOptions(accel_csv_options_t = ACCEL_CSV_OPTIONS_INIT), ()
 }
 
 impl CsvOptions {
@@ -67,7 +69,8 @@ impl CsvOptions {
 
 builder! {
     /// How images are read.
-    ImageOptions(accel_image_options_t = ACCEL_IMAGE_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    ImageOptions(accel_image_options_t = ACCEL_IMAGE_OPTIONS_INIT), ()
 }
 
 impl ImageOptions {
@@ -93,7 +96,8 @@ impl ImageOptions {
 
 builder! {
     /// How a loader makes batches. `sampler`: `DataLoader::with_sampler()`.
-    DataLoaderOptions(accel_dataloader_options_t = ACCEL_DATALOADER_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    DataLoaderOptions(accel_dataloader_options_t = ACCEL_DATALOADER_OPTIONS_INIT), ()
 }
 
 impl DataLoaderOptions {

@@ -54,7 +54,7 @@ impl Model {
     ///
     /// * `name`: Without a dot, not taken.
     /// * `tensor`: A floating leaf.
-    /// * `requires_grad`: it is trained.
+    /// * `requires_grad`: It is trained.
     ///
     /// # Errors
     /// InvalidArgument, AlreadyExists.
@@ -70,7 +70,7 @@ impl Model {
     ///
     /// * `name`: As above.
     /// * `tensor`: State that is not trained.
-    /// * `persistent`: it is in the state dict.
+    /// * `persistent`: It is in the state dict.
     #[inline]
     pub fn add_buffer(&self, name: &str, tensor: Tensor, persistent: bool) -> Result<()> {
         let name = c_string(name)?;
@@ -207,7 +207,7 @@ impl Model {
     /// Copies tensors into the module; nothing is changed when one of them does not fit.
     ///
     /// * `state_dict`: A map name -> tensor.
-    /// * `strict`: missing and unexpected names are errors.
+    /// * `strict`: Missing and unexpected names are errors.
     ///
     /// # Errors
     /// ShapeMismatch, NotFound.
@@ -220,7 +220,7 @@ impl Model {
 
     /// Switches between training and evaluation.
     ///
-    /// * `training`: dropout and batch statistics are active here and below.
+    /// * `training`: Dropout and batch statistics are active here and below.
     ///
     /// # Errors
     /// InvalidHandle.

@@ -90,7 +90,7 @@ pub fn activation(name: &str) -> Result<Model> {
 ///
 /// * `embed_dim`: Sizes.
 /// * `num_heads`: Sizes.
-/// * `causal`: a position sees only earlier ones.
+/// * `causal`: A position sees only earlier ones.
 /// * `bias`: 1 or 0.
 /// * `dropout`: Of the attention weights.
 ///

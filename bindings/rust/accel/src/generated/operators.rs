@@ -23,7 +23,7 @@ pub fn no_grad() -> Result<Scope<'static>> {
     Scope::begin(|out| unsafe { sys::accel_no_grad_begin(out) })
 }
 
-/// Gradients are recorded inside, also within [`accel_no_grad_begin`](accel_sys::accel_no_grad_begin).
+/// Gradients are recorded inside, also within [`no_grad`](crate::no_grad).
 ///
 /// Gives: The scope.
 #[inline]
@@ -42,7 +42,7 @@ pub fn inference_mode() -> Result<Scope<'static>> {
 impl Tensor {
     /// Mean cross entropy of class scores, with gradients.
     ///
-    /// * `labels`: int64 \[...\], -100 is left out.
+    /// * `labels`: Int64 \[...\], -100 is left out.
     ///
     /// Gives: A scalar.
     ///

@@ -21,9 +21,7 @@ impl Optimizer {
         })
     }
 
-    /// Adam; everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// Adam; everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn adam<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<AdamOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -34,9 +32,7 @@ impl Optimizer {
         })
     }
 
-    /// Stochastic gradient descent; everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// Stochastic gradient descent; everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn sgd<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<SgdOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -47,9 +43,7 @@ impl Optimizer {
         })
     }
 
-    /// Adagrad. Everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// Adagrad. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn adagrad<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<AdagradOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -60,9 +54,7 @@ impl Optimizer {
         })
     }
 
-    /// RMSprop. Everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// RMSprop. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn rmsprop<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<RmspropOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -73,9 +65,7 @@ impl Optimizer {
         })
     }
 
-    /// Adamax. Everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// Adamax. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn adamax<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<AdamaxOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -86,9 +76,7 @@ impl Optimizer {
         })
     }
 
-    /// NAdam. Everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// NAdam. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn nadam<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<NadamOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -99,9 +87,7 @@ impl Optimizer {
         })
     }
 
-    /// RAdam. Everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// RAdam. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn radam<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<RadamOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -112,9 +98,7 @@ impl Optimizer {
         })
     }
 
-    /// Lion. Everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// Lion. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn lion<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<LionOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -125,9 +109,7 @@ impl Optimizer {
         })
     }
 
-    /// LAMB. Everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// LAMB. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn lamb<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<LambOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -138,9 +120,7 @@ impl Optimizer {
         })
     }
 
-    /// Adafactor. Everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// Adafactor. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn adafactor<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<AdafactorOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -152,9 +132,7 @@ impl Optimizer {
     }
 
     /// Muon. Only for matrices: biases, norms and embeddings belong to an AdamW beside it. Everything else as
-    /// [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// [`Optimizer::adamw`](crate::Optimizer::adamw).
     ///
     /// # Errors
     /// InvalidArgument.
@@ -171,9 +149,7 @@ impl Optimizer {
     /// AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters
     /// of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW
     /// can go on with it, and the reverse. On the CPU; amsgrad is refused. Everything else as
-    /// [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn adamw_8bit<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<AdamOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -184,10 +160,8 @@ impl Optimizer {
         })
     }
 
-    /// LOMO. [`accel_lomo_backward`](accel_sys::accel_lomo_backward) updates; [`accel_optimizer_step`](accel_sys::accel_optimizer_step) and [`accel_optimizer_zero_grad`](accel_sys::accel_optimizer_zero_grad) have nothing
-    /// left to do. Everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// LOMO. [`State::lomo_backward`](crate::State::lomo_backward) updates; [`Optimizer::step`](crate::Optimizer::step) and [`accel_optimizer_zero_grad`](accel_sys::accel_optimizer_zero_grad) have nothing
+    /// left to do. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn lomo<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<LomoOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -198,9 +172,7 @@ impl Optimizer {
         })
     }
 
-    /// AdaLomo, by [`accel_lomo_backward`](accel_sys::accel_lomo_backward) as LOMO. Everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// AdaLomo, by [`State::lomo_backward`](crate::State::lomo_backward) as LOMO. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn adalomo<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<AdalomoOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -211,9 +183,7 @@ impl Optimizer {
         })
     }
 
-    /// Schedule-free SGD. Everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// Schedule-free SGD. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn schedule_free_sgd<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<ScheduleFreeSgdOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -224,9 +194,7 @@ impl Optimizer {
         })
     }
 
-    /// Schedule-free AdamW. Everything else as [`accel_optimizer_adamw`](accel_sys::accel_optimizer_adamw).
-    ///
-    /// Gives: As there.
+    /// Schedule-free AdamW. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn schedule_free_adamw<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<ScheduleFreeAdamwOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -362,7 +330,7 @@ impl Optimizer {
 
     /// Takes back the state of an optimizer.
     ///
-    /// * `state_dict`: As [`accel_optimizer_state_dict`](accel_sys::accel_optimizer_state_dict) gives it; copied.
+    /// * `state_dict`: As [`Optimizer::state_dict`](crate::Optimizer::state_dict) gives it; copied.
     ///
     /// # Errors
     /// InvalidArgument, ShapeMismatch.
@@ -628,7 +596,7 @@ impl Scheduler {
         made(|out| unsafe { sys::accel_scheduler_cyclic(optimizer.as_raw(), base_lr, max_lr, options, out) })
     }
 
-    /// Reduces the rates when a metric does not get better any more. It steps with [`accel_scheduler_step_metric`](accel_sys::accel_scheduler_step_metric)
+    /// Reduces the rates when a metric does not get better any more. It steps with [`Scheduler::step_metric`](crate::Scheduler::step_metric)
     /// only.
     ///
     /// * `optimizer`: As above.

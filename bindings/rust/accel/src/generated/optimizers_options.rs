@@ -4,7 +4,8 @@ use crate::options::*;
 
 builder! {
     /// Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
-    AdamOptions(accel_adam_options_t = ACCEL_ADAM_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    AdamOptions(accel_adam_options_t = ACCEL_ADAM_OPTIONS_INIT), ()
 }
 
 impl AdamOptions {
@@ -53,7 +54,8 @@ impl AdamOptions {
 
 builder! {
     /// Stochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim.
-    SgdOptions(accel_sgd_options_t = ACCEL_SGD_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    SgdOptions(accel_sgd_options_t = ACCEL_SGD_OPTIONS_INIT), ()
 }
 
 impl SgdOptions {
@@ -96,7 +98,8 @@ impl SgdOptions {
 
 builder! {
     /// Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim.
-    AdagradOptions(accel_adagrad_options_t = ACCEL_ADAGRAD_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    AdagradOptions(accel_adagrad_options_t = ACCEL_ADAGRAD_OPTIONS_INIT), ()
 }
 
 impl AdagradOptions {
@@ -139,7 +142,8 @@ impl AdagradOptions {
 
 builder! {
     /// RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim.
-    RmspropOptions(accel_rmsprop_options_t = ACCEL_RMSPROP_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    RmspropOptions(accel_rmsprop_options_t = ACCEL_RMSPROP_OPTIONS_INIT), ()
 }
 
 impl RmspropOptions {
@@ -188,7 +192,8 @@ impl RmspropOptions {
 
 builder! {
     /// Adamax (Kingma, Ba, 2015); names and defaults of torch.optim.
-    AdamaxOptions(accel_adamax_options_t = ACCEL_ADAMAX_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    AdamaxOptions(accel_adamax_options_t = ACCEL_ADAMAX_OPTIONS_INIT), ()
 }
 
 impl AdamaxOptions {
@@ -231,7 +236,8 @@ impl AdamaxOptions {
 
 builder! {
     /// NAdam (Dozat, 2016); names and defaults of torch.optim.
-    NadamOptions(accel_nadam_options_t = ACCEL_NADAM_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    NadamOptions(accel_nadam_options_t = ACCEL_NADAM_OPTIONS_INIT), ()
 }
 
 impl NadamOptions {
@@ -286,7 +292,8 @@ impl NadamOptions {
 
 builder! {
     /// RAdam (Liu et al., 2020); names and defaults of torch.optim.
-    RadamOptions(accel_radam_options_t = ACCEL_RADAM_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    RadamOptions(accel_radam_options_t = ACCEL_RADAM_OPTIONS_INIT), ()
 }
 
 impl RadamOptions {
@@ -335,7 +342,8 @@ impl RadamOptions {
 
 builder! {
     /// Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.
-    LionOptions(accel_lion_options_t = ACCEL_LION_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    LionOptions(accel_lion_options_t = ACCEL_LION_OPTIONS_INIT), ()
 }
 
 impl LionOptions {
@@ -373,7 +381,8 @@ impl LionOptions {
 builder! {
     /// LAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of parameter
     /// and step.
-    LambOptions(accel_lamb_options_t = ACCEL_LAMB_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    LambOptions(accel_lamb_options_t = ACCEL_LAMB_OPTIONS_INIT), ()
 }
 
 impl LambOptions {
@@ -417,7 +426,8 @@ impl LambOptions {
 builder! {
     /// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of
     /// torch.optim.
-    AdafactorOptions(accel_adafactor_options_t = ACCEL_ADAFACTOR_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    AdafactorOptions(accel_adafactor_options_t = ACCEL_ADAFACTOR_OPTIONS_INIT), ()
 }
 
 impl AdafactorOptions {
@@ -467,7 +477,8 @@ impl AdafactorOptions {
 builder! {
     /// Muon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16;
     /// names and defaults of torch.optim.
-    MuonOptions(accel_muon_options_t = ACCEL_MUON_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    MuonOptions(accel_muon_options_t = ACCEL_MUON_OPTIONS_INIT), ()
 }
 
 impl MuonOptions {
@@ -534,7 +545,8 @@ impl MuonOptions {
 
 builder! {
     /// LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update.
-    LomoOptions(accel_lomo_options_t = ACCEL_LOMO_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    LomoOptions(accel_lomo_options_t = ACCEL_LOMO_OPTIONS_INIT), ()
 }
 
 impl LomoOptions {
@@ -560,7 +572,8 @@ impl LomoOptions {
 builder! {
     /// AdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in
     /// proportion to the size of its parameter.
-    AdalomoOptions(accel_adalomo_options_t = ACCEL_ADALOMO_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    AdalomoOptions(accel_adalomo_options_t = ACCEL_ADALOMO_OPTIONS_INIT), ()
 }
 
 impl AdalomoOptions {
@@ -616,7 +629,8 @@ impl AdalomoOptions {
 builder! {
     /// Schedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate
     /// schedule, see [`accel_optimizer_train`](accel_sys::accel_optimizer_train).
-    ScheduleFreeSgdOptions(accel_schedule_free_sgd_options_t = ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    ScheduleFreeSgdOptions(accel_schedule_free_sgd_options_t = ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT), ()
 }
 
 impl ScheduleFreeSgdOptions {
@@ -665,7 +679,8 @@ impl ScheduleFreeSgdOptions {
 
 builder! {
     /// Schedule-free AdamW, as above.
-    ScheduleFreeAdamwOptions(accel_schedule_free_adamw_options_t = ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    ScheduleFreeAdamwOptions(accel_schedule_free_adamw_options_t = ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT), ()
 }
 
 impl ScheduleFreeAdamwOptions {
@@ -726,7 +741,8 @@ impl ScheduleFreeAdamwOptions {
 
 builder! {
     /// What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.
-    OneCycleOptions(accel_one_cycle_options_t = ACCEL_ONE_CYCLE_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    OneCycleOptions(accel_one_cycle_options_t = ACCEL_ONE_CYCLE_OPTIONS_INIT), ()
 }
 
 impl OneCycleOptions {
@@ -781,7 +797,8 @@ impl OneCycleOptions {
 
 builder! {
     /// What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.
-    CyclicOptions(accel_cyclic_options_t = ACCEL_CYCLIC_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    CyclicOptions(accel_cyclic_options_t = ACCEL_CYCLIC_OPTIONS_INIT), ()
 }
 
 impl CyclicOptions {
@@ -830,7 +847,8 @@ impl CyclicOptions {
 
 builder! {
     /// What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.
-    PlateauOptions(accel_plateau_options_t = ACCEL_PLATEAU_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    PlateauOptions(accel_plateau_options_t = ACCEL_PLATEAU_OPTIONS_INIT), ()
 }
 
 impl PlateauOptions {

@@ -70,7 +70,7 @@ impl State {
         Scope::begin(|out| unsafe { sys::accel_local_main_process_first_begin(self.as_raw(), out) })
     }
 
-    /// Raises a flag that [`accel_check_trigger`](accel_sys::accel_check_trigger) will see on all ranks, for example to stop early.
+    /// Raises a flag that [`State::check_trigger`](crate::State::check_trigger) will see on all ranks, for example to stop early.
     #[inline]
     pub fn set_trigger(&self) -> Result<()> {
         check(unsafe { sys::accel_set_trigger(self.as_raw()) }).map(drop)
@@ -94,9 +94,9 @@ impl State {
     }
 
     /// Says whether gradients are exchanged from here on, for loops that count for themselves; the next
-    /// [`accel_accumulate_begin`](accel_sys::accel_accumulate_begin) decides anew.
+    /// [`State::accumulate`](crate::State::accumulate) decides anew.
     ///
-    /// * `sync`: optimizers step; false: gradients accumulate.
+    /// * `sync`: Optimizers step; false: gradients accumulate.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -116,8 +116,8 @@ impl State {
         check(unsafe { sys::accel_set_gradient_accumulation_steps(self.as_raw(), steps) }).map(drop)
     }
 
-    /// Changes how micro-batches are put together, from the next [`accel_accumulate_begin`](accel_sys::accel_accumulate_begin) on. Settings are of the
-    /// job: states of [`accel_state_share`](accel_sys::accel_state_share) see them too. The same on all ranks.
+    /// Changes how micro-batches are put together, from the next [`State::accumulate`](crate::State::accumulate) on. Settings are of the
+    /// job: states of [`State::share`](crate::State::share) see them too. The same on all ranks.
     ///
     /// * `options`: Fields that are unset stay as they are.
     ///
@@ -259,7 +259,7 @@ impl StateReader {
     /// This rank's share of a list, of the rows of a tensor, or of each member of a map.
     ///
     /// * `inputs`: Unchanged.
-    /// * `apply_padding`: short shares repeat the last element of the whole input until all are equally long.
+    /// * `apply_padding`: Short shares repeat the last element of the whole input until all are equally long.
     ///
     /// Gives: The share: rows of tensors are copied, items of lists are the same ones. A slice of
     /// [`accel_split_range`](accel_sys::accel_split_range) copies nothing.

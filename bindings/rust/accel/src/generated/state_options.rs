@@ -4,7 +4,8 @@ use crate::options::*;
 
 builder! {
     /// What a state is made from. Everything may stay unset.
-    StateOptions(accel_state_options_t = ACCEL_STATE_OPTIONS_INIT) keeps
+    #[derive(Clone)]
+    StateOptions(accel_state_options_t = ACCEL_STATE_OPTIONS_INIT), Kept
 }
 
 impl StateOptions {
@@ -183,7 +184,8 @@ impl StateOptions {
 
 builder! {
     /// How micro-batches are put together; the fields of the state's options, for later.
-    GradientAccumulationOptions(accel_gradient_accumulation_options_t = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT)
+    #[derive(Clone, Copy)]
+    GradientAccumulationOptions(accel_gradient_accumulation_options_t = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT), ()
 }
 
 impl GradientAccumulationOptions {

@@ -23,8 +23,8 @@ impl Tensor {
     ///
     /// * `shape`: The sizes.
     /// * `number`: The element.
-    /// * `dtype`: As [`accel_tensor_empty`](accel_sys::accel_tensor_empty).
-    /// * `device`: As [`accel_tensor_empty`](accel_sys::accel_tensor_empty).
+    /// * `dtype`: As [`Tensor::empty`](crate::Tensor::empty).
+    /// * `device`: As [`Tensor::empty`](crate::Tensor::empty).
     ///
     /// Gives: The tensor.
     #[inline]
@@ -37,8 +37,8 @@ impl Tensor {
     /// Draws from the standard normal distribution with the default generator.
     ///
     /// * `shape`: The sizes.
-    /// * `dtype`: As [`accel_tensor_empty`](accel_sys::accel_tensor_empty).
-    /// * `device`: As [`accel_tensor_empty`](accel_sys::accel_tensor_empty).
+    /// * `dtype`: As [`Tensor::empty`](crate::Tensor::empty).
+    /// * `device`: As [`Tensor::empty`](crate::Tensor::empty).
     ///
     /// Gives: The tensor.
     #[inline]
@@ -185,7 +185,7 @@ impl Tensor {
     }
 
     /// Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks
-    /// keep the memory of their gradients: there change what [`accel_tensor_grad`](accel_sys::accel_tensor_grad) gives.
+    /// keep the memory of their gradients: there change what [`Tensor::grad`](crate::Tensor::grad) gives.
     ///
     /// * `gradient`: Of the same shape, dtype and device; `None` takes the gradient away.
     ///
@@ -200,7 +200,7 @@ impl Tensor {
         }).map(drop)
     }
 
-    /// Back-propagates without any scaling. Prefer [`accel_backward`](accel_sys::accel_backward).
+    /// Back-propagates without any scaling. Prefer [`State::backward_with`](crate::State::backward_with).
     ///
     /// * `options`: `None`: defaults.
     ///

@@ -4,7 +4,8 @@ use crate::options::*;
 
 builder! {
     /// How to back-propagate, as torch.Tensor.backward() has it.
-    BackwardOptions(accel_backward_options_t = ACCEL_BACKWARD_OPTIONS_INIT) keeps
+    #[derive(Clone)]
+    BackwardOptions(accel_backward_options_t = ACCEL_BACKWARD_OPTIONS_INIT), Kept
 }
 
 impl BackwardOptions {

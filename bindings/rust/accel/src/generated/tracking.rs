@@ -8,7 +8,7 @@ impl State {
     /// their sum "total". A step goes from update to update: it ends where the loop fetches data or computes again
     /// after an optimizer has stepped. The recording is always on and costs some 0.2 us a step.
     ///
-    /// * `reset`: the next mean begins here.
+    /// * `reset`: The next mean begins here.
     ///
     /// Gives: The mean is that of the steps since the last reset; all 0 before the first one has ended.
     #[inline]
@@ -22,7 +22,7 @@ impl State {
 /// the next tensor, "reused": how often a tensor found a block waiting, "mapped": how often not}}. All 0 where
 /// the memory is LibTorch's.
 ///
-/// * `reset_peak`: most_in_use begins again at in_use, after it has been told.
+/// * `reset_peak`: Most_in_use begins again at in_use, after it has been told.
 ///
 /// Gives: The report.
 #[inline]
