@@ -15,8 +15,11 @@ ROW = re.compile(r"([\w.!]+)(?: = (\w+))?\((.*?)\)(?: \| (.*))?")
 
 class Row:
     def __init__(self, known, prefix, line):
-        self.name, called, self.text, changed = ROW.fullmatch(line).groups()
-        self.function = known.functions[prefix + (called or self.name.lower())]
+        found = ROW.fullmatch(line)
+        self.function = known.functions.get(prefix + (found[2] or found[1].lower())) if found else None
+        if not self.function:
+            raise SystemExit(f"a table of classes has {line!r}, expected NAME = FUNCTION(PARAMETERS) | ARGUMENT = VALUE; ... of a {prefix}FUNCTION")
+        self.name, _, self.text, changed = found.groups()
         self.listed = [tuple(re.split(r"\s*=\s*", re.sub(r"::\S+", "", part), 1)) for part in re.split("[,;] ", self.text) if part]
         self.changed = dict(re.split(r"\s*=\s*", part, 1) for part in (changed or "").split("; ") if part)
         self.roles = list(function_shape.roles(self.function, known))

@@ -43,13 +43,12 @@ class Class:
         self.inputs = {parameter["name"]: (parameter, role) for parameter, role, _ in row.roles if role not in ("length", "out_handle")}
         fields = structs[row.options()]["fields"][1:] if row.options() else []
         self.fields = {field["name"]: field for field in fields if field["name"] != "reserved"}
-        listed = row.listed + [(name,) for name in self.fields if not row.own(name) and name not in row.changed]
-        if {("beta1",), ("beta2",)} <= set(listed):
+        row.listed += [(name,) for name in self.fields if not row.own(name) and name not in row.changed]
+        if row.own("beta1") and row.own("beta2"):
             row.changed.update(beta1="betas[0]", beta2="betas[1]")
-            listed = [("betas",) if part == ("beta1",) else part for part in listed if part != ("beta2",)]
-        if ("maximize",) in listed and ("*",) not in listed:
-            listed.insert(listed.index(("maximize",)), ("*",))
-        row.listed = listed
+            row.listed = [("betas",) if part == ("beta1",) else part for part in row.listed if part != ("beta2",)]
+        if row.own("maximize") and not row.own("*"):
+            row.listed.insert(row.listed.index(("maximize",)), ("*",))
 
     def default(self, name):
         field = self.fields[name]
@@ -60,57 +59,44 @@ class Class:
 
     def declared(self, name, default=None):
         """A parameter with its type and default."""
-        field, (parameter, role) = self.fields.get(name), self.inputs.get(name.lower(), (None, ""))
+        parameter, role = self.inputs.get(name.lower(), (None, ""))
         if name == "betas":
             return f"betas: Tuple[float, float] = ({self.default('beta1')}, {self.default('beta2')})"
-        if field:
-            kind = TYPES.get(field["option"]["kind"], "Any")
-            default = default or (None if field["option"]["required"] else self.default(name) or "None")
-        else:
-            kind = parameter and role == "number" and self.type_of(parameter)
-        kind = f"Optional[{kind}]" if kind and kind != "Any" and default == "None" else kind
-        return f"{name}{f': {kind}' if kind else ''}{f' = {default}' if default and kind else f'={default}' if default else ''}"
-
-    def type_of(self, parameter):
-        return "str" if parameter["type"]["base"] in self.named else "bool" if is_truth(parameter["type"], parameter["doc"]) else \
-            TYPES.get(parameter["type"]["base"])
+        kind = "str" if role == "number" and parameter["type"]["base"] in self.named else "bool" if role == "number" and is_truth(
+            parameter["type"], parameter["doc"]) else TYPES.get(parameter["type"]["base"]) if role == "number" else None
+        if name in self.fields:
+            kind, described = TYPES.get(self.fields[name]["option"]["kind"], "Any"), self.fields[name]["option"]
+            default = default or (None if described["required"] else self.default(name) or "None")
+        kind = f"Optional[{kind}]" if kind not in (None, "Any") and default == "None" else kind
+        return name + (f": {kind}" if kind else "") + ((f" = {default}" if kind else f"={default}") if default else "")
 
     def argument(self, name):
         """What C gets for a parameter of its own."""
         (parameter, role), (mine, default, *_) = self.inputs[name], (*(self.row.own(name) or (None,)), "")
-        base = parameter["type"]["base"]
-        if name in self.row.changed:
-            return self.row.changed[name]
-        if role == "options":
-            given = ", ".join(f"{field}={self.row.changed.get(field) or self.row.own(field)[0]}" for field in self.fields)
-            return f"fill(capi.{base}(), dict({given}))"
-        if role == "handles":
-            return f"[{HANDLES.get(base, '{}.handle').format('part')} for part in {mine}]"
-        if role == "handle":
-            return HANDLES.get(base, "{}.handle").format(mine)
-        if base in self.named:
-            return f'number_of("{short(base)}", {mine})'
-        if role == "number" and is_truth(parameter["type"], parameter["doc"]):
-            return f"int({mine})"
+        base, one = parameter["type"]["base"], HANDLES.get(parameter["type"]["base"], "{}.handle")
+        given = ", ".join(f"{field}={self.row.changed.get(field) or self.row.own(field)[0]}" for field in self.fields)
+        by_role = {"options": f"fill(capi.{base}(), dict({given}))", "handle": one.format(mine), "numbers": f"list({mine})",
+                   "handles": f"[{one.format('part')} for part in {mine}]", "text": mine if parameter["nullable"] else f"str({mine})"}
+        if name in self.row.changed or role in by_role:
+            return self.row.changed.get(name) or by_role[role]
         if role == "number" and (mine is None or default == "None"):
             return f"{UNSET[base]} if {mine} is None else {mine}" if mine else UNSET[base]
-        return f"list({mine})" if role == "numbers" else f"str({mine})" if role == "text" and not parameter["nullable"] else mine
+        return f'number_of("{short(base)}", {mine})' if base in self.named else f"int({mine})" if is_truth(parameter["type"], parameter["doc"]) else mine
 
     def documentation(self):
         function = self.row.function
-        text = self.section.get(f"doc.{self.row.name}") or ELSE.sub("", f"{function['summary']} {function['description']}")
+        text = ELSE.sub("", f"{function['summary']} {function['description']}").strip(" ;")
         meant = {name: field["option"]["meaning"] for name, field in self.fields.items()} | {name: entry[0]["doc"] for name, entry in self.inputs.items()}
-        shown = {name: meant.get(name.lower()) for name, *_ in self.row.listed}
-        lines = [textwrap.fill(f"{name}: {doc}", 116, initial_indent="    ", subsequent_indent="        ") for name, doc in shown.items()
-                 if doc and not re.match("As (above|there)", doc)]
-        text = textwrap.fill(text.strip(" ;"), 116, initial_indent='    """', subsequent_indent="    ")
+        lines = [textwrap.fill(f"{name}: {meant[name.lower()]}", 116, initial_indent="    ", subsequent_indent="        ") for name, *_ in self.row.listed
+                 if meant.get(name.lower()) and not re.match("As (above|there)", meant[name.lower()])]
+        text = textwrap.fill(text, 116, initial_indent='    """', subsequent_indent="    ")
         return re.sub(r"\bNULL\b|\bACCEL_UNSET\w*", "None", "\n".join([text + "\n" * bool(lines), *lines])) + '"""\n'
 
     def text(self):
         arguments = ", ".join(map(self.argument, self.inputs))
-        names = [name for name, *_ in self.row.listed if name != "*"]
-        call = {"function": f"capi.{self.row.function['name']}", "arguments": arguments, "all": ", ".join(f"{name}={name}" for name in names),
-                "rest": "".join(f", {name}={name}" for name in names if not re.search(rf"\b{name}\b", arguments))}
+        named = {name: f"{name}={name}" for name, *_ in self.row.listed if name != "*"}
+        call = {"function": f"capi.{self.row.function['name']}", "arguments": arguments, "all": ", ".join(named.values()),
+                "rest": "".join(f", {one}" for name, one in named.items() if not re.search(rf"\b{name}\b", arguments))}
         members = self.section["members"].format(options=self.row.options(), **call)
         listed = ", ".join([self.section["self"], *(self.declared(*part) for part in self.row.listed)])
         return (f"\n\nclass {self.row.name}({self.section['base']}):\n{self.documentation()}\n{f'    {members}{chr(10) * 2}' if members else ''}"
