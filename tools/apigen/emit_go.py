@@ -5,6 +5,8 @@ error.
 """
 
 import pathlib
+import re
+import string
 import textwrap
 
 import ctype
@@ -64,28 +66,13 @@ def constants(api):
         yield f"{text}const {name} {kind} = {constant['value']}\n"
 
 
-def objects(api, known):
+def objects(api, known, forms):
+    """Each has a pointer of Go's: one without shares its memory with its neighbours, and is only freed together with them."""
     for handle in api["handles"]:
-        if handle["name"] not in known.handles:
-            continue
-        name, kind = known.handles[handle["name"]], f"*C.{handle['name']}"
-        own = local(name)
-        text = f"// {name}: {handle['doc']}.\n"
-        # An object without a pointer of Go's shares its memory with its neighbours, and is only freed together with them.
-        text += f"type {name} struct {{\n\thandle {kind}\n\t_{' ' * 6}*byte\n}}\n\n"
-        closed = f"\n\tif {own}.handle == nil {{\n\t\treturn ({kind})(C.go_closed())\n\t}}" if handle["retain"] else ""
-        text += f"func ({own} *{name}) c() {kind} {{\n\tif {own} == nil {{\n\t\treturn nil\n\t}}{closed}\n\treturn {own}.handle\n}}\n"
-        if handle["name"] == "accel_scope_t":
-            yield text
-            continue
-        owned = f"\truntime.SetFinalizer(object, (*{name}).Close)\n\tcountMade()\n" if handle["retain"] else ""
-        text += (f"\nfunc new{name}(handle {kind}) *{name} {{\n\tif handle == nil {{\n\t\treturn nil\n\t}}\n\tobject := &{name}{{handle: handle}}\n{owned}"
-                 "\treturn object\n}\n")
-        if handle["retain"]:
-            text += (f"\n// Close gives the object back. The garbage collector does it where the program does not.\n"
-                     f"func ({own} *{name}) Close() {{\n\tif {own} != nil && {own}.handle != nil {{\n\t\tC.{handle['release']}({own}.handle)\n"
-                     f"\t\t{own}.handle = nil\n\t\truntime.SetFinalizer({own}, nil)\n\t\tobjectsClosed.Add(1)\n\t}}\n}}\n")
-        yield text
+        if handle["name"] in known.handles:
+            name = known.handles[handle["name"]]
+            form = "owned" if handle["retain"] else "lent" if handle["name"] == "accel_scope_t" else "interned"
+            yield string.Template(forms[form]).substitute(handle, Name=name, own=local(name))
 
 
 def option_field(known, field):
@@ -152,9 +139,11 @@ def unset(struct):
 
 
 def emit(api, root):
-    known, text = Api(api), TEMPLATE.read_text()
+    # The forms of objects stand behind the package.
+    text, *forms = re.split(r"^//@ (\w+) object\n", TEMPLATE.read_text(), flags=re.MULTILINE)
+    known, forms = Api(api), dict(zip(forms[::2], forms[1::2]))
     callbacks = [Callback(known, callback) for callback in api["callbacks"] if callback["name"] != "accel_destroy_fn"]
-    parts = {"constants": constants(api), "objects": objects(api, known), "options": options(api, known),
+    parts = {"constants": constants(api), "objects": objects(api, known, forms), "options": options(api, known),
              "callbacks": [part for one in callbacks for part in (one.go_type(), one.function(api["functions"]))],
              "functions": survey(api)[0]}
     functions = "\n".join(parts["functions"])

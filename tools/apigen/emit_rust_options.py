@@ -1,7 +1,7 @@
 """The builders of the crate `accel` of Rust, one for each options struct, and the enumerations of their choices."""
 
 from emit_rust import rust_name
-from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics
+from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics, variants
 
 FOLDER = "bindings/rust/accel/src/generated"
 # Objects that functions take beside the options, which so stay values that can be copied.
@@ -12,15 +12,19 @@ RULES = {"accel_value_t": ("impl Into<Value>", "self.1.keep({}.into(), Value::as
          "accel_tensor_t": ("Tensor", "self.1.keep({}, |tensor| tensor.as_raw())"), "delimiter": ("u8", "{}.into()")}
 
 
-def choices(api, known):
+def rows(api, names, indent):
+    """One line for each constant, below its comment."""
     docs = {constant["name"]: constant["doc"] for constant in api["constants"]}
+    return "".join(f"{doc(sentence(docs[constant] or f'`{constant}`'), indent)}{indent}{variant} = {constant},\n"
+                   for constant, variant in names.items())
+
+
+def choices(api, known):
     for alias in api["aliases"]:
-        if alias["name"] in known.choices:
-            name = camel(alias["name"])
+        if alias["name"] in known.choices and alias["name"] != "accel_dtype_t":
             meaning = sentence(alias["doc"] or f"`{alias['name']}`")
-            rows = "".join(doc(sentence(docs[constant] or f"`{constant}`"), "        ") + f"        {variant} = {constant},\n"
-                           for constant, variant in known.choices[alias["name"]].items())
-            yield f"constants! {{\n{doc(meaning, '    ')}    {name} {{\n{rows}    }}\n}}\n"
+            yield (f"constants! {{\n{doc(meaning, '    ')}    {camel(alias['name'])} {{\n"
+                   f"{rows(api, known.choices[alias['name']], ' ' * 8)}    }}\n}}\n")
 
 
 def setter(known, field):
@@ -50,7 +54,10 @@ def builders(api, known, section):
 
 def emit(api, root):
     known = Api(api)
-    files = {"choices": NOTE + "use crate::options::constants;\n\n" + "\n".join(choices(api, known))}
+    errors = [constant["name"] for constant in api["constants"] if constant["name"].startswith("ACCEL_ERROR_")]
+    files = {"choices": NOTE + "use crate::options::constants;\n\n" + "\n".join(choices(api, known)),
+             "dtypes": f"{NOTE}dtypes! {{\n{rows(api, known.choices['accel_dtype_t'], '    ')}}}\n",
+             "error_codes": f"{NOTE}error_codes! {{\n{rows(api, variants('accel_status_t', errors), '    ')}}}\n"}
     for section, topic in topics(api).items():
         texts = list(builders(api, known, section))
         if texts:

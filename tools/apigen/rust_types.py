@@ -27,7 +27,9 @@ def doc(text, indent=""):
 def variants(alias, constants):
     """{constant: variant}: what its name has besides the beginning of all of them."""
     common = min(len(os.path.commonprefix([name.split("_") for name in constants])), alias.count("_"))
-    return {name: camel("_".join(name.split("_")[common:])) for name in constants}
+    # UInt8, BFloat16, Float8E4M3Fn
+    return {name: re.sub(r"(?<=^[UB])[if](?=nt\d|loat\d)|(?<=\d)[mf](?=\d|n)", lambda found: found[0].upper(), camel("_".join(name.split("_")[common:])))
+            for name in constants}
 
 
 def sentence(text):
@@ -52,8 +54,7 @@ class Api:
         self.options = {struct["name"]: camel(struct["name"]) for struct in api["structs"]
                         if option.is_options(struct) and struct["init_function"] != "accel_prepare_item_init"}
         self.callbacks = {callback["name"] for callback in api["callbacks"]}
-        self.choices = {name: variants(name, constants) for name, constants in option.choices_of(api).items()
-                        if name != "accel_dtype_t"}  # by hand: its variants are written as in other crates
+        self.choices = {name: variants(name, constants) for name, constants in option.choices_of(api).items()}
         self.functions = {function["name"]: function for function in api["functions"]}
 
     def plain(self, kind, text):

@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             for index in (0..NAMES.len()).rev() {
                 let gradient = gradients.get(&network[index]).ok_or("a parameter without a gradient")?;
                 let gradient = gradient.to_vec1::<f32>()?;
-                parameters.gradient(index)?.with_slice_mut(|place| place.copy_from_slice(&gradient))?;
+                parameters.gradient(index)?.with_slice_mut(|place: &mut [f32]| place.copy_from_slice(&gradient))?;
                 parameters.grad_ready(index, None)?;
             }
             parameters.synchronize()?;
@@ -68,7 +68,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         })?;
         for (name, var) in NAMES.iter().zip(&network) {
             let parameter = model.tensor(name)?;
-            let copy = parameter.with_slice(|elements: &[f32]| Tensor::from_slice(elements, var.shape(), &Device::Cpu))?;
+            let copy =
+                parameter.with_slice(|elements: &[f32]| Tensor::from_slice(elements, var.shape(), &Device::Cpu))?;
             var.set(&copy?)?;
         }
         if (step + 1) % 100 == 0 {

@@ -7,13 +7,12 @@ use std::fmt;
 use std::str::FromStr;
 
 macro_rules! dtypes {
-    ($($name:ident = $number:ident),* $(,)?) => {
+    ($($(#[$text:meta])* $name:ident = $number:ident,)*) => {
         /// The type of a tensor's elements.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
-        #[allow(missing_docs)]
         pub enum DType {
-            $($name,)*
+            $($(#[$text])* $name,)*
         }
 
         impl DType {
@@ -33,29 +32,7 @@ macro_rules! dtypes {
     };
 }
 
-dtypes! {
-    UInt8 = ACCEL_DTYPE_UINT8,
-    Int8 = ACCEL_DTYPE_INT8,
-    Int16 = ACCEL_DTYPE_INT16,
-    Int32 = ACCEL_DTYPE_INT32,
-    Int64 = ACCEL_DTYPE_INT64,
-    Float16 = ACCEL_DTYPE_FLOAT16,
-    Float32 = ACCEL_DTYPE_FLOAT32,
-    Float64 = ACCEL_DTYPE_FLOAT64,
-    Complex32 = ACCEL_DTYPE_COMPLEX32,
-    Complex64 = ACCEL_DTYPE_COMPLEX64,
-    Complex128 = ACCEL_DTYPE_COMPLEX128,
-    Bool = ACCEL_DTYPE_BOOL,
-    BFloat16 = ACCEL_DTYPE_BFLOAT16,
-    Float8E5M2 = ACCEL_DTYPE_FLOAT8_E5M2,
-    Float8E4M3Fn = ACCEL_DTYPE_FLOAT8_E4M3FN,
-    Float8E5M2Fnuz = ACCEL_DTYPE_FLOAT8_E5M2FNUZ,
-    Float8E4M3Fnuz = ACCEL_DTYPE_FLOAT8_E4M3FNUZ,
-    Float8E8M0Fnu = ACCEL_DTYPE_FLOAT8_E8M0FNU,
-    UInt16 = ACCEL_DTYPE_UINT16,
-    UInt32 = ACCEL_DTYPE_UINT32,
-    UInt64 = ACCEL_DTYPE_UINT64,
-}
+include!("generated/dtypes.rs");
 
 impl Made for DType {
     type Raw = i32;

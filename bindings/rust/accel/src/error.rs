@@ -39,48 +39,7 @@ macro_rules! error_codes {
     };
 }
 
-error_codes! {
-    /// A value is out of its range.
-    InvalidArgument = ACCEL_ERROR_INVALID_ARGUMENT,
-    /// A handle of another kind, or one that was released.
-    InvalidHandle = ACCEL_ERROR_INVALID_HANDLE,
-    /// Another kind of value or element type was expected.
-    TypeMismatch = ACCEL_ERROR_TYPE_MISMATCH,
-    /// Another shape or number of elements was expected.
-    ShapeMismatch = ACCEL_ERROR_SHAPE_MISMATCH,
-    /// A name, index or file that does not exist.
-    NotFound = ACCEL_ERROR_NOT_FOUND,
-    /// A name that is taken.
-    AlreadyExists = ACCEL_ERROR_ALREADY_EXISTS,
-    /// The object cannot do this now.
-    InvalidState = ACCEL_ERROR_INVALID_STATE,
-    /// This build or this machine cannot do it.
-    Unsupported = ACCEL_ERROR_UNSUPPORTED,
-    /// This version cannot do it yet.
-    NotImplemented = ACCEL_ERROR_NOT_IMPLEMENTED,
-    /// Of the host or the device.
-    OutOfMemory = ACCEL_ERROR_OUT_OF_MEMORY,
-    /// A file could not be read or written.
-    Io = ACCEL_ERROR_IO,
-    /// A file is not what it should be.
-    Corrupt = ACCEL_ERROR_CORRUPT,
-    /// The other ranks did not answer in time.
-    Timeout = ACCEL_ERROR_TIMEOUT,
-    /// Another rank, or this one, gave the group up.
-    Cancelled = ACCEL_ERROR_CANCELLED,
-    /// The process of another rank has ended.
-    PeerLost = ACCEL_ERROR_PEER_LOST,
-    /// The ranks called different things; the group goes on.
-    CollectiveMismatch = ACCEL_ERROR_COLLECTIVE_MISMATCH,
-    /// The transport failed.
-    Backend = ACCEL_ERROR_BACKEND,
-    /// An operator of LibTorch failed.
-    Torch = ACCEL_ERROR_TORCH,
-    /// A callback of the program failed.
-    User = ACCEL_ERROR_USER,
-    /// A defect of the library.
-    Internal = ACCEL_ERROR_INTERNAL,
-}
+include!("generated/error_codes.rs");
 
 impl fmt::Display for ErrorCode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
