@@ -26,8 +26,7 @@ def emit(api, root):
     by_hand = emit_rust_functions.survey(api, root)[1]
     words["Rust"] |= {function["name"] for function in api["functions"]} - by_hand.keys()
     missing = {"C++": emit_cpp.skipped(api)}
-    missing["Python"] = {function["name"]: emit_swig.skipped(function) for function in api["functions"]
-                         if emit_swig.skipped(function)}
+    missing["Python"] = {function["name"]: emit_swig.skipped(function) for function in api["functions"] if emit_swig.skipped(function)}
     inline = {function["name"]: INLINE for function in api["functions"] if function["inline"]}
     missing["Rust"] = missing["Julia"] = inline
     missing["Go"] = emit_go.skipped(api)

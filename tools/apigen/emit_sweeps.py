@@ -37,9 +37,13 @@ def layout(api):
         text += (f"\nstatic void test_{name}(void **state) {{\n  static const {name} expected = {struct['init_macro']};\n"
                  f"  {name} given;\n  (void)state;\n  memset(&given, 0x5a, sizeof(given));\n"
                  f"  {struct['init_function']}(&given);\n  assert_memory_equal(&given, &expected, sizeof(given));\n}}\n")
-    tests = "".join(f"      cmocka_unit_test(test_{struct['name']}),\n" for struct in options)
-    return text + f"\nint main(void) {{\n  const struct CMUnitTest tests[] = {{\n{tests}  }};\n" \
-                  "  return cmocka_run_group_tests(tests, NULL, NULL);\n}\n"
+    return text + main([f"cmocka_unit_test(test_{struct['name']})" for struct in options], "NULL, NULL")
+
+
+def main(tests, fixtures):
+    listed = "".join(f"      {test},\n" for test in tests)
+    return (f"\nint main(void) {{\n  const struct CMUnitTest tests[] = {{\n{listed}  }};\n"
+            f"  return cmocka_run_group_tests(tests, {fixtures});\n}}\n")
 
 
 def layout_probe(api):
@@ -88,8 +92,7 @@ def refused(function, parameter, arguments, expected):
         return f'  refused_with_status("{function["name"]}", "{parameter}", {made}, {expected});\n'
     if kind["c"] == "void":
         return f"  {made};\n"
-    if kind["base"] == "accel_device_t":
-        made += ".type"
+    made += ".type" * (kind["base"] == "accel_device_t")
     answer = "(int64_t)(intptr_t)" + made if kind["pointers"] else f"(int64_t){made}"
     otherwise = "0" if kind["pointers"] or kind["base"] == "size_t" else "-1"
     return (f'  accel_error_set(ACCEL_ERROR_USER, "none");\n  refused_with_value("{function["name"]}", "{parameter}", '
@@ -107,15 +110,13 @@ def null_calls(api, function):
     callbacks = {callback["name"] for callback in api["callbacks"]}
     parameters, valid = function["parameters"], valid_arguments(api, function)
     lines = ""
-    pointers = [place for place, parameter in enumerate(parameters)
-                if parameter["type"]["pointers"] or parameter["type"]["base"] in callbacks]
+    pointers = [place for place, parameter in enumerate(parameters) if parameter["type"]["pointers"] or parameter["type"]["base"] in callbacks]
     for place in pointers:
         if not parameters[place]["nullable"]:
             arguments = valid[:place] + ["NULL"] + valid[place + 1:]
             lines += refused(function, parameters[place]["name"], arguments, "ACCEL_ERROR_INVALID_ARGUMENT")
     if pointers and all(parameters[place]["nullable"] for place in pointers) and function["returns"]["type"]["c"] == "void":
-        lines += "  " + call(function, ["NULL" if place in pointers else argument
-                                        for place, argument in enumerate(valid)]) + ";\n"
+        lines += "  " + call(function, ["NULL" if place in pointers else argument for place, argument in enumerate(valid)]) + ";\n"
     return lines
 
 
@@ -142,14 +143,11 @@ def handle_calls(api, function):
 
 
 def sweep(api, title, calls):
-    text = NOTE + '#include "../sweep.h"\n'
-    names = []
+    text, tests = NOTE + '#include "../sweep.h"\n', []
     for function in api["functions"]:
         lines = calls(api, function) if function["name"] not in NOT_REFUSED and not function["inline"] else ""
         if lines:
-            names.append(function["name"])
+            tests.append(f"sweep_test({function['name']}_{title})")
             unused = "" if "samples" in lines else "  (void)samples;\n"
             text += f"\nstatic void {function['name']}_{title}(void **state) {{\n  struct samples *samples = *state;\n{unused}{lines}}}\n"
-    tests = "".join(f"      sweep_test({name}_{title}),\n" for name in names)
-    return text + f"\nint main(void) {{\n  const struct CMUnitTest tests[] = {{\n{tests}  }};\n" \
-                  f"  return cmocka_run_group_tests(tests, make_samples, release_samples);\n}}\n"
+    return text + main(tests, "make_samples, release_samples")

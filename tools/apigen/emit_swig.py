@@ -39,17 +39,13 @@ def skipped(function):
     if function["inline"] or name.startswith("accel_value_") and name not in ("accel_value_to_json", "accel_value_from_json",
                                                                               "accel_value_equal"):
         return VALUES_ARE_OBJECTS
-    if name.startswith("accel_error_"):
-        return SKIPPED.get(name, "errors become exceptions")
-    return SKIPPED.get(name)
+    return SKIPPED.get(name, "errors become exceptions" if name.startswith("accel_error_") else None)
 
 
 def handle_classes(api):
     for handle in api["handles"]:
-        if handle["name"] == "accel_error_t":
-            continue
-        end = handle["release"]
-        yield f"%accel_handle({handle['struct']}, {end or 'accel_leave'})\n"
+        if handle["name"] != "accel_error_t":
+            yield f"%accel_handle({handle['struct']}, {handle['release'] or 'accel_leave'})\n"
 
 
 def options_classes(api):
@@ -217,19 +213,11 @@ def callback_typemaps(api):
 
 
 def emit(api, root):
-    handles = {handle["name"] for handle in api["handles"]}
-    aliases = {alias["name"]: alias["type"] for alias in api["aliases"]}
-    known = Api(api)
+    handles, known = {handle["name"] for handle in api["handles"]}, Api(api)
     functions = [function for function in api["functions"] if not skipped(function) and function["name"] not in HAND_WRITTEN]
-    parts = [NOTE]
-    parts.append("%{\n" + "\n".join(trampoline(callback, handles, api["functions"]) for callback in api["callbacks"]
-                                    if callback["name"] != "accel_destroy_fn") + "%}\n")
-    parts.append("".join(handle_classes(api)))
-    parts.append("".join(f"typedef {kind} {name};\n" for name, kind in aliases.items() if name != "accel_status_t"))
-    parts.append("".join(structs(api)))
-    parts.append("".join(options_classes(api)))
-    parts.append("".join(callback_typemaps(api)))
-    parts.append("".join(features(api)))
-    parts.append("".join(constants(api)))
+    trampolines = "\n".join(trampoline(callback, handles, api["functions"]) for callback in api["callbacks"] if callback["name"] != "accel_destroy_fn")
+    aliases = "".join(f"typedef {kind} {name};\n" for name, kind in known.aliases.items() if name != "accel_status_t")
+    parts = [NOTE, f"%{{\n{trampolines}%}}\n", "".join(handle_classes(api)), aliases]
+    parts += ["".join(part(api)) for part in (structs, options_classes, callback_typemaps, features, constants)]
     parts += [documentation(function) + declaration_of(function, known) for function in functions]
     return {"bindings/python/accel_generated.i": "\n".join(parts)}
