@@ -23,6 +23,5 @@ function step!(evaluate::Function, optimizer::Optimizer)
     return pointer == C_NULL ? nothing : Tensor(pointer)
 end
 
-
 describe(io::IO, optimizer::Optimizer) =
     print(io, "Optimizer(lr ", join((learning_rate(optimizer; group = group) for group in 1:num_groups(optimizer)), ", "), ")")

@@ -5,7 +5,7 @@ number_of(names::NamedTuple, name::Symbol) = haskey(names, name) ? Int32(names[n
     refuse(":", name, " is not known; expected one of ", join((":$each" for each in keys(names)), ", "))
 number_of(names::NamedTuple, name::AbstractString) = number_of(names, Symbol(name))
 number_of(::NamedTuple, number) = number
-name_of(names::NamedTuple, number) = keys(names)[number + 1]
+name_of(names::NamedTuple, number) = keys(names)[findfirst(==(number), values(names))]
 
 @doc """
     State(; options...)
