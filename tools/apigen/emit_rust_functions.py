@@ -12,7 +12,7 @@ from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics
 TABLE = "bindings/rust/accel/functions.txt"
 LINE = re.compile(r"(accel_\w+\*?)(?: as (?:(?P<owner>\w+)\.)?(?P<name>\w+))?(?P<reads> reads)?(?: writes (?P<writes>\w+))?(?:: (?P<reason>.+))?")
 OTHERWISE = {"callback": "its callback is by hand", "address": "memory of the program", "out_address": "memory of the program",
-             "out_dimensions": "an array of the library"}
+             "bytes": "memory of the program", "out_dimensions": "an array of the library"}
 # By role: the type, the line that makes C's argument, and the argument. {1} is the type's name, {2} the NULL of C's.
 TAKEN = {"text": ("&str", "let {0} = c_string({0})?;", "{0}.as_ptr()"), "texts": ("&[&str]", "let {0} = Texts::new({0})?;", "{0}.as_ptr()"),
          "value": ("&Value", "", "{0}.as_raw()"), "values": ("&[Arg<'_>]", "", "first({0}).cast()"), "numbers": ("&[{1}]", "", "first({0})"),
@@ -56,7 +56,7 @@ class Function:
             elif role == "number" or role in TAKEN:
                 self.add(parameter, role)
             else:
-                raise ByHand(OTHERWISE[role])
+                raise ByHand(OTHERWISE.get(role, "several results"))
 
     def add(self, parameter, role):
         name, base = rust_name(parameter["name"]), parameter["type"]["base"]
@@ -108,9 +108,12 @@ class Function:
             is_step = "ACCEL_STEP_SKIPPED" in self.function["statuses"]
             return f"Result<{'Step' if is_step else '()'}>", f"check({self.call()}).map({'Step::from_status' if is_step else 'drop'})"
         rust = "String" if returned["type"]["pointers"] else self.known.plain(returned["type"], returned["doc"])[0]
-        can_fail = any("ERROR" in status for status in self.function["statuses"]) or any("?" in line for line in self.lines)
-        last = self.call({"String": "text({})", "bool": "{} == 1"}.get(rust, "{}"))
-        return (f"Result<{rust}>", f"check_number({last})") if can_fail and rust == "i64" else (rust, last)
+        if rust not in ("String", "bool", *NAMES.values()):
+            raise ByHand("a number that a newer library may have added, or a struct")
+        last, has_refused = self.call({"String": "text({})", "bool": "{} == 1"}.get(rust, "{}")), any("?" in line for line in self.lines)
+        if rust == "i64" and (has_refused or any("ERROR" in status for status in self.function["statuses"])):
+            return "Result<i64>", f"check_number({last})"
+        return (f"Result<{rust}>", f"Ok({last})") if has_refused else (rust, last)
 
     def of_output(self, parameter, role):
         base, first = parameter["type"]["base"], self.taken[0] if self.taken else ("()", "()")
@@ -136,7 +139,7 @@ class Function:
         self.lines += [f"memory::reads({name})?;" for name in self.read]
         writes = {"anything": "memory::writes_anything()?;", "self": "memory::writes(self)?;"}.get(self.entry.get("writes"))
         self.lines += [writes] if writes else []
-        # What threads share has no function for one of them that takes `&self`.
+        # What threads share is needed for itself where one thread at a time may call.
         changes = self.receiver and self.function["threads"] != "any" and (self.owner in SHARED or self.owner == "DataLoader" and not self.output)
         self.lines += [WRITTEN[1].format("self")] if changes and self.owner == "Tensor" else []
         listed = ", ".join(["&mut self" if changes else "&self"] * bool(self.receiver) + [f"{name}: {kind}" for name, kind in self.taken])

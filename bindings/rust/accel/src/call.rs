@@ -48,6 +48,7 @@ macro_rules! plain {
 }
 
 plain! {
+    i32: i32 = 0, number => Ok(number);
     i64: i64 = 0, number => Ok(number);
     usize: usize = 0, number => Ok(number);
     f64: f64 = 0.0, number => Ok(number);

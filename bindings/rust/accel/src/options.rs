@@ -129,6 +129,17 @@ macro_rules! constants {
             }
         }
 
+        impl $crate::call::Made for $name {
+            type Raw = i32;
+            const EMPTY: i32 = 0;
+
+            unsafe fn of(number: i32) -> $crate::error::Result<Self> {
+                let message = || format!("{} {number}: not known here", stringify!($name));
+                let code = $crate::error::ErrorCode::Unsupported;
+                Self::from_raw(number).ok_or_else(|| $crate::error::Error::new(code, message()))
+            }
+        }
+
         impl $name {
             #[allow(dead_code)]
             pub(crate) fn from_raw(number: i32) -> Option<Self> {
