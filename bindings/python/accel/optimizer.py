@@ -81,7 +81,7 @@ class Optimizer:
     _make: Any = None
     _options: Any = None
 
-    def __init__(self, params, lr=None, capturable=False, differentiable=False, foreach=None, fused=None, **settings):
+    def __init__(self, params, lr=None, *, capturable=False, differentiable=False, foreach=None, fused=None, **settings):
         for name, wanted in (("capturable", capturable), ("differentiable", differentiable)):
             if wanted:
                 raise NotImplementedError(f"{name}=True: {type(self).__name__} cannot be captured into a graph, nor differentiated through")
