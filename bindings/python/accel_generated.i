@@ -1818,7 +1818,7 @@ state: A state.
 input: One rank's part.
 output: num_processes times as many elements.
 Returns: As accel_gather().";
-accel_status_t accel_all_gather(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *OUTPUT);
+accel_status_t accel_all_gather(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output);
 
 %feature("docstring") accel_reduce_scatter "Reduces over the ranks and leaves each rank its part.
 
@@ -1827,7 +1827,7 @@ input: num_processes times as many elements as output.
 reduction: ACCEL_REDUCE_*.
 output: This rank's part of the reduction.
 Returns: As accel_gather().";
-accel_status_t accel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input, int32_t reduction, accel_tensor_t *OUTPUT);
+accel_status_t accel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input, int32_t reduction, accel_tensor_t *output);
 
 %feature("docstring") accel_all_to_all "Part i of the input goes to rank i.
 
@@ -1835,7 +1835,7 @@ state: A state.
 input: num_processes equal parts each.
 output: num_processes equal parts each.
 Returns: As accel_gather().";
-accel_status_t accel_all_to_all(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *OUTPUT);
+accel_status_t accel_all_to_all(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output);
 
 %feature("docstring") accel_scatter "Part i of the source rank's input goes to rank i.
 
@@ -1844,7 +1844,7 @@ input: NULL except on the source rank.
 from_process: The source rank.
 output: This rank's part.
 Returns: As accel_gather().";
-accel_status_t accel_scatter(accel_state_t *state, const accel_tensor_t *input, int32_t from_process, accel_tensor_t *OUTPUT);
+accel_status_t accel_scatter(accel_state_t *state, const accel_tensor_t *input, int32_t from_process, accel_tensor_t *output);
 
 %feature("docstring") accel_send "Sends a tensor to one rank.
 
@@ -1951,7 +1951,7 @@ input: As there.
 output: As there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
-accel_status_t accel_all_gather_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *OUTPUT, accel_work_t **OUTPUT);
+accel_status_t accel_all_gather_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output, accel_work_t **OUTPUT);
 
 %feature("docstring") accel_reduce_scatter_async "Starts accel_reduce_scatter().
 
@@ -1961,7 +1961,7 @@ reduction: As there.
 output: As there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
-accel_status_t accel_reduce_scatter_async(accel_state_t *state, const accel_tensor_t *input, int32_t reduction, accel_tensor_t *OUTPUT, accel_work_t **OUTPUT);
+accel_status_t accel_reduce_scatter_async(accel_state_t *state, const accel_tensor_t *input, int32_t reduction, accel_tensor_t *output, accel_work_t **OUTPUT);
 
 %feature("docstring") accel_all_to_all_async "Starts accel_all_to_all().
 
@@ -1970,7 +1970,7 @@ input: As there.
 output: As there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
-accel_status_t accel_all_to_all_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *OUTPUT, accel_work_t **OUTPUT);
+accel_status_t accel_all_to_all_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output, accel_work_t **OUTPUT);
 
 %feature("docstring") accel_scatter_async "Starts accel_scatter().
 
@@ -1980,7 +1980,7 @@ from_process: As there.
 output: As there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
-accel_status_t accel_scatter_async(accel_state_t *state, const accel_tensor_t *input, int32_t from_process, accel_tensor_t *OUTPUT, accel_work_t **OUTPUT);
+accel_status_t accel_scatter_async(accel_state_t *state, const accel_tensor_t *input, int32_t from_process, accel_tensor_t *output, accel_work_t **OUTPUT);
 
 %feature("docstring") accel_send_async "Starts accel_send().
 

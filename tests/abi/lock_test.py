@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/apigen/lock.py and the test of released symbols, on made-up descriptions and libraries.
+"""tools/api_lock.py and the test of released symbols, on made-up descriptions and libraries.
 
 usage: lock_test.py SOURCE_ROOT
 """
@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
-LOCK = ROOT / "tools/apigen/lock.py"
+LOCK = ROOT / "tools/api_lock.py"
 SYMBOLS_TEST = ROOT / "tests/abi/released_symbols_test.py"
 
 
@@ -178,7 +178,7 @@ class Symbols(LockTest):
 
     def compare(self, library):
         (self.root / "tools").mkdir(exist_ok=True)
-        shutil.copytree(LOCK.parent, self.root / "tools/apigen", dirs_exist_ok=True)
+        shutil.copy(LOCK, self.root / "tools")
         return subprocess.run([sys.executable, SYMBOLS_TEST, self.root, library], capture_output=True, text=True,
                               check=False)
 

@@ -3,7 +3,7 @@
 
 usage: released_symbols_test.py SOURCE_ROOT LIBRARY
 
-tools/apigen/lock.py stores them at a release as api/lock/*.abi. 77: nothing of this ABI was released, or there is no abidiff
+tools/api_lock.py stores them at a release as api/lock/*.abi. 77: nothing of this ABI was released, or there is no abidiff
 (Debian: abigail-tools).
 """
 
@@ -24,17 +24,17 @@ def main():
         print("usage: released_symbols_test.py SOURCE_ROOT LIBRARY", file=sys.stderr)
         return 2
     root, library = pathlib.Path(sys.argv[1]), sys.argv[2]
-    sys.path.insert(0, str(root / "tools/apigen"))
-    import lock
-    current = lock.numbers(json.loads((root / "api/accel.json").read_text())["version"])
+    sys.path.insert(0, str(root / "tools"))
+    import api_lock
+    current = api_lock.numbers(json.loads((root / "api/accel.json").read_text())["version"])
     releases = [file for file in sorted((root / "api/lock").glob("*.abi"))
-                if lock.same_abi(lock.numbers(file.stem), current)]
+                if api_lock.same_abi(api_lock.numbers(file.stem), current)]
     if not releases or shutil.which("abidiff") is None:
         print("skipped: " + ("abidiff is not installed" if releases else "no release has this ABI yet"))
         return 77
     failed = False
     with tempfile.TemporaryDirectory() as folder:
-        now = lock.stripped(library, folder)
+        now = api_lock.stripped(library, folder)
         for release in releases:
             result = subprocess.run(["abidiff", "--no-added-syms", release, now], capture_output=True, text=True,
                                     check=False)

@@ -15,7 +15,9 @@ except ImportError:
 import ctype
 import documentation
 import emit_by_pointer
+import emit_julia_methods
 import emit_options_init
+import emit_python
 import emit_rust_functions
 import function_shape
 import lint
@@ -212,6 +214,47 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_weigh(const accel_t
     def test_a_wrong_line_of_the_table_of_rust(self):
         with self.assertRaisesRegex(SystemExit, r"functions\.txt:2: 'accel_thing_look because', expected FUNCTION "):
             self.functions_of_rust(HEADER, "# Names\naccel_thing_look because\n")
+
+    def made_after(self, back_end, header, table):
+        """The texts that a back end makes with a table of its own."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / back_end.TABLE
+            file.parent.mkdir(parents=True)
+            file.write_text(table)
+            return "".join(back_end.emit(self.describe(header), pathlib.Path(folder)).values())
+
+    def test_classes_of_python(self):
+        made = HEADER + """/** Heats a thing. @param kelvin How much; ACCEL_UNSET_DOUBLE: a little. @param quick 1: at once. @param options NULL: defaults.
+ * @param out The thing. @return ACCEL_OK. @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_heat(
+    double kelvin, int32_t quick, const accel_thing_options_t *ACCEL_NULLABLE options, accel_thing_t *ACCEL_OWNED *out);
+"""
+        table = ("[things]\ntitle = Things.\nimports =\nprefix = accel_thing_\nbase = Thing\nmembers =\nself = self\nmore =\n"
+                 "call = {function}({arguments})\nrows =\n    Hot = heat(Kelvin=None, quick=True, count) | weight = 2 * count\n")
+        text = self.made_after(emit_python, made, table)
+        self.assertIn('def __init__(self, Kelvin: Optional[float] = None, quick: bool = True, count: int, color: str = "red", '
+                      "heavy: Optional[bool] = None):", text)
+        self.assertIn("capi.accel_thing_heat(capi.ACCEL_UNSET_DOUBLE if Kelvin is None else Kelvin, int(quick),", text)
+        self.assertIn("dict(weight=2 * count, color=color, heavy=heavy, count=count)", text)
+        self.assertIn("Kelvin: How much; None: a little.", text)
+        self.assertIn('("accel_thing_options_t", "color"): "color"', text)
+        for wrong in ("Hot = melt(quick)", "Hot"):
+            with self.assertRaisesRegex(SystemExit, f"'{wrong.replace('(', '.').replace(')', '.')}', expected NAME = FUNCTION"):
+                self.made_after(emit_python, made, table.replace("Hot = heat(Kelvin=None, quick=True, count) | weight = 2 * count", wrong))
+
+    def test_methods_of_julia(self):
+        made = HEADER + """/** Its color. @param thing A thing. @param unit A text. @return ACCEL_COLOR_*. @threads any */
+ACCEL_SINCE(0, 1) accel_color_t accel_thing_color(const accel_thing_t *thing, const char *unit);
+/** Paints. @param thing A thing. @param color The color. @return ACCEL_OK. @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_set_color(accel_thing_t *thing, accel_color_t color);
+"""
+        text = self.made_after(emit_julia_methods, made, "[functions]\nprefix = accel_\nrows =\n    Thing = thing_create(sizes; quick = true)\n")
+        self.assertIn("Thing(sizes; quick = true) =\n    made(Thing, out -> LibAccel.accel_thing_create("
+                      "something(sizes, C_NULL), length(sizes), out))", text)
+        self.assertIn("color(thing::Thing, unit) =\n    name_of(CHOICES.color, LibAccel.accel_thing_color(thing, string(unit)))", text)
+        self.assertIn("color!(thing::Thing, color) =\n    (LibAccel.accel_thing_set_color(thing, number_of(CHOICES.color, color)); thing)", text)
+        self.assertIn("choices(::Type{LibAccel.accel_thing_options_t}) = (color = CHOICES.color,)", text)
+        self.assertNotIn("accel_thing_look", text)
 
     def test_constants_are_plain_numbers(self):
         found = {constant["name"]: (constant["type"], constant["value"]) for constant in self.describe(HEADER)["constants"]}

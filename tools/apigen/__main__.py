@@ -7,31 +7,17 @@ The header is checked against the conventions first (lint.py). With --check noth
 named, and the result is 1. Needs the package libclang (tools/setup.sh --develop); 77 says that it is not there.
 """
 
+import importlib
 import json
 import pathlib
 import sys
 
-import emit_by_pointer
-import emit_cdef
-import emit_coverage
-import emit_cpp
-import emit_go
-import emit_julia
-import emit_map
-import emit_options
-import emit_options_init
-import emit_reference
-import emit_rust
-import emit_rust_functions
-import emit_rust_options
-import emit_settings
-import emit_stubs
-import emit_swig
-import emit_sweeps
 import lint
 
-EMITTERS = (emit_map, emit_cdef, emit_options, emit_settings, emit_by_pointer, emit_sweeps, emit_rust, emit_rust_options, emit_rust_functions, emit_julia, emit_go, emit_swig, emit_stubs, emit_cpp, emit_reference, emit_coverage)
-GENERATED_PARTS = (emit_options_init, emit_by_pointer)  # of the header itself
+EMITTERS = [importlib.import_module(f"emit_{name}") for name in (
+    "map", "cdef", "options", "settings", "by_pointer", "sweeps", "rust", "rust_options", "rust_functions", "julia",
+    "julia_methods", "go", "swig", "stubs", "python", "cpp", "reference", "coverage")]
+GENERATED_PARTS = [importlib.import_module(f"emit_{name}") for name in ("options_init", "by_pointer")]  # of the header itself
 NOT_STORED = ("line", "documented", "wrong_options", "places")
 
 

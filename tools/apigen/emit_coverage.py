@@ -5,8 +5,11 @@ raw: in the generated layer. wrapped: the layer above it has it too; by hand whe
 
 import re
 
+import class_table
 import emit_cpp
 import emit_go
+import emit_julia_methods
+import emit_python
 import emit_rust_functions
 import emit_swig
 
@@ -15,22 +18,15 @@ INLINE = "the language fills in the struct"
 # The hand-written layers: where a function's name occurs there, it is wrapped.
 WRITTEN = {"Python": ("bindings/python/accel", "*.py"), "Rust": ("bindings/rust/accel/src", "*.rs"),
            "Julia": ("bindings/julia/src", "*.jl")}
-GENERATED = ("LibAccel.jl", "capi.py")
-
-
-def words_of(root, language):
-    folder, pattern = WRITTEN[language]
-    files = [file for file in sorted((root / folder).rglob(pattern)) if file.name not in GENERATED and file.parent.name != "generated"]
-    return {word for file in files for word in re.findall(r"\baccel_\w+", file.read_text())}
-
 
 def emit(api, root):
-    words = {language: words_of(root, language) for language in WRITTEN}
+    words = {language: class_table.named_in(root / folder, pattern) for language, (folder, pattern) in WRITTEN.items()}
+    for language, back_end in (("Python", emit_python), ("Julia", emit_julia_methods)):
+        words[language] |= {word for text in back_end.emit(api, root).values() for word in re.findall(r"\baccel_\w+", text)}
     by_hand = emit_rust_functions.survey(api, root)[1]
     words["Rust"] |= {function["name"] for function in api["functions"]} - by_hand.keys()
     missing = {"C++": emit_cpp.skipped(api)}
-    missing["Python"] = {function["name"]: emit_swig.skipped(function) for function in api["functions"]
-                         if emit_swig.skipped(function)}
+    missing["Python"] = {function["name"]: emit_swig.skipped(function) for function in api["functions"] if emit_swig.skipped(function)}
     inline = {function["name"]: INLINE for function in api["functions"] if function["inline"]}
     missing["Rust"] = missing["Julia"] = inline
     missing["Go"] = emit_go.skipped(api)

@@ -45,21 +45,16 @@ def documentation(function):
 
 
 def wrapper(function, callbacks):
-    names = [julia_name(parameter["name"]) for parameter in function["parameters"]]
+    names = ", ".join(julia_name(parameter["name"]) for parameter in function["parameters"])
     types = [julia_type(parameter["type"]["c"], callbacks) for parameter in function["parameters"]]
-    listed = ", ".join(types) + ("," if len(types) == 1 else "")
-    status = function["returns"]["type"]["c"] == "accel_status_t"
-    result = "Cvoid" if function["returns"]["type"]["c"] == "void" else julia_type(
-        function["returns"]["type"]["c"], callbacks)
-    symbol = f"(:{function['name']}, libaccel)"
-    call = f"ccall({', '.join([symbol, result, f'({listed})', *names])})"
+    listed, returns = ", ".join(types) + "," * (len(types) == 1), function["returns"]["type"]["c"]
+    call = f"ccall((:{function['name']}, libaccel), {julia_type(returns, callbacks)}, ({listed}){', ' * bool(names)}{names})"
     if function["threads"] == "collective" and function["section"] in SAFE_SECTIONS:
         call = f"@collective({call})"
     elif function["waits"] and function["section"] not in SHORT_SECTIONS:
         call = f"@waiting({call})"
-    if status:
-        call = f'check({call}, "{function["name"]}")'
-    return f'"""\n{documentation(function)}\n"""\n{function["name"]}({", ".join(names)}) =\n    {call}\n'
+    call = f'check({call}, "{function["name"]}")' if returns == "accel_status_t" else call
+    return f'"""\n{documentation(function)}\n"""\n{function["name"]}({names}) =\n    {call}\n'
 
 
 def literal(constant):
@@ -94,8 +89,7 @@ def record(struct, callbacks):
     text = f'"""{quoted(struct["doc"])}"""\nstruct {name}\n{fields}end\n'
     if not struct["init_function"]:
         return text
-    initial = {"NULL": "C_NULL", "0": "0"}
-    values = "".join(f"    {julia_name(field['name'])} = {initial.get(field['initial'], field['initial'])},\n" for field in struct["fields"][1:])
+    values = "".join(f"    {julia_name(field['name'])} = {field['initial'].replace('NULL', 'C_NULL')},\n" for field in struct["fields"][1:])
     names = ", ".join(julia_name(field["name"]) for field in struct["fields"][1:])
     return (text + f'\n"""Every field is unset that is not given."""\nfunction {name}(;\n{values})\n'
             f"    return {name}(sizeof({name}), {names})\nend\n")

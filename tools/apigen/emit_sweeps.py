@@ -37,9 +37,13 @@ def layout(api):
         text += (f"\nstatic void test_{name}(void **state) {{\n  static const {name} expected = {struct['init_macro']};\n"
                  f"  {name} given;\n  (void)state;\n  memset(&given, 0x5a, sizeof(given));\n"
                  f"  {struct['init_function']}(&given);\n  assert_memory_equal(&given, &expected, sizeof(given));\n}}\n")
-    tests = "".join(f"      cmocka_unit_test(test_{struct['name']}),\n" for struct in options)
-    return text + f"\nint main(void) {{\n  const struct CMUnitTest tests[] = {{\n{tests}  }};\n" \
-                  "  return cmocka_run_group_tests(tests, NULL, NULL);\n}\n"
+    return text + main([f"cmocka_unit_test(test_{struct['name']})" for struct in options], "NULL, NULL")
+
+
+def main(tests, fixtures):
+    listed = "".join(f"      {test},\n" for test in tests)
+    return (f"\nint main(void) {{\n  const struct CMUnitTest tests[] = {{\n{listed}  }};\n"
+            f"  return cmocka_run_group_tests(tests, {fixtures});\n}}\n")
 
 
 def layout_probe(api):
@@ -59,28 +63,17 @@ def sample(parameter, handles, structs, callbacks):
     kind, name = parameter["type"], parameter["name"]
     base, pointers = kind["base"], kind["pointers"]
     if pointers == 0:
-        if base in callbacks:
-            return f"({base})sample_callback"
-        if base in structs:
-            return f"samples->{base.removeprefix('accel_').removesuffix('_t')}"
-        if base == "accel_dtype_t":
-            return "ACCEL_DTYPE_FLOAT32"
-        return "1"
-    if pointers == 1 and base in handles:
-        return f"samples->valid.{handle_name(base)}"
-    if parameter["direction"] == "out" or base in ("void",) or base.startswith("struct "):
+        return f"({base})sample_callback" if base in callbacks else f"samples->{handle_name(base)}" if base in structs else \
+            "ACCEL_DTYPE_FLOAT32" if base == "accel_dtype_t" else "1"
+    if base in handles and (pointers == 1 or parameter["direction"] != "out"):
+        return f"{'&' * (pointers - 1)}samples->valid.{handle_name(base)}"
+    if parameter["direction"] == "out" or base == "void" or base.startswith("struct "):
         return f"({kind['c']})samples->room"
-    if pointers == 1 and base == "char":
-        return '"sample"'
-    if pointers == 1 and base == "accel_value_t":
-        return "&samples->map" if parameter["direction"] == "inout" else "&samples->value"
-    if pointers == 1 and base in structs:
-        return f"&samples->{base.removeprefix('accel_').removesuffix('_t')}"
-    if pointers == 2 and base in handles:
-        return f"&samples->valid.{handle_name(base)}"
     if base == "char":
-        return "samples->names"
-    return f"({kind['c']})samples->numbers"
+        return '"sample"' if pointers == 1 else "samples->names"
+    if base == "accel_value_t" and pointers == 1:
+        return "&samples->map" if parameter["direction"] == "inout" else "&samples->value"
+    return f"&samples->{handle_name(base)}" if pointers == 1 and base in structs else f"({kind['c']})samples->numbers"
 
 
 def handle_name(base):
@@ -99,46 +92,37 @@ def refused(function, parameter, arguments, expected):
         return f'  refused_with_status("{function["name"]}", "{parameter}", {made}, {expected});\n'
     if kind["c"] == "void":
         return f"  {made};\n"
-    if kind["base"] == "accel_device_t":
-        made += ".type"
+    made += ".type" * (kind["base"] == "accel_device_t")
     answer = "(int64_t)(intptr_t)" + made if kind["pointers"] else f"(int64_t){made}"
     otherwise = "0" if kind["pointers"] or kind["base"] == "size_t" else "-1"
     return (f'  accel_error_set(ACCEL_ERROR_USER, "none");\n  refused_with_value("{function["name"]}", "{parameter}", '
             f"{answer}, {otherwise}, {expected});\n")
 
 
-def kinds_of(api):
-    return ([handle["name"] for handle in api["handles"]], {struct["name"] for struct in api["structs"]},
-            {callback["name"] for callback in api["callbacks"]})
-
-
 def valid_arguments(api, function):
     """An argument for each parameter with which the call would be in order."""
-    kinds = kinds_of(api)
-    return ["NULL" if parameter["name"] in ("user_data", "destroy") else sample(parameter, *kinds)
-            for parameter in function["parameters"]]
+    kinds = [{entry["name"] for entry in api[kind]} for kind in ("handles", "structs", "callbacks")]
+    return ["NULL" if parameter["name"] in ("user_data", "destroy") else sample(parameter, *kinds) for parameter in function["parameters"]]
 
 
 def null_calls(api, function):
     """Each pointer that may not be NULL is NULL in turn; all that may be are NULL where nothing else is needed."""
-    _, _, callbacks = kinds_of(api)
+    callbacks = {callback["name"] for callback in api["callbacks"]}
     parameters, valid = function["parameters"], valid_arguments(api, function)
     lines = ""
-    pointers = [place for place, parameter in enumerate(parameters)
-                if parameter["type"]["pointers"] or parameter["type"]["base"] in callbacks]
+    pointers = [place for place, parameter in enumerate(parameters) if parameter["type"]["pointers"] or parameter["type"]["base"] in callbacks]
     for place in pointers:
         if not parameters[place]["nullable"]:
             arguments = valid[:place] + ["NULL"] + valid[place + 1:]
             lines += refused(function, parameters[place]["name"], arguments, "ACCEL_ERROR_INVALID_ARGUMENT")
     if pointers and all(parameters[place]["nullable"] for place in pointers) and function["returns"]["type"]["c"] == "void":
-        lines += "  " + call(function, ["NULL" if place in pointers else argument
-                                        for place, argument in enumerate(valid)]) + ";\n"
+        lines += "  " + call(function, ["NULL" if place in pointers else argument for place, argument in enumerate(valid)]) + ";\n"
     return lines
 
 
 def handle_calls(api, function):
     """Each handle is one of another kind, and one that was released."""
-    handles, _, _ = kinds_of(api)
+    handles = {handle["name"] for handle in api["handles"]}
     parameters, valid = function["parameters"], valid_arguments(api, function)
     lines = ""
     for place, parameter in enumerate(parameters):
@@ -159,14 +143,11 @@ def handle_calls(api, function):
 
 
 def sweep(api, title, calls):
-    text = NOTE + '#include "../sweep.h"\n'
-    names = []
+    text, tests = NOTE + '#include "../sweep.h"\n', []
     for function in api["functions"]:
         lines = calls(api, function) if function["name"] not in NOT_REFUSED and not function["inline"] else ""
         if lines:
-            names.append(function["name"])
+            tests.append(f"sweep_test({function['name']}_{title})")
             unused = "" if "samples" in lines else "  (void)samples;\n"
             text += f"\nstatic void {function['name']}_{title}(void **state) {{\n  struct samples *samples = *state;\n{unused}{lines}}}\n"
-    tests = "".join(f"      sweep_test({name}_{title}),\n" for name in names)
-    return text + f"\nint main(void) {{\n  const struct CMUnitTest tests[] = {{\n{tests}  }};\n" \
-                  f"  return cmocka_run_group_tests(tests, make_samples, release_samples);\n}}\n"
+    return text + main(tests, "make_samples, release_samples")

@@ -15,18 +15,6 @@ function save(state::State, path::AbstractString, tensors; metadata = nothing, o
     lend(map -> metadata === nothing ? write(map, C_NULL) : lend(texts -> write(map, texts), metadata), tensors)
     return nothing
 end
-"""    load_metadata(path): the metadata of a safetensors file, a map of texts"""
-load_metadata(path::AbstractString) = result(out -> LibAccel.accel_load_metadata(path, out))::Map
-"""    load(path): the tensors of a safetensors file by their names"""
-load(path::AbstractString) = result(out -> LibAccel.accel_load(path, out))::Map
-"""    save_model(state, model, folder): the weights as folder/model.safetensors, on the main process"""
-save_model(state::State, model::Model, folder::AbstractString) = (LibAccel.accel_save_model(state, model, folder); nothing)
-"""    save_state(state, folder)
-
-Everything that is prepared, so that training can go on bit for bit. The folder appears complete or not at all."""
-save_state(state::State, folder::AbstractString) = (LibAccel.accel_save_state(state, folder); nothing)
-"""    load_state!(state, folder)"""
-load_state!(state::State, folder::AbstractString) = (LibAccel.accel_load_state(state, folder); nothing)
 """    register_for_checkpointing!(state, name, save, load)
 
 Adds an object of the program: `save()` gives its state, `load(state)` takes it back."""

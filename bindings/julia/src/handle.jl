@@ -93,6 +93,13 @@ keep(object, holders::Handle...) = (foreach(pointer, holders); keep(object))
 handles(objects) = [pointer(object) for object in objects]
 handles(::Tuple{}) = Ptr{Cvoid}[]
 
+"""Calls `use` with the handles of objects, which live meanwhile, and their number."""
+function with_handles(use::Function, objects)
+    kept = collect(objects) # of a generator nothing else would keep them
+    listed = isempty(kept) ? Ptr{Cvoid}[] : [pointer(object) for object in kept]
+    return GC.@preserve kept use(listed, length(listed))
+end
+
 @doc "A collective that goes on by itself: `wait(work)`, `fetch(work)`, `istaskdone(work)`, `then(function, work)`." Work
 
 Base.isopen(object::Handle) = object.pointer != C_NULL
@@ -119,9 +126,13 @@ end
 
 """Options of the C struct `T`; those that are not given stay unset. `use` gets a reference that lives during the call."""
 function with_options(use::Function, ::Type{T}; given...) where {T}
-    held = map(value -> value isa AbstractString ? String(value) : value, values(given))
-    return GC.@preserve held use(Ref(T(; map(option, held)...)))
+    names = keys(values(given))
+    held = map((name, value) -> plain_option(choices(T), name, value), names, Tuple(values(given)))
+    return GC.@preserve held use(Ref(T(; NamedTuple{names}(map(option, held))...)))
 end
+plain_option(choices, name, value) = value
+plain_option(choices, name, value::Union{Symbol,AbstractString}) =
+    haskey(choices, name) ? number_of(choices[name], value) : String(value)
 option(value) = value
 option(value::String) = Ptr{Cchar}(Base.unsafe_convert(Cstring, value))
 option(value::Handle) = pointer(value)

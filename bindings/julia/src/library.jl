@@ -8,5 +8,3 @@ function library_version()
 end
 """How the library was built, and what it runs on."""
 build_info() = from_json(text(LibAccel.accel_build_info))::Map
-"""Whether a part is there: "ucx", "nccl", "cuda", "torchscript"."""
-is_available(feature) = LibAccel.accel_is_available(feature) == 1

@@ -25,15 +25,3 @@ function end_after(body, scope, arguments...)
     return result
 end
 
-"""    no_grad() do ... end
-
-No gradients are recorded inside."""
-no_grad(body::Function) = scoped(body, LibAccel.accel_no_grad_begin)
-"""    enable_grad() do ... end
-
-Gradients are recorded inside, also within `no_grad`."""
-enable_grad(body::Function) = scoped(body, LibAccel.accel_enable_grad_begin)
-"""    inference_mode() do ... end
-
-As `no_grad`, and results can never take part in autograd later, which is faster."""
-inference_mode(body::Function) = scoped(body, LibAccel.accel_inference_mode_begin)

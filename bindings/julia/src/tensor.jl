@@ -48,7 +48,6 @@ function Base.rand(::Type{Tensor}, range::UnitRange{<:Integer}, dims::Integer...
     return made(Tensor, out -> LibAccel.accel_tensor_randint(first(range), last(range) + 1, shape, length(shape), out))
 end
 
-Base.ndims(tensor::Tensor) = Int(output(out -> LibAccel.accel_tensor_ndim(tensor, out), Csize_t))
 function Base.size(tensor::Tensor)
     sizes = output(out -> LibAccel.accel_tensor_shape(tensor, out), Ptr{Int64})
     return GC.@preserve tensor ntuple(i -> unsafe_load(sizes, i), ndims(tensor))
@@ -58,24 +57,11 @@ function Base.strides(tensor::Tensor)
     distances = output(out -> LibAccel.accel_tensor_strides(tensor, out), Ptr{Int64})
     return GC.@preserve tensor ntuple(i -> unsafe_load(distances, i), ndims(tensor))
 end
-Base.length(tensor::Tensor) = output(out -> LibAccel.accel_tensor_numel(tensor, out), Int64)
 Base.eltype(tensor::Tensor) = element_type(output(out -> LibAccel.accel_tensor_dtype(tensor, out), Int32))
-Base.sizeof(tensor::Tensor) = Int(output(out -> LibAccel.accel_tensor_nbytes(tensor, out), Csize_t))
 Base.axes(tensor::Tensor) = map(Base.OneTo, size(tensor))
 Base.axes(tensor::Tensor, dim::Integer) = Base.OneTo(size(tensor, dim))
 Base.firstindex(tensor::Tensor, dim::Integer) = 1
 Base.lastindex(tensor::Tensor, dim::Integer) = size(tensor, dim)
-"""Where a tensor is."""
-device(tensor::Tensor) = output(out -> LibAccel.accel_tensor_device(tensor, out), Device)
-"""Whether elements lie row-major without gaps."""
-iscontiguous(tensor::Tensor) = output(out -> LibAccel.accel_tensor_is_contiguous(tensor, out), Int32) != 0
-"""Whether gradients are kept for a tensor."""
-requires_grad(tensor::Tensor) = output(out -> LibAccel.accel_tensor_requires_grad(tensor, out), Int32) != 0
-"""    requires_grad!(tensor, true)"""
-function requires_grad!(tensor::Tensor, wanted::Bool = true)
-    LibAccel.accel_tensor_set_requires_grad(tensor, wanted)
-    return tensor
-end
 
 """The number in a tensor of one element."""
 function item(tensor::Tensor)
@@ -109,14 +95,7 @@ to(tensor::Tensor, place::Union{Device,AbstractString}; non_blocking = false) =
     made(Tensor, out -> LibAccel.accel_tensor_to(tensor, LibAccel.ACCEL_UNSET, as_device(place), non_blocking, out))
 to(tensor::Tensor, dtype::Type, place; non_blocking = false) =
     made(Tensor, out -> LibAccel.accel_tensor_to(tensor, dtype_code(dtype), as_device(place), non_blocking, out))
-"""Writes the elements of another tensor, converting and broadcasting them."""
-Base.copyto!(tensor::Tensor, source::Tensor) = (LibAccel.accel_tensor_copy(tensor, source); tensor)
 Base.copyto!(tensor::Tensor, source::Array) = copyto!(tensor, Tensor(source))
-Base.copy(tensor::Tensor) = made(Tensor, out -> LibAccel.accel_tensor_clone(tensor, out))
-"""The same memory outside of autograd."""
-Base.detach(tensor::Tensor) = made(Tensor, out -> LibAccel.accel_tensor_detach(tensor, out))
-"""Row-major without gaps; the same memory if it was already."""
-contiguous(tensor::Tensor) = made(Tensor, out -> LibAccel.accel_tensor_contiguous(tensor, out))
 
 function describe(io::IO, tensor::Tensor)
     print(io, "Tensor(", join(size(tensor), "x"), ndims(tensor) == 0 ? "0-d " : " ", unsafe_string(LibAccel.accel_dtype_name(

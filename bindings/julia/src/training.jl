@@ -24,26 +24,17 @@ prepared_as(::Optimizer, item) = Optimizer(item.optimizer)
 prepared_as(::DataLoader, item) = DataLoader(item.loader)
 prepared_as(::Scheduler, item) = Scheduler(item.scheduler)
 
-prepare(state::State, optimizer::Optimizer) = made(Optimizer, out -> LibAccel.accel_prepare_optimizer(state, optimizer, out))
-prepare(state::State, scheduler::Scheduler) = made(Scheduler, out -> LibAccel.accel_prepare_scheduler(state, scheduler, out))
-
-const COMM_HOOKS = (no = 0, fp16 = 1, bf16 = 2, power_sgd = 3, batched_power_sgd = 4)
 """    prepare(state, model; device_placement, evaluation_mode = false, options...)
 
 Options are the fields of `accel_ddp_options_t`. With `evaluation_mode` each rank has its own weights, and nothing is exchanged."""
 prepare(state::State, model::Model; device_placement = LibAccel.ACCEL_UNSET, evaluation_mode = LibAccel.ACCEL_UNSET,
-        comm_hook = LibAccel.ACCEL_UNSET, comm_wrapper = LibAccel.ACCEL_UNSET, options...) =
-    with_options(LibAccel.accel_ddp_options_t; comm_hook = number_of(COMM_HOOKS, comm_hook),
-                 comm_wrapper = number_of(COMM_HOOKS, comm_wrapper), options...) do ddp
+        options...) =
+    with_options(LibAccel.accel_ddp_options_t; options...) do ddp
         GC.@preserve ddp with_options(LibAccel.accel_prepare_model_options_t; device_placement = device_placement, evaluation_mode = evaluation_mode,
                      ddp_options = Base.unsafe_convert(Ptr{LibAccel.accel_ddp_options_t}, ddp)) do given
             made(Model, out -> LibAccel.accel_prepare_model(state, model, given, out))
         end
     end
-"""    prepare(state, loader; even_batches, split_batches, put_on_device, non_blocking)"""
-prepare(state::State, loader::DataLoader; config...) = with_options(LibAccel.accel_dataloader_config_t; config...) do given
-    made(DataLoader, out -> LibAccel.accel_prepare_data_loader(state, loader, given, out))
-end
 
 """    backward(state, loss; retain_graph, create_graph = false, inputs, gradient)
 
@@ -57,36 +48,7 @@ backward(state::State, loss::Tensor; options...) =
 From a sum of losses of `count` items: the gradients of one big batch, however the items are spread."""
 backward_sum(state::State, loss_sum::Tensor, count; options...) =
     (backward_options(given -> LibAccel.accel_backward_sum(state, loss_sum, count, given); options...); nothing)
-"""    lomo_backward(state, loss; lr): updates the parameters of LOMO optimizers as soon as their gradients are there"""
-lomo_backward(state::State, loss::Tensor; lr = LibAccel.ACCEL_UNSET_DOUBLE) = (LibAccel.accel_lomo_backward(state, loss, lr); nothing)
 
-function scoped_models(body::Function, models, begin_scope::Function)
-    listed = handles(models)
-    return GC.@preserve models scoped(body, out -> begin_scope(listed, length(listed), out))
-end
-"""    accumulate(state, models...) do ... end
-
-One micro-batch of these prepared models; none for parameters whose gradients Julia computes."""
-Base.accumulate(body::Function, state::State, models::Model...) =
-    scoped_models(body, models, (handles, count, out) -> LibAccel.accel_accumulate_begin(state, handles, count, out))
-"""    no_sync(state, model) do ... end
-
-Gradients of the model are not exchanged inside."""
-no_sync(body::Function, state::State, model::Model) = scoped(body, out -> LibAccel.accel_no_sync_begin(state, model, out))
-"""Gradients of the model are exchanged by a backward inside, although its forward was made where they are not."""
-trigger_sync_in_backward(body::Function, state::State, model::Model) =
-    scoped(body, out -> LibAccel.accel_trigger_sync_in_backward_begin(state, model, out))
-"""    join_uneven_inputs(state, models...; even_batches) do ... end
-
-The ranks may have different numbers of batches inside."""
-join_uneven_inputs(body::Function, state::State, models::Model...; even_batches = LibAccel.ACCEL_UNSET) =
-    scoped_models(body, models, (handles, count, out) -> LibAccel.accel_join_uneven_inputs_begin(state, handles, count, even_batches, out))
-"""    autocast(state; options...) do ... end
-
-Operators inside run in the state's precision."""
-autocast(body::Function, state::State; options...) = with_options(LibAccel.accel_autocast_options_t; options...) do given
-    scoped(body, out -> LibAccel.accel_autocast_begin(state, given, out))
-end
 
 """An open `local_sgd`."""
 struct LocalSGD
@@ -115,22 +77,6 @@ function clip_grad_norm!(state::State, model::Model, max_norm; norm_type = 2.0)
     status = LibAccel.accel_clip_grad_norm(state, model, max_norm, norm_type, norm)
     return status == LibAccel.ACCEL_OK ? norm[] : nothing
 end
-"""    clip_grad_value!(state, model, clip_value): cuts each element of the gradients"""
-clip_grad_value!(state::State, model::Model, clip_value) = (LibAccel.accel_clip_grad_value(state, model, clip_value); nothing)
-"""Takes the loss scale out of gradients before the step."""
-unscale_gradients!(state::State, optimizer::Union{Optimizer,Nothing} = nothing) =
-    (LibAccel.accel_unscale_gradients(state, something(optimizer, C_NULL)); nothing)
-"""The factor of the next backward."""
-loss_scale(state::State) = LibAccel.accel_loss_scale(state)
-"""    set_grad_scaler!(state; init_scale, growth_factor, ...): before anything is prepared"""
-set_grad_scaler!(state::State; options...) =
-    (with_options(given -> LibAccel.accel_set_grad_scaler(state, given), LibAccel.accel_grad_scaler_options_t; options...); nothing)
-"""    set_autocast!(state; enabled, cache_enabled): of prepared models; before anything is prepared"""
-set_autocast!(state::State; options...) =
-    (with_options(given -> LibAccel.accel_set_autocast(state, given), LibAccel.accel_autocast_options_t; options...); nothing)
-"""The model inside a prepared one."""
-unwrap_model(state::State, model::Model; keep_fp32_wrapper = false) =
-    made(Model, out -> LibAccel.accel_unwrap_model(state, model, keep_fp32_wrapper, out))
 """    register_comm_hook!(state, model) do buffer, bucket, is_last ... end
 
 Turns the gradients of a bucket, in place, into what the optimizer shall see. For models on the CPU: others call from threads that
@@ -151,13 +97,3 @@ function find_executable_batch_size(body::Function, state::State, starting_batch
     forget_carried() # what did not fit
     return size[]
 end
-"""Lets go of all prepared objects, and of what is kept for the next large results."""
-free_memory!(state::State) = (LibAccel.accel_free_memory(state); nothing)
-"""    step_report(state; reset = false): where the time of the steps went"""
-step_report(state::State; reset = false) = result(out -> LibAccel.accel_step_report(state, reset, out))::Map
-"""    memory_report(; reset_peak = false): bytes of large CPU tensors, with `cpu_memory = :cached`"""
-memory_report(; reset_peak = false) = result(out -> LibAccel.accel_memory_report(reset_peak, out))::Map
-"""    empty_cache!(state): returns memory that is kept for later tensors"""
-empty_cache!(state::State) = (LibAccel.accel_empty_cache(state); nothing)
-"""    float32_matmul_precision!(precision): "highest", "high" or "medium", of LibTorch as a whole"""
-float32_matmul_precision!(precision) = (LibAccel.accel_set_float32_matmul_precision(string(precision)); nothing)

@@ -149,6 +149,33 @@ end
     @test_throws ArgumentError Scheduler(:no_such, one, 1)
 end
 
+@testset "names of constants are symbols in all options" begin
+    optimizer = SGD(Linear(1, 1); lr = 0.1)
+    plateau = Scheduler(:plateau, optimizer; mode = :max, threshold_mode = :abs, threshold = 0, patience = 0, factor = 0.5)
+    for metric in (2, 3, 1)
+        step!(plateau, metric)
+    end
+    @test learning_rate(optimizer) == 0.05
+    line = Scheduler(:one_cycle, SGD(Linear(1, 1); lr = 1.0, momentum = 0.9), 1.0, 10; anneal_strategy = :linear, pct_start = 0.5)
+    rates = vec(curve(line, 4))
+    @test rates[2] - rates[1] ≈ rates[3] - rates[2]
+    @test_throws ArgumentError Scheduler(:cyclic, optimizer, 0.1, 1.0; mode = :round)
+    @test setting(Muon(Linear(2, 2; bias = false); adjust_lr_fn = :match_rms_adamw), :adjust_lr_fn) == 1
+    update_precision!(optimizer, :master_weights)
+    @test occursin("anneal_strategy", string(@doc Scheduler)) && occursin("beta1", string(@doc AdamW))
+end
+
+@testset "parts of a model are exchanged" begin
+    model = Sequential(Linear(2, 2), Linear(2, 1))
+    @test replace_child!(model, "1", Linear(2, 3)) === model
+    @test size(model["1.weight"]) == (3, 2)
+    weight = model["0.weight"]
+    gradient!(weight, ones(Tensor, Float32, 2, 2))
+    @test Array(gradient(weight)) == ones(Float32, 2, 2)
+    delete!(model, "1")
+    @test sort(collect(keys(modules(model)))) == ["", "0"]
+end
+
 @testset "checkpoints" begin
     State(cpu = true) do state
         mktempdir() do folder

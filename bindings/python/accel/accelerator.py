@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from operator import attrgetter
 from typing import Any
 
 from . import capi, checkpoint, collectives, data, lr_scheduler, missing, optim, tracking
@@ -143,21 +144,10 @@ class Accelerator(View):
     def optimizer_step_was_skipped(self) -> bool:
         return any(optimizer.step_was_skipped for optimizer in self._optimizers)
 
-    @property
-    def split_batches(self):
-        return self.dataloader_config.split_batches
-
-    @property
-    def dispatch_batches(self):
-        return self.dataloader_config.dispatch_batches
-
-    @property
-    def use_seedable_sampler(self):
-        return self.dataloader_config.use_seedable_sampler
-
-    @property
-    def use_stateful_dataloader(self):
-        return self.dataloader_config.use_stateful_dataloader
+    split_batches = property(attrgetter("dataloader_config.split_batches"))
+    dispatch_batches = property(attrgetter("dataloader_config.dispatch_batches"))
+    use_seedable_sampler = property(attrgetter("dataloader_config.use_seedable_sampler"))
+    use_stateful_dataloader = property(attrgetter("dataloader_config.use_stateful_dataloader"))
 
     @property
     def even_batches(self):
@@ -167,27 +157,14 @@ class Accelerator(View):
     def even_batches(self, value):
         self.dataloader_config.even_batches = value
 
-    @property
-    def non_blocking(self):
-        return self.dataloader_config.non_blocking
-
-    @property
-    def project_dir(self):
-        return self.project_configuration.project_dir
-
-    @property
-    def logging_dir(self):
-        return self.project_configuration.logging_dir
-
-    @property
-    def save_iteration(self):
-        return self.project_configuration.iteration
+    non_blocking = property(attrgetter("dataloader_config.non_blocking"))
+    project_dir = property(attrgetter("project_configuration.project_dir"))
+    logging_dir = property(attrgetter("project_configuration.logging_dir"))
+    save_iteration = property(attrgetter("project_configuration.iteration"))
 
     is_composable_parallelism_enabled, fp8_backend = False, FP8BackendType.NO  # nothing of the kind here yet
 
-    @property
-    def should_save_model(self):
-        return self.is_local_main_process
+    should_save_model = property(attrgetter("is_local_main_process"))
 
     @property
     def loss_scale(self) -> float:

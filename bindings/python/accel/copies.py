@@ -25,8 +25,6 @@ def _ties(module):
 
 def _plan(module):
     """How to make a module again: what makes it, with which arguments, and for modules of Python its attributes, tensors and parts."""
-    from .layers import Sequential
-
     model_hook = module.__dict__.get("_hf_handles", ())  # of accel.hooks: it belongs to one module
     hooks = [(hook.when, hook.function, hook.with_kwargs) for hook in module._hooks if hook not in model_hook]
     parts = [(name, _plan(part)) for name, part in module._modules.items()]
@@ -37,7 +35,7 @@ def _plan(module):
         tensors = [(name, kind, getattr(module, name).detach().clone(), _is_persistent(module, name))
                    for name, kind in module._tensors.items()]
         return type(module), attributes, tensors, parts, hooks
-    if isinstance(module, Sequential):
+    if module._is_made_of_parts:
         return type(module), None, None, parts, hooks
     if module._make is None:
         raise TypeError(f"{module!r} cannot be copied alone: it is a part of a model that the engine made")
@@ -51,7 +49,7 @@ def _is_persistent(module, name):
 def _make(plan):
     make, given, tensors, parts, hooks = plan
     if tensors is not None:
-        made = _module_of_python(make, given, tensors)
+        made = make._of_tensors(given, tensors)
         for name, part in parts:
             made.add_module(name, _make(part))
     elif given is None:
@@ -61,20 +59,6 @@ def _make(plan):
         made = make(*args, **kwargs)
     for hook in hooks:
         made._add_hook(*hook)
-    return made
-
-
-def _module_of_python(kind, attributes, tensors):
-    from .module import Module, Parameter
-
-    made = kind.__new__(kind)
-    Module.__init__(made)
-    made.__dict__.update(attributes)
-    for name, what, tensor, persistent in tensors:
-        if what == "parameter":
-            made.register_parameter(name, Parameter(tensor, tensor.dtype.is_floating_point))
-        else:
-            made.register_buffer(name, tensor, persistent)
     return made
 
 

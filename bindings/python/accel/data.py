@@ -1,17 +1,15 @@
 """Loaders: batches of a dataset's items, in the order of a sampler. The engine orders, shares, reads ahead and collates."""
 
 from . import capi
-from .datasets import (ArrowDataset, ConcatDataset, CsvDataset, Dataset, EngineDataset, ImageDataset, IterableDataset, JsonLinesDataset,
-                       LinesDataset, MergedDataset, PackedDataset, RaggedDataset, SafetensorsDataset, Subset, TensorDataset, TextDataset,
-                       WindowsDataset, handle_of, map_file)
+from .dataset import Dataset, EngineDataset, IterableDataset, handle_of
+from .datasets import Subset, TensorDataset, map_file
+from .generated import datasets, samplers
+from .generated.datasets import *  # noqa: F403
+from .generated.samplers import *  # noqa: F403
 from .handlers import fill, whole_number
 from .objects import from_this_host, packed_item, unpacked
-from .samplers import (DistributedSampler, LengthGroupedSampler, RandomSampler, Sampler, SeedableRandomSampler, SequentialSampler,
-                       SubsetRandomSampler, WeightedRandomSampler)
+from .sampler import Sampler
 from .state import current, loop_over
-
-_COLLATIONS = {None: None, "stack": capi.ACCEL_COLLATE_STACK, "pad": capi.ACCEL_COLLATE_PAD}
-_SIDES = {None: None, "right": capi.ACCEL_PADDING_SIDE_RIGHT, "left": capi.ACCEL_PADDING_SIDE_LEFT}
 
 
 class DataLoader:
@@ -41,7 +39,7 @@ class DataLoader:
         options = fill(capi.accel_dataloader_options_t(), {
             "batch_size": batch_size, "shuffle": shuffle or None, "drop_last": drop_last, "seed": seed, "prefetch": prefetch_factor,
             "sampler": None if sampler is None else sampler.handle, "num_workers": num_workers, "pin_memory": pin_memory,
-            "collate": _COLLATIONS[collate], "padding_side": _SIDES[padding_side], **padding})
+            "collate": collate, "padding_side": padding_side, **padding})
         self._hold(capi.accel_dataloader_create(handle_of(dataset), options))
         if collate_fn is not None:
             capi.accel_dataloader_set_collate(self.handle, lambda items: packed_item(collate_fn(unpacked(items, trusted=True))))
@@ -197,8 +195,5 @@ def skip_first_batches(dataloader, num_batches=0):
     return made
 
 
-__all__ = ["ArrowDataset", "ConcatDataset", "CsvDataset", "DataLoader", "Dataset", "DistributedSampler", "EngineDataset",
-           "ImageDataset", "IterableDataset", "JsonLinesDataset", "LengthGroupedSampler", "LinesDataset", "MergedDataset",
-           "PackedDataset", "Prepared", "RaggedDataset", "RandomSampler", "SafetensorsDataset", "Sampler", "SeedableRandomSampler",
-           "SequentialSampler", "Subset", "SubsetRandomSampler", "TensorDataset", "TextDataset", "WeightedRandomSampler",
-           "WindowsDataset", "map_file", "skip_first_batches"]
+__all__ = [*datasets.__all__, *samplers.__all__, "DataLoader", "Dataset", "EngineDataset", "IterableDataset",  # noqa: PLE0604
+           "Prepared", "Sampler", "Subset", "TensorDataset", "map_file", "skip_first_batches"]

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Optional, Union
 
 from .enums import DDPCommunicationHookType
+from .generated.choices import CHOICES, FIELDS
 
 
 class KwargsHandler:
@@ -40,6 +41,15 @@ def whole_number(name, value, least=None):
     return operator.index(value)
 
 
+def number_of(kind, name):
+    """The number of a setting that is one of some texts."""
+    if not isinstance(name, str):
+        return name
+    if name not in CHOICES[kind]:
+        raise ValueError(f"{kind}={name!r}: expected one of {', '.join(map(repr, CHOICES[kind]))}")
+    return CHOICES[kind][name]
+
+
 def fill(options, settings, **renamed):
     """An options struct of the engine with the fields that are given; the others stay unset."""
     for name, value in settings.items():
@@ -47,7 +57,8 @@ def fill(options, settings, **renamed):
         if value is not None and name is not None:
             if not hasattr(type(options), name):
                 raise TypeError(f"there is no setting {name!r}")
-            setattr(options, name, int(value) if isinstance(value, bool) else value)
+            kind = FIELDS.get((type(options).__name__, name))
+            setattr(options, name, number_of(kind, value) if kind else int(value) if isinstance(value, bool) else value)
     return options
 
 
@@ -116,8 +127,7 @@ class DistributedDataParallelKwargs(KwargsHandler):
         if not self.bucket_cap_mb > 0:
             raise ValueError(f"bucket_cap_mb={self.bucket_cap_mb}: expected a number above 0")
         for name in ("comm_hook", "comm_wrapper"):
-            chosen = DDPCommunicationHookType(settings[name])
-            settings[name] = getattr(capi, f"ACCEL_DDP_COMM_HOOK_{chosen.name}")
+            settings[name] = DDPCommunicationHookType(settings[name]).value
         given = settings.pop("comm_state_option")
         options = fill(capi.accel_ddp_options_t(), {**settings, "bucket_cap_mb": float(self.bucket_cap_mb)}, dim=None)
         power = fill(capi.accel_power_sgd_options_t(), given if isinstance(given, dict) else given.to_dict())

@@ -3,6 +3,7 @@
 import operator
 
 from . import capi, ops
+from .conversion import as_tensor
 from .tensor_type import is_tensor
 
 _select = capi.accel_op_find("aten::select", "int")
@@ -21,8 +22,6 @@ def get(tensor, index):
 
 def put(tensor, index, value):
     """Writes into the part that an index says."""
-    from .creation import as_tensor
-
     view, advanced = _view(tensor, index)
     source = as_tensor(value).to(dtype=tensor.dtype, device=tensor.device)
     if advanced:
@@ -67,6 +66,4 @@ def _dimensions(part):
 
 
 def _as_index(part):
-    from .creation import as_tensor
-
     return as_tensor(list(part)) if isinstance(part, (list, range)) else part

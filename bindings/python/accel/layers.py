@@ -1,81 +1,15 @@
-"""The engine's layers, with the names, arguments and initial distributions of torch.nn."""
+"""Activations, losses and containers with the names of torch.nn, beside the layers that are generated."""
 
 from . import capi, ops
+from .generated import layers
+from .generated.layers import *  # noqa: F403
+from .layer import Layer
 from .module import Module
 
-_UNSET = capi.ACCEL_UNSET_DOUBLE
+BatchNorm1d = BatchNorm2d = BatchNorm3d = layers.BatchNorm
 
 
-class _Layer(Module):
-    """A layer whose forward is the engine's."""
-
-    def __init__(self, handle, **shown):
-        self._adopt(handle)
-        object.__setattr__(self, "_shown", shown)
-
-    def extra_repr(self):
-        return ", ".join(f"{name}={value}" for name, value in self._shown.items())
-
-
-class Linear(_Layer):
-    def __init__(self, in_features, out_features, bias=True):
-        super().__init__(capi.accel_module_linear(in_features, out_features, int(bias)), in_features=in_features, out_features=out_features,
-                         bias=bias)
-
-
-class Embedding(_Layer):
-    def __init__(self, num_embeddings, embedding_dim):
-        super().__init__(capi.accel_module_embedding(num_embeddings, embedding_dim), num_embeddings=num_embeddings,
-                         embedding_dim=embedding_dim)
-
-
-class LayerNorm(_Layer):
-    """Over the last dimension."""
-
-    def __init__(self, normalized_shape, eps=None):
-        size = normalized_shape[0] if isinstance(normalized_shape, (list, tuple)) else normalized_shape
-        super().__init__(capi.accel_module_layer_norm(size, _UNSET if eps is None else eps), normalized_shape=size)
-
-
-class RMSNorm(_Layer):
-    """Over the last dimension."""
-
-    def __init__(self, normalized_shape, eps=None):
-        size = normalized_shape[0] if isinstance(normalized_shape, (list, tuple)) else normalized_shape
-        super().__init__(capi.accel_module_rms_norm(size, _UNSET if eps is None else eps), normalized_shape=size)
-
-
-class Dropout(_Layer):
-    def __init__(self, p=0.5):
-        super().__init__(capi.accel_module_dropout(p), p=p)
-
-
-class BatchNorm(_Layer):
-    """Of [batch, features, ...]."""
-
-    def __init__(self, num_features, eps=None, momentum=None):
-        eps, momentum = (_UNSET if setting is None else setting for setting in (eps, momentum))
-        super().__init__(capi.accel_module_batch_norm(num_features, eps, momentum), num_features=num_features)
-
-
-BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
-
-
-class Conv2d(_Layer):
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, groups=1, bias=True):
-        super().__init__(capi.accel_module_conv2d(in_channels, out_channels, kernel_size, stride, padding, groups, int(bias)),
-                         in_channels=in_channels, out_channels=out_channels, kernel_size=kernel_size, stride=stride, padding=padding)
-
-
-class SelfAttention(_Layer):
-    """Self-attention [batch, length, embed_dim] with the parameters of torch.nn.MultiheadAttention."""
-
-    def __init__(self, embed_dim, num_heads, causal=False, bias=True, dropout=0.0):
-        super().__init__(capi.accel_module_attention(embed_dim, num_heads, int(causal), int(bias), dropout), embed_dim=embed_dim,
-                         num_heads=num_heads, causal=causal)
-
-
-class _Activation(_Layer):
+class _Activation(Layer):
     name = ""
 
     def __init__(self, *_, **__):
@@ -125,8 +59,10 @@ class MSELoss:
         return ops.mse_loss(output, target)
 
 
-class Sequential(_Layer):
+class Sequential(Layer):
     """Modules one after the other."""
+
+    _is_made_of_parts = True
 
     def __init__(self, *modules):
         super().__init__(capi.accel_module_sequential([module.handle for module in modules]))

@@ -46,6 +46,21 @@ class Module:
         made.__dict__.update(_make=cls, _arguments=(args, kwargs), _is_of_python=False)  # for copies
         return made
 
+    _is_made_of_parts = False  # whether its class makes the same module again of the modules in it
+
+    @classmethod
+    def _of_tensors(cls, attributes, tensors):
+        """A module of Python without its __init__(): what copies of one begin with."""
+        made = cls.__new__(cls)
+        Module.__init__(made)
+        made.__dict__.update(attributes)
+        for name, kind, tensor, persistent in tensors:
+            if kind == "parameter":
+                made.register_parameter(name, Parameter(tensor, tensor.dtype.is_floating_point))
+            else:
+                made.register_buffer(name, tensor, persistent)
+        return made
+
     def _adopt(self, handle):
         self.__dict__.update(handle=handle, _modules={}, _tensors={}, _hooks=[])
         return self

@@ -8,7 +8,7 @@ results gives a tuple, one without results None.
 import keyword
 import sys
 
-from . import capi, errors, schema  # noqa: F401  (errors: failures of operators have its classes)
+from . import capi, conversion, errors, schema  # noqa: F401  (errors: failures of operators have its classes)
 from .tensor_type import is_tensor
 
 _call, _call_kw = capi.accel_op_call, capi.accel_op_call_kw
@@ -105,11 +105,9 @@ def _one_list(args, kwargs):
 
 
 def _tensors_for_numbers(args, kwargs):
-    from .creation import as_tensor
-
     def change(value):
         if isinstance(value, (bool, int, float)) or not is_tensor(value) and hasattr(value, "__dlpack__"):
-            return as_tensor(value)
+            return conversion.as_tensor(value)
         return value
 
     like = next((arg for arg in args if is_tensor(arg)), None)

@@ -8,14 +8,13 @@ from typing import Any
 from . import capi, errors, interrupts, missing  # noqa: F401  (errors: the classes of what fails)
 from .device import Device
 from .enums import DistributedType, PrecisionType
+from .generated.choices import CHOICES
 from .handlers import fill
 from .scopes import scope
 from .values import again, keys_of, to_engine
 
 _DISTRIBUTED = {capi.ACCEL_DISTRIBUTED_NO: DistributedType.NO, capi.ACCEL_DISTRIBUTED_MULTI_CPU: DistributedType.MULTI_CPU,
                 capi.ACCEL_DISTRIBUTED_MULTI_GPU: DistributedType.MULTI_GPU}
-_PRECISIONS = {"no": capi.ACCEL_PRECISION_NO, "fp16": capi.ACCEL_PRECISION_FP16, "bf16": capi.ACCEL_PRECISION_BF16,
-               "fp8": capi.ACCEL_PRECISION_FP8}
 
 
 class _Job:
@@ -68,12 +67,15 @@ def is_initialized():
     return _Job.accelerator
 
 
+def of_state(function: Any, kind: Any = None) -> Any:
+    """A property that the engine's state tells, with the text of the header."""
+    return property(lambda _: function(current()) if kind is None else kind(function(current())), doc=function.__doc__)
+
+
 class View:
     """What all ranks' states tell."""
 
-    @property
-    def device(self) -> Device:
-        return capi.accel_device(current())
+    device: Device = of_state(capi.accel_device)
 
     @property
     def default_device(self) -> Device:
@@ -84,55 +86,27 @@ class View:
     def distributed_type(self) -> DistributedType:
         return _DISTRIBUTED[capi.accel_distributed_type(current())]
 
-    @property
-    def num_processes(self) -> int:
-        return capi.accel_num_processes(current())
-
-    @property
-    def process_index(self) -> int:
-        return capi.accel_process_index(current())
-
-    @property
-    def local_process_index(self) -> int:
-        return capi.accel_local_process_index(current())
-
-    @property
-    def is_main_process(self) -> bool:
-        return bool(capi.accel_is_main_process(current()))
-
-    @property
-    def is_local_main_process(self) -> bool:
-        return bool(capi.accel_is_local_main_process(current()))
-
-    @property
-    def is_last_process(self) -> bool:
-        return bool(capi.accel_is_last_process(current()))
-
-    @property
-    def use_distributed(self) -> bool:
-        return bool(capi.accel_use_distributed(current()))
+    num_processes: int = of_state(capi.accel_num_processes)
+    process_index: int = of_state(capi.accel_process_index)
+    local_process_index: int = of_state(capi.accel_local_process_index)
+    is_main_process: bool = of_state(capi.accel_is_main_process, bool)
+    is_local_main_process: bool = of_state(capi.accel_is_local_main_process, bool)
+    is_last_process: bool = of_state(capi.accel_is_last_process, bool)
+    use_distributed: bool = of_state(capi.accel_use_distributed, bool)
 
     @property
     def backend(self) -> "str | None":
         return capi.accel_backend(current()) or None
 
-    @property
-    def debug(self) -> bool:
-        return bool(capi.accel_debug(current()))
+    debug: bool = of_state(capi.accel_debug, bool)
 
     @property
     def mixed_precision(self) -> str:
         number = capi.accel_mixed_precision(current())
-        return next(name for name, value in _PRECISIONS.items() if value == number)
+        return next(name for name, value in CHOICES["precision"].items() if value == number)
 
-    @property
-    def local_num_processes(self) -> int:
-        return capi.accel_local_num_processes(current())
-
-    @property
-    def fork_launched(self) -> bool:
-        """Whether notebook_launcher() started this process."""
-        return bool(capi.accel_fork_launched(current()))
+    local_num_processes: int = of_state(capi.accel_local_num_processes)
+    fork_launched: bool = of_state(capi.accel_fork_launched, bool)
 
     def wait_for_everyone(self) -> None:
         """A barrier."""
@@ -306,9 +280,9 @@ class AcceleratorState(View):
             raise ValueError("make an Accelerator() first: it makes the AcceleratorState")
         given = {"cpu": True if cpu else None, **settings}
         if _Job.accelerator:
-            share({**given, "mixed_precision": _PRECISIONS[self.mixed_precision]})
+            share({**given, "mixed_precision": self.mixed_precision})
             return
-        given["mixed_precision"] = None if mixed_precision is None else _PRECISIONS[mixed_precision]
+        given["mixed_precision"] = mixed_precision
         given = {name: value for name, value in given.items() if value is not None}
         connect({**_Job.settings, **given})  # what a PartialState was made with still holds
         _Job.accelerator = True
@@ -352,13 +326,8 @@ class GradientState:
                 "num_steps": plugin.num_steps or 1, "adjust_scheduler": bool(plugin.adjust_scheduler),
                 "sync_with_dataloader": plugin.sync_with_dataloader, "sync_each_batch": plugin.sync_each_batch}))
 
-    @property
-    def sync_gradients(self) -> bool:
-        return bool(capi.accel_sync_gradients(current()))
-
-    @property
-    def end_of_dataloader(self) -> bool:
-        return bool(capi.accel_end_of_dataloader(current()))
+    sync_gradients: bool = of_state(capi.accel_sync_gradients, bool)
+    end_of_dataloader: bool = of_state(capi.accel_end_of_dataloader, bool)
 
     @property
     def dataloader_references(self) -> list:
@@ -376,13 +345,8 @@ class GradientState:
 
     is_xla_gradients_synced = False  # there is no XLA here
 
-    @property
-    def remainder(self) -> int:
-        return capi.accel_remainder(current())
-
-    @property
-    def num_steps(self) -> int:
-        return capi.accel_gradient_accumulation_steps(current())
+    remainder: int = of_state(capi.accel_remainder)
+    num_steps: int = of_state(capi.accel_gradient_accumulation_steps)
 
     @property
     def adjust_scheduler(self) -> bool:
@@ -392,9 +356,7 @@ class GradientState:
     def sync_with_dataloader(self) -> bool:
         return self.plugin_kwargs["sync_with_dataloader"]
 
-    @property
-    def plugin_kwargs(self) -> dict:
-        return capi.accel_gradient_accumulation(current())
+    plugin_kwargs: dict = of_state(capi.accel_gradient_accumulation)
 
     @property
     def initialized(self) -> bool:

@@ -4,6 +4,7 @@ import builtins
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import capi, dtypes, indexing, ops
+from .conversion import as_tensor, tensor
 from .device import CPU, Device, names_device
 from .text import format_tensor
 
@@ -55,8 +56,6 @@ class Tensor(capi.accel_tensor):
         def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
     def __new__(cls, data, dtype=None, device=None, requires_grad=False):
-        from .creation import tensor
-
         return tensor(data, dtype, device, requires_grad)
 
     def __init__(self, *_, **__):  # the engine has made it already
@@ -189,8 +188,6 @@ class Tensor(capi.accel_tensor):
 
     def copy_(self, source: Any) -> "Tensor":
         """Copies elements, converting dtype and device, broadcasting shapes."""
-        from .creation import as_tensor
-
         capi.accel_tensor_copy(self, as_tensor(source))
         return self
 

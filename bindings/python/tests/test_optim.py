@@ -1,6 +1,7 @@
 """Optimizers and schedules: arguments, groups, state dicts, the program's own update."""
 
 import copy
+import inspect
 import pickle
 
 import pytest
@@ -282,3 +283,15 @@ def test_schedule_free_optimizers_are_switched(kind):
     assert ops.allclose(model.weight, trained)
     assert not optimizer.param_groups[0]["train_mode"] == 0
     optim.SGD(model).eval()  # nothing to switch
+
+
+def test_editors_see_the_settings():
+    settings = inspect.signature(optim.AdamW).parameters
+    assert list(settings)[:6] == ["params", "lr", "betas", "eps", "weight_decay", "amsgrad"]
+    assert (settings["lr"].default, settings["betas"].default, settings["maximize"].kind) == (0.001, (0.9, 0.999), inspect.Parameter.KEYWORD_ONLY)
+    assert inspect.signature(lr_scheduler.OneCycleLR).parameters["anneal_strategy"].default == "cos"
+    assert "AdamW" in optim.AdamW.__doc__ and "highest rate" in lr_scheduler.OneCycleLR.__doc__
+    by_name = optim.Muon(nn.Linear(2, 2, bias=False), adjust_lr_fn="match_rms_adamw")
+    assert by_name.param_groups[0]["adjust_lr_fn"] == 1
+    with pytest.raises(ValueError, match="'original', 'match_rms_adamw'"):
+        optim.Muon(nn.Linear(2, 2, bias=False), adjust_lr_fn="fast")

@@ -46,29 +46,19 @@ function WindowsDataset(tokens::ArrayOrTensor, sequence_length::Integer; stride:
     return made(Dataset, out -> LibAccel.accel_dataset_windows(shared, sequence_length, stride, out))
 end
 
-const PACKINGS = (concatenate = 0, best_fit = 1)
 """    PackedDataset(tokens, sequence_length; end_of_document, document_offsets, packing = :concatenate, pad_token = 0)
 
 Documents packed into sequences of one length: either `end_of_document` is the token that ends each, or `document_offsets` are where
 each begins, from 0, and the end of the last. `packing = :best_fit` keeps documents whole. An item is the tokens; the next token of
 the same document, or -100; the position, from 0; the number of the document, -1 where nothing is."""
-function PackedDataset(tokens::ArrayOrTensor, sequence_length::Integer; document_offsets = nothing, packing = LibAccel.ACCEL_UNSET, options...)
+function PackedDataset(tokens::ArrayOrTensor, sequence_length::Integer; document_offsets = nothing, options...)
     shared = as_tensor(tokens)
     offsets = document_offsets === nothing ? C_NULL : as_tensor(document_offsets)
     return with_options(LibAccel.accel_packing_options_t; sequence_length = sequence_length, document_offsets = offsets,
-                        packing = number_of(PACKINGS, packing), options...) do given
+                        options...) do given
         made(Dataset, out -> LibAccel.accel_dataset_packed(shared, given, out))
     end
 end
-
-"""    ArrowDataset(schema, array; null_value), ArrowDataset(stream; null_value)
-
-A record batch, or a stream of them, by the pointers of Arrow's C data interface, which are consumed; an item is a map from columns
-to rows. Any thread may release them. `null_value` stands for nulls, which are errors without it."""
-ArrowDataset(schema::Ptr, array::Ptr; null_value::Real = LibAccel.ACCEL_UNSET_DOUBLE) =
-    made(Dataset, out -> LibAccel.accel_dataset_arrow(schema, array, null_value, out))
-ArrowDataset(stream::Ptr; null_value::Real = LibAccel.ACCEL_UNSET_DOUBLE) =
-    made(Dataset, out -> LibAccel.accel_dataset_arrow_stream(stream, null_value, out))
 
 # Of other datasets. What calls functions of Julia is known, because workers must not read it.
 reading(dataset::Dataset, sources::Dataset...) = (dataset.calls_julia = any(source -> source.calls_julia, sources); dataset)
@@ -88,7 +78,6 @@ Items by number as a stream: in the order of their numbers, or with a seed in an
 as_stream(dataset::Dataset; seed = nothing) =
     reading(made(Dataset, out -> LibAccel.accel_dataset_as_stream(dataset, something(seed, LibAccel.ACCEL_UNSET_INT64), out)), dataset)
 
-const MERGE_ENDS = (first = 0, all = 1)
 """    merge(datasets...; weights = nothing, seed = 0, ends = :first)
 
 One stream of several datasets: where each item comes from is drawn by weight, the same in every run. It ends when a dataset is drawn
@@ -97,7 +86,7 @@ function Base.merge(dataset::Dataset, datasets::Dataset...; weights = nothing, s
     sources = (dataset, datasets...)
     listed = handles(sources)
     merged(value) = GC.@preserve sources made(Dataset, out -> LibAccel.accel_dataset_merge(
-        listed, length(listed), value, seed, number_of(MERGE_ENDS, ends), out))
+        listed, length(listed), value, seed, number_of(CHOICES.merge_end, ends), out))
     return reading(weights === nothing ? merged(C_NULL) : lend(merged, Float64[weights...]), sources...)
 end
 

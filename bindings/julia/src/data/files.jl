@@ -1,32 +1,11 @@
 # Datasets of files. A path is that of a file, or of a folder: then all files below it that end with `suffix`, in the order of their
 # paths. Large files are mapped, and must not be shortened meanwhile.
 
-"""    SafetensorsDataset(path): rows of the tensors of a safetensors file, which is mapped; an item is a map"""
-SafetensorsDataset(path::AbstractString) = made(Dataset, out -> LibAccel.accel_dataset_safetensors(path, out))
-
 """    map_file(path), map_file(path, UInt16)
 
 A tensor that lies in a mapped file: .npy, or numbers of the given type one behind the other. Writing to it does not change the file."""
 map_file(path::AbstractString) = made(Tensor, out -> LibAccel.accel_tensor_map_file(path, LibAccel.ACCEL_UNSET, out))
 map_file(path::AbstractString, dtype) = made(Tensor, out -> LibAccel.accel_tensor_map_file(path, dtype_code(dtype), out))
-
-"""    TextDataset(path, sequence_length; suffix = nothing)
-
-The bytes of a file, or of all files below a folder, in windows; an item is the bytes, and the bytes that follow each."""
-TextDataset(path::AbstractString, sequence_length::Integer; suffix = nothing) =
-    made(Dataset, out -> LibAccel.accel_dataset_text(path, something(suffix, C_NULL), sequence_length, out))
-
-"""    LinesDataset(path; suffix = nothing, skip_malformed = false)
-
-The lines of text files. Malformed is what is no UTF-8: an error when it is read, or left out and counted by `num_skipped`."""
-LinesDataset(path::AbstractString; suffix = nothing, skip_malformed = false) =
-    made(Dataset, out -> LibAccel.accel_dataset_lines(path, something(suffix, C_NULL), skip_malformed, out))
-
-"""    JsonLinesDataset(path; suffix = nothing, skip_malformed = false)
-
-Files with a JSON document on each line. Lists of numbers become tensors."""
-JsonLinesDataset(path::AbstractString; suffix = nothing, skip_malformed = false) =
-    made(Dataset, out -> LibAccel.accel_dataset_json_lines(path, something(suffix, C_NULL), skip_malformed, out))
 
 """    CsvDataset(path; suffix = nothing, delimiter = ',', has_header = true, skip_malformed = false, missing, types)
 
@@ -42,10 +21,3 @@ column_type(name::AbstractString) = name
 column_type(::Type{<:AbstractString}) = "text"
 column_type(type::Type) = unsafe_string(LibAccel.accel_dtype_name(dtype_code(type)))
 
-"""    ImageDataset(folder; channels = 3, height, width)
-
-JPEG and PNG files; an item is a map of `image`, UInt8 [channels, height, width], `label`, the number of the subfolder from 0, and
-`path`. With a height and width all images are brought to one size."""
-ImageDataset(folder::AbstractString; options...) = with_options(LibAccel.accel_image_options_t; options...) do given
-    made(Dataset, out -> LibAccel.accel_dataset_images(folder, given, out))
-end

@@ -1,8 +1,5 @@
 # Loaders: batches of items. `for (features, labels) in loader`.
 
-const COLLATIONS = (stack = 0, pad = 1)
-const PADDING_SIDES = (right = 0, left = 1)
-
 @doc """
     DataLoader(dataset; batch_size = 1, shuffle = false, drop_last = false, seed = 0, sampler, prefetch = 2, num_workers = 0, ...)
 
@@ -20,13 +17,13 @@ the rest.
 - `pin_memory`: as in torch.
 """ DataLoader
 function DataLoader(dataset::Dataset; batch_size = LibAccel.ACCEL_UNSET_INT64, collate = LibAccel.ACCEL_UNSET, batch_sampler = nothing,
-                    slice = nothing, sampler = C_NULL, padding_side = LibAccel.ACCEL_UNSET, num_workers = 0, options...)
+                    slice = nothing, sampler = C_NULL, num_workers = 0, options...)
     num_workers > 0 && (dataset.calls_julia || collate isa Function || slice !== nothing) &&
         refuse("num_workers = ", num_workers, ": workers cannot call functions of Julia; expected 0")
     size = batch_sampler === nothing ? batch_size : LibAccel.ACCEL_UNSET_INT64
-    kind = collate isa Function ? LibAccel.ACCEL_UNSET : number_of(COLLATIONS, collate)
+    kind = collate isa Function ? LibAccel.ACCEL_UNSET : collate
     loader = with_options(LibAccel.accel_dataloader_options_t; batch_size = size, collate = kind, sampler = sampler,
-                          padding_side = number_of(PADDING_SIDES, padding_side), num_workers = num_workers, options...) do given
+                          num_workers = num_workers, options...) do given
         made(DataLoader, out -> LibAccel.accel_dataloader_create(dataset, given, out))
     end
     collate isa Function && LibAccel.accel_dataloader_set_collate(loader, collate_callback(), keep(collate), destroy())
@@ -59,27 +56,10 @@ function Base.iterate(loader::DataLoader, ::Nothing = nothing)
     status = LibAccel.accel_dataloader_next(loader, out)
     return status == LibAccel.ACCEL_ITER_END ? nothing : (taken(out[]), nothing)
 end
-"""    set_epoch!(loader, epoch): from 0"""
-set_epoch!(loader::DataLoader, epoch) = (LibAccel.accel_dataloader_set_epoch(loader, epoch); loader)
-"""The epoch that a loader is in, from 0."""
-current_epoch(loader::DataLoader) = Int(LibAccel.accel_dataloader_epoch(loader))
-"""How many rows of the batch in hand count: the first ones. The others only fill it up."""
-valid_rows(loader::DataLoader) = Int(LibAccel.accel_dataloader_valid_rows(loader))
 """Items that a step takes on all ranks together."""
 total_batch_size(loader::DataLoader) =
     counted(LibAccel.accel_dataloader_total_batch_size(loader), "accel_dataloader_total_batch_size")
 """Items of the data, for all ranks together."""
 total_dataset_length(loader::DataLoader) =
     counted(LibAccel.accel_dataloader_total_dataset_length(loader), "accel_dataloader_total_dataset_length")
-"""How a prepared loader shares its batches: a `Map` of its settings."""
-config(loader::DataLoader) = result(out -> LibAccel.accel_dataloader_config(loader, out))::Map
-"""    even_batches!(loader, even): whether all ranks get equally many full batches, from the next epoch of a prepared loader on"""
-even_batches!(loader::DataLoader, even::Bool) = (LibAccel.accel_dataloader_set_even_batches(loader, even); loader)
-"""A new loader over the same data whose first epoch leaves out its first batches."""
-skip_first_batches(loader::DataLoader, num_batches) =
-    made(DataLoader, out -> LibAccel.accel_skip_first_batches(loader, num_batches, out))
-state_dict(loader::DataLoader) = result(out -> LibAccel.accel_dataloader_state_dict(loader, out))::Map
-"""Takes back what `state_dict` gave."""
-load_state_dict!(loader::DataLoader, state) =
-    (lend(value -> LibAccel.accel_dataloader_load_state_dict(loader, value), state); loader)
 describe(io::IO, loader::DataLoader) = print(io, "DataLoader(", how_many(LibAccel.accel_dataloader_length(loader), "batches"), ")")

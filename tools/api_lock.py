@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Keeps what was released as it is: compares api/accel.json with the locks of api/lock/.
 
-usage: lock.py check SOURCE_ROOT
-       lock.py write SOURCE_ROOT [LIBRARY]
+usage: api_lock.py check SOURCE_ROOT
+       api_lock.py write SOURCE_ROOT [LIBRARY]
 
 `check` names everything that programs of a release with the same ABI could not live with: only additions are allowed. Before
 1.0 the ABI is the minor version, after that the major one. `write` is part of a release: it stores what is frozen, and with
@@ -127,7 +127,7 @@ def store_symbols(library, file):
 
 def main():
     if (sys.argv[1:2], len(sys.argv)) not in ((["check"], 3), (["write"], 3), (["write"], 4)):
-        print("usage: lock.py check SOURCE_ROOT, or lock.py write SOURCE_ROOT [LIBRARY]", file=sys.stderr)
+        print("usage: api_lock.py check SOURCE_ROOT, or api_lock.py write SOURCE_ROOT [LIBRARY]", file=sys.stderr)
         return 2
     root = pathlib.Path(sys.argv[2])
     api = json.loads((root / "api/accel.json").read_text())

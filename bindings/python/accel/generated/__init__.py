@@ -1,0 +1,1 @@
+"""What follows from the header: docs/bindings.md."""
