@@ -107,13 +107,11 @@ class OwnedItem {
 
 ACCEL_FUNCTION accel_status_t accel_prepare_model(accel_state_t* state, accel_module_t* module,
                                                   const accel_prepare_model_options_t* options, accel_module_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
     const PrepareModelSettings preparation = read_prepare_model_options(options);
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_module>(accelerator.prepare_model(model, preparation)).release();
-    return ACCEL_OK;
+    return accelerator.prepare_model(model, preparation);
   });
 }
 
@@ -140,36 +138,30 @@ ACCEL_FUNCTION accel_status_t accel_register_comm_hook(accel_state_t* state, acc
 
 ACCEL_FUNCTION accel_status_t accel_prepare_optimizer(accel_state_t* state, accel_optimizer_t* optimizer,
                                                       accel_optimizer_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     const auto& plain = check(optimizer, "optimizer").optimizer;
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_optimizer>(accelerator.prepare_optimizer(plain)).release();
-    return ACCEL_OK;
+    return accelerator.prepare_optimizer(plain);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_prepare_scheduler(accel_state_t* state, accel_scheduler_t* scheduler,
                                                       accel_scheduler_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     const auto& plain = check(scheduler, "scheduler").scheduler;
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_scheduler>(accelerator.prepare_scheduler(plain)).release();
-    return ACCEL_OK;
+    return accelerator.prepare_scheduler(plain);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_prepare_data_loader(accel_state_t* state, accel_dataloader_t* loader,
                                                         const accel_dataloader_config_t* config,
                                                         accel_dataloader_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     const auto& plain = check(loader, "loader").loader;
     const auto configuration = read_settings(config, "config");
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_dataloader>(accelerator.prepare_data_loader(*plain, configuration)).release();
-    return ACCEL_OK;
+    return accelerator.prepare_data_loader(*plain, configuration);
   });
 }
 
@@ -185,45 +177,29 @@ ACCEL_FUNCTION accel_status_t accel_prepare(accel_state_t* state, const accel_pr
     std::vector<OwnedItem> prepared;
     for (accelerator::PreparedObject& object : accelerator.prepare(objects)) prepared.emplace_back(std::move(object));
     for (size_t i = 0; i < n_items; i++) array.write(i, prepared[i].release(), out_items);
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_unwrap_model(accel_state_t* state, accel_module_t* module,
                                                  int32_t keep_fp32_wrapper, accel_module_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
     const bool keep = read_flag(keep_fp32_wrapper, "keep_fp32_wrapper");
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_module>(keep ? accelerator::unwrap_keeping_precision(model)
-                                               : accelerator::unwrap_model(model))
-               .release();
-    return ACCEL_OK;
+    return keep ? accelerator::unwrap_keeping_precision(model) : accelerator::unwrap_model(model);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_describe(accel_state_t* state, accel_buffer_t* out) {
-  return guarded(__func__, [&] {
-    const accelerator::Accelerator& accelerator = *accelerator_of(state);
-    check_pointer(out, "out");
-    *out = new_buffer(accelerator.describe());
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return new_buffer(accelerator_of(state)->describe()); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_empty_cache(accel_state_t* state) {
-  return guarded(__func__, [&] {
-    accelerator_of(state)->release_cached_memory();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { accelerator_of(state)->release_cached_memory(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_free_memory(accel_state_t* state) {
-  return guarded(__func__, [&] {
-    accelerator_of(state)->free_memory();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { accelerator_of(state)->free_memory(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel_module_t* module, const char* folder) {
@@ -231,22 +207,15 @@ ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
     accelerator.save_model(*accelerator::unwrap_model(model), check_pointer(folder, "folder"));
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_save_state(accel_state_t* state, const char* folder) {
-  return guarded(__func__, [&] {
-    accelerator_of(state)->save_state(check_pointer(folder, "folder"));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { accelerator_of(state)->save_state(check_pointer(folder, "folder")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_load_state(accel_state_t* state, const char* folder) {
-  return guarded(__func__, [&] {
-    accelerator_of(state)->load_state(check_pointer(folder, "folder"));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { accelerator_of(state)->load_state(check_pointer(folder, "folder")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_register_for_checkpointing(accel_state_t* state, const char* name,
@@ -273,7 +242,6 @@ ACCEL_FUNCTION accel_status_t accel_register_for_checkpointing(accel_state_t* st
       load_callback.checked("load", &value);
     };
     accelerator.register_for_checkpointing(std::move(object));
-    return ACCEL_OK;
   });
 }
 

@@ -44,7 +44,6 @@ ACCEL_FUNCTION accel_status_t accel_find_executable_batch_size(accel_state_t* st
     const int64_t found =
         accelerator::find_executable_batch_size(*accelerator->state().communicator(), search, starting_batch_size);
     if (out_batch_size != nullptr) *out_batch_size = found;
-    return ACCEL_OK;
   });
 }
 

@@ -6,7 +6,6 @@
 
 #include "accel.h"
 #include "capi/callback.hpp"
-#include "capi/dataset.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
@@ -81,10 +80,9 @@ ACCEL_FUNCTION accel_status_t accel_dataset_create(accel_dataset_length_fn lengt
     check_pointer(length, "length");
     check_pointer(item, "item");
     check_pointer(out, "out");
-    give_dataset(out, std::make_shared<data::CallbackDataset>(
+    write_output(out, std::make_shared<data::CallbackDataset>(
                           functions_of(registration, registration.with(item), optional_callback(registration, items),
                                        optional_callback(registration, set_epoch))));
-    return ACCEL_OK;
   });
 }
 
@@ -97,11 +95,10 @@ ACCEL_FUNCTION accel_status_t accel_dataset_create_stream(accel_stream_begin_fn 
     check_pointer(begin, "begin");
     check_pointer(next, "next");
     check_pointer(out, "out");
-    give_stream(out, std::make_shared<data::CallbackStream>(
-                         functions_of(registration, registration.with(next), optional_callback(registration, skip),
-                                      optional_callback(registration, end)),
-                         optional_number(length), num_shards));
-    return ACCEL_OK;
+    write_output(out, std::make_shared<data::CallbackStream>(
+                          functions_of(registration, registration.with(next), optional_callback(registration, skip),
+                                       optional_callback(registration, end)),
+                          optional_number(length), num_shards));
   });
 }
 

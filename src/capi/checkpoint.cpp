@@ -65,7 +65,6 @@ ACCEL_FUNCTION accel_status_t accel_save(const accel_value_t* tensors, const acc
     check_pointer(tensors, "tensors");
     check_pointer(path, "path");
     save_tensors(*tensors, metadata, path);
-    return ACCEL_OK;
   });
 }
 
@@ -79,29 +78,24 @@ ACCEL_FUNCTION accel_status_t accel_save_on_main_process(accel_state_t* state, c
     const bool each_node = read_flag(save_on_each_node, "save_on_each_node");
     const bool writes = each_node ? engine.is_local_main_process() : engine.is_main_process();
     if (writes) save_tensors(*tensors, metadata, path);
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_load_metadata(const char* path, accel_value_t* out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(path, "path");
-    check_pointer(out, "out");
     c10::impl::GenericDict map(c10::StringType::get(), c10::AnyType::get());
     for (const auto& [name, text] : checkpoint::load_safetensors(path).metadata) map.insert(name, text);
-    give(out, map);
-    return ACCEL_OK;
+    return from_ivalue(map);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_load(const char* path, accel_value_t* out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(path, "path");
-    check_pointer(out, "out");
     checkpoint::SafetensorsContents contents = checkpoint::load_safetensors(path);
     checkpoint::restore_tied(contents);
-    give(out, to_map(contents.tensors));
-    return ACCEL_OK;
+    return from_ivalue(to_map(contents.tensors));
   });
 }
 

@@ -32,22 +32,16 @@ comm::Reduction to_reduction(accel_reduction_t reduction) { return static_cast<c
 // Blocking, with nothing to give back.
 template <typename Prepare>
 accel_status_t run(const char* function, accel_state_t* state, const Prepare& prepare) {
-  return guarded(function, [&] {
-    comm::Communicator& communicator = communicator_of(state);
-    prepare()(communicator);
-    return ACCEL_OK;
-  });
+  return guarded(function, [&] { prepare()(communicator_of(state)); });
 }
 
 // Blocking: tree in, tree out.
 template <typename Prepare>
 accel_status_t run(const char* function, accel_state_t* state, accel_value_t* out, const Prepare& prepare) {
-  return guarded(function, [&] {
+  return guarded(function, out, [&] {
     comm::Communicator& communicator = communicator_of(state);
     const auto call = prepare();
-    check_pointer(out, "out");
-    give(out, call(communicator));
-    return ACCEL_OK;
+    return from_ivalue(call(communicator));
   });
 }
 
@@ -69,7 +63,6 @@ accel_status_t start(const char* function, accel_state_t* state, accel_work_t** 
     check_pointer(out, "out_work");
     auto work = communicator->queue()->start([communicator, call] { return result_of(call, *communicator); });
     *out = std::make_unique<accel_work>(std::move(work), *communicator).release();
-    return ACCEL_OK;
   });
 }
 
@@ -163,7 +156,6 @@ accel_status_t start_message(const char* function, accel_state_t* state, accel_w
     comm::Communicator& communicator = communicator_of(state);
     check_pointer(out, "out_work");
     *out = std::make_unique<accel_work>(post(communicator), communicator).release();
-    return ACCEL_OK;
   });
 }
 
@@ -308,11 +300,7 @@ ACCEL_FUNCTION accel_status_t accel_wait_for_everyone_async(accel_state_t* state
 
 ACCEL_FUNCTION accel_status_t accel_send(accel_state_t* state, const accel_tensor_t* tensor, int32_t to_process,
                                          int32_t tag) {
-  return guarded(__func__, [&] {
-    comm::Communicator& communicator = communicator_of(state);
-    communicator.send(check(tensor, "tensor").tensor, to_process, tag);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { communicator_of(state).send(check(tensor, "tensor").tensor, to_process, tag); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_send_async(accel_state_t* state, const accel_tensor_t* tensor, int32_t to_process,
@@ -324,11 +312,7 @@ ACCEL_FUNCTION accel_status_t accel_send_async(accel_state_t* state, const accel
 
 ACCEL_FUNCTION accel_status_t accel_recv(accel_state_t* state, accel_tensor_t* tensor, int32_t from_process,
                                          int32_t tag) {
-  return guarded(__func__, [&] {
-    comm::Communicator& communicator = communicator_of(state);
-    communicator.receive(check(tensor, "tensor").tensor, from_process, tag);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { communicator_of(state).receive(check(tensor, "tensor").tensor, from_process, tag); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_recv_async(accel_state_t* state, accel_tensor_t* tensor, int32_t from_process,
@@ -339,11 +323,8 @@ ACCEL_FUNCTION accel_status_t accel_recv_async(accel_state_t* state, accel_tenso
 }
 
 ACCEL_FUNCTION accel_status_t accel_flight_record(const accel_state_t* state, accel_buffer_t* out) {
-  return guarded(__func__, [&] {
-    const comm::Communicator& communicator = *check(state, "state").accelerator->state().communicator();
-    check_pointer(out, "out");
-    *out = new_buffer(communicator.flight_record()->to_json());
-    return ACCEL_OK;
+  return guarded(__func__, out, [&] {
+    return new_buffer(check(state, "state").accelerator->state().communicator()->flight_record()->to_json());
   });
 }
 

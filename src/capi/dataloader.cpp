@@ -100,13 +100,11 @@ const data::ShardOptions& sharding_of(const accel_dataloader_t* loader) {
 ACCEL_FUNCTION accel_status_t accel_dataloader_create(accel_dataset_t* dataset,
                                                       const accel_dataloader_options_t* options,
                                                       accel_dataloader_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const accel_dataset& items = check(dataset, "dataset");
-    check_pointer(out, "out");
     const auto given = read_options(options, "options");
     auto loader = std::make_shared<data::DataLoader>(data_of(items, given), read_loader_options(given));
-    *out = std::make_unique<accel_dataloader>(std::move(loader)).release();
-    return ACCEL_OK;
+    return loader;
   });
 }
 
@@ -131,7 +129,6 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_set_collate(accel_dataloader_t* l
       callback.checked("collate", &given, &made);
       return to_ivalue(made, "the batch of collate");
     });
-    return ACCEL_OK;
   });
 }
 
@@ -144,7 +141,6 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_set_batch_sampler(accel_dataloade
     check_pointer(batches, "batches");
     engine.set_batch_sampler(std::make_shared<data::CallbackBatchSampler>(
         batches_by(callback), optional_number(batch_size), engine.drop_last()));
-    return ACCEL_OK;
   });
 }
 
@@ -162,7 +158,6 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_set_slice(accel_dataloader_t* loa
                            static_cast<int32_t>(num_processes), &made);
           return to_ivalue(made, "the batch of slice");
         });
-    return ACCEL_OK;
   });
 }
 
@@ -202,9 +197,8 @@ ACCEL_FUNCTION int64_t accel_dataloader_total_dataset_length(const accel_dataloa
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataloader_config(const accel_dataloader_t* loader, accel_value_t* out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check(loader, "loader");
-    check_pointer(out, "out");
     const data::ShardOptions& config = sharding_of(loader);
     c10::impl::GenericDict fields = tree::new_map();
     const auto insert = [&](const char* name, c10::IValue value) {
@@ -218,8 +212,7 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_config(const accel_dataloader_t* 
     insert("use_seedable_sampler", !config.draw_seed);
     insert("data_seed", config.seed ? c10::IValue(*config.seed) : c10::IValue());
     insert("use_stateful_dataloader", config.resumes);
-    give(out, fields);
-    return ACCEL_OK;
+    return from_ivalue(fields);
   });
 }
 
@@ -227,7 +220,6 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_set_even_batches(accel_dataloader
   return guarded(__func__, [&] {
     sharding_of(loader);
     loader->loader->set_even_batches(read_flag(even_batches, "even_batches"));
-    return ACCEL_OK;
   });
 }
 
@@ -240,18 +232,11 @@ ACCEL_FUNCTION int64_t accel_dataloader_valid_rows(const accel_dataloader_t* loa
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataloader_set_epoch(accel_dataloader_t* loader, int64_t epoch) {
-  return guarded(__func__, [&] {
-    check(loader, "loader").loader->set_epoch(epoch);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(loader, "loader").loader->set_epoch(epoch); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataloader_state_dict(const accel_dataloader_t* loader, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    const data::DataLoader& engine = *check(loader, "loader").loader;
-    give(check_pointer(out, "out"), engine.state_dict());
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { give(check_pointer(out, "out"), check(loader, "loader").loader->state_dict()); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataloader_load_state_dict(accel_dataloader_t* loader,
@@ -259,18 +244,12 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_load_state_dict(accel_dataloader_
   return guarded(__func__, [&] {
     data::DataLoader& engine = *check(loader, "loader").loader;
     engine.load_state_dict(to_ivalue(*check_pointer(state_dict, "state_dict"), "state_dict"));
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_skip_first_batches(accel_dataloader_t* loader, int64_t num_batches,
                                                        accel_dataloader_t** out) {
-  return guarded(__func__, [&] {
-    data::DataLoader& engine = *check(loader, "loader").loader;
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_dataloader>(engine.skip_first(num_batches)).release();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return check(loader, "loader").loader->skip_first(num_batches); });
 }
 
 }  // namespace accel::capi

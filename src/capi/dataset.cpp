@@ -1,5 +1,4 @@
 // Section 9: what holds for every dataset, and those that are made of others.
-#include "capi/dataset.hpp"
 
 #include <memory>
 #include <optional>
@@ -22,14 +21,6 @@ accel_dataset::accel_dataset(std::shared_ptr<const accel::data::Stream> stream)
     : dataset(std::make_shared<accel::data::NoItems>()), stream(std::move(stream)) {}
 
 namespace accel::capi {
-
-void give_dataset(accel_dataset_t** out, std::shared_ptr<const data::Dataset> dataset) {
-  *out = std::make_unique<accel_dataset>(std::move(dataset)).release();
-}
-
-void give_stream(accel_dataset_t** out, std::shared_ptr<const data::Stream> stream) {
-  *out = std::make_unique<accel_dataset>(std::move(stream)).release();
-}
 
 namespace {
 
@@ -57,39 +48,31 @@ std::vector<double> read_weights(const accel_value_t* weights, size_t n_sources)
 
 ACCEL_FUNCTION accel_status_t accel_dataset_subset(accel_dataset_t* dataset, int64_t begin, int64_t end,
                                                    accel_dataset_t** out) {
-  return guarded(__func__, [&] {
-    const auto& whole = check_numbered(dataset, "dataset").dataset;
-    check_pointer(out, "out");
-    give_dataset(out, std::make_shared<data::SubsetDataset>(whole, begin, end));
-    return ACCEL_OK;
+  return guarded(__func__, out, [&] {
+    return std::make_shared<data::SubsetDataset>(check_numbered(dataset, "dataset").dataset, begin, end);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_concatenate(accel_dataset_t* const* datasets, size_t n_datasets,
                                                         accel_dataset_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(datasets, "datasets");
     std::vector<std::shared_ptr<const data::Dataset>> parts;
     for (size_t i = 0; i < n_datasets; ++i) parts.push_back(check_numbered(datasets[i], "datasets[i]").dataset);
-    check_pointer(out, "out");
-    give_dataset(out, std::make_shared<data::ConcatenatedDataset>(std::move(parts)));
-    return ACCEL_OK;
+    return std::make_shared<data::ConcatenatedDataset>(std::move(parts));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_as_stream(accel_dataset_t* dataset, int64_t seed, accel_dataset_t** out) {
-  return guarded(__func__, [&] {
-    const auto& items = check_numbered(dataset, "dataset").dataset;
-    check_pointer(out, "out");
-    give_stream(out, std::make_shared<data::DatasetStream>(items, optional_number(seed)));
-    return ACCEL_OK;
+  return guarded(__func__, out, [&] {
+    return std::make_shared<data::DatasetStream>(check_numbered(dataset, "dataset").dataset, optional_number(seed));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_merge(accel_dataset_t* const* sources, size_t n_sources,
                                                   const accel_value_t* weights, int64_t seed, accel_merge_end_t end,
                                                   accel_dataset_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(sources, "sources");
     std::vector<std::shared_ptr<const data::Stream>> streams;
     for (size_t i = 0; i < n_sources; ++i) {
@@ -98,13 +81,11 @@ ACCEL_FUNCTION accel_status_t accel_dataset_merge(accel_dataset_t* const* source
                             ? source.stream
                             : std::make_shared<const data::DatasetStream>(source.dataset, std::nullopt));
     }
-    check_pointer(out, "out");
     require(end >= ACCEL_MERGE_END_FIRST && end <= ACCEL_MERGE_END_ALL, Status::kInvalidArgument, "end is ", end,
             "; expected one of ACCEL_MERGE_END_*");
     const std::vector<double> numbers = read_weights(weights, n_sources);
-    give_stream(out, std::make_shared<data::MergedStream>(std::move(streams), numbers, seed,
-                                                          static_cast<data::MergedStream::End>(end)));
-    return ACCEL_OK;
+    return std::make_shared<data::MergedStream>(std::move(streams), numbers, seed,
+                                                static_cast<data::MergedStream::End>(end));
   });
 }
 
@@ -130,11 +111,7 @@ ACCEL_FUNCTION int64_t accel_dataset_num_skipped(const accel_dataset_t* dataset)
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_item(const accel_dataset_t* dataset, int64_t index, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    const data::Dataset& engine = *check(dataset, "dataset").dataset;
-    give(check_pointer(out, "out"), engine.item(index));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { give(check_pointer(out, "out"), check(dataset, "dataset").dataset->item(index)); });
 }
 
 }  // namespace accel::capi

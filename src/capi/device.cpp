@@ -23,11 +23,7 @@ accel_device_t from_device(c10::Device device) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_device_parse(const char* text, accel_device_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
-    *out = from_device(tensor::parse_device(check_pointer(text, "text")));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return from_device(tensor::parse_device(check_pointer(text, "text"))); });
 }
 
 ACCEL_FUNCTION int32_t accel_device_count(int32_t type) {

@@ -20,9 +20,7 @@ accel_status_t take(const char* function, Managed* managed, accel_tensor_t** out
     if (out == nullptr && managed != nullptr && managed->deleter != nullptr) managed->deleter(managed);
     check_pointer(managed, "tensor");
     check_pointer(out, "out");
-    at::Tensor taken = tensor::from_dlpack(managed);
-    *out = new_tensor(std::move(taken));
-    return ACCEL_OK;
+    write_output(out, tensor::from_dlpack(managed));
   });
 }
 
@@ -41,7 +39,6 @@ ACCEL_FUNCTION accel_status_t accel_tensor_to_dlpack(const accel_tensor_t* tenso
     const at::Tensor& lent = check(tensor, "tensor").tensor;
     check_pointer(out, "out");
     *out = tensor::to_dlpack_versioned(lent);
-    return ACCEL_OK;
   });
 }
 
@@ -50,7 +47,6 @@ ACCEL_FUNCTION accel_status_t accel_tensor_to_dlpack_unversioned(const accel_ten
     const at::Tensor& lent = check(tensor, "tensor").tensor;
     check_pointer(out, "out");
     *out = tensor::to_dlpack(lent);
-    return ACCEL_OK;
   });
 }
 

@@ -45,19 +45,12 @@ ACCEL_FUNCTION size_t accel_dtype_size(accel_dtype_t dtype) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_dtype_byte_size(const char* name, double* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
-    *out = tensor::dtype_byte_size(check_pointer(name, "name"));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return tensor::dtype_byte_size(check_pointer(name, "name")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dtype_from_name(const char* name, accel_dtype_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
-    *out = tensor::dtype_number(tensor::dtype_from_name(check_pointer(name, "name")));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out,
+                 [&] { return tensor::dtype_number(tensor::dtype_from_name(check_pointer(name, "name"))); });
 }
 
 }  // namespace accel::capi

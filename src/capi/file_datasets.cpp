@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "accel.h"
-#include "capi/dataset.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
@@ -66,54 +65,44 @@ data::ImageOptions read_image_options(const accel_image_options_t* options) {
 
 ACCEL_FUNCTION accel_status_t accel_dataset_text(const char* path, const char* suffix, int64_t sequence_length,
                                                  accel_dataset_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(path, "path");
-    check_pointer(out, "out");
-    give_dataset(out, std::make_shared<data::WindowDataset>(
-                          std::make_shared<data::TextSource>(path, optional_text(suffix)), sequence_length));
-    return ACCEL_OK;
+    return std::make_shared<data::WindowDataset>(std::make_shared<data::TextSource>(path, optional_text(suffix)),
+                                                 sequence_length);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_lines(const char* path, const char* suffix, int32_t skip_malformed,
                                                   accel_dataset_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(path, "path");
-    check_pointer(out, "out");
-    give_dataset(out, std::make_shared<data::LineDataset>(path, optional_text(suffix),
-                                                          read_flag(skip_malformed, "skip_malformed")));
-    return ACCEL_OK;
+    return std::make_shared<data::LineDataset>(path, optional_text(suffix),
+                                               read_flag(skip_malformed, "skip_malformed"));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_json_lines(const char* path, const char* suffix, int32_t skip_malformed,
                                                        accel_dataset_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(path, "path");
-    check_pointer(out, "out");
-    give_dataset(out, std::make_shared<data::JsonLineDataset>(path, optional_text(suffix),
-                                                              read_flag(skip_malformed, "skip_malformed")));
-    return ACCEL_OK;
+    return std::make_shared<data::JsonLineDataset>(path, optional_text(suffix),
+                                                   read_flag(skip_malformed, "skip_malformed"));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_csv(const char* path, const char* suffix,
                                                 const accel_csv_options_t* options, accel_dataset_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(path, "path");
-    check_pointer(out, "out");
-    give_dataset(out, std::make_shared<data::CsvDataset>(path, optional_text(suffix), read_csv_options(options)));
-    return ACCEL_OK;
+    return std::make_shared<data::CsvDataset>(path, optional_text(suffix), read_csv_options(options));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_images(const char* folder, const accel_image_options_t* options,
                                                    accel_dataset_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(folder, "folder");
-    check_pointer(out, "out");
-    give_dataset(out, std::make_shared<data::ImageDataset>(folder, read_image_options(options)));
-    return ACCEL_OK;
+    return std::make_shared<data::ImageDataset>(folder, read_image_options(options));
   });
 }
 

@@ -12,13 +12,11 @@ namespace {
 
 template <typename Make>
 accel_status_t make_group(const char* function, accel_state_t* state, accel_state_t** out, const Make& make) {
-  return guarded(function, [&] {
+  return guarded(function, out, [&] {
     const auto& parent = *check(state, "state").accelerator;
     const auto& communicator = parent.state().communicator();
-    check_pointer(out, "out");
     auto group = std::make_shared<accelerator::Accelerator>(parent, make(*communicator));
-    *out = std::make_unique<accel_state>(std::move(group)).release();
-    return ACCEL_OK;
+    return group;
   });
 }
 

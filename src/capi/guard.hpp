@@ -7,10 +7,14 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "accel.h"
 #include "base/current_call.hpp"
+#include "base/error.hpp"
 #include "capi/process_check.hpp"
 #include "capi/running_calls.hpp"
 #include "kernels/thread_count.hpp"
@@ -39,7 +43,7 @@ void leave_scopes_given_up() noexcept;
 // Where LibTorch's warnings go during our calls: to the log callback instead of standard error. Never null.
 c10::WarningHandler* log_warnings() noexcept;
 
-// Every body: `return guarded(__func__, [&] { ...; return ACCEL_OK; });`
+// Every body: `return guarded(__func__, [&] { ... });`. One that returns nothing means ACCEL_OK.
 // Not noexcept: the host's runtime may end a thread inside of a callback, which unwinds it through here.
 template <typename Body>
 accel_status_t guarded(const char* function, Body&& body) {
@@ -50,12 +54,48 @@ accel_status_t guarded(const char* function, Body&& body) {
     kernels::follow_num_threads();
     const c10::WarningUtils::WarningHandlerGuard warnings(log_warnings());
     const CurrentCall current(function);
-    return body();
+    if constexpr (std::is_void_v<decltype(body())>) {
+      body();
+      return ACCEL_OK;
+    } else {
+      return body();
+    }
   } catch (const abi::__forced_unwind&) {
     throw;
   } catch (...) {
     return record_exception(function);
   }
+}
+
+template <typename T>
+T* check_pointer(T* pointer, const char* name) {
+  require(pointer != nullptr, Status::kInvalidArgument, name, " is NULL; expected a pointer");
+  return pointer;
+}
+
+// A handle is made of the engine's object that it holds.
+template <typename Out, typename Value>
+void write_output(Out* out, Value&& value) {
+  if constexpr (std::is_assignable_v<Out&, Value&&>) {
+    *out = std::forward<Value>(value);
+  } else if constexpr (!std::is_pointer_v<Out>) {
+    *out = value.release();  // from what owns it
+  } else {
+    *out = std::make_unique<std::remove_pointer_t<Out>>(std::forward<Value>(value)).release();
+  }
+}
+template <typename Handle>
+void write_output(Handle** out, std::unique_ptr<Handle> handle) {
+  *out = handle.release();
+}
+
+// For functions with one output, `out`, which receives what the body returns.
+template <typename Out, typename Body>
+accel_status_t guarded(const char* function, Out* out, Body&& body) {
+  return guarded(function, [&] {
+    check_pointer(out, "out");
+    write_output(out, body());
+  });
 }
 
 // For getters that return a value: `otherwise` stands for the error.

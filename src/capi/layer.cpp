@@ -20,11 +20,7 @@ namespace {
 
 template <typename Layer, typename... Arguments>
 accel_status_t make_layer(const char* function, accel_module_t** out, Arguments&&... arguments) {
-  return guarded(function, [&] {
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_module>(std::make_shared<Layer>(std::forward<Arguments>(arguments)...)).release();
-    return ACCEL_OK;
-  });
+  return guarded(function, out, [&] { return std::make_shared<Layer>(std::forward<Arguments>(arguments)...); });
 }
 
 }  // namespace

@@ -61,11 +61,10 @@ std::unique_ptr<parallel::OuterStep> outer_step(const accel_local_sgd_options_t&
 ACCEL_FUNCTION accel_status_t accel_local_sgd_begin(accel_state_t* state, accel_module_t* module,
                                                     int64_t local_sgd_steps, const accel_local_sgd_options_t* given,
                                                     accel_scope_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const auto& engine = check(state, "state").accelerator->state();
     const nn::ModulePtr& model = check(module, "module").module;
     const accel_local_sgd_options_t options = read_options(given, "options");
-    check_pointer(out, "out");
     const auto* const prepared = dynamic_cast<const accelerator::PreparedModel*>(model.get());
     require(prepared != nullptr, Status::kInvalidArgument,
             "module is not prepared; expected what accel_prepare_model() gave");
@@ -81,8 +80,7 @@ ACCEL_FUNCTION accel_status_t accel_local_sgd_begin(accel_state_t* state, accel_
     if (options.enabled != 0 && prepared->ddp() != nullptr)
       local_sgd = std::make_unique<parallel::LocalSgd>(prepared->ddp(), engine.communicator(), settings, group,
                                                        std::move(outer));
-    *out = open_scope(std::make_unique<LocalSgdScope>(std::move(local_sgd)));
-    return ACCEL_OK;
+    return open_scope(std::make_unique<LocalSgdScope>(std::move(local_sgd)));
   });
 }
 
@@ -91,17 +89,14 @@ ACCEL_FUNCTION accel_status_t accel_local_sgd_step(accel_scope_t* scope, int32_t
     parallel::LocalSgd* const local_sgd = local_sgd_of(body_of(scope));
     const bool averaged = local_sgd != nullptr && local_sgd->step();
     if (out_averaged != nullptr) *out_averaged = averaged ? 1 : 0;
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_local_sgd_state_dict(accel_scope_t* scope, accel_value_t* out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     ScopeBody& body = body_of(scope);
-    check_pointer(out, "out");
     const parallel::LocalSgd* const local_sgd = local_sgd_of(body);
-    give(out, local_sgd != nullptr ? local_sgd->state_dict() : c10::IValue(tree::new_map()));
-    return ACCEL_OK;
+    return from_ivalue(local_sgd != nullptr ? local_sgd->state_dict() : c10::IValue(tree::new_map()));
   });
 }
 
@@ -111,7 +106,6 @@ ACCEL_FUNCTION accel_status_t accel_local_sgd_load_state_dict(accel_scope_t* sco
     const c10::IValue state = to_ivalue(*check_pointer(state_dict, "state_dict"), "state_dict");
     parallel::LocalSgd* const local_sgd = local_sgd_of(body);
     if (local_sgd != nullptr) local_sgd->load_state_dict(state);
-    return ACCEL_OK;
   });
 }
 

@@ -23,10 +23,7 @@ c10::WarningHandler* log_warnings() noexcept {
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_log_callback(accel_log_fn callback, void* user_data, accel_destroy_fn destroy) {
-  return guarded(__func__, [&] {
-    set_log_callback(callback, user_data, destroy);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { set_log_callback(callback, user_data, destroy); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_log_level(int32_t level) {

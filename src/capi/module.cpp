@@ -32,10 +32,6 @@ c10::impl::GenericDict kinds_of(const std::vector<std::pair<std::string, const n
   return map;
 }
 
-void give_module(accel_module_t** out, nn::ModulePtr module) {
-  *out = std::make_unique<accel_module>(std::move(module)).release();
-}
-
 // What a callback gets as inputs: an array that owns its values.
 class GivenValues {
  public:
@@ -125,29 +121,23 @@ nn::NamedTensors entries_of(const accel_value_t& state_dict) {
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_module_create(const char* kind, accel_module_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(kind, "kind");
-    check_pointer(out, "out");
-    give_module(out, std::make_shared<nn::ForeignModule>(kind));
-    return ACCEL_OK;
+    return std::make_shared<nn::ForeignModule>(kind);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_load_torchscript(const char* path, accel_module_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(path, "path");
-    check_pointer(out, "out");
-    give_module(out, nn::load_torchscript(path));
-    return ACCEL_OK;
+    return nn::load_torchscript(path);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_from_config(const char* config, accel_module_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(config, "config");
-    check_pointer(out, "out");
-    give_module(out, nn::module_from_config(config));
-    return ACCEL_OK;
+    return nn::module_from_config(config);
   });
 }
 
@@ -167,7 +157,6 @@ ACCEL_FUNCTION accel_status_t accel_module_add_parameter(accel_module_t* module,
     nn::Module& owner = *check(module, "module").module;
     check_pointer(name, "name");
     owner.add_parameter(name, check(tensor, "tensor").tensor, requires_grad != 0);
-    return ACCEL_OK;
   });
 }
 
@@ -177,7 +166,6 @@ ACCEL_FUNCTION accel_status_t accel_module_add_buffer(accel_module_t* module, co
     nn::Module& owner = *check(module, "module").module;
     check_pointer(name, "name");
     owner.add_buffer(name, check(tensor, "tensor").tensor, persistent != 0);
-    return ACCEL_OK;
   });
 }
 
@@ -186,7 +174,6 @@ ACCEL_FUNCTION accel_status_t accel_module_add_child(accel_module_t* module, con
     nn::Module& owner = *check(module, "module").module;
     check_pointer(name, "name");
     owner.add_child(name, check(child, "child").module);
-    return ACCEL_OK;
   });
 }
 
@@ -196,7 +183,6 @@ ACCEL_FUNCTION accel_status_t accel_module_replace_tensor(accel_module_t* module
     nn::Module& owner = *check(module, "module").module;
     check_pointer(name, "name");
     owner.replace_tensor(name, check(tensor, "tensor").tensor);
-    return ACCEL_OK;
   });
 }
 
@@ -206,16 +192,11 @@ ACCEL_FUNCTION accel_status_t accel_module_replace_child(accel_module_t* module,
     nn::Module& owner = *check(module, "module").module;
     check_pointer(name, "name");
     owner.replace_child(name, check(child, "child").module);
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_remove(accel_module_t* module, const char* name) {
-  return guarded(__func__, [&] {
-    nn::Module& owner = *check(module, "module").module;
-    owner.remove(check_pointer(name, "name"));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(module, "module").module->remove(check_pointer(name, "name")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_set_forward(accel_module_t* module, accel_forward_fn forward,
@@ -228,7 +209,6 @@ ACCEL_FUNCTION accel_status_t accel_module_set_forward(accel_module_t* module, a
     require(foreign != nullptr, Status::kInvalidState, "a module of kind '", owner.kind(),
             "' has a forward of its own; expected one that accel_module_create() made");
     foreign->set_forward(forward_of(std::move(callback)));
-    return ACCEL_OK;
   });
 }
 
@@ -243,7 +223,6 @@ ACCEL_FUNCTION accel_status_t accel_module_add_hook(accel_module_t* module, int3
     const int64_t id = when == ACCEL_HOOK_FORWARD_PRE ? owner.add_pre_hook(pre_hook_of(std::move(callback)))
                                                       : owner.add_post_hook(post_hook_of(std::move(callback)));
     if (out_id != nullptr) *out_id = id;
-    return ACCEL_OK;
   });
 }
 
@@ -252,89 +231,59 @@ ACCEL_FUNCTION accel_status_t accel_module_remove_hook(accel_module_t* module, i
     nn::Module& owner = *check(module, "module").module;
     require(owner.remove_hook(id), Status::kNotFound, "hook ", id,
             " is not there; expected what accel_module_add_hook() gave for this module");
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_set_no_grad(accel_module_t* module, int32_t no_grad) {
-  return guarded(__func__, [&] {
-    nn::Module& owner = *check(module, "module").module;
-    owner.set_no_grad(read_flag(no_grad, "no_grad"));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(module, "module").module->set_no_grad(read_flag(no_grad, "no_grad")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_call(accel_module_t* module, const accel_value_t* inputs, size_t n_inputs,
                                                 accel_value_t* out) {
-  return guarded(__func__, [&] {
-    nn::Module& called = *check(module, "module").module;
-    check_pointer(out, "out");
-    give(out, called.call(to_ivalues(inputs, n_inputs, "inputs")));
-    return ACCEL_OK;
+  return guarded(__func__, out, [&] {
+    return from_ivalue(check(module, "module").module->call(to_ivalues(inputs, n_inputs, "inputs")));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_child(const accel_module_t* module, const char* path, accel_module_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     nn::Module& owner = *check(module, "module").module;
     check_pointer(path, "path");
-    check_pointer(out, "out");
-    give_module(out, owner.find(path));
-    return ACCEL_OK;
+    return owner.find(path);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_tensor(const accel_module_t* module, const char* path,
                                                   accel_tensor_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const nn::Module& owner = *check(module, "module").module;
     check_pointer(path, "path");
-    check_pointer(out, "out");
-    *out = new_tensor(owner.find_tensor(path));
-    return ACCEL_OK;
+    return owner.find_tensor(path);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_named_parameters(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    const nn::Module& owner = *check(module, "module").module;
-    give(check_pointer(out, "out"), map_of(owner.named_parameters()));
-    return ACCEL_OK;
-  });
+  return guarded(__func__,
+                 [&] { give(check_pointer(out, "out"), map_of(check(module, "module").module->named_parameters())); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_named_buffers(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    const nn::Module& owner = *check(module, "module").module;
-    give(check_pointer(out, "out"), map_of(owner.named_buffers()));
-    return ACCEL_OK;
-  });
+  return guarded(__func__,
+                 [&] { give(check_pointer(out, "out"), map_of(check(module, "module").module->named_buffers())); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_named_modules(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    const nn::Module& owner = *check(module, "module").module;
-    check_pointer(out, "out");
-    give(out, kinds_of(owner.named_modules()));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return from_ivalue(kinds_of(check(module, "module").module->named_modules())); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_children_bottom_up(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    const nn::Module& owner = *check(module, "module").module;
-    check_pointer(out, "out");
-    give(out, kinds_of(owner.children_bottom_up()));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out,
+                 [&] { return from_ivalue(kinds_of(check(module, "module").module->children_bottom_up())); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_state_dict(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    const nn::Module& owner = *check(module, "module").module;
-    give(check_pointer(out, "out"), map_of(owner.state_dict()));
-    return ACCEL_OK;
-  });
+  return guarded(__func__,
+                 [&] { give(check_pointer(out, "out"), map_of(check(module, "module").module->state_dict())); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_load_state_dict(accel_module_t* module, const accel_value_t* state_dict,
@@ -342,7 +291,6 @@ ACCEL_FUNCTION accel_status_t accel_module_load_state_dict(accel_module_t* modul
   return guarded(__func__, [&] {
     nn::Module& owner = *check(module, "module").module;
     owner.load_state_dict(entries_of(*check_pointer(state_dict, "state_dict")), strict != 0);
-    return ACCEL_OK;
   });
 }
 
@@ -352,31 +300,19 @@ ACCEL_FUNCTION accel_status_t accel_module_to(accel_module_t* module, accel_dtyp
     std::optional<at::ScalarType> type;
     if (dtype != ACCEL_UNSET) type = tensor::dtype_from_number(dtype);
     owner.to(type, to_device(device));
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_train(accel_module_t* module, int32_t training) {
-  return guarded(__func__, [&] {
-    check(module, "module").module->train(training != 0);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(module, "module").module->train(training != 0); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_is_training(const accel_module_t* module, int32_t* out) {
-  return guarded(__func__, [&] {
-    const nn::Module& asked = *check(module, "module").module;
-    *check_pointer(out, "out") = asked.is_training() ? 1 : 0;
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { *check_pointer(out, "out") = check(module, "module").module->is_training() ? 1 : 0; });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_num_parameters(const accel_module_t* module, int64_t* out) {
-  return guarded(__func__, [&] {
-    const nn::Module& owner = *check(module, "module").module;
-    *check_pointer(out, "out") = owner.num_parameters();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { *check_pointer(out, "out") = check(module, "module").module->num_parameters(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_tie(accel_module_t* module, const char* path, const char* source_path) {
@@ -385,7 +321,6 @@ ACCEL_FUNCTION accel_status_t accel_module_tie(accel_module_t* module, const cha
     check_pointer(path, "path");
     check_pointer(source_path, "source_path");
     owner.tie(path, source_path);
-    return ACCEL_OK;
   });
 }
 

@@ -82,12 +82,6 @@ T& check(T* handle, const char* name) {
 }
 
 template <typename T>
-T* check_pointer(T* pointer, const char* name) {
-  require(pointer != nullptr, Status::kInvalidArgument, name, " is NULL; expected a pointer");
-  return pointer;
-}
-
-template <typename T>
 T* retain_handle(const char* function, T* handle, const char* name) noexcept {
   return guarded_value<T*>(function, nullptr, [&] {
     check(handle, name).retain();

@@ -118,21 +118,15 @@ c10::SmallVector<tensor::NamedArgument, 8> named_arguments(std::string_view oper
 
 template <typename Guard, typename... Arguments>
 accel_status_t begin_guard(const char* function, accel_scope_t** out, Arguments... arguments) {
-  return guarded(function, [&] {
-    check_pointer(out, "out");
-    *out = open_scope(std::make_unique<GuardScope<Guard>>(arguments...));
-    return ACCEL_OK;
-  });
+  return guarded(function, out, [&] { return open_scope(std::make_unique<GuardScope<Guard>>(arguments...)); });
 }
 
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_op_find(const char* name, const char* overload, const accel_op_t** out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
+  return guarded(__func__, out, [&] {
     nn::register_operators();
-    *out = intern(tensor::find_operator(check_pointer(name, "name"), check_pointer(overload, "overload")));
-    return ACCEL_OK;
+    return intern(tensor::find_operator(check_pointer(name, "name"), check_pointer(overload, "overload")));
   });
 }
 
@@ -147,7 +141,6 @@ ACCEL_FUNCTION accel_status_t accel_op_resolve(const char* name, const accel_val
     const auto named = named_arguments(operator_name, names, kwargs, n_kwargs);
     *out =
         intern(tensor::resolve_operator(operator_name, arguments.data(), arguments.size(), named.data(), named.size()));
-    return ACCEL_OK;
   });
 }
 
@@ -176,7 +169,6 @@ ACCEL_FUNCTION accel_status_t accel_op_call_kw(const accel_op_t* op, const accel
     for (const c10::IValue& value : returned) owned.emplace_back(from_ivalue(value));
     for (OwnedValue& value : owned) *results++ = value.release();
     *out_n_results = owned.size();
-    return ACCEL_OK;
   });
 }
 
@@ -186,13 +178,11 @@ ACCEL_FUNCTION const char* accel_op_schema(const accel_op_t* op) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_op_list(const char* prefix, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
+  return guarded(__func__, out, [&] {
     nn::register_operators();
     c10::List<c10::IValue> names = tree::new_list();
     for (std::string& name : tensor::operator_names(check_pointer(prefix, "prefix"))) names.push_back(std::move(name));
-    give(out, names);
-    return ACCEL_OK;
+    return from_ivalue(names);
   });
 }
 
@@ -210,12 +200,10 @@ ACCEL_FUNCTION accel_status_t accel_inference_mode_begin(accel_scope_t** out) {
 
 ACCEL_FUNCTION accel_status_t accel_cross_entropy(const accel_tensor_t* logits, const accel_tensor_t* labels,
                                                   accel_tensor_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const at::Tensor& scores = check(logits, "logits").tensor;
     const at::Tensor& classes = check(labels, "labels").tensor;
-    check_pointer(out, "out");
-    *out = new_tensor(tensor::cross_entropy(scores, classes));
-    return ACCEL_OK;
+    return tensor::cross_entropy(scores, classes);
   });
 }
 
@@ -225,7 +213,6 @@ ACCEL_FUNCTION accel_status_t accel_set_float32_matmul_precision(const char* pre
     require(name == "highest" || name == "high" || name == "medium", Status::kInvalidArgument, "precision is '", name,
             "'; expected highest, high or medium");
     at::globalContext().setFloat32MatmulPrecision(std::string(name));
-    return ACCEL_OK;
   });
 }
 

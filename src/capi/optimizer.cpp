@@ -47,11 +47,9 @@ std::unique_ptr<accel_optimizer> with_parameters(const accel_module_t* module,
 template <typename Options, typename... Arguments>
 accel_status_t create(const char* function, const accel_module_t* module, const Options* options,
                       accel_optimizer_t** out, optim::RulePtr (*rule)(Arguments...), Arguments... arguments) {
-  return guarded(function, [&] {
+  return guarded(function, out, [&] {
     if (module != nullptr) check(module, "module");
-    check_pointer(out, "out");
-    *out = with_parameters(module, optim::make_optimizer(rule(arguments...), named_settings(options))).release();
-    return ACCEL_OK;
+    return with_parameters(module, optim::make_optimizer(rule(arguments...), named_settings(options)));
   });
 }
 
@@ -169,7 +167,6 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_create(const accel_module_t* modul
     const auto optimizer =
         optim::make_optimizer(optim::host_rule(names, run), {{"lr", lr}, {"weight_decay", weight_decay}});
     *out = with_parameters(module, optimizer).release();
-    return ACCEL_OK;
   });
 }
 
@@ -187,7 +184,6 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_add_group(accel_optimizer_t* optim
     std::vector<at::Tensor> tensors;
     for (size_t i = 0; i < n_parameters; ++i) tensors.push_back(check(parameters[i], "parameters[i]").tensor);
     engine.add_group(std::move(tensors), optional_number(lr), optional_number(weight_decay));
-    return ACCEL_OK;
   });
 }
 
@@ -218,18 +214,11 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_step_closure(accel_optimizer_t* op
 }
 
 ACCEL_FUNCTION accel_status_t accel_optimizer_train(accel_optimizer_t* optimizer, int32_t training) {
-  return guarded(__func__, [&] {
-    optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
-    engine.train(read_flag(training, "training"));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(optimizer, "optimizer").optimizer->train(read_flag(training, "training")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_optimizer_zero_grad(accel_optimizer_t* optimizer, int32_t set_to_none) {
-  return guarded(__func__, [&] {
-    check(optimizer, "optimizer").optimizer->zero_grad(set_to_none != 0);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(optimizer, "optimizer").optimizer->zero_grad(set_to_none != 0); });
 }
 
 ACCEL_FUNCTION int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t* optimizer) {
@@ -247,30 +236,20 @@ ACCEL_FUNCTION int64_t accel_optimizer_state_bytes(const accel_optimizer_t* opti
 }
 
 ACCEL_FUNCTION accel_status_t accel_optimizer_lr(const accel_optimizer_t* optimizer, size_t group, double* out) {
-  return guarded(__func__, [&] {
-    const optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
-    check_pointer(out, "out");
-    *out = engine.lr(group);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return check(optimizer, "optimizer").optimizer->lr(group); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_optimizer_set_lr(accel_optimizer_t* optimizer, size_t group, double lr) {
-  return guarded(__func__, [&] {
-    check(optimizer, "optimizer").optimizer->set_lr(group, lr);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(optimizer, "optimizer").optimizer->set_lr(group, lr); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_optimizer_setting(const accel_optimizer_t* optimizer, size_t group,
                                                       const char* name, double* out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
     check_pointer(name, "name");
-    check_pointer(out, "out");
     const double value = engine.setting(group, name);
-    *out = std::isnan(value) ? ACCEL_UNSET_DOUBLE : value;
-    return ACCEL_OK;
+    return std::isnan(value) ? ACCEL_UNSET_DOUBLE : value;
   });
 }
 
@@ -279,7 +258,6 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_set_setting(accel_optimizer_t* opt
   return guarded(__func__, [&] {
     optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
     engine.set_setting(group, check_pointer(name, "name"), optional_number(value).value_or(std::nan("")));
-    return ACCEL_OK;
   });
 }
 
@@ -290,16 +268,12 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_set_update_precision(accel_optimiz
     require(precision >= ACCEL_UPDATE_PRECISION_AS_STORED && precision <= ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING,
             Status::kInvalidArgument, "precision is ", precision, "; expected ACCEL_UPDATE_PRECISION_*, 0 to 2");
     engine.set_update_precision(group, static_cast<optim::UpdatePrecision>(precision));
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_optimizer_state_dict(const accel_optimizer_t* optimizer, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    const optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
-    give(check_pointer(out, "out"), engine.state_dict());
-    return ACCEL_OK;
-  });
+  return guarded(__func__,
+                 [&] { give(check_pointer(out, "out"), check(optimizer, "optimizer").optimizer->state_dict()); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_optimizer_load_state_dict(accel_optimizer_t* optimizer,
@@ -307,7 +281,6 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_load_state_dict(accel_optimizer_t*
   return guarded(__func__, [&] {
     optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
     engine.load_state_dict(to_ivalue(*check_pointer(state_dict, "state_dict"), "state_dict"));
-    return ACCEL_OK;
   });
 }
 

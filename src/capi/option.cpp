@@ -68,15 +68,13 @@ ACCEL_FUNCTION int64_t accel_option_count(const char* type) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_option_get(const char* type, size_t index, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
+  return guarded(__func__, out, [&] {
     const OptionTable& table = find_option_table(check_pointer(type, "type"));
     const OptionField* const field = settable_field(table, index);
     if (field == nullptr)
       fail(Status::kInvalidArgument, "index is ", index, "; expected less than ", count_settable(table),
            ", the number of options in ", table.name);
-    *out = from_ivalue(describe_option(*field));
-    return ACCEL_OK;
+    return from_ivalue(describe_option(*field));
   });
 }
 
@@ -84,7 +82,6 @@ ACCEL_FUNCTION accel_status_t accel_options_check(const char* type, const void* 
   return guarded(__func__, [&] {
     check_pointer(options, "options");
     check_options(find_option_table(check_pointer(type, "type")), options, "options");
-    return ACCEL_OK;
   });
 }
 
@@ -92,7 +89,6 @@ ACCEL_FUNCTION accel_status_t accel_options_from_json(const char* type, const ch
   return guarded(__func__, [&] {
     check_pointer(options, "options");
     options_from_json(find_option_table(check_pointer(type, "type")), check_pointer(json, "json"), options, size);
-    return ACCEL_OK;
   });
 }
 

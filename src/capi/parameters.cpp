@@ -20,26 +20,19 @@ accelerator::PreparedParameters& parameters_of(const accel_parameters_t* paramet
 ACCEL_FUNCTION accel_status_t accel_parameters_create(accel_state_t* state, accel_module_t* module,
                                                       const accel_parameters_options_t* options,
                                                       accel_parameters_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
     const nn::ModulePtr& model = check(module, "module").module;
     const auto settings = read_options(options, "options");
-    check_pointer(out, "out");
     double bucket_cap_mb = parallel::kDefaultBucketMegabytes;
     set_given(bucket_cap_mb, settings.bucket_cap_mb);
-    *out = std::make_unique<accel_parameters>(accelerator.prepare_parameters(model, bucket_cap_mb)).release();
-    return ACCEL_OK;
+    return accelerator.prepare_parameters(model, bucket_cap_mb);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_parameters_gradient(const accel_parameters_t* parameters, size_t index,
                                                         accel_tensor_t** out) {
-  return guarded(__func__, [&] {
-    const at::Tensor& gradient = parameters_of(parameters).gradient(index);
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_tensor>(gradient).release();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return parameters_of(parameters).gradient(index); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_parameters_grad_ready(accel_parameters_t* parameters, size_t index,
@@ -47,15 +40,11 @@ ACCEL_FUNCTION accel_status_t accel_parameters_grad_ready(accel_parameters_t* pa
   return guarded(__func__, [&] {
     accelerator::PreparedParameters& engine = parameters_of(parameters);
     engine.grad_ready(index, gradient == nullptr ? at::Tensor() : check(gradient, "gradient").tensor);
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_parameters_synchronize(accel_parameters_t* parameters) {
-  return guarded(__func__, [&] {
-    parameters_of(parameters).synchronize();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { parameters_of(parameters).synchronize(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_parameters_synchronize_async(accel_parameters_t* parameters,
@@ -64,7 +53,6 @@ ACCEL_FUNCTION accel_status_t accel_parameters_synchronize_async(accel_parameter
     accelerator::PreparedParameters& engine = parameters_of(parameters);
     check_pointer(out_work, "out_work");
     *out_work = std::make_unique<accel_work>(engine.start_synchronize(), engine.communicator()).release();
-    return ACCEL_OK;
   });
 }
 

@@ -21,11 +21,8 @@ AutocastSettings read_autocast_options(const accel_autocast_options_t* given, co
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_grad_scaler(accel_state_t* state, const accel_grad_scaler_options_t* options) {
-  return guarded(__func__, [&] {
-    accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
-    accelerator.set_grad_scaler(read_settings(options, "options"));
-    return ACCEL_OK;
-  });
+  return guarded(__func__,
+                 [&] { check(state, "state").accelerator->set_grad_scaler(read_settings(options, "options")); });
 }
 
 ACCEL_FUNCTION double accel_loss_scale(const accel_state_t* state) {
@@ -36,11 +33,8 @@ ACCEL_FUNCTION double accel_loss_scale(const accel_state_t* state) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_autocast(accel_state_t* state, const accel_autocast_options_t* options) {
-  return guarded(__func__, [&] {
-    accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
-    accelerator.set_autocast(read_autocast_options(options, {}));
-    return ACCEL_OK;
-  });
+  return guarded(__func__,
+                 [&] { check(state, "state").accelerator->set_autocast(read_autocast_options(options, {})); });
 }
 
 }  // namespace accel::capi

@@ -36,7 +36,6 @@ ACCEL_FUNCTION accel_status_t accel_add_seed_callback(accel_state_t* state, acce
     accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
     check_pointer(seed, "seed");
     accelerator.add_seed_callback([callback](int64_t number) { callback.checked("seed", number); });
-    return ACCEL_OK;
   });
 }
 
@@ -48,16 +47,11 @@ ACCEL_FUNCTION accel_status_t accel_set_seed(accel_state_t* state, int64_t seed,
     const bool by_rank = read_flag(device_specific, "device_specific");
     if (read_flag(deterministic, "deterministic")) state::use_deterministic_algorithms();
     accelerator.set_seed(number, by_rank);
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t** out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_generator>(state::new_generator(read_seed(seed), to_device(device))).release();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return state::new_generator(read_seed(seed), to_device(device)); });
 }
 
 ACCEL_FUNCTION accel_generator_t* accel_generator_retain(accel_generator_t* generator) {
@@ -67,18 +61,13 @@ ACCEL_FUNCTION accel_generator_t* accel_generator_retain(accel_generator_t* gene
 ACCEL_FUNCTION void accel_generator_release(accel_generator_t* generator) { release_handle(generator); }
 
 ACCEL_FUNCTION accel_status_t accel_generator_set_seed(accel_generator_t* generator, int64_t seed) {
-  return guarded(__func__, [&] {
-    state::set_seed(check(generator, "generator").generator, read_seed(seed));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { state::set_seed(check(generator, "generator").generator, read_seed(seed)); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_generator_state(accel_generator_t* generator, accel_tensor_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const at::Generator source = generator_of(generator);
-    check_pointer(out, "out");
-    *out = new_tensor(state::generator_state(source));
-    return ACCEL_OK;
+    return state::generator_state(source);
   });
 }
 
@@ -86,7 +75,6 @@ ACCEL_FUNCTION accel_status_t accel_generator_set_state(accel_generator_t* gener
   return guarded(__func__, [&] {
     at::Generator changed = generator_of(generator);
     state::set_generator_state(changed, check(state, "state").tensor);
-    return ACCEL_OK;
   });
 }
 
@@ -97,7 +85,6 @@ ACCEL_FUNCTION accel_status_t accel_synchronize_rng_states(accel_state_t* state,
     check_pointer(rng_types, "rng_types");
     const at::Generator given = generator == nullptr ? at::Generator() : check(generator, "generator").generator;
     state::synchronize_rng_states(*engine.communicator(), engine.device(), rng_types, given);
-    return ACCEL_OK;
   });
 }
 

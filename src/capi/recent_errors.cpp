@@ -75,12 +75,10 @@ std::vector<RecentError> recent_errors(int64_t after) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_recent_errors(int64_t after, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
+  return guarded(__func__, out, [&] {
     OwnedValue list = container_value(ACCEL_VALUE_LIST);
     for (const RecentError& error : recent_errors(after)) list.get().as.node->push(value_of(error));
-    *out = list.release();
-    return ACCEL_OK;
+    return list;
   });
 }
 

@@ -22,13 +22,6 @@
 namespace accel::capi {
 namespace {
 
-template <typename Sampler, typename... Arguments>
-void give_sampler(accel_sampler_t** out, Arguments&&... arguments) {
-  check_pointer(out, "out");
-  auto sampler = std::make_shared<Sampler>(std::forward<Arguments>(arguments)...);
-  *out = std::make_unique<accel_sampler>(std::move(sampler)).release();
-}
-
 template <typename Number>
 std::vector<Number> read_numbers(const Number* numbers, size_t count, const char* name) {
   if (count > 0) check_pointer(numbers, name);
@@ -43,61 +36,50 @@ std::optional<int64_t> seed_of(int32_t shuffle, int64_t seed) {
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_sampler_sequential(int64_t length, accel_sampler_t** out) {
-  return guarded(__func__, [&] {
-    give_sampler<data::SequentialSampler>(out, length);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return std::make_shared<data::SequentialSampler>(length); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_sampler_seedable_random(int64_t length, int64_t seed, accel_sampler_t** out) {
-  return guarded(__func__, [&] {
-    give_sampler<data::SeedableRandomSampler>(out, length, seed);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return std::make_shared<data::SeedableRandomSampler>(length, seed); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_sampler_random_draws(int64_t length, int64_t num_samples, int32_t replacement,
                                                          int64_t seed, accel_sampler_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const data::RandomDraw draw{read_flag(replacement, "replacement"), num_samples};
-    give_sampler<data::SeedableRandomSampler>(out, length, seed, draw);
-    return ACCEL_OK;
+    return std::make_shared<data::SeedableRandomSampler>(length, seed, draw);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_sampler_weighted(const double* weights, size_t n_weights, int64_t num_samples,
                                                      int32_t replacement, int64_t seed, accel_sampler_t** out) {
-  return guarded(__func__, [&] {
-    give_sampler<data::WeightedSampler>(out, read_numbers(weights, n_weights, "weights"), num_samples,
-                                        read_flag(replacement, "replacement"), seed);
-    return ACCEL_OK;
+  return guarded(__func__, out, [&] {
+    return std::make_shared<data::WeightedSampler>(read_numbers(weights, n_weights, "weights"), num_samples,
+                                                   read_flag(replacement, "replacement"), seed);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_sampler_subset(const int64_t* indices, size_t n_indices, int32_t shuffle,
                                                    int64_t seed, accel_sampler_t** out) {
-  return guarded(__func__, [&] {
-    give_sampler<data::SubsetSampler>(out, read_numbers(indices, n_indices, "indices"), seed_of(shuffle, seed));
-    return ACCEL_OK;
+  return guarded(__func__, out, [&] {
+    return std::make_shared<data::SubsetSampler>(read_numbers(indices, n_indices, "indices"), seed_of(shuffle, seed));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_sampler_length_grouped(const int64_t* lengths, size_t n_lengths, int64_t batch_size,
                                                            int64_t group_batches, int64_t seed, accel_sampler_t** out) {
-  return guarded(__func__, [&] {
-    give_sampler<data::LengthGroupedSampler>(out, read_numbers(lengths, n_lengths, "lengths"), batch_size,
-                                             optional_number(group_batches), seed);
-    return ACCEL_OK;
+  return guarded(__func__, out, [&] {
+    return std::make_shared<data::LengthGroupedSampler>(read_numbers(lengths, n_lengths, "lengths"), batch_size,
+                                                        optional_number(group_batches), seed);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_sampler_distributed(int64_t length, int64_t num_replicas, int64_t rank,
                                                         int32_t shuffle, int64_t seed, int32_t drop_last,
                                                         accel_sampler_t** out) {
-  return guarded(__func__, [&] {
-    give_sampler<data::DistributedSampler>(out, length, num_replicas, rank, seed_of(shuffle, seed),
-                                           read_flag(drop_last, "drop_last"));
-    return ACCEL_OK;
+  return guarded(__func__, out, [&] {
+    return std::make_shared<data::DistributedSampler>(length, num_replicas, rank, seed_of(shuffle, seed),
+                                                      read_flag(drop_last, "drop_last"));
   });
 }
 
@@ -106,11 +88,12 @@ ACCEL_FUNCTION accel_status_t accel_sampler_create(int64_t length, accel_order_f
   return guarded(__func__, [&] {
     const Callback<accel_order_fn> callback(order, user_data, destroy);
     check_pointer(order, "order");
+    check_pointer(out, "out");
     const auto count = static_cast<size_t>(std::max<int64_t>(length, 0));
-    give_sampler<data::CallbackSampler>(out, length, [callback, count](int64_t epoch, int64_t* indices) {
-      callback.checked("order", epoch, indices, count);
-    });
-    return ACCEL_OK;
+    write_output(out,
+                 std::make_shared<data::CallbackSampler>(length, [callback, count](int64_t epoch, int64_t* indices) {
+                   callback.checked("order", epoch, indices, count);
+                 }));
   });
 }
 
@@ -126,12 +109,10 @@ ACCEL_FUNCTION int64_t accel_sampler_length(const accel_sampler_t* sampler) {
 
 ACCEL_FUNCTION accel_status_t accel_sampler_indices(const accel_sampler_t* sampler, int64_t epoch,
                                                     accel_tensor_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const data::Sampler& engine = *check(sampler, "sampler").sampler;
-    check_pointer(out, "out");
     require(epoch >= 0, Status::kInvalidArgument, "epoch is ", epoch, "; expected at least 0");
-    *out = new_tensor(engine.indices(epoch));
-    return ACCEL_OK;
+    return engine.indices(epoch);
   });
 }
 

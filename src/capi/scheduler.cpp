@@ -18,18 +18,11 @@
 namespace accel::capi {
 namespace {
 
-void give_scheduler(accel_scheduler_t** out, std::shared_ptr<optim::Scheduler> scheduler) {
-  *out = std::make_unique<accel_scheduler>(std::move(scheduler)).release();
-}
-
 template <typename MakeSchedule>
 accel_status_t create(const char* function, accel_optimizer_t* optimizer, accel_scheduler_t** out,
                       MakeSchedule&& make_schedule) {
-  return guarded(function, [&] {
-    const auto& engine = check(optimizer, "optimizer").optimizer;
-    check_pointer(out, "out");
-    give_scheduler(out, std::make_shared<optim::LrScheduler>(engine, make_schedule()));
-    return ACCEL_OK;
+  return guarded(function, out, [&] {
+    return std::make_shared<optim::LrScheduler>(check(optimizer, "optimizer").optimizer, make_schedule());
   });
 }
 
@@ -157,34 +150,28 @@ ACCEL_FUNCTION accel_status_t accel_scheduler_cyclic(accel_optimizer_t* optimize
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_plateau(accel_optimizer_t* optimizer,
                                                       const accel_plateau_options_t* options, accel_scheduler_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const auto& engine = check(optimizer, "optimizer").optimizer;
     const PlateauSettings settings = read_settings(options, "options");
-    check_pointer(out, "out");
-    give_scheduler(out, std::make_shared<optim::PlateauScheduler>(engine, settings));
-    return ACCEL_OK;
+    return std::make_shared<optim::PlateauScheduler>(engine, settings);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_chained(accel_scheduler_t* const* schedulers, size_t n_schedulers,
                                                       accel_scheduler_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     optim::SchedulerParts parts = read_parts(schedulers, n_schedulers);
-    check_pointer(out, "out");
-    give_scheduler(out, std::make_shared<optim::ChainedScheduler>(std::move(parts)));
-    return ACCEL_OK;
+    return std::make_shared<optim::ChainedScheduler>(std::move(parts));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_sequential(accel_scheduler_t* const* schedulers, size_t n_schedulers,
                                                          const int64_t* milestones, size_t n_milestones,
                                                          accel_scheduler_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     optim::SchedulerParts parts = read_parts(schedulers, n_schedulers);
     std::vector<int64_t> steps = read_milestones(milestones, n_milestones);
-    check_pointer(out, "out");
-    give_scheduler(out, std::make_shared<optim::SequentialScheduler>(std::move(parts), std::move(steps)));
-    return ACCEL_OK;
+    return std::make_shared<optim::SequentialScheduler>(std::move(parts), std::move(steps));
   });
 }
 
@@ -195,44 +182,26 @@ ACCEL_FUNCTION accel_scheduler_t* accel_scheduler_retain(accel_scheduler_t* sche
 ACCEL_FUNCTION void accel_scheduler_release(accel_scheduler_t* scheduler) { release_handle(scheduler); }
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_step(accel_scheduler_t* scheduler) {
-  return guarded(__func__, [&] {
-    check(scheduler, "scheduler").scheduler->step();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(scheduler, "scheduler").scheduler->step(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_step_metric(accel_scheduler_t* scheduler, double metric) {
-  return guarded(__func__, [&] {
-    check(scheduler, "scheduler").scheduler->step_metric(metric);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(scheduler, "scheduler").scheduler->step_metric(metric); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_last_lr(const accel_scheduler_t* scheduler, size_t group, double* out) {
-  return guarded(__func__, [&] {
-    const optim::Scheduler& engine = *check(scheduler, "scheduler").scheduler;
-    check_pointer(out, "out");
-    *out = engine.last_lr(group);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return check(scheduler, "scheduler").scheduler->last_lr(group); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_curve(accel_scheduler_t* scheduler, int64_t n_steps,
                                                     accel_tensor_t** out) {
-  return guarded(__func__, [&] {
-    const optim::Scheduler& engine = *check(scheduler, "scheduler").scheduler;
-    check_pointer(out, "out");
-    *out = new_tensor(optim::learning_rate_curve(engine, n_steps));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out,
+                 [&] { return optim::learning_rate_curve(*check(scheduler, "scheduler").scheduler, n_steps); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_state_dict(const accel_scheduler_t* scheduler, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    const optim::Scheduler& engine = *check(scheduler, "scheduler").scheduler;
-    give(check_pointer(out, "out"), engine.state_dict());
-    return ACCEL_OK;
-  });
+  return guarded(__func__,
+                 [&] { give(check_pointer(out, "out"), check(scheduler, "scheduler").scheduler->state_dict()); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_load_state_dict(accel_scheduler_t* scheduler,
@@ -240,7 +209,6 @@ ACCEL_FUNCTION accel_status_t accel_scheduler_load_state_dict(accel_scheduler_t*
   return guarded(__func__, [&] {
     optim::Scheduler& engine = *check(scheduler, "scheduler").scheduler;
     engine.load_state_dict(to_ivalue(*check_pointer(state_dict, "state_dict"), "state_dict"));
-    return ACCEL_OK;
   });
 }
 

@@ -128,7 +128,6 @@ ACCEL_FUNCTION accel_status_t accel_scope_end(accel_scope_t* scope) {
     const ClosedScope closed = scopes.close_innermost();
     const std::unique_ptr<accel_scope> ended(scope);  // gone also when its work fails
     closed.body->finish();
-    return ACCEL_OK;
   });
 }
 

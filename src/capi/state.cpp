@@ -54,11 +54,9 @@ class MainFirst final : public ScopeBody {
 
 accel_status_t begin_main_first(const char* function, accel_state_t* state, accel_scope_t** out,
                                 bool (state::State::*is_main)() const) {
-  return guarded(function, [&] {
+  return guarded(function, out, [&] {
     const auto& accelerator = check(state, "state").accelerator;
-    check_pointer(out, "out");
-    *out = open_scope(std::make_unique<MainFirst>(accelerator, (accelerator->state().*is_main)()));
-    return ACCEL_OK;
+    return open_scope(std::make_unique<MainFirst>(accelerator, (accelerator->state().*is_main)()));
   });
 }
 
@@ -67,23 +65,15 @@ std::atomic<accel_state_t*> default_state{nullptr};
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_state_create(const accel_state_options_t* options, accel_state_t** out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_state>(std::make_shared<accelerator::Accelerator>(given_settings(options, "options")))
-               .release();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out,
+                 [&] { return std::make_shared<accelerator::Accelerator>(given_settings(options, "options")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_state_share(accel_state_t* state, const accel_state_options_t* options,
                                                 accel_state_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const auto& parent = *check(state, "state").accelerator;
-    check_pointer(out, "out");
-    *out = std::make_unique<accel_state>(
-               std::make_shared<accelerator::Accelerator>(parent, given_settings(options, "options")))
-               .release();
-    return ACCEL_OK;
+    return std::make_shared<accelerator::Accelerator>(parent, given_settings(options, "options"));
   });
 }
 
@@ -97,19 +87,13 @@ ACCEL_FUNCTION accel_status_t accel_state_set_default(accel_state_t* state) {
   return guarded(__func__, [&] {
     if (state != nullptr) check(state, "state").retain();
     release_handle(default_state.exchange(state));
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_state_t* accel_state_default(void) { return default_state.load(); }
 
 ACCEL_FUNCTION accel_status_t accel_state_describe(const accel_state_t* state, accel_buffer_t* out) {
-  return guarded(__func__, [&] {
-    const auto& engine = check(state, "state").accelerator->state();
-    check_pointer(out, "out");
-    *out = new_buffer(engine.describe());
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return new_buffer(check(state, "state").accelerator->state().describe()); });
 }
 
 ACCEL_FUNCTION int32_t accel_process_index(const accel_state_t* state) {
@@ -195,7 +179,6 @@ ACCEL_FUNCTION accel_status_t accel_set_device(const accel_state_t* state) {
   return guarded(__func__, [&] {
     const c10::Device device = check(state, "state").accelerator->state().device();
     if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
-    return ACCEL_OK;
   });
 }
 
@@ -214,7 +197,6 @@ ACCEL_FUNCTION accel_status_t accel_split_range(const accel_state_t* state, int6
     check_pointer(out_begin, "out_begin");
     check_pointer(out_end, "out_end");
     std::tie(*out_begin, *out_end) = state::split_range(length, engine.process_index(), engine.num_processes());
-    return ACCEL_OK;
   });
 }
 
@@ -226,7 +208,6 @@ ACCEL_FUNCTION accel_status_t accel_split_between_processes(const accel_state_t*
     check_pointer(out, "out");
     give(out,
          state::split_between_processes(value, engine.process_index(), engine.num_processes(), apply_padding != 0));
-    return ACCEL_OK;
   });
 }
 
@@ -242,40 +223,23 @@ ACCEL_FUNCTION accel_status_t accel_print(const accel_state_t* state, const char
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_trigger(accel_state_t* state) {
-  return guarded(__func__, [&] {
-    check(state, "state").accelerator->state().set_trigger();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(state, "state").accelerator->state().set_trigger(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_check_trigger(accel_state_t* state, int32_t* out) {
-  return guarded(__func__, [&] {
-    auto& engine = check(state, "state").accelerator->state();
-    check_pointer(out, "out");
-    *out = engine.check_trigger();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return check(state, "state").accelerator->state().check_trigger(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_destroy_process_group(accel_state_t* state) {
-  return guarded(__func__, [&] {
-    check(state, "state").accelerator->state().communicator()->shutdown();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(state, "state").accelerator->state().communicator()->shutdown(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_interrupt(void) {
-  return guarded(__func__, [] {
-    interrupt();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [] { interrupt(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_end_training(accel_state_t* state) {
-  return guarded(__func__, [&] {
-    check(state, "state").accelerator->end_training();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(state, "state").accelerator->end_training(); });
 }
 
 ACCEL_FUNCTION int32_t accel_sync_gradients(const accel_state_t* state) {
@@ -290,9 +254,7 @@ ACCEL_FUNCTION int32_t accel_end_of_dataloader(const accel_state_t* state) {
 
 ACCEL_FUNCTION accel_status_t accel_set_sync_gradients(accel_state_t* state, int32_t sync) {
   return guarded(__func__, [&] {
-    auto& gradient_state = *check(state, "state").accelerator->state().gradient_state();
-    gradient_state.set_sync_gradients(read_flag(sync, "sync"));
-    return ACCEL_OK;
+    check(state, "state").accelerator->state().gradient_state()->set_sync_gradients(read_flag(sync, "sync"));
   });
 }
 
@@ -307,10 +269,7 @@ ACCEL_FUNCTION int64_t accel_gradient_accumulation_steps(const accel_state_t* st
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation_steps(accel_state_t* state, int64_t steps) {
-  return guarded(__func__, [&] {
-    check(state, "state").accelerator->state().gradient_state()->set_num_steps(steps);
-    return ACCEL_OK;
-  });
+  return guarded(__func__, [&] { check(state, "state").accelerator->state().gradient_state()->set_num_steps(steps); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation(accel_state_t* state,
@@ -325,22 +284,19 @@ ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation(accel_state_t* sta
     set_given(settings.sync_each_batch, given.sync_each_batch);
     set_given(settings.true_divisor, given.true_divisor);
     gradient_state.set_settings(settings);
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_gradient_accumulation(const accel_state_t* state, accel_value_t* out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const auto& settings = check(state, "state").accelerator->state().gradient_state()->settings();
-    check_pointer(out, "out");
     c10::impl::GenericDict fields = tree::new_map();
     fields.insert(std::string("num_steps"), settings.num_steps);
     fields.insert(std::string("adjust_scheduler"), settings.adjust_scheduler);
     fields.insert(std::string("sync_with_dataloader"), settings.sync_with_dataloader);
     fields.insert(std::string("sync_each_batch"), settings.sync_each_batch);
     fields.insert(std::string("true_divisor"), settings.true_divisor);
-    give(out, fields);
-    return ACCEL_OK;
+    return from_ivalue(fields);
   });
 }
 
@@ -351,14 +307,12 @@ ACCEL_FUNCTION int32_t accel_in_dataloader(const accel_state_t* state) {
 
 ACCEL_FUNCTION accel_status_t accel_active_dataloader(const accel_state_t* state, int64_t depth,
                                                       accel_dataloader_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const auto& gradient_state = *check(state, "state").accelerator->state().gradient_state();
-    check_pointer(out, "out");
     require(depth >= 0, Status::kInvalidArgument, "depth is ", depth, "; expected at least 0");
     auto loader = gradient_state.active_loader(depth);
     require(loader != nullptr, Status::kNotFound, "no loop over a prepared loader is under way at depth ", depth);
-    *out = std::make_unique<accel_dataloader>(std::move(loader)).release();
-    return ACCEL_OK;
+    return loader;
   });
 }
 

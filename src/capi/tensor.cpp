@@ -22,12 +22,7 @@ namespace {
 // The frame of the getters: a checked tensor in, a checked output.
 template <typename Value, typename Read>
 accel_status_t read_tensor(const char* function, const accel_tensor_t* tensor, Value* out, Read read) {
-  return guarded(function, [&] {
-    const at::Tensor& value = check(tensor, "tensor").tensor;
-    check_pointer(out, "out");
-    *out = read(value);
-    return ACCEL_OK;
-  });
+  return guarded(function, out, [&] { return read(check(tensor, "tensor").tensor); });
 }
 
 // The same for functions that make a tensor of another.
@@ -38,11 +33,7 @@ accel_status_t derive_tensor(const char* function, const accel_tensor_t* tensor,
 
 template <typename Make>
 accel_status_t create_tensor(const char* function, accel_tensor_t** out, Make make) {
-  return guarded(function, [&] {
-    check_pointer(out, "out");
-    *out = new_tensor(make());
-    return ACCEL_OK;
-  });
+  return guarded(function, out, [&] { return new_tensor(make()); });
 }
 
 }  // namespace
@@ -89,9 +80,8 @@ ACCEL_FUNCTION accel_status_t accel_tensor_from_blob(void* data, const int64_t* 
       if (destroy != nullptr) destroy(held);
     });
     check_pointer(out, "out");
-    *out = new_tensor(tensor::from_blob(data, tensor::shape_of(shape, ndim), strides, tensor::dtype_from_number(dtype),
+    write_output(out, tensor::from_blob(data, tensor::shape_of(shape, ndim), strides, tensor::dtype_from_number(dtype),
                                         to_device(device), std::move(owner)));
-    return ACCEL_OK;
   });
 }
 
@@ -154,7 +144,6 @@ ACCEL_FUNCTION accel_status_t accel_tensor_requires_grad(const accel_tensor_t* t
 ACCEL_FUNCTION accel_status_t accel_tensor_set_requires_grad(accel_tensor_t* tensor, int32_t requires_grad) {
   return guarded(__func__, [&] {
     tensor::set_requires_grad(check(tensor, "tensor").tensor, read_flag(requires_grad, "requires_grad"));
-    return ACCEL_OK;
   });
 }
 
@@ -169,7 +158,6 @@ ACCEL_FUNCTION accel_status_t accel_tensor_set_grad(accel_tensor_t* tensor, acce
   return guarded(__func__, [&] {
     tensor::set_grad(check(tensor, "tensor").tensor,
                      gradient == nullptr ? at::Tensor() : check(gradient, "gradient").tensor);
-    return ACCEL_OK;
   });
 }
 
@@ -181,7 +169,6 @@ ACCEL_FUNCTION accel_status_t accel_tensor_backward(accel_tensor_t* tensor, cons
     const tensor::BackwardOptions given = read_backward_options(options);
     tensor::check_backward(value, given);
     tensor::backward(value, given);
-    return ACCEL_OK;
   });
 }
 
@@ -195,11 +182,8 @@ ACCEL_FUNCTION accel_status_t accel_tensor_to(const accel_tensor_t* tensor, acce
 }
 
 ACCEL_FUNCTION accel_status_t accel_tensor_copy(accel_tensor_t* tensor, const accel_tensor_t* source) {
-  return guarded(__func__, [&] {
-    const at::Tensor& target = check(tensor, "tensor").tensor;
-    tensor::copy_elements(target, check(source, "source").tensor);
-    return ACCEL_OK;
-  });
+  return guarded(__func__,
+                 [&] { tensor::copy_elements(check(tensor, "tensor").tensor, check(source, "source").tensor); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_tensor_clone(const accel_tensor_t* tensor, accel_tensor_t** out) {

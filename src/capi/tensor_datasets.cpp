@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "accel.h"
-#include "capi/dataset.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
@@ -50,18 +49,13 @@ data::ArrowOwner<Struct> take(Struct* given) {
 
 ACCEL_FUNCTION accel_status_t accel_dataset_tensors(accel_tensor_t* const* tensors, size_t n_tensors,
                                                     accel_dataset_t** out) {
-  return guarded(__func__, [&] {
-    const auto columns = read_tensors(tensors, n_tensors, "tensors");
-    check_pointer(out, "out");
-    give_dataset(out, std::make_shared<data::TensorDataset>(columns));
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out,
+                 [&] { return std::make_shared<data::TensorDataset>(read_tensors(tensors, n_tensors, "tensors")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_named_tensors(const accel_value_t* tensors, accel_dataset_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(tensors, "tensors");
-    check_pointer(out, "out");
     const c10::IValue map = to_ivalue(*tensors, "tensors");
     require(map.isGenericDict(), Status::kTypeMismatch, "tensors is no map; expected a map from names to tensors");
     std::vector<at::Tensor> columns;
@@ -72,73 +66,61 @@ ACCEL_FUNCTION accel_status_t accel_dataset_named_tensors(const accel_value_t* t
       columns.push_back(entry.value().toTensor());
       names.push_back(entry.key().toStringRef());
     }
-    give_dataset(out, std::make_shared<data::TensorDataset>(columns, names));
-    return ACCEL_OK;
+    return std::make_shared<data::TensorDataset>(columns, names);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_safetensors(const char* path, accel_dataset_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(path, "path");
-    check_pointer(out, "out");
     std::vector<at::Tensor> columns;
     std::vector<std::string> names;
     for (auto& [name, tensor] : checkpoint::load_safetensors(path).tensors) {
       columns.push_back(tensor);
       names.push_back(name);
     }
-    give_dataset(out, std::make_shared<data::TensorDataset>(columns, names));
-    return ACCEL_OK;
+    return std::make_shared<data::TensorDataset>(columns, names);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_ragged(accel_tensor_t* const* values, size_t n_values,
                                                    accel_tensor_t* offsets, accel_dataset_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const auto columns = read_tensors(values, n_values, "values");
     const at::Tensor& ends = check(offsets, "offsets").tensor;
-    check_pointer(out, "out");
-    give_dataset(out, std::make_shared<data::RaggedDataset>(columns, ends));
-    return ACCEL_OK;
+    return std::make_shared<data::RaggedDataset>(columns, ends);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_tensor_map_file(const char* path, accel_dtype_t dtype, accel_tensor_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(path, "path");
-    check_pointer(out, "out");
     std::optional<at::ScalarType> type;
     if (dtype != ACCEL_UNSET) type = tensor::dtype_from_number(dtype);
-    *out = new_tensor(data::map_numbers(path, type));
-    return ACCEL_OK;
+    return data::map_numbers(path, type);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_windows(accel_tensor_t* tokens, int64_t sequence_length, int64_t stride,
                                                     accel_dataset_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const at::Tensor& numbers = check(tokens, "tokens").tensor;
-    check_pointer(out, "out");
-    give_dataset(out, std::make_shared<data::WindowDataset>(data::tensor_tokens(numbers), sequence_length,
-                                                            optional_number(stride).value_or(sequence_length)));
-    return ACCEL_OK;
+    return std::make_shared<data::WindowDataset>(data::tensor_tokens(numbers), sequence_length,
+                                                 optional_number(stride).value_or(sequence_length));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataset_packed(accel_tensor_t* tokens, const accel_packing_options_t* options,
                                                    accel_dataset_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const at::Tensor& numbers = check(tokens, "tokens").tensor;
     check_pointer(options, "options");
-    check_pointer(out, "out");
     const auto given = read_options(options, "options");
     const std::shared_ptr<const data::TokenSource> source = data::tensor_tokens(numbers);
     auto packing = data::PackedDataset::Packing::kConcatenate;
     set_given(packing, given.packing);
-    give_dataset(out,
-                 std::make_shared<data::PackedDataset>(source, read_documents(given, *source), given.sequence_length,
-                                                       packing, optional_number(given.pad_token).value_or(0)));
-    return ACCEL_OK;
+    return std::make_shared<data::PackedDataset>(source, read_documents(given, *source), given.sequence_length, packing,
+                                                 optional_number(given.pad_token).value_or(0));
   });
 }
 
@@ -150,8 +132,7 @@ ACCEL_FUNCTION accel_status_t accel_dataset_arrow(ArrowSchema* schema, ArrowArra
     check_pointer(schema, "schema");
     check_pointer(array, "array");
     check_pointer(out, "out");
-    give_dataset(out, data::arrow_dataset(taken_schema.get(), taken_array.get(), optional_number(null_value)));
-    return ACCEL_OK;
+    write_output(out, data::arrow_dataset(taken_schema.get(), taken_array.get(), optional_number(null_value)));
   });
 }
 
@@ -161,8 +142,7 @@ ACCEL_FUNCTION accel_status_t accel_dataset_arrow_stream(ArrowArrayStream* strea
     data::ArrowOwner<ArrowArrayStream> taken = take(stream);
     check_pointer(stream, "stream");
     check_pointer(out, "out");
-    give_dataset(out, data::arrow_dataset(taken.get(), optional_number(null_value)));
-    return ACCEL_OK;
+    write_output(out, data::arrow_dataset(taken.get(), optional_number(null_value)));
   });
 }
 

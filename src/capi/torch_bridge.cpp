@@ -38,8 +38,7 @@ ACCEL_FUNCTION accel_status_t accel_tensor_from_torch(void* tensor_impl, const c
     check_callers_version(torch_version);
     require(taken.defined(), Status::kInvalidArgument,
             "tensor_impl is an undefined tensor; expected one with elements");
-    *out = new_tensor(std::move(taken));
-    return ACCEL_OK;
+    write_output(out, std::move(taken));
   });
 }
 
@@ -51,7 +50,6 @@ ACCEL_FUNCTION accel_status_t accel_tensor_to_torch(const accel_tensor_t* tensor
     check_pointer(out_tensor_impl, "out_tensor_impl");
     check_callers_version(torch_version);
     *out_tensor_impl = at::Tensor(given).unsafeReleaseTensorImpl();
-    return ACCEL_OK;
   });
 }
 

@@ -25,9 +25,8 @@ c10::IValue by_name(const StepTimes::Seconds& seconds) {
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_step_report(accel_state_t* state, int32_t reset, accel_value_t* out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     StepTimes& times = *check(state, "state").accelerator->state().step_times();
-    check_pointer(out, "out");
     const bool resets = read_flag(reset, "reset");
     const StepTimes::Report report = times.report();
     if (resets) times.reset();
@@ -35,14 +34,12 @@ ACCEL_FUNCTION accel_status_t accel_step_report(accel_state_t* state, int32_t re
     map.insert("steps", report.steps);
     map.insert("latest", by_name(report.latest));
     map.insert("mean", by_name(report.mean));
-    give(out, map);
-    return ACCEL_OK;
+    return from_ivalue(map);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_memory_report(int32_t reset_peak, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
+  return guarded(__func__, out, [&] {
     const bool resets = read_flag(reset_peak, "reset_peak");
     const kernels::BlockStatistics statistics = kernels::tensor_memory_statistics();
     if (resets) kernels::reset_tensor_memory_peak();
@@ -54,8 +51,7 @@ ACCEL_FUNCTION accel_status_t accel_memory_report(int32_t reset_peak, accel_valu
     cpu.insert("mapped", static_cast<int64_t>(statistics.mapped));
     auto map = tree::new_map();
     map.insert("cpu", cpu);
-    give(out, map);
-    return ACCEL_OK;
+    return from_ivalue(map);
   });
 }
 

@@ -58,16 +58,12 @@ ACCEL_FUNCTION accel_status_t accel_backward(accel_state_t* state, accel_tensor_
     const auto& accelerator = accelerator_of(state);
     const at::Tensor& tensor = check(loss, "loss").tensor;
     accelerator->backward(tensor, read_backward_options(options));
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_lomo_backward(accel_state_t* state, accel_tensor_t* loss, double lr) {
-  return guarded(__func__, [&] {
-    accelerator::Accelerator& accelerator = *accelerator_of(state);
-    accelerator.lomo_backward(check(loss, "loss").tensor, optional_number(lr));
-    return ACCEL_OK;
-  });
+  return guarded(__func__,
+                 [&] { accelerator_of(state)->lomo_backward(check(loss, "loss").tensor, optional_number(lr)); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_backward_sum(accel_state_t* state, accel_tensor_t* loss_sum, int64_t count,
@@ -76,64 +72,53 @@ ACCEL_FUNCTION accel_status_t accel_backward_sum(accel_state_t* state, accel_ten
     const auto& accelerator = accelerator_of(state);
     const at::Tensor& tensor = check(loss_sum, "loss_sum").tensor;
     accelerator->backward_sum(tensor, count, read_backward_options(options));
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_accumulate_begin(accel_state_t* state, accel_module_t* const* modules,
                                                      size_t n_modules, accel_scope_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const auto& accelerator = accelerator_of(state);
     std::vector<nn::ModulePtr> models = read_modules(modules, n_modules);
-    check_pointer(out, "out");
-    *out = open_scope(std::make_unique<GuardScope<accelerator::MicroBatch>>(accelerator, std::move(models)));
-    return ACCEL_OK;
+    return open_scope(std::make_unique<GuardScope<accelerator::MicroBatch>>(accelerator, std::move(models)));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_no_sync_begin(accel_state_t* state, accel_module_t* module, accel_scope_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     accelerator_of(state);
     std::vector<nn::ModulePtr> models{check(module, "module").module};
-    check_pointer(out, "out");
-    *out = open_scope(std::make_unique<GuardScope<accelerator::NoSyncGuard>>(std::move(models)));
-    return ACCEL_OK;
+    return open_scope(std::make_unique<GuardScope<accelerator::NoSyncGuard>>(std::move(models)));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_trigger_sync_in_backward_begin(accel_state_t* state, accel_module_t* module,
                                                                    accel_scope_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
-    check_pointer(out, "out");
-    *out = open_scope(std::make_unique<GuardScope<accelerator::TriggerSyncGuard>>(model));
-    return ACCEL_OK;
+    return open_scope(std::make_unique<GuardScope<accelerator::TriggerSyncGuard>>(model));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_join_uneven_inputs_begin(accel_state_t* state, accel_module_t* const* modules,
                                                              size_t n_modules, int32_t even_batches,
                                                              accel_scope_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const auto& accelerator = accelerator_of(state);
     std::vector<nn::ModulePtr> models = read_modules(modules, n_modules);
     const auto even = optional_flag(even_batches, "even_batches");
-    check_pointer(out, "out");
-    *out = open_scope(std::make_unique<JoinScope>(accelerator, std::move(models), even));
-    return ACCEL_OK;
+    return open_scope(std::make_unique<JoinScope>(accelerator, std::move(models), even));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_autocast_begin(accel_state_t* state, const accel_autocast_options_t* options,
                                                    accel_scope_t** out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const accelerator::Accelerator& accelerator = *accelerator_of(state);
     const AutocastSettings settings = read_autocast_options(options, accelerator.autocast());
-    check_pointer(out, "out");
-    *out = open_scope(std::make_unique<GuardScope<precision::AutocastGuard>>(
+    return open_scope(std::make_unique<GuardScope<precision::AutocastGuard>>(
         accelerator.state().mixed_precision(), accelerator.state().device().type(), settings));
-    return ACCEL_OK;
   });
 }
 

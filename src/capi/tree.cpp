@@ -55,7 +55,6 @@ ACCEL_FUNCTION accel_status_t accel_recursively_apply(const accel_value_t* value
     const auto call = [&](const at::Tensor& tensor) { return call_tensor_function(callback, tensor); };
     const c10::IValue tree = to_ivalue(*value, "value", DtypeForm::kKept);
     give(out, error_on_other_type != 0 ? tree::map_tensors_only(tree, call) : tree::map_tensors(tree, call));
-    return ACCEL_OK;
   });
 }
 
@@ -64,11 +63,9 @@ ACCEL_FUNCTION accel_status_t accel_listify(const accel_value_t* value, accel_va
 }
 
 ACCEL_FUNCTION accel_status_t accel_concatenate(const accel_value_t* items, int64_t dim, accel_value_t* out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(items, "items");
-    check_pointer(out, "out");
-    give(out, tree::concatenate(to_ivalue(*items, "items", DtypeForm::kKept), dim));
-    return ACCEL_OK;
+    return from_ivalue(tree::concatenate(to_ivalue(*items, "items", DtypeForm::kKept), dim));
   });
 }
 
@@ -99,11 +96,9 @@ ACCEL_FUNCTION accel_status_t accel_convert_to_fp32(const accel_value_t* value, 
 }
 
 ACCEL_FUNCTION accel_status_t accel_find_batch_size(const accel_value_t* value, int64_t* out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(value, "value");
-    check_pointer(out, "out");
-    *out = tree::find_batch_size(to_ivalue(*value, "value", DtypeForm::kKept));
-    return ACCEL_OK;
+    return tree::find_batch_size(to_ivalue(*value, "value", DtypeForm::kKept));
   });
 }
 

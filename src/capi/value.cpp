@@ -52,74 +52,48 @@ bool equal_values(const accel_value_t& a, const accel_value_t& b) {
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_value_string(const char* text, accel_value_t* out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_text(check_pointer(text, "text"), "text");
-    check_pointer(out, "out");
-    *out = string_value(text).release();
-    return ACCEL_OK;
+    return string_value(text);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_tensor(accel_tensor_t* tensor, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
-    *out = copy_value(accel_arg_tensor(tensor), "tensor").release();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return copy_value(accel_arg_tensor(tensor), "tensor"); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_list(const accel_value_t* items, size_t n_items, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
-    *out = copy_sequence(ACCEL_VALUE_LIST, items, n_items).release();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return copy_sequence(ACCEL_VALUE_LIST, items, n_items); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_tuple(const accel_value_t* items, size_t n_items, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
-    *out = copy_sequence(ACCEL_VALUE_TUPLE, items, n_items).release();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return copy_sequence(ACCEL_VALUE_TUPLE, items, n_items); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_bytes(const void* data, size_t size, const char* type, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
+  return guarded(__func__, out, [&] {
     const accel_bytes_t bytes{data, size, type};
-    *out = copy_value(accel_arg_bytes(&bytes), "data").release();
-    return ACCEL_OK;
+    return copy_value(accel_arg_bytes(&bytes), "data");
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_int_list(const int64_t* items, size_t n_items, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
+  return guarded(__func__, out, [&] {
     require(items != nullptr || n_items == 0, Status::kInvalidArgument, "items is NULL; expected ", n_items,
             " integers");
     OwnedValue list = container_value(ACCEL_VALUE_LIST);
     list.get().as.node->reserve(n_items);
     for (size_t i = 0; i < n_items; i++) list.get().as.node->push(OwnedValue(accel_arg_int(items[i])));
-    *out = list.release();
-    return ACCEL_OK;
+    return list;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_map(accel_value_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
-    *out = container_value(ACCEL_VALUE_MAP).release();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return container_value(ACCEL_VALUE_MAP); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_copy(const accel_value_t* value, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
-    *out = copy_value(*check_pointer(value, "value"), "value").release();
-    return ACCEL_OK;
-  });
+  return guarded(__func__, out, [&] { return copy_value(*check_pointer(value, "value"), "value"); });
 }
 
 ACCEL_FUNCTION size_t accel_value_count(const accel_value_t* value) {
@@ -166,7 +140,6 @@ ACCEL_FUNCTION accel_status_t accel_value_put(accel_value_t* map, const accel_va
     check_pointer(key, "key");
     check_pointer(item, "item");
     check_map(map).set(map_key(*key), copy_value(*item, "item"));
-    return ACCEL_OK;
   });
 }
 
@@ -184,7 +157,6 @@ ACCEL_FUNCTION accel_status_t accel_value_set(accel_value_t* map, const char* ke
     check_text(check_pointer(key, "key"), "key");
     check_pointer(item, "item");
     check_map(map).set(std::string(key), copy_value(*item, "item"));
-    return ACCEL_OK;
   });
 }
 
@@ -196,35 +168,28 @@ ACCEL_FUNCTION accel_status_t accel_value_push(accel_value_t* list, const accel_
     require(is_sequence(*list), Status::kTypeMismatch, "list is a ", value_kind_name(list->kind),
             "; expected a LIST or a TUPLE");
     list->as.node->push(copy_value(*item, "item"));
-    return ACCEL_OK;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_equal(const accel_value_t* a, const accel_value_t* b, int32_t* out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     check_pointer(a, "a");
     check_pointer(b, "b");
-    check_pointer(out, "out");
-    *out = equal_values(*a, *b) ? 1 : 0;
-    return ACCEL_OK;
+    return equal_values(*a, *b) ? 1 : 0;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_to_json(const accel_value_t* value, accel_buffer_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
+  return guarded(__func__, out, [&] {
     const c10::IValue tree = to_ivalue(*check_pointer(value, "value"), "value", DtypeForm::kName);
-    *out = new_buffer(tree::to_json(tree));
-    return ACCEL_OK;
+    return new_buffer(tree::to_json(tree));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_from_json(const char* json, accel_value_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
+  return guarded(__func__, out, [&] {
     check_text(check_pointer(json, "json"), "json");
-    give(out, tree::from_json(json, "json"));
-    return ACCEL_OK;
+    return from_ivalue(tree::from_json(json, "json"));
   });
 }
 

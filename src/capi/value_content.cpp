@@ -13,13 +13,11 @@ using Contents = decltype(accel_value_t::as);
 template <typename Content, typename Out>
 accel_status_t read_content(const char* function, const accel_value_t* value, int32_t kind, Content Contents::*member,
                             Out* out) {
-  return guarded(function, [&] {
+  return guarded(function, out, [&] {
     check_value(*check_pointer(value, "value"), "value");
-    check_pointer(out, "out");
     require(value->kind == kind, Status::kTypeMismatch, "value is a ", value_kind_name(value->kind), "; expected a ",
             value_kind_name(kind));
-    *out = static_cast<Out>(value->as.*member);
-    return ACCEL_OK;
+    return static_cast<Out>(value->as.*member);
   });
 }
 

@@ -36,8 +36,7 @@ ACCEL_FUNCTION void accel_version(int32_t* out_major, int32_t* out_minor, int32_
 }
 
 ACCEL_FUNCTION accel_status_t accel_build_info(accel_buffer_t* out) {
-  return guarded(__func__, [&] {
-    check_pointer(out, "out");
+  return guarded(__func__, out, [&] {
     Json::Members plugins;
     for (const char* name : kPlugins)
       if (auto path = comm::plugin_path(name)) plugins.emplace_back(name, std::move(*path));
@@ -46,8 +45,7 @@ ACCEL_FUNCTION accel_status_t accel_build_info(accel_buffer_t* out) {
     info.emplace_back("libtorch", TORCH_VERSION);
     info.emplace_back("compiler", __VERSION__);
     info.emplace_back("plugins", std::move(plugins));
-    *out = new_buffer(print_json(Json(std::move(info))));
-    return ACCEL_OK;
+    return new_buffer(print_json(Json(std::move(info))));
   });
 }
 

@@ -49,12 +49,10 @@ ACCEL_FUNCTION int32_t accel_work_test(const accel_work_t* work) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_work_result(const accel_work_t* work, accel_value_t* out) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, out, [&] {
     const comm::Work& engine = *check(work, "work").work;
-    check_pointer(out, "out");
     require(engine.ended(), Status::kInvalidState, "work has not ended; call accel_work_wait() first");
-    give(out, engine.result());
-    return ACCEL_OK;
+    return from_ivalue(engine.result());
   });
 }
 
@@ -70,7 +68,6 @@ ACCEL_FUNCTION accel_status_t accel_work_then(accel_work_t* work, accel_work_fn 
       called.checked("of accel_work_then", status);
     });
     handle.queue->watch(handle.work);
-    return ACCEL_OK;
   });
 }
 
