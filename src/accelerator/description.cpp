@@ -59,6 +59,7 @@ std::string Accelerator::describe() const {
   const state::GradientState& gradient_state = *state_.gradient_state();
   const state::AccumulationSettings& accumulation = gradient_state.settings();
   std::ostringstream out;
+  out.exceptions(std::ios_base::badbit);  // else a lack of memory cuts the text short in silence
   out << "device = " << state_.device() << "\n"
       << "processes = " << state_.num_processes() << ", this is " << state_.process_index() << ", over "
       << (state_.use_distributed() ? state_.communicator()->backend_name() : "nothing") << "\n"

@@ -48,6 +48,7 @@ class TextPart {
 
 [[gnu::noinline]] inline std::string join(std::initializer_list<TextPart> parts) {
   std::ostringstream stream;
+  stream.exceptions(std::ios_base::badbit);  // else a lack of memory cuts the text short in silence
   for (const TextPart& part : parts) stream << part;
   return stream.str();
 }

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "base/linker_error.hpp"
 #include "base/torch_compat.hpp"
 
 namespace accel::capi {
@@ -33,14 +34,20 @@ std::filesystem::path folder_of(const std::string& file) {
   return (missing ? std::filesystem::path(file) : path).parent_path();
 }
 
+// What is not there has none; but it must have been looked for.
+std::string no_version() {
+  if (is_lack_of_memory(dlerror())) throw std::bad_alloc();
+  return "";
+}
+
 // Asks this very file: a copy that came first can be too old to have the function, while a later one has it.
 std::string version_of(const std::string& torch_cpu) {
   const std::unique_ptr<void, int (*)(void*)> library(dlopen(torch_cpu.c_str(), RTLD_LAZY | RTLD_NOLOAD), dlclose);
-  if (library == nullptr) return "";
+  if (library == nullptr) return no_version();
   // Part of LibTorch's stable C interface: a constant, one byte each for major, minor and patch.
   using AbiVersion = uint64_t();
   auto* const abi_version = reinterpret_cast<AbiVersion*>(dlsym(library.get(), "aoti_torch_abi_version"));
-  if (abi_version == nullptr) return "";
+  if (abi_version == nullptr) return no_version();
   const uint64_t number = abi_version();
   return text(number >> 56, ".", number >> 48 & 0xff, ".", number >> 40 & 0xff);
 }

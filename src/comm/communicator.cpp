@@ -14,6 +14,7 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/read_line.hpp"
 #include "base/torch_compat.hpp"
 #include "comm/call_report.hpp"
 #include "comm/plugin.hpp"
@@ -63,7 +64,7 @@ c10::intrusive_ptr<c10d::Work> copy_of_one_rank(const at::Tensor& input, const a
 std::vector<std::pair<c10::DeviceType, std::string>> parse_backends(const std::string& names) {
   std::vector<std::pair<c10::DeviceType, std::string>> backends;
   std::istringstream stream(names);
-  for (std::string item; std::getline(stream, item, ',');) {
+  for (std::string item; read_line(stream, item, ',');) {
     const size_t colon = item.find(':');
     const std::string name = colon == std::string::npos ? item : item.substr(colon + 1);
     const std::string device = colon != std::string::npos ? item.substr(0, colon) : name == "nccl" ? "cuda" : "cpu";
@@ -443,7 +444,11 @@ void Communicator::abort() noexcept {
     try {
       if (lane.backend) lane.backend->abort();
     } catch (const std::exception& error) {
-      log(LogLevel::kWarning, "a process group cannot be aborted: ", error.what());
+      try {
+        log(LogLevel::kWarning, "a process group cannot be aborted: ", error.what());
+      } catch (const std::exception&) {
+        // No memory to tell it.
+      }
     }
   }
 }

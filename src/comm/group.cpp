@@ -14,6 +14,7 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "base/read_line.hpp"
 #include "comm/collectives.hpp"
 #include "comm/rendezvous_endpoints.hpp"
 
@@ -33,7 +34,7 @@ std::string join(const Ranks& ranks) {
 Ranks parse(const std::string& line) {
   Ranks ranks;
   std::istringstream stream(line);
-  for (std::string number; std::getline(stream, number, ',');) ranks.push_back(std::stoll(number));
+  for (std::string number; read_line(stream, number, ',');) ranks.push_back(std::stoll(number));
   return ranks;
 }
 

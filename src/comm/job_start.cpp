@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -25,6 +26,7 @@ std::string arrival_key(int64_t number) { return text("arrival/", number); }
 
 std::pair<int, Address> parse_arrival(const std::vector<uint8_t>& record) {
   std::istringstream line(std::string(record.begin(), record.end()));
+  line.exceptions(std::ios_base::badbit);  // else a lack of memory makes the host's name empty
   int rank = 0;
   Address address;
   line >> rank >> address.port >> address.host;
@@ -33,8 +35,9 @@ std::pair<int, Address> parse_arrival(const std::vector<uint8_t>& record) {
 
 }  // namespace
 
-JobStart::JobStart(c10::intrusive_ptr<c10d::Store> store, int rank, int size, const Deadline& deadline)
-    : store_(std::move(store)), rank_(rank), size_(size), deadline_(deadline) {}
+JobStart::JobStart(c10::intrusive_ptr<c10d::Store> store, int rank, int size, const Deadline& deadline,
+                   const Server& served)
+    : store_(std::move(store)), rank_(rank), size_(size), deadline_(deadline), served_(served) {}
 
 // The last one to arrive tells all, so that they wait for one key.
 void JobStart::arrive(const Address& address) {
@@ -92,6 +95,7 @@ int JobStart::ended_rank() const {
 void JobStart::check() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (is_over()) return;
+  check_server();
   limit_store();
   if (rank_ == 0) watch_arrivals();
   // Looked for before the failure, which a rank tells before it ends.
@@ -114,7 +118,22 @@ void JobStart::fail(CollectiveFailure failure, const std::string& reason) {
   store_->set(kAllThere, std::vector<uint8_t>{1});  // wakes who waits for that
 }
 
-void JobStart::give_up(const std::exception& error) noexcept {
+void JobStart::check_server() const {
+  if (served_.server != nullptr && served_.server->clients_without_memory() != served_.unserved) throw std::bad_alloc();
+}
+
+void JobStart::give_up(const std::exception& error) {
+  try {
+    check_server();
+  } catch (const std::bad_alloc& cause) {
+    tell(cause);
+    throw;
+  }
+  tell(error);
+  throw;
+}
+
+void JobStart::tell(const std::exception& error) noexcept {
   try {
     store_->setTimeout(kLastAnswer);
     fail(CollectiveFailure::kAborted, text("rank ", rank_, " could not start: ", error_line(error)));

@@ -17,6 +17,7 @@
 #include "base/file_descriptor.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/socket.hpp"
+#include "comm/store_server.hpp"
 
 namespace accel::comm {
 
@@ -25,7 +26,13 @@ namespace accel::comm {
 // of all ranks.
 class JobStart {
  public:
-  JobStart(c10::intrusive_ptr<c10d::Store> store, int rank, int size, const Deadline& deadline);
+  // Where this process serves the store: its server, and the clients that it had no memory for before this start.
+  struct Server {
+    const StoreServer* server = nullptr;
+    int64_t unserved = 0;
+  };
+
+  JobStart(c10::intrusive_ptr<c10d::Store> store, int rank, int size, const Deadline& deadline, const Server& served);
 
   // This rank is there, and listens at `address`.
   void arrive(const Address& address);
@@ -37,14 +44,17 @@ class JobStart {
   void check();
   // Says so to all ranks; what was said first counts.
   void fail(CollectiveFailure failure, const std::string& reason);
-  // The same of this rank's own failure.
-  void give_up(const std::exception& error) noexcept;
+  // The same of this rank's own failure, which is being caught: throws it on, or the lack of memory that it comes of.
+  [[noreturn]] void give_up(const std::exception& error);
   // From now on a rank may end: the job has started.
   void end();
   bool is_over() const { return over_.load(); }
   const Deadline& deadline() const { return deadline_; }
 
  private:
+  // Throws std::bad_alloc when this process could not serve the store to a rank: what that one lost comes of it.
+  void check_server() const;
+  void tell(const std::exception& error) noexcept;
   void limit_store();
   void watch(int rank, const Address& address);
   void watch_arrivals();
@@ -53,6 +63,7 @@ class JobStart {
   const c10::intrusive_ptr<c10d::Store> store_;
   const int rank_, size_;
   const Deadline deadline_;
+  const Server served_;
   std::atomic<bool> over_{false};
   std::mutex mutex_;
   int64_t arrivals_seen_ = 0;

@@ -12,6 +12,8 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/linker_error.hpp"
+#include "base/read_line.hpp"
 
 namespace accel::comm {
 namespace {
@@ -44,7 +46,7 @@ constexpr EnvironmentDefaults::Variable kNcclEnvironment[] = {
 std::string own_folder() {
   const auto address = reinterpret_cast<uintptr_t>(&own_folder);
   std::ifstream mappings("/proc/self/maps");
-  for (std::string line; std::getline(mappings, line);) {
+  for (std::string line; read_line(mappings, line);) {
     uintptr_t begin = 0, end = 0;
     if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2) continue;
     if (address < begin || address >= end) continue;
@@ -93,7 +95,8 @@ CreateBackend load_plugin(const std::string& name) {
   void* library = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
-    fail(Status::kUnsupported, "the backend plugin ", *path, " cannot be loaded: ", reason == nullptr ? "?" : reason);
+    fail(is_lack_of_memory(reason) ? Status::kOutOfMemory : Status::kUnsupported, "the backend plugin ", *path,
+         " cannot be loaded: ", reason == nullptr ? "?" : reason);
   }
   const auto create = reinterpret_cast<CreateBackend>(dlsym(library, kCreateBackendSymbol));
   require(create != nullptr, Status::kUnsupported, "the backend plugin ", *path, " lacks ", kCreateBackendSymbol,

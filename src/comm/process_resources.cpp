@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <future>
 #include <memory>
+#include <new>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -41,14 +43,18 @@ int startable_threads(int wanted) {
   const std::shared_future<void> end = enough.get_future().share();
   std::vector<std::thread> threads;
   threads.reserve(static_cast<size_t>(wanted));
+  std::exception_ptr no_memory;
   try {
     while (static_cast<int>(threads.size()) < wanted)
       threads.push_back(background_thread("accel-trial", [end] { end.wait(); }));
+  } catch (const std::bad_alloc&) {
+    no_memory = std::current_exception();
   } catch (const std::exception&) {
     // No more of them.
   }
   enough.set_value();
   for (std::thread& thread : threads) thread.join();
+  if (no_memory != nullptr) std::rethrow_exception(no_memory);
   return static_cast<int>(threads.size());
 }
 

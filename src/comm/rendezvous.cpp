@@ -41,8 +41,13 @@ KnownAddresses& known_addresses() {
   return *instance;
 }
 
-// Serves if this rank has to, and counts the group. Returns the number of groups that this rank joined here before.
-int64_t enter(const RendezvousOptions& options, const std::string& host) {
+struct Entry {
+  int64_t former_groups;  // that this rank joined here before
+  JobStart::Server served;
+};
+
+// Serves if this rank has to, and counts the group.
+Entry enter(const RendezvousOptions& options, const std::string& host) {
   KnownAddresses& known = known_addresses();
   const std::lock_guard<std::mutex> lock(known.mutex);
   KnownAddress& address = known.all[{host, options.port}];
@@ -50,7 +55,8 @@ int64_t enter(const RendezvousOptions& options, const std::string& host) {
     require_resources(resources_of_server(options.size), options.rank, "to serve the store of the job");
     address.server = std::make_unique<StoreServer>(listen_on(host, options.port));
   }
-  return address.joined[options.rank]++;
+  const StoreServer* const server = address.server.get();
+  return {address.joined[options.rank]++, {server, server != nullptr ? server->clients_without_memory() : 0}};
 }
 
 std::string rank_key(int rank) { return "present/" + std::to_string(rank); }
@@ -94,7 +100,7 @@ std::vector<Address> wait_for_all(JobStart& start, const RendezvousOptions& opti
 
 Meeting meet(const RendezvousOptions& options, const Deadline& deadline) {
   const std::string host = is_loopback(options.host) ? "127.0.0.1" : options.host;
-  const int64_t former_groups = enter(options, host);
+  const auto [former_groups, served] = enter(options, host);
   const InterruptionFlag interruption;
   while (!connect_to({host, options.port}, deadline.left()).socket.is_open()) {
     require(!interruption.raised(), Status::kCancelled, "the program was interrupted while rank ", options.rank,
@@ -107,7 +113,7 @@ Meeting meet(const RendezvousOptions& options, const Deadline& deadline) {
   const std::string prefix = "accel/" + std::to_string(options.attempt) + "/" + std::to_string(former_groups);
   const auto client = c10::make_intrusive<StoreClient>(Address{host, options.port}, deadline.left() + Milliseconds(1));
   const auto start = std::make_shared<JobStart>(c10::make_intrusive<c10d::PrefixStore>(prefix, client), options.rank,
-                                                options.size, deadline);
+                                                options.size, deadline, served);
   const auto store = c10::make_intrusive<StartingStore>(prefix, client, start);
   sign_in(*store, *start, options);
   try {
@@ -120,7 +126,6 @@ Meeting meet(const RendezvousOptions& options, const Deadline& deadline) {
     return {store, places, start};
   } catch (const std::exception& error) {
     start->give_up(error);
-    throw;
   }
 }
 

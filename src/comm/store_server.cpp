@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -94,6 +95,8 @@ class StoreServer::Loop {
     [[maybe_unused]] const auto written = write(stop_.number(), &one, sizeof(one));
   }
 
+  int64_t clients_without_memory() const { return clients_without_memory_.load(); }
+
   void run() {
     while (true) {
       epoll_event events[64];
@@ -139,7 +142,8 @@ class StoreServer::Loop {
     Client& client = clients_[number];
     client.socket = std::move(socket);
     if (!watch(EPOLL_CTL_ADD, client.socket, EPOLLIN)) clients_.erase(number);
-  } catch (const std::exception&) {  // no memory
+  } catch (const std::exception&) {
+    clients_without_memory_++;
   }
 
   void serve(int descriptor, uint32_t events) {
@@ -151,7 +155,8 @@ class StoreServer::Loop {
       flush(found->second);
     } catch (const Nonsense&) {
       stays = false;
-    } catch (const std::exception&) {  // no memory
+    } catch (const std::exception&) {
+      clients_without_memory_++;
       stays = false;
     }
     if (stays) return;
@@ -263,7 +268,8 @@ class StoreServer::Loop {
       try {
         send_number(client, WaitResponseType::STOP_WAITING);
         flush(client);
-      } catch (const std::exception&) {  // no memory
+      } catch (const std::exception&) {
+        clients_without_memory_++;
         shutdown(client.socket.number(), SHUT_RDWR);
       }
     }
@@ -311,11 +317,14 @@ class StoreServer::Loop {
   std::map<int, Client> clients_;
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<std::string, std::vector<int>> waiting_;  // clients by key
+  std::atomic<int64_t> clients_without_memory_{0};
 };
 
 StoreServer::StoreServer(FileDescriptor listener)
     : loop_(std::make_unique<Loop>(std::move(listener))),
       thread_(background_thread("accel-store", [loop = loop_.get()] { loop->run(); })) {}
+
+int64_t StoreServer::clients_without_memory() const { return loop_->clients_without_memory(); }
 
 StoreServer::~StoreServer() {
   loop_->stop();

@@ -3,6 +3,7 @@
 // name servers for the name of each client, and nobody else is served until they answer.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <thread>
 
@@ -17,6 +18,9 @@ class StoreServer {
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
+
+  // How many clients have found their connection closed because there was no memory to serve them.
+  int64_t clients_without_memory() const;
 
  private:
   class Loop;

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/processors.hpp"
+#include "base/read_line.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -36,7 +37,7 @@ std::optional<std::string> processor_name(const std::string& list) {
   std::ifstream file(list);
   std::string name;
   // The first processor's lines; an empty one ends them.
-  for (std::string line; std::getline(file, line) && !line.empty();) {
+  for (std::string line; read_line(file, line) && !line.empty();) {
     const std::string key = line.substr(0, line.find_last_not_of(" \t", line.find(':') - 1) + 1);
     const size_t colon = line.find(": ");
     if (colon == std::string::npos) continue;

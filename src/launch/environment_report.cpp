@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/processors.hpp"
+#include "base/read_line.hpp"
 
 namespace accel::launch {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 // The text after `key` in a file of lines `key separator text`, or "unknown".
 std::string field(const char* file, std::string_view key) {
   std::ifstream stream(file);
-  for (std::string line; std::getline(stream, line);) {
+  for (std::string line; read_line(stream, line);) {
     if (line.compare(0, key.size(), key) != 0) continue;
     const size_t begin = line.find_first_not_of("\t :=\"", key.size());
     const size_t end = line.find_last_not_of("\" ");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/read_line.hpp"
 #include "tensor/device.hpp"
 
 namespace accel::state {
@@ -17,7 +18,7 @@ namespace {
 std::vector<std::string> split_types(const std::string& types) {
   std::vector<std::string> names;
   std::istringstream stream(types);
-  for (std::string name; std::getline(stream, name, ',');) names.push_back(name);
+  for (std::string name; read_line(stream, name, ',');) names.push_back(name);
   return names;
 }
 

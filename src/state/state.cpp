@@ -119,7 +119,6 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const
         std::make_shared<comm::Communicator>(meeting.store, options.rank, options.size, timeout, backend_names(device));
   } catch (const std::exception& error) {
     meeting.start->give_up(error);
-    throw;
   }
   meeting.start->end();
   communicator->set_rendezvous_endpoints(meeting.places);
@@ -236,18 +235,15 @@ bool State::check_trigger() {
 }
 
 std::string State::describe() const {
-  std::ostringstream out;
-  out << "device = " << device_ << "\n"
-      << "backend = " << (use_distributed() ? communicator_->backend_name() : "none") << "\n"
-      << describe_settings(settings_) << "float32 products = "
-      << (compute_policy_.routed_products ? kernels::describe_product_routing() : "LibTorch's kernels") << "\n"
-      << "bf16 products = "
-      << (compute_policy_.routed_products ? kernels::describe_emulation(at::kBFloat16) : "LibTorch's kernels") << "\n";
+  const bool routed = compute_policy_.routed_products;
   const std::string cost = cost_of_bfloat16(settings_, device_, compute_policy_);
-  if (!cost.empty()) out << "bf16 is emulated = " << cost << "\n";
-  out << "memory of large CPU tensors = " << (compute_policy_.cached_memory ? "kept for the next" : "the C library's")
-      << "\n";
-  return out.str();
+  return text("device = ", device_, "\nbackend = ", use_distributed() ? communicator_->backend_name() : "none", "\n",
+              describe_settings(settings_),
+              "float32 products = ", routed ? kernels::describe_product_routing() : "LibTorch's kernels",
+              "\nbf16 products = ", routed ? kernels::describe_emulation(at::kBFloat16) : "LibTorch's kernels", "\n",
+              cost.empty() ? "" : "bf16 is emulated = " + cost + "\n",
+              "memory of large CPU tensors = ", compute_policy_.cached_memory ? "kept for the next" : "the C library's",
+              "\n");
 }
 
 }  // namespace accel::state

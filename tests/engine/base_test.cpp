@@ -4,9 +4,16 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
+#include <istream>
+#include <locale>
 #include <memory>
+#include <new>
+#include <sstream>
+#include <streambuf>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,8 +24,10 @@
 #include "base/error.hpp"
 #include "base/interruption.hpp"
 #include "base/json.hpp"
+#include "base/linker_error.hpp"
 #include "base/log.hpp"
 #include "base/processors.hpp"
+#include "base/read_line.hpp"
 #include "base/text_check.hpp"
 
 namespace accel {
@@ -40,6 +49,74 @@ std::string message_of(Call&& call) {
     return error.message();
   }
   return "no error";
+}
+
+// How numbers are written where there is no memory for it.
+class NoRoomForNumbers final : public std::num_put<char> {
+ public:
+  NoRoomForNumbers() : std::num_put<char>(1) {}  // it belongs to this program, not to a locale
+
+ protected:
+  iter_type do_put(iter_type, std::ios_base&, char, long) const override { throw std::bad_alloc(); }
+};
+
+// Some text, behind which a stream has no memory, or a file cannot be read.
+template <typename Reason>
+class Ending final : public std::streambuf {
+ public:
+  explicit Ending(Reason reason) : reason_(reason) { setg(text_, text_, text_ + std::strlen(text_)); }
+
+ protected:
+  int_type underflow() override { throw reason_; }
+
+ private:
+  char text_[9] = "one\ntwo:";
+  Reason reason_;
+};
+
+TEST(BaseText, ALackOfMemoryDoesNotCutIt) {
+  const NoRoomForNumbers no_room;
+  const std::locale before = std::locale::global(std::locale(std::locale::classic(), &no_room));
+  EXPECT_THROW(text("rank ", 1L, " of ", 2L), std::bad_alloc);
+  EXPECT_THROW(fail(Status::kUnsupported, "version ", 2L), std::bad_alloc);
+  std::locale::global(before);
+  EXPECT_EQ(text("rank ", 1L, " of ", 2L), "rank 1 of 2");
+}
+
+TEST(BaseReadLine, ALackOfMemoryIsNotTheEnd) {
+  Ending<std::bad_alloc> buffer{std::bad_alloc()};
+  std::istream stream(&buffer);
+  std::string line;
+  EXPECT_TRUE(read_line(stream, line));
+  EXPECT_EQ(line, "one");
+  EXPECT_THROW(read_line(stream, line), std::bad_alloc);
+}
+
+TEST(BaseReadLine, WhatCannotBeReadIsTheEnd) {
+  Ending<std::ios_base::failure> buffer{std::ios_base::failure("input/output error")};
+  std::istream stream(&buffer);
+  std::string line;
+  EXPECT_TRUE(read_line(stream, line));
+  EXPECT_FALSE(read_line(stream, line));
+  EXPECT_FALSE(read_line(stream, line));
+}
+
+TEST(BaseReadLine, TheLastLineNeedsNoEnd) {
+  std::istringstream stream("cpu:ucx,cuda");
+  std::string line;
+  EXPECT_TRUE(read_line(stream, line, ','));
+  EXPECT_EQ(line, "cpu:ucx");
+  EXPECT_TRUE(read_line(stream, line, ','));
+  EXPECT_EQ(line, "cuda");
+  EXPECT_FALSE(read_line(stream, line, ','));
+}
+
+TEST(BaseLinkerError, ALackOfMemoryIsKnown) {
+  EXPECT_TRUE(is_lack_of_memory(
+      ("libone.so: cannot create shared object descriptor: " + std::string(std::strerror(ENOMEM))).c_str()));
+  EXPECT_TRUE(is_lack_of_memory("out of memory"));
+  EXPECT_FALSE(is_lack_of_memory("libone.so: cannot open shared object file: No such file or directory"));
+  EXPECT_FALSE(is_lack_of_memory(nullptr));
 }
 
 TEST_F(BaseEnvironment, UnsetAndEmptyAreNothing) {

@@ -38,9 +38,8 @@ CAUSES = {kind: OF_MEMORY if kind in ("malloc", "mmap", "thread") else OF_FILES 
 BETWEEN_RANKS = (
     ("ACCEL_ERROR_BACKEND", r"UCX on rank \d|needs \d+ (threads|file descriptors)|no file descriptor|no socket|cannot wait for events", KINDS),
     ("ACCEL_ERROR_BACKEND", r"could not be (reserved|mapped|opened)|cannot open the shared memory", ("open", "mmap")),
-    ("ACCEL_ERROR_UNSUPPORTED", r"cannot be loaded: .*(memory|allocate)", ("malloc", "mmap")),
-    ("ACCEL_ERROR_PEER_LOST", r"the store of rank 0|ended, or gave up", ("socket", "event", "malloc")),
-    ("ACCEL_ERROR_TIMEOUT", r"did not come within|cannot reach rank 0|did not answer", ("socket", "event", "malloc")),
+    ("ACCEL_ERROR_PEER_LOST", r"the store of rank 0|ended, or gave up", ("socket", "event")),
+    ("ACCEL_ERROR_TIMEOUT", r"did not come within|cannot reach rank 0|did not answer", ("socket", "event")),
 )
 # What a rank says whose own calls do not fail, beside what the other rank told it: "rank 1: cannot write ...".
 OF_OTHERS = {"ACCEL_ERROR_CANCELLED", "ACCEL_ERROR_PEER_LOST", "ACCEL_ERROR_TIMEOUT"}
@@ -55,9 +54,6 @@ FOREIGN = (
     "c10::InefficientStdFunctionContext",
     "c10::Dispatcher::register",
 )
-
-# What is kept of a message where there is no memory for the rest.
-CUT = 15
 
 Outcome = collections.namedtuple("Outcome", "work kind number failing rank end status contents live message frames")
 
@@ -116,8 +112,7 @@ def names_cause(outcome):
     """Whether the rank whose call failed says so."""
     if outcome.status in CAUSES[outcome.kind] or "/dev/urandom" in outcome.message:
         return True
-    is_cut = outcome.kind == "malloc" and len(outcome.message) == CUT
-    return any(outcome.status == status and outcome.kind in kinds and (is_cut or re.search(words, outcome.message))
+    return any(outcome.status == status and outcome.kind in kinds and re.search(words, outcome.message)
                for status, words, kinds in BETWEEN_RANKS)
 
 

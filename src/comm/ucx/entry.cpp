@@ -9,6 +9,26 @@
 #include "comm/error_line.hpp"
 #include "comm/ucx/backend.hpp"
 
+namespace {
+
+accel::comm::CollectiveFailure kind_of(accel::Status status) {
+  using accel::comm::CollectiveFailure;
+  switch (status) {
+    case accel::Status::kTimeout:
+      return CollectiveFailure::kTimeout;
+    case accel::Status::kCancelled:
+      return CollectiveFailure::kAborted;
+    case accel::Status::kPeerLost:
+      return CollectiveFailure::kPeerLost;
+    case accel::Status::kOutOfMemory:
+      return CollectiveFailure::kOutOfMemory;
+    default:
+      return CollectiveFailure::kBackend;
+  }
+}
+
+}  // namespace
+
 extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_backend(
     const accel::comm::BackendArguments* arguments, char* error, size_t error_size) {
   using accel::comm::ucx::UcxBackend;
@@ -27,11 +47,7 @@ extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_ba
     if (arguments->failure != nullptr) *arguments->failure = failure.failure();
     reason = failure.what();
   } catch (const accel::Error& failure) {  // of the store, or of a thread
-    using accel::comm::CollectiveFailure;
-    const bool lost = failure.status() == accel::Status::kPeerLost;
-    const bool no_memory = failure.status() == accel::Status::kOutOfMemory;
-    if ((lost || no_memory) && arguments->failure != nullptr)
-      *arguments->failure = lost ? CollectiveFailure::kPeerLost : CollectiveFailure::kOutOfMemory;
+    if (arguments->failure != nullptr) *arguments->failure = kind_of(failure.status());
     reason = failure.message();
   } catch (const std::bad_alloc& failure) {
     if (arguments->failure != nullptr) *arguments->failure = accel::comm::CollectiveFailure::kOutOfMemory;

@@ -47,7 +47,8 @@ HostSegment::HostSegment(const Peers& peers)
   for (const int peer : peers.hosts().neighbours().ranks) {
     const FileDescriptor file = peers.open_region(peer);
     if (!file.is_open()) {
-      const bool lost = errno == ENOENT;  // that rank has closed it, or ended
+      // It could be opened before: that rank has closed it, or its process ends.
+      const bool lost = errno == ENOENT || errno == EACCES;
       throw CollectiveError(lost ? CollectiveFailure::kPeerLost : CollectiveFailure::kBackend, peers.rank(),
                             text("rank ", peers.rank(), " cannot open the shared memory of rank ", peer, ": ",
                                  lost ? "that rank has given up; see what it said" : std::strerror(errno)));

@@ -12,11 +12,13 @@
 #include <exception>
 #include <fstream>
 #include <map>
+#include <new>
 #include <random>
 #include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/read_line.hpp"
 #include "comm/ucx/bulletin.hpp"
 #include "comm/ucx/host_segment.hpp"
 #include "comm/ucx/transport.hpp"
@@ -51,7 +53,10 @@ Facts own_facts(const std::string& version) {
   // need two hosts on one machine.
   const char* const given = std::getenv("ACCEL_HOST_ID");
   std::string host = given != nullptr ? given : "";
-  if (host.empty()) std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), host);
+  if (host.empty()) {
+    std::ifstream number("/proc/sys/kernel/random/boot_id");
+    read_line(number, host);
+  }
   if (host.empty())
     gethostname(facts.host, sizeof(facts.host) - 1);
   else
@@ -94,6 +99,24 @@ bool begins_with(const FileDescriptor& file, uint64_t nonce) {
 
 std::string key_of(const std::string& prefix, int rank) { return text(prefix, rank); }
 
+// Null when the key came in time, else what the store said of the deadline; stores do so in words of their own. Other
+// errors are known by their types, and are thrown: the failed start of the job, a lack of memory, those of our store.
+std::exception_ptr wait_for_key(c10d::Store& store, const std::string& key, const Deadline& deadline) {
+  try {
+    store.wait({key}, std::max(deadline.left(), Deadline::Milliseconds(1)));
+  } catch (const CollectiveError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.status() != Status::kTimeout) throw;
+    return std::current_exception();
+  } catch (const std::exception&) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 std::string missing_ranks(c10d::Store& store, const std::string& prefix, int size) {
   std::string missing;
   for (int peer = 0; peer < size; peer++)
@@ -121,13 +144,9 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
 
   std::vector<std::string> keys;
   for (int peer = 0; peer < size; peer++) keys.push_back(key_of(prefix_, peer));
-  try {
-    store->wait({all}, std::max(deadline.left(), Deadline::Milliseconds(1)));
-  } catch (const CollectiveError&) {
-    throw;  // the start of the job has failed
-  } catch (const std::exception&) {
+  if (const auto late = wait_for_key(*store, all, deadline)) {
     const auto missing = missing_ranks(*store, prefix_, size);
-    if (missing.empty()) throw;  // the store itself failed
+    if (missing.empty()) std::rethrow_exception(late);  // the store itself failed
     throw CollectiveError(CollectiveFailure::kTimeout, rank,
                           text("the group did not form within ", deadline.total().count(), " ms: no sign of rank ",
                                missing, "; start all ", size, " ranks or raise the timeout"));
@@ -188,15 +207,10 @@ bool Peers::wait_until_all_connected(bool has_segment, const Deadline& deadline)
   const int64_t told = store_->add(prefix_ + "connected", 1 + without);
   const std::string all = prefix_ + "all_connected";
   if (told % (kMaxRanks + 1) == size()) store_->set(all, told == size() ? "1" : "0");
-  try {
-    store_->wait({all}, std::max(deadline.left(), Deadline::Milliseconds(1)));
-  } catch (const CollectiveError&) {
-    throw;  // as above
-  } catch (const std::exception&) {
+  if (wait_for_key(*store_, all, deadline) != nullptr)
     throw CollectiveError(CollectiveFailure::kTimeout, rank_,
                           text("the group did not form within ", deadline.total().count(), " ms: one of ", size(),
                                " ranks ended, or did not connect to the others; start all again"));
-  }
   const bool all_have_segment = store_->get_to_str(all) == "1";
   store_->setTimeout(kStoreAnswers);  // from here on it only helps to explain failures
   if (!all_have_segment) hosts_ = Hosts::of_single_ranks(size(), rank_);

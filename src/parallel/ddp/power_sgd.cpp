@@ -247,11 +247,9 @@ c10::IValue PowerSgd::state_dict() const {
     for (const auto& [bucket, item] : tensors) map.insert(std::to_string(bucket), tensor_of(item));
     return map;
   };
-  std::ostringstream seeds;
-  seeds << seeds_;
   auto state = tree::new_map();
   state.insert("iteration", iteration_);
-  state.insert("seeds", seeds.str());
+  state.insert("seeds", text(seeds_));
   state.insert("errors", by_bucket(errors_, [](const at::Tensor& error) { return error; }));
   state.insert("q", by_bucket(thin_, [](const ThinMemory& thin) { return thin.q; }));
   return state;

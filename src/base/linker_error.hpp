@@ -1,0 +1,18 @@
+// What the dynamic linker says when it cannot load a library.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+namespace accel {
+
+// Whether a text of dlerror() tells of a lack of memory; null does not.
+inline bool is_lack_of_memory(const char* linker_error) {
+  if (linker_error == nullptr) return false;
+  const std::string_view said = linker_error;
+  return said.find(std::strerror(ENOMEM)) != std::string_view::npos ||
+         said.find("out of memory") != std::string_view::npos;
+}
+
+}  // namespace accel

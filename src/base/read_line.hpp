@@ -1,0 +1,20 @@
+// Lines of a stream, where a lack of memory is std::bad_alloc. Header only: backend plugins use no symbol of libaccel.
+#pragma once
+
+#include <ios>
+#include <istream>
+#include <string>
+
+namespace accel {
+
+// std::getline() takes a lack of memory for the end of the stream. What cannot be read ends this one, too.
+inline bool read_line(std::istream& stream, std::string& line, char end = '\n') {
+  try {
+    stream.exceptions(std::ios_base::badbit);
+    return static_cast<bool>(std::getline(stream, line, end));
+  } catch (const std::ios_base::failure&) {
+    return false;
+  }
+}
+
+}  // namespace accel
