@@ -81,6 +81,7 @@ extern "C" {
 #include "accel/value.h"
 #include "accel/state.h"
 #include "accel/communication.h"
+#include "accel/mesh.h"
 #include "accel/tensor.h"
 #include "accel/operator.h"
 #include "accel/module.h"

@@ -196,6 +196,7 @@ class Dataloader;
 class Work;
 class Parameters;
 class Generator;
+class Mesh;
 
 // Nested data: nothing, a truth, a number, text, a tensor, a dtype, a device, a list, or a map with strings as keys.
 class Value {
@@ -2401,6 +2402,9 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
                                                    detail::keep(Functions(std::move(save), std::move(load))),
                                                    detail::drop<Functions>));
   }
+
+  // The mesh of a state.
+  Mesh mesh();
 };
 
 // Parameters whose gradients the program computes itself.
@@ -2436,6 +2440,53 @@ class Parameters : public detail::Handle<accel_parameters_t, accel_parameters_re
     Work out_work;
     detail::check(accel_parameters_synchronize_async(get(), out_work.put()));
     return out_work;
+  }
+};
+
+// The ranks as a grid of named axes.
+class Mesh : public detail::Handle<accel_mesh_t, accel_mesh_retain, accel_mesh_release> {
+ public:
+  using Handle::Handle;
+
+  // The number of ranks along an axis, or along several.
+  std::int64_t size(const std::string& axes) const {
+    std::int64_t out = 0;
+    detail::check(accel_mesh_size(get(), axes.c_str(), &out));
+    return out;
+  }
+
+  // Where this rank is along an axis, or along several that are flattened to one in the order of the mesh.
+  std::int64_t coordinate(const std::string& axes) const {
+    std::int64_t out = 0;
+    detail::check(accel_mesh_coordinate(get(), axes.c_str(), &out));
+    return out;
+  }
+
+  // The ranks that differ from this one along these axes only, as a group.
+  State group(const std::string& axes) {
+    State out;
+    detail::check(accel_mesh_group(get(), axes.c_str(), out.put()));
+    return out;
+  }
+
+  // The axes with their sizes, and this rank's place.
+  std::string describe() const {
+    detail::Buffer out;
+    detail::check(accel_mesh_describe(get(), out.put()));
+    return out.string();
+  }
+
+  // Another mesh over the ranks of a state, for communication of the program's own: {{"replicate", 2}, {"expert", 4}}.
+  static Mesh create(State& state, const std::vector<std::pair<std::string, std::int64_t>>& axes) {
+    std::vector<const char*> names;
+    std::vector<std::int64_t> sizes;
+    for (const auto& [name, size] : axes) {
+      names.push_back(name.c_str());
+      sizes.push_back(size);
+    }
+    Mesh mesh;
+    detail::check(accel_mesh_create(state.get(), names.data(), sizes.data(), names.size(), mesh.put()));
+    return mesh;
   }
 };
 
@@ -2703,6 +2754,12 @@ inline Value Value::tuple(const std::vector<Value>& items) {
 
 inline Tensor Value::tensor() const {
   return Tensor(Tensor::retained(expect(ACCEL_VALUE_TENSOR, "a tensor").as.tensor));
+}
+
+inline Mesh State::mesh() {
+  Mesh mesh;
+  detail::check(accel_state_mesh(get(), mesh.put()));
+  return mesh;
 }
 
 namespace detail {

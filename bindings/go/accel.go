@@ -677,6 +677,30 @@ static inline accel_status_t go_accel_flight_record(const accel_state_t *state, 
   return go_checked(accel_flight_record(state, out), failure);
 }
 
+static inline accel_status_t go_accel_state_mesh(accel_state_t *state, accel_mesh_t **out, go_failure *failure) {
+  return go_checked(accel_state_mesh(state, out), failure);
+}
+
+static inline accel_status_t go_accel_mesh_create(accel_state_t *state, const char *const *names, const int64_t *sizes, size_t n_axes, accel_mesh_t **out, go_failure *failure) {
+  return go_checked(accel_mesh_create(state, names, sizes, n_axes, out), failure);
+}
+
+static inline accel_status_t go_accel_mesh_size(const accel_mesh_t *mesh, const char *axes, int64_t *out, go_failure *failure) {
+  return go_checked(accel_mesh_size(mesh, axes, out), failure);
+}
+
+static inline accel_status_t go_accel_mesh_coordinate(const accel_mesh_t *mesh, const char *axes, int64_t *out, go_failure *failure) {
+  return go_checked(accel_mesh_coordinate(mesh, axes, out), failure);
+}
+
+static inline accel_status_t go_accel_mesh_group(accel_mesh_t *mesh, const char *axes, accel_state_t **out, go_failure *failure) {
+  return go_checked(accel_mesh_group(mesh, axes, out), failure);
+}
+
+static inline accel_status_t go_accel_mesh_describe(const accel_mesh_t *mesh, accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_mesh_describe(mesh, out), failure);
+}
+
 static inline accel_status_t go_accel_tensor_empty(const int64_t *shape, size_t ndim, accel_dtype_t dtype, accel_device_t device, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_tensor_empty(shape, ndim, dtype, device, out), failure);
 }
@@ -2972,6 +2996,42 @@ func (generator *Generator) Close() {
 	}
 }
 
+// Mesh: the ranks as a grid of named axes.
+type Mesh struct {
+	handle *C.accel_mesh_t
+	_      *byte
+}
+
+func (mesh *Mesh) c() *C.accel_mesh_t {
+	if mesh == nil {
+		return nil
+	}
+	if mesh.handle == nil {
+		return (*C.accel_mesh_t)(C.go_closed())
+	}
+	return mesh.handle
+}
+
+func newMesh(handle *C.accel_mesh_t) *Mesh {
+	if handle == nil {
+		return nil
+	}
+	object := &Mesh{handle: handle}
+	runtime.SetFinalizer(object, (*Mesh).Close)
+	countMade()
+	return object
+}
+
+// Close gives the object back. The garbage collector does it where the program does not.
+func (mesh *Mesh) Close() {
+	if mesh != nil && mesh.handle != nil {
+		C.accel_mesh_release(mesh.handle)
+		mesh.handle = nil
+		runtime.SetFinalizer(mesh, nil)
+		objectsClosed.Add(1)
+	}
+}
+
 // StateOptions: What a state is made from. Everything may stay unset.
 type StateOptions struct {
 	// 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0
@@ -3064,6 +3124,25 @@ type StateOptions struct {
 	// 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default
 	// 0
 	CPUAffinity *bool
+
+	// Stages that share the layers of a model; this and the next four are the axes of the mesh, see
+	// accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
+	PipelineParallelSize *int32
+
+	// Copies of the model that train with different data. In [1, inf). Variable
+	// PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks
+	DataParallelReplicateSize *int32
+
+	// Ranks that share one copy of the model, with different data. In [1, inf). Variable
+	// PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1
+	DataParallelShardSize *int32
+
+	// Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
+	ContextParallelSize *int32
+
+	// Ranks that share each layer of a model, with the same data. In [1, inf). Variable
+	// PARALLELISM_CONFIG_TP_SIZE. Default 1
+	TensorParallelSize *int32
 }
 
 func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
@@ -3146,6 +3225,21 @@ func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
 	made.torch_device = given.nullable(options.TorchDevice)
 	if options.CPUAffinity != nil {
 		made.cpu_affinity = C.accel_flag_t(flag(*options.CPUAffinity))
+	}
+	if options.PipelineParallelSize != nil {
+		made.pipeline_parallel_size = C.int32_t(*options.PipelineParallelSize)
+	}
+	if options.DataParallelReplicateSize != nil {
+		made.data_parallel_replicate_size = C.int32_t(*options.DataParallelReplicateSize)
+	}
+	if options.DataParallelShardSize != nil {
+		made.data_parallel_shard_size = C.int32_t(*options.DataParallelShardSize)
+	}
+	if options.ContextParallelSize != nil {
+		made.context_parallel_size = C.int32_t(*options.ContextParallelSize)
+	}
+	if options.TensorParallelSize != nil {
+		made.tensor_parallel_size = C.int32_t(*options.TensorParallelSize)
 	}
 	return made
 }
@@ -5767,7 +5861,7 @@ func NewState(options *StateOptions) (out *State, err error) {
 //
 //   - state: A state, or a group.
 //   - options: NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads,
-//     cpu_kernels, cpu_memory, cpu_memory_kept, and the place in the job.
+//     cpu_kernels, cpu_memory, cpu_memory_kept, the place in the job, and the sizes of the mesh.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for
 // what this machine lacks.
@@ -7162,6 +7256,128 @@ func (state *State) FlightRecord() (out string, err error) {
 	var failure C.go_failure
 	code := C.go_accel_flight_record(state.c(), &cOut, &failure)
 	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = text(&cOut)
+	return
+}
+
+// Mesh is accel_state_mesh. The mesh of a state.
+//
+//   - state: A state. The mesh of a group has replicas only.
+//
+// Returns: ACCEL_OK.
+func (state *State) Mesh() (out *Mesh, err error) {
+	var cOut *C.accel_mesh_t
+	var failure C.go_failure
+	code := C.go_accel_state_mesh(state.c(), &cOut, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newMesh(cOut)
+	return
+}
+
+// NewMesh is accel_mesh_create. Another mesh over the ranks of a state, for communication of the program's own.
+// Nothing in the library follows it.
+//
+//   - state: A state, or a group.
+//   - names: Different names without commas and blanks. Along the last axis neighbours have consecutive ranks.
+//   - sizes: Each at least 1; their product is the number of ranks.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for sizes that do not fit.
+func NewMesh(state *State, names []string, sizes []int64) (out *Mesh, err error) {
+	var given arguments
+	defer given.end()
+	given.same(len(names), len(sizes), "sizes")
+	var cOut *C.accel_mesh_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_mesh_create(state.c(), given.texts(names), (*C.int64_t)(first(sizes)), C.size_t(len(names)), &cOut, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newMesh(cOut)
+	return
+}
+
+// Size is accel_mesh_size. The number of ranks along an axis, or along several.
+//
+//   - mesh: A mesh.
+//   - axes: A name, or several that are separated by commas: their product.
+//
+// Returns: ACCEL_OK; NOT_FOUND for an unknown axis.
+func (mesh *Mesh) Size(axes string) (out int64, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.int64_t
+	var failure C.go_failure
+	code := C.go_accel_mesh_size(mesh.c(), given.text(axes), &cOut, &failure)
+	runtime.KeepAlive(mesh)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = int64(cOut)
+	return
+}
+
+// Coordinate is accel_mesh_coordinate. Where this rank is along an axis, or along several that are flattened to one
+// in the order of the mesh.
+//
+//   - mesh: A mesh.
+//   - axes: A name, or several that are separated by commas.
+//
+// Returns: ACCEL_OK; NOT_FOUND for an unknown axis.
+func (mesh *Mesh) Coordinate(axes string) (out int64, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.int64_t
+	var failure C.go_failure
+	code := C.go_accel_mesh_coordinate(mesh.c(), given.text(axes), &cOut, &failure)
+	runtime.KeepAlive(mesh)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = int64(cOut)
+	return
+}
+
+// Group is accel_mesh_group. The ranks that differ from this one along these axes only, as a group. The first call
+// forms it; later ones return states over the same connections.
+//
+//   - mesh: A mesh.
+//   - axes: A name, or several that are separated by commas.
+//
+// Returns: ACCEL_OK; NOT_FOUND for an unknown axis; TIMEOUT that names the ranks that did not come.
+func (mesh *Mesh) Group(axes string) (out *State, err error) {
+	var given arguments
+	defer given.end()
+	var cOut *C.accel_state_t
+	var failure C.go_failure
+	code := C.go_accel_mesh_group(mesh.c(), given.text(axes), &cOut, &failure)
+	runtime.KeepAlive(mesh)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newState(cOut)
+	return
+}
+
+// Describe is accel_mesh_describe. The axes with their sizes, and this rank's place.
+//
+//   - mesh: A mesh.
+//
+// Returns: ACCEL_OK.
+func (mesh *Mesh) Describe() (out string, err error) {
+	var cOut C.accel_buffer_t
+	var failure C.go_failure
+	code := C.go_accel_mesh_describe(mesh.c(), &cOut, &failure)
+	runtime.KeepAlive(mesh)
 	if err = status(code, failure); err != nil {
 		return
 	}

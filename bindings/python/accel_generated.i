@@ -248,6 +248,7 @@ static accel_status_t load_state_trampoline(const accel_value_t *state, void *us
 %accel_handle(accel_work, accel_work_release)
 %accel_handle(accel_parameters, accel_parameters_release)
 %accel_handle(accel_generator, accel_generator_release)
+%accel_handle(accel_mesh, accel_mesh_release)
 
 typedef int32_t accel_flag_t;
 typedef int32_t accel_dtype_t;
@@ -302,7 +303,11 @@ typedef struct accel_state_options {
   int64_t cpu_memory_kept;
   const char *torch_device;
   accel_flag_t cpu_affinity;
-  int32_t reserved;
+  int32_t pipeline_parallel_size;
+  int32_t data_parallel_replicate_size;
+  int32_t data_parallel_shard_size;
+  int32_t context_parallel_size;
+  int32_t tensor_parallel_size;
 } accel_state_options_t;
 typedef struct accel_gradient_accumulation_options {
   size_t struct_size;
@@ -1004,6 +1009,10 @@ typedef struct accel_parameters_options {
 %accel_waits(accel_group_create)
 %accel_waits(accel_group_split)
 %accel_waits(accel_group_shrink)
+%newobject accel_mesh_retain;
+%accel_waits(accel_mesh_release)
+%delobject accel_mesh_release;
+%accel_waits(accel_mesh_group)
 %accel_waits(accel_tensor_full)
 %accel_waits(accel_tensor_randn)
 %accel_waits(accel_tensor_randint)
@@ -1457,7 +1466,7 @@ accel_status_t accel_state_create(const accel_state_options_t *options, accel_st
 %feature("docstring") accel_state_share "A second state of the same job in this process, for another training with settings of its own: the ranks do not meet again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
 
 state: A state, or a group.
-options: NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, and the place in the job.
+options: NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, the place in the job, and the sizes of the mesh.
 out: The second state. The ranks part when the last of them is released, or one of them ends the training.
 Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.";
 accel_status_t accel_state_share(accel_state_t *state, const accel_state_options_t *options, accel_state_t **OUTPUT);
@@ -2088,6 +2097,65 @@ state: A state.
 out: The text.
 Returns: ACCEL_OK.";
 accel_status_t accel_flight_record(const accel_state_t *state, accel_buffer_t *OUTPUT);
+
+%feature("docstring") accel_state_mesh "The mesh of a state.
+
+state: A state. The mesh of a group has replicas only.
+out: The mesh, which keeps the state alive.
+Returns: ACCEL_OK.";
+accel_status_t accel_state_mesh(accel_state_t *state, accel_mesh_t **OUTPUT);
+
+%feature("docstring") accel_mesh_create "Another mesh over the ranks of a state, for communication of the program's own. Nothing in the library follows it.
+
+state: A state, or a group.
+names: Different names without commas and blanks. Along the last axis neighbours have consecutive ranks.
+sizes: Each at least 1; their product is the number of ranks.
+n_axes: At least 1.
+out: The mesh, which keeps the state alive.
+Returns: ACCEL_OK; INVALID_ARGUMENT for sizes that do not fit.";
+accel_status_t accel_mesh_create(accel_state_t *state, const char *const *ITEMS, const int64_t *ITEMS, size_t COUNT, accel_mesh_t **OUTPUT);
+
+%feature("docstring") accel_mesh_retain "Adds an owner.
+
+mesh: A mesh.
+Returns: The same mesh, with one owner more.";
+accel_mesh_t *accel_mesh_retain(accel_mesh_t *mesh);
+
+%feature("docstring") accel_mesh_release "Removes an owner.
+
+mesh: A mesh, or NULL.";
+void accel_mesh_release(accel_mesh_t *mesh);
+
+%feature("docstring") accel_mesh_size "The number of ranks along an axis, or along several.
+
+mesh: A mesh.
+axes: A name, or several that are separated by commas: their product.
+out: The size.
+Returns: ACCEL_OK; NOT_FOUND for an unknown axis.";
+accel_status_t accel_mesh_size(const accel_mesh_t *mesh, const char *axes, int64_t *OUTPUT);
+
+%feature("docstring") accel_mesh_coordinate "Where this rank is along an axis, or along several that are flattened to one in the order of the mesh.
+
+mesh: A mesh.
+axes: A name, or several that are separated by commas.
+out: From 0 to accel_mesh_size() - 1; the rank in accel_mesh_group().
+Returns: ACCEL_OK; NOT_FOUND for an unknown axis.";
+accel_status_t accel_mesh_coordinate(const accel_mesh_t *mesh, const char *axes, int64_t *OUTPUT);
+
+%feature("docstring") accel_mesh_group "The ranks that differ from this one along these axes only, as a group. The first call forms it; later ones return states over the same connections.
+
+mesh: A mesh.
+axes: A name, or several that are separated by commas.
+out: The group, ordered by coordinate; of this rank alone where the axes have size 1.
+Returns: ACCEL_OK; NOT_FOUND for an unknown axis; TIMEOUT that names the ranks that did not come.";
+accel_status_t accel_mesh_group(accel_mesh_t *mesh, const char *axes, accel_state_t **OUTPUT);
+
+%feature("docstring") accel_mesh_describe "The axes with their sizes, and this rank's place.
+
+mesh: A mesh.
+out: A line: \"replicate 2, tensor 4; this rank is at 0, 3\".
+Returns: ACCEL_OK.";
+accel_status_t accel_mesh_describe(const accel_mesh_t *mesh, accel_buffer_t *OUTPUT);
 
 %feature("docstring") accel_tensor_empty "Elements that are not initialised.
 

@@ -94,6 +94,7 @@ typedef struct accel_dataloader accel_dataloader_t; /* makes batches of a datase
 typedef struct accel_work accel_work_t;             /* a collective that was started and goes on by itself */
 typedef struct accel_parameters accel_parameters_t; /* parameters whose gradients the program computes itself */
 typedef struct accel_generator accel_generator_t;   /* draws random numbers */
+typedef struct accel_mesh accel_mesh_t;             /* the ranks as a grid of named axes */
 
 /** Ends the life of a callback's user_data.
  * @param user_data What was handed over with the callback.

@@ -112,7 +112,18 @@ typedef struct accel_state_options {
                                              * the rank's accelerator, else the CPU */
   accel_flag_t cpu_affinity;                /* 1: the rank's threads stay on its share of the host's processors.
                                              * Variable ACCELERATE_CPU_AFFINITY. Default 0 */
-  int32_t reserved;                         /* 0 */
+  int32_t pipeline_parallel_size;           /* Stages that share the layers of a model; this and the next four are the
+                                             * axes of the mesh, see accel_state_mesh(). In [1, inf). Variable
+                                             * PARALLELISM_CONFIG_PP_SIZE. Default 1 */
+  int32_t data_parallel_replicate_size;     /* Copies of the model that train with different data. In [1, inf).
+                                             * Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the
+                                             * other axes leave of the ranks */
+  int32_t data_parallel_shard_size;         /* Ranks that share one copy of the model, with different data. In
+                                             * [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1 */
+  int32_t context_parallel_size;            /* Ranks that share the sequences of a batch. In [1, inf). Variable
+                                             * PARALLELISM_CONFIG_CP_SIZE. Default 1 */
+  int32_t tensor_parallel_size;             /* Ranks that share each layer of a model, with the same data. In [1, inf).
+                                             * Variable PARALLELISM_CONFIG_TP_SIZE. Default 1 */
 } accel_state_options_t;
 
 /** Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in
@@ -133,7 +144,7 @@ accel_state_create(const accel_state_options_t *ACCEL_NULLABLE options, accel_st
  * of the job, whose accumulation settings become the new ones for both.
  * @param state A state, or a group.
  * @param options NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads,
- *   cpu_kernels, cpu_memory, cpu_memory_kept, and the place in the job.
+ *   cpu_kernels, cpu_memory, cpu_memory_kept, the place in the job, and the sizes of the mesh.
  * @param out The second state. The ranks part when the last of them is released, or one of them ends the
  *   training.
  * @return ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this

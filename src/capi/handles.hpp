@@ -31,6 +31,7 @@ class PreparedParameters;
 class StepTimes;
 namespace comm {
 class Communicator;
+class Mesh;
 class Work;
 class WorkQueue;
 }  // namespace comm
@@ -103,6 +104,13 @@ struct accel_parameters final : accel::capi::Handle<accel::capi::ObjectKind::kPa
 struct accel_generator final : accel::capi::Handle<accel::capi::ObjectKind::kGenerator> {
   explicit accel_generator(at::Generator generator) : generator(std::move(generator)) {}
   at::Generator generator;
+};
+
+struct accel_mesh final : accel::capi::Handle<accel::capi::ObjectKind::kMesh> {
+  accel_mesh(std::shared_ptr<accel::comm::Mesh> mesh, std::shared_ptr<accel::accelerator::Accelerator> accelerator)
+      : mesh(std::move(mesh)), accelerator(std::move(accelerator)) {}
+  std::shared_ptr<accel::comm::Mesh> mesh;
+  std::shared_ptr<accel::accelerator::Accelerator> accelerator;  // of the ranks
 };
 
 namespace accel::capi {

@@ -59,6 +59,8 @@ const char* object_kind_name(ObjectKind kind) {
       return "parameters";
     case ObjectKind::kGenerator:
       return "generator";
+    case ObjectKind::kMesh:
+      return "mesh";
   }
   return "pointer that is no handle";
 }

@@ -28,6 +28,7 @@ enum class ObjectKind : uint32_t {
   kWork = 0xacce100c,
   kParameters = 0xacce100d,
   kGenerator = 0xacce100e,
+  kMesh = 0xacce100f,
 };
 
 const char* object_kind_name(ObjectKind kind);  // "tensor"; "released handle"; "no handle"

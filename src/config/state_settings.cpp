@@ -14,11 +14,25 @@ namespace accel {
 namespace {
 
 // What the first state of a job decides for all, beside the device.
-constexpr std::string_view kOfTheJob[] = {"debug",           "timeout_ms",          "process_index",
-                                          "num_processes",   "local_process_index", "local_num_processes",
-                                          "main_process_ip", "main_process_port",   "num_threads",
-                                          "cpu_kernels",     "cpu_memory",          "cpu_memory_kept",
-                                          "torch_device",    "cpu_affinity"};
+constexpr std::string_view kOfTheJob[] = {"debug",
+                                          "timeout_ms",
+                                          "process_index",
+                                          "num_processes",
+                                          "local_process_index",
+                                          "local_num_processes",
+                                          "main_process_ip",
+                                          "main_process_port",
+                                          "num_threads",
+                                          "cpu_kernels",
+                                          "cpu_memory",
+                                          "cpu_memory_kept",
+                                          "torch_device",
+                                          "cpu_affinity",
+                                          "pipeline_parallel_size",
+                                          "data_parallel_replicate_size",
+                                          "data_parallel_shard_size",
+                                          "context_parallel_size",
+                                          "tensor_parallel_size"};
 
 bool is_of_the_job(const OptionField& field) {
   return std::find(std::begin(kOfTheJob), std::end(kOfTheJob), field.name) != std::end(kOfTheJob);

@@ -17,7 +17,6 @@ constexpr Flag kFlags[] = {
     {"ACCELERATE_USE_FSDP", "FSDP"},
     {"ACCELERATE_USE_DEEPSPEED", "DeepSpeed"},
     {"ACCELERATE_USE_MEGATRON_LM", "Megatron-LM"},
-    {"ACCELERATE_USE_PARALLELISM_CONFIG", "parallelism over a mesh"},
 };
 
 constexpr const char* kFsdpVariables[] = {
@@ -41,7 +40,7 @@ constexpr const char* kFsdpVariables[] = {
 
 [[noreturn]] void refuse(const char* variable, const std::string& value, const char* asks_for) {
   fail(Status::kUnsupported, "environment variable ", variable, " is '", value, "', which asks for ", asks_for,
-       "; this version trains by data parallelism only: unset the variable");
+       "; this version has nothing of the kind: unset the variable");
 }
 
 }  // namespace
@@ -52,6 +51,9 @@ void refuse_unsupported_environment() {
       refuse(flag.variable, *environment_text(flag.variable), flag.asks_for);
   for (const char* const variable : kFsdpVariables)
     if (const auto value = environment_text(variable)) refuse(variable, *value, "FSDP");
+  // Axes of the mesh that there are belong to the state's options.
+  if (const auto value = environment_text("PARALLELISM_CONFIG_SP_SIZE"); value && *value != "1")
+    refuse("PARALLELISM_CONFIG_SP_SIZE", *value, "sequence parallelism");
   if (const auto value = environment_text("ACCELERATE_DYNAMO_BACKEND")) {
     std::string backend = *value;
     std::transform(backend.begin(), backend.end(), backend.begin(), [](unsigned char c) { return std::tolower(c); });

@@ -6,7 +6,8 @@
 
 namespace accel::kernels {
 
-struct ComputePolicy {
+// Aligned as an integer of its size: otherwise Clang calls libatomic for an atomic one.
+struct alignas(2) ComputePolicy {
   bool routed_products = false;  // kernels/product_routing.hpp
   bool cached_memory = false;    // kernels/tensor_memory.hpp
 

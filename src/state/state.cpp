@@ -175,6 +175,10 @@ void log_emulation(const StateSettings& settings, c10::Device device, kernels::C
         "; mixed_precision 'no' is faster");
 }
 
+constexpr char kDataParallelAxes[] = "replicate,shard";
+constexpr char kGradientAxes[] = "replicate,shard,context";
+constexpr char kRandomStreamAxes[] = "pipeline,replicate,shard,context";
+
 AccumulationSettings accumulation(const StateSettings& settings) {
   return {settings.gradient_accumulation_steps, settings.adjust_scheduler, settings.sync_with_dataloader,
           settings.sync_each_batch, settings.true_divisor};
@@ -191,6 +195,7 @@ State::State(const StateSettings& given)
   if (is_local_main_process()) log_emulation(settings_, device_, compute_policy_);
   communicator_ = connect(settings_, launcher_, device_);
   communicator_->set_debug(settings_.debug.value);
+  join_mesh();
   gradient_state_ = std::make_shared<GradientState>(accumulation(settings_));
 }
 
@@ -205,6 +210,12 @@ State::State(const State& parent, std::shared_ptr<comm::Communicator> group)
   settings_.process_index.value = communicator_->rank();
   settings_.num_processes.value = communicator_->size();
   place_on_host(settings_, *communicator_, parent.process_index() - parent.local_process_index());
+  // The parent's mesh is one of all its ranks. Here all are replicas.
+  for (auto* const size : {&settings_.pipeline_parallel_size, &settings_.data_parallel_shard_size,
+                           &settings_.context_parallel_size, &settings_.tensor_parallel_size})
+    size->value = 1;
+  settings_.data_parallel_replicate_size.value.reset();
+  join_mesh();
 }
 
 State::State(const State& parent, const StateSettings& given)
@@ -212,6 +223,9 @@ State::State(const State& parent, const StateSettings& given)
       launcher_(parent.launcher_),
       device_(parent.device_),
       communicator_(parent.communicator_),
+      mesh_(parent.mesh_),
+      data_parallel_(parent.data_parallel_),
+      gradient_group_(parent.gradient_group_),
       gradient_state_(parent.gradient_state_),
       compute_policy_(parent.compute_policy_) {
   require(!given.cpu || device_.is_cpu(), Status::kInvalidArgument, "cpu is 1 and the job computes on ", device_,
@@ -219,6 +233,27 @@ State::State(const State& parent, const StateSettings& given)
   check_precision(settings_.mixed_precision, device_);
   gradient_state_->set_settings(accumulation(settings_));
 }
+
+void State::join_mesh() {
+  auto& replicas = settings_.data_parallel_replicate_size;
+  const int64_t others[] = {settings_.pipeline_parallel_size, settings_.data_parallel_shard_size,
+                            settings_.context_parallel_size, settings_.tensor_parallel_size};
+  if (!replicas.value) {
+    int64_t left = num_processes();
+    for (const int64_t size : others) left /= size;
+    replicas.value = std::max<int64_t>(left, 1);
+  }
+  mesh_ = std::make_shared<comm::Mesh>(communicator_,
+                                       std::vector<comm::MeshAxis>{{"pipeline", settings_.pipeline_parallel_size},
+                                                                   {"replicate", *replicas},
+                                                                   {"shard", settings_.data_parallel_shard_size},
+                                                                   {"context", settings_.context_parallel_size},
+                                                                   {"tensor", settings_.tensor_parallel_size}});
+  data_parallel_ = mesh_->group(kDataParallelAxes);
+  gradient_group_ = mesh_->group(kGradientAxes);
+}
+
+int64_t State::random_stream() const { return mesh_->coordinate(kRandomStreamAxes); }
 
 DistributedType State::distributed_type() const {
   if (!use_distributed()) return DistributedType::kNo;
@@ -237,8 +272,8 @@ bool State::check_trigger() {
 std::string State::describe() const {
   const bool routed = compute_policy_.routed_products;
   const std::string cost = cost_of_bfloat16(settings_, device_, compute_policy_);
-  return text("device = ", device_, "\nbackend = ", use_distributed() ? communicator_->backend_name() : "none", "\n",
-              describe_settings(settings_),
+  return text("device = ", device_, "\nbackend = ", use_distributed() ? communicator_->backend_name() : "none",
+              "\nmesh = ", mesh_->describe(), "\n", describe_settings(settings_),
               "float32 products = ", routed ? kernels::describe_product_routing() : "LibTorch's kernels",
               "\nbf16 products = ", routed ? kernels::describe_emulation(at::kBFloat16) : "LibTorch's kernels", "\n",
               cost.empty() ? "" : "bf16 is emulated = " + cost + "\n",

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "comm/communicator.hpp"
+#include "comm/mesh.hpp"
 #include "config/process_place.hpp"
 #include "config/state_settings.hpp"
 #include "kernels/compute_policy.hpp"
@@ -42,6 +43,16 @@ class State {
   kernels::ComputePolicy compute_policy() const { return compute_policy_; }
 
   const std::shared_ptr<comm::Communicator>& communicator() const { return communicator_; }
+  // The ranks by kind of parallelism: pipeline, replicate, shard, context, tensor, from the slowest-varying axis on, so
+  // that those that communicate most are neighbours.
+  const std::shared_ptr<comm::Mesh>& mesh() const { return mesh_; }
+  // The ranks that together read the data once.
+  const std::shared_ptr<comm::Communicator>& data_parallel() const { return data_parallel_; }
+  // The ranks whose gradients of the same parameters are averaged.
+  const std::shared_ptr<comm::Communicator>& gradient_group() const { return gradient_group_; }
+  // Ranks with different numbers compute with different random streams: those that share the tensors of a layer have
+  // the same one, as what they hold in common has to stay the same.
+  int64_t random_stream() const;
   const std::shared_ptr<StepTimes>& step_times() const { return communicator_->step_times(); }
   const std::shared_ptr<GradientState>& gradient_state() const { return gradient_state_; }
 
@@ -52,10 +63,15 @@ class State {
   std::string describe() const;
 
  private:
+  void join_mesh();
+
   StateSettings settings_;
   LauncherEnvironment launcher_;
   c10::Device device_;
   std::shared_ptr<comm::Communicator> communicator_;
+  std::shared_ptr<comm::Mesh> mesh_;
+  std::shared_ptr<comm::Communicator> data_parallel_;
+  std::shared_ptr<comm::Communicator> gradient_group_;
   std::shared_ptr<GradientState> gradient_state_;
   kernels::ComputePolicy compute_policy_;
   bool trigger_ = false;

@@ -1,4 +1,4 @@
-/* Section 4: collectives of one process: what comes back, and what is refused. Several ranks are the matter of
+/* Sections 4 and 4a: collectives of one process: what comes back, and what is refused. Several ranks are the matter of
  * tests/distributed. */
 #include "capi_test.h"
 
@@ -225,6 +225,41 @@ static void test_groups(void **state) {
   assert_fails(accel_group_shrink(*state, -1, &group), ACCEL_ERROR_INVALID_ARGUMENT, "wait_ms is -1");
 }
 
+static void test_mesh(void **state) {
+  const char *names[] = {"replicate", "expert"};
+  const int64_t sizes[] = {1, 1}, wrong[] = {1, 2};
+  accel_mesh_t *mesh = NULL, *own = NULL;
+  accel_state_t *group = NULL;
+  accel_buffer_t text = ACCEL_BUFFER_INIT;
+  int64_t number = -1;
+  assert_ok(accel_state_mesh(*state, &mesh));
+  assert_ok(accel_mesh_describe(mesh, &text));
+  assert_string_equal(text.data,
+                      "pipeline 1, replicate 1, shard 1, context 1, tensor 1; this rank is at 0, 0, 0, 0, 0");
+  accel_buffer_dispose(&text);
+  assert_ok(accel_mesh_size(mesh, "replicate,shard", &number));
+  assert_int_equal(number, 1);
+  assert_ok(accel_mesh_coordinate(mesh, "tensor", &number));
+  assert_int_equal(number, 0);
+  assert_ok(accel_mesh_group(mesh, "tensor", &group));
+  accel_mesh_release(mesh);
+  assert_int_equal(accel_num_processes(group), 1);
+  assert_ok(accel_wait_for_everyone(group));
+  accel_state_release(group);
+
+  assert_ok(accel_mesh_create(*state, names, sizes, 2, &own));
+  accel_mesh_release(accel_mesh_retain(own));
+  assert_ok(accel_mesh_size(own, "expert", &number));
+  assert_fails(accel_mesh_size(own, "tensor", &number), ACCEL_ERROR_NOT_FOUND, "no axis 'tensor'");
+  assert_fails(accel_mesh_coordinate(own, "", &number), ACCEL_ERROR_INVALID_ARGUMENT, "axes is empty");
+  assert_fails(accel_mesh_group(own, NULL, &group), ACCEL_ERROR_INVALID_ARGUMENT, "axes is NULL");
+  accel_mesh_release(own);
+  assert_fails(accel_mesh_create(*state, names, wrong, 2, &own), ACCEL_ERROR_INVALID_ARGUMENT,
+               "1 (replicate) x 2 (expert) and there is 1 rank");
+  names[1] = NULL;
+  assert_fails(accel_mesh_create(*state, names, sizes, 2, &own), ACCEL_ERROR_INVALID_ARGUMENT, "is NULL");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_trees, set_up, tear_down),
@@ -234,6 +269,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_works, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_flight_record, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_groups, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_mesh, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

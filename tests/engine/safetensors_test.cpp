@@ -40,7 +40,7 @@ TEST(Safetensors, EveryDtypeAndShapeComesBack) {
     ASSERT_EQ(loaded.tensors.size(), tensors.size());
     for (const auto& [name, tensor] : tensors) {
       const auto found = std::find_if(loaded.tensors.begin(), loaded.tensors.end(),
-                                      [&](const auto& entry) { return entry.first == name; });
+                                      [&name = name](const auto& entry) { return entry.first == name; });
       ASSERT_NE(found, loaded.tensors.end()) << name;
       EXPECT_TRUE(same(found->second, tensor)) << name;
     }

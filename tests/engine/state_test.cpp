@@ -20,10 +20,12 @@
 namespace accel {
 namespace state_test {
 
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
 // Sets variables for one test; others of the job's names are taken away.
 class StateEnvironment {
  public:
-  explicit StateEnvironment(const std::vector<std::pair<std::string, std::string>>& variables) {
+  explicit StateEnvironment(const Variables& variables) {
     for (const char* name : kNames)
       if (const char* value = std::getenv(name)) former_.emplace_back(name, value);
     clear();
@@ -41,7 +43,8 @@ class StateEnvironment {
   static constexpr const char* kNames[] = {"ACCELERATE_USE_FSDP",
                                            "ACCELERATE_USE_DEEPSPEED",
                                            "ACCELERATE_USE_MEGATRON_LM",
-                                           "ACCELERATE_USE_PARALLELISM_CONFIG",
+                                           "PARALLELISM_CONFIG_SP_SIZE",
+                                           "PARALLELISM_CONFIG_TP_SIZE",
                                            "ACCELERATE_DYNAMO_BACKEND",
                                            "FSDP_SHARDING_STRATEGY",
                                            "RANK",
@@ -367,7 +370,7 @@ TEST(StateSettings, WhatTheEnvironmentAsksForAndIsNotThereIsRefusedByName) {
            {"ACCELERATE_USE_FSDP", "true"},
            {"ACCELERATE_USE_DEEPSPEED", "1"},
            {"ACCELERATE_USE_MEGATRON_LM", "yes"},
-           {"ACCELERATE_USE_PARALLELISM_CONFIG", "true"},
+           {"PARALLELISM_CONFIG_SP_SIZE", "2"},
            {"FSDP_SHARDING_STRATEGY", "FULL_SHARD"},
            {"ACCELERATE_DYNAMO_BACKEND", "INDUCTOR"},
        }) {
@@ -378,6 +381,22 @@ TEST(StateSettings, WhatTheEnvironmentAsksForAndIsNotThereIsRefusedByName) {
   // What Accelerate's launcher sets for plain data parallelism.
   const StateEnvironment environment({{"ACCELERATE_USE_FSDP", "false"}, {"ACCELERATE_DYNAMO_BACKEND", "NO"}});
   EXPECT_NO_THROW(state::State made(StateSettings{}));
+}
+
+TEST(StateMesh, SizesComeFromTheEnvironmentAndFitTheRanks) {
+  const StateEnvironment environment(Variables{{"PARALLELISM_CONFIG_TP_SIZE", "2"}});
+  const std::string message = refusal([] { state::State made(StateSettings{}); }, Status::kInvalidArgument);
+  EXPECT_NE(message.find("1 (pipeline) x 1 (replicate) x 1 (shard) x 1 (context) x 2 (tensor) and there is 1 rank"),
+            std::string::npos)
+      << message;
+  StateSettings settings;
+  settings.tensor_parallel_size = 1;
+  const state::State made(settings);
+  EXPECT_EQ(made.mesh()->size("tensor"), 1);
+  EXPECT_EQ(made.data_parallel(), made.communicator());
+  EXPECT_NE(made.describe().find("mesh = pipeline 1, replicate 1, shard 1, context 1, tensor 1; this rank is at 0"),
+            std::string::npos);
+  EXPECT_NE(made.describe().find("tensor_parallel_size = 1 (call)"), std::string::npos);
 }
 
 TEST(StateSplit, EveryThingGoesToOneRank) {

@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 
 TEST(UcxGroup, MoreRanksThanCores) {
   const int size = 12;
-  run_ranks(size, [size](const BackendPointer& backend, int rank) {
+  run_ranks(size, [](const BackendPointer& backend, int rank) {
     for (int round = 0; round < 30; round++) {
       Tensors tensors{at::full({round % 3 == 0 ? 40000 : 10}, rank, at::kFloat)};
       backend->allreduce(tensors, at_once<c10d::AllreduceOptions>())->wait();

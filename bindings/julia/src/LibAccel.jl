@@ -303,6 +303,7 @@ mutable struct accel_dataloader_t end
 mutable struct accel_dataset_t end
 mutable struct accel_error_t end
 mutable struct accel_generator_t end
+mutable struct accel_mesh_t end
 mutable struct accel_module_t end
 mutable struct accel_op_t end
 mutable struct accel_optimizer_t end
@@ -371,7 +372,11 @@ struct accel_state_options_t
     cpu_memory_kept::Int64
     torch_device::Ptr{Cchar}
     cpu_affinity::accel_flag_t
-    reserved::Int32
+    pipeline_parallel_size::Int32
+    data_parallel_replicate_size::Int32
+    data_parallel_shard_size::Int32
+    context_parallel_size::Int32
+    tensor_parallel_size::Int32
 end
 
 """Every field is unset that is not given."""
@@ -403,9 +408,13 @@ function accel_state_options_t(;
     cpu_memory_kept = ACCEL_UNSET_INT64,
     torch_device = C_NULL,
     cpu_affinity = ACCEL_UNSET,
-    reserved = 0,
+    pipeline_parallel_size = ACCEL_UNSET,
+    data_parallel_replicate_size = ACCEL_UNSET,
+    data_parallel_shard_size = ACCEL_UNSET,
+    context_parallel_size = ACCEL_UNSET,
+    tensor_parallel_size = ACCEL_UNSET,
 )
-    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, cpu_affinity, reserved)
+    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, cpu_affinity, pipeline_parallel_size, data_parallel_replicate_size, data_parallel_shard_size, context_parallel_size, tensor_parallel_size)
 end
 
 """How micro-batches are put together; the fields of the state's options, for later."""
@@ -2198,7 +2207,7 @@ accel_state_create(options, out) =
 A second state of the same job in this process, for another training with settings of its own: the ranks do not meet again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
 
 - `state`: A state, or a group.
-- `options`: `nothing`/`C_NULL` is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, and the place in the job.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, the place in the job, and the sizes of the mesh.
 - `out`: The second state. The ranks part when the last of them is released, or one of them ends the training.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.
@@ -3512,6 +3521,128 @@ Threads: any.
 """
 accel_flight_record(state, out) =
     check(ccall((:accel_flight_record, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_buffer_t}), state, out), "accel_flight_record")
+
+"""
+    accel_state_mesh(state, out)
+
+The mesh of a state.
+
+- `state`: A state. The mesh of a group has replicas only.
+- `out`: The mesh, which keeps the state alive.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_state_mesh(state, out) =
+    check(ccall((:accel_state_mesh, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_mesh_t}}), state, out), "accel_state_mesh")
+
+"""
+    accel_mesh_create(state, names, sizes, n_axes, out)
+
+Another mesh over the ranks of a state, for communication of the program's own. Nothing in the library follows it.
+
+- `state`: A state, or a group.
+- `names`: Different names without commas and blanks. Along the last axis neighbours have consecutive ranks.
+- `sizes`: Each at least 1; their product is the number of ranks.
+- `n_axes`: At least 1.
+- `out`: The mesh, which keeps the state alive.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for sizes that do not fit.
+
+Threads: any.
+"""
+accel_mesh_create(state, names, sizes, n_axes, out) =
+    check(ccall((:accel_mesh_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{Cchar}}, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_mesh_t}}), state, names, sizes, n_axes, out), "accel_mesh_create")
+
+"""
+    accel_mesh_retain(mesh)
+
+Adds an owner.
+
+- `mesh`: A mesh.
+
+Returns: The same mesh, with one owner more.
+
+Threads: any.
+"""
+accel_mesh_retain(mesh) =
+    ccall((:accel_mesh_retain, libaccel), Ptr{accel_mesh_t}, (Ptr{accel_mesh_t},), mesh)
+
+"""
+    accel_mesh_release(mesh)
+
+Removes an owner.
+
+- `mesh`: `nothing`/`C_NULL` is allowed. A mesh, or NULL.
+
+Threads: any, waits.
+"""
+accel_mesh_release(mesh) =
+    @waiting(ccall((:accel_mesh_release, libaccel), Cvoid, (Ptr{accel_mesh_t},), mesh))
+
+"""
+    accel_mesh_size(mesh, axes, out)
+
+The number of ranks along an axis, or along several.
+
+- `mesh`: A mesh.
+- `axes`: A name, or several that are separated by commas: their product.
+- `out`: The size.
+
+Returns: ACCEL_OK; NOT_FOUND for an unknown axis.
+
+Threads: any.
+"""
+accel_mesh_size(mesh, axes, out) =
+    check(ccall((:accel_mesh_size, libaccel), accel_status_t, (Ptr{accel_mesh_t}, Ptr{Cchar}, Ptr{Int64}), mesh, axes, out), "accel_mesh_size")
+
+"""
+    accel_mesh_coordinate(mesh, axes, out)
+
+Where this rank is along an axis, or along several that are flattened to one in the order of the mesh.
+
+- `mesh`: A mesh.
+- `axes`: A name, or several that are separated by commas.
+- `out`: From 0 to accel_mesh_size() - 1; the rank in accel_mesh_group().
+
+Returns: ACCEL_OK; NOT_FOUND for an unknown axis.
+
+Threads: any.
+"""
+accel_mesh_coordinate(mesh, axes, out) =
+    check(ccall((:accel_mesh_coordinate, libaccel), accel_status_t, (Ptr{accel_mesh_t}, Ptr{Cchar}, Ptr{Int64}), mesh, axes, out), "accel_mesh_coordinate")
+
+"""
+    accel_mesh_group(mesh, axes, out)
+
+The ranks that differ from this one along these axes only, as a group. The first call forms it; later ones return states over the same connections.
+
+- `mesh`: A mesh.
+- `axes`: A name, or several that are separated by commas.
+- `out`: The group, ordered by coordinate; of this rank alone where the axes have size 1.
+
+Returns: ACCEL_OK; NOT_FOUND for an unknown axis; TIMEOUT that names the ranks that did not come.
+
+Threads: collective, waits.
+"""
+accel_mesh_group(mesh, axes, out) =
+    check(@collective(ccall((:accel_mesh_group, libaccel), accel_status_t, (Ptr{accel_mesh_t}, Ptr{Cchar}, Ptr{Ptr{accel_state_t}}), mesh, axes, out)), "accel_mesh_group")
+
+"""
+    accel_mesh_describe(mesh, out)
+
+The axes with their sizes, and this rank's place.
+
+- `mesh`: A mesh.
+- `out`: A line: \"replicate 2, tensor 4; this rank is at 0, 3\".
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_mesh_describe(mesh, out) =
+    check(ccall((:accel_mesh_describe, libaccel), accel_status_t, (Ptr{accel_mesh_t}, Ptr{accel_buffer_t}), mesh, out), "accel_mesh_describe")
 
 """
     accel_tensor_empty(shape, ndim, dtype, device, out)
@@ -8163,6 +8294,14 @@ const FUNCTIONS = (
     :accel_group_split,
     :accel_group_shrink,
     :accel_flight_record,
+    :accel_state_mesh,
+    :accel_mesh_create,
+    :accel_mesh_retain,
+    :accel_mesh_release,
+    :accel_mesh_size,
+    :accel_mesh_coordinate,
+    :accel_mesh_group,
+    :accel_mesh_describe,
     :accel_tensor_empty,
     :accel_tensor_full,
     :accel_tensor_randn,

@@ -110,7 +110,11 @@ constexpr OptionField kStateOptions[] = {
     {"cpu_memory_kept", "Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes", OptionKind::kInteger, 8, 120, 56, {0, kInfinity, false, true}, "ACCEL_CPU_MEMORY_KEPT", nullptr, "a fourth of the memory of the host or container by its processes", nullptr, 0, false},
     {"torch_device", "\"cpu\", \"cuda\" or \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU", OptionKind::kText, 8, 128, 26, kNone, "ACCELERATE_TORCH_DEVICE", nullptr, "the rank's accelerator, else the CPU", nullptr, 0, false},
     {"cpu_affinity", "1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0", OptionKind::kFlag, 4, 136, 65, kNone, "ACCELERATE_CPU_AFFINITY", "0", nullptr, nullptr, 0, false},
-    {"reserved", "", OptionKind::kReserved, 4, 140, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+    {"pipeline_parallel_size", "Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1", OptionKind::kInteger, 4, 140, 113, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_PP_SIZE", "1", nullptr, nullptr, 0, false},
+    {"data_parallel_replicate_size", "Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks", OptionKind::kInteger, 4, 144, 51, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_DP_REPLICATE_SIZE", nullptr, "as many as the other axes leave of the ranks", nullptr, 0, false},
+    {"data_parallel_shard_size", "Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1", OptionKind::kInteger, 4, 148, 60, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_DP_SHARD_SIZE", "1", nullptr, nullptr, 0, false},
+    {"context_parallel_size", "Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1", OptionKind::kInteger, 4, 152, 42, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_CP_SIZE", "1", nullptr, nullptr, 0, false},
+    {"tensor_parallel_size", "Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1", OptionKind::kInteger, 4, 156, 59, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_TP_SIZE", "1", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kGradientAccumulationOptions[] = {
@@ -439,7 +443,7 @@ constexpr OptionField kParametersOptions[] = {
 
 namespace option_tables {
 
-const OptionTable state_options{"accel_state_options_t", 144, kStateOptions, std::size(kStateOptions)};
+const OptionTable state_options{"accel_state_options_t", 160, kStateOptions, std::size(kStateOptions)};
 const OptionTable gradient_accumulation_options{"accel_gradient_accumulation_options_t", 32, kGradientAccumulationOptions, std::size(kGradientAccumulationOptions)};
 const OptionTable backward_options{"accel_backward_options_t", 32, kBackwardOptions, std::size(kBackwardOptions)};
 const OptionTable adam_options{"accel_adam_options_t", 56, kAdamOptions, std::size(kAdamOptions)};

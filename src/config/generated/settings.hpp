@@ -52,6 +52,11 @@ struct StateSettings {
   Setting<std::optional<int64_t>> cpu_memory_kept{};
   Setting<std::string> torch_device{};
   Setting<bool> cpu_affinity{false};
+  Setting<int64_t> pipeline_parallel_size{1};
+  Setting<std::optional<int64_t>> data_parallel_replicate_size{};
+  Setting<int64_t> data_parallel_shard_size{1};
+  Setting<int64_t> context_parallel_size{1};
+  Setting<int64_t> tensor_parallel_size{1};
 
   static const OptionTable& table() { return option_tables::state_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -84,6 +89,11 @@ struct StateSettings {
     visit(table().fields[24], settings.cpu_memory_kept...);
     visit(table().fields[25], settings.torch_device...);
     visit(table().fields[26], settings.cpu_affinity...);
+    visit(table().fields[27], settings.pipeline_parallel_size...);
+    visit(table().fields[28], settings.data_parallel_replicate_size...);
+    visit(table().fields[29], settings.data_parallel_shard_size...);
+    visit(table().fields[30], settings.context_parallel_size...);
+    visit(table().fields[31], settings.tensor_parallel_size...);
   }
 };
 

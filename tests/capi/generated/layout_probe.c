@@ -47,7 +47,11 @@ int main(void) {
   printf("field cpu_memory_kept %zu\n", offsetof(accel_state_options_t, cpu_memory_kept));
   printf("field torch_device %zu\n", offsetof(accel_state_options_t, torch_device));
   printf("field cpu_affinity %zu\n", offsetof(accel_state_options_t, cpu_affinity));
-  printf("field reserved %zu\n", offsetof(accel_state_options_t, reserved));
+  printf("field pipeline_parallel_size %zu\n", offsetof(accel_state_options_t, pipeline_parallel_size));
+  printf("field data_parallel_replicate_size %zu\n", offsetof(accel_state_options_t, data_parallel_replicate_size));
+  printf("field data_parallel_shard_size %zu\n", offsetof(accel_state_options_t, data_parallel_shard_size));
+  printf("field context_parallel_size %zu\n", offsetof(accel_state_options_t, context_parallel_size));
+  printf("field tensor_parallel_size %zu\n", offsetof(accel_state_options_t, tensor_parallel_size));
   printf("struct accel_gradient_accumulation_options_t %zu\n", sizeof(accel_gradient_accumulation_options_t));
   printf("field struct_size %zu\n", offsetof(accel_gradient_accumulation_options_t, struct_size));
   printf("field num_steps %zu\n", offsetof(accel_gradient_accumulation_options_t, num_steps));

@@ -902,6 +902,60 @@ static void accel_flight_record_null_pointers(void **state) {
   refused_with_status("accel_flight_record", "out", accel_flight_record(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_state_mesh_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_state_mesh", "state", accel_state_mesh(NULL, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_state_mesh", "out", accel_state_mesh(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_mesh_create_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_mesh_create", "state", accel_mesh_create(NULL, samples->names, (const int64_t *)samples->numbers, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_create", "names", accel_mesh_create(samples->valid.state, NULL, (const int64_t *)samples->numbers, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_create", "sizes", accel_mesh_create(samples->valid.state, samples->names, NULL, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_create", "out", accel_mesh_create(samples->valid.state, samples->names, (const int64_t *)samples->numbers, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_mesh_retain_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_mesh_retain", "mesh", (int64_t)(intptr_t)accel_mesh_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_mesh_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_mesh_release(NULL);
+}
+
+static void accel_mesh_size_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_mesh_size", "mesh", accel_mesh_size(NULL, "sample", (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_size", "axes", accel_mesh_size(samples->valid.mesh, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_size", "out", accel_mesh_size(samples->valid.mesh, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_mesh_coordinate_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_mesh_coordinate", "mesh", accel_mesh_coordinate(NULL, "sample", (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_coordinate", "axes", accel_mesh_coordinate(samples->valid.mesh, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_coordinate", "out", accel_mesh_coordinate(samples->valid.mesh, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_mesh_group_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_mesh_group", "mesh", accel_mesh_group(NULL, "sample", (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_group", "axes", accel_mesh_group(samples->valid.mesh, NULL, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_group", "out", accel_mesh_group(samples->valid.mesh, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_mesh_describe_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_mesh_describe", "mesh", accel_mesh_describe(NULL, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_describe", "out", accel_mesh_describe(samples->valid.mesh, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_tensor_empty_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_tensor_empty", "out", accel_tensor_empty((const int64_t *)samples->numbers, 1, ACCEL_DTYPE_FLOAT32, samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -2765,6 +2819,14 @@ int main(void) {
       sweep_test(accel_group_split_null_pointers),
       sweep_test(accel_group_shrink_null_pointers),
       sweep_test(accel_flight_record_null_pointers),
+      sweep_test(accel_state_mesh_null_pointers),
+      sweep_test(accel_mesh_create_null_pointers),
+      sweep_test(accel_mesh_retain_null_pointers),
+      sweep_test(accel_mesh_release_null_pointers),
+      sweep_test(accel_mesh_size_null_pointers),
+      sweep_test(accel_mesh_coordinate_null_pointers),
+      sweep_test(accel_mesh_group_null_pointers),
+      sweep_test(accel_mesh_describe_null_pointers),
       sweep_test(accel_tensor_empty_null_pointers),
       sweep_test(accel_tensor_full_null_pointers),
       sweep_test(accel_tensor_randn_null_pointers),

@@ -817,6 +817,56 @@ static void accel_flight_record_wrong_handles(void **state) {
   refused_with_status("accel_flight_record", "state", accel_flight_record(samples->released.state, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_state_mesh_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_state_mesh", "state", accel_state_mesh(samples->foreign.state, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_state_mesh", "state", accel_state_mesh(samples->released.state, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_mesh_create_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_mesh_create", "state", accel_mesh_create(samples->foreign.state, samples->names, (const int64_t *)samples->numbers, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_mesh_create", "state", accel_mesh_create(samples->released.state, samples->names, (const int64_t *)samples->numbers, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_mesh_retain_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_mesh_retain", "mesh", (int64_t)(intptr_t)accel_mesh_retain(samples->foreign.mesh), 0, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_mesh_retain", "mesh", (int64_t)(intptr_t)accel_mesh_retain(samples->released.mesh), 0, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_mesh_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_mesh_release(samples->foreign.mesh);
+  accel_mesh_release(samples->released.mesh);
+}
+
+static void accel_mesh_size_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_mesh_size", "mesh", accel_mesh_size(samples->foreign.mesh, "sample", (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_mesh_size", "mesh", accel_mesh_size(samples->released.mesh, "sample", (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_mesh_coordinate_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_mesh_coordinate", "mesh", accel_mesh_coordinate(samples->foreign.mesh, "sample", (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_mesh_coordinate", "mesh", accel_mesh_coordinate(samples->released.mesh, "sample", (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_mesh_group_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_mesh_group", "mesh", accel_mesh_group(samples->foreign.mesh, "sample", (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_mesh_group", "mesh", accel_mesh_group(samples->released.mesh, "sample", (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_mesh_describe_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_mesh_describe", "mesh", accel_mesh_describe(samples->foreign.mesh, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_mesh_describe", "mesh", accel_mesh_describe(samples->released.mesh, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_tensor_to_dlpack_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_tensor_to_dlpack", "tensor", accel_tensor_to_dlpack(samples->foreign.tensor, (struct DLManagedTensorVersioned **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -2353,6 +2403,14 @@ int main(void) {
       sweep_test(accel_group_split_wrong_handles),
       sweep_test(accel_group_shrink_wrong_handles),
       sweep_test(accel_flight_record_wrong_handles),
+      sweep_test(accel_state_mesh_wrong_handles),
+      sweep_test(accel_mesh_create_wrong_handles),
+      sweep_test(accel_mesh_retain_wrong_handles),
+      sweep_test(accel_mesh_release_wrong_handles),
+      sweep_test(accel_mesh_size_wrong_handles),
+      sweep_test(accel_mesh_coordinate_wrong_handles),
+      sweep_test(accel_mesh_group_wrong_handles),
+      sweep_test(accel_mesh_describe_wrong_handles),
       sweep_test(accel_tensor_to_dlpack_wrong_handles),
       sweep_test(accel_tensor_to_dlpack_unversioned_wrong_handles),
       sweep_test(accel_tensor_to_torch_wrong_handles),

@@ -37,8 +37,8 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     add_child!, add_group!, add_parameter!, add_seed_callback!, all_gather!, all_gather_async!, all_reduce!,
     all_reduce_async!, all_to_all!, all_to_all_async!, autocast, backend, broadcast_objects, broadcast_objects_async,
     buffers, chained, check_trigger, child, children_bottom_up, clip_grad_value!, concatenate, config, contiguous,
-    convert_to_fp32, current_epoch, default_state!, destroy_process_group, device, distributed_type, empty_cache!,
-    enable_grad, end_of_dataloader, end_training, even_batches!, find_batch_size, flight_record,
+    convert_to_fp32, coordinate, current_epoch, default_state!, destroy_process_group, device, distributed_type,
+    empty_cache!, enable_grad, end_of_dataloader, end_training, even_batches!, find_batch_size, flight_record,
     float32_matmul_precision!, fork_launched, free_memory!, from_config, gather, gather_async, gather_for_metrics,
     gather_for_metrics_async, gather_object, gather_object_async, gather_uneven, gather_uneven_async, generator_state,
     generator_state!, gradient, gradient!, gradient_accumulation, gradient_accumulation!, gradient_accumulation_steps,
@@ -46,14 +46,14 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     is_last_process, is_local_main_process, is_main_process, iscontiguous, istraining, join_uneven_inputs, kind,
     learning_rate, learning_rate!, listify, load, load_metadata, load_state!, load_state_dict!, load_torchscript,
     local_main_process_first, local_num_processes, local_process_index, lomo_backward, loss_scale, main_process_first,
-    memory_report, mixed_precision, modules, no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes,
-    one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters, prepare,
-    process_index, progress, recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!,
-    remainder, remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!, save_model, save_state,
-    scatter!, scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device, set_autocast!, set_epoch!,
-    set_forward!, set_grad_scaler!, set_trigger!, setting, setting!, settings, share_state, shrink_group,
-    skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!,
-    step_report, step_was_skipped, sync_gradients, sync_gradients!, synchronize!, synchronize_async!,
+    memory_report, mesh, mixed_precision, modules, no_grad, no_grad!, no_sync, num_groups, num_parameters,
+    num_processes, one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters,
+    prepare, process_index, progress, recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!,
+    reduce_scatter_async!, remainder, remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!,
+    save_model, save_state, scatter!, scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device,
+    set_autocast!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting, setting!, settings, share_state,
+    shrink_group, skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict,
+    step!, step_report, step_was_skipped, sync_gradients, sync_gradients!, synchronize!, synchronize_async!,
     synchronize_rng_states!, tie!, train!, trigger_sync_in_backward, unscale_gradients!, unwrap_model,
     update_precision!, use_device!, valid_rows, wait_for_everyone, wait_for_everyone_async, zero_grad!
 
@@ -91,6 +91,11 @@ not change it.
 - `cpu_memory_kept`: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
 - `torch_device`: \"cpu\", \"cuda\" or \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
 - `cpu_affinity`: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
+- `pipeline_parallel_size`: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
+- `data_parallel_replicate_size`: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks
+- `data_parallel_shard_size`: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1
+- `context_parallel_size`: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
+- `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 """
 State(; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_create(given, out), LibAccel.accel_state_options_t; options...))
@@ -129,6 +134,11 @@ those of the job, whose accumulation settings become the new ones for both.
 - `cpu_memory_kept`: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
 - `torch_device`: \"cpu\", \"cuda\" or \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
 - `cpu_affinity`: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
+- `pipeline_parallel_size`: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
+- `data_parallel_replicate_size`: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks
+- `data_parallel_shard_size`: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1
+- `context_parallel_size`: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
+- `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 """
 share_state(state::State; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_share(state, given, out), LibAccel.accel_state_options_t; options...))
@@ -507,6 +517,28 @@ released. See docs/faults.md.
 """
 shrink_group(state::State; wait_ms = 1000) =
     made(State, out -> LibAccel.accel_group_shrink(state, wait_ms, out))
+
+"""
+    Base.size(mesh, axes)
+
+The number of ranks along an axis, or along several.
+
+- `axes`: A name, or several that are separated by commas: their product.
+
+Gives: The size.
+"""
+Base.size(mesh::Mesh, axes) =
+    output(out -> LibAccel.accel_mesh_size(mesh, string(axes), out), Int64)
+
+"""
+    Base.string(mesh)
+
+The axes with their sizes, and this rank's place.
+
+Gives: A line: \"replicate 2, tensor 4; this rank is at 0, 3\".
+"""
+Base.string(mesh::Mesh) =
+    text(out -> LibAccel.accel_mesh_describe(mesh, out))
 
 """
     progress(state; max_us = 0)
@@ -2503,6 +2535,37 @@ Gives: The text.
 """
 flight_record(state::State) =
     text(out -> LibAccel.accel_flight_record(state, out))
+
+"""
+    mesh(state)
+
+The mesh of a state.
+"""
+mesh(state::State) =
+    made(Mesh, out -> LibAccel.accel_state_mesh(state, out))
+
+"""
+    coordinate(mesh, axes)
+
+Where this rank is along an axis, or along several that are flattened to one in the order of the mesh.
+
+- `axes`: A name, or several that are separated by commas.
+
+Gives: From 0 to accel_mesh_size() - 1; the rank in accel_mesh_group().
+"""
+coordinate(mesh::Mesh, axes) =
+    output(out -> LibAccel.accel_mesh_coordinate(mesh, string(axes), out), Int64)
+
+"""
+    group(mesh, axes)
+
+The ranks that differ from this one along these axes only, as a group. The first call forms it; later ones return states
+over the same connections.
+
+- `axes`: A name, or several that are separated by commas.
+"""
+group(mesh::Mesh, axes) =
+    made(State, out -> LibAccel.accel_mesh_group(mesh, string(axes), out))
 
 """
     device(tensor)

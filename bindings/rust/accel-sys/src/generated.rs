@@ -513,6 +513,13 @@ pub struct accel_generator_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
+/// the ranks as a grid of named axes
+#[repr(C)]
+pub struct accel_mesh_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
 /// `struct ArrowArray` of another header.
 #[repr(C)]
 pub struct ArrowArray {
@@ -988,8 +995,16 @@ pub struct accel_state_options_t {
     pub torch_device: *const c_char,
     /// 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
     pub cpu_affinity: accel_flag_t,
-    /// 0
-    pub reserved: i32,
+    /// Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In \[1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
+    pub pipeline_parallel_size: i32,
+    /// Copies of the model that train with different data. In \[1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks
+    pub data_parallel_replicate_size: i32,
+    /// Ranks that share one copy of the model, with different data. In \[1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1
+    pub data_parallel_shard_size: i32,
+    /// Ranks that share the sequences of a batch. In \[1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
+    pub context_parallel_size: i32,
+    /// Ranks that share each layer of a model, with the same data. In \[1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
+    pub tensor_parallel_size: i32,
 }
 
 /// Every field of [`accel_state_options_t`] unset.
@@ -1022,7 +1037,11 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
     cpu_memory_kept: ACCEL_UNSET_INT64,
     torch_device: core::ptr::null(),
     cpu_affinity: ACCEL_UNSET,
-    reserved: 0,
+    pipeline_parallel_size: ACCEL_UNSET,
+    data_parallel_replicate_size: ACCEL_UNSET,
+    data_parallel_shard_size: ACCEL_UNSET,
+    context_parallel_size: ACCEL_UNSET,
+    tensor_parallel_size: ACCEL_UNSET,
 };
 impl Default for accel_state_options_t {
     fn default() -> Self {
@@ -2931,7 +2950,7 @@ functions! {
     /// It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
     ///
     /// * `state`: A state, or a group.
-    /// * `options`: NULL is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, and the place in the job.
+    /// * `options`: NULL is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, the place in the job, and the sizes of the mesh.
     /// * `out`: The second state. The ranks part when the last of them is released, or one of them ends the training.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.
@@ -3846,6 +3865,92 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_flight_record(state: *const accel_state_t, out: *mut accel_buffer_t) -> accel_status_t;
+
+    /// The mesh of a state.
+    ///
+    /// * `state`: A state. The mesh of a group has replicas only.
+    /// * `out`: The mesh, which keeps the state alive.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_state_mesh(state: *mut accel_state_t, out: *mut *mut accel_mesh_t) -> accel_status_t;
+
+    /// Another mesh over the ranks of a state, for communication of the program's own.
+    ///
+    /// Nothing in the library follows it.
+    ///
+    /// * `state`: A state, or a group.
+    /// * `names`: length `n_axes`. Different names without commas and blanks. Along the last axis neighbours have consecutive ranks.
+    /// * `sizes`: length `n_axes`. Each at least 1; their product is the number of ranks.
+    /// * `n_axes`: At least 1.
+    /// * `out`: The mesh, which keeps the state alive.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for sizes that do not fit.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_mesh_create(state: *mut accel_state_t, names: *const *const c_char, sizes: *const i64, n_axes: usize, out: *mut *mut accel_mesh_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `mesh`: A mesh.
+    ///
+    /// Returns: The same mesh, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_mesh_retain(mesh: *mut accel_mesh_t) -> *mut accel_mesh_t;
+
+    /// Removes an owner.
+    ///
+    /// * `mesh`: NULL is allowed. A mesh, or NULL.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_mesh_release(mesh: *mut accel_mesh_t);
+
+    /// The number of ranks along an axis, or along several.
+    ///
+    /// * `mesh`: A mesh.
+    /// * `axes`: A name, or several that are separated by commas: their product.
+    /// * `out`: The size.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for an unknown axis.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_mesh_size(mesh: *const accel_mesh_t, axes: *const c_char, out: *mut i64) -> accel_status_t;
+
+    /// Where this rank is along an axis, or along several that are flattened to one in the order of the mesh.
+    ///
+    /// * `mesh`: A mesh.
+    /// * `axes`: A name, or several that are separated by commas.
+    /// * `out`: From 0 to accel_mesh_size() - 1; the rank in accel_mesh_group().
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for an unknown axis.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_mesh_coordinate(mesh: *const accel_mesh_t, axes: *const c_char, out: *mut i64) -> accel_status_t;
+
+    /// The ranks that differ from this one along these axes only, as a group.
+    ///
+    /// The first call forms it; later ones return states over the same connections.
+    ///
+    /// * `mesh`: A mesh.
+    /// * `axes`: A name, or several that are separated by commas.
+    /// * `out`: The group, ordered by coordinate; of this rank alone where the axes have size 1.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for an unknown axis; TIMEOUT that names the ranks that did not come.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_mesh_group(mesh: *mut accel_mesh_t, axes: *const c_char, out: *mut *mut accel_state_t) -> accel_status_t;
+
+    /// The axes with their sizes, and this rank's place.
+    ///
+    /// * `mesh`: A mesh.
+    /// * `out`: A line: "replicate 2, tensor 4; this rank is at 0, 3".
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_mesh_describe(mesh: *const accel_mesh_t, out: *mut accel_buffer_t) -> accel_status_t;
 
     /// Elements that are not initialised.
     ///

@@ -3,6 +3,7 @@
 //! All ranks must make the same calls in the same order. Every wait ends by the timeout of the state, with `PeerLost` when
 //! a rank has died, and with `CollectiveMismatch` on every rank when they disagree.
 use crate::error::{check, Result};
+use crate::handle::handle;
 use crate::memory;
 use crate::state::State;
 use crate::tensor::Tensor;
@@ -11,6 +12,21 @@ use crate::value::Value;
 use crate::work::Work;
 use accel_sys as sys;
 use std::time::Duration;
+
+handle! {
+    /// The ranks as a grid of named axes: [`State::mesh`](crate::State::mesh), or one of the program's own.
+    ///
+    /// ```
+    /// # fn main() -> accel::Result<()> {
+    /// let state = accel::StateOptions::new().cpu(true).build()?;
+    /// let mesh = accel::Mesh::new(&state, &["replicate", "expert"], &[i64::from(state.num_processes()), 1])?;
+    /// assert_eq!(mesh.size("expert")?, 1);
+    /// let replicas = mesh.group("replicate")?;
+    /// assert_eq!(i64::from(replicas.process_index()), mesh.coordinate("replicate")?);
+    /// # state.end_training() }
+    /// ```
+    Mesh(accel_mesh_t), accel_mesh_release
+}
 
 /// Of trees of tensors.
 ///

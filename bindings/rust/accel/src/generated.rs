@@ -1,6 +1,7 @@
 //! The regular functions, which tools/apigen writes from the header.
 use crate::builders::*;
 use crate::call::*;
+use crate::comm::Mesh;
 use crate::data::*;
 use crate::dtype::{DType, Device};
 use crate::error::{check, check_number, text, Result};
@@ -12,7 +13,7 @@ use crate::random::Generator;
 use crate::scheduler::Scheduler;
 use crate::scope::Scope;
 use crate::state::{State, StateReader};
-use crate::strings::{c_path, c_string};
+use crate::strings::{c_path, c_string, Texts};
 use crate::tensor::Tensor;
 use crate::tree::Tree;
 use crate::value::{Arg, Value};

@@ -103,6 +103,7 @@ pub use accelerator::*;
 pub use builders::*;
 pub use callback::CallbackResult;
 pub use checkpoint::Checkpoint;
+pub use comm::Mesh;
 pub use data::*;
 pub use dlpack::{DlPack, DlPackUnversioned};
 pub use dtype::{DType, Device, Element};

@@ -382,4 +382,84 @@ impl StateReader {
     pub fn flight_record(&self) -> Result<String> {
         made(|out| unsafe { sys::accel_flight_record(self.as_raw(), out) })
     }
+
+    /// The mesh of a state.
+    ///
+    /// Gives: The mesh, which keeps the state alive.
+    #[inline]
+    pub fn mesh(&self) -> Result<Mesh> {
+        made(|out| unsafe { sys::accel_state_mesh(self.as_raw(), out) })
+    }
+}
+
+impl Mesh {
+    /// Another mesh over the ranks of a state, for communication of the program's own. Nothing in the library
+    /// follows it.
+    ///
+    /// * `state`: A state, or a group.
+    /// * `names`: Different names without commas and blanks. Along the last axis neighbours have consecutive ranks.
+    /// * `sizes`: Each at least 1; their product is the number of ranks.
+    ///
+    /// Gives: The mesh, which keeps the state alive.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn new(state: &State, names: &[&str], sizes: &[i64]) -> Result<Mesh> {
+        let names = Texts::new(names)?;
+        made(|out| unsafe {
+            sys::accel_mesh_create(state.as_raw(), names.as_ptr(), first(sizes), names.len(), out)
+        })
+    }
+
+    /// The number of ranks along an axis, or along several.
+    ///
+    /// * `axes`: A name, or several that are separated by commas: their product.
+    ///
+    /// Gives: The size.
+    ///
+    /// # Errors
+    /// NotFound.
+    #[inline]
+    pub fn size(&self, axes: &str) -> Result<i64> {
+        let axes = c_string(axes)?;
+        made(|out| unsafe { sys::accel_mesh_size(self.as_raw(), axes.as_ptr(), out) })
+    }
+
+    /// Where this rank is along an axis, or along several that are flattened to one in the order of the mesh.
+    ///
+    /// * `axes`: A name, or several that are separated by commas.
+    ///
+    /// Gives: From 0 to [`Mesh::size`](crate::Mesh::size) - 1; the rank in [`Mesh::group`](crate::Mesh::group).
+    ///
+    /// # Errors
+    /// NotFound.
+    #[inline]
+    pub fn coordinate(&self, axes: &str) -> Result<i64> {
+        let axes = c_string(axes)?;
+        made(|out| unsafe { sys::accel_mesh_coordinate(self.as_raw(), axes.as_ptr(), out) })
+    }
+
+    /// The ranks that differ from this one along these axes only, as a group. The first call forms it; later ones
+    /// return states over the same connections.
+    ///
+    /// * `axes`: A name, or several that are separated by commas.
+    ///
+    /// Gives: The group, ordered by coordinate; of this rank alone where the axes have size 1.
+    ///
+    /// # Errors
+    /// NotFound, Timeout.
+    #[inline]
+    pub fn group(&self, axes: &str) -> Result<State> {
+        let axes = c_string(axes)?;
+        made(|out| unsafe { sys::accel_mesh_group(self.as_raw(), axes.as_ptr(), out) })
+    }
+
+    /// The axes with their sizes, and this rank's place.
+    ///
+    /// Gives: A line: "replicate 2, tensor 4; this rank is at 0, 3".
+    #[inline]
+    pub fn describe(&self) -> Result<String> {
+        made(|out| unsafe { sys::accel_mesh_describe(self.as_raw(), out) })
+    }
 }

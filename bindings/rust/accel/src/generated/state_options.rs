@@ -180,6 +180,40 @@ impl StateOptions {
         self.0.cpu_affinity = cpu_affinity.into();
         self
     }
+
+    /// Stages that share the layers of a model; this and the next four are the axes of the mesh, see
+    /// [`accel_state_mesh`](accel_sys::accel_state_mesh). In \[1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1.
+    pub fn pipeline_parallel_size(mut self, pipeline_parallel_size: i32) -> Self {
+        self.0.pipeline_parallel_size = pipeline_parallel_size;
+        self
+    }
+
+    /// Copies of the model that train with different data. In \[1, inf). Variable
+    /// PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks.
+    pub fn data_parallel_replicate_size(mut self, data_parallel_replicate_size: i32) -> Self {
+        self.0.data_parallel_replicate_size = data_parallel_replicate_size;
+        self
+    }
+
+    /// Ranks that share one copy of the model, with different data. In \[1, inf). Variable
+    /// PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1.
+    pub fn data_parallel_shard_size(mut self, data_parallel_shard_size: i32) -> Self {
+        self.0.data_parallel_shard_size = data_parallel_shard_size;
+        self
+    }
+
+    /// Ranks that share the sequences of a batch. In \[1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1.
+    pub fn context_parallel_size(mut self, context_parallel_size: i32) -> Self {
+        self.0.context_parallel_size = context_parallel_size;
+        self
+    }
+
+    /// Ranks that share each layer of a model, with the same data. In \[1, inf). Variable
+    /// PARALLELISM_CONFIG_TP_SIZE. Default 1.
+    pub fn tensor_parallel_size(mut self, tensor_parallel_size: i32) -> Self {
+        self.0.tensor_parallel_size = tensor_parallel_size;
+        self
+    }
 }
 
 builder! {

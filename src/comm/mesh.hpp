@@ -1,0 +1,47 @@
+// The ranks of a job as a grid whose axes are kinds of parallelism. The model is PyTorch's DeviceMesh
+// (torch.distributed.device_mesh).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+
+namespace accel::comm {
+
+struct MeshAxis {
+  std::string name;
+  int64_t size = 1;
+};
+
+// The grid is row-major: ranks that are neighbours along the last axis have consecutive numbers. Axes are named by a
+// text, "shard", or several of them, "replicate,shard", which are then flattened to one in the order of the mesh.
+class Mesh {
+ public:
+  // The sizes multiply to the number of ranks.
+  Mesh(std::shared_ptr<Communicator> ranks, std::vector<MeshAxis> axes);
+
+  const std::vector<MeshAxis>& axes() const { return axes_; }
+  int64_t size(const std::string& axes) const;
+  int64_t coordinate(const std::string& axes) const { return coordinate(axes, ranks_->rank()); }
+  int64_t coordinate(const std::string& axes, int64_t rank) const;
+  // The ranks that differ from this one in these axes only, by coordinate. The first call with these axes forms the
+  // group, in which its members must take part together; later ones return the same.
+  const std::shared_ptr<Communicator>& group(const std::string& axes);
+
+  std::string describe() const;  // "replicate 2, tensor 4; this rank is at 0, 3"
+
+ private:
+  std::vector<bool> selection(const std::string& axes) const;
+  int64_t stride(size_t axis) const;
+  int64_t coordinate_along(size_t axis, int64_t rank) const { return rank / stride(axis) % axes_[axis].size; }
+
+  std::shared_ptr<Communicator> ranks_;
+  std::vector<MeshAxis> axes_;
+  std::map<std::vector<int64_t>, std::shared_ptr<Communicator>> groups_;  // by their ranks
+};
+
+}  // namespace accel::comm
