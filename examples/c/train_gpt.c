@@ -150,7 +150,7 @@ static void apply_setting(const struct setting *setting, const char *value) {
 }
 
 static struct options parse_options(int argc, char **argv) {
-  struct options options = {NULL};
+  struct options options = {0};
   options.accumulate = ACCEL_UNSET_INT64;
   options.precision = ACCEL_UNSET;
   options.steps = 600, options.batch = 8;

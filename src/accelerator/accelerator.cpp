@@ -63,14 +63,22 @@ void Accelerator::set_autocast(const AutocastSettings& settings) {
   autocast_ = settings;
 }
 
+void Accelerator::refuse_shards() const {
+  const int64_t shards = state_.mesh()->size("shard");
+  require(shards == 1, Status::kUnsupported, "data_parallel_shard_size is ", shards,
+          ", and this version does not share a model's parameters out; expected 1, with data_parallel_replicate_size ",
+          "for more data parallelism");
+}
+
 nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
   if (preparation.device_placement.value_or(state_.settings().device_placement))
     module->to(std::nullopt, state_.device());
+  refuse_shards();
   std::shared_ptr<parallel::DistributedDataParallel> ddp;
   if (state_.use_distributed() && !preparation.evaluation_mode && has_trainable_parameter(*module))
-    ddp = std::make_shared<parallel::DistributedDataParallel>(module, state_.communicator(), preparation.ddp_options);
+    ddp = std::make_shared<parallel::DistributedDataParallel>(module, state_.gradient_group(), preparation.ddp_options);
   const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
                                    state_.settings().keep_output_dtype};
   auto prepared =
@@ -95,7 +103,7 @@ std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr
   const auto& settings = state_.settings();
   stepping.step_with_optimizer = settings.step_scheduler_with_optimizer;
   const bool per_batch = settings.scheduler_steps == SchedulerSteps::kPerBatch;
-  if (per_batch && !settings.split_batches) stepping.steps_per_update = state_.num_processes();
+  if (per_batch && !settings.split_batches) stepping.steps_per_update = state_.data_parallel()->size();
   stepping.stop_at_end = !per_batch || !settings.split_batches;  // the reference lets shared batches run into the end
   // Its own optimizer, when that is prepared; otherwise all of them.
   std::vector<std::shared_ptr<optim::Optimizer>> waited_for(optimizers_.begin(), optimizers_.end());
@@ -112,8 +120,8 @@ std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::D
   require(!loader.is_sharded(), Status::kInvalidState,
           "the loader is prepared already; prepare the loader that it was made from");
   data::ShardOptions sharding;
-  sharding.num_processes = state_.num_processes();
-  sharding.process_index = state_.process_index();
+  sharding.num_processes = state_.data_parallel()->size();
+  sharding.process_index = state_.data_parallel()->rank();
   sharding.split_batches = configuration.split_batches.value_or(state_.settings().split_batches);
   sharding.even_batches = configuration.even_batches;
   if (configuration.put_on_device.value_or(state_.settings().device_placement)) sharding.device = state_.device();
@@ -123,6 +131,7 @@ std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::D
   sharding.draw_seed = !configuration.use_seedable_sampler;
   sharding.resumes = configuration.use_stateful_dataloader;
   sharding.communicator = state_.communicator();
+  sharding.process_indices = state_.data_parallel_indices();
   sharding.gradient_state = state_.gradient_state();
   sharding.step_times = state_.step_times();
   const std::string rng_types = state_.settings().rng_types;
@@ -143,9 +152,10 @@ std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::D
 std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePtr module, double bucket_cap_mb) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the module is prepared already; expected one whose gradients the program computes");
+  refuse_shards();
   module->to(std::nullopt, state_.device());
   auto prepared =
-      std::make_shared<PreparedParameters>(*module, state_.communicator(), bucket_cap_mb, state_.gradient_state());
+      std::make_shared<PreparedParameters>(*module, state_.gradient_group(), bucket_cap_mb, state_.gradient_state());
   models_.push_back({std::move(module), {}, std::make_shared<state::AccumulationGroup>()});
   return prepared;
 }
@@ -193,7 +203,7 @@ void Accelerator::register_for_checkpointing(RegisteredObject object) {
 
 void Accelerator::set_seed(int64_t seed, bool device_specific) {
   require(seed >= 0, Status::kInvalidArgument, "seed is ", seed, "; expected 0 or more");
-  const int64_t own = seed + (device_specific ? state_.process_index() : 0);
+  const int64_t own = seed + (device_specific ? state_.random_stream() : 0);
   at::manual_seed(static_cast<uint64_t>(own));
   for (const auto& callback : seed_callbacks_) callback(own);
 }

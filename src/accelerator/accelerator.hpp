@@ -125,6 +125,7 @@ class Accelerator {
   };
 
   void require_nothing_prepared(const char* what) const;
+  void refuse_shards() const;
   void make_grad_scaler(const GradScalerSettings& settings);
   void run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
   // From here on gradients of the open groups come in with this weight; those that are there already get it too.

@@ -107,14 +107,14 @@ void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count, const 
   const bool exchanges = state_.use_distributed() && (sync_gradients() || settings.sync_each_batch);
   double weight = group.weight;
   if (exchanges || sync_gradients()) {
-    // What is exchanged is the mean over the ranks, so their number goes into the weight.
+    // What is exchanged is the mean over the gradient group, so the number of its ranks goes into the weight.
     at::Tensor total = at::full({1}, items, at::TensorOptions().dtype(at::kLong));
     if (exchanges) {
-      total = total.to(state_.communicator()->device());
-      state_.communicator()->all_reduce(total, comm::Reduction::kSum);
+      total = total.to(state_.gradient_group()->device());
+      state_.gradient_group()->all_reduce(total, comm::Reduction::kSum);
     }
-    weight =
-        static_cast<double>(state_.num_processes()) / static_cast<double>(std::max<int64_t>(total.item<int64_t>(), 1));
+    weight = static_cast<double>(state_.gradient_group()->size()) /
+             static_cast<double>(std::max<int64_t>(total.item<int64_t>(), 1));
   } else if (weight == 0) {
     weight = 1.0 / static_cast<double>(settings.num_steps * std::max<int64_t>(count, 1));  // about what it will be
   }
@@ -141,7 +141,7 @@ void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr
   for (const ModelEntry& entry : models_) prepared.push_back(entry.prepared.lock());
   const SuspendGradientReduction suspended(prepared, parameters);
   optim::lomo_backward(lomo, loss, lr, [this](const at::Tensor& gradient) {
-    state_.communicator()->all_reduce(gradient, comm::Reduction::kMean);
+    state_.gradient_group()->all_reduce(gradient, comm::Reduction::kMean);
   });
 }
 

@@ -81,10 +81,13 @@ auto gather_uneven(const accel_value_t* value) {
   };
 }
 
-// The loader's batch counts that is in hand when the call is made.
+// The loader's batch counts that is in hand when the call is made. Ranks that read the same data count once.
 auto gather_for_metrics(const accel_state_t* state, const accel_value_t* value) {
-  return [tree = tree_of(value, "value"), batch = check(state, "state").accelerator->batch_in_hand()](
-             comm::Communicator& communicator) { return accelerator::gather_for_metrics(communicator, tree, batch); };
+  const auto& accelerator = accelerator_of(state);
+  return [tree = tree_of(value, "value"), batch = accelerator->batch_in_hand(),
+          group = accelerator->state().data_parallel()](comm::Communicator&) {
+    return accelerator::gather_for_metrics(*group, tree, batch);
+  };
 }
 
 auto gather_object(const accel_value_t* object) {

@@ -273,7 +273,7 @@ void DataLoader::settle_seed() {
     const auto initial = static_cast<int64_t>(state::default_generator(c10::kCPU).current_seed());
     seed.fill_(options_.seed.value_or(initial));
   }
-  if (sharding_ && sharding_->communicator != nullptr && num_processes() > 1) {
+  if (sharding_ && sharding_->communicator != nullptr && sharding_->communicator->size() > 1) {
     seed = seed.to(sharding_->communicator->device());
     sharding_->communicator->broadcast(seed, 0);
   }
@@ -339,7 +339,7 @@ std::unique_ptr<BatchSource> DataLoader::make_stream_source() {
     part.done = begin.readers[static_cast<size_t>(process_index())];
     auto open = [stream, epoch, rank = process_index(), ranks] { return stream->read(epoch, rank, ranks); };
     return std::make_unique<ShardedStreamSource>(ItemGroups(open, part), share, begin, options_.collation,
-                                                 sharding_->communicator);
+                                                 sharding_->communicator, sharding_->process_indices);
   }
   if (begin.readers.empty()) begin.readers = {0};
   part.size = group_size();
@@ -396,7 +396,7 @@ std::unique_ptr<BatchSource> DataLoader::make_dispatch_source() {
   if (units && batch_size() && !drop_last()) share.remainder = std::max<int64_t>(*units - part.done, 0) % group_size();
   progress_->remainder = share.remainder;
   return std::make_unique<DispatchSource>(ItemGroups(std::move(open), part), share, std::move(begin), std::move(make),
-                                          sharding_->communicator);
+                                          sharding_->communicator, sharding_->process_indices);
 }
 
 void DataLoader::require_plain() const {

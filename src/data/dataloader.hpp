@@ -58,6 +58,8 @@ struct ShardOptions {
   bool draw_seed = false;                            // drawn from the default generator when the first epoch begins
   bool resumes = true;                               // whether a checkpoint says where it goes on
   std::shared_ptr<comm::Communicator> communicator;  // null: the ranks do not talk
+  // The process_index of each rank of the communicator, where ranks read the same data; empty: each has its own.
+  std::vector<int64_t> process_indices;
   std::shared_ptr<state::GradientState> gradient_state;
   std::shared_ptr<StepTimes> step_times;  // may be null
   std::function<void()> at_epoch_begin;   // may be empty

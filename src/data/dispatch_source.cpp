@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -67,6 +68,13 @@ std::string message_of(const std::exception_ptr& failure) {
   }
 }
 
+// Of what read() puts together: rank 0's own part, the encoded ones of the others, and its own encoded where others
+// have it.
+const std::string& message_for(const Batch& batch, int64_t process_index) {
+  const auto parts = batch.value.toListRef();
+  return (process_index > 0 ? parts[static_cast<size_t>(process_index)] : parts.back()).toStringRef();
+}
+
 }  // namespace
 
 std::unique_ptr<StreamReader> read_indices(const EpochBatches& batches) {
@@ -74,17 +82,24 @@ std::unique_ptr<StreamReader> read_indices(const EpochBatches& batches) {
 }
 
 DispatchSource::DispatchSource(ItemGroups groups, const DispatchShare& share, EpochPosition begin, Make make,
-                               std::shared_ptr<comm::Communicator> communicator)
+                               std::shared_ptr<comm::Communicator> communicator, std::vector<int64_t> process_indices)
     : groups_(std::move(groups)),
       share_(share),
       end_(std::move(begin)),
       make_(std::move(make)),
-      communicator_(std::move(communicator)) {}
+      communicator_(std::move(communicator)),
+      process_indices_(std::move(process_indices)) {
+  if (process_indices_.empty()) {
+    process_indices_.resize(static_cast<size_t>(communicator_->size()));
+    std::iota(process_indices_.begin(), process_indices_.end(), 0);
+  }
+  num_processes_ = 1 + *std::max_element(process_indices_.begin(), process_indices_.end());
+}
 
 // The reference's rows: equally many for each rank, and at the end those of the first group once more where the last
 // ones cannot be shared out evenly.
 std::vector<c10::IValue> DispatchSource::cut(const ItemGroups::Group& group, Batch& batch) {
-  const int64_t ranks = communicator_->size();
+  const int64_t ranks = num_processes_;
   auto items = group.items;
   int64_t each = group.observed / ranks;
   if (group.observed % ranks != 0) {
@@ -126,6 +141,7 @@ std::optional<Batch> DispatchSource::read(int64_t) {
   auto messages = tree::new_list();
   messages.push_back(parts[0]);
   for (size_t rank = 1; rank < parts.size(); ++rank) messages.push_back(comm::encode_object(parts[rank]));
+  if (first_is_shared()) messages.push_back(comm::encode_object(parts[0]));
   batch.value = messages;
   batch.progress.end_of_dataloader = groups_.observed_next() == 0;
   int64_t valid = 0;
@@ -139,8 +155,8 @@ std::optional<Batch> DispatchSource::read(int64_t) {
 }
 
 std::optional<Batch> DispatchSource::deliver(const Take& take) {
-  const int64_t ranks = communicator_->size();
-  if (ranks == 1) {
+  const int64_t ranks = num_processes_;
+  if (communicator_->size() == 1) {
     auto batch = take();
     if (!batch) return std::nullopt;
     batch->value = c10::IValue(batch->value.toListRef()[0]);
@@ -168,9 +184,8 @@ std::optional<Batch> DispatchSource::deliver(const Take& take) {
       announcement.at(Announcement::kRest) = batch->end.rest;
       announcement.at(Announcement::kRemainder) = batch->progress.remainder;
       for (int64_t rank = 0; rank < ranks; ++rank) {
-        if (rank > 0)
-          announcement.at(rank, Announcement::kBytes) =
-              static_cast<int64_t>(batch->value.toListRef()[rank].toStringRef().size());
+        if (rank > 0 || first_is_shared())
+          announcement.at(rank, Announcement::kBytes) = static_cast<int64_t>(message_for(*batch, rank).size());
         announcement.at(rank, Announcement::kRows) = batch->progress.ranks[rank].rows;
         announcement.at(rank, Announcement::kValid) = batch->progress.ranks[rank].valid;
       }
@@ -189,20 +204,20 @@ std::optional<Batch> DispatchSource::deliver(const Take& take) {
   }
 
   int64_t longest = 1;
-  for (int64_t rank = 1; rank < ranks; ++rank) longest = std::max(longest, announcement.at(rank, Announcement::kBytes));
+  for (int64_t rank = 0; rank < ranks; ++rank) longest = std::max(longest, announcement.at(rank, Announcement::kBytes));
   const auto bytes = at::TensorOptions(at::kByte);
-  at::Tensor sent = reads() ? at::empty({ranks, longest}, bytes) : at::Tensor();
+  at::Tensor sent = reads() ? at::empty({communicator_->size(), longest}, bytes) : at::Tensor();
   if (reads()) {
     auto* const to = static_cast<char*>(sent.mutable_data_ptr());
-    for (int64_t rank = 1; rank < ranks; ++rank) {
-      const std::string& message = batch->value.toListRef()[rank].toStringRef();
+    for (int64_t rank = 1; rank < communicator_->size(); ++rank) {
+      const std::string& message = message_for(*batch, process_indices_[static_cast<size_t>(rank)]);
       std::copy(message.begin(), message.end(), to + rank * longest);
     }
     sent = sent.to(communicator_->device());
   }
   at::Tensor received = at::empty({longest}, bytes.device(communicator_->device()));
   communicator_->scatter(sent, 0, received);
-  const int64_t own = communicator_->rank();
+  const int64_t own = process_indices_[static_cast<size_t>(communicator_->rank())];
   if (reads()) {
     batch->value = c10::IValue(batch->value.toListRef()[0]);
   } else {

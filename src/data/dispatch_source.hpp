@@ -1,7 +1,10 @@
 // One rank reads for all of them. @accelerate DataLoaderDispatcher
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "comm/communicator.hpp"
 #include "data/batch_sampler.hpp"
@@ -23,24 +26,27 @@ struct DispatchShare {
 };
 
 // Each rank's rows are put together on rank 0 and travel as a value, so that ranks may get different shapes and leaves
-// that are no tensors.
+// that are no tensors. Ranks with the same process_index get the same.
 class DispatchSource final : public BatchSource {
  public:
   using Make = std::function<c10::IValue(std::vector<c10::IValue> items)>;
   DispatchSource(ItemGroups groups, const DispatchShare& share, EpochPosition begin, Make make,
-                 std::shared_ptr<comm::Communicator> communicator);
+                 std::shared_ptr<comm::Communicator> communicator, std::vector<int64_t> process_indices);
   std::optional<Batch> read(int64_t index) override;
   bool reads() const override { return communicator_->rank() == 0; }
   std::optional<Batch> deliver(const Take& take) override;
 
  private:
   std::vector<c10::IValue> cut(const ItemGroups::Group& group, Batch& batch);
+  bool first_is_shared() const { return std::count(process_indices_.begin(), process_indices_.end(), 0) > 1; }
 
   ItemGroups groups_;
   DispatchShare share_;
   EpochPosition end_;
   Make make_;
   std::shared_ptr<comm::Communicator> communicator_;
+  std::vector<int64_t> process_indices_;  // of each rank
+  int64_t num_processes_;
 };
 
 // The items of an epoch as a stream of their indices: numbers, or tensors of them where batches have any size.

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -95,12 +96,18 @@ std::optional<Batch> StreamSource::read(int64_t) {
 }
 
 ShardedStreamSource::ShardedStreamSource(ItemGroups groups, const StreamShare& share, EpochPosition begin,
-                                         Collation collation, std::shared_ptr<comm::Communicator> communicator)
+                                         Collation collation, std::shared_ptr<comm::Communicator> communicator,
+                                         const std::vector<int64_t>& process_indices)
     : groups_(std::move(groups)),
       share_(share),
       end_(std::move(begin)),
       collation_(std::move(collation)),
-      communicator_(std::move(communicator)) {}
+      communicator_(std::move(communicator)),
+      ranks_(static_cast<size_t>(share.num_processes)) {
+  std::iota(ranks_.begin(), ranks_.end(), 0);
+  for (size_t rank = process_indices.size(); rank-- > 0;)
+    ranks_[static_cast<size_t>(process_indices[rank])] = static_cast<int64_t>(rank);
+}
 
 // Goes on with repetitions at the end of the own shards.
 std::optional<Batch> ShardedStreamSource::read(int64_t) {
@@ -141,11 +148,13 @@ std::optional<Batch> ShardedStreamSource::deliver(const Take& take) {
   const at::Tensor all = comm::gather_rows(*communicator_, own);
   if (failure != nullptr) std::rethrow_exception(failure);
   const auto* const rows = all.const_data_ptr<int64_t>();
-  const auto of = [&](int64_t rank, int number) { return rows[rank * kNumbers + number]; };
+  const auto of_rank = [&](int64_t rank, int number) { return rows[rank * kNumbers + number]; };
+  const auto of = [&](int64_t index, int number) { return of_rank(ranks_[static_cast<size_t>(index)], number); };
   int64_t with_items = 0, with_more = 0;
-  for (int64_t rank = 0; rank < share_.num_processes; ++rank) {
-    require(of(rank, kFailed) == 0, Status::kCancelled, "rank ", rank,
+  for (int64_t rank = 0; rank < communicator_->size(); ++rank)
+    require(of_rank(rank, kFailed) == 0, Status::kCancelled, "rank ", rank,
             " could not read its batch; see its error there");
+  for (int64_t rank = 0; rank < share_.num_processes; ++rank) {
     with_items += of(rank, kObserved) > 0;
     with_more += of(rank, kMore);
   }

@@ -39,7 +39,7 @@ class StreamSource final : public BatchSource {
 class ShardedStreamSource final : public BatchSource {
  public:
   ShardedStreamSource(ItemGroups groups, const StreamShare& share, EpochPosition begin, Collation collation,
-                      std::shared_ptr<comm::Communicator> communicator);
+                      std::shared_ptr<comm::Communicator> communicator, const std::vector<int64_t>& process_indices);
   std::optional<Batch> read(int64_t index) override;
   std::optional<Batch> deliver(const Take& take) override;
 
@@ -49,7 +49,8 @@ class ShardedStreamSource final : public BatchSource {
   EpochPosition end_;
   Collation collation_;
   std::shared_ptr<comm::Communicator> communicator_;
-  std::optional<Batch> held_;  // read, and not given out because another rank failed
+  std::vector<int64_t> ranks_;  // one that has the items of each process_index; the others have the same
+  std::optional<Batch> held_;   // read, and not given out because another rank failed
 };
 
 }  // namespace accel::data

@@ -253,6 +253,12 @@ void State::join_mesh() {
   gradient_group_ = mesh_->group(kGradientAxes);
 }
 
+std::vector<int64_t> State::data_parallel_indices() const {
+  std::vector<int64_t> indices;
+  for (int64_t rank = 0; rank < num_processes(); rank++) indices.push_back(mesh_->coordinate(kDataParallelAxes, rank));
+  return indices;
+}
+
 int64_t State::random_stream() const { return mesh_->coordinate(kRandomStreamAxes); }
 
 DistributedType State::distributed_type() const {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.hpp"
 #include "comm/mesh.hpp"
@@ -48,6 +49,8 @@ class State {
   const std::shared_ptr<comm::Mesh>& mesh() const { return mesh_; }
   // The ranks that together read the data once.
   const std::shared_ptr<comm::Communicator>& data_parallel() const { return data_parallel_; }
+  // The coordinate of each rank among those that together read the data once.
+  std::vector<int64_t> data_parallel_indices() const;
   // The ranks whose gradients of the same parameters are averaged.
   const std::shared_ptr<comm::Communicator>& gradient_group() const { return gradient_group_; }
   // Ranks with different numbers compute with different random streams: those that share the tensors of a layer have

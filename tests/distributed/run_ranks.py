@@ -143,6 +143,11 @@ def resume_epoch(accel, program):
             launch(accel, program, count, "resume_epoch", folder)
 
 
+def mesh(accel, program):
+    os.environ["PARALLELISM_CONFIG_TP_SIZE"] = "2"
+    launch(accel, program, 4, "mesh")
+
+
 def kill(accel, program):
     for count in (2, 4):
         for elements in ("1", "1000003"):
@@ -192,6 +197,7 @@ TESTS = {
     "kill_unread": kill_unread,
     "stop": stop,
     "works": launched("works"),
+    "mesh": mesh,
     "environment": launched("environment"),
     "shrink": shrink,
     "shrink_silent": shrink_silent,
