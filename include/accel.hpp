@@ -2448,6 +2448,13 @@ class Mesh : public detail::Handle<accel_mesh_t, accel_mesh_retain, accel_mesh_r
  public:
   using Handle::Handle;
 
+  // Another mesh over the ranks of a state, for communication of the program's own.
+  static Mesh create(const State& state, const std::string& axes, const std::vector<std::int64_t>& sizes) {
+    Mesh out;
+    detail::check(accel_mesh_create(state.get(), axes.c_str(), sizes.data(), sizes.size(), out.put()));
+    return out;
+  }
+
   // The number of ranks along an axis, or along several.
   std::int64_t size(const std::string& axes) const {
     std::int64_t out = 0;
@@ -2474,19 +2481,6 @@ class Mesh : public detail::Handle<accel_mesh_t, accel_mesh_retain, accel_mesh_r
     detail::Buffer out;
     detail::check(accel_mesh_describe(get(), out.put()));
     return out.string();
-  }
-
-  // Another mesh over the ranks of a state, for communication of the program's own: {{"replicate", 2}, {"expert", 4}}.
-  static Mesh create(State& state, const std::vector<std::pair<std::string, std::int64_t>>& axes) {
-    std::vector<const char*> names;
-    std::vector<std::int64_t> sizes;
-    for (const auto& [name, size] : axes) {
-      names.push_back(name.c_str());
-      sizes.push_back(size);
-    }
-    Mesh mesh;
-    detail::check(accel_mesh_create(state.get(), names.data(), sizes.data(), names.size(), mesh.put()));
-    return mesh;
   }
 };
 

@@ -681,8 +681,8 @@ static inline accel_status_t go_accel_state_mesh(accel_state_t *state, accel_mes
   return go_checked(accel_state_mesh(state, out), failure);
 }
 
-static inline accel_status_t go_accel_mesh_create(accel_state_t *state, const char *const *names, const int64_t *sizes, size_t n_axes, accel_mesh_t **out, go_failure *failure) {
-  return go_checked(accel_mesh_create(state, names, sizes, n_axes, out), failure);
+static inline accel_status_t go_accel_mesh_create(accel_state_t *state, const char *axes, const int64_t *sizes, size_t n_axes, accel_mesh_t **out, go_failure *failure) {
+  return go_checked(accel_mesh_create(state, axes, sizes, n_axes, out), failure);
 }
 
 static inline accel_status_t go_accel_mesh_size(const accel_mesh_t *mesh, const char *axes, int64_t *out, go_failure *failure) {
@@ -7284,20 +7284,16 @@ func (state *State) Mesh() (out *Mesh, err error) {
 // Nothing in the library follows it.
 //
 //   - state: A state, or a group.
-//   - names: Different names without commas and blanks. Along the last axis neighbours have consecutive ranks.
-//   - sizes: Each at least 1; their product is the number of ranks.
+//   - axes: Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
+//   - sizes: Of each axis, at least 1; their product is the number of ranks.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for sizes that do not fit.
-func NewMesh(state *State, names []string, sizes []int64) (out *Mesh, err error) {
+func NewMesh(state *State, axes string, sizes []int64) (out *Mesh, err error) {
 	var given arguments
 	defer given.end()
-	given.same(len(names), len(sizes), "sizes")
 	var cOut *C.accel_mesh_t
-	if err = given.err; err != nil {
-		return
-	}
 	var failure C.go_failure
-	code := C.go_accel_mesh_create(state.c(), given.texts(names), (*C.int64_t)(first(sizes)), C.size_t(len(names)), &cOut, &failure)
+	code := C.go_accel_mesh_create(state.c(), given.text(axes), (*C.int64_t)(first(sizes)), C.size_t(len(sizes)), &cOut, &failure)
 	runtime.KeepAlive(state)
 	if err = status(code, failure); err != nil {
 		return

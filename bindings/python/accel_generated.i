@@ -2108,12 +2108,12 @@ accel_status_t accel_state_mesh(accel_state_t *state, accel_mesh_t **OUTPUT);
 %feature("docstring") accel_mesh_create "Another mesh over the ranks of a state, for communication of the program's own. Nothing in the library follows it.
 
 state: A state, or a group.
-names: Different names without commas and blanks. Along the last axis neighbours have consecutive ranks.
-sizes: Each at least 1; their product is the number of ranks.
-n_axes: At least 1.
+axes: Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
+sizes: Of each axis, at least 1; their product is the number of ranks.
+n_axes: The number of axes.
 out: The mesh, which keeps the state alive.
 Returns: ACCEL_OK; INVALID_ARGUMENT for sizes that do not fit.";
-accel_status_t accel_mesh_create(accel_state_t *state, const char *const *ITEMS, const int64_t *ITEMS, size_t COUNT, accel_mesh_t **OUTPUT);
+accel_status_t accel_mesh_create(accel_state_t *state, const char *axes, const int64_t *ITEMS, size_t COUNT, accel_mesh_t **OUTPUT);
 
 %feature("docstring") accel_mesh_retain "Adds an owner.
 

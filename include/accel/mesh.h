@@ -23,14 +23,14 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_state_mesh(accel_state_t 
 
 /** Another mesh over the ranks of a state, for communication of the program's own. Nothing in the library follows it.
  * @param state A state, or a group.
- * @param names [n_axes] Different names without commas and blanks. Along the last axis neighbours have consecutive ranks.
- * @param sizes [n_axes] Each at least 1; their product is the number of ranks.
- * @param n_axes At least 1.
+ * @param axes Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
+ * @param sizes [n_axes] Of each axis, at least 1; their product is the number of ranks.
+ * @param n_axes The number of axes.
  * @param out The mesh, which keeps the state alive.
  * @return ACCEL_OK; INVALID_ARGUMENT for sizes that do not fit.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_mesh_create(accel_state_t *state, const char *const *names, const int64_t *sizes, size_t n_axes,
+accel_mesh_create(accel_state_t *state, const char *axes, const int64_t *sizes, size_t n_axes,
                   accel_mesh_t *ACCEL_OWNED *out);
 
 /** Adds an owner.

@@ -20,15 +20,14 @@ ACCEL_FUNCTION accel_status_t accel_state_mesh(accel_state_t* state, accel_mesh_
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_mesh_create(accel_state_t* state, const char* const* names, const int64_t* sizes,
+ACCEL_FUNCTION accel_status_t accel_mesh_create(accel_state_t* state, const char* axes, const int64_t* sizes,
                                                 size_t n_axes, accel_mesh_t** out) {
   return guarded(__func__, out, [&] {
     const auto& accelerator = accelerator_of(state);
-    check_pointer(names, "names");
+    check_pointer(axes, "axes");
     check_pointer(sizes, "sizes");
-    std::vector<comm::MeshAxis> axes;
-    for (size_t i = 0; i < n_axes; i++) axes.push_back({check_pointer(names[i], "a name of names"), sizes[i]});
-    auto mesh = std::make_shared<comm::Mesh>(accelerator->state().communicator(), std::move(axes));
+    auto mesh = std::make_shared<comm::Mesh>(accelerator->state().communicator(),
+                                             comm::mesh_axes(axes, std::vector<int64_t>(sizes, sizes + n_axes)));
     return std::make_unique<accel_mesh>(std::move(mesh), accelerator);
   });
 }

@@ -88,7 +88,8 @@ ACCEL_FUNCTION accel_status_t accel_options_check(const char* type, const void* 
 ACCEL_FUNCTION accel_status_t accel_options_from_json(const char* type, const char* json, void* options, size_t size) {
   return guarded(__func__, [&] {
     check_pointer(options, "options");
-    options_from_json(find_option_table(check_pointer(type, "type")), check_pointer(json, "json"), options, size);
+    check_pointer(json, "json");
+    options_from_json(find_option_table(check_pointer(type, "type")), json, options, size);
   });
 }
 

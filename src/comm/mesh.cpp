@@ -17,7 +17,23 @@ std::string sizes_of(const std::vector<MeshAxis>& axes) {
   return line;
 }
 
+std::vector<std::string> split(const std::string& names) {
+  std::vector<std::string> parts;
+  std::istringstream stream(names);
+  for (std::string name; read_line(stream, name, ',');) parts.push_back(name);
+  return parts;
+}
+
 }  // namespace
+
+std::vector<MeshAxis> mesh_axes(const std::string& names, const std::vector<int64_t>& sizes) {
+  const std::vector<std::string> each = split(names);
+  require(each.size() == sizes.size(), Status::kInvalidArgument, "axes is '", names, "' and n_axes is ", sizes.size(),
+          "; expected a size for each of the ", each.size(), " axes");
+  std::vector<MeshAxis> axes;
+  for (size_t i = 0; i < sizes.size(); i++) axes.push_back({each[i], sizes[i]});
+  return axes;
+}
 
 Mesh::Mesh(std::shared_ptr<Communicator> ranks, std::vector<MeshAxis> axes)
     : ranks_(std::move(ranks)), axes_(std::move(axes)) {
@@ -42,9 +58,8 @@ Mesh::Mesh(std::shared_ptr<Communicator> ranks, std::vector<MeshAxis> axes)
 
 std::vector<bool> Mesh::selection(const std::string& axes) const {
   std::vector<bool> selected(axes_.size());
-  std::istringstream names(axes);
-  for (std::string name; read_line(names, name, ',');) {
-    const auto named = [&name](const MeshAxis& axis) { return axis.name == name; };
+  for (const std::string& name : split(axes)) {
+    const auto named = [&](const MeshAxis& axis) { return axis.name == name; };
     const auto axis = std::find_if(axes_.begin(), axes_.end(), named);
     require(axis != axes_.end(), Status::kNotFound, "the mesh has no axis '", name, "'; its axes are ",
             sizes_of(axes_));

@@ -16,6 +16,8 @@ struct MeshAxis {
   std::string name;
   int64_t size = 1;
 };
+// "replica,expert" with a size for each.
+std::vector<MeshAxis> mesh_axes(const std::string& names, const std::vector<int64_t>& sizes);
 
 // The grid is row-major: ranks that are neighbours along the last axis have consecutive numbers. Axes are named by a
 // text, "shard", or several of them, "replicate,shard", which are then flattened to one in the order of the mesh.

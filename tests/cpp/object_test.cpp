@@ -5,6 +5,7 @@
 namespace object_test {
 
 using accel::Error;
+using accel::Mesh;
 using accel::Module;
 using accel::Op;
 using accel::Scope;
@@ -162,6 +163,16 @@ TEST_F(CppObject, VersionIsThatOfTheHeader) {
   EXPECT_EQ(minor, ACCEL_VERSION_MINOR);
   EXPECT_EQ(patch, ACCEL_VERSION_PATCH);
   EXPECT_NE(accel::build_info().find("libtorch"), std::string::npos);
+}
+
+TEST_F(CppObject, AMeshNamesRanks) {
+  State state = State::create();
+  Mesh mesh = state.mesh();
+  EXPECT_EQ(mesh.size("replicate,shard"), 1);
+  EXPECT_EQ(mesh.group("tensor").num_processes(), 1);
+  Mesh own = Mesh::create(state, "replica,expert", {1, 1});
+  EXPECT_EQ(own.coordinate("expert"), 0);
+  EXPECT_EQ(own.describe(), "replica 1, expert 1; this rank is at 0, 0");
 }
 
 }  // namespace object_test

@@ -149,7 +149,6 @@ void run_mesh(accel_state_t* state, const char* argument) {
   const int32_t rank = accel_process_index(state);
   accel_mesh_t *mesh = NULL, *own = NULL;
   accel_state_t *replicas = NULL, *parts = NULL, *experts = NULL;
-  const char* names[] = {"expert", "replica"};
   const int64_t sizes[] = {2, 2};
   int64_t number = -1;
   CHECK(accel_state_mesh(state, &mesh));
@@ -164,7 +163,7 @@ void run_mesh(accel_state_t* state, const char* argument) {
   check_loader(state, replicas, parts, 1);
   check_gradients(state);
   check_random_streams(state, replicas, parts);
-  CHECK(accel_mesh_create(state, names, sizes, 2, &own));
+  CHECK(accel_mesh_create(state, "expert,replica", sizes, 2, &own));
   CHECK(accel_mesh_group(own, "expert", &experts));
   EXPECT(accel_num_processes(experts) == 2 && accel_process_index(experts) == rank / 2);
   accel_state_release(experts);

@@ -48,7 +48,7 @@ export Op, aten, schema, cross_entropy
 export Model, add_hook!, to!
 export map_tensors, equal
 export on_main_process, on_process, on_local_process, split_range
-export Work, broadcast_async!, interruptible!, wait_for, then
+export Mesh, Work, broadcast_async!, interruptible!, wait_for, then
 export Optimizer
 export Scheduler, curve
 export Dataset, TensorDataset, RaggedDataset, WindowsDataset, PackedDataset, CsvDataset, StreamDataset, map_file, subset,

@@ -3538,22 +3538,22 @@ accel_state_mesh(state, out) =
     check(ccall((:accel_state_mesh, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_mesh_t}}), state, out), "accel_state_mesh")
 
 """
-    accel_mesh_create(state, names, sizes, n_axes, out)
+    accel_mesh_create(state, axes, sizes, n_axes, out)
 
 Another mesh over the ranks of a state, for communication of the program's own. Nothing in the library follows it.
 
 - `state`: A state, or a group.
-- `names`: Different names without commas and blanks. Along the last axis neighbours have consecutive ranks.
-- `sizes`: Each at least 1; their product is the number of ranks.
-- `n_axes`: At least 1.
+- `axes`: Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
+- `sizes`: Of each axis, at least 1; their product is the number of ranks.
+- `n_axes`: The number of axes.
 - `out`: The mesh, which keeps the state alive.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for sizes that do not fit.
 
 Threads: any.
 """
-accel_mesh_create(state, names, sizes, n_axes, out) =
-    check(ccall((:accel_mesh_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{Cchar}}, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_mesh_t}}), state, names, sizes, n_axes, out), "accel_mesh_create")
+accel_mesh_create(state, axes, sizes, n_axes, out) =
+    check(ccall((:accel_mesh_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_mesh_t}}), state, axes, sizes, n_axes, out), "accel_mesh_create")
 
 """
     accel_mesh_retain(mesh)

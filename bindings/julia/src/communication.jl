@@ -70,15 +70,8 @@ Base.broadcast!(state::State, x; from = 0) =
 all_reduce!(state::State, array::Array; by = :sum) = (all_reduce!(state, Tensor(array; reversed = true); by = by); array)
 
 
-"""    Mesh(state, "replicate" => 2, "expert" => 4)
+"""    Mesh(state, "replica" => 2, "expert" => 4)
 
 The ranks as a grid of named axes, for communication of the program's own; `mesh(state)` is the one that the library follows."""
-function Mesh(state::State, axes::Pair...)
-    names = String[string(first(axis)) for axis in axes]
-    sizes = Int64[last(axis) for axis in axes]
-    return GC.@preserve names begin
-        texts = Ptr{Cchar}[pointer(name) for name in names]
-        made(Mesh, out -> LibAccel.accel_mesh_create(state, texts, sizes, length(names), out))
-    end
-end
+Mesh(state::State, axes::Pair...) = Mesh(state, join(map(first, axes), ","), collect(Int64, map(last, axes)))
 describe(io::IO, mesh::Mesh) = print(io, "Mesh(", string(mesh), ")")

@@ -47,6 +47,15 @@ State(cpu = true, timeout_ms = 60_000) do state
         pair = group(state, [1, 0])
         @test process_index(pair) == 1 - rank
         close(pair)
+        grid = Mesh(state, "replica" => 2, "expert" => 1)
+        @test size(grid, "replica") == 2 && coordinate(grid, "replica,expert") == rank
+        @test string(mesh(state)) == "pipeline 1, replicate 2, shard 1, context 1, tensor 1; this rank is at 0, $rank, 0, 0, 0"
+        @test occursin("Mesh(replica 2", sprint(show, grid))
+        replicas = group(grid, "replica")
+        @test num_processes(replicas) == 2
+        close(replicas)
+        @test_throws AccelError size(grid, "tensor")
+        close(grid)
         @test split_range(state, 5) == (rank == 0 ? (1:3) : (4:5))
         @test split_between_processes(state, ["a", "b"]) == [rank == 0 ? "a" : "b"]
         rank == 1 && set_trigger!(state)

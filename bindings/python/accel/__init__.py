@@ -24,6 +24,7 @@ _NAMES = {
     "memory": ("find_executable_batch_size", "release_memory"),
     "objects": ("allow_pickle",),
     "own_gradients": ("OwnGradients",),
+    "parallelism_config": ("Mesh", "ParallelismConfig"),
     "progress": ("tqdm",),
     "random": ("Generator", "set_seed", "synchronize_rng_states"),
     "state": ("AcceleratorState", "GradientState", "Group", "PartialState"),
@@ -33,7 +34,7 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 _MODULES = ("capi", "collectives", "data", "device", "dtypes", "enums", "errors", "functional", "handlers", "hooks", "launchers", "logging",
-            "lr_scheduler", "nn", "ops", "optim", "random", "state", "tracking", "utils")
+            "lr_scheduler", "nn", "ops", "optim", "parallelism_config", "random", "state", "tracking", "utils")
 
 __version__ = "0.1.0"
 __all__ = sorted(_HOMES) + ["capi", "nn", "ops", "optim", "utils"]

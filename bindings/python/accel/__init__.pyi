@@ -2,7 +2,7 @@
 
 from typing import List
 
-from . import capi as capi, collectives as collectives, data as data, device as device, dtypes as dtypes, enums as enums, errors as errors, functional as functional, handlers as handlers, hooks as hooks, launchers as launchers, logging as logging, lr_scheduler as lr_scheduler, nn as nn, ops as ops, optim as optim, random as random, state as state, tracking as tracking, utils as utils
+from . import capi as capi, collectives as collectives, data as data, device as device, dtypes as dtypes, enums as enums, errors as errors, functional as functional, handlers as handlers, hooks as hooks, launchers as launchers, logging as logging, lr_scheduler as lr_scheduler, nn as nn, ops as ops, optim as optim, parallelism_config as parallelism_config, random as random, state as state, tracking as tracking, utils as utils
 from .accelerator import Accelerator as Accelerator
 from .availability import is_rich_available as is_rich_available
 from .autograd import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
@@ -18,6 +18,7 @@ from .local_sgd import LocalSGD as LocalSGD
 from .memory import find_executable_batch_size as find_executable_batch_size, release_memory as release_memory
 from .objects import allow_pickle as allow_pickle
 from .own_gradients import OwnGradients as OwnGradients
+from .parallelism_config import Mesh as Mesh, ParallelismConfig as ParallelismConfig
 from .progress import tqdm as tqdm
 from .random import Generator as Generator, set_seed as set_seed, synchronize_rng_states as synchronize_rng_states
 from .state import AcceleratorState as AcceleratorState, GradientState as GradientState, Group as Group, PartialState as PartialState

@@ -8,16 +8,28 @@ from typing import Any
 from . import capi, checkpoint, collectives, data, lr_scheduler, missing, optim, tracking
 from .creation import tensor
 from .enums import FP8BackendType
+from .environment import parse_flag_from_env
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
                        GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_types, whole_number)
 from .hooks import Hooks
 from .module import Module, Parameters, PreparedModule
+from .parallelism_config import Mesh, ParallelismConfig
 from .random import rng_types_of_engine
 from .scopes import scope
 from .state import AcceleratorState, GradientState, PartialState, View, current, keep
 from .tensors import Tensor, backward_options
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs)
+
+
+def _coordinate(axis, what):
+    """A property: where this rank is along an axis of the mesh."""
+    def rank(self) -> int:
+        if self.parallelism_config is None:
+            raise RuntimeError(f"{what} parallelism is not configured: give Accelerator(parallelism_config=ParallelismConfig(...))")
+        return self.torch_device_mesh.get_local_rank(axis)
+
+    return property(rank, doc=f"This rank's place in {what} parallelism.")
 
 
 def _choice(setting, name, names):
@@ -43,9 +55,12 @@ class Accelerator(View):
                  kwargs_handlers: "list | None" = None, true_divisor: "bool | None" = None, keep_output_dtype: "bool | None" = None,
                  scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None,
                  cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None,
-                 torch_device: "str | None" = None, cpu_affinity: "bool | None" = None, **plugins):
+                 torch_device: "str | None" = None, cpu_affinity: "bool | None" = None,
+                 parallelism_config: "ParallelismConfig | None" = None, **plugins):
         missing.check_settings(plugins)
-        check_types(project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
+        if parallelism_config is None and parse_flag_from_env("ACCELERATE_USE_PARALLELISM_CONFIG"):
+            parallelism_config = ParallelismConfig()
+        check_types(parallelism_config=(parallelism_config, ParallelismConfig), project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
                     split_batches=(split_batches, bool))
         self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
         if project_dir is not None and self.project_dir is None:
@@ -62,10 +77,11 @@ class Accelerator(View):
             step_scheduler_with_optimizer=None if step_scheduler_with_optimizer else False, true_divisor=true_divisor,
             keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=_choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
             cpu_memory=_choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
-            torch_device=torch_device, cpu_affinity=cpu_affinity,
+            torch_device=torch_device, cpu_affinity=cpu_affinity, **(parallelism_config.to_engine() if parallelism_config else {}),
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             timeout_ms=None if group.timeout is None else int(group.timeout.total_seconds() * 1000), **accumulation)
         keep(self)
+        self.parallelism_config = parallelism_config
         self.rng_types = ["generator"] if rng_types is None else rng_types
         if group.init_method not in (None, "env://"):
             raise NotImplementedError(f"init_method={group.init_method!r}: ranks meet as MASTER_ADDR and MASTER_PORT say")
@@ -161,6 +177,17 @@ class Accelerator(View):
     project_dir = property(attrgetter("project_configuration.project_dir"))
     logging_dir = property(attrgetter("project_configuration.logging_dir"))
     save_iteration = property(attrgetter("project_configuration.iteration"))
+
+    @property
+    def torch_device_mesh(self) -> Mesh:
+        """The ranks by kind of parallelism."""
+        return Mesh()
+
+    tensor_parallel_rank = _coordinate("tp", "tensor")
+    pipeline_parallel_rank = _coordinate("pp", "pipeline")
+    context_parallel_rank = _coordinate("cp", "context")
+    data_parallel_rank = _coordinate("dp_replicate", "data")
+    data_parallel_shard_rank = _coordinate("dp_shard", "shard-based data")
 
     is_composable_parallelism_enabled, fp8_backend = False, FP8BackendType.NO  # nothing of the kind here yet
 

@@ -18,10 +18,9 @@ _PARTS = {
         "megatron_lm_initialize", "megatron_lm_plugin", "megatron_lm_prepare_data_loader", "megatron_lm_prepare_model_optimizer_scheduler",
         "megatron_lm_prepare_optimizer", "megatron_lm_prepare_scheduler"),
     "tensor and context parallelism": (
-        "ParallelismConfig", "TorchContextParallelConfig", "TorchTensorParallelConfig", "TorchTensorParallelPlugin",
-        "context_parallel_rank", "data_parallel_rank", "data_parallel_shard_rank", "get_model_tp_size", "maybe_context_parallel",
-        "parallelism_config", "tensor_parallel_rank", "torch_device_mesh", "torch_tp_plugin"),
-    "pipeline parallelism": ("pipeline_parallel_rank", "prepare_pippy"),
+        "TorchContextParallelConfig", "TorchTensorParallelConfig", "TorchTensorParallelPlugin", "get_model_tp_size",
+        "maybe_context_parallel", "torch_tp_plugin"),
+    "pipeline parallelism": ("prepare_pippy",),
     "models that are larger than a device": (
         "OffloadedWeightsLoader", "PrefixedDataset", "align_module_device", "calculate_maximum_sizes", "check_device_map",
         "check_tied_parameters_in_config", "check_tied_parameters_on_same_device", "compute_module_sizes", "cpu_offload",

@@ -185,21 +185,24 @@ class Group:
     collectives, prepared models and checkpoints are among them. Its members make it, the other ranks do not."""
 
     def __init__(self, ranks):
-        self._hold(capi.accel_group_create(current(), list(ranks)))
+        self.handle = capi.accel_group_create(current(), list(ranks))
 
-    def _hold(self, handle):
-        self.handle = handle
-        return self
+    @classmethod
+    def of(cls, handle):
+        """The group that the engine made."""
+        group = cls.__new__(cls)
+        group.handle = handle
+        return group
 
     @classmethod
     def split(cls, color, key=0):
         """All ranks call this: those of one color form a group, ordered by key and then by rank."""
-        return cls.__new__(cls)._hold(capi.accel_group_split(current(), color, key))
+        return cls.of(capi.accel_group_split(current(), color, key))
 
     @classmethod
     def shrink(cls, wait=10.0):
         """After the loss of a rank: a group of the ranks that call this within `wait` seconds. Nothing but that is left of the job."""
-        return cls.__new__(cls)._hold(capi.accel_group_shrink(current(), int(wait * 1000)))
+        return cls.of(capi.accel_group_shrink(current(), int(wait * 1000)))
 
     def __enter__(self):
         current()

@@ -161,6 +161,28 @@ def test_groups(ranks):
     assert printed == ["[0, 2] 1 [1, 0]\nTrue\n", "[1] 0 [1, 0]\nTrue\n", ""]
 
 
+def test_mesh(ranks):
+    printed = ranks("""
+        import accel
+        from accel import Accelerator, Mesh, ParallelismConfig, collectives
+        config = ParallelismConfig(tp_size=2, dp_replicate_size=2)
+        accelerator = Accelerator(cpu=True, parallelism_config=config)
+        mesh, rank = accelerator.torch_device_mesh, accelerator.process_index
+        assert (mesh.size("dp"), mesh.size(["tp", "cp"]), mesh.get_local_rank("dp_cp")) == (2, 2, rank // 2)
+        assert (accelerator.tensor_parallel_rank, accelerator.data_parallel_rank, accelerator.context_parallel_rank) == (rank % 2, rank // 2, 0)
+        with mesh.get_group("tp"):
+            print(collectives.gather_object(rank), end=" ")
+        with Mesh({"expert": 2, "replica": 2}).get_group("expert"):
+            print(collectives.gather_object(rank))
+        loader = accelerator.prepare(accel.DataLoader(accel.arange(8), batch_size=2, shuffle=True, seed=3))
+        mine = [batch.tolist() for batch in loader]
+        both = collectives.gather_object([mine])
+        assert both[0] == both[1] != both[2] == both[3] and sorted(sum(both[0] + both[2], [])) == list(range(8))
+        accelerator.end_training()
+        """, num_processes=4)
+    assert printed == ["[0, 1] [0, 2]\n", "[0, 1] [1, 3]\n", "[2, 3] [0, 2]\n", "[2, 3] [1, 3]\n"]
+
+
 def test_own_gradients_and_hooks_of_their_exchange(ranks):
     printed = ranks("""
         import accel

@@ -910,10 +910,10 @@ static void accel_state_mesh_null_pointers(void **state) {
 
 static void accel_mesh_create_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_mesh_create", "state", accel_mesh_create(NULL, samples->names, (const int64_t *)samples->numbers, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_mesh_create", "names", accel_mesh_create(samples->valid.state, NULL, (const int64_t *)samples->numbers, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_mesh_create", "sizes", accel_mesh_create(samples->valid.state, samples->names, NULL, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_mesh_create", "out", accel_mesh_create(samples->valid.state, samples->names, (const int64_t *)samples->numbers, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_create", "state", accel_mesh_create(NULL, "sample", (const int64_t *)samples->numbers, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_create", "axes", accel_mesh_create(samples->valid.state, NULL, (const int64_t *)samples->numbers, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_create", "sizes", accel_mesh_create(samples->valid.state, "sample", NULL, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mesh_create", "out", accel_mesh_create(samples->valid.state, "sample", (const int64_t *)samples->numbers, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_mesh_retain_null_pointers(void **state) {

@@ -825,8 +825,8 @@ static void accel_state_mesh_wrong_handles(void **state) {
 
 static void accel_mesh_create_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_mesh_create", "state", accel_mesh_create(samples->foreign.state, samples->names, (const int64_t *)samples->numbers, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_mesh_create", "state", accel_mesh_create(samples->released.state, samples->names, (const int64_t *)samples->numbers, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_mesh_create", "state", accel_mesh_create(samples->foreign.state, "sample", (const int64_t *)samples->numbers, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_mesh_create", "state", accel_mesh_create(samples->released.state, "sample", (const int64_t *)samples->numbers, 1, (accel_mesh_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_mesh_retain_wrong_handles(void **state) {

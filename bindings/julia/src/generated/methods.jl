@@ -31,8 +31,8 @@ choices(::Type{LibAccel.accel_ddp_options_t}) = (comm_hook = CHOICES.ddp_comm_ho
 
 export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, ArrowDataset, Attention, BatchNorm,
     Conv2d, DistributedSampler, Dropout, Embedding, Generator, ImageDataset, JsonLinesDataset, LAMB, LOMO, LayerNorm,
-    LengthGroupedSampler, Linear, LinesDataset, Lion, Muon, NAdam, Parameters, RAdam, RMSNorm, RMSprop, RandomDraws,
-    RandomSampler, SGD, SafetensorsDataset, ScheduleFreeAdamW, ScheduleFreeSGD, Scheduler, Sequential,
+    LengthGroupedSampler, Linear, LinesDataset, Lion, Mesh, Muon, NAdam, Parameters, RAdam, RMSNorm, RMSprop,
+    RandomDraws, RandomSampler, SGD, SafetensorsDataset, ScheduleFreeAdamW, ScheduleFreeSGD, Scheduler, Sequential,
     SequentialSampler, State, SubsetSampler, TextDataset, WeightedSampler, active, active_loader, add_buffer!,
     add_child!, add_group!, add_parameter!, add_seed_callback!, all_gather!, all_gather_async!, all_reduce!,
     all_reduce_async!, all_to_all!, all_to_all_async!, autocast, backend, broadcast_objects, broadcast_objects_async,
@@ -517,6 +517,17 @@ released. See docs/faults.md.
 """
 shrink_group(state::State; wait_ms = 1000) =
     made(State, out -> LibAccel.accel_group_shrink(state, wait_ms, out))
+
+"""
+    Mesh(state, axes, sizes)
+
+Another mesh over the ranks of a state, for communication of the program's own. Nothing in the library follows it.
+
+- `axes`: Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
+- `sizes`: Of each axis, at least 1; their product is the number of ranks.
+"""
+Mesh(state::State, axes, sizes) =
+    made(Mesh, out -> LibAccel.accel_mesh_create(state, string(axes), collect(Int64, sizes), length(sizes), out))
 
 """
     Base.size(mesh, axes)

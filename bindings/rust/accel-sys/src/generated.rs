@@ -3881,15 +3881,15 @@ functions! {
     /// Nothing in the library follows it.
     ///
     /// * `state`: A state, or a group.
-    /// * `names`: length `n_axes`. Different names without commas and blanks. Along the last axis neighbours have consecutive ranks.
-    /// * `sizes`: length `n_axes`. Each at least 1; their product is the number of ranks.
-    /// * `n_axes`: At least 1.
+    /// * `axes`: Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
+    /// * `sizes`: length `n_axes`. Of each axis, at least 1; their product is the number of ranks.
+    /// * `n_axes`: The number of axes.
     /// * `out`: The mesh, which keeps the state alive.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for sizes that do not fit.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_mesh_create(state: *mut accel_state_t, names: *const *const c_char, sizes: *const i64, n_axes: usize, out: *mut *mut accel_mesh_t) -> accel_status_t;
+    pub fn accel_mesh_create(state: *mut accel_state_t, axes: *const c_char, sizes: *const i64, n_axes: usize, out: *mut *mut accel_mesh_t) -> accel_status_t;
 
     /// Adds an owner.
     ///

@@ -19,7 +19,7 @@ handle! {
     /// ```
     /// # fn main() -> accel::Result<()> {
     /// let state = accel::StateOptions::new().cpu(true).build()?;
-    /// let mesh = accel::Mesh::new(&state, &["replicate", "expert"], &[i64::from(state.num_processes()), 1])?;
+    /// let mesh = accel::Mesh::new(&state, "replicate,expert", &[i64::from(state.num_processes()), 1])?;
     /// assert_eq!(mesh.size("expert")?, 1);
     /// let replicas = mesh.group("replicate")?;
     /// assert_eq!(i64::from(replicas.process_index()), mesh.coordinate("replicate")?);

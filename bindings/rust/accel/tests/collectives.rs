@@ -123,6 +123,19 @@ fn ranks_that_disagree_get_an_error_that_says_so() {
 }
 
 #[test]
+fn a_mesh_names_ranks() {
+    let places = ranks::run(2, |state| {
+        let mesh = accel::Mesh::new(&state, "replica,expert", &[2, 1]).unwrap();
+        assert_eq!(mesh.size("expert").unwrap(), 1);
+        assert_eq!(mesh.size("tensor").unwrap_err().code(), ErrorCode::NotFound);
+        let group = mesh.group("replica").unwrap();
+        assert_eq!(state.mesh().unwrap().size("replicate,shard").unwrap(), 2);
+        (mesh.coordinate("replica").unwrap(), group.num_processes())
+    });
+    assert_eq!(places, [(0, 2), (1, 2)]);
+}
+
+#[test]
 fn a_group_that_was_left_refuses_collectives() {
     ranks::run(2, |state| {
         state.destroy_process_group().unwrap();

@@ -397,19 +397,17 @@ impl Mesh {
     /// follows it.
     ///
     /// * `state`: A state, or a group.
-    /// * `names`: Different names without commas and blanks. Along the last axis neighbours have consecutive ranks.
-    /// * `sizes`: Each at least 1; their product is the number of ranks.
+    /// * `axes`: Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
+    /// * `sizes`: Of each axis, at least 1; their product is the number of ranks.
     ///
     /// Gives: The mesh, which keeps the state alive.
     ///
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn new(state: &State, names: &[&str], sizes: &[i64]) -> Result<Mesh> {
-        let names = Texts::new(names)?;
-        made(|out| unsafe {
-            sys::accel_mesh_create(state.as_raw(), names.as_ptr(), first(sizes), names.len(), out)
-        })
+    pub fn new(state: &State, axes: &str, sizes: &[i64]) -> Result<Mesh> {
+        let axes = c_string(axes)?;
+        made(|out| unsafe { sys::accel_mesh_create(state.as_raw(), axes.as_ptr(), first(sizes), sizes.len(), out) })
     }
 
     /// The number of ranks along an axis, or along several.
