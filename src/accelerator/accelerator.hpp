@@ -18,7 +18,7 @@
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
-#include "parallel/ddp/distributed_data_parallel.hpp"
+#include "parallel/parallel_model.hpp"
 #include "precision/autocast.hpp"
 #include "precision/grad_scaler.hpp"
 #include "state/state.hpp"
@@ -78,10 +78,15 @@ class Accelerator {
   void lomo_backward(const at::Tensor& loss, std::optional<double> lr);
   bool sync_gradients() const { return state_.gradient_state()->sync_gradients(); }
 
-  // Takes the loss scale out of the gradients of one prepared optimizer, or of all.
-  void unscale_gradients(optim::Optimizer* optimizer);
-  // The same for the optimizers that have parameters of this model, before its gradients are clipped.
+  // Takes the loss scale out of the gradients of one prepared optimizer, or of all; unless gradients accumulate.
+  // Whether they were complete.
+  bool unscale_gradients(optim::Optimizer* optimizer);
+  // The same for the optimizers that have parameters of this model, whatever accumulates.
   void unscale_gradients_of(const nn::Module& model);
+  // As optim/clip.hpp, after the loss scale is taken out of the model's gradients. Nothing while gradients accumulate.
+  std::optional<at::Tensor> clip_gradients_by_norm(const nn::ModulePtr& model, double max_norm, double norm_type);
+  // Whether they were complete.
+  bool clip_gradients_by_value(const nn::ModulePtr& model, double clip_value);
 
   // What the active loader says of its batch.
   state::LoaderProgress batch_in_hand() const;
@@ -114,6 +119,8 @@ class Accelerator {
 
   // A model without what was wrapped around it.
   struct ModelEntry {
+    parallel::ParallelModelPtr parallel() const;  // with its parallelism while the program has the prepared model
+
     nn::ModulePtr model;
     std::weak_ptr<PreparedModel> prepared;  // empty where the program computes the gradients
     std::shared_ptr<state::AccumulationGroup> accumulation;
@@ -154,7 +161,7 @@ class Accelerator {
 // is complete.
 class MicroBatch {
  public:
-  MicroBatch(std::shared_ptr<Accelerator> accelerator, std::vector<nn::ModulePtr> modules);
+  MicroBatch(std::shared_ptr<Accelerator> accelerator, const std::vector<nn::ModulePtr>& modules);
   ~MicroBatch();
   MicroBatch(const MicroBatch&) = delete;
   MicroBatch& operator=(const MicroBatch&) = delete;

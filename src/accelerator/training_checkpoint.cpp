@@ -204,10 +204,7 @@ c10::IValue Accelerator::random_states() const {
   }
   states.insert("accumulation", accumulation);
   auto hooks = tree::new_list();
-  for (const ModelEntry& entry : models_) {
-    const auto* const ddp = ddp_of(entry.prepared.lock());
-    hooks.push_back(ddp == nullptr ? c10::IValue() : ddp->hook_state());
-  }
+  for (const ModelEntry& entry : models_) hooks.push_back(entry.parallel()->reduction_state());
   states.insert("comm_hooks", hooks);
   if (!state_.is_main_process()) states.insert("buffers", own_buffers(models()));
   states.insert("gradients", open ? open_gradients(models()) : tree::new_list());
@@ -228,8 +225,7 @@ void Accelerator::load_random_states(const c10::IValue& saved, const std::vector
   const c10::IValue hooks = member(states, "comm_hooks", value);
   require(hooks.isList() && hooks.toListRef().size() == models_.size(), Status::kCorrupt,
           "the saved states of hooks are of another number of models");
-  for (size_t i = 0; i < models_.size(); i++)
-    if (auto* const ddp = ddp_of(models_[i].prepared.lock())) ddp->load_hook_state(hooks.toListRef()[i]);
+  for (size_t i = 0; i < models_.size(); i++) models_[i].parallel()->load_reduction_state(hooks.toListRef()[i]);
   if (const auto saved_by = static_cast<int>(of_all.size()); saved_by > 0 && state_.process_index() >= saved_by) {
     diverge(state::default_generator(c10::Device(c10::kCPU)), state_.process_index());
     if (!state_.device().is_cpu()) diverge(state::default_generator(state_.device()), state_.process_index());

@@ -121,18 +121,12 @@ ACCEL_FUNCTION accel_status_t accel_register_comm_hook(accel_state_t* state, acc
   return guarded(__func__, [&] {
     const Callback<accel_comm_hook_fn> callback(hook, user_data, destroy);
     accelerator_of(state);
-    const nn::ModulePtr& model = check(module, "module").module;
+    const auto model = accelerator::require_prepared(check(module, "module").module);
     check_pointer(hook, "hook");
-    const auto* const prepared = dynamic_cast<const accelerator::PreparedModel*>(model.get());
-    require(prepared != nullptr, Status::kInvalidArgument,
-            "module is not prepared; expected what accel_prepare_model() gave");
-    if (prepared->ddp() == nullptr) return ACCEL_OK;  // one process: nothing is exchanged
-    prepared->ddp()->set_comm_hook(
-        parallel::make_comm_hook([callback](const at::Tensor& buffer, int64_t bucket, bool is_last) {
-          const TensorHandle handle(new_tensor(buffer));
-          callback.checked("hook", handle.get(), bucket, is_last ? 1 : 0);
-        }));
-    return ACCEL_OK;
+    model->register_comm_hook([callback](const at::Tensor& buffer, int64_t bucket, bool is_last) {
+      const TensorHandle handle(new_tensor(buffer));
+      callback.checked("hook", handle.get(), bucket, is_last ? 1 : 0);
+    });
   });
 }
 

@@ -13,8 +13,10 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/torch_compat.hpp"
+#include "parallel/bucket_size.hpp"
 #include "parallel/ddp/reducer_sink.hpp"
 #include "parallel/same_model.hpp"
+#include "parallel/uneven_inputs.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
@@ -31,7 +33,7 @@ EnvironmentDefaults buckets_from_the_backend() {
 }  // namespace
 
 // The Reducer takes one hook for its whole life; this is where it finds the one of the moment.
-struct DistributedDataParallel::HookPlace final : c10d::CommHookInterface {
+struct DistributedDataParallel::HookSlot final : c10d::CommHookInterface {
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     failed = true;
     auto future = hook->runHook(bucket);
@@ -75,16 +77,16 @@ std::vector<size_t> parameters_without_gradient(const std::string& message) {
 
 DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
                                                  const DdpSettings& options)
-    : Module("DistributedDataParallel"),
-      module_(std::move(module)),
+    : ParallelModel("DistributedDataParallel", std::move(module)),
       communicator_(std::move(communicator)),
+      gradient_group_(communicator_),
       options_(options),
-      hook_(std::make_shared<HookPlace>()) {
+      hook_slot_(std::make_shared<HookSlot>()) {
   bucket_bytes(options_.bucket_cap_mb);  // refused ahead of the collectives
-  hook_->hook = make_comm_hook(options_, communicator_->process_group());
-  add_child("module", module_);
-  start_alike(*module_, *communicator_);
-  for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
+  set_comm_hook(make_comm_hook(options_, communicator_->process_group()));
+  add_child("module", this->module());
+  start_alike(*this->module(), *communicator_);
+  for (const auto& [name, buffer] : this->module()->named_buffers()) buffers_.push_back(buffer);
   make_reducer();
 }
 
@@ -99,7 +101,7 @@ DistributedDataParallel::~DistributedDataParallel() {
 
 std::vector<std::pair<std::string, at::Tensor>> DistributedDataParallel::trainable_parameters() const {
   std::vector<std::pair<std::string, at::Tensor>> trainable;
-  for (const auto& [name, parameter] : module_->named_parameters())
+  for (const auto& [name, parameter] : module()->named_parameters())
     if (parameter.requires_grad()) trainable.emplace_back(name, parameter);
   return trainable;
 }
@@ -132,7 +134,7 @@ void DistributedDataParallel::make_reducer(std::vector<std::vector<size_t>> buck
       );
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
-  reducer_->register_comm_hook(std::make_unique<SharedHook>(hook_));
+  reducer_->register_comm_hook(std::make_unique<SharedHook>(hook_slot_));
   if (options_.static_graph) reducer_->set_static_graph();
   static_graph_recorded_ = false;
 }
@@ -140,7 +142,7 @@ void DistributedDataParallel::make_reducer(std::vector<std::vector<size_t>> buck
 bool DistributedDataParallel::set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
 
 void DistributedDataParallel::expect_backward() {
-  if (reducer_ != nullptr && !local_) reducer_->prepare_for_backward({});
+  if (reducer_ != nullptr && gradient_group_ != nullptr) reducer_->prepare_for_backward({});
 }
 
 void DistributedDataParallel::rebuild_buckets() {
@@ -153,12 +155,31 @@ void DistributedDataParallel::synchronize_buffers(int from) {
   if (options_.broadcast_buffers && former_forward_synced_) broadcast_tensors(buffers_, from, *communicator_);
 }
 
-CommHookPtr DistributedDataParallel::set_comm_hook(CommHookPtr hook) {
-  return std::exchange(hook_->hook, std::move(hook));
+CommHookPtr DistributedDataParallel::current_hook() const {
+  if (gradient_group_ == communicator_) return hook_;
+  if (gradient_group_ == nullptr) return make_comm_hook([](const at::Tensor&, int64_t, bool) {});
+  return make_comm_hook(DdpSettings{}, gradient_group_->process_group());
 }
 
-c10::IValue DistributedDataParallel::hook_state() const {
-  const state::Stateful* const memory = memory_of(hook_->hook);
+CommHookPtr DistributedDataParallel::set_comm_hook(CommHookPtr hook) {
+  CommHookPtr former = std::exchange(hook_, std::move(hook));
+  hook_slot_->hook = current_hook();
+  return former;
+}
+
+CommunicatorPtr DistributedDataParallel::set_gradient_group(CommunicatorPtr group) {
+  if (group != nullptr && group->size() == 1) group = nullptr;
+  CommunicatorPtr former = std::exchange(gradient_group_, std::move(group));
+  hook_slot_->hook = current_hook();
+  return former;
+}
+
+void DistributedDataParallel::register_comm_hook(BucketCallback callback) {
+  set_comm_hook(make_comm_hook(std::move(callback)));
+}
+
+c10::IValue DistributedDataParallel::reduction_state() const {
+  const state::Stateful* const memory = memory_of(hook_);
   if (memory == nullptr || reducer_ == nullptr) return {};
   std::unordered_map<const c10::TensorImpl*, int64_t> places;
   for (const auto& [name, parameter] : trainable_parameters())
@@ -176,8 +197,8 @@ c10::IValue DistributedDataParallel::hook_state() const {
   return state;
 }
 
-void DistributedDataParallel::load_hook_state(const c10::IValue& saved) {
-  state::Stateful* const memory = memory_of(hook_->hook);
+void DistributedDataParallel::load_reduction_state(const c10::IValue& saved) {
+  state::Stateful* const memory = memory_of(hook_);
   if (memory == nullptr || reducer_ == nullptr) return;
   if (saved.isNone()) return memory->load_state_dict(saved);
   const auto map = saved.toGenericDict();
@@ -228,17 +249,17 @@ void DistributedDataParallel::explain_missing_gradients(const std::string& messa
 }
 
 c10::IValue DistributedDataParallel::forward_and_prepare(const nn::Inputs& inputs) {
-  if (hook_->failed) {
-    hook_->failed = false;
+  if (hook_slot_->failed) {
+    hook_slot_->failed = false;
     make_reducer();
   }
   const bool recording = reducer_ != nullptr && at::GradMode::is_enabled();
   int source = 0;
-  if (uneven_inputs_ != nullptr) source = uneven_inputs_->announce(*this, {recording, recording && exchanges()});
+  if (has_uneven_inputs()) source = uneven_inputs()->announce(*this, {recording, recording && exchanges()});
   if (recording && exchanges()) reducer_->prepare_for_forward();
   if (recording) rebuild_buckets();
   synchronize_buffers(source);
-  c10::IValue output = module_->call(inputs);
+  c10::IValue output = module()->call(inputs);
   former_forward_synced_ = at::GradMode::is_enabled() && exchanges();
   if (!recording) return output;
   return after_forward(std::move(output));
@@ -259,7 +280,7 @@ void DistributedDataParallel::shadow(const ForwardNotice& others, int source) {
   }
   for (const auto& future : exchanged) {
     future->waitAndThrow();
-    hook_->parseHookResult(future->value());  // hooks may have collectives there too
+    hook_slot_->parseHookResult(future->value());  // hooks may have collectives there too
   }
   reducer_->push_rebuilt_params_for_all_indices();
 }
