@@ -143,8 +143,8 @@ std::vector<PreparedObject> Accelerator::prepare(const std::vector<PreparedObjec
   try {
     for (size_t i = 0; i < objects.size(); i++) {
       const PreparedObject& object = objects[i];
-      PrepareModelSettings preparation;
-      preparation.device_placement = object.device_placement;
+      PrepareModelSettings preparation = object.model_settings;
+      if (!preparation.device_placement.value) preparation.device_placement = object.device_placement;
       if (object.model != nullptr) prepared[i].model = prepare_model(object.model, preparation);
       if (object.optimizer != nullptr) prepared[i].optimizer = prepare_optimizer(object.optimizer);
       if (object.loader == nullptr) continue;

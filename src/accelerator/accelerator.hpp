@@ -36,6 +36,7 @@ struct RegisteredObject {
 // One object to prepare, or a prepared one: exactly one of the pointers is set.
 struct PreparedObject {
   nn::ModulePtr model;
+  PrepareModelSettings model_settings;
   std::shared_ptr<optim::Optimizer> optimizer;
   std::shared_ptr<data::DataLoader> loader;
   std::shared_ptr<optim::Scheduler> scheduler;
@@ -65,7 +66,7 @@ class Accelerator {
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
   std::shared_ptr<data::DataLoader> prepare_data_loader(const data::DataLoader& loader,
                                                         const DataloaderConfig& configuration);
-  // All of them with the defaults, or none; schedulers come last, for they follow the optimizers.
+  // All of them, or none; schedulers come last, for they follow the optimizers.
   std::vector<PreparedObject> prepare(const std::vector<PreparedObject>& objects);
 
   std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb);

@@ -22,7 +22,7 @@ ParallelModelPtr parallelize(nn::ModulePtr module, const CommunicatorPtr& commun
                              const PrepareModelSettings& settings) {
   if (communicator->size() == 1 || settings.evaluation_mode || !has_trainable_parameter(*module))
     return single_process_model(std::move(module));
-  return std::make_shared<DistributedDataParallel>(std::move(module), communicator, settings.ddp_options);
+  return std::make_shared<DistributedDataParallel>(std::move(module), communicator, settings.ddp);
 }
 
 }  // namespace accel::parallel
