@@ -294,8 +294,7 @@ void Accelerator::save_model(const nn::Module& module, const std::string& folder
   if (!state_.is_main_process()) return;
   const bool made = mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST;
   require(made, Status::kIo, "folder ", folder, " cannot be made: ", std::strerror(errno));
-  checkpoint::SafetensorsContents contents = checkpoint::drop_tied(module.state_dict());
-  contents.metadata.emplace_back("format", "pt");
+  const auto contents = checkpoint::drop_tied(module.state_dict(), {{"format", "pt"}});
   checkpoint::save_safetensors(folder + "/model.safetensors", contents.tensors, contents.metadata);
 }
 

@@ -71,8 +71,7 @@ class FolderWriter {
   FolderWriter(std::string folder, FileSystem& files) : folder_(std::move(folder)), files_(files) {}
 
   void write_model(const std::string& stem, const NamedTensors& tensors) {
-    SafetensorsContents contents = drop_tied(tensors);
-    contents.metadata.emplace_back("format", "pt");
+    const SafetensorsContents contents = drop_tied(tensors, {{"format", "pt"}});
     write(
         stem + ".safetensors",
         [&](OutputFile& output) { write_safetensors(output, contents.tensors, contents.metadata); },
