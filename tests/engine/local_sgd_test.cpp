@@ -119,6 +119,22 @@ TEST(LocalSgdGroup, GoesOnExchangingGradients) {
   });
 }
 
+// It exchanges gradients when the local steps are over.
+TEST(LocalSgdGroup, AHookThatIsRegisteredMeanwhileStays) {
+  run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    const auto model = new_model(communicator);
+    int buckets = 0;
+    {
+      LocalSgd local_sgd(model, communicator, 2, {}, nullptr);
+      model->register_comm_hook([&buckets](const at::Tensor&, int64_t, bool) { buckets++; });
+      train(model, 1);
+      EXPECT_EQ(buckets, 0);
+    }
+    train(model, 1);
+    EXPECT_EQ(buckets, 1);
+  });
+}
+
 // w(t) = w(t-1) - 0.7 (d + 0.9 m), m = 0.9 m + d, d = w(t-1) - mean.
 TEST(LocalSgdOuter, IsNesterovOnTheWayOfTheRanks) {
   run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {

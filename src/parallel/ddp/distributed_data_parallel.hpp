@@ -1,24 +1,19 @@
 // Data parallelism: each rank runs the whole model on its own batch, and gradients are averaged while backward still
-// runs. The buckets and their overlap are c10d::Reducer's (Li et al., "PyTorch Distributed", VLDB 2020); what stands
-// here is what goes around it.
+// runs, by the Reducer; what stands here goes around it.
 #pragma once
 
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "comm/communicator.hpp"
 #include "nn/module.hpp"
 #include "parallel/ddp/comm_hook.hpp"
+#include "parallel/gradient_buffer.hpp"
 #include "parallel/parallel_model.hpp"
 
-namespace c10d {
-class Logger;
-class Reducer;
-}  // namespace c10d
-
 namespace accel::parallel {
+
+class Reducer;
 
 class DistributedDataParallel final : public ParallelModel {
  public:
@@ -44,17 +39,9 @@ class DistributedDataParallel final : public ParallelModel {
   c10::IValue forward(const nn::Inputs& inputs) override;
 
  private:
-  // The trainable ones, with their names.
-  std::vector<std::pair<std::string, at::Tensor>> trainable_parameters() const;
-  // `buckets`: places of the parameters in each; none: by size, the last parameters first.
-  void make_reducer(std::vector<std::vector<size_t>> buckets = {});
-  void rebuild_buckets();
+  void make_reducer(const BucketOrder& order = {});
   void synchronize_buffers(int from);
-  c10::IValue forward_and_prepare(const nn::Inputs& inputs);
   c10::IValue after_forward(c10::IValue output);
-  // Throws an error with the names of the parameters when that is what an error of the Reducer is about.
-  void explain_missing_gradients(const std::string& message) const;
-
   bool exchanges() const { return sync_ && gradient_group_ != nullptr; }
   // For the gradient group of the moment.
   CommHookPtr current_hook() const;
@@ -63,12 +50,8 @@ class DistributedDataParallel final : public ParallelModel {
   CommunicatorPtr gradient_group_;  // among which gradients are exchanged now; null: not at all
   DdpSettings options_;
   std::vector<at::Tensor> buffers_;
-  std::shared_ptr<c10d::Reducer> reducer_;
-  std::shared_ptr<c10d::Logger> logger_;  // which the Reducer tells when the unused parameters change
-  CommHookPtr hook_;                      // among all ranks
-  struct HookSlot;
-  std::shared_ptr<HookSlot> hook_slot_;
-
+  CommHookPtr hook_;                  // among all ranks
+  std::shared_ptr<Reducer> reducer_;  // null without trainable parameters
   bool sync_ = true;
   bool former_forward_synced_ = true;
   bool static_graph_recorded_ = false;
