@@ -14,6 +14,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
+#include "checkpoint/training_state.hpp"
 #include "data/dataloader.hpp"
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
@@ -23,6 +24,7 @@
 #include "precision/grad_scaler.hpp"
 #include "state/state.hpp"
 #include "tensor/backward.hpp"
+#include "tensor/stateful.hpp"
 
 namespace accel::accelerator {
 
@@ -126,6 +128,12 @@ class Accelerator {
     std::weak_ptr<PreparedModel> prepared;  // empty where the program computes the gradients
     std::shared_ptr<state::AccumulationGroup> accumulation;
   };
+  // What takes part in checkpoints.
+  struct SavedObject {
+    checkpoint::StateKind kind;  // and so whether it is replicated or each rank's own
+    std::string name;            // as in checkpoint::StateEntry
+    std::shared_ptr<tensor::Stateful> object;
+  };
   // The models of the micro-batch that is open, or all outside of one.
   struct Current {
     std::vector<nn::ModulePtr> models;
@@ -139,8 +147,7 @@ class Accelerator {
   void weigh(double weight);
   std::vector<at::Tensor> gradients_of_current() const;
   std::vector<nn::ModulePtr> models() const;
-  c10::IValue random_states() const;
-  void load_random_states(const c10::IValue& saved, const std::vector<c10::IValue>& of_all);
+  std::vector<SavedObject> saved_objects() const;
   state::AccumulationGroups groups() const;  // of the state itself, then of each model
 
   state::State state_;

@@ -8,7 +8,7 @@
 
 #include "config/generated/settings.hpp"
 #include "parallel/parallel_model.hpp"
-#include "state/stateful.hpp"
+#include "tensor/stateful.hpp"
 
 namespace c10d {
 class CommHookInterface;
@@ -24,6 +24,6 @@ CommHookPtr make_comm_hook(const DdpSettings& settings, const ProcessGroupPtr& p
 CommHookPtr make_comm_hook(BucketCallback callback);
 
 // What a hook remembers from step to step; null for one that remembers nothing.
-state::Stateful* memory_of(const CommHookPtr& hook);
+tensor::Stateful* memory_of(const CommHookPtr& hook);
 
 }  // namespace accel::parallel

@@ -74,7 +74,7 @@ void DistributedDataParallel::register_comm_hook(BucketCallback callback) {
 }
 
 c10::IValue DistributedDataParallel::reduction_state() const {
-  const state::Stateful* const memory = memory_of(hook_);
+  const tensor::Stateful* const memory = memory_of(hook_);
   if (memory == nullptr || reducer_ == nullptr) return {};
   auto buckets = tree::new_list();
   for (const std::vector<size_t>& bucket : reducer_->order()) {
@@ -89,7 +89,7 @@ c10::IValue DistributedDataParallel::reduction_state() const {
 }
 
 void DistributedDataParallel::load_reduction_state(const c10::IValue& saved) {
-  state::Stateful* const memory = memory_of(hook_);
+  tensor::Stateful* const memory = memory_of(hook_);
   if (memory == nullptr || reducer_ == nullptr) return;
   if (saved.isNone()) return memory->load_state_dict(saved);
   const auto map = saved.toGenericDict();

@@ -12,11 +12,11 @@
 #include "config/generated/settings.hpp"
 #include "parallel/localsgd/outer_sgd.hpp"
 #include "parallel/parallel_model.hpp"
-#include "state/stateful.hpp"
+#include "tensor/stateful.hpp"
 
 namespace accel::parallel {
 
-class LocalSgd final : public state::Stateful {
+class LocalSgd final : public tensor::Stateful {
  public:
   // `gradient_group`: ranks that go on exchanging gradients in local steps, or null. Nothing is averaged when the
   // settings turn it off, or the model exchanges no gradients.
