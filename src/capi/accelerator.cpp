@@ -122,12 +122,13 @@ ACCEL_FUNCTION accel_status_t accel_register_comm_hook(accel_state_t* state, acc
   return guarded(__func__, [&] {
     const Callback<accel_comm_hook_fn> callback(hook, user_data, destroy);
     accelerator_of(state);
-    const auto model = accelerator::require_prepared(check(module, "module").module);
+    const nn::ModulePtr& model = check(module, "module").module;
     check_pointer(hook, "hook");
-    model->register_comm_hook([callback](const at::Tensor& buffer, int64_t bucket, bool is_last) {
-      const TensorHandle handle(new_tensor(buffer));
-      callback.checked("hook", handle.get(), bucket, is_last ? 1 : 0);
-    });
+    accelerator::require_prepared(model)->register_comm_hook(
+        [callback](const at::Tensor& buffer, int64_t bucket, bool is_last) {
+          const TensorHandle handle(new_tensor(buffer));
+          callback.checked("hook", handle.get(), bucket, is_last ? 1 : 0);
+        });
   });
 }
 

@@ -44,7 +44,8 @@ ACCEL_FUNCTION accel_status_t accel_local_sgd_state_dict(accel_scope_t* scope, a
 
 ACCEL_FUNCTION accel_status_t accel_local_sgd_load_state_dict(accel_scope_t* scope, const accel_value_t* state_dict) {
   return guarded(__func__, [&] {
-    local_sgd_of(scope).load_state_dict(to_ivalue(*check_pointer(state_dict, "state_dict"), "state_dict"));
+    const c10::IValue state = to_ivalue(*check_pointer(state_dict, "state_dict"), "state_dict");
+    local_sgd_of(scope).load_state_dict(state);
   });
 }
 
