@@ -506,7 +506,7 @@ struct AutocastOptions : accel_autocast_options_t {
   AutocastOptions() : accel_autocast_options_t(ACCEL_AUTOCAST_OPTIONS_INIT) {}
 };
 
-// How one model is prepared.
+// How one model is prepared: where, and under which kind of parallelism, each with options of its own.
 struct PrepareModelOptions : accel_prepare_model_options_t {
   PrepareModelOptions() : accel_prepare_model_options_t(ACCEL_PREPARE_MODEL_OPTIONS_INIT) {}
 };

@@ -13,7 +13,7 @@ using AcceleratorPtr = std::shared_ptr<accelerator::Accelerator>;
 
 inline PrepareModelSettings prepared_by(const DdpSettings& ddp) {
   PrepareModelSettings settings;
-  settings.ddp_options = ddp;
+  settings.ddp = ddp;
   return settings;
 }
 

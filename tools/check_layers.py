@@ -13,9 +13,9 @@ import sys
 LAYER = {
     "base": 0,
     "config": 1, "tensor": 1, "kernels": 1,
-    "comm": 2,
-    "state": 3, "nn": 3, "precision": 3,
-    "data": 4, "optim": 4, "parallel": 4, "quant": 4,
+    "comm": 2, "precision": 2,
+    "state": 3, "nn": 3, "optim": 3,
+    "data": 4, "parallel": 4, "quant": 4,
     "checkpoint": 5, "bigmodel": 5, "track": 5,
     "accelerator": 6,
     "capi": 7, "launch": 7,
@@ -33,6 +33,10 @@ HEAVY_SOURCES = "tools/heavy_sources.txt"
 WITHOUT_TORCH = ("base", "config", "launch")
 TORCH_INCLUDE = re.compile(r"(torch|ATen|c10|caffe2)/")
 TORCH_COMPATIBILITY = "base/torch_compat.hpp"
+# Folders of one kind of parallelism each. What stands above asks the interface of all of them.
+KIND_OF_PARALLELISM = re.compile(r"parallel/(ddp|fsdp|tensor|pipeline|context)/")
+PARALLEL_INTERFACE = "parallel/parallel_model.hpp"
+CHOOSES_PARALLELISM = "parallel/parallelize.cpp"
 USING_NAMESPACE = re.compile(r"^using namespace ", re.MULTILINE)
 FORBIDDEN_NAME = re.compile(r"(^|_)(utils?|helpers?|common|misc)(_|$)")
 MOST_BYTES = 40 * 1024
@@ -58,6 +62,9 @@ def include_problems(source, file):
             yield f'includes "{included}"; expected a path from src/'
         elif quote == '"':
             yield f'includes "{included}"; expected the path from src/, "{file.parent.relative_to(source)}/{included}"'
+        kind = KIND_OF_PARALLELISM.match(included)
+        if kind and not name.startswith(kind.group()) and name != CHOOSES_PARALLELISM:
+            yield f"includes {included}, which is one kind of parallelism; expected {PARALLEL_INTERFACE}"
         if module in WITHOUT_TORCH and TORCH_INCLUDE.match(included) and name != TORCH_COMPATIBILITY:
             yield f"includes {included}; {module}/ does without LibTorch"
 

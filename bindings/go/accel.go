@@ -4684,7 +4684,8 @@ func (options *AutocastOptions) c(given *arguments) *C.accel_autocast_options_t 
 	return made
 }
 
-// PrepareModelOptions: How one model is prepared.
+// PrepareModelOptions: How one model is prepared: where, and under which kind of parallelism, each with options of
+// its own.
 type PrepareModelOptions struct {
 	// 1: on the state's device, 0: as it is. Default: as the state
 	DevicePlacement *bool
@@ -4692,8 +4693,8 @@ type PrepareModelOptions struct {
 	// 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0
 	EvaluationMode *bool
 
-	// Default: theirs
-	DDPOptions *DDPOptions
+	// Of data parallelism. Default: theirs
+	DDP *DDPOptions
 }
 
 func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_options_t {
@@ -4708,7 +4709,7 @@ func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_o
 	if options.EvaluationMode != nil {
 		made.evaluation_mode = C.accel_flag_t(flag(*options.EvaluationMode))
 	}
-	made.ddp_options = options.DDPOptions.c(given)
+	made.ddp = options.DDP.c(given)
 	return made
 }
 
@@ -4787,8 +4788,12 @@ type PrepareItem struct {
 	// Default: none
 	Scheduler *Scheduler
 
-	// Of a model or a loader, 1: on the device; 0: as it is. Default: as the state has it
+	// Of a loader, or of a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state
+	// has it
 	DevicePlacement *bool
+
+	// Of a model. Default: theirs
+	ModelOptions *PrepareModelOptions
 }
 
 func (options *PrepareItem) c(given *arguments) *C.accel_prepare_item_t {
@@ -4804,6 +4809,7 @@ func (options *PrepareItem) c(given *arguments) *C.accel_prepare_item_t {
 	if options.DevicePlacement != nil {
 		made.device_placement = C.accel_flag_t(flag(*options.DevicePlacement))
 	}
+	made.model_options = options.ModelOptions.c(given)
 	return made
 }
 

@@ -595,12 +595,12 @@ typedef struct accel_autocast_options {
   accel_flag_t enabled;
   accel_flag_t cache_enabled;
 } accel_autocast_options_t;
-%accel_borrowed(accel_ddp_options_t, ddp_options)
+%accel_borrowed(accel_ddp_options_t, ddp)
 typedef struct accel_prepare_model_options {
   size_t struct_size;
   accel_flag_t device_placement;
   accel_flag_t evaluation_mode;
-  const accel_ddp_options_t *ddp_options;
+  const accel_ddp_options_t *ddp;
 } accel_prepare_model_options_t;
 typedef struct accel_dataloader_config {
   size_t struct_size;
@@ -618,6 +618,7 @@ typedef struct accel_dataloader_config {
 %accel_borrowed(accel_optimizer_t, optimizer)
 %accel_borrowed(accel_dataloader_t, loader)
 %accel_borrowed(accel_scheduler_t, scheduler)
+%accel_borrowed(accel_prepare_model_options_t, model_options)
 typedef struct accel_prepare_item {
   size_t struct_size;
   accel_module_t *module;
@@ -626,6 +627,7 @@ typedef struct accel_prepare_item {
   accel_scheduler_t *scheduler;
   accel_flag_t device_placement;
   int32_t reserved;
+  const accel_prepare_model_options_t *model_options;
 } accel_prepare_item_t;
 %accel_borrowed(accel_state_t, gradient_group)
 typedef struct accel_local_sgd_options {

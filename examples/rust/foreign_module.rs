@@ -38,7 +38,7 @@ fn main() -> Result<()> {
     state.set_seed(0, false, false)?;
     let calls = Arc::new(AtomicUsize::new(0));
     let module = Model::new(Affine { calls: Arc::clone(&calls) })?;
-    let model = state.prepare_model(&module, DdpOptions::new())?;
+    let model = state.prepare_model(&module, PrepareModelOptions::new())?;
     let optimizer = state.prepare_optimizer(&Optimizer::sgd(&module, SgdOptions::new().lr(0.5))?)?;
 
     // y = 3 x - 1

@@ -346,7 +346,7 @@ ACCEL_INLINE(0, 1) void accel_dataloader_config_init(accel_dataloader_config_t *
 }
 
 #define ACCEL_PREPARE_ITEM_INIT \
-  {sizeof(accel_prepare_item_t), NULL, NULL, NULL, NULL, ACCEL_UNSET, 0}
+  {sizeof(accel_prepare_item_t), NULL, NULL, NULL, NULL, ACCEL_UNSET, 0, NULL}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */

@@ -93,13 +93,14 @@ typedef struct accel_autocast_options {
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_set_autocast(accel_state_t *state, const accel_autocast_options_t *ACCEL_NULLABLE options);
 
-/* How one model is prepared. @accelerate prepare_model */
+/* How one model is prepared: where, and under which kind of parallelism, each with options of its own.
+ * @accelerate prepare_model */
 typedef struct accel_prepare_model_options {
   size_t struct_size;
-  accel_flag_t device_placement;          /* 1: on the state's device, 0: as it is. Default: as the state */
-  accel_flag_t evaluation_mode;           /* 1: the model is only evaluated: each rank has its own weights, and
-                                           * nothing is exchanged. Default 0 */
-  const accel_ddp_options_t *ddp_options; /* Default: theirs */
+  accel_flag_t device_placement;  /* 1: on the state's device, 0: as it is. Default: as the state */
+  accel_flag_t evaluation_mode;   /* 1: the model is only evaluated: each rank has its own weights, and nothing is
+                                   * exchanged. Default 0 */
+  const accel_ddp_options_t *ddp; /* Of data parallelism. Default: theirs */
 } accel_prepare_model_options_t;
 
 /** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start
@@ -200,18 +201,20 @@ typedef struct accel_prepare_item {
   accel_optimizer_t *optimizer;  /* Default: none */
   accel_dataloader_t *loader;    /* Default: none */
   accel_scheduler_t *scheduler;  /* Default: none */
-  accel_flag_t device_placement; /* Of a model or a loader, 1: on the device; 0: as it is. Default: as the state has it */
+  accel_flag_t device_placement; /* Of a loader, or of a model whose options leave it open. 1: on the device; 0: as it
+                                  * is. Default: as the state has it */
   int32_t reserved;              /* 0 */
+  const accel_prepare_model_options_t *model_options; /* Of a model. Default: theirs */
 } accel_prepare_item_t;
 
-/** Prepares objects of any kinds with the defaults of the functions above, in any order: schedulers follow all
- * optimizers.
+/** Prepares objects of any kinds as the functions above, in any order: schedulers follow all optimizers. All but models
+ * have the defaults there.
  * @param state A state.
  * @param items [n_items] What to prepare; each has the struct_size of the first, which is the distance between two.
  * @param n_items Their number.
  * @param out_items Room for n_items items of that size: the same kinds in the same order, each handle the caller's.
- * @return As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, or with
- *   several.
+ * @return As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with
+ *   several, or with model_options and another object than a model.
  * @threads collective, waits
  * @accelerate prepare */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -4,8 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
-#include <algorithm>
-
 #include "accelerator/prepared_scheduler.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -15,15 +13,6 @@
 #include "state/random.hpp"
 
 namespace accel::accelerator {
-namespace {
-
-bool has_trainable_parameter(const nn::Module& module) {
-  const auto parameters = module.parameters();
-  return std::any_of(parameters.begin(), parameters.end(),
-                     [](const at::Tensor& tensor) { return tensor.requires_grad(); });
-}
-
-}  // namespace
 
 Accelerator::Accelerator(const StateSettings& given) : state_(given) {
   state::check_rng_types(state_.settings().rng_types, state_.device(), /*has_generator=*/false);
@@ -73,16 +62,13 @@ void Accelerator::refuse_shards() const {
 nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
+  refuse_shards();
   if (preparation.device_placement.value_or(state_.settings().device_placement))
     module->to(std::nullopt, state_.device());
-  refuse_shards();
-  std::shared_ptr<parallel::DistributedDataParallel> ddp;
-  if (state_.use_distributed() && !preparation.evaluation_mode && has_trainable_parameter(*module))
-    ddp = std::make_shared<parallel::DistributedDataParallel>(module, state_.gradient_group(), preparation.ddp_options);
   const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
                                    state_.settings().keep_output_dtype};
-  auto prepared =
-      std::make_shared<PreparedModel>(module, std::move(ddp), precision, state_.compute_policy(), state_.step_times());
+  auto prepared = std::make_shared<PreparedModel>(parallel::parallelize(module, state_.gradient_group(), preparation),
+                                                  precision, state_.compute_policy(), state_.step_times());
   models_.push_back({std::move(module), prepared, prepared->accumulation()});
   return prepared;
 }
@@ -167,8 +153,8 @@ std::vector<PreparedObject> Accelerator::prepare(const std::vector<PreparedObjec
   try {
     for (size_t i = 0; i < objects.size(); i++) {
       const PreparedObject& object = objects[i];
-      PrepareModelSettings preparation;
-      preparation.device_placement = object.device_placement;
+      PrepareModelSettings preparation = object.model_settings;
+      if (!preparation.device_placement.value) preparation.device_placement = object.device_placement;
       if (object.model != nullptr) prepared[i].model = prepare_model(object.model, preparation);
       if (object.optimizer != nullptr) prepared[i].optimizer = prepare_optimizer(object.optimizer);
       if (object.loader == nullptr) continue;
@@ -206,6 +192,11 @@ void Accelerator::set_seed(int64_t seed, bool device_specific) {
   const int64_t own = seed + (device_specific ? state_.random_stream() : 0);
   at::manual_seed(static_cast<uint64_t>(own));
   for (const auto& callback : seed_callbacks_) callback(own);
+}
+
+parallel::ParallelModelPtr Accelerator::ModelEntry::parallel() const {
+  const auto alive = prepared.lock();
+  return alive != nullptr ? alive->parallel() : parallel::single_process_model(model);
 }
 
 std::vector<nn::ModulePtr> Accelerator::models() const {

@@ -14,15 +14,17 @@
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
+#include "checkpoint/training_state.hpp"
 #include "data/dataloader.hpp"
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
-#include "parallel/ddp/distributed_data_parallel.hpp"
+#include "parallel/parallel_model.hpp"
 #include "precision/autocast.hpp"
 #include "precision/grad_scaler.hpp"
 #include "state/state.hpp"
 #include "tensor/backward.hpp"
+#include "tensor/stateful.hpp"
 
 namespace accel::accelerator {
 
@@ -36,6 +38,7 @@ struct RegisteredObject {
 // One object to prepare, or a prepared one: exactly one of the pointers is set.
 struct PreparedObject {
   nn::ModulePtr model;
+  PrepareModelSettings model_settings;
   std::shared_ptr<optim::Optimizer> optimizer;
   std::shared_ptr<data::DataLoader> loader;
   std::shared_ptr<optim::Scheduler> scheduler;
@@ -65,7 +68,7 @@ class Accelerator {
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
   std::shared_ptr<data::DataLoader> prepare_data_loader(const data::DataLoader& loader,
                                                         const DataloaderConfig& configuration);
-  // All of them with the defaults, or none; schedulers come last, for they follow the optimizers.
+  // All of them, or none; schedulers come last, for they follow the optimizers.
   std::vector<PreparedObject> prepare(const std::vector<PreparedObject>& objects);
 
   std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb);
@@ -78,10 +81,15 @@ class Accelerator {
   void lomo_backward(const at::Tensor& loss, std::optional<double> lr);
   bool sync_gradients() const { return state_.gradient_state()->sync_gradients(); }
 
-  // Takes the loss scale out of the gradients of one prepared optimizer, or of all.
-  void unscale_gradients(optim::Optimizer* optimizer);
-  // The same for the optimizers that have parameters of this model, before its gradients are clipped.
+  // Takes the loss scale out of the gradients of one prepared optimizer, or of all; unless gradients accumulate.
+  // Whether they were complete.
+  bool unscale_gradients(optim::Optimizer* optimizer);
+  // The same for the optimizers that have parameters of this model, whatever accumulates.
   void unscale_gradients_of(const nn::Module& model);
+  // As optim/clip.hpp, after the loss scale is taken out of the model's gradients. Nothing while gradients accumulate.
+  std::optional<at::Tensor> clip_gradients_by_norm(const nn::ModulePtr& model, double max_norm, double norm_type);
+  // Whether they were complete.
+  bool clip_gradients_by_value(const nn::ModulePtr& model, double clip_value);
 
   // What the active loader says of its batch.
   state::LoaderProgress batch_in_hand() const;
@@ -114,9 +122,17 @@ class Accelerator {
 
   // A model without what was wrapped around it.
   struct ModelEntry {
+    parallel::ParallelModelPtr parallel() const;  // with its parallelism while the program has the prepared model
+
     nn::ModulePtr model;
     std::weak_ptr<PreparedModel> prepared;  // empty where the program computes the gradients
     std::shared_ptr<state::AccumulationGroup> accumulation;
+  };
+  // What takes part in checkpoints.
+  struct SavedObject {
+    checkpoint::StateKind kind;  // and so whether it is replicated or each rank's own
+    std::string name;            // as in checkpoint::StateEntry
+    std::shared_ptr<tensor::Stateful> object;
   };
   // The models of the micro-batch that is open, or all outside of one.
   struct Current {
@@ -126,14 +142,14 @@ class Accelerator {
 
   void require_nothing_prepared(const char* what) const;
   void refuse_shards() const;
+  void require_copies() const;
   void make_grad_scaler(const GradScalerSettings& settings);
   void run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
   // From here on gradients of the open groups come in with this weight; those that are there already get it too.
   void weigh(double weight);
   std::vector<at::Tensor> gradients_of_current() const;
   std::vector<nn::ModulePtr> models() const;
-  c10::IValue random_states() const;
-  void load_random_states(const c10::IValue& saved, const std::vector<c10::IValue>& of_all);
+  std::vector<SavedObject> saved_objects() const;
   state::AccumulationGroups groups() const;  // of the state itself, then of each model
 
   state::State state_;
@@ -155,7 +171,7 @@ class Accelerator {
 // is complete.
 class MicroBatch {
  public:
-  MicroBatch(std::shared_ptr<Accelerator> accelerator, std::vector<nn::ModulePtr> modules);
+  MicroBatch(std::shared_ptr<Accelerator> accelerator, const std::vector<nn::ModulePtr>& modules);
   ~MicroBatch();
   MicroBatch(const MicroBatch&) = delete;
   MicroBatch& operator=(const MicroBatch&) = delete;

@@ -22,14 +22,13 @@ void check_loss(const at::Tensor& loss, const tensor::BackwardOptions& options) 
 
 using Parameters = std::unordered_set<const c10::TensorImpl*>;
 
-// LOMO exchanges each gradient itself, before it is gone: while this lives the models of its parameters exchange no
-// buckets, and in the end drop them as gradients.
+// LOMO exchanges each gradient itself, before it is gone: while this lives the models of its parameters exchange none,
+// and in the end drop theirs.
 class SuspendGradientReduction {
  public:
-  SuspendGradientReduction(const std::vector<nn::ModulePtr>& models, const Parameters& lomo) {
-    for (const nn::ModulePtr& model : models) {
-      parallel::DistributedDataParallel* const ddp = ddp_of(model);
-      if (ddp == nullptr) continue;
+  SuspendGradientReduction(const std::vector<parallel::ParallelModelPtr>& models, const Parameters& lomo) {
+    for (const parallel::ParallelModelPtr& model : models) {
+      if (!model->exchanges_gradients()) continue;
       std::vector<at::Tensor> own;
       size_t trainable = 0;
       for (const at::Tensor& parameter : model->parameters()) {
@@ -39,25 +38,24 @@ class SuspendGradientReduction {
       if (own.empty()) continue;
       require(own.size() == trainable, Status::kUnsupported, "LOMO has ", own.size(), " of the ", trainable,
               " trainable parameters of a model; with several processes expected all of them, or none");
-      require(!ddp->has_uneven_inputs(), Status::kUnsupported,
+      require(!model->has_uneven_inputs(), Status::kUnsupported,
               "LOMO exchanges gradients one by one, which a rank without inputs cannot go along with; expected "
               "accel_lomo_backward() outside of accel_join_uneven_inputs_begin()");
       parameters_.insert(parameters_.end(), own.begin(), own.end());
-      found_.push_back(ddp);
+      found_.push_back(model);
     }
-    for (parallel::DistributedDataParallel* const ddp : found_)
-      former_.push_back(ddp->set_comm_hook(parallel::make_comm_hook([](const at::Tensor&, int64_t, bool) {})));
+    for (const parallel::ParallelModelPtr& model : found_) former_.push_back(model->set_gradient_group(nullptr));
   }
   ~SuspendGradientReduction() {
-    for (size_t i = 0; i < found_.size(); i++) found_[i]->set_comm_hook(former_[i]);
+    for (size_t i = 0; i < found_.size(); i++) found_[i]->set_gradient_group(former_[i]);
     for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   }
   SuspendGradientReduction(const SuspendGradientReduction&) = delete;
   SuspendGradientReduction& operator=(const SuspendGradientReduction&) = delete;
 
  private:
-  std::vector<parallel::DistributedDataParallel*> found_;
-  std::vector<parallel::CommHookPtr> former_;
+  std::vector<parallel::ParallelModelPtr> found_;
+  std::vector<parallel::CommunicatorPtr> former_;
   std::vector<at::Tensor> parameters_;
 };
 
@@ -137,9 +135,9 @@ void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr
   for (const auto& optimizer : lomo)
     for (const optim::ParameterGroup& group : optimizer->groups())
       for (const at::Tensor& parameter : group.parameters) parameters.insert(parameter.unsafeGetTensorImpl());
-  std::vector<nn::ModulePtr> prepared;
-  for (const ModelEntry& entry : models_) prepared.push_back(entry.prepared.lock());
-  const SuspendGradientReduction suspended(prepared, parameters);
+  std::vector<parallel::ParallelModelPtr> models;
+  for (const ModelEntry& entry : models_) models.push_back(entry.parallel());
+  const SuspendGradientReduction suspended(models, parameters);
   optim::lomo_backward(lomo, loss, lr, [this](const at::Tensor& gradient) {
     state_.gradient_group()->all_reduce(gradient, comm::Reduction::kMean);
   });
@@ -149,9 +147,8 @@ std::vector<at::Tensor> Accelerator::gradients_of_current() const {
   std::vector<at::Tensor> gradients;
   std::unordered_set<const c10::TensorImpl*> seen;  // models may share parameters
   for (const nn::ModulePtr& model : current_ != nullptr ? current_->models : models())
-    for (const at::Tensor& parameter : model->parameters())
-      if (parameter.grad().defined() && seen.insert(parameter.unsafeGetTensorImpl()).second)
-        gradients.push_back(parameter.grad());
+    for (const at::Tensor& gradient : parallel_model_of(model)->gradients())
+      if (seen.insert(gradient.unsafeGetTensorImpl()).second) gradients.push_back(gradient);
   return gradients;
 }
 
@@ -168,7 +165,8 @@ void Accelerator::weigh(double weight) {
   for (const auto& group : groups) group->weight = weight;
 }
 
-void Accelerator::unscale_gradients(optim::Optimizer* optimizer) {
+bool Accelerator::unscale_gradients(optim::Optimizer* optimizer) {
+  if (!sync_gradients()) return false;
   bool found = optimizer == nullptr;
   for (const auto& prepared : optimizers_) {
     if (optimizer != nullptr && prepared.get() != optimizer) continue;
@@ -177,6 +175,7 @@ void Accelerator::unscale_gradients(optim::Optimizer* optimizer) {
   }
   require(found, Status::kInvalidArgument,
           "optimizer is not prepared by this state; expected what accel_prepare_optimizer() gave");
+  return true;
 }
 
 void Accelerator::unscale_gradients_of(const nn::Module& model) {
@@ -198,7 +197,21 @@ void Accelerator::unscale_gradients_of(const nn::Module& model) {
   for (PreparedOptimizer* optimizer : owners) optimizer->unscale();
 }
 
-MicroBatch::MicroBatch(std::shared_ptr<Accelerator> accelerator, std::vector<nn::ModulePtr> modules)
+std::optional<at::Tensor> Accelerator::clip_gradients_by_norm(const nn::ModulePtr& model, double max_norm,
+                                                              double norm_type) {
+  if (!sync_gradients()) return std::nullopt;
+  unscale_gradients_of(*model);
+  return parallel_model_of(model)->clip_gradients_by_norm(max_norm, norm_type);
+}
+
+bool Accelerator::clip_gradients_by_value(const nn::ModulePtr& model, double clip_value) {
+  if (!sync_gradients()) return false;
+  unscale_gradients_of(*model);
+  parallel_model_of(model)->clip_gradients_by_value(clip_value);
+  return true;
+}
+
+MicroBatch::MicroBatch(std::shared_ptr<Accelerator> accelerator, const std::vector<nn::ModulePtr>& modules)
     : accelerator_(std::move(accelerator)), former_(accelerator_->current_) {
   state::GradientState& gradient_state = *accelerator_->state_.gradient_state();
   for (const nn::ModulePtr& module : modules)
@@ -209,7 +222,7 @@ MicroBatch::MicroBatch(std::shared_ptr<Accelerator> accelerator, std::vector<nn:
   current_.models = modules.empty() ? accelerator_->models() : modules;
   const bool exchanges = gradient_state.sync_gradients() ||
                          (accelerator_->state_.use_distributed() && gradient_state.settings().sync_each_batch);
-  if (!exchanges) no_sync_.emplace(std::move(modules));
+  if (!exchanges) no_sync_.emplace(modules);
   accelerator_->current_ = &current_;
 }
 

@@ -49,7 +49,8 @@ void describe_model(std::ostream& out, const nn::Module& model, const PreparedMo
   describe_precision(out, precision.precision, precision.autocast);
   out << ", outputs "
       << (precision.precision == Precision::kNo || precision.keep_output_dtype ? "as they come" : "in float32") << "; "
-      << (prepared->ddp() != nullptr ? "gradients averaged over the ranks" : "gradients stay on this rank")
+      << (prepared->parallel()->exchanges_gradients() ? "gradients averaged over the ranks"
+                                                      : "gradients stay on this rank")
       << "; micro-batch " << prepared->accumulation()->micro_batch << "\n";
 }
 

@@ -1,45 +1,43 @@
 #include "accelerator/prepared_model.hpp"
 
+#include "base/error.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
 
-PreparedModel::PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp,
-                             const ForwardPrecision& precision, kernels::ComputePolicy compute_policy,
-                             std::shared_ptr<StepTimes> step_times)
+PreparedModel::PreparedModel(parallel::ParallelModelPtr parallel, const ForwardPrecision& precision,
+                             kernels::ComputePolicy compute_policy, std::shared_ptr<StepTimes> step_times)
     : Module("PreparedModel"),
-      model_(std::move(model)),
-      ddp_(std::move(ddp)),
+      parallel_(std::move(parallel)),
       precision_(precision),
       compute_policy_(compute_policy),
       accumulation_(std::make_shared<state::AccumulationGroup>()),
       step_times_(std::move(step_times)) {
   // The parallel wrapper is no node of the tree: names stay "module.layers.0.weight" with and without it.
-  add_child("module", model_);
+  add_child("module", model());
   if (precision_.precision != Precision::kNo) casts_.emplace();
 }
 
-c10::IValue PreparedModel::forward_in_half(nn::Module& inner, const nn::Inputs& inputs) {
+c10::IValue PreparedModel::forward_in_half(const nn::Inputs& inputs) {
   if (!group_is_open_) casts_->start_group();
   group_is_open_ = !accumulation_->complete;
   const precision::AutocastWeightCache::Scope kept(&*casts_);
   const precision::AutocastGuard autocast(precision_.precision, precision_.device, precision_.autocast);
-  return inner.call(inputs);
+  return parallel_->call(inputs);
 }
 
 c10::IValue PreparedModel::forward(const nn::Inputs& inputs) {
   const StepTimes::Section timed(*step_times_, StepPart::kForward);
   const kernels::ComputeScope scope(compute_policy_);
-  nn::Module& inner = ddp_ != nullptr ? static_cast<nn::Module&>(*ddp_) : *model_;
-  if (precision_.precision == Precision::kNo) return inner.call(inputs);
-  const c10::IValue output = forward_in_half(inner, inputs);
+  if (precision_.precision == Precision::kNo) return parallel_->call(inputs);
+  const c10::IValue output = forward_in_half(inputs);
   return precision_.keep_output_dtype ? output : tree::convert_to_fp32(output);
 }
 
 nn::ModulePtr unwrap_model(const nn::ModulePtr& module) {
   if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get())) return unwrap_model(prepared->model());
-  if (const auto* ddp = dynamic_cast<const parallel::DistributedDataParallel*>(module.get()))
-    return unwrap_model(ddp->module());
+  if (const auto* parallel = dynamic_cast<const parallel::ParallelModel*>(module.get()))
+    return unwrap_model(parallel->module());
   return module;
 }
 
@@ -47,34 +45,40 @@ nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module) {
   const auto* prepared = dynamic_cast<const PreparedModel*>(module.get());
   const nn::ModulePtr model = unwrap_model(module);
   if (prepared == nullptr || prepared->precision().precision == Precision::kNo) return model;
-  return std::make_shared<PreparedModel>(model, nullptr, prepared->precision(), prepared->compute_policy(),
-                                         prepared->step_times());
+  return std::make_shared<PreparedModel>(parallel::single_process_model(model), prepared->precision(),
+                                         prepared->compute_policy(), prepared->step_times());
 }
 
-parallel::DistributedDataParallel* ddp_of(const nn::ModulePtr& module) {
-  if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get())) return prepared->ddp().get();
-  return dynamic_cast<parallel::DistributedDataParallel*>(module.get());
+parallel::ParallelModelPtr parallel_model_of(const nn::ModulePtr& module) {
+  if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get())) return prepared->parallel();
+  if (auto parallel = std::dynamic_pointer_cast<parallel::ParallelModel>(module)) return parallel;
+  return parallel::single_process_model(module);
 }
 
-NoSyncGuard::NoSyncGuard(std::vector<nn::ModulePtr> modules) {
-  for (nn::ModulePtr& module : modules)
-    if (parallel::DistributedDataParallel* ddp = ddp_of(module))
-      former_.emplace_back(std::move(module), ddp->set_gradient_sync(false));
+parallel::ParallelModelPtr require_prepared(const nn::ModulePtr& module) {
+  const auto* prepared = dynamic_cast<const PreparedModel*>(module.get());
+  require(prepared != nullptr, Status::kInvalidArgument,
+          "module is not prepared; expected what accel_prepare_model() gave");
+  return prepared->parallel();
+}
+
+NoSyncGuard::NoSyncGuard(const std::vector<nn::ModulePtr>& modules) {
+  for (const nn::ModulePtr& module : modules) {
+    auto model = parallel_model_of(module);
+    const bool former = model->set_gradient_sync(false);
+    former_.emplace_back(std::move(model), former);
+  }
 }
 
 NoSyncGuard::~NoSyncGuard() {
-  for (const auto& [module, sync] : former_) ddp_of(module)->set_gradient_sync(sync);
+  for (const auto& [model, sync] : former_) model->set_gradient_sync(sync);
 }
 
-TriggerSyncGuard::TriggerSyncGuard(nn::ModulePtr module) : module_(std::move(module)) {
-  parallel::DistributedDataParallel* const ddp = ddp_of(module_);
-  if (ddp == nullptr) return;
-  ddp->expect_backward();
-  former_ = ddp->set_gradient_sync(true);
+TriggerSyncGuard::TriggerSyncGuard(const nn::ModulePtr& module) : model_(parallel_model_of(module)) {
+  model_->expect_backward();
+  former_ = model_->set_gradient_sync(true);
 }
 
-TriggerSyncGuard::~TriggerSyncGuard() {
-  if (parallel::DistributedDataParallel* const ddp = ddp_of(module_)) ddp->set_gradient_sync(former_);
-}
+TriggerSyncGuard::~TriggerSyncGuard() { model_->set_gradient_sync(former_); }
 
 }  // namespace accel::accelerator

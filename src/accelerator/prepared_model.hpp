@@ -9,7 +9,7 @@
 #include "base/step_times.hpp"
 #include "kernels/compute_policy.hpp"
 #include "nn/module.hpp"
-#include "parallel/ddp/distributed_data_parallel.hpp"
+#include "parallel/parallel_model.hpp"
 #include "precision/autocast.hpp"
 #include "state/gradient_state.hpp"
 
@@ -25,13 +25,11 @@ struct ForwardPrecision {
 
 class PreparedModel final : public nn::Module {
  public:
-  PreparedModel(nn::ModulePtr model, std::shared_ptr<parallel::DistributedDataParallel> ddp,
-                const ForwardPrecision& precision, kernels::ComputePolicy compute_policy,
-                std::shared_ptr<StepTimes> step_times);
+  PreparedModel(parallel::ParallelModelPtr parallel, const ForwardPrecision& precision,
+                kernels::ComputePolicy compute_policy, std::shared_ptr<StepTimes> step_times);
 
-  const nn::ModulePtr& model() const { return model_; }
-  // Null with one process.
-  const std::shared_ptr<parallel::DistributedDataParallel>& ddp() const { return ddp_; }
+  const nn::ModulePtr& model() const { return parallel_->module(); }
+  const parallel::ParallelModelPtr& parallel() const { return parallel_; }
   const ForwardPrecision& precision() const { return precision_; }
   kernels::ComputePolicy compute_policy() const { return compute_policy_; }
   const std::shared_ptr<state::AccumulationGroup>& accumulation() const { return accumulation_; }
@@ -41,10 +39,9 @@ class PreparedModel final : public nn::Module {
   c10::IValue forward(const nn::Inputs& inputs) override;
 
  private:
-  c10::IValue forward_in_half(nn::Module& inner, const nn::Inputs& inputs);
+  c10::IValue forward_in_half(const nn::Inputs& inputs);
 
-  nn::ModulePtr model_;
-  std::shared_ptr<parallel::DistributedDataParallel> ddp_;
+  parallel::ParallelModelPtr parallel_;
   ForwardPrecision precision_;
   std::optional<precision::AutocastWeightCache> casts_;  // of the parameters, in half precision
   bool group_is_open_ = false;                           // of micro-batches: the weights stay until its last one
@@ -58,32 +55,34 @@ nn::ModulePtr unwrap_model(const nn::ModulePtr& module);
 // The same, but still under its precision.
 nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module);
 
-// The data-parallel part of a prepared model, or null.
-parallel::DistributedDataParallel* ddp_of(const nn::ModulePtr& module);
+// The parallelism of a prepared model; for any other module that of one process.
+parallel::ParallelModelPtr parallel_model_of(const nn::ModulePtr& module);
+// The same, but an error for a module that is not prepared.
+parallel::ParallelModelPtr require_prepared(const nn::ModulePtr& module);
 
 // Gradients of the models are not exchanged while it lives.
 class NoSyncGuard {
  public:
-  explicit NoSyncGuard(std::vector<nn::ModulePtr> modules);
+  explicit NoSyncGuard(const std::vector<nn::ModulePtr>& modules);
   ~NoSyncGuard();
   NoSyncGuard(const NoSyncGuard&) = delete;
   NoSyncGuard& operator=(const NoSyncGuard&) = delete;
 
  private:
-  std::vector<std::pair<nn::ModulePtr, bool>> former_;
+  std::vector<std::pair<parallel::ParallelModelPtr, bool>> former_;
 };
 
 // A backward while it lives exchanges the model's gradients, although the forward was made where they are not.
 class TriggerSyncGuard {
  public:
-  explicit TriggerSyncGuard(nn::ModulePtr module);
+  explicit TriggerSyncGuard(const nn::ModulePtr& module);
   ~TriggerSyncGuard();
   TriggerSyncGuard(const TriggerSyncGuard&) = delete;
   TriggerSyncGuard& operator=(const TriggerSyncGuard&) = delete;
 
  private:
-  nn::ModulePtr module_;
-  bool former_ = true;
+  parallel::ParallelModelPtr model_;
+  bool former_;
 };
 
 }  // namespace accel::accelerator

@@ -1,27 +1,24 @@
 // Saving and loading of everything that is prepared.
-#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/zeros_like.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <unordered_set>
 
 #include "accelerator/accelerator.hpp"
+#include "accelerator/rank_state.hpp"
 #include "base/error.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
-#include "state/random.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
 namespace {
+
+using checkpoint::StateKind;
 
 checkpoint::Ranks ranks_of(comm::Communicator& communicator) {
   checkpoint::Ranks ranks;
@@ -37,148 +34,38 @@ checkpoint::Ranks ranks_of(comm::Communicator& communicator) {
   return ranks;
 }
 
-void set_default_generator(c10::Device device, const at::Tensor& saved) {
-  at::Generator generator = state::default_generator(device);
-  state::set_generator_state(generator, saved);
-}
+class ModelState final : public tensor::Stateful {
+ public:
+  explicit ModelState(nn::ModulePtr model) : model_(std::move(model)) {}
+  c10::IValue state_dict() const override { return checkpoint::model_state(model_->state_dict()); }
+  void load_state_dict(const c10::IValue& state) override { model_->load_state_dict(checkpoint::model_tensors(state)); }
 
-const c10::IValue& member(const c10::impl::GenericDict& map, const char* key, c10::IValue& storage) {
-  const auto found = map.find(key);
-  require(found != map.end(), Status::kCorrupt, "the saved random states lack '", key, "'");
-  return storage = found->value();
-}
+ private:
+  nn::ModulePtr model_;
+};
 
-// Where a group of micro-batches stands.
-c10::IValue save_group(const state::AccumulationGroup& group) {
-  auto saved = tree::new_map();
-  saved.insert("micro_batch", group.micro_batch);
-  saved.insert("length", group.length);
-  saved.insert("complete", group.complete);
-  saved.insert("weight", group.weight);
-  saved.insert("items", group.items);
-  return saved;
-}
+class RegisteredState final : public tensor::Stateful {
+ public:
+  explicit RegisteredState(RegisteredObject object) : object_(std::move(object)) {}
+  c10::IValue state_dict() const override { return object_.save(); }
+  void load_state_dict(const c10::IValue& state) override { object_.load(state); }
 
-state::AccumulationGroup load_group(const c10::IValue& saved) {
-  require(saved.isGenericDict(), Status::kCorrupt, "the saved accumulation of a model is no map");
-  const auto map = saved.toGenericDict();
-  c10::IValue value;
-  state::AccumulationGroup group;
-  group.micro_batch = member(map, "micro_batch", value).toInt();
-  group.length = member(map, "length", value).toInt();
-  group.complete = member(map, "complete", value).toBool();
-  group.weight = member(map, "weight", value).toDouble();
-  group.items = member(map, "items", value).toInt();
-  return group;
-}
+ private:
+  RegisteredObject object_;
+};
 
-// What groups of micro-batches have summed up so far.
-c10::IValue open_gradients(const std::vector<nn::ModulePtr>& models) {
-  auto gradients = tree::new_list();
-  for (const nn::ModulePtr& model : models)
-    for (const at::Tensor& parameter : model->parameters())
-      gradients.push_back(parameter.grad().defined() ? c10::IValue(parameter.grad()) : c10::IValue());
-  return gradients;
-}
-
-// In place, since gradients may be views of communication buckets. What was summed up before the load is forgotten.
-void load_open_gradients(const std::vector<nn::ModulePtr>& models, const c10::IValue& saved) {
-  const at::NoGradGuard no_grad;
-  require(saved.isList(), Status::kCorrupt, "the saved gradients are no list");
-  const auto gradients = saved.toListRef();
-  size_t next = 0;
-  for (const nn::ModulePtr& model : models)
-    for (const at::Tensor& parameter : model->parameters()) {
-      const c10::IValue gradient = next < gradients.size() ? gradients[next] : c10::IValue();
-      next++;
-      if (parameter.grad().defined()) parameter.mutable_grad().zero_();
-      if (!gradient.isTensor()) continue;
-      require(gradient.toTensor().sizes() == parameter.sizes(), Status::kShapeMismatch, "a saved gradient has shape ",
-              gradient.toTensor().sizes(), " and its parameter ", parameter.sizes());
-      if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
-      parameter.mutable_grad().copy_(gradient.toTensor());
-    }
-}
-
-// Those that the files of models have as well.
-nn::NamedTensors saved_buffers(const nn::Module& model) {
-  std::unordered_set<std::string> saved;
-  for (const auto& entry : model.state_dict()) saved.insert(entry.first);
-  nn::NamedTensors buffers = model.named_buffers();
-  const auto is_left_out = [&](const nn::NamedTensor& buffer) { return saved.count(buffer.first) == 0; };
-  buffers.erase(std::remove_if(buffers.begin(), buffers.end(), is_left_out), buffers.end());
-  return buffers;
-}
-
-// Rank 0's are in the files of the models. Those of another rank differ where it has not heard of rank 0's since.
-c10::IValue own_buffers(const std::vector<nn::ModulePtr>& models) {
-  auto of_all = tree::new_list();
-  for (const nn::ModulePtr& model : models) {
-    auto buffers = tree::new_map();
-    for (const auto& [name, buffer] : saved_buffers(*model)) buffers.insert(name, buffer);
-    of_all.push_back(buffers);
+// A loader is taken to where it was unless it was prepared otherwise.
+class LoaderState final : public tensor::Stateful {
+ public:
+  explicit LoaderState(std::shared_ptr<data::DataLoader> loader) : loader_(std::move(loader)) {}
+  c10::IValue state_dict() const override { return loader_->state_dict(); }
+  void load_state_dict(const c10::IValue& state) override {
+    if (loader_->resumes()) loader_->load_state_dict(state);
   }
-  return of_all;
-}
 
-void load_own_buffers(const std::vector<nn::ModulePtr>& models, const c10::IValue& saved) {
-  const at::NoGradGuard no_grad;
-  require(saved.isList() && saved.toListRef().size() == models.size(), Status::kCorrupt,
-          "the saved buffers are of another number of models");
-  for (size_t i = 0; i < models.size(); i++) {
-    require(saved.toListRef()[i].isGenericDict(), Status::kCorrupt, "the saved buffers of a model are no map");
-    const auto buffers = saved.toListRef()[i].toGenericDict();
-    for (const auto& [name, buffer] : saved_buffers(*models[i])) {
-      const auto found = buffers.find(name);
-      require(found != buffers.end() && found->value().isTensor(), Status::kCorrupt, "the saved buffers lack '", name,
-              "'");
-      require(found->value().toTensor().sizes() == buffer.sizes(), Status::kShapeMismatch, "the saved buffer '", name,
-              "' has shape ", found->value().toTensor().sizes(), "; that of the model has ", buffer.sizes());
-      buffer.copy_(found->value().toTensor());
-    }
-  }
-}
-
-// What each of some ranks has to bring in for the mean over them to be that of the ranks that saved: the mean.
-c10::IValue mean_gradients(const std::vector<c10::IValue>& of_all) {
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> sums;
-  for (const c10::IValue& states : of_all) {
-    require(states.isGenericDict(), Status::kCorrupt, "the saved random states are no map");
-    c10::IValue value;
-    const c10::IValue gradients = member(states.toGenericDict(), "gradients", value);
-    require(gradients.isList(), Status::kCorrupt, "the saved gradients are no list");
-    const auto list = gradients.toListRef();
-    if (sums.size() < list.size()) sums.resize(list.size());
-    for (size_t i = 0; i < list.size(); i++) {
-      if (!list[i].isTensor()) continue;
-      sums[i] = sums[i].defined() ? sums[i] + list[i].toTensor() : list[i].toTensor();
-    }
-  }
-  auto means = tree::new_list();
-  for (const at::Tensor& sum : sums)
-    means.push_back(sum.defined() ? c10::IValue(sum / static_cast<double>(of_all.size())) : c10::IValue());
-  return means;
-}
-
-// Counts of items cannot be shared out between other ranks.
-void check_open_groups(const c10::IValue& random_states, size_t saved_by) {
-  require(random_states.isGenericDict(), Status::kCorrupt, "the saved random states are no map");
-  c10::IValue value;
-  const c10::IValue groups = member(random_states.toGenericDict(), "accumulation", value);
-  require(groups.isList(), Status::kCorrupt, "the saved accumulation is no list");
-  for (const c10::IValue& saved : groups.toListRef()) {
-    const state::AccumulationGroup group = load_group(saved);
-    require(
-        group.complete || group.items < 0, Status::kUnsupported, "the state was saved by ", saved_by,
-        " ranks in the middle of a group whose items are counted; expected as many ranks, or a state behind a step");
-  }
-}
-
-// A rank that did not save has the numbers of one that did so far; from here on its own.
-void diverge(at::Generator generator, int64_t rank) {
-  generator.set_current_seed(generator.current_seed() + static_cast<uint64_t>(rank));
-}
+ private:
+  std::shared_ptr<data::DataLoader> loader_;
+};
 
 }  // namespace
 
@@ -188,85 +75,62 @@ state::AccumulationGroups Accelerator::groups() const {
   return groups;
 }
 
-// Generators, the loss scale, what hooks remember, buffers, and where the accumulation stands: what a rank needs
-// besides what all have.
-c10::IValue Accelerator::random_states() const {
-  auto states = tree::new_map();
-  states.insert("cpu", state::generator_state(state::default_generator(c10::Device(c10::kCPU))));
-  if (!state_.device().is_cpu())
-    states.insert("device", state::generator_state(state::default_generator(state_.device())));
-  if (grad_scaler_ != nullptr) states.insert("scaler", grad_scaler_->state_dict());
-  auto accumulation = tree::new_list();
+// In the order in which they are taken back: optimizers come first, for they are the ones that may refuse.
+std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
+  std::vector<SavedObject> objects;
+  for (const auto& optimizer : optimizers_) objects.push_back({StateKind::kOptimizer, "", optimizer});
+  for (const auto& model : models()) objects.push_back({StateKind::kModel, "", std::make_shared<ModelState>(model)});
+  for (const auto& scheduler : schedulers_) objects.push_back({StateKind::kScheduler, "", scheduler});
+  for (const auto& loader : loaders_)
+    objects.push_back({StateKind::kDataloader, "", std::make_shared<LoaderState>(loader)});
+  for (const RegisteredObject& object : objects_)
+    objects.push_back({StateKind::kCustom, object.name, std::make_shared<RegisteredState>(object)});
+  const auto add = [&](const char* name, std::shared_ptr<tensor::Stateful> object) {
+    objects.push_back({StateKind::kRankState, name, std::move(object)});
+  };
+  add("cpu", std::make_shared<GeneratorState>(c10::Device(c10::kCPU)));
+  if (!state_.device().is_cpu()) add("device", std::make_shared<GeneratorState>(state_.device()));
+  if (grad_scaler_ != nullptr) add("scaler", grad_scaler_);
+  std::vector<parallel::ParallelModelPtr> parallel;
+  for (const ModelEntry& entry : models_) parallel.push_back(entry.parallel());
+  add("comm_hooks", std::make_shared<ReductionState>(std::move(parallel)));
+  add("accumulation", std::make_shared<AccumulationState>(groups()));
+  add("buffers", std::make_shared<BufferState>(models(), state_.is_main_process()));
   bool open = !sync_gradients();
-  for (const auto& group : groups()) {
-    accumulation.push_back(save_group(*group));
-    open = open || !group->complete;
-  }
-  states.insert("accumulation", accumulation);
-  auto hooks = tree::new_list();
-  for (const ModelEntry& entry : models_) {
-    const auto* const ddp = ddp_of(entry.prepared.lock());
-    hooks.push_back(ddp == nullptr ? c10::IValue() : ddp->hook_state());
-  }
-  states.insert("comm_hooks", hooks);
-  if (!state_.is_main_process()) states.insert("buffers", own_buffers(models()));
-  states.insert("gradients", open ? open_gradients(models()) : tree::new_list());
-  return states;
-}
-
-void Accelerator::load_random_states(const c10::IValue& saved, const std::vector<c10::IValue>& of_all) {
-  require(saved.isGenericDict(), Status::kCorrupt, "the saved random states are no map");
-  const auto states = saved.toGenericDict();
-  c10::IValue value;
-  const c10::IValue accumulation = member(states, "accumulation", value);
-  const state::AccumulationGroups own = groups();
-  require(accumulation.isList() && accumulation.toListRef().size() == own.size(), Status::kCorrupt,
-          "the saved random states are of another number of models");
-  set_default_generator(c10::Device(c10::kCPU), member(states, "cpu", value).toTensor());
-  if (!state_.device().is_cpu()) set_default_generator(state_.device(), member(states, "device", value).toTensor());
-  if (grad_scaler_ != nullptr) grad_scaler_->load_state_dict(member(states, "scaler", value));
-  const c10::IValue hooks = member(states, "comm_hooks", value);
-  require(hooks.isList() && hooks.toListRef().size() == models_.size(), Status::kCorrupt,
-          "the saved states of hooks are of another number of models");
-  for (size_t i = 0; i < models_.size(); i++)
-    if (auto* const ddp = ddp_of(models_[i].prepared.lock())) ddp->load_hook_state(hooks.toListRef()[i]);
-  if (const auto saved_by = static_cast<int>(of_all.size()); saved_by > 0 && state_.process_index() >= saved_by) {
-    diverge(state::default_generator(c10::Device(c10::kCPU)), state_.process_index());
-    if (!state_.device().is_cpu()) diverge(state::default_generator(state_.device()), state_.process_index());
-  }
-  for (size_t i = 0; i < own.size(); i++) *own[i] = load_group(accumulation.toListRef()[i]);
-  // Files of earlier versions have none, and other numbers of ranks share rank 0's.
-  if (const auto buffers = states.find("buffers"); of_all.empty() && buffers != states.end())
-    load_own_buffers(models(), buffers->value());
-  load_open_gradients(models(), of_all.empty() ? member(states, "gradients", value) : mean_gradients(of_all));
+  for (const auto& group : groups()) open = open || !group->complete;
+  add("gradients", std::make_shared<GradientSums>(models(), open));
+  return objects;
 }
 
 // As if this rank had done the steps that it had no inputs for.
 void Accelerator::broadcast_training_state(int rank) {
-  auto objects = tree::new_list();
-  for (const auto& optimizer : optimizers_) objects.push_back(optimizer->state_dict());
-  for (const auto& scheduler : schedulers_) objects.push_back(scheduler->state_dict());
-  for (const auto& group : groups()) objects.push_back(save_group(*group));
-  if (grad_scaler_ != nullptr) objects.push_back(grad_scaler_->state_dict());
-  const c10::IValue received = comm::broadcast_object_list(*state_.communicator(), objects, rank);
-  if (rank == state_.process_index()) return;
-  const auto taken = received.toListRef();
-  size_t next = 0;
-  for (const auto& optimizer : optimizers_) optimizer->load_state_dict(taken[next++]);
-  for (const auto& scheduler : schedulers_) scheduler->load_state_dict(taken[next++]);
-  for (const auto& group : groups()) *group = load_group(taken[next++]);
-  if (grad_scaler_ != nullptr) grad_scaler_->load_state_dict(taken[next++]);
+  std::vector<std::shared_ptr<tensor::Stateful>> followers(optimizers_.begin(), optimizers_.end());
+  followers.insert(followers.end(), schedulers_.begin(), schedulers_.end());
+  followers.push_back(std::make_shared<AccumulationState>(groups()));
+  if (grad_scaler_ != nullptr) followers.push_back(grad_scaler_);
+  auto states = tree::new_list();
+  for (const auto& follower : followers) states.push_back(follower->state_dict());
+  comm::Communicator& ranks = *state_.gradient_group();
+  const c10::IValue received = comm::broadcast_object_list(ranks, states, rank);
+  if (rank == ranks.rank()) return;
+  for (size_t i = 0; i < followers.size(); i++) followers[i]->load_state_dict(received.toListRef()[i]);
+}
+
+// Rank 0 saves models and optimizers for all.
+void Accelerator::require_copies() const {
+  const int64_t parts = state_.mesh()->size("pipeline,tensor");
+  require(parts == 1 || models_.empty(), Status::kUnsupported, "the ranks have ", parts,
+          " different parts of a model (", state_.mesh()->describe(),
+          "), and checkpoints of this version hold one copy; expected ranks with equal parameters, or accel_save() of "
+          "each rank's own state_dict");
 }
 
 void Accelerator::save_state(const std::string& folder) {
+  require_copies();
   const auto collect = [this] {
     checkpoint::TrainingState state;
-    for (const auto& model : models()) state.models.push_back(model->state_dict());
-    for (const auto& optimizer : optimizers_) state.optimizers.push_back(optimizer->state_dict());
-    for (const auto& scheduler : schedulers_) state.schedulers.push_back(scheduler->state_dict());
-    for (const auto& loader : loaders_) state.dataloaders.push_back(loader->state_dict());
-    for (const RegisteredObject& object : objects_) state.custom.emplace_back(object.name, object.save());
-    state.random_states = random_states();
+    for (const SavedObject& saved : saved_objects())
+      state.push_back({saved.kind, saved.name, saved.object->state_dict(), {}});
     return state;
   };
   checkpoint::save_training_state(folder, collect, ranks_of(*state_.communicator()));
@@ -275,31 +139,31 @@ void Accelerator::save_state(const std::string& folder) {
 // Everything is read and checked before the first object changes; what only an object can judge it judges before it
 // changes.
 void Accelerator::load_state(const std::string& folder) {
+  require_copies();
+  const std::vector<SavedObject> objects = saved_objects();
   checkpoint::TrainingState like;
-  for (const auto& model : models()) like.models.push_back(model->state_dict());
-  like.optimizers.resize(optimizers_.size());
-  like.schedulers.resize(schedulers_.size());
-  like.dataloaders.resize(loaders_.size());
-  for (const RegisteredObject& object : objects_) like.custom.emplace_back(object.name, c10::IValue());
+  for (const SavedObject& object : objects) {
+    const bool has_shapes = object.kind == StateKind::kModel;
+    like.push_back({object.kind, object.name, has_shapes ? object.object->state_dict() : c10::IValue(), {}});
+  }
   const checkpoint::TrainingState state =
       checkpoint::load_training_state(folder, like, ranks_of(*state_.communicator()));
-  const auto& of_all = state.random_states_of_all;
-  for (const c10::IValue& random_states : of_all) check_open_groups(random_states, of_all.size());
-  for (size_t i = 0; i < optimizers_.size(); i++) optimizers_[i]->load_state_dict(state.optimizers[i]);
-  for (size_t i = 0; i < models_.size(); i++) models_[i].model->load_state_dict(state.models[i]);
-  for (size_t i = 0; i < schedulers_.size(); i++) schedulers_[i]->load_state_dict(state.schedulers[i]);
-  for (size_t i = 0; i < loaders_.size(); i++)
-    if (loaders_[i]->resumes()) loaders_[i]->load_state_dict(state.dataloaders[i]);
-  for (size_t i = 0; i < objects_.size(); i++) objects_[i].load(state.custom[i].second);
-  load_random_states(state.random_states, of_all);
+  for (size_t i = 0; i < objects.size(); i++)
+    if (!state[i].of_ranks.empty()) objects[i].object->check_states_of_ranks(state[i].of_ranks);
+  for (size_t i = 0; i < objects.size(); i++) {
+    if (state[i].of_ranks.empty())
+      objects[i].object->load_state_dict(state[i].state);
+    else
+      objects[i].object->load_states_of_ranks(state[i].of_ranks, state_.process_index());
+  }
 }
 
 void Accelerator::save_model(const nn::Module& module, const std::string& folder) {
+  require_copies();
   if (!state_.is_main_process()) return;
   const bool made = mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST;
   require(made, Status::kIo, "folder ", folder, " cannot be made: ", std::strerror(errno));
-  checkpoint::SafetensorsContents contents = checkpoint::drop_tied(module.state_dict());
-  contents.metadata.emplace_back("format", "pt");
+  const auto contents = checkpoint::drop_tied(module.state_dict(), {{"format", "pt"}});
   checkpoint::save_safetensors(folder + "/model.safetensors", contents.tensors, contents.metadata);
 }
 

@@ -4,9 +4,9 @@
 
 namespace accel::accelerator {
 
-JoinedInputs::JoinedInputs(std::shared_ptr<Accelerator> accelerator, std::vector<nn::ModulePtr> models,
+JoinedInputs::JoinedInputs(std::shared_ptr<Accelerator> accelerator, const std::vector<nn::ModulePtr>& models,
                            std::optional<bool> even_batches)
-    : accelerator_(std::move(accelerator)), models_(std::move(models)) {
+    : accelerator_(std::move(accelerator)) {
   const auto& loaders = accelerator_->loaders();
   if (even_batches)
     for (const auto& loader : loaders) {
@@ -16,10 +16,11 @@ JoinedInputs::JoinedInputs(std::shared_ptr<Accelerator> accelerator, std::vector
   const bool even = !loaders.empty() && std::all_of(loaders.begin(), loaders.end(),
                                                     [](const auto& loader) { return loader->even_batches(); });
   if (even_batches.value_or(even)) return;
-  std::vector<parallel::DistributedDataParallel*> parallel_models;
-  for (const nn::ModulePtr& model : models_)
-    if (parallel::DistributedDataParallel* ddp = ddp_of(model)) parallel_models.push_back(ddp);
-  if (!parallel_models.empty()) inputs_.emplace(accelerator_->state().communicator(), std::move(parallel_models));
+  std::vector<parallel::ParallelModelPtr> parallel_models;
+  for (const nn::ModulePtr& model : models)
+    if (auto parallel = parallel_model_of(model); parallel->exchanges_gradients())
+      parallel_models.push_back(std::move(parallel));
+  if (!parallel_models.empty()) inputs_.emplace(accelerator_->state().gradient_group(), std::move(parallel_models));
 }
 
 JoinedInputs::~JoinedInputs() {

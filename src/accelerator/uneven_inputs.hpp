@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "accelerator/accelerator.hpp"
-#include "parallel/ddp/uneven_inputs.hpp"
+#include "parallel/uneven_inputs.hpp"
 
 namespace accel::accelerator {
 
 class JoinedInputs {
  public:
   // `even_batches`: what epochs of prepared loaders that begin meanwhile do; nothing: as they were prepared.
-  JoinedInputs(std::shared_ptr<Accelerator> accelerator, std::vector<nn::ModulePtr> models,
+  JoinedInputs(std::shared_ptr<Accelerator> accelerator, const std::vector<nn::ModulePtr>& models,
                std::optional<bool> even_batches);
   ~JoinedInputs();
   JoinedInputs(const JoinedInputs&) = delete;
@@ -25,7 +25,6 @@ class JoinedInputs {
 
  private:
   std::shared_ptr<Accelerator> accelerator_;
-  std::vector<nn::ModulePtr> models_;
   std::vector<std::pair<std::shared_ptr<data::DataLoader>, bool>> former_even_;
   std::optional<parallel::UnevenInputs> inputs_;
 };

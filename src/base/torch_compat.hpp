@@ -6,8 +6,5 @@
 // 2.15 renamed the tensor collectives of c10d::Backend (all_gather_single instead of _allgather_base, ...).
 #define ACCEL_TORCH_HAS_SINGLE_COLLECTIVES (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 15)
 
-// 2.15 gave c10d::Reducer a 14th argument, lazy_bucket_allocation.
-#define ACCEL_TORCH_REDUCER_LAZY_BUCKETS (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 15)
-
 // 2.13 counts the owners of an autograd::Node inside it; before, std::shared_ptr did.
 #define ACCEL_TORCH_INTRUSIVE_NODES (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13)

@@ -22,17 +22,15 @@
 namespace accel::capi {
 namespace {
 
-PrepareModelSettings read_prepare_model_options(const accel_prepare_model_options_t* given) {
-  const accel_prepare_model_options_t options = given_options(given, "options");
-  const accel_ddp_options_t ddp = given_options(options.ddp_options, "options.ddp_options");
-  PrepareModelSettings result = settings_of(options);
-  result.ddp_options = settings_of(ddp);
-  resolve_settings(result);
-  resolve_settings(result.ddp_options);
-  require(result.ddp_options.comm_wrapper <= DdpCommHook::kBf16, Status::kInvalidArgument,
-          "options.ddp_options.comm_wrapper is ", static_cast<int>(result.ddp_options.comm_wrapper.value),
-          "; expected ACCEL_DDP_COMM_HOOK_NO, _FP16 or _BF16");
-  result.ddp_options.comm_state_option = read_settings(ddp.comm_state_option, "options.ddp_options.comm_state_option");
+PrepareModelSettings read_prepare_model_options(const accel_prepare_model_options_t* given, const std::string& name) {
+  const std::string ddp_name = name + ".ddp", comm_state_name = ddp_name + ".comm_state_option";
+  const accel_ddp_options_t* const given_ddp = given_options(given, name.c_str()).ddp;
+  PrepareModelSettings result = read_settings(given, name.c_str());
+  result.ddp = read_settings(given_ddp, ddp_name.c_str());
+  result.ddp.comm_state_option =
+      read_settings(given_options(given_ddp, ddp_name.c_str()).comm_state_option, comm_state_name.c_str());
+  require(result.ddp.comm_wrapper <= DdpCommHook::kBf16, Status::kInvalidArgument, ddp_name, ".comm_wrapper is ",
+          static_cast<int>(result.ddp.comm_wrapper.value), "; expected ACCEL_DDP_COMM_HOOK_NO, _FP16 or _BF16");
   return result;
 }
 
@@ -50,7 +48,12 @@ class ItemArray {
         (item.module != nullptr) + (item.optimizer != nullptr) + (item.loader != nullptr) + (item.scheduler != nullptr);
     require(given == 1, Status::kInvalidArgument, "items[", index, "] has ", given, " handles; expected one");
     accelerator::PreparedObject object;
-    if (item.module != nullptr) object.model = check(item.module, "items.module").module;
+    require(item.module != nullptr || item.model_options == nullptr, Status::kInvalidArgument, "items[", index,
+            "] has model_options and no module; expected both, or no options");
+    if (item.module != nullptr) {
+      object.model = check(item.module, "items.module").module;
+      object.model_settings = read_prepare_model_options(item.model_options, text("items[", index, "].model_options"));
+    }
     if (item.optimizer != nullptr) object.optimizer = check(item.optimizer, "items.optimizer").optimizer;
     if (item.loader != nullptr) object.loader = check(item.loader, "items.loader").loader;
     if (item.scheduler != nullptr) object.scheduler = check(item.scheduler, "items.scheduler").scheduler;
@@ -108,10 +111,8 @@ class OwnedItem {
 ACCEL_FUNCTION accel_status_t accel_prepare_model(accel_state_t* state, accel_module_t* module,
                                                   const accel_prepare_model_options_t* options, accel_module_t** out) {
   return guarded(__func__, out, [&] {
-    accelerator::Accelerator& accelerator = *accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
-    const PrepareModelSettings preparation = read_prepare_model_options(options);
-    return accelerator.prepare_model(model, preparation);
+    return accelerator_of(state)->prepare_model(model, read_prepare_model_options(options, "options"));
   });
 }
 
@@ -123,45 +124,32 @@ ACCEL_FUNCTION accel_status_t accel_register_comm_hook(accel_state_t* state, acc
     accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
     check_pointer(hook, "hook");
-    const auto* const prepared = dynamic_cast<const accelerator::PreparedModel*>(model.get());
-    require(prepared != nullptr, Status::kInvalidArgument,
-            "module is not prepared; expected what accel_prepare_model() gave");
-    if (prepared->ddp() == nullptr) return ACCEL_OK;  // one process: nothing is exchanged
-    prepared->ddp()->set_comm_hook(
-        parallel::make_comm_hook([callback](const at::Tensor& buffer, int64_t bucket, bool is_last) {
+    accelerator::require_prepared(model)->register_comm_hook(
+        [callback](const at::Tensor& buffer, int64_t bucket, bool is_last) {
           const TensorHandle handle(new_tensor(buffer));
           callback.checked("hook", handle.get(), bucket, is_last ? 1 : 0);
-        }));
-    return ACCEL_OK;
+        });
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_prepare_optimizer(accel_state_t* state, accel_optimizer_t* optimizer,
                                                       accel_optimizer_t** out) {
-  return guarded(__func__, out, [&] {
-    accelerator::Accelerator& accelerator = *accelerator_of(state);
-    const auto& plain = check(optimizer, "optimizer").optimizer;
-    return accelerator.prepare_optimizer(plain);
-  });
+  return guarded(__func__, out,
+                 [&] { return accelerator_of(state)->prepare_optimizer(check(optimizer, "optimizer").optimizer); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_prepare_scheduler(accel_state_t* state, accel_scheduler_t* scheduler,
                                                       accel_scheduler_t** out) {
-  return guarded(__func__, out, [&] {
-    accelerator::Accelerator& accelerator = *accelerator_of(state);
-    const auto& plain = check(scheduler, "scheduler").scheduler;
-    return accelerator.prepare_scheduler(plain);
-  });
+  return guarded(__func__, out,
+                 [&] { return accelerator_of(state)->prepare_scheduler(check(scheduler, "scheduler").scheduler); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_prepare_data_loader(accel_state_t* state, accel_dataloader_t* loader,
                                                         const accel_dataloader_config_t* config,
                                                         accel_dataloader_t** out) {
   return guarded(__func__, out, [&] {
-    accelerator::Accelerator& accelerator = *accelerator_of(state);
     const auto& plain = check(loader, "loader").loader;
-    const auto configuration = read_settings(config, "config");
-    return accelerator.prepare_data_loader(*plain, configuration);
+    return accelerator_of(state)->prepare_data_loader(*plain, read_settings(config, "config"));
   });
 }
 
@@ -204,9 +192,8 @@ ACCEL_FUNCTION accel_status_t accel_free_memory(accel_state_t* state) {
 
 ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel_module_t* module, const char* folder) {
   return guarded(__func__, [&] {
-    accelerator::Accelerator& accelerator = *accelerator_of(state);
-    const nn::ModulePtr& model = check(module, "module").module;
-    accelerator.save_model(*accelerator::unwrap_model(model), check_pointer(folder, "folder"));
+    const auto model = accelerator::unwrap_model(check(module, "module").module);
+    accelerator_of(state)->save_model(*model, check_pointer(folder, "folder"));
   });
 }
 

@@ -9,6 +9,7 @@
 #include "capi/device.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "capi/named_tensors.hpp"
 #include "capi/object.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
@@ -100,45 +101,20 @@ nn::PostHook post_hook_of(Callback<accel_module_hook_fn> callback) {
   };
 }
 
-c10::impl::GenericDict map_of(const nn::NamedTensors& entries) {
-  c10::impl::GenericDict map = tree::new_map();
-  for (const auto& [name, tensor] : entries) map.insert(name, tensor);
-  return map;
-}
-
-nn::NamedTensors entries_of(const accel_value_t& state_dict) {
-  require(state_dict.kind == ACCEL_VALUE_MAP, Status::kTypeMismatch,
-          "state_dict is no map; expected a map name -> tensor");
-  nn::NamedTensors entries;
-  for (const auto& member : to_ivalue(state_dict, "state_dict").toGenericDict()) {
-    require(member.value().isTensor(), Status::kTypeMismatch, "state dict entry '", member.key().toStringRef(),
-            "' is a ", tree::kind_name(member.value()), "; expected a tensor");
-    entries.emplace_back(member.key().toStringRef(), member.value().toTensor());
-  }
-  return entries;
-}
+nn::Module& module_of(const accel_module_t* module) { return *check(module, "module").module; }
 
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_module_create(const char* kind, accel_module_t** out) {
-  return guarded(__func__, out, [&] {
-    check_pointer(kind, "kind");
-    return std::make_shared<nn::ForeignModule>(kind);
-  });
+  return guarded(__func__, out, [&] { return std::make_shared<nn::ForeignModule>(check_pointer(kind, "kind")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_load_torchscript(const char* path, accel_module_t** out) {
-  return guarded(__func__, out, [&] {
-    check_pointer(path, "path");
-    return nn::load_torchscript(path);
-  });
+  return guarded(__func__, out, [&] { return nn::load_torchscript(check_pointer(path, "path")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_from_config(const char* config, accel_module_t** out) {
-  return guarded(__func__, out, [&] {
-    check_pointer(config, "config");
-    return nn::module_from_config(config);
-  });
+  return guarded(__func__, out, [&] { return nn::module_from_config(check_pointer(config, "config")); });
 }
 
 ACCEL_FUNCTION accel_module_t* accel_module_retain(accel_module_t* module) {
@@ -148,62 +124,49 @@ ACCEL_FUNCTION accel_module_t* accel_module_retain(accel_module_t* module) {
 ACCEL_FUNCTION void accel_module_release(accel_module_t* module) { release_handle(module); }
 
 ACCEL_FUNCTION const char* accel_module_kind(const accel_module_t* module) {
-  return guarded_value<const char*>(__func__, nullptr, [&] { return check(module, "module").module->kind().c_str(); });
+  return guarded_value<const char*>(__func__, nullptr, [&] { return module_of(module).kind().c_str(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_add_parameter(accel_module_t* module, const char* name,
                                                          accel_tensor_t* tensor, int32_t requires_grad) {
   return guarded(__func__, [&] {
-    nn::Module& owner = *check(module, "module").module;
-    check_pointer(name, "name");
-    owner.add_parameter(name, check(tensor, "tensor").tensor, requires_grad != 0);
+    module_of(module).add_parameter(check_pointer(name, "name"), check(tensor, "tensor").tensor, requires_grad != 0);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_add_buffer(accel_module_t* module, const char* name, accel_tensor_t* tensor,
                                                       int32_t persistent) {
   return guarded(__func__, [&] {
-    nn::Module& owner = *check(module, "module").module;
-    check_pointer(name, "name");
-    owner.add_buffer(name, check(tensor, "tensor").tensor, persistent != 0);
+    module_of(module).add_buffer(check_pointer(name, "name"), check(tensor, "tensor").tensor, persistent != 0);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_add_child(accel_module_t* module, const char* name, accel_module_t* child) {
-  return guarded(__func__, [&] {
-    nn::Module& owner = *check(module, "module").module;
-    check_pointer(name, "name");
-    owner.add_child(name, check(child, "child").module);
-  });
+  return guarded(__func__,
+                 [&] { module_of(module).add_child(check_pointer(name, "name"), check(child, "child").module); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_replace_tensor(accel_module_t* module, const char* name,
                                                           accel_tensor_t* tensor) {
-  return guarded(__func__, [&] {
-    nn::Module& owner = *check(module, "module").module;
-    check_pointer(name, "name");
-    owner.replace_tensor(name, check(tensor, "tensor").tensor);
-  });
+  return guarded(
+      __func__, [&] { module_of(module).replace_tensor(check_pointer(name, "name"), check(tensor, "tensor").tensor); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_replace_child(accel_module_t* module, const char* name,
                                                          accel_module_t* child) {
-  return guarded(__func__, [&] {
-    nn::Module& owner = *check(module, "module").module;
-    check_pointer(name, "name");
-    owner.replace_child(name, check(child, "child").module);
-  });
+  return guarded(__func__,
+                 [&] { module_of(module).replace_child(check_pointer(name, "name"), check(child, "child").module); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_remove(accel_module_t* module, const char* name) {
-  return guarded(__func__, [&] { check(module, "module").module->remove(check_pointer(name, "name")); });
+  return guarded(__func__, [&] { module_of(module).remove(check_pointer(name, "name")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_set_forward(accel_module_t* module, accel_forward_fn forward,
                                                        void* user_data, accel_destroy_fn destroy) {
   return guarded(__func__, [&] {
     Callback<accel_forward_fn> callback(forward, user_data, destroy);
-    nn::Module& owner = *check(module, "module").module;
+    nn::Module& owner = module_of(module);
     check_pointer(forward, "forward");
     auto* foreign = dynamic_cast<nn::ForeignModule*>(&owner);
     require(foreign != nullptr, Status::kInvalidState, "a module of kind '", owner.kind(),
@@ -216,7 +179,7 @@ ACCEL_FUNCTION accel_status_t accel_module_add_hook(accel_module_t* module, int3
                                                     void* user_data, accel_destroy_fn destroy, int64_t* out_id) {
   return guarded(__func__, [&] {
     Callback<accel_module_hook_fn> callback(hook, user_data, destroy);
-    nn::Module& owner = *check(module, "module").module;
+    nn::Module& owner = module_of(module);
     check_pointer(hook, "hook");
     require(when == ACCEL_HOOK_FORWARD_PRE || when == ACCEL_HOOK_FORWARD, Status::kInvalidArgument, "when is ", when,
             "; expected one of ACCEL_HOOK_*");
@@ -228,100 +191,81 @@ ACCEL_FUNCTION accel_status_t accel_module_add_hook(accel_module_t* module, int3
 
 ACCEL_FUNCTION accel_status_t accel_module_remove_hook(accel_module_t* module, int64_t id) {
   return guarded(__func__, [&] {
-    nn::Module& owner = *check(module, "module").module;
-    require(owner.remove_hook(id), Status::kNotFound, "hook ", id,
+    require(module_of(module).remove_hook(id), Status::kNotFound, "hook ", id,
             " is not there; expected what accel_module_add_hook() gave for this module");
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_set_no_grad(accel_module_t* module, int32_t no_grad) {
-  return guarded(__func__, [&] { check(module, "module").module->set_no_grad(read_flag(no_grad, "no_grad")); });
+  return guarded(__func__, [&] { module_of(module).set_no_grad(read_flag(no_grad, "no_grad")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_call(accel_module_t* module, const accel_value_t* inputs, size_t n_inputs,
                                                 accel_value_t* out) {
-  return guarded(__func__, out, [&] {
-    return from_ivalue(check(module, "module").module->call(to_ivalues(inputs, n_inputs, "inputs")));
-  });
+  return guarded(__func__, out,
+                 [&] { return from_ivalue(module_of(module).call(to_ivalues(inputs, n_inputs, "inputs"))); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_child(const accel_module_t* module, const char* path, accel_module_t** out) {
-  return guarded(__func__, out, [&] {
-    nn::Module& owner = *check(module, "module").module;
-    check_pointer(path, "path");
-    return owner.find(path);
-  });
+  return guarded(__func__, out, [&] { return module_of(module).find(check_pointer(path, "path")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_tensor(const accel_module_t* module, const char* path,
                                                   accel_tensor_t** out) {
-  return guarded(__func__, out, [&] {
-    const nn::Module& owner = *check(module, "module").module;
-    check_pointer(path, "path");
-    return owner.find_tensor(path);
-  });
+  return guarded(__func__, out, [&] { return module_of(module).find_tensor(check_pointer(path, "path")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_named_parameters(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__,
-                 [&] { give(check_pointer(out, "out"), map_of(check(module, "module").module->named_parameters())); });
+  return guarded(__func__, out, [&] { return from_ivalue(map_of(module_of(module).named_parameters())); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_named_buffers(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__,
-                 [&] { give(check_pointer(out, "out"), map_of(check(module, "module").module->named_buffers())); });
+  return guarded(__func__, out, [&] { return from_ivalue(map_of(module_of(module).named_buffers())); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_named_modules(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__, out, [&] { return from_ivalue(kinds_of(check(module, "module").module->named_modules())); });
+  return guarded(__func__, out, [&] { return from_ivalue(kinds_of(module_of(module).named_modules())); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_children_bottom_up(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__, out,
-                 [&] { return from_ivalue(kinds_of(check(module, "module").module->children_bottom_up())); });
+  return guarded(__func__, out, [&] { return from_ivalue(kinds_of(module_of(module).children_bottom_up())); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_state_dict(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__,
-                 [&] { give(check_pointer(out, "out"), map_of(check(module, "module").module->state_dict())); });
+  return guarded(__func__, out, [&] { return from_ivalue(map_of(module_of(module).state_dict())); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_load_state_dict(accel_module_t* module, const accel_value_t* state_dict,
                                                            int32_t strict) {
   return guarded(__func__, [&] {
-    nn::Module& owner = *check(module, "module").module;
-    owner.load_state_dict(entries_of(*check_pointer(state_dict, "state_dict")), strict != 0);
+    nn::Module& owner = module_of(module);
+    owner.load_state_dict(read_named_tensors(*check_pointer(state_dict, "state_dict"), "state_dict"), strict != 0);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_to(accel_module_t* module, accel_dtype_t dtype, accel_device_t device) {
   return guarded(__func__, [&] {
-    nn::Module& owner = *check(module, "module").module;
     std::optional<at::ScalarType> type;
-    if (dtype != ACCEL_UNSET) type = tensor::dtype_from_number(dtype);
-    owner.to(type, to_device(device));
+    if (is_given(dtype)) type = tensor::dtype_from_number(dtype);
+    module_of(module).to(type, to_device(device));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_train(accel_module_t* module, int32_t training) {
-  return guarded(__func__, [&] { check(module, "module").module->train(training != 0); });
+  return guarded(__func__, [&] { module_of(module).train(training != 0); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_is_training(const accel_module_t* module, int32_t* out) {
-  return guarded(__func__, [&] { *check_pointer(out, "out") = check(module, "module").module->is_training() ? 1 : 0; });
+  return guarded(__func__, out, [&] { return module_of(module).is_training() ? 1 : 0; });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_num_parameters(const accel_module_t* module, int64_t* out) {
-  return guarded(__func__, [&] { *check_pointer(out, "out") = check(module, "module").module->num_parameters(); });
+  return guarded(__func__, out, [&] { return module_of(module).num_parameters(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_tie(accel_module_t* module, const char* path, const char* source_path) {
-  return guarded(__func__, [&] {
-    nn::Module& owner = *check(module, "module").module;
-    check_pointer(path, "path");
-    check_pointer(source_path, "source_path");
-    owner.tie(path, source_path);
-  });
+  return guarded(
+      __func__, [&] { module_of(module).tie(check_pointer(path, "path"), check_pointer(source_path, "source_path")); });
 }
 
 }  // namespace accel::capi

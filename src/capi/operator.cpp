@@ -118,7 +118,7 @@ c10::SmallVector<tensor::NamedArgument, 8> named_arguments(std::string_view oper
 
 template <typename Guard, typename... Arguments>
 accel_status_t begin_guard(const char* function, accel_scope_t** out, Arguments... arguments) {
-  return guarded(function, out, [&] { return open_scope(std::make_unique<GuardScope<Guard>>(arguments...)); });
+  return guarded(function, out, [&] { return open_scope<Guard>(arguments...); });
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
-#include "parallel/bucket_size.hpp"
 
 namespace accel::capi {
 namespace {
@@ -21,12 +20,8 @@ ACCEL_FUNCTION accel_status_t accel_parameters_create(accel_state_t* state, acce
                                                       const accel_parameters_options_t* options,
                                                       accel_parameters_t** out) {
   return guarded(__func__, out, [&] {
-    accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
     const nn::ModulePtr& model = check(module, "module").module;
-    const auto settings = read_options(options, "options");
-    double bucket_cap_mb = parallel::kDefaultBucketMegabytes;
-    set_given(bucket_cap_mb, settings.bucket_cap_mb);
-    return accelerator.prepare_parameters(model, bucket_cap_mb);
+    return accelerator_of(state)->prepare_parameters(model, read_settings(options, "options").bucket_cap_mb);
   });
 }
 

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <type_traits>
+#include <utility>
 
 #include "accel.h"
+#include "base/error.hpp"
 #include "capi/object.hpp"
 
 namespace accel::capi {
@@ -21,15 +24,40 @@ accel_scope_t* open_scope(std::unique_ptr<ScopeBody> body);
 // What an open scope of this thread does.
 ScopeBody& body_of(accel_scope_t* scope);
 
-// A body that is a guard object: built in place, destroyed at the end.
+// A body that is a guard object of the engine: built in place, finished where it has something to finish, destroyed at
+// the end.
 template <typename Guard>
 class GuardScope final : public ScopeBody {
  public:
   template <typename... Arguments>
   explicit GuardScope(Arguments&&... arguments) : guard_(std::forward<Arguments>(arguments)...) {}
+  void finish() override { finish(guard_, 0); }
+  Guard& guard() { return guard_; }
 
  private:
+  template <typename Finishing>
+  static auto finish(Finishing& guard, int) -> decltype(guard.finish()) {
+    return guard.finish();
+  }
+  template <typename Other>
+  static void finish(Other& /*guard*/, long) {}
+
   Guard guard_;
 };
+
+template <typename Guard, typename... Arguments>
+accel_scope_t* open_scope(Arguments&&... arguments) {
+  return open_scope(std::make_unique<GuardScope<Guard>>(std::forward<Arguments>(arguments)...));
+}
+
+// The guard of an open scope of this thread; `kind` and the function `origin`, which opens such scopes, are for the
+// error of another kind.
+template <typename Guard>
+Guard& guard_of(accel_scope_t* scope, const char* kind, const char* origin) {
+  auto* const body = dynamic_cast<GuardScope<Guard>*>(&body_of(scope));
+  require(body != nullptr, Status::kInvalidArgument, "scope is not one of ", kind, "; expected what ", origin,
+          "() opened");
+  return body->guard();
+}
 
 }  // namespace accel::capi

@@ -19,6 +19,7 @@
 #include "capi/value.hpp"
 #include "comm/collectives.hpp"
 #include "data/dataloader.hpp"
+#include "state/main_process_first.hpp"
 #include "state/split.hpp"
 #include "tensor/tree.hpp"
 
@@ -34,30 +35,6 @@ template <typename Read>
 int32_t read_state(const char* function, const accel_state_t* handle, Read&& read) {
   return guarded_value<int32_t>(
       function, -1, [&] { return static_cast<int32_t>(read(check(handle, "state").accelerator->state())); });
-}
-
-// The main process's body runs between two barriers of the others: theirs comes first, its own last.
-class MainFirst final : public ScopeBody {
- public:
-  MainFirst(std::shared_ptr<accelerator::Accelerator> accelerator, bool is_main)
-      : accelerator_(std::move(accelerator)), is_main_(is_main) {
-    if (!is_main_) accelerator_->state().communicator()->barrier();
-  }
-  void finish() override {
-    if (is_main_) accelerator_->state().communicator()->barrier();
-  }
-
- private:
-  std::shared_ptr<accelerator::Accelerator> accelerator_;
-  bool is_main_;
-};
-
-accel_status_t begin_main_first(const char* function, accel_state_t* state, accel_scope_t** out,
-                                bool (state::State::*is_main)() const) {
-  return guarded(function, out, [&] {
-    const auto& accelerator = check(state, "state").accelerator;
-    return open_scope(std::make_unique<MainFirst>(accelerator, (accelerator->state().*is_main)()));
-  });
 }
 
 std::atomic<accel_state_t*> default_state{nullptr};
@@ -183,11 +160,17 @@ ACCEL_FUNCTION accel_status_t accel_set_device(const accel_state_t* state) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_main_process_first_begin(accel_state_t* state, accel_scope_t** out) {
-  return begin_main_first(__func__, state, out, &state::State::is_main_process);
+  return guarded(__func__, out, [&] {
+    const state::State& engine = accelerator_of(state)->state();
+    return open_scope<state::MainProcessFirst>(engine.communicator(), engine.is_main_process());
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_local_main_process_first_begin(accel_state_t* state, accel_scope_t** out) {
-  return begin_main_first(__func__, state, out, &state::State::is_local_main_process);
+  return guarded(__func__, out, [&] {
+    const state::State& engine = accelerator_of(state)->state();
+    return open_scope<state::MainProcessFirst>(engine.communicator(), engine.is_local_main_process());
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_split_range(const accel_state_t* state, int64_t length, int64_t* out_begin,

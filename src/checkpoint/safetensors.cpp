@@ -109,7 +109,7 @@ SafetensorsContents load_safetensors(const std::string& path) {
   return read_safetensors(std::make_shared<const MappedFile>(path));
 }
 
-SafetensorsContents drop_tied(const NamedTensors& tensors) {
+SafetensorsContents drop_tied(const NamedTensors& tensors, const Metadata& metadata) {
   using Identity = std::tuple<const void*, at::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
   std::map<Identity, std::string> first_names;
   SafetensorsContents contents;
@@ -125,6 +125,13 @@ SafetensorsContents drop_tied(const NamedTensors& tensors) {
       }
     }
     contents.tensors.emplace_back(name, tensor);
+  }
+  const Metadata tied = contents.metadata;
+  for (const auto& entry : metadata) {
+    for (const auto& [name, first] : tied)
+      require(entry.first != name, Status::kInvalidArgument, "metadata has '", name,
+              "', which is the name of a tensor that is the same as '", first, "'; expected another key");
+    contents.metadata.push_back(entry);
   }
   return contents;
 }

@@ -35,8 +35,9 @@ SafetensorsContents load_safetensors(const std::string& path);
 SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& file);
 
 // Tensors that are one and the same (tied weights) are kept once, under their first name; the metadata then says
-// {other name: first name}, as the reference's save_model writes it. restore_tied() gives the other names back.
-SafetensorsContents drop_tied(const NamedTensors& tensors);
+// {other name: first name}, as the reference's save_model writes it, besides what is given, which must not have the
+// same names. restore_tied() gives the other names back.
+SafetensorsContents drop_tied(const NamedTensors& tensors, const Metadata& metadata = {});
 void restore_tied(SafetensorsContents& contents);
 
 }  // namespace accel::checkpoint

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -15,20 +16,50 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/together.hpp"
 #include "checkpoint/value_file.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
 namespace {
 
-constexpr const char* kModel = "model";
-constexpr const char* kOptimizer = "optimizer";
-constexpr const char* kScheduler = "scheduler";
-constexpr const char* kCustom = "custom_";
-constexpr const char* kDataloader = "dataloader_";
-constexpr const char* kRandomStates = "random_states_";
+struct KindOfState {
+  const char* stem;    // of its files' names
+  const char* plural;  // for messages
+  ValueContainer container;
+};
+// In the order of StateKind.
+constexpr KindOfState kKinds[] = {
+    {"model", "models", ValueContainer::kSafetensors},
+    {"optimizer", "optimizers", ValueContainer::kSafetensors},
+    {"scheduler", "schedulers", ValueContainer::kByContent},
+    {"custom_", "registered objects", ValueContainer::kByContent},
+    {"dataloader_", "data loaders", ValueContainer::kByContent},
+    {"random_states_", "states of ranks", ValueContainer::kSafetensors},
+};
+constexpr StateKind kPerRank[] = {StateKind::kDataloader, StateKind::kRankState};
 constexpr const char* kExtensions[] = {".safetensors", ".json"};
+
+const KindOfState& kind_of(StateKind kind) { return kKinds[static_cast<size_t>(kind)]; }
 
 // "model", "model_1", "model_2", as the reference numbers them.
 std::string numbered(const char* stem, size_t index) { return index == 0 ? stem : text(stem, "_", index); }
+
+// The names of the files of entries that rank 0 writes.
+class Stems {
+ public:
+  std::string next(const StateEntry& entry) {
+    const char* const stem = kind_of(entry.kind).stem;
+    if (entry.kind == StateKind::kCustom) return stem + entry.name;
+    return numbered(stem, counts_[static_cast<size_t>(entry.kind)]++);
+  }
+
+ private:
+  size_t counts_[std::size(kKinds)] = {};
+};
+
+size_t count_of(const TrainingState& state, StateKind kind) {
+  return static_cast<size_t>(
+      std::count_if(state.begin(), state.end(), [kind](const StateEntry& entry) { return entry.kind == kind; }));
+}
 
 bool starts_with(std::string_view name, std::string_view start) { return name.substr(0, start.size()) == start; }
 
@@ -42,8 +73,8 @@ std::string_view without_extension(std::string_view name) {
 bool is_name_of_ours(std::string_view name) {
   if (name == kManifestName) return true;
   const std::string_view stem = without_extension(name);
-  for (const char* start : {kModel, kOptimizer, kScheduler, kCustom, kDataloader, kRandomStates})
-    if (starts_with(stem, start)) return true;
+  for (const KindOfState& kind : kKinds)
+    if (starts_with(stem, kind.stem)) return true;
   return false;
 }
 
@@ -71,8 +102,7 @@ class FolderWriter {
   FolderWriter(std::string folder, FileSystem& files) : folder_(std::move(folder)), files_(files) {}
 
   void write_model(const std::string& stem, const NamedTensors& tensors) {
-    SafetensorsContents contents = drop_tied(tensors);
-    contents.metadata.emplace_back("format", "pt");
+    const SafetensorsContents contents = drop_tied(tensors, {{"format", "pt"}});
     write(
         stem + ".safetensors",
         [&](OutputFile& output) { write_safetensors(output, contents.tensors, contents.metadata); },
@@ -103,26 +133,30 @@ class FolderWriter {
 };
 
 void write_shared(FolderWriter& writer, const TrainingState& state) {
-  for (size_t i = 0; i < state.models.size(); i++) writer.write_model(numbered(kModel, i), state.models[i]);
-  for (size_t i = 0; i < state.optimizers.size(); i++)
-    writer.write_tree(numbered(kOptimizer, i), state.optimizers[i], ValueContainer::kSafetensors);
-  for (size_t i = 0; i < state.schedulers.size(); i++)
-    writer.write_tree(numbered(kScheduler, i), state.schedulers[i], ValueContainer::kByContent);
-  for (const auto& [name, value] : state.custom) {
-    check_custom_name(name);
-    writer.write_tree(kCustom + name, value, ValueContainer::kByContent);
+  Stems stems;
+  for (const StateEntry& entry : state) {
+    if (is_per_rank(entry.kind)) continue;
+    if (entry.kind == StateKind::kCustom) check_custom_name(entry.name);
+    const std::string stem = stems.next(entry);
+    if (entry.kind == StateKind::kModel)
+      writer.write_model(stem, model_tensors(entry.state));
+    else
+      writer.write_tree(stem, entry.state, kind_of(entry.kind).container);
   }
 }
 
-c10::IValue list_of(const std::vector<c10::IValue>& values) {
-  c10::impl::GenericList list(c10::AnyType::get());
-  for (const c10::IValue& value : values) list.push_back(value);
-  return list;
-}
-
 void write_own(FolderWriter& writer, const TrainingState& state, int rank) {
-  writer.write_tree(text(kDataloader, rank), list_of(state.dataloaders), ValueContainer::kByContent);
-  writer.write_tree(text(kRandomStates, rank), state.random_states, ValueContainer::kSafetensors);
+  auto loaders = tree::new_list();
+  auto rank_state = tree::new_map();
+  for (const StateEntry& entry : state) {
+    if (entry.kind == StateKind::kDataloader) loaders.push_back(entry.state);
+    if (entry.kind == StateKind::kRankState) rank_state.insert(entry.name, entry.state);
+  }
+  const auto write = [&](StateKind kind, const c10::IValue& value) {
+    writer.write_tree(text(kind_of(kind).stem, rank), value, kind_of(kind).container);
+  };
+  write(StateKind::kDataloader, loaders);
+  write(StateKind::kRankState, rank_state);
 }
 
 void write_manifest(const std::string& folder, const std::vector<std::string>& reports, FileSystem& files) {
@@ -152,15 +186,34 @@ class FolderReader {
   c10::IValue read_tree(const std::string& stem) const { return read_value(open_verified(folder_, record(stem))); }
 
   // How many of "model", "model_1", ... there are.
-  size_t count(const char* stem) const {
+  size_t count(StateKind kind) const {
     size_t count = 0;
-    while (find(numbered(stem, count)) != nullptr) count++;
+    while (find(numbered(kind_of(kind).stem, count)) != nullptr) count++;
     return count;
   }
 
-  void check_count(const char* stem, const char* what, size_t expected) const {
-    require(count(stem) == expected, Status::kInvalidState, "'", folder_, "' holds ", count(stem), " ", what, " and ",
-            expected, " are prepared; prepare the same objects as when it was saved");
+  void check_count(StateKind kind, size_t found, size_t expected) const {
+    require(found == expected, Status::kInvalidState, "'", folder_, "' holds ", found, " ", kind_of(kind).plural,
+            " and ", expected, " are prepared; prepare the same objects as when it was saved");
+  }
+
+  // What one rank saved of its own: the states of these entries, in their order.
+  std::vector<c10::IValue> read_own(StateKind kind, int rank, const TrainingState& like) const {
+    const c10::IValue saved = read_tree(text(kind_of(kind).stem, rank));
+    if (kind == StateKind::kDataloader) {
+      check_count(kind, saved.isList() ? saved.toListRef().size() : 0, count_of(like, kind));
+      return saved.toListRef().vec();
+    }
+    require(saved.isGenericDict(), Status::kCorrupt, "the saved random states are no map");
+    const auto map = saved.toGenericDict();
+    std::vector<c10::IValue> states;
+    for (const StateEntry& entry : like) {
+      if (entry.kind != kind) continue;
+      const auto found = map.find(entry.name);
+      require(found != map.end(), Status::kCorrupt, "the saved random states lack '", entry.name, "'");
+      states.push_back(found->value());
+    }
+    return states;
   }
 
  private:
@@ -203,49 +256,77 @@ void check_model(const NamedTensors& loaded, const NamedTensors& current, const 
 }
 
 void check_custom_names(const Manifest& manifest, const TrainingState& like, const std::string& folder) {
+  const std::string_view stem = kind_of(StateKind::kCustom).stem;
   for (const FileRecord& file : manifest.files) {
-    if (!starts_with(file.name, kCustom)) continue;
-    const std::string_view name = without_extension(file.name).substr(std::string_view(kCustom).size());
-    const bool known =
-        std::any_of(like.custom.begin(), like.custom.end(), [&](const auto& entry) { return entry.first == name; });
+    if (!starts_with(file.name, stem)) continue;
+    const std::string_view name = without_extension(file.name).substr(stem.size());
+    const bool known = std::any_of(like.begin(), like.end(), [&](const StateEntry& entry) {
+      return entry.kind == StateKind::kCustom && entry.name == name;
+    });
     require(known, Status::kInvalidState, "'", folder, "' holds the state of '", name,
             "', which is not registered; register the same objects as when it was saved");
+  }
+}
+
+// Into the entries of that kind.
+void read_own(const FolderReader& reader, StateKind kind, const Ranks& ranks, int saved_by, TrainingState& state) {
+  const bool same_ranks = saved_by == ranks.size;
+  for (int rank = 0; rank < saved_by; rank++) {
+    if (same_ranks && rank != ranks.rank) continue;
+    auto states = reader.read_own(kind, rank, state);
+    size_t next = 0;
+    for (StateEntry& entry : state) {
+      if (entry.kind != kind) continue;
+      if (same_ranks)
+        entry.state = std::move(states[next++]);
+      else
+        entry.of_ranks.push_back(std::move(states[next++]));
+    }
   }
 }
 
 TrainingState read_state(const std::string& folder, const TrainingState& like, const Ranks& ranks) {
   const Manifest manifest = load_manifest(folder);
   const FolderReader reader(folder, manifest);
-  reader.check_count(kModel, "models", like.models.size());
-  reader.check_count(kOptimizer, "optimizers", like.optimizers.size());
-  reader.check_count(kScheduler, "schedulers", like.schedulers.size());
+  for (const StateKind kind : {StateKind::kModel, StateKind::kOptimizer, StateKind::kScheduler})
+    reader.check_count(kind, reader.count(kind), count_of(like, kind));
   check_custom_names(manifest, like, folder);
 
-  TrainingState state;
-  for (size_t i = 0; i < like.models.size(); i++) {
-    const std::string stem = numbered(kModel, i);
-    state.models.push_back(reader.read_model(stem).tensors);
-    check_model(state.models.back(), like.models[i], reader.path(stem + ".safetensors"));
+  TrainingState state = like;
+  Stems stems;
+  for (StateEntry& entry : state) {
+    if (is_per_rank(entry.kind)) continue;
+    const std::string stem = stems.next(entry);
+    if (entry.kind == StateKind::kModel) {
+      const NamedTensors tensors = reader.read_model(stem).tensors;
+      check_model(tensors, model_tensors(entry.state), reader.path(stem + ".safetensors"));
+      entry.state = model_state(tensors);
+    } else {
+      entry.state = reader.read_tree(stem);
+    }
   }
-  for (size_t i = 0; i < like.optimizers.size(); i++)
-    state.optimizers.push_back(reader.read_tree(numbered(kOptimizer, i)));
-  for (size_t i = 0; i < like.schedulers.size(); i++)
-    state.schedulers.push_back(reader.read_tree(numbered(kScheduler, i)));
-  for (const auto& [name, value] : like.custom) state.custom.emplace_back(name, reader.read_tree(kCustom + name));
-
-  const bool same_ranks = manifest.world_size == ranks.size;
-  const c10::IValue loaders = reader.read_tree(text(kDataloader, same_ranks ? ranks.rank : 0));
-  require(loaders.isList() && loaders.toListRef().size() == like.dataloaders.size(), Status::kInvalidState, "'", folder,
-          "' holds ", loaders.isList() ? loaders.toListRef().size() : 0, " data loaders and ", like.dataloaders.size(),
-          " are prepared; prepare the same objects as when it was saved");
-  state.dataloaders = loaders.toListRef().vec();
-  state.random_states = reader.read_tree(text(kRandomStates, ranks.rank % manifest.world_size));
-  for (int rank = 0; !same_ranks && rank < manifest.world_size; rank++)
-    state.random_states_of_all.push_back(reader.read_tree(text(kRandomStates, rank)));
+  for (const StateKind kind : kPerRank) read_own(reader, kind, ranks, manifest.world_size, state);
   return state;
 }
 
 }  // namespace
+
+bool is_per_rank(StateKind kind) {
+  return std::find(std::begin(kPerRank), std::end(kPerRank), kind) != std::end(kPerRank);
+}
+
+c10::IValue model_state(const NamedTensors& tensors) {
+  auto map = tree::new_map();
+  for (const auto& [name, tensor] : tensors) map.insert(name, tensor);
+  return map;
+}
+
+NamedTensors model_tensors(const c10::IValue& state) {
+  NamedTensors tensors;
+  for (const auto& entry : state.toGenericDict())
+    tensors.emplace_back(entry.key().toStringRef(), entry.value().toTensor());
+  return tensors;
+}
 
 void check_custom_name(const std::string& name) {
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";

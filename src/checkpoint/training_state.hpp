@@ -1,7 +1,7 @@
 // The state of a training run of several ranks, in one folder:
 //
-//   model.safetensors, model_1...          rank 0     random_states_<rank>.safetensors   every rank
-//   optimizer.safetensors, optimizer_1...  rank 0     dataloader_<rank>.json             every rank
+//   model.safetensors, model_1...          rank 0     random_states_<rank>.safetensors   every rank, by name
+//   optimizer.safetensors, optimizer_1...  rank 0     dataloader_<rank>.json             every rank, a list
 //   scheduler.json, scheduler_1...         rank 0     custom_<name>.json                 rank 0
 //   state.json                             the list of the others: there is no training state without it
 //
@@ -12,7 +12,6 @@
 
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "checkpoint/file_system.hpp"
@@ -20,16 +19,24 @@
 
 namespace accel::checkpoint {
 
-// One rank's view: what rank 0 writes and all read, then what is the rank's own.
-struct TrainingState {
-  std::vector<NamedTensors> models;
-  std::vector<c10::IValue> optimizers;
-  std::vector<c10::IValue> schedulers;
-  std::vector<std::pair<std::string, c10::IValue>> custom;  // by name
-  std::vector<c10::IValue> dataloaders;
-  c10::IValue random_states;                      // generators, and whatever else a rank needs to go on
-  std::vector<c10::IValue> random_states_of_all;  // only when loaded by another number of ranks: of those that saved
+// The first four are the same on all ranks: rank 0 writes them. The others are each rank's own.
+enum class StateKind { kModel, kOptimizer, kScheduler, kCustom, kDataloader, kRankState };
+bool is_per_rank(StateKind kind);
+
+// One object's part.
+struct StateEntry {
+  StateKind kind;
+  std::string name;  // of kCustom and kRankState; the others go by their order
+  c10::IValue state;
+  // Of what is each rank's own, when another number of ranks loads it: those of the ranks that saved, in place of
+  // state.
+  std::vector<c10::IValue> of_ranks;
 };
+using TrainingState = std::vector<StateEntry>;
+
+// A model's part is a map of its tensors.
+c10::IValue model_state(const NamedTensors& tensors);
+NamedTensors model_tensors(const c10::IValue& state);
 
 // How the ranks talk. One function is enough: every rank's text goes to all ranks, in rank order, which is a barrier, a
 // broadcast and a vote. It throws when a rank is lost.
@@ -54,9 +61,8 @@ void save_training_state(const std::string& folder, const std::function<Training
                          FileSystem& files = system_files());
 
 // Collective. Reads and checks what this rank needs: sizes, checksums, and whether models, counts and names fit `like`,
-// the state as it is now (its values are not looked at). Either all ranks get their state or all throw, and nothing has
-// changed. With another number of ranks the loaders are those of rank 0, and a rank that did not save has the random
-// states of one that did.
+// the entries as they are now, whose states are not looked at but for the names and shapes in models. Either all ranks
+// get the same entries with what was saved, or all throw, and nothing has changed.
 TrainingState load_training_state(const std::string& folder, const TrainingState& like, const Ranks& ranks);
 
 }  // namespace accel::checkpoint

@@ -77,7 +77,7 @@ class Communicator {
   void set_rendezvous_endpoints(std::shared_ptr<const RendezvousEndpoints> places) {
     rendezvous_endpoints_ = std::move(places);
   }
-  // For c10d::Reducer; null with one rank.
+  // For the exchange of gradients; null with one rank.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return process_group_; }
 
   // Times `scale` in the same pass: of a sum or mean of numbers that are not whole, else it must be 1.

@@ -23,6 +23,7 @@
 #include "data/stream.hpp"
 #include "data/worker_pool.hpp"
 #include "state/gradient_state.hpp"
+#include "tensor/stateful.hpp"
 
 namespace accel::data {
 
@@ -65,12 +66,12 @@ struct ShardOptions {
   std::function<void()> at_epoch_begin;   // may be empty
 };
 
-class DataLoader : public std::enable_shared_from_this<DataLoader> {
+class DataLoader final : public tensor::Stateful, public std::enable_shared_from_this<DataLoader> {
  public:
   DataLoader(LoaderData data, const LoaderOptions& options);
   DataLoader(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
              const LoaderOptions& options);
-  ~DataLoader();
+  ~DataLoader() override;
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
@@ -106,8 +107,8 @@ class DataLoader : public std::enable_shared_from_this<DataLoader> {
   void set_epoch(int64_t epoch);
 
   // What was handed out, whatever was read ahead. It can be loaded with another number of ranks or threads.
-  c10::IValue state_dict() const;
-  void load_state_dict(const c10::IValue& state_dict);
+  c10::IValue state_dict() const override;
+  void load_state_dict(const c10::IValue& state_dict) override;
 
   // A new loader on the same data, whose first epoch leaves out its first batches. It takes over the epoch in which
   // this one would go on after load_state_dict(): this one then begins with the next.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "optim/settings.hpp"
+#include "tensor/stateful.hpp"
 
 namespace accel::optim {
 
@@ -39,10 +40,8 @@ struct ParameterGroup {
 // Evaluates the loss anew, and leaves its gradients.
 using Closure = std::function<void()>;
 
-class Optimizer {
+class Optimizer : public tensor::Stateful {
  public:
-  virtual ~Optimizer() = default;
-
   // One update of every parameter that requires a gradient and has one. False when the step was skipped on purpose.
   virtual bool step() = 0;
   // The same by the gradients of a closure, which is called within, once, where autograd records.
@@ -69,8 +68,8 @@ class Optimizer {
   // torch.optim; the index counts parameters through all groups. Tensors are
   // shared, not copied, unless they are kept in another form. Loading copies,
   // and checks everything before it changes anything.
-  virtual c10::IValue state_dict() const = 0;
-  virtual void load_state_dict(const c10::IValue& state_dict) = 0;
+  c10::IValue state_dict() const override = 0;
+  void load_state_dict(const c10::IValue& state_dict) override = 0;
 
   // What is kept of all parameters.
   virtual int64_t state_bytes() const = 0;

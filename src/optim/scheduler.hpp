@@ -9,14 +9,13 @@
 #include <vector>
 
 #include "optim/optimizer.hpp"
+#include "tensor/stateful.hpp"
 
 namespace accel::optim {
 
 // The accelerator's scheduler wraps another one.
-class Scheduler {
+class Scheduler : public tensor::Stateful {
  public:
-  virtual ~Scheduler() = default;
-
   virtual void step() = 0;
   // One step on with what was measured; an error for those that go by the steps alone.
   virtual void step_metric(double metric);
@@ -33,8 +32,8 @@ class Scheduler {
 
   // With the keys of torch.optim.lr_scheduler, so that either can go on from the other's. Loading checks everything
   // before it changes anything, and gives the optimizer its rates.
-  virtual c10::IValue state_dict() const = 0;
-  virtual void load_state_dict(const c10::IValue& state_dict) = 0;
+  c10::IValue state_dict() const override = 0;
+  void load_state_dict(const c10::IValue& state_dict) override = 0;
 
   // The same scheduler, at the same place, for an optimizer whose groups have the same rates.
   virtual std::shared_ptr<Scheduler> copy_for(std::shared_ptr<Optimizer> optimizer) const = 0;

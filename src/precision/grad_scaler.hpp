@@ -13,13 +13,14 @@
 #include <vector>
 
 #include "config/generated/settings.hpp"
+#include "tensor/stateful.hpp"
 
 namespace accel::precision {
 
 class ScaledGradients;
 
 // The scale. The host knows it, since every step waits for the answer whether gradients overflowed anyway.
-class GradScaler {
+class GradScaler final : public tensor::Stateful {
  public:
   explicit GradScaler(const GradScalerSettings& settings);
 
@@ -33,8 +34,8 @@ class GradScaler {
   void update(bool overflowed, const ScaledGradients* stepped);
 
   // The keys of torch.amp.GradScaler.
-  c10::IValue state_dict() const;
-  void load_state_dict(const c10::IValue& state_dict);
+  c10::IValue state_dict() const override;
+  void load_state_dict(const c10::IValue& state_dict) override;
 
  private:
   friend class ScaledGradients;

@@ -198,10 +198,10 @@ static void test_wrong_arguments(void **unused) {
   assert_fails(accel_prepare_model(t->state, t->model, &preparation, &again), ACCEL_ERROR_INVALID_ARGUMENT,
                "options.evaluation_mode is 3");
   preparation.evaluation_mode = 1;
-  preparation.ddp_options = &ddp;
+  preparation.ddp = &ddp;
   ddp.static_graph = 5;
   assert_fails(accel_prepare_model(t->state, t->model, &preparation, &again), ACCEL_ERROR_INVALID_ARGUMENT,
-               "options.ddp_options.static_graph is 5");
+               "options.ddp.static_graph is 5");
   assert_status(accel_prepare_data_loader(t->state, t->loader, NULL, &loader), ACCEL_ERROR_INVALID_STATE);
   assert_ok(accel_unwrap_model(t->state, t->prepared, 0, &inner));
   assert_string_equal(accel_module_kind(inner), "Sequential");

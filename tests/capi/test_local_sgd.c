@@ -106,14 +106,14 @@ static void wrong_arguments_are_refused(void **unused) {
                "hook is NULL");
   assert_int_equal(destroyed, 2);
   accel_prepare_model_options_t preparation = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
-  preparation.ddp_options = &ddp;
+  preparation.ddp = &ddp;
   ddp.comm_hook = 5;
   assert_fails(accel_prepare_model(s.state, s.model, &preparation, &again), ACCEL_ERROR_INVALID_ARGUMENT,
-               "options.ddp_options.comm_hook is 5");
+               "options.ddp.comm_hook is 5");
   ddp.comm_hook = ACCEL_UNSET;
   ddp.comm_wrapper = ACCEL_DDP_COMM_HOOK_POWER_SGD;
   assert_fails(accel_prepare_model(s.state, s.model, &preparation, &again), ACCEL_ERROR_INVALID_ARGUMENT,
-               "options.ddp_options.comm_wrapper is 3");
+               "options.ddp.comm_wrapper is 3");
   assert_null(again);
   end(&s);
 }

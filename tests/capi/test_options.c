@@ -283,14 +283,14 @@ static void test_from_json(void **unused) {
   assert_memory_equal(&loader, &whole, sizeof loader);
 
   assert_ok(accel_options_from_json("accel_prepare_model_options_t",
-                                    "{\"ddp_options\": {\"bucket_cap_mb\": 5, \"comm_hook\": \"power_sgd\","
+                                    "{\"ddp\": {\"bucket_cap_mb\": 5, \"comm_hook\": \"power_sgd\","
                                     " \"comm_state_option\": {\"random_seed\": 7}}}",
                                     &model, sizeof model));
   assert_int_equal(model.device_placement, ACCEL_UNSET);
-  assert_true(model.ddp_options->bucket_cap_mb == 5);
-  assert_int_equal(model.ddp_options->comm_hook, ACCEL_DDP_COMM_HOOK_POWER_SGD);
-  assert_int_equal(model.ddp_options->comm_state_option->random_seed, 7);
-  assert_ok(accel_options_check("accel_ddp_options_t", model.ddp_options));
+  assert_true(model.ddp->bucket_cap_mb == 5);
+  assert_int_equal(model.ddp->comm_hook, ACCEL_DDP_COMM_HOOK_POWER_SGD);
+  assert_int_equal(model.ddp->comm_state_option->random_seed, 7);
+  assert_ok(accel_options_check("accel_ddp_options_t", model.ddp));
 
   accel_state_options_t state;
   assert_ok(

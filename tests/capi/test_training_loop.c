@@ -356,7 +356,7 @@ static void test_preparing_items_of_a_newer_program(void **unused) {
   items[1].next = ACCEL_UNSET_INT64;
   items[1].known.struct_size = sizeof(accel_prepare_item_t);
   assert_fails(accel_prepare(state, &items[0].known, 2, &prepared[0].known), ACCEL_ERROR_INVALID_ARGUMENT,
-               "items[1].struct_size is 48; expected that of the first, 56");
+               "items[1].struct_size is 56; expected that of the first, 64");
   accel_optimizer_release(items[1].known.optimizer);
   accel_module_release(model);
   accel_state_release(state);
@@ -365,10 +365,13 @@ static void test_preparing_items_of_a_newer_program(void **unused) {
 static void test_preparing_many(void **unused) {
   accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
   accel_prepare_item_t items[2] = {ACCEL_PREPARE_ITEM_INIT, ACCEL_PREPARE_ITEM_INIT}, prepared[2];
+  accel_prepare_model_options_t preparation = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  accel_ddp_options_t ddp = ACCEL_DDP_OPTIONS_INIT;
   accel_module_t *model = NULL;
   accel_optimizer_t *sgd = NULL;
   accel_scheduler_t *schedule = NULL;
   (void)unused;
+  preparation.ddp = &ddp;
   assert_ok(accel_module_linear(2, 1, 0, &model));
   assert_ok(accel_optimizer_sgd(model, NULL, &sgd));
   assert_ok(accel_scheduler_step_lr(sgd, 1, 0.5, &schedule));
@@ -378,6 +381,10 @@ static void test_preparing_many(void **unused) {
   items[1].module = model;
   assert_fails(accel_prepare(state, items, 2, prepared), ACCEL_ERROR_INVALID_ARGUMENT, "items[1] has 2 handles");
   items[1].module = NULL;
+  items[1].model_options = &preparation;
+  assert_fails(accel_prepare(state, items, 2, prepared), ACCEL_ERROR_INVALID_ARGUMENT,
+               "items[1] has model_options and no module");
+  items[1].model_options = NULL;
   items[1].device_placement = 4;
   assert_fails(accel_prepare(state, items, 2, prepared), ACCEL_ERROR_INVALID_ARGUMENT, "device_placement is 4");
   items[1].device_placement = 1;
@@ -385,6 +392,18 @@ static void test_preparing_many(void **unused) {
   assert_non_null(prepared[0].scheduler);
   assert_non_null(prepared[1].optimizer);
   accel_scheduler_release(prepared[0].scheduler);
+  accel_optimizer_release(prepared[1].optimizer);
+  items[0].scheduler = NULL;
+  items[0].module = model;
+  items[0].model_options = &preparation;
+  ddp.comm_wrapper = ACCEL_DDP_COMM_HOOK_POWER_SGD;
+  assert_fails(accel_prepare(state, items, 2, prepared), ACCEL_ERROR_INVALID_ARGUMENT,
+               "items[0].model_options.ddp.comm_wrapper is 3");
+  ddp.comm_wrapper = ACCEL_DDP_COMM_HOOK_BF16;
+  assert_ok(accel_prepare(state, items, 2, prepared));
+  assert_non_null(prepared[0].module);
+  assert_null(prepared[0].model_options);
+  accel_module_release(prepared[0].module);
   accel_optimizer_release(prepared[1].optimizer);
   accel_scheduler_release(schedule);
   accel_optimizer_release(sgd);

@@ -198,6 +198,17 @@ class CheckLayers(ToolTest):
     def test_downwards_is_allowed(self):
         self.assertEqual(self.check(base__a_hpp="", nn__b_hpp='#include "base/a.hpp"\n')[0], 0)
 
+    def test_a_kind_of_parallelism_is_known_to_itself_and_to_the_place_that_chooses(self):
+        include = '#include "parallel/ddp/kind.hpp"\n'
+        status, output = self.check(parallel__ddp__kind_hpp="", parallel__ddp__part_cpp=include,
+                                    parallel__parallelize_cpp=include)
+        self.assertEqual((status, output), (0, "the rules of src/ hold\n"))
+        for name in ("parallel__localsgd__a_cpp", "parallel__model_cpp", "accelerator__a_cpp", "capi__a_cpp"):
+            with self.subTest(name=name):
+                status, output = self.check(**{name: include})
+                self.assertEqual(status, 1)
+                self.assertIn("which is one kind of parallelism; expected parallel/parallel_model.hpp", output)
+
     def test_heavy_headers_need_an_entry_that_is_used(self):
         script = "#include <torch/script.h>\n"
         self.assertEqual(self.check(heavy_sources="nn/b.cpp\n", nn__b_cpp=script)[0], 0)

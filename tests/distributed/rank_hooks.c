@@ -115,7 +115,7 @@ static void exchange(accel_state_t* state, const accel_ddp_options_t* options, h
                      accel_value_t* out) {
   accel_module_t *const model = make_model(state), *prepared = NULL;
   accel_prepare_model_options_t preparation = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
-  preparation.ddp_options = options;
+  preparation.ddp = options;
   CHECK(accel_prepare_model(state, model, &preparation, &prepared));
   if (record != NULL) CHECK(accel_register_comm_hook(state, prepared, average, record, count_destroy));
   for (int64_t step = 0; step < 4; step++) CHECK(back_propagate(state, prepared, step)); /* gradients add up */
@@ -170,7 +170,7 @@ static void check_hooks(accel_state_t* state) {
   power.start_power_sgd_iter = 1;
   accel_module_t *const model = make_model(state), *prepared = NULL;
   accel_prepare_model_options_t preparation = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
-  preparation.ddp_options = &options;
+  preparation.ddp = &options;
   EXPECT(accel_prepare_model(state, model, &preparation, &prepared) == ACCEL_ERROR_INVALID_ARGUMENT);
   EXPECT(strstr(accel_last_error(), "start_power_sgd_iter is 1") != NULL);
   accel_module_release(model);

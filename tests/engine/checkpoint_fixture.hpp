@@ -15,6 +15,7 @@
 #include <fstream>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -149,38 +150,52 @@ inline c10::IValue map_of(const std::vector<std::pair<std::string, c10::IValue>>
 }
 
 inline TrainingState example(int rank, double number) {
-  TrainingState state;
   const at::Tensor tied = at::full({3, 2}, number);
-  state.models = {{{"a", tied}, {"b", at::full({2}, number)}, {"head", tied}}, {{"c", at::full({1}, number)}}};
-  state.optimizers = {map_of({{"state", map_of({{"0", map_of({{"step", at::scalar_tensor(number)}})}})}})};
-  state.schedulers = {map_of({{"last_epoch", static_cast<int64_t>(number)}, {"lr", number / 3}})};
-  state.custom = {{"mine", map_of({{"x", number}})}};
-  state.dataloaders = {map_of({{"rank", rank}}), map_of({{"epoch", number}})};
-  state.random_states = map_of({{"cpu", at::full({4}, rank * 10 + number)}});
-  return state;
+  return {
+      {StateKind::kModel, "", model_state({{"a", tied}, {"b", at::full({2}, number)}, {"head", tied}}), {}},
+      {StateKind::kModel, "", model_state({{"c", at::full({1}, number)}}), {}},
+      {StateKind::kOptimizer,
+       "",
+       map_of({{"state", map_of({{"0", map_of({{"step", at::scalar_tensor(number)}})}})}}),
+       {}},
+      {StateKind::kScheduler, "", map_of({{"last_epoch", static_cast<int64_t>(number)}, {"lr", number / 3}}), {}},
+      {StateKind::kCustom, "mine", map_of({{"x", number}}), {}},
+      {StateKind::kDataloader, "", map_of({{"rank", rank}}), {}},
+      {StateKind::kDataloader, "", map_of({{"epoch", number}}), {}},
+      {StateKind::kRankState, "cpu", at::full({4}, rank * 10 + number), {}},
+  };
 }
 
+// The n-th entry of a kind.
+inline StateEntry& entry_of(TrainingState& state, StateKind kind, size_t index = 0) {
+  for (StateEntry& entry : state)
+    if (entry.kind == kind && index-- == 0) return entry;
+  throw std::out_of_range("no such entry");
+}
+
+inline void remove_entry(TrainingState& state, StateKind kind, size_t index = 0) {
+  const StateEntry* const entry = &entry_of(state, kind, index);
+  state.erase(state.begin() + (entry - state.data()));
+}
+
+// Whatever the order of the tensors of a model.
 inline bool same(const TrainingState& a, const TrainingState& b) {
-  if (a.models.size() != b.models.size() || a.custom.size() != b.custom.size()) return false;
-  for (size_t i = 0; i < a.models.size(); i++) {
-    if (a.models[i].size() != b.models[i].size()) return false;
-    for (const auto& [name, tensor] : a.models[i]) {
-      const auto found = std::find_if(b.models[i].begin(), b.models[i].end(),
-                                      [&, wanted = name](const auto& entry) { return entry.first == wanted; });
-      if (found == b.models[i].end() || !same(tensor, found->second)) return false;
-    }
-  }
-  const auto all = [](const std::vector<c10::IValue>& x, const std::vector<c10::IValue>& y) {
-    return std::equal(x.begin(), x.end(), y.begin(), y.end(), [](const auto& p, const auto& q) { return same(p, q); });
+  const auto same_entries = [](const StateEntry& x, const StateEntry& y) {
+    if (x.kind != y.kind || x.name != y.name) return false;
+    if (x.kind != StateKind::kModel) return same(x.state, y.state);
+    const auto tensors = model_tensors(x.state);
+    const auto others = y.state.toGenericDict();
+    return tensors.size() == others.size() && std::all_of(tensors.begin(), tensors.end(), [&](const auto& tensor) {
+             return others.contains(tensor.first) && same(tensor.second, others.at(tensor.first).toTensor());
+           });
   };
-  return all(a.optimizers, b.optimizers) && all(a.schedulers, b.schedulers) && all(a.dataloaders, b.dataloaders) &&
-         same(a.custom[0].second, b.custom[0].second) && same(a.random_states, b.random_states);
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_entries);
 }
 
 // Which of two complete states a folder holds; 0 for neither.
 inline double number_of(const std::string& folder) {
-  const TrainingState loaded = load_training_state(folder, example(0, 0), Ranks());
-  const double number = loaded.models[1][0].second.item<double>();
+  TrainingState loaded = load_training_state(folder, example(0, 0), Ranks());
+  const double number = model_tensors(entry_of(loaded, StateKind::kModel, 1).state).front().second.item<double>();
   return same(loaded, example(0, number)) ? number : 0;
 }
 

@@ -172,7 +172,7 @@ TEST(CheckpointTrainingState, FoldersOfOthersAreNotReplaced) {
   fs::remove(folder / "s/state.json");
   expect_error(Status::kAlreadyExists, "state.json", save);
   TrainingState named = example(0, 1);
-  named.custom[0].first = "../x";
+  entry_of(named, StateKind::kCustom).name = "../x";
   expect_error(Status::kInvalidArgument, "../x", [&] { save_training_state(folder / "t", named, Ranks()); });
   EXPECT_EQ(folder.entries(), 1U);
 }
@@ -181,6 +181,7 @@ TEST(CheckpointTrainingState, DamageAndMisfitsAreFoundBeforeAnythingChanges) {
   const Folder folder;
   save_training_state(folder / "s", example(0, 1), Ranks());
   const auto load = [&](const TrainingState& like) { return load_training_state(folder / "s", like, Ranks()); };
+  const auto first_model = [](TrainingState& like) { return entry_of(like, StateKind::kModel).state.toGenericDict(); };
   const auto with = [&](auto change) {
     TrainingState like = example(0, 0);
     change(like);
@@ -188,22 +189,30 @@ TEST(CheckpointTrainingState, DamageAndMisfitsAreFoundBeforeAnythingChanges) {
   };
   expect_error(Status::kNotFound, "state.json", [&] { load_training_state(folder / "none", example(0, 0), Ranks()); });
   expect_error(Status::kShapeMismatch, "[2]",
-               [&] { load(with([](auto& like) { like.models[0][1].second = at::zeros({3}); })); });
+               [&] { load(with([&](auto& like) { first_model(like).insert_or_assign("b", at::zeros({3})); })); });
   expect_error(Status::kNotFound, "'extra'",
-               [&] { load(with([](auto& like) { like.models[0].emplace_back("extra", at::zeros({3})); })); });
-  expect_error(Status::kInvalidState, "'head'", [&] { load(with([](auto& like) { like.models[0].pop_back(); })); });
-  expect_error(Status::kInvalidState, "models", [&] { load(with([](auto& like) { like.models.pop_back(); })); });
-  expect_error(Status::kInvalidState, "optimizers", [&] { load(with([](auto& like) { like.optimizers.clear(); })); });
+               [&] { load(with([&](auto& like) { first_model(like).insert("extra", at::zeros({3})); })); });
+  expect_error(Status::kInvalidState, "'head'",
+               [&] { load(with([&](auto& like) { EXPECT_EQ(first_model(like).erase("head"), 1U); })); });
+  expect_error(Status::kInvalidState, "models",
+               [&] { load(with([](auto& like) { remove_entry(like, StateKind::kModel, 1); })); });
+  expect_error(Status::kInvalidState, "optimizers",
+               [&] { load(with([](auto& like) { remove_entry(like, StateKind::kOptimizer); })); });
   expect_error(Status::kInvalidState, "data loaders",
-               [&] { load(with([](auto& like) { like.dataloaders.pop_back(); })); });
-  expect_error(Status::kInvalidState, "'mine'", [&] { load(with([](auto& like) { like.custom.clear(); })); });
-  expect_error(Status::kNotFound, "custom_other",
-               [&] { load(with([](auto& like) { like.custom.emplace_back("other", 1); })); });
+               [&] { load(with([](auto& like) { remove_entry(like, StateKind::kDataloader, 1); })); });
+  expect_error(Status::kInvalidState, "'mine'",
+               [&] { load(with([](auto& like) { remove_entry(like, StateKind::kCustom); })); });
+  expect_error(Status::kNotFound, "custom_other", [&] {
+    load(with([](auto& like) { like.push_back({StateKind::kCustom, "other", 1, {}}); }));
+  });
+  expect_error(Status::kCorrupt, "lack 'device'", [&] {
+    load(with([](auto& like) { like.push_back({StateKind::kRankState, "device", {}, {}}); }));
+  });
   Ranks two;
   two.size = 2;
   two.all_gather = [](const std::string& text) { return std::vector<std::string>{text, text}; };
-  const TrainingState of_one = load_training_state(folder / "s", example(0, 0), two);
-  EXPECT_EQ(of_one.random_states_of_all.size(), 1);
+  TrainingState of_one = load_training_state(folder / "s", example(0, 0), two);
+  EXPECT_EQ(entry_of(of_one, StateKind::kRankState).of_ranks.size(), 1);
 
   for (const auto& entry : fs::directory_iterator(folder / "s")) {
     const std::string path = entry.path().string(), original = read_text(path);
@@ -275,7 +284,7 @@ TEST(CheckpointTrainingState, FailureOfOneRankIsTheFailureOfAll) {
   on_ranks(3, [&](const Ranks& ranks) {
     save_training_state(folder / "s", example(ranks.rank, 1), ranks);
     TrainingState bad = example(ranks.rank, 2);
-    if (ranks.rank == 1) bad.random_states = at::zeros({1}, at::kComplexDouble);
+    if (ranks.rank == 1) entry_of(bad, StateKind::kRankState).state = at::zeros({1}, at::kComplexDouble);
     expect_error(Status::kTypeMismatch, "rank 1: ", [&] { save_training_state(folder / "s", bad, ranks); });
     expect_error(Status::kUser, "rank 2: ", [&] {
       const auto collect = [&] {
@@ -284,7 +293,7 @@ TEST(CheckpointTrainingState, FailureOfOneRankIsTheFailureOfAll) {
       };
       save_training_state(folder / "s", collect, ranks);
     });
-    if (ranks.rank == 2) bad.models[1][0].second = at::zeros({7});
+    if (ranks.rank == 2) entry_of(bad, StateKind::kModel, 1).state = model_state({{"c", at::zeros({7})}});
     expect_error(Status::kShapeMismatch, "rank 2: ", [&] { load_training_state(folder / "s", bad, ranks); });
     EXPECT_TRUE(same(load_training_state(folder / "s", example(ranks.rank, 0), ranks), example(ranks.rank, 1)));
   });

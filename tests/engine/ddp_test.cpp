@@ -121,6 +121,17 @@ TEST(DdpGradients, AnErrorNamesTheParametersThatGotNone) {
   });
 }
 
+// Also when earlier backwards were complete: what was summed up until then would stay without the other ranks'.
+TEST(DdpGradients, AParameterThatGetsNoGradientLaterIsNamedToo) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    DistributedDataParallel model(make_model(1), communicator, {});
+    for (int step = 0; step < 3; step++) backward(model.call(nn::Inputs{rows(0, 4), true}).toTensor());
+    backward(model.call(rows(0, 4)));
+    tests::expect_error(Status::kInvalidState, "no gradient to 1 of 4 trainable parameters: spare",
+                        [&] { model.call(rows(0, 4)); });
+  });
+}
+
 TEST(DdpGradients, WhichParametersAreUnusedMayChange) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     for (const bool views : {true, false}) {
@@ -153,6 +164,28 @@ TEST(DdpGradients, AStaticGraphLearnsWhatIsUnused) {
       for (const auto& parameter : model->parameters())
         if (parameter.grad().defined()) parameter.mutable_grad().zero_();
       backward(ddp.call(nn::Inputs{rows(communicator->rank() * 6, communicator->rank() * 6 + 6)}).toTensor());
+      expect_equal_gradients(*model, expected);
+    }
+  });
+}
+
+// The first backward is one of those that are not exchanged.
+TEST(DdpGradients, AStaticGraphIsLearntWhileGradientsAccumulate) {
+  const auto expected = joined_gradients(false);
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    DdpSettings options;
+    options.static_graph = true;
+    const auto model = make_model(1);
+    DistributedDataParallel ddp(model, communicator, options);
+    const int64_t begin = communicator->rank() * 6;
+    for (int step = 0; step < 3; step++) {
+      for (const auto& parameter : model->parameters())
+        if (parameter.grad().defined()) parameter.mutable_grad().zero_();
+      for (const int64_t half : {0, 3}) {
+        ddp.set_gradient_sync(half == 3);
+        const at::Tensor output = ddp.call(rows(begin + half, begin + half + 3));
+        torch::autograd::backward({output.square().mean() / 2}, {});
+      }
       expect_equal_gradients(*model, expected);
     }
   });

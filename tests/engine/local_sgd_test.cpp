@@ -10,11 +10,11 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "accelerator/outer_sgd.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "comm/group.hpp"
 #include "nn/foreign_module.hpp"
 #include "nn_fixture.hpp"
+#include "parallel/ddp/distributed_data_parallel.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
 
@@ -48,22 +48,24 @@ void train(const DdpPtr& model, double gradient) {
   weight_of(model).add_(weight.grad(), -kRate);
 }
 
-LocalSgdSettings every(int64_t steps, int64_t start = 0) {
+LocalSgdSettings from(int64_t start) {
   LocalSgdSettings settings;
-  settings.local_sgd_steps = steps;
   settings.start_step = start;
   return settings;
 }
 
-std::unique_ptr<OuterStep> diloco(const DdpPtr& model) {
-  const optim::GivenSettings settings = {{"lr", 0.7}, {"momentum", 0.9}, {"nesterov", 1}};
-  return std::make_unique<accelerator::OuterSgd>(settings, std::vector<at::Tensor>{weight_of(model)});
+LocalSgdSettings diloco() {
+  LocalSgdSettings settings;
+  settings.outer_lr = 0.7;
+  settings.outer_momentum = 0.9;
+  settings.outer_nesterov = true;
+  return settings;
 }
 
 TEST(LocalSgdStart, GradientsAreExchangedBeforeIt) {
   run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     const auto model = new_model(communicator);
-    LocalSgd local_sgd(model, communicator, every(2, 3), nullptr, nullptr);
+    LocalSgd local_sgd(model, communicator, 2, from(3), nullptr);
     const double mine = communicator->rank() == 0 ? 2 : 4;  // 3 on average
     std::vector<double> weights;
     std::vector<bool> met;
@@ -84,7 +86,7 @@ TEST(LocalSgdStart, ScopesThatBeginAndEndDoNotTurnTheExchangeOnAgain) {
   run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     const auto model = new_model(communicator);
     {
-      LocalSgd local_sgd(model, communicator, every(100, 1), nullptr, nullptr);
+      LocalSgd local_sgd(model, communicator, 100, from(1), nullptr);
       {
         const accelerator::NoSyncGuard accumulating({model});
         local_sgd.step();  // the local steps begin in here
@@ -92,7 +94,7 @@ TEST(LocalSgdStart, ScopesThatBeginAndEndDoNotTurnTheExchangeOnAgain) {
       train(model, communicator->rank());
       EXPECT_NEAR(value_of(model), 1 - kRate * communicator->rank(), 1e-6);
       local_sgd.step();
-      local_sgd.meet();
+      local_sgd.average_parameters();
       EXPECT_NEAR(value_of(model), 1 - kRate * 0.5, 1e-6);
     }
     train(model, communicator->rank());  // exchanged again
@@ -105,7 +107,7 @@ TEST(LocalSgdGroup, GoesOnExchangingGradients) {
     const int rank = communicator->rank();
     const auto host = comm::split_group(*communicator, rank / 2, rank);
     const auto model = new_model(communicator);
-    LocalSgd local_sgd(model, communicator, every(2), host, nullptr);
+    LocalSgd local_sgd(model, communicator, 2, {}, host);
     const double of_host = rank < 2 ? 0.5 : 2.5;  // the mean of its ranks
     train(model, rank);
     EXPECT_FALSE(local_sgd.step());
@@ -117,11 +119,27 @@ TEST(LocalSgdGroup, GoesOnExchangingGradients) {
   });
 }
 
+// It exchanges gradients when the local steps are over.
+TEST(LocalSgdGroup, AHookThatIsRegisteredMeanwhileStays) {
+  run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    const auto model = new_model(communicator);
+    int buckets = 0;
+    {
+      LocalSgd local_sgd(model, communicator, 2, {}, nullptr);
+      model->register_comm_hook([&buckets](const at::Tensor&, int64_t, bool) { buckets++; });
+      train(model, 1);
+      EXPECT_EQ(buckets, 0);
+    }
+    train(model, 1);
+    EXPECT_EQ(buckets, 1);
+  });
+}
+
 // w(t) = w(t-1) - 0.7 (d + 0.9 m), m = 0.9 m + d, d = w(t-1) - mean.
 TEST(LocalSgdOuter, IsNesterovOnTheWayOfTheRanks) {
   run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     const auto model = new_model(communicator);
-    LocalSgd local_sgd(model, communicator, every(3), nullptr, diloco(model));
+    LocalSgd local_sgd(model, communicator, 3, diloco(), nullptr);
     double met = 1, momentum = 0;
     for (int round = 0; round < 4; round++) {
       const double mine = communicator->rank() == 0 ? 1 + round : -2;
@@ -135,7 +153,7 @@ TEST(LocalSgdOuter, IsNesterovOnTheWayOfTheRanks) {
       EXPECT_NEAR(value_of(model), met, 1e-5) << "round " << round;
     }
     const double before = value_of(model);
-    local_sgd.meet();  // nothing was learnt since: the momentum must not move the weights
+    local_sgd.average_parameters();  // nothing was learnt since: the momentum must not move the weights
     EXPECT_EQ(value_of(model), before);
   });
 }
@@ -144,13 +162,13 @@ TEST(LocalSgdOuter, AResumedRunGoesOnAsTheWholeOne) {
   run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     const auto gradient = [&](int step) { return communicator->rank() == 0 ? 0.5 * step : 1.0 - step; };
     const auto whole = new_model(communicator), resumed = new_model(communicator);
-    LocalSgd local_sgd(whole, communicator, every(2), nullptr, diloco(whole));
+    LocalSgd local_sgd(whole, communicator, 2, diloco(), nullptr);
     for (int step = 0; step < 5; step++) {
       train(whole, gradient(step));
       local_sgd.step();
     }
     const c10::IValue saved = tree::map_tensors(local_sgd.state_dict(), [](const at::Tensor& t) { return t.clone(); });
-    LocalSgd other(resumed, communicator, every(2), nullptr, diloco(resumed));
+    LocalSgd other(resumed, communicator, 2, diloco(), nullptr);
     other.load_state_dict(saved);
     {
       const at::NoGradGuard no_grad;
@@ -163,7 +181,7 @@ TEST(LocalSgdOuter, AResumedRunGoesOnAsTheWholeOne) {
       }
       EXPECT_EQ(value_of(resumed), value_of(whole)) << "step " << step;
     }
-    LocalSgd plain(resumed, communicator, every(2), nullptr, nullptr);
+    LocalSgd plain(resumed, communicator, 2, {}, nullptr);
     tests::expect_error(Status::kInvalidArgument, "expected none", [&] { plain.load_state_dict(saved); });
     tests::expect_error(Status::kInvalidArgument, "num_steps", [&] { other.load_state_dict(tree::new_map()); });
     tests::expect_error(Status::kInvalidArgument, "expected a map", [&] { other.load_state_dict(c10::IValue(3)); });
@@ -171,8 +189,11 @@ TEST(LocalSgdOuter, AResumedRunGoesOnAsTheWholeOne) {
 }
 
 TEST(LocalSgd, BadSettingsAreRefused) {
-  tests::expect_error(Status::kInvalidArgument, "local_sgd_steps is 0", [] { every(0).check(); });
-  tests::expect_error(Status::kInvalidArgument, "start_step is -1", [] { every(1, -1).check(); });
+  const auto model = single_process_model(std::make_shared<nn::ForeignModule>("Nothing"));
+  tests::expect_error(Status::kInvalidArgument, "local_sgd_steps is 0",
+                      [&] { LocalSgd refused(model, nullptr, 0, {}, nullptr); });
+  tests::expect_error(Status::kInvalidArgument, "start_step is -1",
+                      [&] { LocalSgd refused(model, nullptr, 1, from(-1), nullptr); });
 }
 
 }  // namespace local_sgd_test

@@ -170,7 +170,7 @@ TEST(UnevenInputsJoin, NeedsTheSameExchangesOnAllRanks) {
     const MicroBatch micro_batch(accelerator, {model});
     accelerator->state().gradient_state()->set_sync_gradients(true);
     std::optional<NoSyncGuard> exchanges_here;
-    ddp_of(model)->set_gradient_sync(accelerator->state().process_index() == 0);
+    parallel_model_of(model)->set_gradient_sync(accelerator->state().process_index() == 0);
     try {
       model->call(nn::Inputs{input_of(0, 0)});
     } catch (const Error& error) {

@@ -43,9 +43,9 @@ void check_micro_batch(const tests::AcceleratorPtr& accelerator, const Loop& loo
     EXPECT_EQ(loop.model->accumulation()->micro_batch, member(expected, "step").toInt());
     EXPECT_EQ(gradient_state.end_of_dataloader(), member(expected, "end").toBool());
     if (const auto exchanges = optional_member(expected, "ddp_sync")) {
-      const bool former = loop.model->ddp()->set_gradient_sync(true);
+      const bool former = loop.model->parallel()->set_gradient_sync(true);
       EXPECT_EQ(former, exchanges->toBool());
-      loop.model->ddp()->set_gradient_sync(former);
+      loop.model->parallel()->set_gradient_sync(former);
     }
     accelerator->backward(loop.model->call(nn::Inputs{batch.toListRef()[0]}).toTensor().sum());
     loop.optimizer->step();

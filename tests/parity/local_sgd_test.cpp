@@ -10,6 +10,7 @@
 #include "fixture.hpp"
 #include "nn/foreign_module.hpp"
 #include "optim/rules.hpp"
+#include "parallel/ddp/distributed_data_parallel.hpp"
 #include "parallel/localsgd/local_sgd.hpp"
 #include "rank_threads.hpp"
 
@@ -40,9 +41,8 @@ void run_rank(const c10::IValue& input, const c10::IValue& expected,
   if (distributed) ddp = std::make_shared<parallel::DistributedDataParallel>(model, communicator, DdpSettings{});
   std::unique_ptr<parallel::LocalSgd> local_sgd;
   if (distributed && member(input, "enabled").toBool()) {
-    parallel::LocalSgdSettings local;
-    local.local_sgd_steps = member(input, "local_sgd_steps").toInt();
-    local_sgd = std::make_unique<parallel::LocalSgd>(ddp, communicator, local, nullptr, nullptr);
+    local_sgd = std::make_unique<parallel::LocalSgd>(ddp, communicator, member(input, "local_sgd_steps").toInt(),
+                                                     LocalSgdSettings{}, nullptr);
   }
   const c10::IValue gradients = member(input, "gradients"), weights = member(expected, "w"),
                     averaged = member(expected, "averaged");
@@ -59,7 +59,7 @@ void run_rank(const c10::IValue& input, const c10::IValue& expected,
   }
   // The reference averages once more when the last step has done so; that changes nothing, and ours saves it.
   EXPECT_EQ(member(expected, "averaged_at_exit").toBool(), local_sgd != nullptr);
-  if (local_sgd != nullptr) local_sgd->meet();
+  if (local_sgd != nullptr) local_sgd->average_parameters();
   EXPECT_NEAR(weight.item<double>(), number(member(expected, "w_after_exit"), rank), 1e-6);
 }
 

@@ -5,8 +5,7 @@ from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics, variant
 
 FOLDER = "bindings/rust/accel/src/generated"
 # Objects that functions take beside the options, which so stay values that can be copied.
-BESIDE = {"comm_state_option": "State::prepare_model_with_power_sgd", "ddp_options": "State::prepare_model", "document_offsets": "Dataset::packed",
-          "gradient_group": "State::local_sgd", "sampler": "DataLoader::with_sampler", "types": "Dataset::csv"}
+BESIDE = {"document_offsets": "Dataset::packed", "gradient_group": "State::local_sgd", "sampler": "DataLoader::with_sampler", "types": "Dataset::csv"}
 # The type and the value of fields that are no numbers, by type or by name.
 RULES = {"accel_value_t": ("impl Into<Value>", "self.1.keep({}.into(), Value::as_raw)"), "char": ("&str", "self.1.text({})"),
          "accel_tensor_t": ("Tensor", "self.1.keep({}, |tensor| tensor.as_raw())"), "delimiter": ("u8", "{}.into()")}
@@ -31,7 +30,8 @@ def setter(known, field):
     """The comment and the function of a field."""
     described, base, name = field["option"], field["type"]["base"], rust_name(field["name"])
     text, method = of_flag(field["doc"]) if described["kind"] == "flag" else field["doc"], name
-    rust, value = RULES.get(name) or RULES.get(base) or known.plain(field["type"], "")
+    inner = (known.options[base], "self.1.keep({}, |options| &options.0 as *const _)") if base in known.options else None
+    rust, value = RULES.get(name) or RULES.get(base) or inner or known.plain(field["type"], "")
     if described["kind"] == "choice" and described["default"]:
         text = f"{text[:text.rindex('Default')]}Default `{rust}::{known.choices[base][described['default']]}`"
     if name.endswith("_ms"):

@@ -1121,21 +1121,21 @@ function accel_autocast_options_t(;
     return accel_autocast_options_t(sizeof(accel_autocast_options_t), enabled, cache_enabled)
 end
 
-"""How one model is prepared."""
+"""How one model is prepared: where, and under which kind of parallelism, each with options of its own."""
 struct accel_prepare_model_options_t
     struct_size::Csize_t
     device_placement::accel_flag_t
     evaluation_mode::accel_flag_t
-    ddp_options::Ptr{accel_ddp_options_t}
+    ddp::Ptr{accel_ddp_options_t}
 end
 
 """Every field is unset that is not given."""
 function accel_prepare_model_options_t(;
     device_placement = ACCEL_UNSET,
     evaluation_mode = ACCEL_UNSET,
-    ddp_options = C_NULL,
+    ddp = C_NULL,
 )
-    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp_options)
+    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp)
 end
 
 """How the ranks share a loader's batches."""
@@ -1176,6 +1176,7 @@ struct accel_prepare_item_t
     scheduler::Ptr{accel_scheduler_t}
     device_placement::accel_flag_t
     reserved::Int32
+    model_options::Ptr{accel_prepare_model_options_t}
 end
 
 """Every field is unset that is not given."""
@@ -1186,8 +1187,9 @@ function accel_prepare_item_t(;
     scheduler = C_NULL,
     device_placement = ACCEL_UNSET,
     reserved = 0,
+    model_options = C_NULL,
 )
-    return accel_prepare_item_t(sizeof(accel_prepare_item_t), var"module", optimizer, loader, scheduler, device_placement, reserved)
+    return accel_prepare_item_t(sizeof(accel_prepare_item_t), var"module", optimizer, loader, scheduler, device_placement, reserved, model_options)
 end
 
 """Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018)."""
@@ -7030,14 +7032,14 @@ accel_prepare_data_loader(state, loader, config, out) =
 """
     accel_prepare(state, items, n_items, out_items)
 
-Prepares objects of any kinds with the defaults of the functions above, in any order: schedulers follow all optimizers.
+Prepares objects of any kinds as the functions above, in any order: schedulers follow all optimizers. All but models have the defaults there.
 
 - `state`: A state.
 - `items`: What to prepare; each has the struct_size of the first, which is the distance between two.
 - `n_items`: Their number.
 - `out_items`: Room for n_items items of that size: the same kinds in the same order, each handle the caller's.
 
-Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, or with several.
+Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with several, or with model_options and another object than a model.
 
 Threads: collective, waits.
 """

@@ -14,7 +14,7 @@ function prepare(state::State, first, second, rest...)
 end
 prepare_item(::Nothing) = prepare_item()
 prepare_item(; model = C_NULL, optimizer = C_NULL, loader = C_NULL, scheduler = C_NULL) =
-    LibAccel.accel_prepare_item_t(sizeof(LibAccel.accel_prepare_item_t), model, optimizer, loader, scheduler, LibAccel.ACCEL_UNSET, 0)
+    LibAccel.accel_prepare_item_t(sizeof(LibAccel.accel_prepare_item_t), model, optimizer, loader, scheduler, LibAccel.ACCEL_UNSET, 0, C_NULL)
 prepare_item(model::Model) = prepare_item(model = pointer(model))
 prepare_item(optimizer::Optimizer) = prepare_item(optimizer = pointer(optimizer))
 prepare_item(loader::DataLoader) = prepare_item(loader = pointer(loader))
@@ -31,7 +31,7 @@ prepare(state::State, model::Model; device_placement = LibAccel.ACCEL_UNSET, eva
         options...) =
     with_options(LibAccel.accel_ddp_options_t; options...) do ddp
         GC.@preserve ddp with_options(LibAccel.accel_prepare_model_options_t; device_placement = device_placement, evaluation_mode = evaluation_mode,
-                     ddp_options = Base.unsafe_convert(Ptr{LibAccel.accel_ddp_options_t}, ddp)) do given
+                     ddp = Base.unsafe_convert(Ptr{LibAccel.accel_ddp_options_t}, ddp)) do given
             made(Model, out -> LibAccel.accel_prepare_model(state, model, given, out))
         end
     end

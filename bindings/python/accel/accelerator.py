@@ -238,7 +238,7 @@ class Accelerator(View):
         ddp = power = None  # the options only point to them
         if DistributedDataParallelKwargs in self._handlers:
             ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
-            options.ddp_options = ddp
+            options.ddp = ddp
         prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
         del ddp, power
         self._models.append(prepared)

@@ -352,7 +352,7 @@ class accel_prepare_model_options_t:
     struct_size: int
     device_placement: int
     evaluation_mode: int
-    ddp_options: accel_ddp_options_t
+    ddp: accel_ddp_options_t
 
 class accel_dataloader_config_t:
     struct_size: int
@@ -374,6 +374,7 @@ class accel_prepare_item_t:
     scheduler: accel_scheduler
     device_placement: int
     reserved: int
+    model_options: accel_prepare_model_options_t
 
 class accel_local_sgd_options_t:
     struct_size: int

@@ -33,7 +33,7 @@ class UcxBackend final : public c10d::Backend {
   void setSequenceNumberForGroup() override {}  // every rank counts from 0
   uint64_t getSequenceNumberForGroup() override { return driver_->sequence(); }
 
-  // Gradient buckets: the Reducer asks for them when DDP_DISABLE_COMM_MEM=0 is in the environment.
+  // Of buckets of gradients, which are reduced in place.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return driver_->shares_memory(); }
   at::Tensor allocateTensor(long numel, at::TensorOptions options) override {
     return driver_->allocate(numel, options);

@@ -1,5 +1,5 @@
 // Tensors in memory that the peers on this host can map: an all-reduce of such tensors works in place, with no copy and
-// no system call. Meant for gradient buckets, which the Reducer asks the backend for.
+// no system call. Meant for buckets of gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -402,7 +402,7 @@ constexpr OptionField kAutocastOptions[] = {
 constexpr OptionField kPrepareModelOptions[] = {
     {"device_placement", "1: on the state's device, 0: as it is. Default: as the state", OptionKind::kFlag, 4, 8, 38, kNone, nullptr, nullptr, "as the state", nullptr, 0, false},
     {"evaluation_mode", "1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0", OptionKind::kFlag, 4, 12, 88, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"ddp_options", "Default: theirs", OptionKind::kObject, 8, 16, 0, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::ddp_options},
+    {"ddp", "Of data parallelism. Default: theirs", OptionKind::kObject, 8, 16, 20, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::ddp_options},
 };
 
 constexpr OptionField kDataloaderConfig[] = {
@@ -422,8 +422,9 @@ constexpr OptionField kPrepareItem[] = {
     {"optimizer", "Default: none", OptionKind::kObject, 8, 16, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"loader", "Default: none", OptionKind::kObject, 8, 24, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"scheduler", "Default: none", OptionKind::kObject, 8, 32, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"device_placement", "Of a model or a loader, 1: on the device; 0: as it is. Default: as the state has it", OptionKind::kFlag, 4, 40, 54, kNone, nullptr, nullptr, "as the state has it", nullptr, 0, false},
+    {"device_placement", "Of a loader, or of a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it", OptionKind::kFlag, 4, 40, 86, kNone, nullptr, nullptr, "as the state has it", nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+    {"model_options", "Of a model. Default: theirs", OptionKind::kObject, 8, 48, 11, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::prepare_model_options},
 };
 
 constexpr OptionField kLocalSgdOptions[] = {
@@ -474,7 +475,7 @@ const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradSc
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
 const OptionTable prepare_model_options{"accel_prepare_model_options_t", 24, kPrepareModelOptions, std::size(kPrepareModelOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloaderConfig, std::size(kDataloaderConfig)};
-const OptionTable prepare_item{"accel_prepare_item_t", 48, kPrepareItem, std::size(kPrepareItem)};
+const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 16, kParametersOptions, std::size(kParametersOptions)};
 

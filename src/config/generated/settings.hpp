@@ -384,7 +384,7 @@ struct AutocastSettings {
 struct PrepareModelSettings {
   Setting<std::optional<bool>> device_placement{};
   Setting<bool> evaluation_mode{false};
-  DdpSettings ddp_options;
+  DdpSettings ddp;
 
   static const OptionTable& table() { return option_tables::prepare_model_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -424,6 +424,7 @@ struct DataloaderConfig {
 // accel_prepare_item_t
 struct PrepareItem {
   Setting<std::optional<bool>> device_placement{};
+  PrepareModelSettings model_options;
 
   static const OptionTable& table() { return option_tables::prepare_item; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.

@@ -61,9 +61,9 @@ CommHookPtr make_comm_hook(const DdpSettings& settings, const ProcessGroupPtr& p
 
 CommHookPtr make_comm_hook(BucketCallback callback) { return std::make_shared<CallbackHook>(std::move(callback)); }
 
-state::Stateful* memory_of(const CommHookPtr& hook) {
+tensor::Stateful* memory_of(const CommHookPtr& hook) {
   if (const auto* const rounding = dynamic_cast<const RoundingHook*>(hook.get())) return memory_of(rounding->inner());
-  return dynamic_cast<state::Stateful*>(hook.get());
+  return dynamic_cast<tensor::Stateful*>(hook.get());
 }
 
 }  // namespace accel::parallel

@@ -4,12 +4,11 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
-#include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "config/generated/settings.hpp"
-#include "state/stateful.hpp"
+#include "parallel/parallel_model.hpp"
+#include "tensor/stateful.hpp"
 
 namespace c10d {
 class CommHookInterface;
@@ -22,12 +21,9 @@ using CommHookPtr = std::shared_ptr<c10d::CommHookInterface>;
 using ProcessGroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 CommHookPtr make_comm_hook(const DdpSettings& settings, const ProcessGroupPtr& process_group);
-
-// The program's own: makes of a bucket's gradients, in place, what the optimizer shall see.
-using BucketCallback = std::function<void(const at::Tensor& buffer, int64_t bucket, bool is_last)>;
 CommHookPtr make_comm_hook(BucketCallback callback);
 
 // What a hook remembers from step to step; null for one that remembers nothing.
-state::Stateful* memory_of(const CommHookPtr& hook);
+tensor::Stateful* memory_of(const CommHookPtr& hook);
 
 }  // namespace accel::parallel

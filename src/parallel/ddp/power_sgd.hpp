@@ -10,11 +10,11 @@
 
 #include "parallel/ddp/comm_hook.hpp"
 #include "parallel/ddp/gradient_averaging.hpp"
-#include "state/stateful.hpp"
+#include "tensor/stateful.hpp"
 
 namespace accel::parallel {
 
-class PowerSgd final : public c10d::CommHookInterface, public state::Stateful {
+class PowerSgd final : public c10d::CommHookInterface, public tensor::Stateful {
  public:
   // `whole_bucket`: all gradients of a bucket are one square matrix, filled up with zeros.
   PowerSgd(const PowerSgdSettings& settings, bool whole_bucket, ProcessGroupPtr process_group);

@@ -6,66 +6,53 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <vector>
 
-#include "comm/communicator.hpp"
-#include "parallel/ddp/distributed_data_parallel.hpp"
+#include "config/generated/settings.hpp"
+#include "parallel/localsgd/outer_sgd.hpp"
+#include "parallel/parallel_model.hpp"
+#include "tensor/stateful.hpp"
 
 namespace accel::parallel {
 
-// What the weights become when the ranks meet.
-class OuterStep {
+class LocalSgd final : public tensor::Stateful {
  public:
-  virtual ~OuterStep() = default;
-  // `weights` are those of this rank, changed in place; `means` those over the ranks.
-  virtual void apply(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& means) = 0;
-  virtual c10::IValue state_dict() const = 0;
-  // Checks everything before it changes anything.
-  virtual void load_state_dict(const c10::IValue& state_dict) = 0;
-};
-
-struct LocalSgdSettings {
-  int64_t local_sgd_steps = 1;
-  int64_t start_step = 0;  // steps with exchanged gradients before the first local one
-
-  void check() const;  // throws for what cannot be
-};
-
-class LocalSgd {
- public:
-  // `gradient_group`: ranks that go on exchanging gradients in local steps, or null. `outer`: null takes the means.
-  LocalSgd(std::shared_ptr<DistributedDataParallel> model, std::shared_ptr<comm::Communicator> communicator,
-           const LocalSgdSettings& settings, const std::shared_ptr<comm::Communicator>& gradient_group,
-           std::unique_ptr<OuterStep> outer);
+  // `gradient_group`: ranks that go on exchanging gradients in local steps, or null. Nothing is averaged when the
+  // settings turn it off, or the model exchanges no gradients.
+  LocalSgd(ParallelModelPtr model, CommunicatorPtr communicator, int64_t local_sgd_steps,
+           const LocalSgdSettings& settings, CommunicatorPtr gradient_group);
   // Gradients are exchanged as before.
-  ~LocalSgd();
+  ~LocalSgd() override;
   LocalSgd(const LocalSgd&) = delete;
   LocalSgd& operator=(const LocalSgd&) = delete;
 
   // Counts a step, after the optimizer's. Whether the weights were averaged; that is collective.
   bool step();
   // Averages the weights if they may differ.
-  void meet();
+  void average_parameters();
+  void finish() { average_parameters(); }
 
-  c10::IValue state_dict() const;
-  void load_state_dict(const c10::IValue& state_dict);
+  c10::IValue state_dict() const override;
+  void load_state_dict(const c10::IValue& state_dict) override;
 
  private:
   bool is_local() const { return num_steps_ >= settings_.start_step; }
   void exchange_as_due();
   void exchange_as_before();
 
-  std::shared_ptr<DistributedDataParallel> model_;
-  std::shared_ptr<comm::Communicator> communicator_;
+  ParallelModelPtr model_;
+  CommunicatorPtr communicator_;
+  CommunicatorPtr gradient_group_;
+  int64_t local_sgd_steps_;
   LocalSgdSettings settings_;
-  CommHookPtr local_hook_;  // among the gradient group; null without one
-  std::unique_ptr<OuterStep> outer_;
+  bool enabled_;
   std::vector<at::Tensor> weights_;
+  std::optional<OuterSgd> outer_;  // else the means are taken
   int64_t num_steps_ = 0;
-  int64_t met_at_ = 0;  // the step after which the weights were the same everywhere
+  int64_t averaged_at_ = 0;  // the step after which the weights were the same everywhere
   bool exchanges_locally_ = false;
-  CommHookPtr former_hook_;  // the model's, while it has ours
+  CommunicatorPtr former_group_;  // the model's, while it has ours
 };
 
 }  // namespace accel::parallel

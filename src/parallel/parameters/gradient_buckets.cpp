@@ -2,77 +2,33 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 
-#include <algorithm>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <utility>
 
 #include "base/error.hpp"
 #include "comm/reduce_op.hpp"
-#include "parallel/bucket_size.hpp"
 #include "parallel/same_model.hpp"
 
 namespace accel::parallel {
-namespace {
-
-constexpr int64_t kAlignment = 64;  // bytes: gradients begin on a cache line
-
-int64_t aligned_numel(const at::Tensor& tensor) {
-  const int64_t unit = std::max<int64_t>(1, kAlignment / tensor.element_size());
-  return (tensor.numel() + unit - 1) / unit * unit;
-}
-
-}  // namespace
 
 GradientBuckets::GradientBuckets(const nn::Module& module, std::shared_ptr<comm::Communicator> communicator,
                                  double bucket_cap_mb)
     : communicator_(std::move(communicator)) {
   const int64_t most_bytes = bucket_bytes(bucket_cap_mb);
-  std::vector<at::Tensor> parameters;
   for (const auto& [name, parameter] : module.named_parameters()) {
     if (!parameter.requires_grad()) continue;
-    gradients_.push_back({name, parameter, {}, 0});
-    parameters.push_back(parameter);
+    names_.push_back(name);
+    parameters_.push_back(parameter);
   }
-  require(!parameters.empty(), Status::kInvalidArgument,
+  require(!parameters_.empty(), Status::kInvalidArgument,
           "the module has no trainable parameter; add those whose gradients are to be averaged");
   start_alike(module, *communicator_);
-  make_buckets(parameters, most_bytes);
-}
-
-void GradientBuckets::make_buckets(const std::vector<at::Tensor>& parameters, int64_t most_bytes) {
-  const std::vector<bool> sparse(parameters.size(), false);
-  const std::vector<size_t> limits{static_cast<size_t>(most_bytes)};
-  auto assignment = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits, sparse, {}, {}));
-  std::reverse(assignment.begin(), assignment.end());  // backward goes from the last parameters to the first
-  for (const auto& indices : assignment) {
-    int64_t numel = 0;
-    for (const size_t index : indices) numel += aligned_numel(parameters[index]);
-    Bucket bucket;
-    bucket.memory = allocate(numel, parameters[indices[0]].options().requires_grad(false));
-    bucket.gradients = bucket.waiting = indices.size();
-    int64_t begin = 0;
-    for (const size_t index : indices) {
-      const at::Tensor& parameter = parameters[index];
-      Gradient& gradient = gradients_[index];
-      gradient.memory = bucket.memory.narrow(0, begin, parameter.numel()).view(parameter.sizes());
-      gradient.bucket = buckets_.size();
-      parameter.mutable_grad() = gradient.memory;
-      begin += aligned_numel(parameter);
-    }
-    buckets_.push_back(std::move(bucket));
-  }
-}
-
-// Where the ranks share memory it lies there, to be reduced in place.
-at::Tensor GradientBuckets::allocate(int64_t numel, const at::TensorOptions& options) const {
-  if (const auto& group = communicator_->process_group()) {
-    const auto backend = group->getBackend(options.device().type());
-    if (backend->supportsTensorAlloc(options.device().index())) return backend->allocateTensor(numel, options).zero_();
-  }
-  return at::zeros({numel}, options);
+  const BucketOrder order = fill_buckets_backwards(parameters_, {most_bytes});
+  buffer_ = GradientBuffer(parameters_, order, GradientLayout::kAligned, *communicator_);
+  exchanged_.resize(order.size());
+  for (size_t i = 0; i < size(); i++) parameters_[i].mutable_grad() = buffer_.gradient(i);
 }
 
 GradientBuckets::~GradientBuckets() = default;
@@ -80,17 +36,16 @@ GradientBuckets::~GradientBuckets() = default;
 const at::Tensor& GradientBuckets::gradient(size_t index) const {
   require(index < size(), Status::kInvalidArgument, "index is ", index, "; expected 0 to ", size() - 1,
           ", a trainable parameter of the module");
-  return gradients_[index].memory;
+  return buffer_.gradient(index);
 }
 
 void GradientBuckets::ready(size_t index, const at::Tensor& given, Exchange exchange) {
   const at::Tensor& memory = gradient(index);
   const std::lock_guard<std::mutex> lock(mutex_);
-  Gradient& gradient = gradients_[index];
-  require(!gradient.ready, Status::kInvalidState, "the gradient of '", gradient.name,
+  require(!buffer_.is_ready(index), Status::kInvalidState, "the gradient of '", names_[index],
           "' is ready already in this micro-batch; call accel_parameters_synchronize() at its end");
   if (given.defined()) {
-    require(given.sizes() == memory.sizes(), Status::kShapeMismatch, "the gradient of '", gradient.name, "' has shape ",
+    require(given.sizes() == memory.sizes(), Status::kShapeMismatch, "the gradient of '", names_[index], "' has shape ",
             given.sizes(), "; expected ", memory.sizes());
     const at::NoGradGuard no_grad;
     if (first_of_group_)
@@ -98,56 +53,53 @@ void GradientBuckets::ready(size_t index, const at::Tensor& given, Exchange exch
     else
       memory.add_(given);
   }
-  gradient.parameter.mutable_grad() = memory;
-  gradient.ready = true;
-  buckets_[gradient.bucket].waiting -= 1;
-  // Nothing is left to overlap with the last bucket: it waits for the thread that synchronizes, which may do the work.
-  if (exchange) start_complete_buckets(buckets_.size() - 1, *exchange);
+  parameters_[index].mutable_grad() = memory;
+  buffer_.set_ready(index);
+  if (exchange) start_complete_buckets(*exchange);
 }
 
 void GradientBuckets::check_all_ready() const {
   std::string missing;
-  for (const Gradient& gradient : gradients_)
-    if (!gradient.ready) missing += text(missing.empty() ? "'" : ", '", gradient.name, "'");
+  for (size_t i = 0; i < size(); i++)
+    if (!buffer_.is_ready(i)) missing += text(missing.empty() ? "'" : ", '", names_[i], "'");
   require(missing.empty(), Status::kInvalidState, "gradients are not ready: ", missing,
           "; expected accel_parameters_grad_ready() for each parameter in each micro-batch");
 }
 
-void GradientBuckets::start_complete_buckets(size_t end, double factor) {
-  while (next_bucket_ < end && buckets_[next_bucket_].waiting == 0)
-    start_bucket(buckets_[next_bucket_++], factor, /*async=*/true);
+void GradientBuckets::start_complete_buckets(double factor) {
+  while (const auto complete = buffer_.take_complete(exchanged_.size() - 1))
+    start_bucket(*complete, factor, /*async=*/true);
 }
 
-void GradientBuckets::start_bucket(Bucket& bucket, double factor, bool async) {
+void GradientBuckets::start_bucket(size_t index, double factor, bool async) {
+  const at::Tensor& memory = buffer_.buckets()[index].memory;
   const auto& group = communicator_->process_group();
   if (!group) {
-    if (factor != 1.0) bucket.memory.mul_(factor);
+    if (factor != 1.0) memory.mul_(factor);
     return;
   }
-  std::vector<at::Tensor> tensors{bucket.memory};
+  std::vector<at::Tensor> tensors{memory};
   c10d::AllreduceOptions options;
   options.reduceOp = comm::reduce_op(comm::Reduction::kMean, communicator_->size(), factor);
   options.asyncOp = async;
-  bucket.work = group->getBackend(bucket.memory.device().type())->allreduce(tensors, options);
+  exchanged_[index] = group->getBackend(memory.device().type())->allreduce(tensors, options);
 }
 
 void GradientBuckets::start(Exchange exchange, bool async) {
   const std::lock_guard<std::mutex> lock(mutex_);
   check_all_ready();
-  for (Gradient& gradient : gradients_) gradient.ready = false;
   if (exchange) {
-    start_complete_buckets(buckets_.size() - 1, *exchange);
-    next_bucket_ = 0;
-    start_bucket(buckets_.back(), *exchange, async);
+    start_complete_buckets(*exchange);
+    start_bucket(exchanged_.size() - 1, *exchange, async);
   }
-  for (Bucket& bucket : buckets_) bucket.waiting = bucket.gradients;
+  buffer_.start();
   first_of_group_ = exchange.has_value();
 }
 
 void GradientBuckets::finish() {
   const StepTimes::Section waiting(*communicator_->step_times(), StepPart::kCommunication);
-  for (Bucket& bucket : buckets_)
-    if (const auto work = std::exchange(bucket.work, nullptr)) work->wait();
+  for (auto& work : exchanged_)
+    if (const auto started = std::exchange(work, nullptr)) started->wait();
 }
 
 void GradientBuckets::synchronize(Exchange exchange) {

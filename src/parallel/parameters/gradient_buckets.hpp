@@ -1,5 +1,5 @@
-// Gradients that a program computes by itself: it says which one is ready, and they are averaged meanwhile, in buckets
-// (Li et al., "PyTorch Distributed", VLDB 2020). DDP does the same for LibTorch's autograd.
+// Gradients that a program computes by itself: it says which one is ready, and they are averaged meanwhile. DDP does
+// the same for LibTorch's autograd.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +13,7 @@
 
 #include "comm/communicator.hpp"
 #include "nn/module.hpp"
+#include "parallel/gradient_buffer.hpp"
 
 namespace accel::parallel {
 
@@ -24,7 +25,7 @@ class GradientBuckets {
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  size_t size() const { return gradients_.size(); }
+  size_t size() const { return parameters_.size(); }
   // Lies in its bucket, and is the parameter's gradient for optimizers: zeros at first, and again from ready() on when
   // an optimizer has dropped it.
   const at::Tensor& gradient(size_t index) const;
@@ -43,31 +44,18 @@ class GradientBuckets {
   void finish();
 
  private:
-  struct Gradient {
-    std::string name;
-    at::Tensor parameter;
-    at::Tensor memory;
-    size_t bucket;
-    bool ready = false;
-  };
-  struct Bucket {
-    at::Tensor memory;
-    size_t gradients = 0, waiting = 0;  // of them, those that are not ready
-    c10::intrusive_ptr<c10d::Work> work;
-  };
-
-  void make_buckets(const std::vector<at::Tensor>& parameters, int64_t most_bytes);
-  at::Tensor allocate(int64_t numel, const at::TensorOptions& options) const;
   void check_all_ready() const;
-  // Before `end`, in their order, which is the same on all ranks.
-  void start_complete_buckets(size_t end, double factor);
-  void start_bucket(Bucket& bucket, double factor, bool async);
+  // All but the last one, which waits for the thread that synchronizes: nothing is left to overlap with it, and that
+  // thread may do the work.
+  void start_complete_buckets(double factor);
+  void start_bucket(size_t index, double factor, bool async);
 
   const std::shared_ptr<comm::Communicator> communicator_;
   std::mutex mutex_;
-  std::vector<Gradient> gradients_;
-  std::vector<Bucket> buckets_;
-  size_t next_bucket_ = 0;
+  std::vector<std::string> names_;
+  std::vector<at::Tensor> parameters_;
+  GradientBuffer buffer_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> exchanged_;  // of each bucket
   bool first_of_group_ = true;
 };
 

@@ -310,7 +310,7 @@ SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t
 SAME(place_of_accel_prepare_model_options_t_struct_size, offsetof(accel_prepare_model_options_t, struct_size) == 0 && sizeof(((accel_prepare_model_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_prepare_model_options_t_device_placement, offsetof(accel_prepare_model_options_t, device_placement) == 8 && sizeof(((accel_prepare_model_options_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_model_options_t_evaluation_mode, offsetof(accel_prepare_model_options_t, evaluation_mode) == 12 && sizeof(((accel_prepare_model_options_t *)0)->evaluation_mode) == 4);
-SAME(place_of_accel_prepare_model_options_t_ddp_options, offsetof(accel_prepare_model_options_t, ddp_options) == 16 && sizeof(((accel_prepare_model_options_t *)0)->ddp_options) == 8);
+SAME(place_of_accel_prepare_model_options_t_ddp, offsetof(accel_prepare_model_options_t, ddp) == 16 && sizeof(((accel_prepare_model_options_t *)0)->ddp) == 8);
 SAME(size_of_accel_dataloader_config_t, sizeof(accel_dataloader_config_t) == 48);
 SAME(place_of_accel_dataloader_config_t_struct_size, offsetof(accel_dataloader_config_t, struct_size) == 0 && sizeof(((accel_dataloader_config_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_config_t_even_batches, offsetof(accel_dataloader_config_t, even_batches) == 8 && sizeof(((accel_dataloader_config_t *)0)->even_batches) == 4);
@@ -322,7 +322,7 @@ SAME(place_of_accel_dataloader_config_t_use_seedable_sampler, offsetof(accel_dat
 SAME(place_of_accel_dataloader_config_t_data_seed, offsetof(accel_dataloader_config_t, data_seed) == 32 && sizeof(((accel_dataloader_config_t *)0)->data_seed) == 8);
 SAME(place_of_accel_dataloader_config_t_use_stateful_dataloader, offsetof(accel_dataloader_config_t, use_stateful_dataloader) == 40 && sizeof(((accel_dataloader_config_t *)0)->use_stateful_dataloader) == 4);
 SAME(place_of_accel_dataloader_config_t_reserved, offsetof(accel_dataloader_config_t, reserved) == 44 && sizeof(((accel_dataloader_config_t *)0)->reserved) == 4);
-SAME(size_of_accel_prepare_item_t, sizeof(accel_prepare_item_t) == 48);
+SAME(size_of_accel_prepare_item_t, sizeof(accel_prepare_item_t) == 56);
 SAME(place_of_accel_prepare_item_t_struct_size, offsetof(accel_prepare_item_t, struct_size) == 0 && sizeof(((accel_prepare_item_t *)0)->struct_size) == 8);
 SAME(place_of_accel_prepare_item_t_module, offsetof(accel_prepare_item_t, module) == 8 && sizeof(((accel_prepare_item_t *)0)->module) == 8);
 SAME(place_of_accel_prepare_item_t_optimizer, offsetof(accel_prepare_item_t, optimizer) == 16 && sizeof(((accel_prepare_item_t *)0)->optimizer) == 8);
@@ -330,6 +330,7 @@ SAME(place_of_accel_prepare_item_t_loader, offsetof(accel_prepare_item_t, loader
 SAME(place_of_accel_prepare_item_t_scheduler, offsetof(accel_prepare_item_t, scheduler) == 32 && sizeof(((accel_prepare_item_t *)0)->scheduler) == 8);
 SAME(place_of_accel_prepare_item_t_device_placement, offsetof(accel_prepare_item_t, device_placement) == 40 && sizeof(((accel_prepare_item_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_item_t_reserved, offsetof(accel_prepare_item_t, reserved) == 44 && sizeof(((accel_prepare_item_t *)0)->reserved) == 4);
+SAME(place_of_accel_prepare_item_t_model_options, offsetof(accel_prepare_item_t, model_options) == 48 && sizeof(((accel_prepare_item_t *)0)->model_options) == 8);
 SAME(size_of_accel_local_sgd_options_t, sizeof(accel_local_sgd_options_t) == 48);
 SAME(place_of_accel_local_sgd_options_t_struct_size, offsetof(accel_local_sgd_options_t, struct_size) == 0 && sizeof(((accel_local_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_local_sgd_options_t_start_step, offsetof(accel_local_sgd_options_t, start_step) == 8 && sizeof(((accel_local_sgd_options_t *)0)->start_step) == 8);

@@ -310,7 +310,7 @@ int main(void) {
   printf("field struct_size %zu\n", offsetof(accel_prepare_model_options_t, struct_size));
   printf("field device_placement %zu\n", offsetof(accel_prepare_model_options_t, device_placement));
   printf("field evaluation_mode %zu\n", offsetof(accel_prepare_model_options_t, evaluation_mode));
-  printf("field ddp_options %zu\n", offsetof(accel_prepare_model_options_t, ddp_options));
+  printf("field ddp %zu\n", offsetof(accel_prepare_model_options_t, ddp));
   printf("struct accel_dataloader_config_t %zu\n", sizeof(accel_dataloader_config_t));
   printf("field struct_size %zu\n", offsetof(accel_dataloader_config_t, struct_size));
   printf("field even_batches %zu\n", offsetof(accel_dataloader_config_t, even_batches));
@@ -330,6 +330,7 @@ int main(void) {
   printf("field scheduler %zu\n", offsetof(accel_prepare_item_t, scheduler));
   printf("field device_placement %zu\n", offsetof(accel_prepare_item_t, device_placement));
   printf("field reserved %zu\n", offsetof(accel_prepare_item_t, reserved));
+  printf("field model_options %zu\n", offsetof(accel_prepare_item_t, model_options));
   printf("struct accel_local_sgd_options_t %zu\n", sizeof(accel_local_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_local_sgd_options_t, struct_size));
   printf("field start_step %zu\n", offsetof(accel_local_sgd_options_t, start_step));

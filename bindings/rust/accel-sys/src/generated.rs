@@ -2119,7 +2119,7 @@ impl Default for accel_autocast_options_t {
     }
 }
 
-/// How one model is prepared.
+/// How one model is prepared: where, and under which kind of parallelism, each with options of its own.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_prepare_model_options_t {
@@ -2128,8 +2128,8 @@ pub struct accel_prepare_model_options_t {
     pub device_placement: accel_flag_t,
     /// 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0
     pub evaluation_mode: accel_flag_t,
-    /// Default: theirs
-    pub ddp_options: *const accel_ddp_options_t,
+    /// Of data parallelism. Default: theirs
+    pub ddp: *const accel_ddp_options_t,
 }
 
 /// Every field of [`accel_prepare_model_options_t`] unset.
@@ -2137,7 +2137,7 @@ pub const ACCEL_PREPARE_MODEL_OPTIONS_INIT: accel_prepare_model_options_t = acce
     struct_size: core::mem::size_of::<accel_prepare_model_options_t>(),
     device_placement: ACCEL_UNSET,
     evaluation_mode: ACCEL_UNSET,
-    ddp_options: core::ptr::null(),
+    ddp: core::ptr::null(),
 };
 impl Default for accel_prepare_model_options_t {
     fn default() -> Self {
@@ -2202,10 +2202,12 @@ pub struct accel_prepare_item_t {
     pub loader: *mut accel_dataloader_t,
     /// Default: none
     pub scheduler: *mut accel_scheduler_t,
-    /// Of a model or a loader, 1: on the device; 0: as it is. Default: as the state has it
+    /// Of a loader, or of a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it
     pub device_placement: accel_flag_t,
     /// 0
     pub reserved: i32,
+    /// Of a model. Default: theirs
+    pub model_options: *const accel_prepare_model_options_t,
 }
 
 /// Every field of [`accel_prepare_item_t`] unset.
@@ -2217,6 +2219,7 @@ pub const ACCEL_PREPARE_ITEM_INIT: accel_prepare_item_t = accel_prepare_item_t {
     scheduler: core::ptr::null_mut(),
     device_placement: ACCEL_UNSET,
     reserved: 0,
+    model_options: core::ptr::null(),
 };
 impl Default for accel_prepare_item_t {
     fn default() -> Self {
@@ -6387,14 +6390,16 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_prepare_data_loader(state: *mut accel_state_t, loader: *mut accel_dataloader_t, config: *const accel_dataloader_config_t, out: *mut *mut accel_dataloader_t) -> accel_status_t;
 
-    /// Prepares objects of any kinds with the defaults of the functions above, in any order: schedulers follow all optimizers.
+    /// Prepares objects of any kinds as the functions above, in any order: schedulers follow all optimizers.
+    ///
+    /// All but models have the defaults there.
     ///
     /// * `state`: A state.
     /// * `items`: length `n_items`. What to prepare; each has the struct_size of the first, which is the distance between two.
     /// * `n_items`: Their number.
     /// * `out_items`: Room for n_items items of that size: the same kinds in the same order, each handle the caller's.
     ///
-    /// Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, or with several.
+    /// Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with several, or with model_options and another object than a model.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare(state: *mut accel_state_t, items: *const accel_prepare_item_t, n_items: usize, out_items: *mut accel_prepare_item_t) -> accel_status_t;

@@ -485,7 +485,7 @@ fn layout_of_accel_prepare_model_options() {
     assert_eq!(offset_of!(accel_prepare_model_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_prepare_model_options_t, device_placement), 8);
     assert_eq!(offset_of!(accel_prepare_model_options_t, evaluation_mode), 12);
-    assert_eq!(offset_of!(accel_prepare_model_options_t, ddp_options), 16);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, ddp), 16);
 }
 
 #[test]
@@ -506,7 +506,7 @@ fn layout_of_accel_dataloader_config() {
 
 #[test]
 fn layout_of_accel_prepare_item() {
-    assert_eq!(size_of::<accel_prepare_item_t>(), 48);
+    assert_eq!(size_of::<accel_prepare_item_t>(), 56);
     assert_eq!(align_of::<accel_prepare_item_t>(), 8);
     assert_eq!(offset_of!(accel_prepare_item_t, struct_size), 0);
     assert_eq!(offset_of!(accel_prepare_item_t, module), 8);
@@ -515,6 +515,7 @@ fn layout_of_accel_prepare_item() {
     assert_eq!(offset_of!(accel_prepare_item_t, scheduler), 32);
     assert_eq!(offset_of!(accel_prepare_item_t, device_placement), 40);
     assert_eq!(offset_of!(accel_prepare_item_t, reserved), 44);
+    assert_eq!(offset_of!(accel_prepare_item_t, model_options), 48);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use std::ptr::{self, NonNull};
 /// # fn main() -> accel::Result<()> {
 /// # use accel::*;
 /// # let state = StateOptions::new().cpu(true).gradient_accumulation_steps(2).build()?;
-/// # let model = state.prepare_model(&nn::linear(2, 1, true)?, DdpOptions::new())?;
+/// # let model = state.prepare_model(&nn::linear(2, 1, true)?, PrepareModelOptions::new())?;
 /// # let optimizer = state.prepare_optimizer(&Optimizer::sgd(&model, SgdOptions::new())?)?;
 /// # let input = Tensor::zeros(&[4, 2], DType::Float32, Device::Cpu)?;
 /// let mut updates = 0;

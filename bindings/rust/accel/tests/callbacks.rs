@@ -2,8 +2,8 @@
 mod ranks;
 
 use accel::{
-    nn, DType, DdpOptions, Device, Error, ErrorCode, Model, Module, Optimizer, Reduction, Result, Sampler, Scheduler,
-    SgdOptions, Tensor, Value, When,
+    nn, DType, Device, Error, ErrorCode, Model, Module, Optimizer, PrepareModelOptions, Reduction, Result, Sampler,
+    Scheduler, SgdOptions, Tensor, Value, When,
 };
 use std::cell::RefCell;
 use std::error::Error as _;
@@ -172,7 +172,7 @@ fn modules_are_composed() {
 fn the_program_may_exchange_gradients_itself() {
     let gradients = ranks::run(2, |state| {
         let plain = nn::linear(1, 1, false).unwrap();
-        let model = state.prepare_model(&plain, DdpOptions::new()).unwrap();
+        let model = state.prepare_model(&plain, PrepareModelOptions::new()).unwrap();
         state
             .register_comm_hook(
                 &model,
@@ -186,7 +186,7 @@ fn the_program_may_exchange_gradients_itself() {
     });
     assert_eq!(gradients, [3.0, 3.0]);
     let messages = ranks::run(2, |state| {
-        let model = state.prepare_model(&nn::linear(1, 1, false).unwrap(), DdpOptions::new()).unwrap();
+        let model = state.prepare_model(&nn::linear(1, 1, false).unwrap(), PrepareModelOptions::new()).unwrap();
         state.register_comm_hook(&model, |_, _, _, _| panic!("no exchange today")).unwrap();
         let mut loss = model.forward(&one()).unwrap().sum().unwrap();
         // Carried back on the thread of the backward; else an error with the message.

@@ -128,7 +128,7 @@ fn backward_has_options() {
     let state = cpu();
     let model = nn::linear(2, 1, true).unwrap();
     let how = PrepareModelOptions::new().evaluation_mode(true).device_placement(true);
-    let prepared = state.prepare_model_with(&model, how, DdpOptions::new()).unwrap();
+    let prepared = state.prepare_model(&model, how).unwrap();
     let (weight, bias) = (model.tensor("weight").unwrap(), model.tensor("bias").unwrap());
     let y = prepared.forward(&ones(&[1, 2])).unwrap();
     let mut loss = y.mul(&y).unwrap().sum().unwrap();
@@ -341,7 +341,9 @@ fn the_state_tells_and_checks() {
     assert_eq!((state.split_range(10).unwrap(), state.gradient_accumulation_steps()), (0..10, 1));
     state.set_trigger().unwrap();
     assert!(state.check_trigger().unwrap() && !state.check_trigger().unwrap());
-    let model = state.prepare_model(&nn::linear(2, 2, true).unwrap(), DdpOptions::new().bucket_cap_mb(1.0)).unwrap();
+    let buckets = DdpOptions::new().bucket_cap_mb(1.0).comm_state_option(PowerSgdOptions::new().random_seed(3));
+    let options = PrepareModelOptions::new().ddp(buckets);
+    let model = state.prepare_model(&nn::linear(2, 2, true).unwrap(), options).unwrap();
     let output = state.autocast(None).unwrap().run(|| ones(&[2, 2]).matmul(&ones(&[2, 2]))).unwrap();
     assert_eq!(output.dtype().unwrap(), DType::BFloat16);
     assert_eq!(state.unwrap_model(&model, false).unwrap().kind(), "Linear");

@@ -241,7 +241,7 @@ fn a_gradient_that_was_reported_is_the_librarys() {
 fn a_region_that_writes_ends_when_nothing_is_lent() {
     let state = StateOptions::new().cpu(true).build().unwrap();
     let model = nn::linear(2, 1, true).unwrap();
-    let model = state.prepare_model(&model, DdpOptions::new()).unwrap();
+    let model = state.prepare_model(&model, PrepareModelOptions::new()).unwrap();
     let weight = model.named_parameters().unwrap().remove(0).1;
     let region = state.local_sgd(&model, 1, LocalSgdOptions::new(), None).unwrap();
     weight.with_slice(|_: &[f32]| refused(region.end(), "this thread")).unwrap();

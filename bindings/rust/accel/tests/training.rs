@@ -93,7 +93,7 @@ fn checkpoints_hold_objects_of_the_program() {
     let count = Arc::new(AtomicI64::new(5));
     state.register_for_checkpointing("counter", Counter(Arc::clone(&count))).unwrap();
     let plain = nn::linear(2, 2, true).unwrap();
-    let _prepared = state.prepare_model(&plain, DdpOptions::new()).unwrap();
+    let _prepared = state.prepare_model(&plain, PrepareModelOptions::new()).unwrap();
     let before = plain.tensor("weight").unwrap().to_vec::<f32>().unwrap();
     state.save_state(&folder).unwrap();
     plain.tensor("weight").unwrap().detach().unwrap().zero_().unwrap();

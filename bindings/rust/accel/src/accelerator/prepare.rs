@@ -1,5 +1,5 @@
 //! What a state prepares: models, optimizers, loaders, schedulers.
-use crate::builders::{DdpOptions, PowerSgdOptions, PrepareModelOptions};
+use crate::builders::PrepareModelOptions;
 use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::data::DataLoader;
@@ -8,6 +8,7 @@ use crate::handle::array;
 use crate::memory;
 use crate::module::Model;
 use crate::optimizer::Optimizer;
+use crate::options::Options;
 use crate::scheduler::Scheduler;
 use crate::state::{State, WeakState};
 use crate::tensor::Tensor;
@@ -40,6 +41,7 @@ const NOTHING: sys::accel_prepare_item_t = sys::accel_prepare_item_t {
     scheduler: std::ptr::null_mut(),
     device_placement: sys::ACCEL_UNSET,
     reserved: 0,
+    model_options: std::ptr::null(),
 };
 
 macro_rules! prepared_objects {
@@ -118,28 +120,10 @@ impl State {
 
     /// A model on the device, under the precision, and under data parallelism when there are several ranks. It shares its
     /// parameters with the one that was given.
-    pub fn prepare_model(&self, model: &Model, options: DdpOptions) -> Result<Model> {
-        self.prepare_model_with(model, PrepareModelOptions::new(), options)
-    }
-
-    /// The same, with a place of its own, or for evaluation only.
-    pub fn prepare_model_with(&self, model: &Model, how: PrepareModelOptions, options: DdpOptions) -> Result<Model> {
+    pub fn prepare_model(&self, model: &Model, options: PrepareModelOptions) -> Result<Model> {
         memory::writes(model)?;
-        let mut how = how;
-        how.0.ddp_options = &options.0;
-        made(|out| unsafe { sys::accel_prepare_model(self.as_raw(), model.as_raw(), &how.0, out) })
-    }
-
-    /// The same, for the PowerSGDs among the hooks.
-    pub fn prepare_model_with_power_sgd(
-        &self,
-        model: &Model,
-        options: DdpOptions,
-        power_sgd: PowerSgdOptions,
-    ) -> Result<Model> {
-        let mut options = options;
-        options.0.comm_state_option = &power_sgd.0;
-        self.prepare_model(model, options)
+        let raw = options.as_raw()?;
+        made(|out| unsafe { sys::accel_prepare_model(self.as_raw(), model.as_raw(), raw, out) })
     }
 
     /// Puts the exchange of a prepared model's gradients into the program's hands: the function turns the gradients of

@@ -60,9 +60,9 @@ impl PowerSgdOptions {
 }
 
 builder! {
-    /// How gradients are averaged. `comm_state_option`: `State::prepare_model_with_power_sgd()`.
-    #[derive(Clone, Copy)]
-    DdpOptions(accel_ddp_options_t = ACCEL_DDP_OPTIONS_INIT), ()
+    /// How gradients are averaged.
+    #[derive(Clone)]
+    DdpOptions(accel_ddp_options_t = ACCEL_DDP_OPTIONS_INIT), Kept
 }
 
 impl DdpOptions {
@@ -111,6 +111,12 @@ impl DdpOptions {
     /// FP16 or BF16: gradients are rounded before comm_hook sees them. Default `DdpCommHook::No`.
     pub fn comm_wrapper(mut self, comm_wrapper: DdpCommHook) -> Self {
         self.0.comm_wrapper = comm_wrapper.into();
+        self
+    }
+
+    /// Of both PowerSGDs. Default: theirs.
+    pub fn comm_state_option(mut self, comm_state_option: PowerSgdOptions) -> Self {
+        self.0.comm_state_option = self.1.keep(comm_state_option, |options| &options.0 as *const _);
         self
     }
 }
@@ -175,9 +181,9 @@ impl AutocastOptions {
 }
 
 builder! {
-    /// How one model is prepared. `ddp_options`: `State::prepare_model()`.
-    #[derive(Clone, Copy)]
-    PrepareModelOptions(accel_prepare_model_options_t = ACCEL_PREPARE_MODEL_OPTIONS_INIT), ()
+    /// How one model is prepared: where, and under which kind of parallelism, each with options of its own.
+    #[derive(Clone)]
+    PrepareModelOptions(accel_prepare_model_options_t = ACCEL_PREPARE_MODEL_OPTIONS_INIT), Kept
 }
 
 impl PrepareModelOptions {
@@ -190,6 +196,12 @@ impl PrepareModelOptions {
     /// The model is only evaluated: each rank has its own weights, and nothing is exchanged. Default false.
     pub fn evaluation_mode(mut self, evaluation_mode: bool) -> Self {
         self.0.evaluation_mode = evaluation_mode.into();
+        self
+    }
+
+    /// Of data parallelism. Default: theirs.
+    pub fn ddp(mut self, ddp: DdpOptions) -> Self {
+        self.0.ddp = self.1.keep(ddp, |options| &options.0 as *const _);
         self
     }
 }

@@ -1,23 +1,21 @@
-#include "parallel/ddp/uneven_inputs.hpp"
+#include "parallel/uneven_inputs.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/tensor.h>
 
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
-#include "parallel/ddp/distributed_data_parallel.hpp"
 #include "parallel/same_model.hpp"
 
 namespace accel::parallel {
 
-UnevenInputs::UnevenInputs(std::shared_ptr<comm::Communicator> communicator,
-                           std::vector<DistributedDataParallel*> models)
+UnevenInputs::UnevenInputs(std::shared_ptr<comm::Communicator> communicator, std::vector<ParallelModelPtr> models)
     : communicator_(std::move(communicator)), models_(std::move(models)) {
-  for (DistributedDataParallel* model : models_) model->set_uneven_inputs(this);
+  for (const ParallelModelPtr& model : models_) model->set_uneven_inputs(this);
 }
 
 UnevenInputs::~UnevenInputs() {
-  for (DistributedDataParallel* model : models_) model->set_uneven_inputs(nullptr);
+  for (const ParallelModelPtr& model : models_) model->set_uneven_inputs(nullptr);
 }
 
 UnevenInputs::Round UnevenInputs::exchange(bool has_inputs, const ForwardNotice& notice) {
@@ -45,8 +43,8 @@ UnevenInputs::Round UnevenInputs::exchange(bool has_inputs, const ForwardNotice&
   return round;
 }
 
-int UnevenInputs::announce(const DistributedDataParallel& model, const ForwardNotice& notice) {
-  if (&model == models_.front()) latest_ = exchange(true, notice);
+int UnevenInputs::announce(const ParallelModel& model, const ForwardNotice& notice) {
+  if (&model == models_.front().get()) latest_ = exchange(true, notice);
   return latest_.first;
 }
 
@@ -55,10 +53,10 @@ std::optional<int> UnevenInputs::finish() {
     const Round round = exchange(false, {false, false});
     if (!round.anyone) break;
     latest_ = round;
-    for (DistributedDataParallel* model : models_) model->shadow(round.notice, round.first);
+    for (const ParallelModelPtr& model : models_) model->shadow(round.notice, round.first);
   }
   if (!latest_.anyone || latest_.everyone) return std::nullopt;
-  for (DistributedDataParallel* model : models_) broadcast_model(*model->module(), latest_.first, *communicator_);
+  for (const ParallelModelPtr& model : models_) broadcast_model(*model->module(), latest_.first, *communicator_);
   return latest_.first;
 }
 

@@ -9,27 +9,20 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "parallel/parallel_model.hpp"
 
 namespace accel::parallel {
 
-class DistributedDataParallel;
-
-// What a rank says before the forward of a model.
-struct ForwardNotice {
-  bool records;    // the forward is recorded for a backward
-  bool exchanges;  // and the backward exchanges gradients
-};
-
 class UnevenInputs {
  public:
-  // The models must outlive it. All ranks give them in the order in which they call them.
-  UnevenInputs(std::shared_ptr<comm::Communicator> communicator, std::vector<DistributedDataParallel*> models);
+  // Of models that exchange gradients. All ranks give them in the order in which they call them.
+  UnevenInputs(std::shared_ptr<comm::Communicator> communicator, std::vector<ParallelModelPtr> models);
   ~UnevenInputs();
   UnevenInputs(const UnevenInputs&) = delete;
   UnevenInputs& operator=(const UnevenInputs&) = delete;
 
   // Before a forward: this rank still has inputs. Returns the rank whose buffers count. Only the first model asks.
-  int announce(const DistributedDataParallel& model, const ForwardNotice& notice);
+  int announce(const ParallelModel& model, const ForwardNotice& notice);
   // This rank has no inputs left: goes along until no rank has. Then all have the models of one that trained longest;
   // returns it when some rank stopped before it.
   std::optional<int> finish();
@@ -44,7 +37,7 @@ class UnevenInputs {
   Round exchange(bool has_inputs, const ForwardNotice& notice);
 
   std::shared_ptr<comm::Communicator> communicator_;
-  std::vector<DistributedDataParallel*> models_;
+  std::vector<ParallelModelPtr> models_;
   Round latest_;  // in which anyone had inputs
 };
 

@@ -1,0 +1,37 @@
+// Maps name -> tensor.
+#pragma once
+
+#include <ATen/core/Dict.h>
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accel.h"
+#include "capi/value.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::capi {
+
+// `name` is the parameter's, for the message.
+inline std::vector<std::pair<std::string, at::Tensor>> read_named_tensors(const accel_value_t& map, const char* name) {
+  const c10::IValue value = to_ivalue(map, name);
+  require(value.isGenericDict(), Status::kTypeMismatch, name, " is a ", tree::kind_name(value),
+          "; expected a map name -> tensor");
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const auto& entry : value.toGenericDict()) {
+    require(entry.value().isTensor(), Status::kTypeMismatch, name, "['", entry.key().toStringRef(), "'] is a ",
+            tree::kind_name(entry.value()), "; expected a tensor");
+    tensors.emplace_back(entry.key().toStringRef(), entry.value().toTensor());
+  }
+  return tensors;
+}
+
+inline c10::IValue map_of(const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  auto map = tree::new_map();
+  for (const auto& [name, tensor] : tensors) map.insert(name, tensor);
+  return map;
+}
+
+}  // namespace accel::capi

@@ -1,0 +1,126 @@
+#include "parallel/gradient_buffer.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace accel::parallel {
+namespace {
+
+constexpr int64_t kCacheLine = 64;  // bytes
+
+int64_t elements_of(const at::Tensor& parameter, GradientLayout layout) {
+  if (layout == GradientLayout::kPacked) return parameter.numel();
+  const int64_t unit = std::max<int64_t>(1, kCacheLine / static_cast<int64_t>(parameter.element_size()));
+  return (parameter.numel() + unit - 1) / unit * unit;
+}
+
+at::Tensor zeros_on(const comm::Communicator& communicator, int64_t numel, const at::TensorOptions& options) {
+  if (const auto& group = communicator.process_group()) {
+    const auto backend = group->getBackend(options.device().type());
+    if (backend->supportsTensorAlloc(options.device().index())) return backend->allocateTensor(numel, options).zero_();
+  }
+  return at::zeros({numel}, options);
+}
+
+at::Tensor view_of(const at::Tensor& memory, int64_t offset, const at::Tensor& parameter, GradientLayout layout) {
+  const at::Tensor flat = memory.narrow(0, offset, parameter.numel());
+  const bool same_strides = layout == GradientLayout::kPacked && parameter.is_non_overlapping_and_dense();
+  return same_strides ? flat.as_strided(parameter.sizes(), parameter.strides(), flat.storage_offset())
+                      : flat.view(parameter.sizes());
+}
+
+}  // namespace
+
+int64_t bucket_bytes(double bucket_cap_mb) {
+  require(bucket_cap_mb > 0, Status::kInvalidArgument, "bucket_cap_mb is ", bucket_cap_mb,
+          "; expected a positive number of megabytes");
+  return static_cast<int64_t>(bucket_cap_mb * static_cast<double>(kMegabyte));
+}
+
+BucketOrder fill_buckets(const std::vector<at::Tensor>& parameters, const std::vector<size_t>& numbers,
+                         const std::vector<int64_t>& limits) {
+  struct Open {
+    std::vector<size_t> numbers;
+    int64_t bytes = 0;
+    size_t limit = 0;
+  };
+  std::map<std::pair<at::ScalarType, std::string>, Open> open;  // one of each kind
+  BucketOrder order;
+  for (const size_t number : numbers) {
+    const at::Tensor& parameter = parameters[number];
+    Open& bucket = open[{parameter.scalar_type(), parameter.device().str()}];
+    bucket.numbers.push_back(number);
+    bucket.bytes += static_cast<int64_t>(parameter.nbytes());
+    if (bucket.bytes < limits[bucket.limit]) continue;
+    order.push_back(std::exchange(bucket.numbers, {}));
+    bucket.bytes = 0;
+    bucket.limit = std::min(bucket.limit + 1, limits.size() - 1);
+  }
+  for (auto& [kind, bucket] : open)
+    if (!bucket.numbers.empty()) order.push_back(std::move(bucket.numbers));
+  return order;
+}
+
+BucketOrder fill_buckets_backwards(const std::vector<at::Tensor>& parameters, const std::vector<int64_t>& limits) {
+  std::vector<size_t> numbers(parameters.size());
+  std::iota(numbers.begin(), numbers.end(), size_t{0});
+  BucketOrder order = fill_buckets(parameters, numbers, limits);
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.front() > b.front(); });
+  return order;
+}
+
+GradientBuffer::GradientBuffer(const std::vector<at::Tensor>& parameters, const BucketOrder& order,
+                               GradientLayout layout, const comm::Communicator& communicator)
+    : gradients_(parameters.size()) {
+  for (const std::vector<size_t>& numbers : order) {
+    Bucket bucket;
+    bucket.gradients = numbers;
+    int64_t elements = 0;
+    for (const size_t number : numbers) {
+      bucket.offsets.push_back(static_cast<size_t>(elements));
+      elements += elements_of(parameters[number], layout);
+    }
+    bucket.memory = zeros_on(communicator, elements, parameters[numbers.front()].options().requires_grad(false));
+    for (size_t i = 0; i < numbers.size(); i++) {
+      Gradient& gradient = gradients_[numbers[i]];
+      gradient.bucket = buckets_.size();
+      gradient.memory = view_of(bucket.memory, static_cast<int64_t>(bucket.offsets[i]), parameters[numbers[i]], layout);
+    }
+    buckets_.push_back(std::move(bucket));
+  }
+  start();
+}
+
+BucketOrder GradientBuffer::order() const {
+  BucketOrder order;
+  for (const Bucket& bucket : buckets_) order.push_back(bucket.gradients);
+  return order;
+}
+
+void GradientBuffer::start() {
+  next_ = 0;
+  for (Gradient& gradient : gradients_) gradient.ready = false;
+  for (Bucket& bucket : buckets_) bucket.waiting = bucket.gradients.size();
+}
+
+void GradientBuffer::set_ready(size_t number) {
+  Gradient& gradient = gradients_[number];
+  if (std::exchange(gradient.ready, true)) return;
+  buckets_[gradient.bucket].waiting -= 1;
+}
+
+std::optional<size_t> GradientBuffer::take_complete(size_t end) {
+  if (next_ >= end || buckets_[next_].waiting > 0) return std::nullopt;
+  return next_++;
+}
+
+}  // namespace accel::parallel

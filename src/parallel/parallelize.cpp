@@ -1,0 +1,28 @@
+// The one place above the kinds of parallelism that knows them.
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "parallel/ddp/distributed_data_parallel.hpp"
+#include "parallel/parallel_model.hpp"
+
+namespace accel::parallel {
+namespace {
+
+bool has_trainable_parameter(const nn::Module& module) {
+  const auto parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const at::Tensor& tensor) { return tensor.requires_grad(); });
+}
+
+}  // namespace
+
+ParallelModelPtr parallelize(nn::ModulePtr module, const CommunicatorPtr& communicator,
+                             const PrepareModelSettings& settings) {
+  if (communicator->size() == 1 || settings.evaluation_mode || !has_trainable_parameter(*module))
+    return single_process_model(std::move(module));
+  return std::make_shared<DistributedDataParallel>(std::move(module), communicator, settings.ddp);
+}
+
+}  // namespace accel::parallel
