@@ -998,7 +998,10 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
                                            detail::drop<ForwardFn>));
   }
 
-  // Adds a hook before or after the forward.
+  // The names of the inputs of a module that accel_module_create() made, for accel_module_call_kw().
+  void set_input_names(const std::string& names) { detail::check(accel_module_set_input_names(get(), names.c_str())); }
+
+  // Adds a hook before or after the forward or the backward.
   std::int64_t add_hook(std::int32_t when, ModuleHookFn hook) {
     std::int64_t out_id = 0;
     detail::check(accel_module_add_hook(get(), when, detail::run, detail::keep(std::move(hook)),
@@ -1016,6 +1019,14 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   Value call(const std::vector<Value>& inputs = {}) {
     Value out;
     detail::check(accel_module_call(get(), detail::borrowed(inputs).data(), inputs.size(), out.put()));
+    return out;
+  }
+
+  // As accel_module_call(), with inputs by name behind those by place.
+  Value call_kw(const std::vector<Value>& inputs, const Value& named_inputs = {}) {
+    Value out;
+    detail::check(accel_module_call_kw(get(), detail::borrowed(inputs).data(), inputs.size(),
+                                       detail::unless_none(named_inputs), out.put()));
     return out;
   }
 

@@ -953,6 +953,10 @@ static inline accel_status_t go_accel_module_set_forward(accel_module_t *module,
   return go_checked(accel_module_set_forward(module, forward ? go_forward : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
 }
 
+static inline accel_status_t go_accel_module_set_input_names(accel_module_t *module, const char *names, go_failure *failure) {
+  return go_checked(accel_module_set_input_names(module, names), failure);
+}
+
 static inline accel_status_t go_accel_module_add_hook(accel_module_t *module, int32_t when, int32_t hook, uintptr_t user_data, int64_t *out_id, go_failure *failure) {
   return go_checked(accel_module_add_hook(module, when, hook ? go_module_hook : NULL, (void *)user_data, user_data ? go_destroy : NULL, out_id), failure);
 }
@@ -967,6 +971,10 @@ static inline accel_status_t go_accel_module_set_no_grad(accel_module_t *module,
 
 static inline accel_status_t go_accel_module_call(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_module_call(module, inputs, n_inputs, out), failure);
+}
+
+static inline accel_status_t go_accel_module_call_kw(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, const accel_value_t *named_inputs, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_call_kw(module, inputs, n_inputs, named_inputs, out), failure);
 }
 
 static inline accel_status_t go_accel_module_child(const accel_module_t *module, const char *path, accel_module_t **out, go_failure *failure) {
@@ -2490,6 +2498,12 @@ const ReduceXor Reduction = 7
 const HookForwardPre int32 = 0
 
 const HookForward int32 = 1
+
+// HookBackwardPre: ahead of the backward of a call
+const HookBackwardPre int32 = 2
+
+// HookBackward: behind it; when no input needs a gradient, ahead of the parameters'
+const HookBackward int32 = 3
 
 // MuonAdjustOriginal: by sqrt(max(1, A / B))
 const MuonAdjustOriginal MuonAdjust = 0
@@ -4968,10 +4982,11 @@ func goForward(module *C.accel_module_t, inputs *C.accel_value_t, nInputs C.size
 	}))
 }
 
-// ModuleHookFunc: Runs before or after a module's forward.
+// ModuleHookFunc: Runs before or after a module's forward or its backward.
 //
 //   - module: The module that is called.
-//   - values: A list: the inputs before, one output after.
+//   - values: A list: the inputs before the forward, one output after it; the gradients of the output before the
+//     backward, those of the inputs after it, in the structure of these, NONE where there is none.
 //
 // Returns: ACCEL_OK or an error.
 type ModuleHookFunc func(module *Module, values any) (any, error)
@@ -8563,7 +8578,24 @@ func (module *Module) SetForward(forward ForwardFunc) error {
 	return status(code, failure)
 }
 
-// AddHook is accel_module_add_hook. Adds a hook before or after the forward.
+// SetInputNames is accel_module_set_input_names. The names of the inputs of a module that accel_module_create() made,
+// for accel_module_call_kw(). Its forward and its hooks see all inputs by place.
+//
+//   - module: A module.
+//   - names: Different ones, by place, separated by commas: "input_ids,attention_mask".
+//
+// Returns: ACCEL_OK or INVALID_STATE for a module with names of its own.
+func (module *Module) SetInputNames(names string) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_module_set_input_names(module.c(), given.text(names), &failure)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// AddHook is accel_module_add_hook. Adds a hook before or after the forward or the backward. Hooks of the backward
+// run on the thread that back-propagates: the caller's, or one of LibTorch's for gradients on an accelerator.
 //
 //   - module: A module.
 //   - when: ACCEL_HOOK_*.
@@ -8624,6 +8656,35 @@ func (module *Module) Call(inputs []any) (out any, err error) {
 	}
 	var failure C.go_failure
 	code := C.go_accel_module_call(module.c(), cInputs, C.size_t(len(inputs)), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// CallKw is accel_module_call_kw. As accel_module_call(), with inputs by name behind those by place. Layers call
+// theirs "input", models as in their configuration's architecture ("input_ids"), TorchScript as the script does;
+// others as accel_module_set_input_names() says.
+//
+//   - module: A module.
+//   - inputs: May be NULL when there are none.
+//   - namedInputs: A map from names to values, or NULL. Inputs before a named one that are not given are NONE, or the
+//     default of the script.
+//
+// Returns: As accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.
+func (module *Module) CallKw(inputs []any, namedInputs any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cInputs := given.all(inputs)
+	cNamedinputs := given.optional(namedInputs)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_module_call_kw(module.c(), cInputs, C.size_t(len(inputs)), cNamedinputs, &cOut, &failure)
 	runtime.KeepAlive(module)
 	if err = status(code, failure); err != nil {
 		return

@@ -1040,6 +1040,7 @@ typedef struct accel_parameters_options {
 %newobject accel_module_retain;
 %delobject accel_module_release;
 %accel_waits(accel_module_call)
+%accel_waits(accel_module_call_kw)
 %accel_waits(accel_module_load_state_dict)
 %accel_waits(accel_module_to)
 %newobject accel_optimizer_retain;
@@ -1221,6 +1222,8 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_REDUCE_XOR = 7;
 %constant int ACCEL_HOOK_FORWARD_PRE = 0;
 %constant int ACCEL_HOOK_FORWARD = 1;
+%constant int ACCEL_HOOK_BACKWARD_PRE = 2;
+%constant int ACCEL_HOOK_BACKWARD = 3;
 %constant int ACCEL_MUON_ADJUST_ORIGINAL = 0;
 %constant int ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW = 1;
 %constant int ACCEL_UPDATE_PRECISION_AS_STORED = 0;
@@ -2673,7 +2676,14 @@ destroy: Handed to the callback; destroy ends its life.
 Returns: ACCEL_OK or INVALID_STATE for a module with a forward of its own.";
 accel_status_t accel_module_set_forward(accel_module_t *module, accel_forward_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
 
-%feature("docstring") accel_module_add_hook "Adds a hook before or after the forward.
+%feature("docstring") accel_module_set_input_names "The names of the inputs of a module that accel_module_create() made, for accel_module_call_kw(). Its forward and its hooks see all inputs by place.
+
+module: A module.
+names: Different ones, by place, separated by commas: \"input_ids,attention_mask\".
+Returns: ACCEL_OK or INVALID_STATE for a module with names of its own.";
+accel_status_t accel_module_set_input_names(accel_module_t *module, const char *names);
+
+%feature("docstring") accel_module_add_hook "Adds a hook before or after the forward or the backward. Hooks of the backward run on the thread that back-propagates: the caller's, or one of LibTorch's for gradients on an accelerator.
 
 module: A module.
 when: ACCEL_HOOK_*.
@@ -2706,6 +2716,16 @@ n_inputs: Their number.
 out: The output.
 Returns: ACCEL_OK, INVALID_STATE for a module without forward, or the error of the forward.";
 accel_status_t accel_module_call(accel_module_t *module, const accel_value_t *ITEMS, size_t COUNT, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_module_call_kw "As accel_module_call(), with inputs by name behind those by place. Layers call theirs \"input\", models as in their configuration's architecture (\"input_ids\"), TorchScript as the script does; others as accel_module_set_input_names() says.
+
+module: A module.
+inputs: May be NULL when there are none.
+n_inputs: Their number.
+named_inputs: A map from names to values, or NULL. Inputs before a named one that are not given are NONE, or the default of the script.
+out: The output.
+Returns: As accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.";
+accel_status_t accel_module_call_kw(accel_module_t *module, const accel_value_t *ITEMS, size_t COUNT, const accel_value_t *NULLABLE, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_module_child "Finds a module by its path.
 

@@ -19,9 +19,10 @@
 typedef accel_status_t (*accel_forward_fn)(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs,
                                            accel_value_t *ACCEL_OWNED out_output, void *user_data);
 
-/** Runs before or after a module's forward.
+/** Runs before or after a module's forward or its backward.
  * @param module The module that is called.
- * @param values A list: the inputs before, one output after.
+ * @param values A list: the inputs before the forward, one output after it; the gradients of the output before the
+ *   backward, those of the inputs after it, in the structure of these, NONE where there is none.
  * @param out_values A list that replaces it; leave NONE to keep it.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error.
@@ -30,6 +31,8 @@ typedef accel_status_t (*accel_module_hook_fn)(accel_module_t *module, const acc
                                                accel_value_t *ACCEL_OWNED out_values, void *user_data);
 #define ACCEL_HOOK_FORWARD_PRE 0
 #define ACCEL_HOOK_FORWARD 1
+#define ACCEL_HOOK_BACKWARD_PRE 2 /* ahead of the backward of a call */
+#define ACCEL_HOOK_BACKWARD 3 /* behind it; when no input needs a gradient, ahead of the parameters' */
 
 /** A module without parameters, children or forward; add them.
  * @param kind The name of its class, for messages and maps.
@@ -231,7 +234,17 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_set_forward(accel_module_t *module, accel_forward_fn forward, void *ACCEL_NULLABLE user_data,
                          accel_destroy_fn ACCEL_NULLABLE destroy);
 
-/** Adds a hook before or after the forward.
+/** The names of the inputs of a module that accel_module_create() made, for accel_module_call_kw(). Its forward and its hooks
+ * see all inputs by place.
+ * @param module A module.
+ * @param names Different ones, by place, separated by commas: "input_ids,attention_mask".
+ * @return ACCEL_OK or INVALID_STATE for a module with names of its own.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_set_input_names(accel_module_t *module, const char *names);
+
+/** Adds a hook before or after the forward or the backward. Hooks of the backward run on the thread that back-propagates: the
+ * caller's, or one of LibTorch's for gradients on an accelerator.
  * @param module A module.
  * @param when ACCEL_HOOK_*.
  * @param hook The function; hooks run in order of their addition.
@@ -270,6 +283,20 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_set_no_grad(accel_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_call(accel_module_t *module, const accel_value_t *ACCEL_NULLABLE inputs, size_t n_inputs,
                   accel_value_t *ACCEL_OWNED out);
+
+/** As accel_module_call(), with inputs by name behind those by place. Layers call theirs "input", models as in their
+ * configuration's architecture ("input_ids"), TorchScript as the script does; others as accel_module_set_input_names() says.
+ * @param module A module.
+ * @param inputs [n_inputs] May be NULL when there are none.
+ * @param n_inputs Their number.
+ * @param named_inputs A map from names to values, or NULL. Inputs before a named one that are not given are NONE, or the default
+ *   of the script.
+ * @param out The output.
+ * @return As accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_call_kw(accel_module_t *module, const accel_value_t *ACCEL_NULLABLE inputs, size_t n_inputs,
+                     const accel_value_t *ACCEL_NULLABLE named_inputs, accel_value_t *ACCEL_OWNED out);
 
 /** Finds a module by its path.
  * @param module A module.

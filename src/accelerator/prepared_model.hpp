@@ -29,6 +29,7 @@ class PreparedModel final : public nn::Module {
                 kernels::ComputePolicy compute_policy, std::shared_ptr<StepTimes> step_times);
 
   const nn::ModulePtr& model() const { return parallel_->module(); }
+  std::vector<std::string> input_names() const override { return parallel_->input_names(); }
   const parallel::ParallelModelPtr& parallel() const { return parallel_; }
   const ForwardPrecision& precision() const { return precision_; }
   kernels::ComputePolicy compute_policy() const { return compute_policy_; }

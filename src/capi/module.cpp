@@ -5,6 +5,7 @@
 
 #include "accel.h"
 #include "base/error.hpp"
+#include "base/split_text.hpp"
 #include "capi/callback.hpp"
 #include "capi/device.hpp"
 #include "capi/guard.hpp"
@@ -103,6 +104,33 @@ nn::PostHook post_hook_of(Callback<accel_module_hook_fn> callback) {
 
 nn::Module& module_of(const accel_module_t* module) { return *check(module, "module").module; }
 
+int64_t add_hook(nn::Module& module, int32_t when, Callback<accel_module_hook_fn> callback) {
+  switch (when) {
+    case ACCEL_HOOK_FORWARD_PRE:
+      return module.add_pre_hook(pre_hook_of(std::move(callback)));
+    case ACCEL_HOOK_FORWARD:
+      return module.add_post_hook(post_hook_of(std::move(callback)));
+    case ACCEL_HOOK_BACKWARD_PRE:
+      return module.add_backward_pre_hook(pre_hook_of(std::move(callback)));
+    case ACCEL_HOOK_BACKWARD:
+      return module.add_backward_hook(pre_hook_of(std::move(callback)));
+    default:
+      fail(Status::kInvalidArgument, "when is ", when, "; expected one of ACCEL_HOOK_*");
+  }
+}
+
+nn::NamedInputs read_named_inputs(const accel_value_t* values) {
+  nn::NamedInputs named;
+  if (values == nullptr || values->kind == ACCEL_VALUE_NONE) return named;
+  require(values->kind == ACCEL_VALUE_MAP, Status::kTypeMismatch,
+          "named_inputs is no map; expected a map from names to values");
+  for (const auto& member : to_ivalue(*values, "named_inputs").toGenericDict()) {
+    if (!member.key().isString()) fail(Status::kTypeMismatch, "named_inputs has a key that is no text");
+    named.emplace_back(member.key().toStringRef(), member.value());
+  }
+  return named;
+}
+
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_module_create(const char* kind, accel_module_t** out) {
@@ -181,10 +209,7 @@ ACCEL_FUNCTION accel_status_t accel_module_add_hook(accel_module_t* module, int3
     Callback<accel_module_hook_fn> callback(hook, user_data, destroy);
     nn::Module& owner = module_of(module);
     check_pointer(hook, "hook");
-    require(when == ACCEL_HOOK_FORWARD_PRE || when == ACCEL_HOOK_FORWARD, Status::kInvalidArgument, "when is ", when,
-            "; expected one of ACCEL_HOOK_*");
-    const int64_t id = when == ACCEL_HOOK_FORWARD_PRE ? owner.add_pre_hook(pre_hook_of(std::move(callback)))
-                                                      : owner.add_post_hook(post_hook_of(std::move(callback)));
+    const int64_t id = add_hook(owner, when, std::move(callback));
     if (out_id != nullptr) *out_id = id;
   });
 }
@@ -204,6 +229,24 @@ ACCEL_FUNCTION accel_status_t accel_module_call(accel_module_t* module, const ac
                                                 accel_value_t* out) {
   return guarded(__func__, out,
                  [&] { return from_ivalue(module_of(module).call(to_ivalues(inputs, n_inputs, "inputs"))); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_module_call_kw(accel_module_t* module, const accel_value_t* inputs, size_t n_inputs,
+                                                   const accel_value_t* named_inputs, accel_value_t* out) {
+  return guarded(__func__, out, [&] {
+    nn::Module& owner = module_of(module);
+    nn::Inputs values = to_ivalues(inputs, n_inputs, "inputs");
+    return from_ivalue(owner.call(std::move(values), read_named_inputs(named_inputs)));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_module_set_input_names(accel_module_t* module, const char* names) {
+  return guarded(__func__, [&] {
+    auto* const foreign = dynamic_cast<nn::ForeignModule*>(&module_of(module));
+    require(foreign != nullptr, Status::kInvalidState, "a module of kind '", module_of(module).kind(),
+            "' has names of its own; expected one that accel_module_create() made");
+    foreign->set_input_names(split_text(check_pointer(names, "names")));
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_child(const accel_module_t* module, const char* path, accel_module_t** out) {

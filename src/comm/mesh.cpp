@@ -1,11 +1,10 @@
 #include "comm/mesh.hpp"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/read_line.hpp"
+#include "base/split_text.hpp"
 #include "comm/group.hpp"
 
 namespace accel::comm {
@@ -17,17 +16,10 @@ std::string sizes_of(const std::vector<MeshAxis>& axes) {
   return line;
 }
 
-std::vector<std::string> split(const std::string& names) {
-  std::vector<std::string> parts;
-  std::istringstream stream(names);
-  for (std::string name; read_line(stream, name, ',');) parts.push_back(name);
-  return parts;
-}
-
 }  // namespace
 
 std::vector<MeshAxis> mesh_axes(const std::string& names, const std::vector<int64_t>& sizes) {
-  const std::vector<std::string> each = split(names);
+  const std::vector<std::string> each = split_text(names);
   require(each.size() == sizes.size(), Status::kInvalidArgument, "axes is '", names, "' and n_axes is ", sizes.size(),
           "; expected a size for each of the ", each.size(), " axes");
   std::vector<MeshAxis> axes;
@@ -58,7 +50,7 @@ Mesh::Mesh(std::shared_ptr<Communicator> ranks, std::vector<MeshAxis> axes)
 
 std::vector<bool> Mesh::selection(const std::string& axes) const {
   std::vector<bool> selected(axes_.size());
-  for (const std::string& name : split(axes)) {
+  for (const std::string& name : split_text(axes)) {
     const auto named = [&](const MeshAxis& axis) { return axis.name == name; };
     const auto axis = std::find_if(axes_.begin(), axes_.end(), named);
     require(axis != axes_.end(), Status::kNotFound, "the mesh has no axis '", name, "'; its axes are ",

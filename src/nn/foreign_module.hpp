@@ -11,6 +11,8 @@ class ForeignModule final : public Module {
  public:
   explicit ForeignModule(std::string kind) : Module(std::move(kind)) {}
 
+  void set_input_names(std::vector<std::string> names) { input_names_ = std::move(names); }
+  std::vector<std::string> input_names() const override { return input_names_; }
   void set_forward(Forward forward) { forward_ = std::make_shared<const Forward>(std::move(forward)); }
 
  protected:
@@ -22,6 +24,7 @@ class ForeignModule final : public Module {
   }
 
  private:
+  std::vector<std::string> input_names_;
   std::shared_ptr<const Forward> forward_;
 };
 

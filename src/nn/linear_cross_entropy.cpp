@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/torch_compat.hpp"
 #include "kernels/linear_cross_entropy.hpp"
+#include "tensor/autograd_node.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::nn {
@@ -30,16 +30,6 @@ using torch::autograd::edge_list;
 using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
-
-template <typename T, typename... Arguments>
-auto make_node(Arguments&&... arguments) {
-#if ACCEL_TORCH_INTRUSIVE_NODES
-  return c10::make_intrusive<T>(std::forward<Arguments>(arguments)...);
-#else
-  return std::shared_ptr<T>(std::make_unique<T>(std::forward<Arguments>(arguments)...).release(),
-                            torch::autograd::deleteNode);
-#endif
-}
 
 // No graph is recorded below, and nothing is cast.
 struct PlainOperators {
@@ -162,7 +152,7 @@ class LinearCrossEntropyBackward final : public Node {
     }
     variable_list leaving = {made.input, made.weight, made.bias};
     if (at::GradMode::is_enabled()) {
-      const auto node = make_node<NoSecondDerivative>(edge_list(next_edges()));
+      const auto node = tensor::make_autograd_node<NoSecondDerivative>(edge_list(next_edges()));
       for (const at::Tensor& gradient : leaving)
         if (gradient.defined()) torch::autograd::set_history(gradient, node);
     }
@@ -256,8 +246,8 @@ at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& linea
   }
   if (!wanted.any()) return loss;
 
-  const auto node =
-      make_node<LinearCrossEntropyBackward>(torch::autograd::collect_next_edges(input, linear_weight, bias));
+  const auto node = tensor::make_autograd_node<LinearCrossEntropyBackward>(
+      torch::autograd::collect_next_edges(input, linear_weight, bias));
   node->dtype = problem.input.scalar_type();
   if (problem.reduction == Reduction::kNone) {
     node->saved_input = SavedVariable(input, false);

@@ -3,11 +3,14 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "tensor/backward.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
@@ -25,11 +28,17 @@ std::pair<std::string_view, std::string_view> split_path(std::string_view path) 
   return {path.substr(0, dot), path.substr(dot + 1)};
 }
 
-// Whether a hook is still in its place after it ran, and has not been removed.
+// The place behind a hook that ran at `index`: it may have removed itself, and added others.
 template <typename Entries, typename Hook>
-bool is_at(const Entries& entries, size_t index, const Hook& hook) {
-  return index < entries.size() && entries[index].hook == hook;
+size_t next_hook(const Entries& entries, size_t index, const Hook& hook) {
+  const auto found =
+      std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry.hook == hook; });
+  return found == entries.end() ? index : static_cast<size_t>(found - entries.begin()) + 1;
 }
+
+// Rises whenever any module gets, loses or exchanges a part.
+std::atomic<uint64_t> structure_version{0};
+void count_change() { structure_version.fetch_add(1, std::memory_order_release); }
 
 // False when there is none.
 template <typename Entries>
@@ -48,7 +57,69 @@ void check_parameter(const std::string& name, const at::Tensor& tensor, bool req
           name, "' is of dtype ", tensor::dtype_name(tensor.scalar_type()), "; expected a floating dtype");
 }
 
+// The tensors in some values that need gradients, and such values with others in their place.
+std::vector<at::Tensor> differentiable(const Inputs& values) {
+  std::vector<at::Tensor> found;
+  for (const c10::IValue& value : values)
+    tree::for_each_leaf(value, [&](const c10::IValue& leaf) {
+      if (leaf.isTensor() && leaf.toTensor().defined() && leaf.toTensor().requires_grad())
+        found.push_back(leaf.toTensor());
+    });
+  return found;
+}
+template <typename Otherwise>
+Inputs exchange(const Inputs& values, const std::vector<at::Tensor>& others, const Otherwise& otherwise) {
+  Inputs exchanged;
+  size_t next = 0;
+  for (const c10::IValue& value : values)
+    exchanged.push_back(tree::map_tensors(value, [&](const at::Tensor& tensor) {
+      return tensor.defined() && tensor.requires_grad() ? others[next++] : otherwise(tensor);
+    }));
+  return exchanged;
+}
+Inputs gradients_like(const Inputs& values, const std::vector<at::Tensor>& gradients) {
+  return exchange(values, gradients, [](const at::Tensor&) { return at::Tensor(); });
+}
+
+// The gradients among what a hook returned, in the places where `like` has tensors that need them.
+std::vector<at::Tensor> gradients_of(const Inputs& like, const Inputs& returned, const std::string& kind) {
+  const auto leaves = [](const Inputs& values) {
+    std::vector<c10::IValue> found;
+    for (const c10::IValue& value : values)
+      tree::for_each_leaf(value, [&](const c10::IValue& leaf) { found.push_back(leaf); });
+    return found;
+  };
+  const std::vector<c10::IValue> places = leaves(like), given = leaves(returned);
+  require(places.size() == given.size(), Status::kShapeMismatch, "a backward hook of a module of kind '", kind,
+          "' returned ", given.size(), " values; expected ", places.size(), ", as it was given");
+  std::vector<at::Tensor> gradients;
+  for (size_t i = 0; i < places.size(); i++) {
+    if (!places[i].isTensor() || !places[i].toTensor().defined() || !places[i].toTensor().requires_grad()) continue;
+    require(given[i].isNone() || given[i].isTensor(), Status::kTypeMismatch, "a backward hook of a module of kind '",
+            kind, "' returned a ", tree::kind_name(given[i]), "; expected tensors, or none for no gradient");
+    gradients.push_back(given[i].isTensor() ? given[i].toTensor() : at::Tensor());
+  }
+  return gradients;
+}
+
+// The same structure, whose tensors tell whether they need gradients and hold nothing: a graph keeps it.
+Inputs detached_like(const Inputs& values) {
+  Inputs like;
+  for (const c10::IValue& value : values)
+    like.push_back(tree::map_tensors(value, [](const at::Tensor& tensor) {
+      if (!tensor.defined()) return tensor;
+      at::Tensor empty = at::empty({0}, tensor.options());
+      return empty.set_requires_grad(tensor.requires_grad());
+    }));
+  return like;
+}
+
 }  // namespace
+
+struct Module::ParameterList {
+  uint64_t version;
+  std::vector<at::Tensor> parameters;
+};
 
 c10::IValue Module::forward(const Inputs&) {
   fail(Status::kInvalidState, "a module of kind '", kind_, "' has no forward; set one, or call its children");
@@ -64,15 +135,81 @@ c10::IValue Module::call(const Inputs& inputs) {
       replaced = std::move(*result);
       current = &replaced;
     }
-    if (is_at(pre_hooks_, i, hook)) i++;
+    i = next_hook(pre_hooks_, i, hook);
+  }
+  const bool is_watched = !(backward_pre_hooks_.empty() && backward_hooks_.empty()) && at::GradMode::is_enabled();
+  bool inputs_need_none = false;
+  if (is_watched && !backward_hooks_.empty()) {
+    inputs_need_none = differentiable(*current).empty();
+    replaced = watch_inputs(*current);
+    current = &replaced;
   }
   c10::IValue output = no_grad_ ? forward_without_grad(*current) : forward(*current);
   for (size_t i = 0; i < post_hooks_.size();) {
     const auto hook = post_hooks_[i].hook;
     if (auto result = (*hook)(*this, *current, output)) output = std::move(*result);
-    if (is_at(post_hooks_, i, hook)) i++;
+    i = next_hook(post_hooks_, i, hook);
   }
-  return output;
+  return is_watched ? watch_output(output, inputs_need_none) : output;
+}
+
+c10::IValue Module::call(Inputs inputs, const NamedInputs& named) {
+  if (named.empty()) return call(inputs);
+  const std::vector<std::string> names = input_names();
+  std::vector<bool> given(inputs.size(), true);
+  for (const auto& [name, value] : named) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) {
+      std::string known;
+      for (const std::string& other : names) known += (known.empty() ? "" : ", ") + other;
+      fail(Status::kNotFound, "a module of kind '", kind_, "' has no input '", name, "'; ",
+           known.empty() ? "its inputs have no names" : "its inputs are " + known);
+    }
+    const auto place = static_cast<size_t>(found - names.begin());
+    for (size_t i = inputs.size(); i <= place; i++) {
+      inputs.push_back(i == place ? value : absent_input(i));
+      given.push_back(false);
+    }
+    require(!given[place], Status::kInvalidArgument, "the input '", name, "' of a module of kind '", kind_,
+            "' was given twice; expected it once, by place or by name");
+    inputs[place] = value;
+    given[place] = true;
+  }
+  return call(inputs);
+}
+
+Inputs Module::run_backward_hooks(const std::vector<Registered<BackwardHook>>& hooks, Module& module,
+                                  Inputs gradients) {
+  for (size_t i = 0; i < hooks.size();) {
+    const auto hook = hooks[i].hook;
+    if (auto result = (*hook)(module, gradients)) gradients = std::move(*result);
+    i = next_hook(hooks, i, hook);
+  }
+  return gradients;
+}
+
+// The graph holds the module, which does not hold the graph.
+Inputs Module::watch_inputs(Inputs inputs) {
+  const std::vector<at::Tensor> tensors = differentiable(inputs);
+  if (tensors.empty()) return inputs;
+  const auto watched = tensor::watch_gradients(
+      tensors, [self = shared_from_this(), like = detached_like(inputs)](const std::vector<at::Tensor>& gradients) {
+        const Inputs kept = run_backward_hooks(self->backward_hooks_, *self, gradients_like(like, gradients));
+        return gradients_of(like, kept, self->kind_);
+      });
+  return exchange(inputs, watched, [](const at::Tensor& tensor) { return tensor; });
+}
+
+c10::IValue Module::watch_output(const c10::IValue& output, bool after_too) {
+  const std::vector<at::Tensor> tensors = differentiable({output});
+  if (tensors.empty()) return output;
+  const auto watched = tensor::watch_gradients(tensors, [self = shared_from_this(), like = detached_like({output}),
+                                                         after_too](const std::vector<at::Tensor>& gradients) {
+    const Inputs kept = run_backward_hooks(self->backward_pre_hooks_, *self, gradients_like(like, gradients));
+    if (after_too) run_backward_hooks(self->backward_hooks_, *self, {});
+    return gradients_of(like, kept, self->kind_);
+  });
+  return exchange({output}, watched, [](const at::Tensor& tensor) { return tensor; })[0];
 }
 
 c10::IValue Module::forward_without_grad(const Inputs& inputs) {
@@ -97,19 +234,35 @@ const at::Tensor& Module::only_tensor(const Inputs& inputs) const {
   return inputs[0].toTensor();
 }
 
-int64_t Module::add_pre_hook(PreHook hook) {
+template <typename Hook, typename Precedes>
+int64_t Module::add_hook(std::vector<Registered<Hook>>& hooks, Hook hook, HookOrder order, const Precedes& precedes) {
   check_hookable();
-  pre_hooks_.push_back({next_hook_, std::make_shared<const PreHook>(std::move(hook))});
+  const auto place =
+      std::find_if(hooks.begin(), hooks.end(), [&](const auto& other) { return precedes(order, other.order); });
+  hooks.insert(place, {next_hook_, order, std::make_shared<const Hook>(std::move(hook))});
   return next_hook_++;
 }
 
-int64_t Module::add_post_hook(PostHook hook) {
-  check_hookable();
-  post_hooks_.push_back({next_hook_, std::make_shared<const PostHook>(std::move(hook))});
-  return next_hook_++;
+int64_t Module::add_pre_hook(PreHook hook, HookOrder order) {
+  return add_hook(pre_hooks_, std::move(hook), order, std::less<>());
 }
 
-bool Module::remove_hook(int64_t id) { return remove_by_id(pre_hooks_, id) || remove_by_id(post_hooks_, id); }
+int64_t Module::add_post_hook(PostHook hook, HookOrder order) {
+  return add_hook(post_hooks_, std::move(hook), order, std::greater<>());
+}
+
+int64_t Module::add_backward_pre_hook(BackwardHook hook) {
+  return add_hook(backward_pre_hooks_, std::move(hook), HookOrder::kProgram, std::less<>());
+}
+
+int64_t Module::add_backward_hook(BackwardHook hook) {
+  return add_hook(backward_hooks_, std::move(hook), HookOrder::kProgram, std::less<>());
+}
+
+bool Module::remove_hook(int64_t id) {
+  return remove_by_id(pre_hooks_, id) || remove_by_id(post_hooks_, id) || remove_by_id(backward_pre_hooks_, id) ||
+         remove_by_id(backward_hooks_, id);
+}
 
 void Module::set_no_grad(bool no_grad) {
   check_hookable();
@@ -132,6 +285,7 @@ size_t Module::add_parameter(std::string name, at::Tensor tensor, bool requires_
   check_name(name);
   check_parameter(name, tensor, requires_grad);
   tensor.set_requires_grad(requires_grad);
+  count_change();
   parameters_.emplace_back(std::move(name), std::move(tensor));
   return parameters_.size() - 1;
 }
@@ -154,6 +308,7 @@ void Module::add_child(std::string name, ModulePtr child) {
   require(child != nullptr, Status::kInvalidArgument, "child '", name, "' is no module; expected one");
   require(!child->reaches(*this), Status::kInvalidArgument, "child '", name,
           "' contains the module that it would belong to; modules form a tree");
+  count_change();
   children_.emplace_back(std::move(name), std::move(child));
 }
 
@@ -166,6 +321,7 @@ void Module::replace_tensor(const std::string& name, at::Tensor tensor) {
   for (auto& [other, parameter] : parameters_) {
     if (other != name) continue;
     check_parameter(name, tensor, tensor.requires_grad());
+    count_change();
     parameter = std::move(tensor);
     parameter_replaced(name, parameter);
     return;
@@ -187,11 +343,13 @@ void Module::replace_child(const std::string& name, ModulePtr child) {
   const auto place =
       std::find_if(children_.begin(), children_.end(), [&](const auto& entry) { return entry.first == name; });
   require(place != children_.end(), Status::kNotFound, "the module of kind '", kind_, "' has no child '", name, "'");
+  count_change();
   place->second = std::move(child);
 }
 
 void Module::remove(const std::string& name) {
   check_free_parts();
+  count_change();
   const size_t parts = parameters_.size() + buffers_.size() + children_.size();
   const auto is_named = [&](const auto& entry) { return entry.first == name; };
   parameters_.erase(std::remove_if(parameters_.begin(), parameters_.end(), is_named), parameters_.end());
@@ -219,6 +377,7 @@ void Module::tie(std::string_view path, std::string_view source_path) {
   const at::Tensor& source = source_place.owner->parameters_[source_place.index].second;
   require(tensor.sizes() == source.sizes(), Status::kShapeMismatch, "parameter '", path, "' has the shape ",
           tensor.sizes(), ", '", source_path, "' has ", source.sizes(), "; tied parameters need the same shape");
+  count_change();
   tensor = source;
   place.owner->parameter_replaced(name, tensor);
 }
@@ -268,15 +427,31 @@ NamedTensors Module::named_buffers() const {
   return found;
 }
 
+template <typename Visit>
+void Module::visit_modules(std::unordered_set<const Module*>& seen, const Visit& visit) const {
+  if (!seen.insert(this).second) return;
+  visit(*this);
+  for (const auto& [name, child] : children_) child->visit_modules(seen, visit);
+}
+
 std::vector<at::Tensor> Module::parameters() const {
+  const uint64_t version = structure_version.load(std::memory_order_acquire);
+  if (const auto kept = std::atomic_load(&parameter_list_); kept != nullptr && kept->version == version)
+    return kept->parameters;
   std::vector<at::Tensor> found;
-  for (auto& [name, tensor] : named_parameters()) found.push_back(std::move(tensor));
+  std::unordered_set<const at::TensorImpl*> tensors;
+  std::unordered_set<const Module*> modules;
+  visit_modules(modules, [&](const Module& module) {
+    for (const auto& [name, tensor] : module.parameters_)
+      if (tensors.insert(tensor.unsafeGetTensorImpl()).second) found.push_back(tensor);
+  });
+  std::atomic_store(&parameter_list_, std::make_shared<const ParameterList>(ParameterList{version, found}));
   return found;
 }
 
 int64_t Module::num_parameters() const {
   int64_t elements = 0;
-  for (const auto& [name, tensor] : named_parameters()) elements += tensor.numel();
+  for (const at::Tensor& tensor : parameters()) elements += tensor.numel();
   return elements;
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace accel::nn {
 class Module;
 using ModulePtr = std::shared_ptr<Module>;
 using Inputs = std::vector<c10::IValue>;
+using NamedInputs = std::vector<std::pair<std::string, c10::IValue>>;
 using NamedTensor = std::pair<std::string, at::Tensor>;
 using NamedTensors = std::vector<NamedTensor>;
 
@@ -26,6 +28,17 @@ using NamedTensors = std::vector<NamedTensor>;
 using PreHook = std::function<std::optional<Inputs>(Module& module, const Inputs& inputs)>;
 using PostHook =
     std::function<std::optional<c10::IValue>(Module& module, const Inputs& inputs, const c10::IValue& output)>;
+
+// The gradients of a module's inputs, or of its one output, with the structure of these; undefined where there is none.
+using BackwardHook = std::function<std::optional<Inputs>(Module& module, const Inputs& gradients)>;
+
+// Which hook is around which: one of an earlier class runs before the later ones ahead of the forward, and after them
+// behind it. Within a class hooks run in the order of their addition.
+enum class HookOrder {
+  kPlacement,  // brings parameters here: sharding, offload
+  kPrecision,  // autocast
+  kProgram,
+};
 
 // What load_state_dict() left alone when it was not strict.
 struct LoadReport {
@@ -46,16 +59,26 @@ class Module : public std::enable_shared_from_this<Module> {
 
   // Pre-hooks, forward, post-hooks.
   c10::IValue call(const Inputs& inputs);
+  // With inputs by name behind those by place. Hooks and forward see all of them by place.
+  c10::IValue call(Inputs inputs, const NamedInputs& named);
   // The same for what takes one tensor and gives one.
   at::Tensor call(const at::Tensor& input);
 
-  // Hooks run in the order of their addition. The number removes the hook again.
-  int64_t add_pre_hook(PreHook hook);
-  int64_t add_post_hook(PostHook hook);
+  // The number removes the hook again.
+  int64_t add_pre_hook(PreHook hook, HookOrder order = HookOrder::kProgram);
+  int64_t add_post_hook(PostHook hook, HookOrder order = HookOrder::kProgram);
+  // In the backward of a call: before it, with the gradients of the output, and after it, with those of the inputs.
+  // What it returns takes their place. When no input needs a gradient the second one runs before the parameters get
+  // theirs.
+  int64_t add_backward_pre_hook(BackwardHook hook);
+  int64_t add_backward_hook(BackwardHook hook);
   // False when there is none with this number.
   bool remove_hook(int64_t id);
   // Whether forward, without its hooks, runs outside of autograd.
   void set_no_grad(bool no_grad);
+
+  // The names of the inputs, by place; empty: they have none.
+  virtual std::vector<std::string> input_names() const { return {"input"}; }
 
   // Building. Names are unique among parameters, buffers and children, and have no dot. The index is for parameter()
   // and buffer().
@@ -81,8 +104,8 @@ class Module : public std::enable_shared_from_this<Module> {
   std::vector<std::pair<std::string, const Module*>> named_modules() const;
   // Children before their parents, the module itself last. A module that has several parents comes under each.
   std::vector<std::pair<std::string, const Module*>> children_bottom_up() const;
-  std::vector<at::Tensor> parameters() const;
-  int64_t num_parameters() const;  // elements
+  std::vector<at::Tensor> parameters() const;  // without building the names
+  int64_t num_parameters() const;              // elements
 
   // "layers.0.mlp"; "" is the module itself. An error names the part of the path that is missing.
   ModulePtr find(std::string_view path);
@@ -101,6 +124,9 @@ class Module : public std::enable_shared_from_this<Module> {
 
  protected:
   virtual c10::IValue forward(const Inputs& inputs);
+
+  // What stands for an input that was not given, before one that was given by name.
+  virtual c10::IValue absent_input(size_t) const { return {}; }
 
   // For modules that keep a second record of these things; a parameter or a buffer.
   virtual void training_changed() {}
@@ -122,6 +148,7 @@ class Module : public std::enable_shared_from_this<Module> {
   template <typename Hook>
   struct Registered {
     int64_t id;
+    HookOrder order;
     std::shared_ptr<const Hook> hook;  // shared: a hook may remove itself while it runs
   };
   struct ParameterPlace {
@@ -129,7 +156,15 @@ class Module : public std::enable_shared_from_this<Module> {
     size_t index;
   };
 
+  template <typename Hook, typename Precedes>
+  int64_t add_hook(std::vector<Registered<Hook>>& hooks, Hook hook, HookOrder order, const Precedes& precedes);
   c10::IValue forward_without_grad(const Inputs& inputs);
+  Inputs watch_inputs(Inputs inputs);
+  c10::IValue watch_output(const c10::IValue& output, bool after_too);
+  static Inputs run_backward_hooks(const std::vector<Registered<BackwardHook>>& hooks, Module& module,
+                                   Inputs gradients);
+  template <typename Visit>
+  void visit_modules(std::unordered_set<const Module*>& seen, const Visit& visit) const;
   void check_name(const std::string& name) const;
   void check_free_parts() const;
   bool reaches(const Module& goal) const;
@@ -147,6 +182,10 @@ class Module : public std::enable_shared_from_this<Module> {
   std::vector<std::pair<std::string, ModulePtr>> children_;
   std::vector<Registered<PreHook>> pre_hooks_;
   std::vector<Registered<PostHook>> post_hooks_;
+  std::vector<Registered<BackwardHook>> backward_pre_hooks_;
+  std::vector<Registered<BackwardHook>> backward_hooks_;
+  struct ParameterList;
+  mutable std::shared_ptr<const ParameterList> parameter_list_;  // read and written atomically
 };
 
 }  // namespace accel::nn

@@ -57,7 +57,23 @@ class TorchScriptModule final : public Module {
     has_training_flag_ = script_.hasattr("training");
   }
 
+  std::vector<std::string> input_names() const override {
+    std::vector<std::string> names;
+    const auto method = script_.find_method("forward");
+    if (!method) return names;
+    const auto& arguments = method->function().getSchema().arguments();
+    for (size_t i = 1; i < arguments.size(); i++) names.push_back(arguments[i].name());  // 0 is self
+    return names;
+  }
+
  protected:
+  c10::IValue absent_input(size_t place) const override {
+    const c10::Argument& argument = script_.get_method("forward").function().getSchema().arguments()[place + 1];
+    require(argument.default_value().has_value(), Status::kInvalidArgument, "TorchScript module '", kind(),
+            "' was called without its input '", argument.name(), "', which has no default");
+    return *argument.default_value();
+  }
+
   c10::IValue forward(const Inputs& inputs) override {
     const auto method = script_.find_method("forward");
     require(method.has_value(), Status::kInvalidState, "TorchScript module '", kind(),

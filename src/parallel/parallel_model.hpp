@@ -37,6 +37,7 @@ class ParallelModel : public nn::Module {
 
   // The model inside.
   const nn::ModulePtr& module() const { return module_; }
+  std::vector<std::string> input_names() const override { return module_->input_names(); }
 
   // Gradients.
 

@@ -1,10 +1,41 @@
 #include "tensor/backward.hpp"
 
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <utility>
 
 #include "base/error.hpp"
+#include "tensor/autograd_node.hpp"
 
 namespace accel::tensor {
+namespace {
+
+struct WatchGradients final : torch::autograd::Node {
+  explicit WatchGradients(GradientFunction function) : function(std::move(function)) {}
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    return function(gradients);
+  }
+  std::string name() const override { return "WatchGradients"; }
+
+  const GradientFunction function;
+};
+
+}  // namespace
+
+std::vector<at::Tensor> watch_gradients(const std::vector<at::Tensor>& tensors, GradientFunction function) {
+  const auto node = make_autograd_node<WatchGradients>(std::move(function));
+  torch::autograd::edge_list edges;
+  for (const at::Tensor& tensor : tensors) edges.push_back(torch::autograd::impl::gradient_edge(tensor));
+  node->set_next_edges(std::move(edges));
+  std::vector<at::Tensor> watched;
+  for (const at::Tensor& tensor : tensors) {
+    watched.push_back(tensor.detach());
+    torch::autograd::set_history(watched.back(), node);
+  }
+  return watched;
+}
 
 void check_backward(const at::Tensor& tensor, const BackwardOptions& options) {
   if (options.gradient.defined()) {

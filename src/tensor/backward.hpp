@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -20,5 +21,11 @@ void check_backward(const at::Tensor& tensor, const BackwardOptions& options);
 
 // Back-propagates from a checked tensor. `seed` takes the place of the options' gradient where it is defined.
 void backward(const at::Tensor& tensor, const BackwardOptions& options, const at::Tensor& seed = {});
+
+// Makes of gradients those that go on in their place; undefined ones are none.
+using GradientFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& gradients)>;
+
+// The same tensors, whose gradients pass through a function in each backward, all at once. Each needs a gradient.
+std::vector<at::Tensor> watch_gradients(const std::vector<at::Tensor>& tensors, GradientFunction function);
 
 }  // namespace accel::tensor

@@ -605,6 +605,100 @@ static void test_handles(void **state) {
   accel_module_release(NULL);
 }
 
+static accel_status_t return_inputs(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs,
+                                    accel_value_t *out_output, void *user_data) {
+  (void)module, (void)user_data;
+  return accel_value_list(inputs, n_inputs, out_output);
+}
+
+static void test_named_inputs(void **unused) {
+  (void)unused;
+  const accel_value_t x = accel_arg_int(7), scale = accel_arg_double(0.5);
+  accel_module_t *module = NULL, *linear = NULL;
+  accel_value_t named = ACCEL_VALUE_INIT, out = ACCEL_VALUE_INIT;
+  assert_ok(accel_module_create("Host", &module));
+  assert_ok(accel_module_set_forward(module, return_inputs, NULL, NULL));
+  assert_ok(accel_value_map(&named));
+  assert_ok(accel_value_set(&named, "scale", &scale));
+  assert_fails(accel_module_call_kw(module, &x, 1, &named, &out), ACCEL_ERROR_NOT_FOUND, "its inputs have no names");
+  assert_ok(accel_module_set_input_names(module, "x,mask,scale"));
+  assert_ok(accel_module_call_kw(module, &x, 1, &named, &out));
+  assert_int_equal(accel_value_count(&out), 3);
+  assert_int_equal(accel_value_at(&out, 0)->as.integer, 7);
+  assert_int_equal(accel_value_at(&out, 1)->kind, ACCEL_VALUE_NONE);
+  assert_true(accel_value_at(&out, 2)->as.number == 0.5);
+  accel_value_dispose(&out);
+  assert_ok(accel_module_call_kw(module, &x, 1, NULL, &out));
+  assert_int_equal(accel_value_count(&out), 1);
+  accel_value_dispose(&out);
+  assert_ok(accel_value_set(&named, "x", &x));
+  assert_fails(accel_module_call_kw(module, &x, 1, &named, &out), ACCEL_ERROR_INVALID_ARGUMENT, "'x'");
+  assert_fails(accel_module_call_kw(module, &x, 1, &x, &out), ACCEL_ERROR_TYPE_MISMATCH, "named_inputs is no map");
+  accel_value_dispose(&named);
+  assert_ok(accel_module_linear(1, 1, 0, &linear));
+  assert_fails(accel_module_set_input_names(linear, "x"), ACCEL_ERROR_INVALID_STATE, "names of its own");
+  accel_module_release(linear);
+  accel_module_release(module);
+}
+
+/* Doubles the gradients that it is given. */
+static accel_status_t twice(accel_module_t *module, const accel_value_t *values, accel_value_t *out_values,
+                            void *user_data) {
+  (void)module;
+  accel_tensor_t *const given = accel_value_at(values, 0)->as.tensor;
+  accel_tensor_t *doubled = NULL;
+  const accel_value_t args[] = {accel_arg_tensor(given), accel_arg_int(2)};
+  const accel_op_t *multiply = NULL;
+  accel_value_t result = ACCEL_VALUE_INIT;
+  size_t count = 0;
+  ++*(int *)user_data;
+  accel_status_t status = accel_op_find("aten::mul", "Scalar", &multiply);
+  if (status == ACCEL_OK) status = accel_op_call(multiply, args, 2, &result, 1, &count);
+  doubled = status == ACCEL_OK ? result.as.tensor : NULL;
+  const accel_value_t value = accel_arg_tensor(doubled);
+  if (status == ACCEL_OK) status = accel_value_list(&value, 1, out_values);
+  accel_value_dispose(&result);
+  return status;
+}
+
+static void test_backward_hooks(void **unused) {
+  (void)unused;
+  const int64_t shape[] = {1, 1};
+  int before = 0, after = 0;
+  double number = 0;
+  int64_t id = -1;
+  accel_module_t *linear = NULL;
+  accel_tensor_t *input = NULL, *gradient = NULL, *weight = NULL;
+  accel_value_t argument, output = ACCEL_VALUE_INIT;
+  assert_ok(accel_module_linear(1, 1, 0, &linear));
+  assert_ok(accel_module_add_hook(linear, ACCEL_HOOK_BACKWARD_PRE, twice, &before, NULL, NULL));
+  assert_ok(accel_module_add_hook(linear, ACCEL_HOOK_BACKWARD, twice, &after, NULL, &id));
+  assert_fails(accel_module_add_hook(linear, 4, twice, &after, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "when is 4");
+  assert_ok(accel_tensor_full(shape, 2, 5, ACCEL_DTYPE_FLOAT32, (accel_device_t){ACCEL_DEVICE_CPU, -1}, &input));
+  assert_ok(accel_tensor_set_requires_grad(input, 1));
+  argument = accel_arg_tensor(input);
+  assert_ok(accel_module_call(linear, &argument, 1, &output));
+  assert_ok(accel_tensor_backward(output.as.tensor, NULL));
+  assert_int_equal(before, 1);
+  assert_int_equal(after, 1);
+  assert_ok(accel_module_tensor(linear, "weight", &weight));
+  assert_ok(accel_tensor_grad(weight, &gradient));
+  assert_ok(accel_tensor_item(gradient, &number));
+  assert_true(number == 10); /* the input by the gradient of the output, which was doubled */
+  accel_tensor_release(gradient);
+  double parameter = 0;
+  assert_ok(accel_tensor_item(weight, &parameter));
+  assert_ok(accel_tensor_grad(input, &gradient));
+  assert_ok(accel_tensor_item(gradient, &number));
+  assert_true(number == 4 * parameter);
+  accel_tensor_release(gradient);
+  accel_tensor_release(weight);
+  accel_value_dispose(&output);
+  assert_ok(accel_module_remove_hook(linear, id));
+  accel_tensor_release(input);
+  accel_module_release(linear);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(test_foreign_forward),
@@ -613,6 +707,8 @@ int main(void) {
       capi_unit_test(test_hooks),
       capi_unit_test(test_hooks_are_removed),
       capi_unit_test(test_no_grad),
+      capi_unit_test(test_named_inputs),
+      capi_unit_test(test_backward_hooks),
       capi_unit_test(test_bottom_up),
       capi_unit_test(test_building),
       capi_unit_test(test_exchanging),

@@ -11,6 +11,7 @@
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/sequential.hpp"
 #include "nn_fixture.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::nn {
 namespace nn_test {
@@ -243,6 +244,137 @@ TEST(NnModule, TrainReachesEveryModule) {
   model->train(false);
   EXPECT_FALSE(dropout->is_training());
   EXPECT_EQ(model->call(at::ones({4})).sum().item<double>(), 4);
+}
+
+TEST(NnModuleHooks, EarlierClassesAreAroundLaterOnes) {
+  const auto layer = std::make_shared<Linear>(1, 1, false);
+  std::string order;
+  const auto before = [&](const char* name) {
+    return [&order, name](Module&, const Inputs&) -> std::optional<Inputs> { return order += name, std::nullopt; };
+  };
+  const auto after = [&](const char* name) {
+    return [&order, name](Module&, const Inputs&, const c10::IValue&) -> std::optional<c10::IValue> {
+      return order += name, std::nullopt;
+    };
+  };
+  layer->add_pre_hook(before("a"));
+  layer->add_pre_hook(before("b"));
+  layer->add_pre_hook(before("P"), HookOrder::kPlacement);
+  layer->add_pre_hook(before("h"), HookOrder::kPrecision);
+  layer->add_post_hook(after("P"), HookOrder::kPlacement);
+  layer->add_post_hook(after("a"));
+  layer->add_post_hook(after("h"), HookOrder::kPrecision);
+  layer->add_post_hook(after("b"));
+  layer->call(at::ones({1, 1}));
+  EXPECT_EQ(order, "PhababhP");
+}
+
+TEST(NnModuleHooks, AHookThatAddsAnEarlierOneRunsOnce) {
+  const auto layer = std::make_shared<Linear>(1, 1, false);
+  int runs = 0;
+  layer->add_pre_hook([&](Module& module, const Inputs&) -> std::optional<Inputs> {
+    if (runs++ == 0)
+      module.add_pre_hook([](Module&, const Inputs&) -> std::optional<Inputs> { return std::nullopt; },
+                          HookOrder::kPlacement);
+    return std::nullopt;
+  });
+  layer->call(at::ones({1, 1}));
+  EXPECT_EQ(runs, 1);
+}
+
+TEST(NnModuleHooks, OfTheBackwardSeeAndReplaceGradients) {
+  const auto layer = std::make_shared<Linear>(2, 1, false);
+  layer->parameter(0).detach().fill_(3);
+  std::vector<std::string> order;
+  layer->add_backward_pre_hook([&](Module& module, const Inputs& gradients) -> std::optional<Inputs> {
+    EXPECT_EQ(&module, layer.get());
+    EXPECT_FALSE(layer->parameter(0).grad().defined());
+    EXPECT_EQ(gradients[0].toTensor().item<float>(), 1);
+    order.emplace_back("output");
+    return Inputs{gradients[0].toTensor() * 2};
+  });
+  const int64_t id = layer->add_backward_hook([&](Module&, const Inputs& gradients) -> std::optional<Inputs> {
+    EXPECT_EQ(gradients[0].toTensor()[0][1].item<float>(), 6);
+    order.emplace_back("input");
+    return Inputs{gradients[0].toTensor() + 1};
+  });
+  const at::Tensor input = at::ones({1, 2}).set_requires_grad(true);
+  layer->call(input).sum().backward();
+  EXPECT_EQ(order, (std::vector<std::string>{"output", "input"}));
+  EXPECT_EQ(input.grad()[0][0].item<float>(), 7);
+  EXPECT_EQ(layer->parameter(0).grad()[0][0].item<float>(), 2);
+
+  // An input without a gradient: the hook runs all the same, and has none to see.
+  layer->parameter(0).mutable_grad().reset();
+  EXPECT_TRUE(layer->remove_hook(id));
+  layer->add_backward_hook([&](Module&, const Inputs& gradients) -> std::optional<Inputs> {
+    EXPECT_TRUE(gradients.empty());
+    order.emplace_back("none");
+    return std::nullopt;
+  });
+  layer->call(at::ones({1, 2})).sum().backward();
+  EXPECT_EQ(order.back(), "none");
+  {
+    const at::NoGradGuard no_grad;
+    layer->call(input);
+  }
+  EXPECT_EQ(order.size(), 4U);
+}
+
+TEST(NnModuleHooks, OfTheBackwardKeepNoModuleAlive) {
+  std::weak_ptr<Module> gone;
+  {
+    const auto layer = std::make_shared<Linear>(1, 1, false);
+    layer->add_backward_hook([](Module&, const Inputs&) -> std::optional<Inputs> { return std::nullopt; });
+    layer->call(at::ones({1, 1}).set_requires_grad(true)).sum().backward();
+    gone = layer;
+  }
+  EXPECT_TRUE(gone.expired());
+}
+
+TEST(NnModuleHooks, OfTheBackwardMustReturnWhatTheyWereGiven) {
+  const auto layer = std::make_shared<Linear>(1, 1, false);
+  layer->add_backward_pre_hook([](Module&, const Inputs&) -> std::optional<Inputs> { return Inputs{}; });
+  const at::Tensor output = layer->call(at::ones({1, 1}));
+  expect_error(Status::kShapeMismatch, "returned 0 values; expected 1", [&] { output.sum().backward(); });
+}
+
+TEST(NnModuleInputs, HaveNamesThatStandForPlaces) {
+  const auto layer = std::make_shared<Linear>(1, 1, false);
+  const at::Tensor input = at::ones({1, 1});
+  EXPECT_TRUE(layer->call({}, {{"input", input}}).isTensor());
+  expect_error(Status::kNotFound, "has no input 'inptu'; its inputs are input", [&] {
+    layer->call({}, {{"inptu", input}});
+  });
+  expect_error(Status::kInvalidArgument, "was given twice", [&] { layer->call({input}, {{"input", input}}); });
+
+  const auto host = std::make_shared<ForeignModule>("Host");
+  host->set_forward([](Module&, const Inputs& inputs) {
+    auto kinds = tree::new_list();
+    for (const c10::IValue& given : inputs) kinds.push_back(std::string(tree::kind_name(given)));
+    return kinds;
+  });
+  expect_error(Status::kNotFound, "its inputs have no names", [&] { host->call({}, {{"x", 1}}); });
+  host->set_input_names({"x", "mask", "scale"});
+  const c10::IValue kinds = host->call({input}, {{"scale", 2.0}});
+  EXPECT_EQ(kinds.toListRef().size(), 3U);
+  EXPECT_EQ(kinds.toListRef()[1].toStringRef(), tree::kind_name(c10::IValue()));
+  EXPECT_EQ(host->call({}, {{"mask", 1}, {"x", 2}}).toListRef().size(), 2U);
+}
+
+TEST(NnModuleParameters, AreListedAnewWhenAPartChanges) {
+  const auto outer = std::make_shared<ForeignModule>("Outer");
+  const auto inner = std::make_shared<ForeignModule>("Inner");
+  outer->add_child("inner", inner);
+  EXPECT_TRUE(outer->parameters().empty());
+  inner->add_parameter("weight", at::ones({2}));
+  EXPECT_EQ(outer->parameters().size(), 1U);
+  const at::Tensor other = at::ones({3}).set_requires_grad(true);
+  inner->replace_tensor("weight", other);
+  EXPECT_TRUE(outer->parameters()[0].is_same(other));
+  EXPECT_EQ(outer->num_parameters(), 3);
+  inner->remove("weight");
+  EXPECT_TRUE(outer->parameters().empty());
 }
 
 }  // namespace nn_test

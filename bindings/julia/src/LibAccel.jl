@@ -265,6 +265,8 @@ const ACCEL_REDUCE_OR = Int32(6)
 const ACCEL_REDUCE_XOR = Int32(7)
 const ACCEL_HOOK_FORWARD_PRE = Int32(0)
 const ACCEL_HOOK_FORWARD = Int32(1)
+const ACCEL_HOOK_BACKWARD_PRE = Int32(2)
+const ACCEL_HOOK_BACKWARD = Int32(3)
 const ACCEL_MUON_ADJUST_ORIGINAL = Int32(0)
 const ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW = Int32(1)
 const ACCEL_UPDATE_PRECISION_AS_STORED = Int32(0)
@@ -4741,9 +4743,24 @@ accel_module_set_forward(var"module", forward, user_data, destroy) =
     check(ccall((:accel_module_set_forward, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), var"module", forward, user_data, destroy), "accel_module_set_forward")
 
 """
+    accel_module_set_input_names(module, names)
+
+The names of the inputs of a module that accel_module_create() made, for accel_module_call_kw(). Its forward and its hooks see all inputs by place.
+
+- `module`: A module.
+- `names`: Different ones, by place, separated by commas: \"input_ids,attention_mask\".
+
+Returns: ACCEL_OK or INVALID_STATE for a module with names of its own.
+
+Threads: object.
+"""
+accel_module_set_input_names(var"module", names) =
+    check(ccall((:accel_module_set_input_names, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}), var"module", names), "accel_module_set_input_names")
+
+"""
     accel_module_add_hook(module, when, hook, user_data, destroy, out_id)
 
-Adds a hook before or after the forward.
+Adds a hook before or after the forward or the backward. Hooks of the backward run on the thread that back-propagates: the caller's, or one of LibTorch's for gradients on an accelerator.
 
 - `module`: A module.
 - `when`: ACCEL_HOOK_*.
@@ -4805,6 +4822,24 @@ Threads: object, waits.
 """
 accel_module_call(var"module", inputs, n_inputs, out) =
     check(@waiting(ccall((:accel_module_call, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), var"module", inputs, n_inputs, out)), "accel_module_call")
+
+"""
+    accel_module_call_kw(module, inputs, n_inputs, named_inputs, out)
+
+As accel_module_call(), with inputs by name behind those by place. Layers call theirs \"input\", models as in their configuration's architecture (\"input_ids\"), TorchScript as the script does; others as accel_module_set_input_names() says.
+
+- `module`: A module.
+- `inputs`: `nothing`/`C_NULL` is allowed. May be NULL when there are none.
+- `n_inputs`: Their number.
+- `named_inputs`: `nothing`/`C_NULL` is allowed. A map from names to values, or NULL. Inputs before a named one that are not given are NONE, or the default of the script.
+- `out`: The output.
+
+Returns: As accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.
+
+Threads: object, waits.
+"""
+accel_module_call_kw(var"module", inputs, n_inputs, named_inputs, out) =
+    check(@waiting(ccall((:accel_module_call_kw, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}, Ptr{accel_value_t}), var"module", inputs, n_inputs, named_inputs, out)), "accel_module_call_kw")
 
 """
     accel_module_child(module, path, out)
@@ -8373,10 +8408,12 @@ const FUNCTIONS = (
     :accel_module_replace_child,
     :accel_module_remove,
     :accel_module_set_forward,
+    :accel_module_set_input_names,
     :accel_module_add_hook,
     :accel_module_remove_hook,
     :accel_module_set_no_grad,
     :accel_module_call,
+    :accel_module_call_kw,
     :accel_module_child,
     :accel_module_tensor,
     :accel_module_named_parameters,

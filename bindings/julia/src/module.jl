@@ -4,7 +4,8 @@
     Model(kind; parameters...) do self, inputs... end
 
 A module whose forward is a Julia function; `kind` is the name of its class. Its parameters are named tensors, which are trained. Ask for
-them by name each time: `self["weight"]`. A model is called as a function: `model(x)`.
+them by name each time: `self["weight"]`. A model is called as a function: `model(x)`, or `model(input = x)` where its inputs have
+names (`input_names!`).
 """ Model
 
 function Model(kind::AbstractString; parameters...)
@@ -16,17 +17,26 @@ function Model(kind::AbstractString; parameters...)
 end
 Model(forward::Function, kind::AbstractString; parameters...) = set_forward!(forward, Model(kind; parameters...))
 
-(model::Model)(inputs...) = result() do out
-    lend_all(values -> LibAccel.accel_module_call(model, values, length(values), out), inputs)
+function (model::Model)(inputs...; named...)
+    isempty(named) && return result(out -> lend_all(values -> LibAccel.accel_module_call(model, values, length(values), out), inputs))
+    by_name = Map(string(name) => value for (name, value) in pairs(named))
+    return result() do out
+        lend_all(inputs) do values
+            lend(map -> LibAccel.accel_module_call_kw(model, values, length(values), map, out), by_name)
+        end
+    end
 end
+
+const HOOK_PLACES = (before = LibAccel.ACCEL_HOOK_FORWARD_PRE, after = LibAccel.ACCEL_HOOK_FORWARD,
+    before_backward = LibAccel.ACCEL_HOOK_BACKWARD_PRE, after_backward = LibAccel.ACCEL_HOOK_BACKWARD)
 
 """    add_hook!(model) do self, outputs... end
 
-Runs after the forward, or before it with `when = :before`. What it returns, a value or a tuple, replaces the outputs (or inputs);
-`nothing` keeps them. The result is for `remove_hook!`."""
+Runs after the forward, or with `when = :before` before it, with `:before_backward` on the gradients of the output, with
+`:after_backward` on those of the inputs. What it returns, a value or a tuple, replaces what it was given; `nothing` keeps that. The
+result is for `remove_hook!`."""
 function add_hook!(hook::Function, model::Model; when::Symbol = :after)
-    when in (:before, :after) || refuse("when = :", when, "; expected :before or :after")
-    place = when == :before ? LibAccel.ACCEL_HOOK_FORWARD_PRE : LibAccel.ACCEL_HOOK_FORWARD
+    place = number_of(HOOK_PLACES, when)
     return output(out -> LibAccel.accel_module_add_hook(model, place, hook_callback(), keep(hook, model), destroy(), out), Int64)
 end
 

@@ -279,6 +279,15 @@ class Module:
         """hook(module, output) after forward; what it returns replaces the output. The result has remove()."""
         return self._add_hook(capi.ACCEL_HOOK_FORWARD, hook)
 
+    def register_full_backward_pre_hook(self, hook):
+        """hook(module, gradients) ahead of the backward of a call, with those of the outputs; what it returns replaces them."""
+        return self._add_hook(capi.ACCEL_HOOK_BACKWARD_PRE, hook)
+
+    def register_full_backward_hook(self, hook):
+        """hook(module, gradients) behind the backward of a call, with those of the inputs, None where there is none; what it returns
+        replaces them. torch's hook gets those of the outputs too: register_full_backward_pre_hook() has them."""
+        return self._add_hook(capi.ACCEL_HOOK_BACKWARD, hook)
+
     def _add_hook(self, when, hook, with_kwargs=False):
         self._hooks.append(ModuleHook(self, when, hook, with_kwargs))
         return self._hooks[-1]
@@ -302,7 +311,7 @@ class ModuleHook:
     def __init__(self, module, when, function, with_kwargs):
         self._module, self.when, self.function, self.with_kwargs = weakref.ref(module), when, function, with_kwargs
         before = calls.run_pre_hook_with_kwargs if with_kwargs else calls.run_pre_hook
-        run = before if when == capi.ACCEL_HOOK_FORWARD_PRE else calls.run_hook
+        run = calls.run_hook if when == capi.ACCEL_HOOK_FORWARD else before
         hook = weakref.ref(self)  # the module keeps it, so that a circle through the function can be collected
         self._id = capi.accel_module_add_hook(module.handle, when, lambda _, values: run(hook().function, hook()._module(), values))
 

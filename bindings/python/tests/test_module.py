@@ -329,3 +329,15 @@ def test_model_hooks_run_as_in_the_reference():
     remove_hook_from_submodules(nn.Sequential(model))
     assert call() == (10, ["detach d"])
     assert model(x).requires_grad
+
+
+def test_hooks_of_the_backward():
+    layer, seen = nn.Linear(2, 1, bias=False), []
+    layer.register_full_backward_pre_hook(lambda module, gradients: seen.append(gradients[0].item()) or [gradients[0] * 3])
+    behind = layer.register_full_backward_hook(lambda module, gradients: seen.append(len(gradients)))
+    x = accel.ones(1, 2, requires_grad=True)
+    layer(x).sum().backward()
+    assert seen == [1.0, 1] and layer.weight.grad.tolist() == [[3.0, 3.0]] and x.grad.tolist() == (layer.weight * 3).tolist()
+    behind.remove()
+    layer(accel.ones(1, 2)).sum().backward()
+    assert seen == [1.0, 1, 1.0]

@@ -181,6 +181,7 @@ class Gpt2Block final : public Module {
 
 class Gpt2Model final : public Module {
  public:
+  std::vector<std::string> input_names() const override { return {"input_ids"}; }
   explicit Gpt2Model(const Gpt2Config& config) : Module("GPT2Model"), n_positions_(config.n_positions) {
     add_child("wte", wte_ = embedding(config.vocab_size, config));
     add_child("wpe", wpe_ = embedding(config.n_positions, config));
@@ -217,6 +218,7 @@ class Gpt2Model final : public Module {
 
 class Gpt2LmHeadModel final : public Module {
  public:
+  std::vector<std::string> input_names() const override { return {"input_ids"}; }
   explicit Gpt2LmHeadModel(const Gpt2Config& config) : Module("GPT2LMHeadModel") {
     add_child("transformer", transformer_ = std::make_shared<Gpt2Model>(config));
     at::Tensor weight = config.tie_word_embeddings

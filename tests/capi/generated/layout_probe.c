@@ -458,6 +458,8 @@ int main(void) {
   printf("constant ACCEL_REDUCE_XOR %.17g\n", (double)ACCEL_REDUCE_XOR);
   printf("constant ACCEL_HOOK_FORWARD_PRE %.17g\n", (double)ACCEL_HOOK_FORWARD_PRE);
   printf("constant ACCEL_HOOK_FORWARD %.17g\n", (double)ACCEL_HOOK_FORWARD);
+  printf("constant ACCEL_HOOK_BACKWARD_PRE %.17g\n", (double)ACCEL_HOOK_BACKWARD_PRE);
+  printf("constant ACCEL_HOOK_BACKWARD %.17g\n", (double)ACCEL_HOOK_BACKWARD);
   printf("constant ACCEL_MUON_ADJUST_ORIGINAL %.17g\n", (double)ACCEL_MUON_ADJUST_ORIGINAL);
   printf("constant ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW %.17g\n", (double)ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW);
   printf("constant ACCEL_UPDATE_PRECISION_AS_STORED %.17g\n", (double)ACCEL_UPDATE_PRECISION_AS_STORED);

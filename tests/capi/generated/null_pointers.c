@@ -1378,6 +1378,12 @@ static void accel_module_set_forward_null_pointers(void **state) {
   refused_with_status("accel_module_set_forward", "forward", accel_module_set_forward(samples->valid.module, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_module_set_input_names_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_set_input_names", "module", accel_module_set_input_names(NULL, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_set_input_names", "names", accel_module_set_input_names(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_module_add_hook_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_module_add_hook", "module", accel_module_add_hook(NULL, 1, (accel_module_hook_fn)sample_callback, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1400,6 +1406,12 @@ static void accel_module_call_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_module_call", "module", accel_module_call(NULL, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_module_call", "out", accel_module_call(samples->valid.module, &samples->value, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_module_call_kw_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_call_kw", "module", accel_module_call_kw(NULL, &samples->value, 1, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_call_kw", "out", accel_module_call_kw(samples->valid.module, &samples->value, 1, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_module_child_null_pointers(void **state) {
@@ -2896,10 +2908,12 @@ int main(void) {
       sweep_test(accel_module_replace_child_null_pointers),
       sweep_test(accel_module_remove_null_pointers),
       sweep_test(accel_module_set_forward_null_pointers),
+      sweep_test(accel_module_set_input_names_null_pointers),
       sweep_test(accel_module_add_hook_null_pointers),
       sweep_test(accel_module_remove_hook_null_pointers),
       sweep_test(accel_module_set_no_grad_null_pointers),
       sweep_test(accel_module_call_null_pointers),
+      sweep_test(accel_module_call_kw_null_pointers),
       sweep_test(accel_module_child_null_pointers),
       sweep_test(accel_module_tensor_null_pointers),
       sweep_test(accel_module_named_parameters_null_pointers),

@@ -1147,6 +1147,12 @@ static void accel_module_set_forward_wrong_handles(void **state) {
   refused_with_status("accel_module_set_forward", "module", accel_module_set_forward(samples->released.module, (accel_forward_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_module_set_input_names_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_set_input_names", "module", accel_module_set_input_names(samples->foreign.module, "sample"), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_set_input_names", "module", accel_module_set_input_names(samples->released.module, "sample"), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_module_add_hook_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_module_add_hook", "module", accel_module_add_hook(samples->foreign.module, 1, (accel_module_hook_fn)sample_callback, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1171,6 +1177,16 @@ static void accel_module_call_wrong_handles(void **state) {
   refused_with_status("accel_module_call", "module", accel_module_call(samples->released.module, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_value("accel_module_call", "inputs", accel_module_call(samples->valid.module, &samples->foreign_value, 1, (accel_value_t *)samples->room));
   refused_value("accel_module_call", "inputs", accel_module_call(samples->valid.module, &samples->released_value, 1, (accel_value_t *)samples->room));
+}
+
+static void accel_module_call_kw_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_call_kw", "module", accel_module_call_kw(samples->foreign.module, &samples->value, 1, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_call_kw", "module", accel_module_call_kw(samples->released.module, &samples->value, 1, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_module_call_kw", "inputs", accel_module_call_kw(samples->valid.module, &samples->foreign_value, 1, &samples->value, (accel_value_t *)samples->room));
+  refused_value("accel_module_call_kw", "inputs", accel_module_call_kw(samples->valid.module, &samples->released_value, 1, &samples->value, (accel_value_t *)samples->room));
+  refused_value("accel_module_call_kw", "named_inputs", accel_module_call_kw(samples->valid.module, &samples->value, 1, &samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_module_call_kw", "named_inputs", accel_module_call_kw(samples->valid.module, &samples->value, 1, &samples->released_value, (accel_value_t *)samples->room));
 }
 
 static void accel_module_child_wrong_handles(void **state) {
@@ -2453,10 +2469,12 @@ int main(void) {
       sweep_test(accel_module_replace_child_wrong_handles),
       sweep_test(accel_module_remove_wrong_handles),
       sweep_test(accel_module_set_forward_wrong_handles),
+      sweep_test(accel_module_set_input_names_wrong_handles),
       sweep_test(accel_module_add_hook_wrong_handles),
       sweep_test(accel_module_remove_hook_wrong_handles),
       sweep_test(accel_module_set_no_grad_wrong_handles),
       sweep_test(accel_module_call_wrong_handles),
+      sweep_test(accel_module_call_kw_wrong_handles),
       sweep_test(accel_module_child_wrong_handles),
       sweep_test(accel_module_tensor_wrong_handles),
       sweep_test(accel_module_named_parameters_wrong_handles),

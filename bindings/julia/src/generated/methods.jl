@@ -42,20 +42,21 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     float32_matmul_precision!, fork_launched, free_memory!, from_config, gather, gather_async, gather_for_metrics,
     gather_for_metrics_async, gather_object, gather_object_async, gather_uneven, gather_uneven_async, generator_state,
     generator_state!, gradient, gradient!, gradient_accumulation, gradient_accumulation!, gradient_accumulation_steps,
-    gradient_accumulation_steps!, group, in_dataloader, inference_mode, is_available, is_debug, is_distributed,
-    is_last_process, is_local_main_process, is_main_process, iscontiguous, istraining, join_uneven_inputs, kind,
-    learning_rate, learning_rate!, listify, load, load_metadata, load_state!, load_state_dict!, load_torchscript,
-    local_main_process_first, local_num_processes, local_process_index, lomo_backward, loss_scale, main_process_first,
-    memory_report, mesh, mixed_precision, modules, no_grad, no_grad!, no_sync, num_groups, num_parameters,
-    num_processes, one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters,
-    prepare, process_index, progress, recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!,
-    reduce_scatter_async!, remainder, remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!,
-    save_model, save_state, scatter!, scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device,
-    set_autocast!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting, setting!, settings, share_state,
-    shrink_group, skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict,
-    step!, step_report, step_was_skipped, sync_gradients, sync_gradients!, synchronize!, synchronize_async!,
-    synchronize_rng_states!, tie!, train!, trigger_sync_in_backward, unscale_gradients!, unwrap_model,
-    update_precision!, use_device!, valid_rows, wait_for_everyone, wait_for_everyone_async, zero_grad!
+    gradient_accumulation_steps!, group, in_dataloader, inference_mode, input_names!, is_available, is_debug,
+    is_distributed, is_last_process, is_local_main_process, is_main_process, iscontiguous, istraining,
+    join_uneven_inputs, kind, learning_rate, learning_rate!, listify, load, load_metadata, load_state!,
+    load_state_dict!, load_torchscript, local_main_process_first, local_num_processes, local_process_index,
+    lomo_backward, loss_scale, main_process_first, memory_report, mesh, mixed_precision, modules, no_grad, no_grad!,
+    no_sync, num_groups, num_parameters, num_processes, one_after_the_other, pad_across_processes,
+    pad_across_processes_async, pad_input_tensors, parameters, prepare, process_index, progress, recv_tensor!,
+    recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove_hook!, replace_child!,
+    replace_tensor!, requires_grad, requires_grad!, save_model, save_state, scatter!, scatter_async!, seed!,
+    send_tensor, send_tensor_async, send_to_device, set_autocast!, set_epoch!, set_forward!, set_grad_scaler!,
+    set_trigger!, setting, setting!, settings, share_state, shrink_group, skip_first_batches, slice_tensors,
+    split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped, sync_gradients,
+    sync_gradients!, synchronize!, synchronize_async!, synchronize_rng_states!, tie!, train!, trigger_sync_in_backward,
+    unscale_gradients!, unwrap_model, update_precision!, use_device!, valid_rows, wait_for_everyone,
+    wait_for_everyone_async, zero_grad!
 
 """
     State(; options...)
@@ -2615,6 +2616,17 @@ Gives: The name of its class; lives as long as the module.
 """
 kind(model::Model) =
     unsafe_string(LibAccel.accel_module_kind(model))
+
+"""
+    input_names!(model, names)
+
+The names of the inputs of a module that accel_module_create() made, for accel_module_call_kw(). Its forward and its
+hooks see all inputs by place.
+
+- `names`: Different ones, by place, separated by commas: \"input_ids,attention_mask\".
+"""
+input_names!(model::Model, names) =
+    (LibAccel.accel_module_set_input_names(model, string(names)); model)
 
 """
     child(model, path)

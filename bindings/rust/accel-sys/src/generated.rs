@@ -340,6 +340,12 @@ pub const ACCEL_HOOK_FORWARD_PRE: i32 = 0;
 
 pub const ACCEL_HOOK_FORWARD: i32 = 1;
 
+/// ahead of the backward of a call
+pub const ACCEL_HOOK_BACKWARD_PRE: i32 = 2;
+
+/// behind it; when no input needs a gradient, ahead of the parameters'
+pub const ACCEL_HOOK_BACKWARD: i32 = 3;
+
 /// by sqrt(max(1, A / B))
 pub const ACCEL_MUON_ADJUST_ORIGINAL: accel_muon_adjust_t = 0;
 
@@ -625,10 +631,10 @@ pub type accel_work_fn = unsafe extern "C" fn(status: i32, user_data: *mut c_voi
 /// Threads: caller.
 pub type accel_forward_fn = unsafe extern "C" fn(module: *mut accel_module_t, inputs: *const accel_value_t, n_inputs: usize, out_output: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
 
-/// Runs before or after a module's forward.
+/// Runs before or after a module's forward or its backward.
 ///
 /// * `module`: The module that is called.
-/// * `values`: A list: the inputs before, one output after.
+/// * `values`: A list: the inputs before the forward, one output after it; the gradients of the output before the backward, those of the inputs after it, in the structure of these, NONE where there is none.
 /// * `out_values`: A list that replaces it; leave NONE to keep it.
 /// * `user_data`: Handed to the callback.
 ///
@@ -4724,7 +4730,21 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_module_set_forward(module: *mut accel_module_t, forward: Option<accel_forward_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
 
-    /// Adds a hook before or after the forward.
+    /// The names of the inputs of a module that accel_module_create() made, for accel_module_call_kw().
+    ///
+    /// Its forward and its hooks see all inputs by place.
+    ///
+    /// * `module`: A module.
+    /// * `names`: Different ones, by place, separated by commas: "input_ids,attention_mask".
+    ///
+    /// Returns: ACCEL_OK or INVALID_STATE for a module with names of its own.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_set_input_names(module: *mut accel_module_t, names: *const c_char) -> accel_status_t;
+
+    /// Adds a hook before or after the forward or the backward.
+    ///
+    /// Hooks of the backward run on the thread that back-propagates: the caller's, or one of LibTorch's for gradients on an accelerator.
     ///
     /// * `module`: A module.
     /// * `when`: ACCEL_HOOK_*.
@@ -4771,6 +4791,21 @@ functions! {
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_module_call(module: *mut accel_module_t, inputs: *const accel_value_t, n_inputs: usize, out: *mut accel_value_t) -> accel_status_t;
+
+    /// As accel_module_call(), with inputs by name behind those by place.
+    ///
+    /// Layers call theirs "input", models as in their configuration's architecture ("input_ids"), TorchScript as the script does; others as accel_module_set_input_names() says.
+    ///
+    /// * `module`: A module.
+    /// * `inputs`: NULL is allowed. length `n_inputs`. May be NULL when there are none.
+    /// * `n_inputs`: Their number.
+    /// * `named_inputs`: NULL is allowed. A map from names to values, or NULL. Inputs before a named one that are not given are NONE, or the default of the script.
+    /// * `out`: The output.
+    ///
+    /// Returns: As accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_module_call_kw(module: *mut accel_module_t, inputs: *const accel_value_t, n_inputs: usize, named_inputs: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Finds a module by its path.
     ///

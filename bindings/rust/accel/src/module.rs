@@ -99,6 +99,10 @@ pub enum When {
     BeforeForward,
     /// It sees the output, as a list of one.
     AfterForward,
+    /// It sees the gradients of the output, as a list of one.
+    BeforeBackward,
+    /// It sees the gradients of the inputs.
+    AfterBackward,
 }
 
 /// Models that are made.
@@ -130,7 +134,7 @@ impl Model {
             .map(drop)
     }
 
-    /// Adds a function before or after the forward. `None` keeps the values, a list takes their place. The number is for
+    /// Adds a function before or after the forward or the backward. `None` keeps the values, a list takes their place. The number is for
     /// [`remove_hook`](Self::remove_hook).
     pub fn add_hook<F>(&self, when: When, hook: F) -> Result<i64>
     where
@@ -139,6 +143,8 @@ impl Model {
         let when = match when {
             When::BeforeForward => sys::ACCEL_HOOK_FORWARD_PRE,
             When::AfterForward => sys::ACCEL_HOOK_FORWARD,
+            When::BeforeBackward => sys::ACCEL_HOOK_BACKWARD_PRE,
+            When::AfterBackward => sys::ACCEL_HOOK_BACKWARD,
         };
         let (data, destroy) = hand_over(hook);
         let mut id = 0;

@@ -166,6 +166,19 @@ fn modules_are_composed() {
     output.backward().unwrap();
     assert_eq!(model.tensor("scale.scale").unwrap().grad().unwrap().unwrap().item().unwrap(), 40.0);
     assert_eq!(model.call(&[1.into()]).unwrap_err().code(), ErrorCode::TypeMismatch);
+    let gradient = |model: &Model| model.tensor("scale.scale").unwrap().grad().unwrap().unwrap().item().unwrap();
+    let once = gradient(&model);
+    let id = model
+        .add_hook(When::BeforeBackward, |_, gradients| {
+            Ok(Some(Value::list([gradients.tensor_at(0)?.mul_scalar(2)?])?))
+        })
+        .unwrap();
+    let mut output = model.forward(&one()).unwrap();
+    output.backward().unwrap();
+    assert_eq!(gradient(&model), once + 80.0);
+    model.remove_hook(id).unwrap();
+    let names = model.set_input_names("x");
+    assert!(names.is_ok() && model.call_kw(&[], None).is_err());
 }
 
 #[test]

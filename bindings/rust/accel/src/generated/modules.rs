@@ -131,6 +131,19 @@ impl Model {
         check(unsafe { sys::accel_module_remove(self.as_raw(), name.as_ptr()) }).map(drop)
     }
 
+    /// The names of the inputs of a module that [`Model::container`](crate::Model::container) made, for [`Model::call_kw`](crate::Model::call_kw). Its forward
+    /// and its hooks see all inputs by place.
+    ///
+    /// * `names`: Different ones, by place, separated by commas: "input_ids,attention_mask".
+    ///
+    /// # Errors
+    /// InvalidState.
+    #[inline]
+    pub fn set_input_names(&self, names: &str) -> Result<()> {
+        let names = c_string(names)?;
+        check(unsafe { sys::accel_module_set_input_names(self.as_raw(), names.as_ptr()) }).map(drop)
+    }
+
     /// Removes a hook. It may be removed while it runs.
     ///
     /// * `id`: What [`accel_module_add_hook`](accel_sys::accel_module_add_hook) gave.
@@ -166,6 +179,28 @@ impl Model {
         memory::reads(inputs)?;
         memory::writes(self)?;
         made(|out| unsafe { sys::accel_module_call(self.as_raw(), first(inputs).cast(), inputs.len(), out) })
+    }
+
+    /// As [`Model::call`](crate::Model::call), with inputs by name behind those by place. Layers call theirs "input", models as in
+    /// their configuration's architecture ("input_ids"), TorchScript as the script does; others as
+    /// [`Model::set_input_names`](crate::Model::set_input_names) says.
+    ///
+    /// * `inputs`: May be `None` when there are none.
+    /// * `named_inputs`: A map from names to values, or `None`. Inputs before a named one that are not given are
+    ///   NONE, or the default of the script.
+    ///
+    /// Gives: The output.
+    ///
+    /// # Errors
+    /// InvalidArgument, NotFound.
+    #[inline]
+    pub fn call_kw(&self, inputs: &[Arg<'_>], named_inputs: Option<&Value>) -> Result<Value> {
+        memory::reads(inputs)?;
+        memory::reads(&named_inputs)?;
+        memory::writes(self)?;
+        made(|out| unsafe {
+            sys::accel_module_call_kw(self.as_raw(), first(inputs).cast(), inputs.len(), named_inputs.map_or(ptr::null(), Value::as_raw), out)
+        })
     }
 
     /// Finds a module by its path.
