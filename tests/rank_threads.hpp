@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/communicator.hpp"
+#include "comm/backend_communicator.hpp"
 #include "comm/plugin.hpp"
 
 namespace accel::tests {
@@ -29,9 +29,9 @@ inline void run_ranks(int size, const std::function<void(const std::shared_ptr<c
   for (int rank = 0; rank < size; rank++)
     ranks.emplace_back([&, rank] {
       try {
-        const auto communicator = size == 1
-                                      ? std::make_shared<comm::Communicator>()
-                                      : std::make_shared<comm::Communicator>(store, rank, size, timeout, backends);
+        const auto communicator =
+            size == 1 ? std::make_shared<comm::BackendCommunicator>()
+                      : std::make_shared<comm::BackendCommunicator>(store, rank, size, timeout, backends);
         body(communicator);
         communicator->barrier();
       } catch (...) {
@@ -53,7 +53,7 @@ inline std::vector<std::string> messages_of(int size, std::chrono::milliseconds 
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < size; rank++)
     ranks.emplace_back([&, rank] {
-      comm::Communicator communicator(store, rank, size, timeout, "ucx");
+      comm::BackendCommunicator communicator(store, rank, size, timeout, "ucx");
       try {
         call(communicator);
       } catch (const std::exception& error) {

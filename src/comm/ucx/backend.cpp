@@ -66,11 +66,19 @@ c10::intrusive_ptr<c10d::Backend::Options> UcxBackend::getBackendOptions() {
   return c10::make_intrusive<Options>(getBackendName(), timeout_);
 }
 
+void UcxBackend::startCoalescing() { coalesced_ = std::make_unique<CoalescedCalls>(); }
+
+c10::intrusive_ptr<c10d::Work> UcxBackend::endCoalescing() {
+  const auto calls = std::move(coalesced_);
+  if (calls == nullptr || calls->task.parts.empty()) return {};
+  return submit_calls(driver_, std::move(*calls));
+}
+
 void UcxBackend::abort() { driver_->abort(text("rank ", getRank(), " aborted the group")); }
 void UcxBackend::shutdown() { driver_->shutdown(); }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  Call call(driver_, Operation::kBroadcast);
+  Call call(driver_, coalesced_.get(), Operation::kBroadcast);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   const int root = static_cast<int>(options.rootRank);
   call.begin(tensors[0], options.rootRank);
@@ -82,14 +90,14 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::broadcast(Tensors& tensors, const c10
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  Call call(driver_, Operation::kAllReduce);
+  Call call(driver_, coalesced_.get(), Operation::kAllReduce);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   return reduce_all(call, tensors, options, OpType::ALLREDUCE);
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce_coalesced(Tensors& tensors,
                                                                const c10d::AllreduceCoalescedOptions& options) {
-  Call call(driver_, Operation::kAllReduce);
+  Call call(driver_, coalesced_.get(), Operation::kAllReduce);
   return reduce_all(call, tensors, options, OpType::ALLREDUCE_COALESCED);
 }
 
@@ -104,7 +112,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_all(Call& call, Tensors& tenso
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  Call call(driver_, Operation::kReduce);
+  Call call(driver_, coalesced_.get(), Operation::kReduce);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   call.begin(tensors[0], options.rootRank);
   call.combine(tensors[0], options.reduceOp);
@@ -117,7 +125,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce(Tensors& tensors, const c10d::
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                      const c10d::AllgatherOptions& options) {
-  Call call(driver_, Operation::kAllGather);
+  Call call(driver_, coalesced_.get(), Operation::kAllGather);
   call.require(inputs.size() == 1 && outputs.size() == 1, "got ", inputs.size(), " inputs and ", outputs.size(),
                " lists of outputs, expected one of each");
   call.begin(inputs[0]);
@@ -139,7 +147,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::allgather_into_tensor_coalesced(Tenso
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::gather_into(Tensors& outputs, Tensors& inputs,
                                                        const c10d::AllgatherOptions& options, c10d::OpType type) {
-  Call call(driver_, Operation::kAllGather);
+  Call call(driver_, coalesced_.get(), Operation::kAllGather);
   call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected as many");
   for (size_t i = 0; i < inputs.size(); i++) {
@@ -153,7 +161,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::gather_into(Tensors& outputs, Tensors
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                   const c10d::GatherOptions& options) {
-  Call call(driver_, Operation::kGather);
+  Call call(driver_, coalesced_.get(), Operation::kGather);
   call.require(inputs.size() == 1, "got ", inputs.size(), " inputs, expected one");
   call.begin(inputs[0], options.rootRank);
   call.send_to(static_cast<int>(options.rootRank), call.read(inputs[0]));
@@ -170,7 +178,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::gather(std::vector<Tensors>& outputs,
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                    const c10d::ScatterOptions& options) {
-  Call call(driver_, Operation::kScatter);
+  Call call(driver_, coalesced_.get(), Operation::kScatter);
   call.require(outputs.size() == 1, "got ", outputs.size(), " outputs, expected one");
   call.begin(outputs[0], options.rootRank);
   if (getRank() == options.rootRank) {
@@ -185,7 +193,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::scatter(Tensors& outputs, std::vector
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                           const c10d::ReduceScatterOptions& options) {
-  Call call(driver_, Operation::kReduceScatter);
+  Call call(driver_, coalesced_.get(), Operation::kReduceScatter);
   call.require(outputs.size() == 1 && inputs.size() == 1, "got ", outputs.size(), " outputs and ", inputs.size(),
                " lists of inputs, expected one of each");
   call.begin(outputs[0]);
@@ -208,7 +216,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_scatter_tensor_coalesced(Tenso
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors& inputs,
                                                        const c10d::ReduceScatterOptions& options, c10d::OpType type) {
-  Call call(driver_, Operation::kReduceScatter);
+  Call call(driver_, coalesced_.get(), Operation::kReduceScatter);
   call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected as many");
   for (size_t i = 0; i < outputs.size(); i++) {
@@ -223,7 +231,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                                     const c10d::AllToAllOptions& options) {
-  Call call(driver_, Operation::kAllToAll);
+  Call call(driver_, coalesced_.get(), Operation::kAllToAll);
   const auto size = static_cast<size_t>(getSize());
   call.require(inputs.size() == size && outputs.size() == size, "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected one of each for each of ", size, " ranks");
@@ -247,7 +255,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall_base(at::Tensor& output, at:
                                                          std::vector<int64_t>& output_splits,
                                                          std::vector<int64_t>& input_splits,
                                                          const c10d::AllToAllOptions& options) {
-  Call call(driver_, Operation::kAllToAll);
+  Call call(driver_, coalesced_.get(), Operation::kAllToAll);
   call.begin(input);
   auto incoming = call.write(output);
   auto outgoing = call.read(input);
@@ -271,7 +279,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall_base(at::Tensor& output, at:
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::barrier(const c10d::BarrierOptions& options) {
-  Call call(driver_, Operation::kBarrier);
+  Call call(driver_, coalesced_.get(), Operation::kBarrier);
   call.begin_barrier();
   return call.submit(OpType::BARRIER, {}, options.asyncOp, deadline(options.timeout));
 }

@@ -15,6 +15,7 @@
 namespace accel::comm::ucx {
 
 class Call;
+struct CoalescedCalls;
 
 class UcxBackend final : public c10d::Backend {
  public:
@@ -32,6 +33,11 @@ class UcxBackend final : public c10d::Backend {
   void shutdown() override;
   void setSequenceNumberForGroup() override {}  // every rank counts from 0
   uint64_t getSequenceNumberForGroup() override { return driver_->sequence(); }
+
+  // Between these two, collectives are collected, and then posted as one call.
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  c10::intrusive_ptr<Work> endCoalescing() override;
 
   // Gradient buckets: the Reducer asks for them when DDP_DISABLE_COMM_MEM=0 is in the environment.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return driver_->shares_memory(); }
@@ -85,6 +91,7 @@ class UcxBackend final : public c10d::Backend {
 
   std::chrono::milliseconds timeout_;
   std::shared_ptr<Driver> driver_;
+  std::unique_ptr<CoalescedCalls> coalesced_;  // while they are collected
 };
 
 }  // namespace accel::comm::ucx

@@ -265,6 +265,7 @@ void Driver::run_task(Task& task) noexcept {
   try {
     for (const auto& part : task.parts) {
       if (bulletin != nullptr) bulletin->begin(task.call, operation_name(part.header.operation), part.header.sequence);
+      task.work->set_sequence(part.header.sequence);
       Session session(*this, buffers_, part.header, task.call, task.timeout);
       run(part, session);
     }
@@ -272,6 +273,7 @@ void Driver::run_task(Task& task) noexcept {
     if (bulletin != nullptr) bulletin->end();
   } catch (const std::exception&) {
     error = fail_task(task);
+    skip_rest_of(task);
   }
   task.work->complete(std::move(error), task.thread_state);
 }

@@ -122,6 +122,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   Failure current_failure(const std::string& what) const;
   // In the same place: what the caller is told. The group ends with it, but for what leaves the ranks in step.
   std::exception_ptr fail_task(Task& task) noexcept;
+  // After a mismatch, which ends the task on all ranks: they agree on the sequence numbers of what comes next.
+  void skip_rest_of(const Task& task) noexcept;
   void give_up_for_exception() noexcept;
   Failure end_of_group(const char* when) const noexcept;
   void give_up(Failure failure) noexcept;

@@ -147,6 +147,17 @@ std::exception_ptr Driver::fail_task(Task& task) noexcept {
   }
 }
 
+void Driver::skip_rest_of(const Task& task) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const uint64_t skipped = task.parts.back().header.sequence - task.work->getSequencenumber();
+  if (failure_ || skipped == 0) return;
+  sequence_ -= skipped;
+  for (Task& later : tasks_) {
+    for (auto& part : later.parts) part.header.sequence -= skipped;
+    later.work->set_sequence(later.parts[0].header.sequence);
+  }
+}
+
 void Driver::give_up_for_exception() noexcept {
   try {
     give_up(current_failure("a call"));

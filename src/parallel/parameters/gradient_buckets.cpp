@@ -10,7 +10,6 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "base/error.hpp"
-#include "comm/reduce_op.hpp"
 #include "parallel/bucket_size.hpp"
 #include "parallel/same_model.hpp"
 
@@ -114,45 +113,45 @@ void GradientBuckets::check_all_ready() const {
 }
 
 void GradientBuckets::start_complete_buckets(size_t end, double factor) {
-  while (next_bucket_ < end && buckets_[next_bucket_].waiting == 0)
-    start_bucket(buckets_[next_bucket_++], factor, /*async=*/true);
+  while (next_bucket_ < end && buckets_[next_bucket_].waiting == 0) start_bucket(buckets_[next_bucket_++], factor);
 }
 
-void GradientBuckets::start_bucket(Bucket& bucket, double factor, bool async) {
-  const auto& group = communicator_->process_group();
-  if (!group) {
-    if (factor != 1.0) bucket.memory.mul_(factor);
-    return;
-  }
-  std::vector<at::Tensor> tensors{bucket.memory};
-  c10d::AllreduceOptions options;
-  options.reduceOp = comm::reduce_op(comm::Reduction::kMean, communicator_->size(), factor);
-  options.asyncOp = async;
-  bucket.work = group->getBackend(bucket.memory.device().type())->allreduce(tensors, options);
+void GradientBuckets::start_bucket(Bucket& bucket, double factor) {
+  bucket.work = communicator_->start(comm::Collective::all_reduce(bucket.memory, comm::Reduction::kMean, factor));
 }
 
-void GradientBuckets::start(Exchange exchange, bool async) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+GradientBuckets::Bucket* GradientBuckets::start_all_but_last(Exchange exchange) {
   check_all_ready();
   for (Gradient& gradient : gradients_) gradient.ready = false;
-  if (exchange) {
-    start_complete_buckets(buckets_.size() - 1, *exchange);
-    next_bucket_ = 0;
-    start_bucket(buckets_.back(), *exchange, async);
-  }
+  if (exchange) start_complete_buckets(buckets_.size() - 1, *exchange);
+  next_bucket_ = 0;
   for (Bucket& bucket : buckets_) bucket.waiting = bucket.gradients;
   first_of_group_ = exchange.has_value();
+  return exchange ? &buckets_.back() : nullptr;
 }
 
-void GradientBuckets::finish() {
-  const StepTimes::Section waiting(*communicator_->step_times(), StepPart::kCommunication);
+void GradientBuckets::start(Exchange exchange) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (Bucket* const last = start_all_but_last(exchange)) start_bucket(*last, *exchange);
+}
+
+std::shared_ptr<comm::Work> GradientBuckets::started() {
+  std::vector<std::shared_ptr<comm::Work>> works;
   for (Bucket& bucket : buckets_)
-    if (const auto work = std::exchange(bucket.work, nullptr)) work->wait();
+    if (auto work = std::exchange(bucket.work, nullptr)) works.push_back(std::move(work));
+  return comm::when_all(std::move(works));
 }
 
 void GradientBuckets::synchronize(Exchange exchange) {
-  start(exchange, /*async=*/false);
-  finish();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const Bucket* const last = start_all_but_last(exchange))
+      communicator_->all_reduce(last->memory, comm::Reduction::kMean, *exchange);
+  }
+  const StepTimes::Section waiting(*communicator_->step_times(), StepPart::kCommunication);
+  const auto works = started();
+  works->wait();
+  works->result();
 }
 
 }  // namespace accel::parallel

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/intrusive_ptr.h>
 
 #include <memory>
 #include <mutex>
@@ -38,9 +37,9 @@ class GradientBuckets {
   void ready(size_t index, const at::Tensor& given, Exchange exchange);
   // After all are ready: the end of the micro-batch. Starts what is left, and returns when all gradients are averaged.
   void synchronize(Exchange exchange);
-  // The same in two parts: the first does not wait, the second may run on another thread.
-  void start(Exchange exchange, bool async = true);
-  void finish();
+  // The same, and returns at once; started() ends when all gradients are averaged.
+  void start(Exchange exchange);
+  std::shared_ptr<comm::Work> started();
 
  private:
   struct Gradient {
@@ -53,7 +52,7 @@ class GradientBuckets {
   struct Bucket {
     at::Tensor memory;
     size_t gradients = 0, waiting = 0;  // of them, those that are not ready
-    c10::intrusive_ptr<c10d::Work> work;
+    std::shared_ptr<comm::Work> work;
   };
 
   void make_buckets(const std::vector<at::Tensor>& parameters, int64_t most_bytes);
@@ -61,7 +60,9 @@ class GradientBuckets {
   void check_all_ready() const;
   // Before `end`, in their order, which is the same on all ranks.
   void start_complete_buckets(size_t end, double factor);
-  void start_bucket(Bucket& bucket, double factor, bool async);
+  void start_bucket(Bucket& bucket, double factor);
+  // All but the last bucket, which is returned where it is to be exchanged.
+  Bucket* start_all_but_last(Exchange exchange);
 
   const std::shared_ptr<comm::Communicator> communicator_;
   std::mutex mutex_;

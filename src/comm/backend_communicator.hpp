@@ -1,0 +1,74 @@
+// A communicator over c10d backends, one for each type of devices: what c10d offers, without its dispatcher on the way
+// of blocking calls.
+#pragma once
+
+#include <c10/core/DeviceType.h>
+#include <c10/util/SmallVector.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/interruption.hpp"
+#include "comm/communicator.hpp"
+
+namespace c10d {
+class Backend;
+class Work;
+}  // namespace c10d
+
+namespace accel::comm {
+
+class DeviceWaiter;
+
+class BackendCommunicator final : public Communicator {
+ public:
+  // One rank, for tensors on these types of devices.
+  explicit BackendCommunicator(const std::vector<c10::DeviceType>& devices = {c10::DeviceType::CPU},
+                               std::shared_ptr<StepTimes> step_times = nullptr);
+  // The names of backend plugins as c10d writes them: "ucx", "cuda:nccl,cpu:ucx". A name alone is nccl for CUDA, any
+  // other for the CPU.
+  BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
+                      const std::string& backend_name, std::shared_ptr<StepTimes> step_times = nullptr);
+  ~BackendCommunicator() override;
+
+  std::shared_ptr<Work> start(Collectives collectives) override;
+  void run(Collectives collectives) override;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group() const override;
+  void abort() noexcept override;
+  void shutdown() override;
+
+ private:
+  struct DeviceBackend {
+    c10::DeviceType device;
+    c10::intrusive_ptr<c10d::Backend> backend;  // null with one rank
+  };
+  // Collectives that go to a backend together.
+  struct Batch {
+    const DeviceBackend* device;
+    c10::SmallVector<const Collective*, 1> collectives;
+  };
+  struct Posted {
+    c10::intrusive_ptr<c10d::Work> work;  // null where the backend has ended it
+    c10::DeviceType device;
+    bool messages;
+    c10::SmallVector<uint64_t, 1> entries;  // in the flight record
+  };
+
+  c10::SmallVector<Batch, 1> batches_of(Collectives collectives) const;
+  const DeviceBackend& device_of(const Collective& collective) const;
+  Posted post(const Batch& batch, bool async) const;
+  std::shared_ptr<Work> start(const Batch& batch);
+
+  bool left_ = false;
+  std::vector<DeviceBackend> devices_;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
+  const std::unique_ptr<DeviceWaiter> device_waiter_;
+  std::optional<Interruptible> interruptible_;  // with more than one rank
+};
+
+}  // namespace accel::comm
