@@ -22,7 +22,6 @@ namespace accel::tests {
 inline void run_ranks(int size, const std::function<void(const std::shared_ptr<comm::Communicator>&)>& body,
                       std::chrono::milliseconds timeout = std::chrono::seconds(60),
                       const std::string& backends = "ucx") {
-  const auto environment = comm::backend_environment();  // not to be changed beside threads that read it
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> failures(size);
   std::vector<std::thread> ranks;
@@ -46,7 +45,6 @@ inline void run_ranks(int size, const std::function<void(const std::shared_ptr<c
 // What each rank's failing call said.
 inline std::vector<std::string> messages_of(int size, std::chrono::milliseconds timeout,
                                             const std::function<void(comm::Communicator&)>& call) {
-  const auto environment = comm::backend_environment();
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::string> messages(size);
   std::atomic<int> done{0};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,11 @@ class RecordingCommunicator final : public comm::Communicator {
     return posted.back().work;
   }
   void run(comm::Collectives collectives) override { start(collectives)->complete({}, nullptr); }
+
+  std::shared_ptr<comm::Communicator> make_group(c10::intrusive_ptr<c10d::Store> /*store*/, int rank,
+                                                 int size) const override {
+    return std::make_shared<RecordingCommunicator>(rank, size);
+  }
 
   std::vector<Posted> posted;
 

@@ -47,7 +47,6 @@ std::optional<c10::DeviceType> streams_of(const std::vector<c10::DeviceType>& de
 }
 
 c10::intrusive_ptr<c10d::Backend> make_backend(const std::string& name, BackendArguments arguments) {
-  const auto environment = backend_environment();
   char error[1024] = "";
   auto failure = CollectiveFailure::kBackend;
   arguments.failure = &failure;
@@ -160,15 +159,16 @@ BackendCommunicator::BackendCommunicator(const std::vector<c10::DeviceType>& dev
 
 BackendCommunicator::BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                                          std::chrono::milliseconds timeout, const std::string& backend_name,
-                                         std::shared_ptr<StepTimes> step_times)
-    : Communicator(info_of(rank, size, backend_name, std::move(step_times))),
+                                         const BackendCommunicator* parent)
+    : Communicator(info_of(rank, size, backend_name, parent != nullptr ? parent->step_times() : nullptr)),
       process_group_(c10::make_intrusive<c10d::ProcessGroup>(store, rank, size)),
       device_waiter_(std::make_unique<DeviceWaiter>(streams_of(group_->devices))) {
   group_->timeout = timeout;
   group_->store = std::move(store);
   for (const auto& [device, name] : parse_backends(backend_name)) {
-    devices_.push_back({device, make_backend(name, {group_->store.get(), rank, size, timeout.count(), "world",
-                                                    &CurrentCall::function})});
+    BackendArguments arguments{group_->store.get(), rank, size, timeout.count(), "world", &CurrentCall::function};
+    if (parent != nullptr) arguments.parent = parent->backend_of(device);
+    devices_.push_back({device, make_backend(name, arguments)});
     process_group_->setBackend(device, c10d::ProcessGroup::BackendType::CUSTOM,
                                c10::make_intrusive<RecordedBackend>(devices_.back().backend, group_));
   }
@@ -302,6 +302,19 @@ std::shared_ptr<Work> BackendCommunicator::start(const Batch& batch) {
     posted.work->getFuture()->addCallback(
         [end](c10::ivalue::Future& future) { end(future.hasError() ? future.exception_ptr() : nullptr); });
   return work;
+}
+
+std::shared_ptr<Communicator> BackendCommunicator::make_group(c10::intrusive_ptr<c10d::Store> store, int rank,
+                                                              int size) const {
+  if (size == 1) return std::make_shared<BackendCommunicator>(group_->devices, step_times());
+  return std::make_shared<BackendCommunicator>(std::move(store), rank, size, group_->timeout, group_->backend_name,
+                                               this);
+}
+
+c10d::Backend* BackendCommunicator::backend_of(c10::DeviceType device) const {
+  for (const DeviceBackend& known : devices_)
+    if (known.device == device) return known.backend.get();
+  return nullptr;
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> BackendCommunicator::process_group() const { return process_group_; }

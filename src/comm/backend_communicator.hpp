@@ -31,13 +31,14 @@ class BackendCommunicator final : public Communicator {
   explicit BackendCommunicator(const std::vector<c10::DeviceType>& devices = {c10::DeviceType::CPU},
                                std::shared_ptr<StepTimes> step_times = nullptr);
   // The names of backend plugins as c10d writes them: "ucx", "cuda:nccl,cpu:ucx". A name alone is nccl for CUDA, any
-  // other for the CPU.
+  // other for the CPU. A group that is made of another one shares its connections.
   BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
-                      const std::string& backend_name, std::shared_ptr<StepTimes> step_times = nullptr);
+                      const std::string& backend_name, const BackendCommunicator* parent = nullptr);
   ~BackendCommunicator() override;
 
   std::shared_ptr<Work> start(Collectives collectives) override;
   void run(Collectives collectives) override;
+  std::shared_ptr<Communicator> make_group(c10::intrusive_ptr<c10d::Store> store, int rank, int size) const override;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group() const override;
   void abort() noexcept override;
   void shutdown() override;
@@ -59,6 +60,7 @@ class BackendCommunicator final : public Communicator {
     c10::SmallVector<uint64_t, 1> entries;  // in the flight record
   };
 
+  c10d::Backend* backend_of(c10::DeviceType device) const;  // null where there is none
   c10::SmallVector<Batch, 1> batches_of(Collectives collectives) const;
   const DeviceBackend& device_of(const Collective& collective) const;
   Posted post(const Batch& batch, bool async) const;

@@ -88,6 +88,9 @@ class Communicator {
   // Throws where no backend carries the tensor.
   void check_device(const at::Tensor& tensor) const;
 
+  // A group of some of these ranks, which meet in `store`; `rank` is the place of this one among them.
+  virtual std::shared_ptr<Communicator> make_group(c10::intrusive_ptr<c10d::Store> store, int rank, int size) const = 0;
+
   // For c10d::Reducer; null where nothing is sent.
   virtual c10::intrusive_ptr<c10d::ProcessGroup> process_group() const;
   // Fails the calls that wait, here and on the other ranks, and later ones. On any thread; so does interrupt().

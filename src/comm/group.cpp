@@ -15,7 +15,6 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "base/read_line.hpp"
-#include "comm/backend_communicator.hpp"
 #include "comm/collectives.hpp"
 #include "comm/rendezvous_endpoints.hpp"
 
@@ -71,19 +70,11 @@ Ranks meet(c10d::Store& store, const Ranks& ranks, int64_t own, const Deadline& 
   return present;
 }
 
-std::shared_ptr<Communicator> group_of_one(const Communicator& parent) {
-  return std::make_shared<BackendCommunicator>(parent.group().devices, parent.step_times());
-}
-
 std::shared_ptr<Communicator> join_group(const Communicator& parent, c10::intrusive_ptr<c10d::Store> store,
                                          const Ranks& ranks, const std::string& name) {
-  if (ranks.size() == 1) return group_of_one(parent);
   const auto place = std::find(ranks.begin(), ranks.end(), parent.rank()) - ranks.begin();
-  const GroupInfo& info = parent.group();
-  auto group =
-      std::make_shared<BackendCommunicator>(std::move(store), static_cast<int>(place), static_cast<int>(ranks.size()),
-                                            info.timeout, info.backend_name, info.step_times);
-  if (const auto& endpoints = info.rendezvous_endpoints)
+  auto group = parent.make_group(std::move(store), static_cast<int>(place), static_cast<int>(ranks.size()));
+  if (const auto& endpoints = parent.group().rendezvous_endpoints; endpoints && ranks.size() > 1)
     group->group().rendezvous_endpoints = std::make_shared<RendezvousEndpoints>(*endpoints, ranks, name);
   return group;
 }
@@ -120,7 +111,7 @@ std::shared_ptr<Communicator> meet_survivors(const Communicator& parent, const D
 
 std::shared_ptr<Communicator> create_group(Communicator& parent, const std::vector<int64_t>& ranks) {
   check_ranks(parent, ranks);
-  if (ranks.size() == 1) return group_of_one(parent);
+  if (ranks.size() == 1) return parent.make_group({}, 0, 1);
   const std::string members = join(ranks);
   const std::string name = text("group/", members, "/", parent.group().groups_made[members]++, "/");
   const auto store = c10::make_intrusive<c10d::PrefixStore>(name, parent.group().store);
@@ -146,7 +137,7 @@ std::shared_ptr<Communicator> split_group(Communicator& parent, int32_t color, i
 }
 
 std::shared_ptr<Communicator> shrink_group(Communicator& parent, std::chrono::milliseconds wait) {
-  if (parent.size() == 1) return group_of_one(parent);
+  if (parent.size() == 1) return parent.make_group({}, 0, 1);
   parent.shutdown();
   const Deadline deadline(wait);
   while (true) {

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "kernels/compute_policy.hpp"
 
@@ -39,9 +40,22 @@ void free_block(void* block) {
   c10::profiledCPUMemoryReporter().Delete(block);
 }
 
+constexpr size_t kSmallestFromSource = 16 << 10;
+thread_local const TensorMemorySource::Allocate* memory_source = nullptr;
+
+c10::DataPtr allocate_from_source(size_t bytes) {
+  const auto* const source = std::exchange(memory_source, nullptr);  // which may make tensors itself
+  auto tensor = std::make_unique<at::Tensor>((*source)(bytes));
+  memory_source = source;
+  void* const data = tensor->mutable_data_ptr();
+  const auto free = [](void* owner) { std::unique_ptr<at::Tensor>(static_cast<at::Tensor*>(owner)); };
+  return {data, tensor.release(), free, c10::Device(c10::DeviceType::CPU)};
+}
+
 class TensorAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
+    if (memory_source != nullptr && bytes >= kSmallestFromSource) return allocate_from_source(bytes);
     if (bytes < BlockCache::kSmallest || !compute_policy().cached_memory) return other_allocator().allocate(bytes);
     void* block = block_cache().take(bytes);
     if (block == nullptr) {
@@ -86,6 +100,14 @@ void install_tensor_memory() {
     c10::SetCPUAllocator(&tensor_allocator(), /*priority=*/1);
   });
 }
+
+TensorMemorySource::TensorMemorySource(Allocate allocate) : allocate_(std::move(allocate)), outer_(memory_source) {
+  if (!allocate_) return;
+  install_tensor_memory();
+  memory_source = &allocate_;
+}
+
+TensorMemorySource::~TensorMemorySource() { memory_source = outer_; }
 
 at::Tensor empty_kept(c10::IntArrayRef shape, const at::TensorOptions& options) {
   const size_t bytes = static_cast<size_t>(c10::multiply_integers(shape)) * options.dtype().itemsize();

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <functional>
 
 #include "kernels/block_cache.hpp"
 
@@ -21,6 +22,23 @@ void install_tensor_memory();
 // A tensor that is not initialised, from the cache if it is large and on the CPU, whatever the policy: for results as
 // large as all ranks' tensors together, whose fresh pages would take most of the time of a gather.
 at::Tensor empty_kept(c10::IntArrayRef shape, const at::TensorOptions& options);
+
+// While it lives, this thread's large CPU tensors are in memory from elsewhere, whatever the policy: for LibTorch's
+// code that makes tensors of its own. Scopes end in reverse order.
+class TensorMemorySource {
+ public:
+  using Allocate = std::function<at::Tensor(size_t bytes)>;  // returns bytes
+
+  // Null has no effect.
+  explicit TensorMemorySource(Allocate allocate);
+  TensorMemorySource(const TensorMemorySource&) = delete;
+  TensorMemorySource& operator=(const TensorMemorySource&) = delete;
+  ~TensorMemorySource();
+
+ private:
+  const Allocate allocate_;
+  const Allocate* const outer_;
+};
 
 // How many bytes wait for the next tensor at most; 0 until it is set.
 void keep_tensor_memory(size_t most_kept);

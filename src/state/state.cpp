@@ -154,7 +154,7 @@ kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
     const auto local_processes = static_cast<size_t>(*settings.local_num_processes);
     kernels::keep_tensor_memory(kept ? static_cast<size_t>(*kept) : kernels::default_most_kept(local_processes));
   }
-  kernels::set_default_policy(policy);
+  kernels::set_first_policy(policy);
   return policy;
 }
 

@@ -192,6 +192,7 @@ TESTS = {
     "kill_unread": kill_unread,
     "stop": stop,
     "works": launched("works"),
+    "many_groups": launched("many_groups"),
     "environment": launched("environment"),
     "shrink": shrink,
     "shrink_silent": shrink_silent,

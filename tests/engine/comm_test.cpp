@@ -12,8 +12,11 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -549,6 +552,113 @@ TEST(CommGroup, ItsMembersWorkTogether) {
     EXPECT_EQ(sum.item<float>(), rank % 2 == 0 ? 2 : 4);
     communicator->barrier();
   });
+}
+
+// Of this process, by their name.
+int64_t threads_called(const std::string& name) {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::count_if(begin(threads), end(threads), [&](const auto& thread) {
+    std::ifstream file(thread.path() / "comm");
+    std::string found;
+    return std::getline(file, found) && found == name;
+  });
+}
+
+TEST(CommGroup, AllGroupsOfARankHaveOneProgressThread) {
+  constexpr int kRanks = 2, kGroups = 8;
+  run_ranks(kRanks, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    communicator->barrier();
+    EXPECT_EQ(threads_called("accel-ucx"), kRanks);
+    std::vector<std::shared_ptr<Communicator>> groups{communicator};
+    while (groups.size() <= kGroups) groups.push_back(create_group(*groups[groups.size() / 2], {1, 0}));
+    std::vector<std::shared_ptr<Work>> works;
+    const int own = communicator->rank();
+    for (int i = 0; i < 3; i++)  // one order of the groups on rank 0, the opposite one on rank 1
+      for (size_t place = 0; place < groups.size(); place++)
+        works.push_back(start_sum(groups[own == 0 ? place : groups.size() - 1 - place], at::ones({100000})));
+    for (const auto& work : works) {
+      work->wait();
+      EXPECT_EQ(work->result().toDouble(), 2);
+    }
+    EXPECT_EQ(threads_called("accel-ucx"), kRanks);
+    communicator->barrier();
+  });
+}
+
+// Two threads of each rank block in groups of their own.
+TEST(CommGroup, CallsOfTwoThreadsBlockOnlyTheirOwn) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    const auto other = create_group(*communicator, {0, 1});
+    const auto calls = [](Communicator& group, bool sleeps) {
+      for (int i = 0; i < 200; i++) {
+        const at::Tensor tensor = at::ones({i % 7 == 0 ? 300000 : i});
+        if (sleeps && i % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        group.all_reduce(tensor, Reduction::kSum);
+        EXPECT_TRUE(tensor.eq(2).all().item<bool>());
+        const int peer = 1 - group.rank();
+        const at::Tensor sent = at::full({i}, i), received = at::empty({i}, sent.options());
+        const auto sending = group.start(Collective::send(sent, peer, i));
+        group.receive(received, peer, i);
+        EXPECT_TRUE(at::equal(sent, received));
+        sending->wait();
+      }
+    };
+    std::thread beside([&] { calls(*other, communicator->rank() == 0); });
+    calls(*communicator, communicator->rank() == 1);
+    beside.join();
+  });
+}
+
+TEST(CommGroup, TheEndOfOneLeavesTheOthers) {
+  std::promise<void> aborted;
+  const auto is_aborted = aborted.get_future().share();
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    const bool aborts = communicator->rank() == 0;
+    const auto failing = create_group(*communicator, {0, 1}), leaving = create_group(*communicator, {0, 1});
+    leaving->barrier();
+    leaving->shutdown();
+    std::shared_ptr<Work> open;
+    if (aborts) open = start_sum(communicator, at::ones({1 << 20}));
+    const at::Tensor tensor = at::ones({1 << 20});
+    const auto lost = failing->start(Collective::receive(tensor, 1 - failing->rank(), 0));
+    if (aborts) {
+      const auto never = start_sum(failing, tensor);
+      failing->abort();
+      never->wait();
+      EXPECT_THROW(never->result(), CollectiveError);
+      EXPECT_FALSE(open->ended());
+      aborted.set_value();
+    } else {
+      is_aborted.wait();
+      EXPECT_THROW(failing->barrier(), CollectiveError);
+      open = start_sum(communicator, at::ones({1 << 20}));
+    }
+    lost->wait();
+    EXPECT_THROW(lost->result(), CollectiveError);
+    open->wait();
+    EXPECT_EQ(open->result().toDouble(), 2);
+    const auto next = create_group(*communicator, {0, 1});
+    next->barrier();
+    const at::Tensor sum = at::ones({1 << 20});
+    next->all_reduce(sum, Reduction::kSum);
+    EXPECT_TRUE(sum.eq(2).all().item<bool>());
+  });
+}
+
+TEST(CommGroup, OutlivesTheOneThatItWasMadeOf) {
+  const auto messages = messages_of(2, std::chrono::seconds(60), [](Communicator& communicator) {
+    const auto group = create_group(communicator, {0, 1});
+    group->barrier();
+    communicator.shutdown();
+    const auto next = create_group(*group, {1, 0});
+    for (const auto& one : {group, next}) {
+      const at::Tensor sum = at::ones({1 << 20});
+      one->all_reduce(sum, Reduction::kSum);
+      EXPECT_TRUE(sum.eq(2).all().item<bool>());
+    }
+    next->barrier();
+  });
+  for (const std::string& message : messages) EXPECT_EQ(message, "");
 }
 
 TEST(CommGroup, RefusesRanksThatMakeNone) {

@@ -10,9 +10,9 @@
 #include <sstream>
 #include <string_view>
 
-#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/torch_compat.hpp"
+#include "kernels/tensor_memory.hpp"
 #include "parallel/ddp/reducer_sink.hpp"
 #include "parallel/same_model.hpp"
 #include "tensor/tree.hpp"
@@ -22,10 +22,13 @@ namespace {
 
 constexpr int64_t kFirstBucketBytes = kMegabyte;  // a small first bucket: communication starts early
 
-// The Reducer asks the backend for its buckets only when this variable says so. Buckets that the ranks share are
-// reduced in place: a gradient is written once.
-EnvironmentDefaults buckets_from_the_backend() {
-  return EnvironmentDefaults(std::vector<EnvironmentDefaults::Variable>{{"DDP_DISABLE_COMM_MEM", "0"}});
+// Where the Reducer's buckets are: buckets that the ranks share are reduced in place, and a gradient is written once.
+// Null where they cannot be shared.
+kernels::TensorMemorySource::Allocate memory_of_backend(const comm::Communicator& communicator) {
+  if (communicator.device().type() != c10::DeviceType::CPU) return nullptr;
+  const auto backend = communicator.process_group()->getBackend(c10::DeviceType::CPU);
+  if (!backend->supportsTensorAlloc(c10::DeviceIndex(-1))) return nullptr;
+  return [backend](size_t bytes) { return backend->allocateTensor(static_cast<int64_t>(bytes), at::kByte); };
 }
 
 }  // namespace
@@ -119,7 +122,7 @@ void DistributedDataParallel::make_reducer(std::vector<std::vector<size_t>> buck
     buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits, sparse, {}, {}));
     std::reverse(buckets.begin(), buckets.end());  // gradients come in about the reverse order of use
   }
-  const auto environment = buckets_from_the_backend();
+  const kernels::TensorMemorySource buckets_in_shared_memory(memory_of_backend(*communicator_));
   reducer_ =
       std::make_shared<c10d::Reducer>(parameters, buckets, communicator_->process_group(), sparse, cap,
                                       options_.find_unused_parameters, options_.gradient_as_bucket_view, names,
@@ -145,7 +148,7 @@ void DistributedDataParallel::expect_backward() {
 
 void DistributedDataParallel::rebuild_buckets() {
   if (!reducer_->should_rebuild_buckets()) return;
-  const auto environment = buckets_from_the_backend();
+  const kernels::TensorMemorySource buckets_in_shared_memory(memory_of_backend(*communicator_));
   reducer_->rebuild_buckets();
 }
 
