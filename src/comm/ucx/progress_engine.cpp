@@ -44,7 +44,11 @@ bool watch(const FileDescriptor& events, int descriptor) {
 ProgressEngine::Membership ProgressEngine::start(int rank, int size) {
   const auto engine = std::make_shared<ProgressEngine>(rank, size);
   engine->thread_ = background_thread("accel-ucx", [engine] { engine->run_thread(); });
-  const Membership membership(engine.get(), [engine](ProgressEngine*) { engine->stop(); });
+  // The engine knows its memberships, which must not keep it alive when the last one is gone.
+  const Membership membership(engine.get(), [owner = engine](ProgressEngine*) mutable {
+    owner->stop();
+    owner.reset();
+  });
   engine->membership_ = membership;
   return membership;
 }
