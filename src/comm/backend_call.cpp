@@ -26,22 +26,22 @@ Options options_of(const BackendCallOptions& given) {
 c10::intrusive_ptr<c10d::Work> call_backend(c10d::Backend& backend, const Collective& collective,
                                             const BackendCallOptions& given) {
   const int size = backend.getSize();
-  at::Tensor input = collective.input, output = collective.output;
   switch (collective.kind) {
     case Kind::kAllReduce: {
       auto options = options_of<c10d::AllreduceOptions>(given);
       options.reduceOp = reduce_op(collective.reduction, size, collective.scale);
-      Tensors tensors{output};
+      Tensors tensors{collective.output};
       return backend.allreduce(tensors, options);
     }
     case Kind::kBroadcast: {
       auto options = options_of<c10d::BroadcastOptions>(given);
       options.rootRank = collective.rank;
-      Tensors tensors{output};
+      Tensors tensors{collective.output};
       return backend.broadcast(tensors, options);
     }
     case Kind::kAllGather: {
       const auto options = options_of<c10d::AllgatherOptions>(given);
+      at::Tensor input = collective.input, output = collective.output;
 #if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
       return backend.all_gather_single(output, input, options);
 #else
@@ -51,6 +51,7 @@ c10::intrusive_ptr<c10d::Work> call_backend(c10d::Backend& backend, const Collec
     case Kind::kReduceScatter: {
       auto options = options_of<c10d::ReduceScatterOptions>(given);
       options.reduceOp = reduce_op(collective.reduction, size);
+      at::Tensor input = collective.input, output = collective.output;
 #if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
       return backend.reduce_scatter_single(output, input, options);
 #else
@@ -59,7 +60,7 @@ c10::intrusive_ptr<c10d::Work> call_backend(c10d::Backend& backend, const Collec
     }
     case Kind::kAllToAll: {
       const auto options = options_of<c10d::AllToAllOptions>(given);
-      at::Tensor source = input.view({size, -1}), goal = output.view({size, -1});
+      at::Tensor source = collective.input.view({size, -1}), goal = collective.output.view({size, -1});
       std::vector<int64_t> even;
 #if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
       return backend.all_to_all_single(goal, source, even, even, options);
@@ -70,20 +71,21 @@ c10::intrusive_ptr<c10d::Work> call_backend(c10d::Backend& backend, const Collec
     case Kind::kScatter: {
       auto options = options_of<c10d::ScatterOptions>(given);
       options.rootRank = collective.rank;
-      Tensors outputs{output};
+      Tensors outputs{collective.output};
       std::vector<Tensors> inputs;
       if (backend.getRank() == collective.rank) {
         inputs.emplace_back();
-        for (const at::Tensor& part : input.view({size, -1}).unbind(0)) inputs[0].push_back(part.view(output.sizes()));
+        for (const at::Tensor& part : collective.input.view({size, -1}).unbind(0))
+          inputs[0].push_back(part.view(collective.output.sizes()));
       }
       return backend.scatter(outputs, inputs, options);
     }
     case Kind::kSend: {
-      Tensors tensors{input};
+      Tensors tensors{collective.input};
       return backend.send(tensors, collective.rank, collective.tag);
     }
     case Kind::kReceive: {
-      Tensors tensors{output};
+      Tensors tensors{collective.output};
       return backend.recv(tensors, collective.rank, collective.tag);
     }
     case Kind::kBarrier:

@@ -197,34 +197,42 @@ const BackendCommunicator::DeviceBackend& BackendCommunicator::device_of(const C
 }
 
 // One a device where its backend takes several at once, so that ranks which disagree do so about all of them.
-c10::SmallVector<BackendCommunicator::Batch, 1> BackendCommunicator::batches_of(Collectives collectives) const {
-  c10::SmallVector<Batch, 1> batches;
+template <typename Post>
+void BackendCommunicator::for_each_batch(Collectives collectives, const Post& post) const {
   for (const Collective& collective : collectives) {
     collective.check(rank(), size());
-    const DeviceBackend& device = device_of(collective);
-    const bool joins = device.backend && !collective.is_message() && device.backend->supportsCoalescing();
-    const auto same =
-        std::find_if(batches.begin(), batches.end(), [&](const Batch& batch) { return batch.device == &device; });
-    if (joins && same != batches.end())
-      same->collectives.push_back(&collective);
-    else
-      batches.push_back({&device, {&collective}});
+    device_of(collective);
   }
-  return batches;
+  if (collectives.size() == 1) {
+    const Collective* const only = collectives.data();
+    return post(device_of(*only), Batch(only));
+  }
+  for (const DeviceBackend& device : devices_) {
+    const bool together = device.backend && device.backend->supportsCoalescing();
+    c10::SmallVector<const Collective*, 8> batch;
+    for (const Collective& collective : collectives) {
+      if (&device_of(collective) != &device) continue;
+      batch.push_back(&collective);
+      if (together) continue;
+      post(device, batch);
+      batch.clear();
+    }
+    if (!batch.empty()) post(device, batch);
+  }
 }
 
-BackendCommunicator::Posted BackendCommunicator::post(const Batch& batch, bool async) const {
-  const bool on_cpu = batch.device->device == c10::DeviceType::CPU;
-  c10d::Backend* const backend = batch.device->backend.get();
-  Posted posted{{}, batch.device->device, batch.collectives[0]->is_message(), {}};
+BackendCommunicator::Posted BackendCommunicator::post(const DeviceBackend& device, Batch batch, bool async) const {
+  const bool on_cpu = device.device == c10::DeviceType::CPU;
+  c10d::Backend* const backend = device.backend.get();
+  Posted posted{{}, device.device, batch[0]->is_message(), {}};
   const uint64_t sequence = backend != nullptr ? backend->getSequenceNumberForGroup() : 0;
-  for (const Collective* collective : batch.collectives) {
+  for (const Collective* collective : batch) {
     if (collective->output.defined()) tensor::count_write(collective->output);
     posted.entries.push_back(
         group_->flight_record->begin(collective->name(), sequence + posted.entries.size(), collective->tensor()));
   }
   const auto post_all = [&] {
-    for (const Collective* collective : batch.collectives) {
+    for (const Collective* collective : batch) {
       if (backend == nullptr)
         run_alone(*collective);
       else
@@ -232,7 +240,7 @@ BackendCommunicator::Posted BackendCommunicator::post(const Batch& batch, bool a
     }
   };
   try {
-    if (batch.collectives.size() == 1 || backend == nullptr) {
+    if (batch.size() == 1 || backend == nullptr) {
       post_all();
     } else {
       backend->startCoalescing();
@@ -252,10 +260,9 @@ BackendCommunicator::Posted BackendCommunicator::post(const Batch& batch, bool a
 
 void BackendCommunicator::run(Collectives collectives) {
   const StepTimes::Section waiting(*step_times(), StepPart::kCommunication);
-  const auto batches = batches_of(collectives);
-  if (!batches.empty() && !collectives[0].is_message()) group_->order.wait_for_turn();
-  for (const Batch& batch : batches) {
-    const Posted posted = post(batch, /*async=*/false);
+  if (!collectives.empty() && !collectives[0].is_message()) group_->order.wait_for_turn();
+  for_each_batch(collectives, [this](const DeviceBackend& device, Batch batch) {
+    const Posted posted = post(device, batch, /*async=*/false);
     try {
       if (posted.work) wait_for_backend(*posted.work, posted.device, *group_);
     } catch (const std::exception&) {
@@ -263,20 +270,20 @@ void BackendCommunicator::run(Collectives collectives) {
           record_failure(std::current_exception(), *group_, posted.entries, posted.work.get(), posted.messages));
     }
     end_entries(*group_, posted.entries);
-  }
+  });
 }
 
 std::shared_ptr<Work> BackendCommunicator::start(Collectives collectives) {
   std::vector<std::shared_ptr<Work>> works;
-  for (const Batch& batch : batches_of(collectives)) works.push_back(start(batch));
+  for_each_batch(collectives, [&](const DeviceBackend& device, Batch batch) { works.push_back(start(device, batch)); });
   return when_all(std::move(works));
 }
 
-std::shared_ptr<Work> BackendCommunicator::start(const Batch& batch) {
+std::shared_ptr<Work> BackendCommunicator::start(const DeviceBackend& device, Batch batch) {
   auto work = std::make_shared<Work>();
-  if (batch.device->device != c10::DeviceType::CPU && batch.device->backend) {
+  if (device.device != c10::DeviceType::CPU && device.backend) {
     return device_waiter_->start([&]() -> DeviceWaiter::Wait {
-      return [group = group_, posted = post(batch, /*async=*/true)] {
+      return [group = group_, posted = post(device, batch, /*async=*/true)] {
         try {
           if (posted.work) wait_for_backend(*posted.work, posted.device, *group);
         } catch (const std::exception&) {
@@ -287,7 +294,7 @@ std::shared_ptr<Work> BackendCommunicator::start(const Batch& batch) {
       };
     });
   }
-  const Posted posted = post(batch, /*async=*/true);
+  const Posted posted = post(device, batch, /*async=*/true);
   const auto end = [work, group = group_, posted](const std::exception_ptr& error) {
     std::exception_ptr told;
     if (error)

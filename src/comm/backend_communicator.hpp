@@ -48,11 +48,7 @@ class BackendCommunicator final : public Communicator {
     c10::DeviceType device;
     c10::intrusive_ptr<c10d::Backend> backend;  // null with one rank
   };
-  // Collectives that go to a backend together.
-  struct Batch {
-    const DeviceBackend* device;
-    c10::SmallVector<const Collective*, 1> collectives;
-  };
+  using Batch = c10::ArrayRef<const Collective*>;  // those that go to a backend together
   struct Posted {
     c10::intrusive_ptr<c10d::Work> work;  // null where the backend has ended it
     c10::DeviceType device;
@@ -61,10 +57,12 @@ class BackendCommunicator final : public Communicator {
   };
 
   c10d::Backend* backend_of(c10::DeviceType device) const;  // null where there is none
-  c10::SmallVector<Batch, 1> batches_of(Collectives collectives) const;
+  // Calls `post` with each batch, once all that is in them has been checked.
+  template <typename Post>
+  void for_each_batch(Collectives collectives, const Post& post) const;
   const DeviceBackend& device_of(const Collective& collective) const;
-  Posted post(const Batch& batch, bool async) const;
-  std::shared_ptr<Work> start(const Batch& batch);
+  Posted post(const DeviceBackend& device, Batch batch, bool async) const;
+  std::shared_ptr<Work> start(const DeviceBackend& device, Batch batch);
 
   bool left_ = false;
   std::vector<DeviceBackend> devices_;

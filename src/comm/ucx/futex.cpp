@@ -37,6 +37,7 @@ void wake_sleepers(const std::atomic<uint32_t>& word) {
 }
 
 void sleep_on_any(const std::vector<FutexWait>& waits, std::chrono::milliseconds time) {
+  if (waits.size() == 1) return sleep_on_first(waits[0], time);
   static std::atomic<bool> is_missing{false};
   if (!is_missing.load(std::memory_order_relaxed)) {
     std::array<WaitvEntry, kMostWaits> entries;

@@ -109,7 +109,9 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
 
   std::atomic<bool> attention_{false};  // something below changed
   std::atomic<bool> sleeping_{false};   // the driver has to be woken up
-  std::atomic<uint32_t> wakes_{0};      // what it sleeps on, where that is memory
+  // What it sleeps on, where that is memory: the first with others, or the second alone.
+  std::atomic<uint32_t> wakes_{0};
+  std::atomic<const std::atomic<uint32_t>*> single_wait_{nullptr};
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
