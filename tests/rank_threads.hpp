@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/communicator.hpp"
+#include "comm/backend_communicator.hpp"
 #include "comm/plugin.hpp"
 
 namespace accel::tests {
@@ -22,16 +22,15 @@ namespace accel::tests {
 inline void run_ranks(int size, const std::function<void(const std::shared_ptr<comm::Communicator>&)>& body,
                       std::chrono::milliseconds timeout = std::chrono::seconds(60),
                       const std::string& backends = "ucx") {
-  const auto environment = comm::backend_environment();  // not to be changed beside threads that read it
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> failures(size);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < size; rank++)
     ranks.emplace_back([&, rank] {
       try {
-        const auto communicator = size == 1
-                                      ? std::make_shared<comm::Communicator>()
-                                      : std::make_shared<comm::Communicator>(store, rank, size, timeout, backends);
+        const auto communicator =
+            size == 1 ? std::make_shared<comm::BackendCommunicator>()
+                      : std::make_shared<comm::BackendCommunicator>(store, rank, size, timeout, backends);
         body(communicator);
         communicator->barrier();
       } catch (...) {
@@ -46,14 +45,13 @@ inline void run_ranks(int size, const std::function<void(const std::shared_ptr<c
 // What each rank's failing call said.
 inline std::vector<std::string> messages_of(int size, std::chrono::milliseconds timeout,
                                             const std::function<void(comm::Communicator&)>& call) {
-  const auto environment = comm::backend_environment();
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::string> messages(size);
   std::atomic<int> done{0};
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < size; rank++)
     ranks.emplace_back([&, rank] {
-      comm::Communicator communicator(store, rank, size, timeout, "ucx");
+      comm::BackendCommunicator communicator(store, rank, size, timeout, "ucx");
       try {
         call(communicator);
       } catch (const std::exception& error) {

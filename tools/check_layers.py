@@ -37,6 +37,9 @@ TORCH_COMPATIBILITY = "base/torch_compat.hpp"
 KIND_OF_PARALLELISM = re.compile(r"parallel/(ddp|fsdp|tensor|pipeline|context)/")
 PARALLEL_INTERFACE = "parallel/parallel_model.hpp"
 CHOOSES_PARALLELISM = "parallel/parallelize.cpp"
+CHANGES_ENVIRONMENT = re.compile(r"\b(setenv|unsetenv|putenv|clearenv)\s*\(|\benviron\s*=[^=]|store\w*\(&environ")
+ENVIRONMENT_WRITER = "base/environment.cpp"
+ENVIRONMENT_USERS = ("base/environment.hpp", ENVIRONMENT_WRITER, "comm/plugin.cpp")  # only around the load of a plugin
 USING_NAMESPACE = re.compile(r"^using namespace ", re.MULTILINE)
 FORBIDDEN_NAME = re.compile(r"(^|_)(utils?|helpers?|common|misc)(_|$)")
 MOST_BYTES = 40 * 1024
@@ -108,6 +111,14 @@ def unity_problems(file):
         yield "has a file-level `using namespace`; expected its code inside of that namespace"
 
 
+def environment_problems(file, name):
+    """A host's other threads may read the environment at any time; one source knows how it can be changed beside them."""
+    if name != ENVIRONMENT_WRITER and CHANGES_ENVIRONMENT.search(file.read_text()):
+        yield f"changes the environment; expected the settings of a library by its own calls, or {ENVIRONMENT_WRITER}"
+    if name not in ENVIRONMENT_USERS and "EnvironmentDefaults" in file.read_text():
+        yield f"puts variables into the environment; expected that of {', '.join(ENVIRONMENT_USERS[2:])} alone"
+
+
 def problems(root):
     source = root / "src"
     for file in sorted(source.rglob("*.[ch]pp")):
@@ -118,6 +129,7 @@ def problems(root):
         elif len(parts) > 1:
             yield from (f"{name}: {problem}" for problem in include_problems(source, file))
             yield from (f"{name}: {problem}" for problem in unity_problems(file))
+            yield from (f"{name}: {problem}" for problem in environment_problems(file, file.relative_to(source).as_posix()))
     yield from heavy_problems(root)
     for folder in ("src", "tests", "tools", "examples", "bench", "bindings"):
         for file in sorted((root / folder).rglob("*")):

@@ -3121,8 +3121,8 @@ type StateOptions struct {
 	// Of prepared schedulers. Default PER_BATCH
 	SchedulerSteps *SchedulerSteps
 
-	// Which kernels compute products on the CPU. Calls without a state have the settings of the state that was
-	// made last. Variable ACCEL_CPU_KERNELS. Default AUTO
+	// Which kernels compute products on the CPU. Calls without a state have the settings of the first state of the
+	// process. Variable ACCEL_CPU_KERNELS. Default AUTO
 	CPUKernels *CPUKernels
 
 	// Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO

@@ -186,9 +186,9 @@ accel_send(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_proces
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_recv(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag);
 
-/* Asynchronous forms. `_async` starts a call and returns; the call goes on by itself, after those
- * that were started before it and before every blocking one that follows. All ranks must start the same calls in the
- * same order. Until it has ended, tensors that it reads must not be changed, and those that it writes not be used.
+/* Asynchronous forms. `_async` posts a call and returns; the call goes on by itself, after those of its state that
+ * were posted before it and before every blocking one that follows. Calls of several groups overlap. All ranks must post
+ * the same calls of a group in the same order. Until it has ended, tensors that it reads must not be changed, and those that it writes not be used.
  * What accel_work_result() gives is what the blocking form writes to `out`, and NONE where there is none. */
 /** Starts accel_gather().
  * @param state A state.

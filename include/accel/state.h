@@ -101,7 +101,7 @@ typedef struct accel_state_options {
                                              * among the ranks of the host */
   accel_scheduler_steps_t scheduler_steps;  /* Of prepared schedulers. Default PER_BATCH */
   accel_cpu_kernels_t cpu_kernels;          /* Which kernels compute products on the CPU. Calls without a state have the
-                                             * settings of the state that was made last. Variable ACCEL_CPU_KERNELS.
+                                             * settings of the first state of the process. Variable ACCEL_CPU_KERNELS.
                                              * Default AUTO */
   accel_cpu_memory_t cpu_memory;            /* Where the memory of large CPU tensors comes from. Variable
                                              * ACCEL_CPU_MEMORY. Default AUTO */

@@ -63,7 +63,7 @@ std::string Accelerator::describe() const {
   out.exceptions(std::ios_base::badbit);  // else a lack of memory cuts the text short in silence
   out << "device = " << state_.device() << "\n"
       << "processes = " << state_.num_processes() << ", this is " << state_.process_index() << ", over "
-      << (state_.use_distributed() ? state_.communicator()->backend_name() : "nothing") << "\n"
+      << (state_.use_distributed() ? state_.communicator()->group().backend_name : "nothing") << "\n"
       << "precision = " << precision_name(state_.mixed_precision()) << ", ";
   describe_precision(out, state_.mixed_precision(), autocast_);
   out << "\nloss scale = ";

@@ -56,8 +56,8 @@ c10::IValue pick(c10::ArrayRef<c10::IValue> items, const Ranges& ranges) {
 
 }  // namespace
 
-c10::IValue gather_for_metrics(comm::Communicator& communicator, const c10::IValue& value,
-                               const state::LoaderProgress& batch) {
+comm::Round metrics_round(const comm::Communicator& communicator, const c10::IValue& value,
+                          const state::LoaderProgress& batch) {
   bool only_tensors = true;
   std::vector<bool> by_row;  // each tensor's first dimension
   tree::for_each_leaf(value, [&](const c10::IValue& leaf) {
@@ -71,23 +71,27 @@ c10::IValue gather_for_metrics(comm::Communicator& communicator, const c10::IVal
         " has no batch now, because the loader's even_batches is 0, and would not come to gather; expected a loader "
         "with even_batches");
   if (!only_tensors) {
-    const c10::IValue all = comm::gather_object(communicator, value);
-    if (ranks.empty()) return all;  // one process's
-    const auto items = all.toListRef();
+    comm::Round gathering = comm::rounds::gather_object(communicator, value);
+    if (ranks.empty()) return gathering;  // one process's
     const bool each_row =
         tree::is_sequence(value) && static_cast<int64_t>(tree::sequence_items(value).size()) == batch.rows;
-    return pick(items,
-                each_row ? valid_ranges(ranks) : first_ranges(batch.remainder, static_cast<int64_t>(items.size())));
+    return comm::rounds::then(std::move(gathering), [each_row, batch](const c10::IValue& all) {
+      const auto items = all.toListRef();
+      return pick(items, each_row ? valid_ranges(batch.ranks)
+                                  : first_ranges(batch.remainder, static_cast<int64_t>(items.size())));
+    });
   }
-  if (ranks.empty()) return comm::gather(communicator, value);
-  const c10::IValue all =
-      equal_rows(ranks) ? comm::gather(communicator, value) : comm::gather_uneven(communicator, value);
-  const Ranges valid = valid_ranges(ranks);
-  size_t next = 0;
-  return tree::map_tensors(all, [&](const at::Tensor& tensor) {
-    if (by_row[next++]) return pick(tensor, valid);
-    return tensor.dim() > 0 ? pick(tensor, first_ranges(batch.remainder, tensor.size(0))) : tensor;
-  });
+  if (ranks.empty()) return comm::rounds::gather(communicator, value);
+  return comm::rounds::then(
+      equal_rows(ranks) ? comm::rounds::gather(communicator, value) : comm::rounds::gather_uneven(communicator, value),
+      [by_row, batch](const c10::IValue& all) {
+        const Ranges valid = valid_ranges(batch.ranks);
+        size_t next = 0;
+        return tree::map_tensors(all, [&](const at::Tensor& tensor) {
+          if (by_row[next++]) return pick(tensor, valid);
+          return tensor.dim() > 0 ? pick(tensor, first_ranges(batch.remainder, tensor.size(0))) : tensor;
+        });
+      });
 }
 
 }  // namespace accel::accelerator

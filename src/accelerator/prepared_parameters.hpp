@@ -23,10 +23,7 @@ class PreparedParameters {
   void synchronize() { buckets_->synchronize(exchange()); }
   std::shared_ptr<comm::Work> start_synchronize() {
     buckets_->start(exchange());
-    return communicator_->queue()->start([buckets = buckets_]() -> c10::IValue {
-      buckets->finish();
-      return {};
-    });
+    return buckets_->started();
   }
 
  private:

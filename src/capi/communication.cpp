@@ -20,48 +20,62 @@ static_assert(static_cast<int32_t>(comm::Reduction::kSum) == ACCEL_REDUCE_SUM &&
               static_cast<int32_t>(comm::Reduction::kOr) == ACCEL_REDUCE_OR &&
               static_cast<int32_t>(comm::Reduction::kXor) == ACCEL_REDUCE_XOR);
 
-comm::Communicator& communicator_of(accel_state_t* state) {
-  return *check(state, "state").accelerator->state().communicator();
+// Among whom a collective is.
+using RanksOf = const std::shared_ptr<comm::Communicator>& (state::State::*)() const;
+
+const std::shared_ptr<comm::Communicator>& communicator_of(accel_state_t* state,
+                                                           RanksOf ranks = &state::State::communicator) {
+  return (accelerator_of(state)->state().*ranks)();
 }
 
 comm::Reduction to_reduction(accel_reduction_t reduction) { return static_cast<comm::Reduction>(reduction); }
 
-// Each collective is one function below: it checks its arguments and gives the call with everything that it needs,
-// which then runs here, or as a work.
+// Each collective is one function below: it checks its arguments and returns what is posted, a round on trees or a
+// collective on tensors, as a function of the group; so what the group refuses is the error of a work.
+
+template <typename Make>
+comm::Round round_of(const Make& make, const comm::Communicator& communicator) {
+  if constexpr (std::is_same_v<decltype(make(communicator)), comm::Collective>)
+    return comm::Round({make(communicator)}, [](const std::exception_ptr& error) -> comm::Outcome {
+      comm::rethrow(error);
+      return {};
+    });
+  else
+    return make(communicator);
+}
 
 // Blocking, with nothing to give back.
 template <typename Prepare>
 accel_status_t run(const char* function, accel_state_t* state, const Prepare& prepare) {
-  return guarded(function, [&] { prepare()(communicator_of(state)); });
+  return guarded(function, [&] {
+    comm::Communicator& communicator = *communicator_of(state);
+    const auto make = prepare();
+    if constexpr (std::is_same_v<decltype(make(communicator)), comm::Collective>)
+      communicator.run(make(communicator));
+    else
+      comm::run(communicator, make(communicator));
+  });
 }
 
 // Blocking: tree in, tree out.
 template <typename Prepare>
-accel_status_t run(const char* function, accel_state_t* state, accel_value_t* out, const Prepare& prepare) {
+accel_status_t run(const char* function, accel_state_t* state, accel_value_t* out, const Prepare& prepare,
+                   RanksOf ranks = &state::State::communicator) {
   return guarded(function, out, [&] {
-    comm::Communicator& communicator = communicator_of(state);
-    const auto call = prepare();
-    return from_ivalue(call(communicator));
+    comm::Communicator& communicator = *communicator_of(state, ranks);
+    const auto make = prepare();
+    return from_ivalue(comm::run(communicator, make(communicator)));
   });
 }
 
-template <typename Call>
-c10::IValue result_of(const Call& call, comm::Communicator& communicator) {
-  if constexpr (std::is_void_v<decltype(call(communicator))>) {
-    call(communicator);
-    return {};
-  } else {
-    return call(communicator);
-  }
-}
-
 template <typename Prepare>
-accel_status_t start(const char* function, accel_state_t* state, accel_work_t** out, const Prepare& prepare) {
+accel_status_t start(const char* function, accel_state_t* state, accel_work_t** out, const Prepare& prepare,
+                     RanksOf ranks = &state::State::communicator) {
   return guarded(function, [&] {
-    const auto communicator = check(state, "state").accelerator->state().communicator();
-    const auto call = prepare();
+    const auto communicator = communicator_of(state, ranks);
+    const auto make = prepare();
     check_pointer(out, "out_work");
-    auto work = communicator->queue()->start([communicator, call] { return result_of(call, *communicator); });
+    auto work = comm::start(communicator, [&] { return round_of(make, *communicator); });
     *out = std::make_unique<accel_work>(std::move(work), *communicator).release();
   });
 }
@@ -70,95 +84,92 @@ c10::IValue tree_of(const accel_value_t* value, const char* name) {
   return to_ivalue(*check_pointer(value, name), name);
 }
 
+using Communicator = const comm::Communicator&;
+
 auto gather(const accel_value_t* value) {
-  return
-      [tree = tree_of(value, "value")](comm::Communicator& communicator) { return comm::gather(communicator, tree); };
+  return [tree = tree_of(value, "value")](Communicator group) { return comm::rounds::gather(group, tree); };
 }
 
 auto gather_uneven(const accel_value_t* value) {
-  return [tree = tree_of(value, "value")](comm::Communicator& communicator) {
-    return comm::gather_uneven(communicator, tree);
-  };
+  return [tree = tree_of(value, "value")](Communicator group) { return comm::rounds::gather_uneven(group, tree); };
 }
 
 // The loader's batch counts that is in hand when the call is made. Ranks that read the same data count once.
 auto gather_for_metrics(const accel_state_t* state, const accel_value_t* value) {
-  const auto& accelerator = accelerator_of(state);
-  return [tree = tree_of(value, "value"), batch = accelerator->batch_in_hand(),
-          group = accelerator->state().data_parallel()](comm::Communicator&) {
-    return accelerator::gather_for_metrics(*group, tree, batch);
+  return [tree = tree_of(value, "value"), batch = accelerator_of(state)->batch_in_hand()](Communicator group) {
+    return accelerator::metrics_round(group, tree, batch);
   };
 }
 
 auto gather_object(const accel_value_t* object) {
-  return [tree = tree_of(object, "object")](comm::Communicator& communicator) {
-    return comm::gather_object(communicator, tree);
-  };
+  return [tree = tree_of(object, "object")](Communicator group) { return comm::rounds::gather_object(group, tree); };
 }
 
 auto reduce(const accel_value_t* value, accel_reduction_t reduction, double scale) {
-  return [tree = tree_of(value, "value"), reduction, scale](comm::Communicator& communicator) {
-    return comm::reduce(communicator, tree, to_reduction(reduction), scale);
+  return [tree = tree_of(value, "value"), reduction, scale](Communicator group) {
+    return comm::rounds::reduce(group, tree, to_reduction(reduction), scale);
   };
 }
 
 auto broadcast(const accel_value_t* value, int32_t from) {
-  return [tree = tree_of(value, "value"), from](comm::Communicator& communicator) {
-    comm::broadcast(communicator, tree, from);
-  };
+  return
+      [tree = tree_of(value, "value"), from](Communicator group) { return comm::rounds::broadcast(group, tree, from); };
 }
 
 auto broadcast_object_list(const accel_value_t* objects, int32_t from) {
-  return [tree = tree_of(objects, "objects"), from](comm::Communicator& communicator) {
-    return comm::broadcast_object_list(communicator, tree, from);
+  return [tree = tree_of(objects, "objects"), from](Communicator group) {
+    return comm::rounds::broadcast_object_list(group, tree, from);
   };
 }
 
 auto pad_across_processes(const accel_value_t* value, int64_t dim, double pad_index, bool pad_first) {
-  return [tree = tree_of(value, "value"), dim, pad_index, pad_first](comm::Communicator& communicator) {
-    return comm::pad_across_processes(communicator, tree, dim, pad_index, pad_first);
+  return [tree = tree_of(value, "value"), dim, pad_index, pad_first](Communicator group) {
+    return comm::rounds::pad_across_processes(group, tree, dim, pad_index, pad_first);
   };
 }
 
 auto all_reduce(accel_tensor_t* tensor, accel_reduction_t reduction) {
-  return [tensor = check(tensor, "tensor").tensor, reduction](comm::Communicator& communicator) {
-    communicator.all_reduce(tensor, to_reduction(reduction));
+  return [tensor = check(tensor, "tensor").tensor, reduction](Communicator) {
+    return comm::Collective::all_reduce(tensor, to_reduction(reduction));
   };
 }
 
 auto all_gather(const accel_tensor_t* input, accel_tensor_t* output) {
-  return [input = check(input, "input").tensor, output = check(output, "output").tensor](
-             comm::Communicator& communicator) { communicator.all_gather(input, output); };
+  return [input = check(input, "input").tensor, output = check(output, "output").tensor](Communicator) {
+    return comm::Collective::all_gather(input, output);
+  };
 }
 
 auto reduce_scatter(const accel_tensor_t* input, accel_reduction_t reduction, accel_tensor_t* output) {
-  return [input = check(input, "input").tensor, reduction, output = check(output, "output").tensor](
-             comm::Communicator& communicator) { communicator.reduce_scatter(input, to_reduction(reduction), output); };
+  return [input = check(input, "input").tensor, reduction, output = check(output, "output").tensor](Communicator) {
+    return comm::Collective::reduce_scatter(input, to_reduction(reduction), output);
+  };
 }
 
 auto all_to_all(const accel_tensor_t* input, accel_tensor_t* output) {
-  return [input = check(input, "input").tensor, output = check(output, "output").tensor](
-             comm::Communicator& communicator) { communicator.all_to_all(input, output); };
+  return [input = check(input, "input").tensor, output = check(output, "output").tensor](Communicator) {
+    return comm::Collective::all_to_all(input, output);
+  };
 }
 
 auto scatter(const accel_tensor_t* input, int32_t from, accel_tensor_t* output) {
   return [input = input == nullptr ? at::Tensor() : check(input, "input").tensor, from,
-          output = check(output, "output").tensor](comm::Communicator& communicator) {
-    communicator.scatter(input, from, output);
+          output = check(output, "output").tensor](Communicator) {
+    return comm::Collective::scatter(input, from, output);
   };
 }
 
 auto barrier() {
-  return [](comm::Communicator& communicator) { communicator.barrier(); };
+  return [](Communicator) { return comm::Collective::barrier(); };
 }
 
-// Messages are posted at once; only their end is waited for.
-template <typename Post>
-accel_status_t start_message(const char* function, accel_state_t* state, accel_work_t** out, const Post& post) {
+// Messages have no place in the order of the collectives.
+accel_status_t start_message(const char* function, accel_state_t* state, accel_work_t** out,
+                             const std::function<comm::Collective()>& message) {
   return guarded(function, [&] {
-    comm::Communicator& communicator = communicator_of(state);
+    comm::Communicator& communicator = *communicator_of(state);
     check_pointer(out, "out_work");
-    *out = std::make_unique<accel_work>(post(communicator), communicator).release();
+    *out = std::make_unique<accel_work>(communicator.start(message()), communicator).release();
   });
 }
 
@@ -185,12 +196,14 @@ ACCEL_FUNCTION accel_status_t accel_gather_uneven_async(accel_state_t* state, co
 
 ACCEL_FUNCTION accel_status_t accel_gather_for_metrics(accel_state_t* state, const accel_value_t* value,
                                                        accel_value_t* out) {
-  return run(__func__, state, out, [&] { return gather_for_metrics(state, value); });
+  return run(
+      __func__, state, out, [&] { return gather_for_metrics(state, value); }, &state::State::data_parallel);
 }
 
 ACCEL_FUNCTION accel_status_t accel_gather_for_metrics_async(accel_state_t* state, const accel_value_t* value,
                                                              accel_work_t** out_work) {
-  return start(__func__, state, out_work, [&] { return gather_for_metrics(state, value); });
+  return start(
+      __func__, state, out_work, [&] { return gather_for_metrics(state, value); }, &state::State::data_parallel);
 }
 
 ACCEL_FUNCTION accel_status_t accel_gather_object(accel_state_t* state, const accel_value_t* object,
@@ -303,26 +316,24 @@ ACCEL_FUNCTION accel_status_t accel_wait_for_everyone_async(accel_state_t* state
 
 ACCEL_FUNCTION accel_status_t accel_send(accel_state_t* state, const accel_tensor_t* tensor, int32_t to_process,
                                          int32_t tag) {
-  return guarded(__func__, [&] { communicator_of(state).send(check(tensor, "tensor").tensor, to_process, tag); });
+  return guarded(__func__, [&] { communicator_of(state)->send(check(tensor, "tensor").tensor, to_process, tag); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_send_async(accel_state_t* state, const accel_tensor_t* tensor, int32_t to_process,
                                                int32_t tag, accel_work_t** out_work) {
-  return start_message(__func__, state, out_work, [&](comm::Communicator& communicator) {
-    return communicator.start_send(check(tensor, "tensor").tensor, to_process, tag);
-  });
+  return start_message(__func__, state, out_work,
+                       [&] { return comm::Collective::send(check(tensor, "tensor").tensor, to_process, tag); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_recv(accel_state_t* state, accel_tensor_t* tensor, int32_t from_process,
                                          int32_t tag) {
-  return guarded(__func__, [&] { communicator_of(state).receive(check(tensor, "tensor").tensor, from_process, tag); });
+  return guarded(__func__, [&] { communicator_of(state)->receive(check(tensor, "tensor").tensor, from_process, tag); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_recv_async(accel_state_t* state, accel_tensor_t* tensor, int32_t from_process,
                                                int32_t tag, accel_work_t** out_work) {
-  return start_message(__func__, state, out_work, [&](comm::Communicator& communicator) {
-    return communicator.start_receive(check(tensor, "tensor").tensor, from_process, tag);
-  });
+  return start_message(__func__, state, out_work,
+                       [&] { return comm::Collective::receive(check(tensor, "tensor").tensor, from_process, tag); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_flight_record(const accel_state_t* state, accel_buffer_t* out) {

@@ -33,7 +33,7 @@ namespace comm {
 class Communicator;
 class Mesh;
 class Work;
-class WorkQueue;
+class WorkList;
 }  // namespace comm
 }  // namespace accel
 
@@ -91,7 +91,7 @@ struct accel_dataloader final : accel::capi::Handle<accel::capi::ObjectKind::kDa
 struct accel_work final : accel::capi::Handle<accel::capi::ObjectKind::kWork> {
   accel_work(std::shared_ptr<accel::comm::Work> work, const accel::comm::Communicator& communicator);
   std::shared_ptr<accel::comm::Work> work;
-  std::shared_ptr<accel::comm::WorkQueue> queue;  // that runs it
+  std::shared_ptr<accel::comm::WorkList> works;  // of its state
   std::shared_ptr<accel::StepTimes> step_times;
 };
 

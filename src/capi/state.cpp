@@ -131,7 +131,7 @@ ACCEL_FUNCTION accel_distributed_type_t accel_distributed_type(const accel_state
 
 ACCEL_FUNCTION const char* accel_backend(const accel_state_t* state) {
   return guarded_value<const char*>(__func__, nullptr, [&] {
-    return check(state, "state").accelerator->state().communicator()->backend_name().c_str();
+    return check(state, "state").accelerator->state().communicator()->group().backend_name.c_str();
   });
 }
 

@@ -13,7 +13,9 @@
 #include "capi/value.hpp"
 
 accel_work::accel_work(std::shared_ptr<accel::comm::Work> work, const accel::comm::Communicator& communicator)
-    : work(std::move(work)), queue(communicator.queue()), step_times(communicator.step_times()) {}
+    : work(std::move(work)), works(communicator.group().works), step_times(communicator.step_times()) {
+  works->add(this->work);
+}
 
 namespace accel::capi {
 namespace {
@@ -67,7 +69,7 @@ ACCEL_FUNCTION accel_status_t accel_work_then(accel_work_t* work, accel_work_fn 
       const accel_status_t status = status_of(error, function);
       called.checked("of accel_work_then", status);
     });
-    handle.queue->watch(handle.work);
+    handle.works->add_again(handle.work);
   });
 }
 
@@ -80,7 +82,7 @@ ACCEL_FUNCTION accel_status_t accel_progress(accel_state_t* state, int64_t max_u
     comm::Communicator& communicator = *check(state, "state").accelerator->state().communicator();
     require(max_us >= 0, Status::kInvalidArgument, "max_us is ", max_us, "; expected 0 or more");
     const std::chrono::microseconds longest = std::chrono::hours(24 * 365);
-    const bool under_way = communicator.queue()->progress(std::min(std::chrono::microseconds(max_us), longest));
+    const bool under_way = communicator.group().works->progress(std::min(std::chrono::microseconds(max_us), longest));
     return under_way ? ACCEL_IN_PROGRESS : ACCEL_OK;
   });
 }

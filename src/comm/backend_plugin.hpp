@@ -21,6 +21,8 @@ struct BackendArguments {
   const char* group_name;                   // unique among the groups of one store
   const char* (*current_call)() = nullptr;  // see CurrentCall::function(); may be null
   CollectiveFailure* failure = nullptr;     // what kind of error it is, where there is one; may be null
+  // That of the group which this one is made of: they may have connections and threads in common. May be null.
+  const c10d::Backend* parent = nullptr;
 };
 
 // Returns a new reference, or null with one line in `error` (cut at `error_size`).

@@ -30,15 +30,6 @@ at::Tensor rows_of(const at::Tensor& tensor) {
   return (tensor.dim() == 0 ? tensor.view({1}) : tensor).detach().contiguous();
 }
 
-at::Tensor gather_tensor(Communicator& communicator, const at::Tensor& tensor) {
-  const at::Tensor rows = rows_of(tensor);
-  std::vector<int64_t> shape = rows.sizes().vec();
-  shape[0] *= communicator.size();
-  at::Tensor joined = kernels::empty_kept(shape, rows.options());
-  communicator.all_gather(rows, joined);
-  return joined;
-}
-
 void check_scale(const at::Tensor& tensor, double scale) {
   require(scale == 1.0 || tensor.scalar_type() != at::kBool, Status::kTypeMismatch, "scale is ", scale,
           " and a tensor is bool; expected 1 for truth values");
@@ -54,12 +45,6 @@ void scale_tensor(const at::Tensor& tensor, double scale) {
     tensor.copy_(tensor.to(at::kDouble).mul_(scale).trunc_());
   else
     tensor.mul_(scale);
-}
-
-void reduce_tensor(Communicator& communicator, const at::Tensor& tensor, Reduction reduction, double scale) {
-  const bool in_one_pass = scales_in_one_pass(tensor, reduction);
-  communicator.all_reduce(tensor, reduction, in_one_pass ? scale : 1.0);
-  if (!in_one_pass) scale_tensor(tensor, scale);
 }
 
 // Which dimension `dim` is; nothing where the tensor lacks it.
@@ -79,213 +64,299 @@ at::Tensor pad_tensor(const at::Tensor& tensor, int64_t axis, int64_t size, doub
   return padded;
 }
 
-// Each rank's rows are broadcast into their place.
-at::Tensor join_rows(Communicator& communicator, const at::Tensor& tensor, const std::vector<int64_t>& lengths) {
-  const at::Tensor rows = rows_of(tensor);
-  std::vector<int64_t> shape = rows.sizes().vec();
-  shape[0] = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  at::Tensor joined = kernels::empty_kept(shape, rows.options());
-  int64_t begin = 0;
-  for (int rank = 0; rank < communicator.size(); rank++) {
-    at::Tensor part = joined.narrow(0, begin, lengths[rank]);
-    if (rank == communicator.rank()) part.copy_(rows);
-    communicator.broadcast(part, rank);
-    begin += lengths[rank];
+// What a failed round says when it was a mismatch, and `words` behind it.
+[[noreturn]] void explain_mismatch(const std::exception_ptr& error, const std::function<std::string()>& words) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CollectiveError& mismatch) {
+    if (mismatch.failure() != CollectiveFailure::kMismatch) throw;
+    throw CollectiveError(mismatch.failure(), mismatch.rank(), text(mismatch.what(), words()));
   }
-  return joined;
 }
 
 // Where this rank has nothing to exchange: ranks that pass tensors would wait for those of this one until their
 // deadline. `reason` ends the message of the mismatch.
-void meet_without_tensors(Communicator& communicator, std::string_view reason) {
-  if (communicator.size() == 1) return;
-  try {
-    communicator.barrier();
-  } catch (const CollectiveError& error) {
-    if (error.failure() != CollectiveFailure::kMismatch) throw;
-    throw CollectiveError(error.failure(), error.rank(),
-                          text(error.what(), "; rank ", communicator.rank(), " passes ", reason));
-  }
+Round meet_without_tensors(const Communicator& communicator, std::string reason,
+                           std::function<c10::IValue()> afterwards) {
+  std::vector<Collective> meeting;
+  if (communicator.size() > 1) meeting.push_back(Collective::barrier());
+  return {std::move(meeting),
+          [rank = communicator.rank(), reason = std::move(reason),
+           afterwards = std::move(afterwards)](const std::exception_ptr& error) -> Outcome {
+            if (error) explain_mismatch(error, [&] { return text("; rank ", rank, " passes ", reason); });
+            return afterwards();
+          }};
 }
 
-void meet_without_tensors(Communicator& communicator) {
-  meet_without_tensors(communicator, "no tensors; all ranks must pass the same tree");
-}
+using Tensors = std::vector<at::Tensor>;
 
-// The tensors of a tree, none of which can be refused later, when others are under way already. A rank whose tree is
-// refused meets the others first.
-std::vector<at::Tensor> tensors_of(Communicator& communicator, const c10::IValue& value) {
-  std::vector<at::Tensor> tensors;
+// A call on the tensors of a tree, none of which can be refused later, when others are under way already. A rank whose
+// tree is refused, or has none, meets the others.
+Round with_tensors_of(const Communicator& communicator, const c10::IValue& value,
+                      const std::function<Round(Tensors tensors)>& call) {
+  Tensors tensors;
   try {
     tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
-      communicator.check_tensor(tensor);
+      check_dense(tensor, "a tensor");
+      communicator.check_device(tensor);
       tensors.push_back(tensor);
       return tensor;
     });
   } catch (const Error& refusal) {
-    meet_without_tensors(communicator, text("what is refused: ", refusal.message()));
-    throw;
+    return meet_without_tensors(communicator, text("what is refused: ", refusal.message()),
+                                [refusal]() -> c10::IValue { throw refusal; });
   }
-  return tensors;
+  return call(std::move(tensors));
 }
 
-// @accelerate verify_operation
-void verify(Communicator& communicator, const char* operation, const std::vector<at::Tensor>& tensors) {
-  if (!communicator.debug() || communicator.size() == 1) return;
+Round without_tensors(const Communicator& communicator, const c10::IValue& value) {
+  return meet_without_tensors(communicator, "no tensors; all ranks must pass the same tree", [value] { return value; });
+}
+
+// In debug mode `call` comes after a comparison of the shapes. @accelerate verify_operation
+Round verified(const Communicator& communicator, const char* operation, const Tensors& tensors,
+               const std::function<Round()>& call) {
+  if (!communicator.group().debug || communicator.size() == 1) return call();
   auto shapes = tree::new_list();
   for (const at::Tensor& tensor : tensors) shapes.push_back(c10::IValue(tensor.sizes().vec()));
-  const std::vector<std::string> by_rank = gather_bytes(communicator, tree::to_json(shapes));
-  if (std::all_of(by_rank.begin(), by_rank.end(), [&](const std::string& other) { return other == by_rank[0]; }))
-    return;
-  std::string line;
-  for (size_t rank = 0; rank < by_rank.size(); rank++)
-    line += text(rank ? ", " : "", "process ", rank, ": ", by_rank[rank]);
-  fail(Status::kCollectiveMismatch,
-       "cannot apply the desired operation due to shape mismatches; all shapes across devices must be valid; "
-       "operation: ",
-       operation, "; input shapes: ", line);
+  return rounds::gather_bytes(
+      communicator, tree::to_json(shapes), [operation, call](const std::vector<std::string>& by_rank) -> Outcome {
+        if (std::all_of(by_rank.begin(), by_rank.end(), [&](const std::string& other) { return other == by_rank[0]; }))
+          return call();
+        std::string line;
+        for (size_t rank = 0; rank < by_rank.size(); rank++)
+          line += text(rank ? ", " : "", "process ", rank, ": ", by_rank[rank]);
+        fail(Status::kCollectiveMismatch,
+             "cannot apply the desired operation due to shape mismatches; all shapes across devices must be valid; "
+             "operation: ",
+             operation, "; input shapes: ", line);
+      });
 }
 
 // The tree with these tensors in the place of its own.
-c10::IValue with_tensors(const c10::IValue& value, const std::vector<at::Tensor>& tensors) {
+c10::IValue with_tensors(const c10::IValue& value, const Tensors& tensors) {
   size_t next = 0;
   return tree::map_tensors_only(value, [&](const at::Tensor&) { return tensors[next++]; });
 }
 
-// What `large` makes of each tensor. Where several are small, `small` makes it of all of those at once.
-template <typename Small, typename Large>
-std::vector<at::Tensor> each(const std::vector<at::Tensor>& tensors, const Small& small, const Large& large) {
-  std::vector<at::Tensor> together;
-  std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(together), is_small);
-  if (together.size() < 2)
-    together.clear();
-  else
-    together = small(together);
-  size_t next = 0;
-  std::vector<at::Tensor> results;
-  results.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors)
-    results.push_back(!together.empty() && is_small(tensor) ? together[next++] : large(tensor));
-  return results;
+// Several small tensors are sent as one message; a single one goes by itself.
+Tensors small_ones(const Tensors& tensors) {
+  Tensors small;
+  std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(small), is_small);
+  if (small.size() < 2) small.clear();
+  return small;
+}
+
+// One round on many tensors: the small ones together and the others each by itself. Its result is the tree with what
+// became of each.
+struct TensorRound {
+  SmallTensors small;                                         // those that are sent together
+  std::vector<Collective> collectives;                        // of the others
+  Tensors results;                                            // of the others, in their order
+  std::function<void(const at::Tensor& result)> finish_each;  // may be null
+};
+
+Round make_round(const c10::IValue& value, const Tensors& tensors, TensorRound call) {
+  std::vector<Collective> collectives = std::move(call.small.collectives);
+  std::move(call.collectives.begin(), call.collectives.end(), std::back_inserter(collectives));
+  call.collectives.clear();
+  std::vector<bool> is_among_small;
+  for (const at::Tensor& tensor : tensors) is_among_small.push_back(call.small.finish && is_small(tensor));
+  return {std::move(collectives),
+          [value, is_among_small, call = std::move(call)](const std::exception_ptr& error) -> Outcome {
+            const at::NoGradGuard no_grad;
+            Tensors small;
+            if (call.small.finish)
+              small = call.small.finish(error);  // which knows more about a mismatch
+            else
+              rethrow(error);
+            Tensors results;
+            size_t next_small = 0, next = 0;
+            for (const bool among_small : is_among_small) {
+              if (!among_small && call.finish_each) call.finish_each(call.results[next]);
+              results.push_back(among_small ? small[next_small++] : call.results[next++]);
+            }
+            return with_tensors(value, results);
+          }};
 }
 
 }  // namespace
 
-c10::IValue gather(Communicator& communicator, const c10::IValue& value) {
-  auto tensors = tensors_of(communicator, value);
-  verify(communicator, "gather", tensors);
-  if (tensors.empty()) meet_without_tensors(communicator);
-  std::transform(tensors.begin(), tensors.end(), tensors.begin(), rows_of);
-  if (communicator.size() == 1) return with_tensors(value, tensors);
-  return with_tensors(value, each(
-                                 tensors, [&](const auto& small) { return gather_small(communicator, small); },
-                                 [&](const at::Tensor& tensor) { return gather_tensor(communicator, tensor); }));
+namespace rounds {
+
+Round then(Round round, const std::function<c10::IValue(const c10::IValue&)>& function) {
+  round.finish = [finish = std::move(round.finish), function](const std::exception_ptr& error) -> Outcome {
+    Outcome outcome = finish(error);
+    if (outcome.next) return then(std::move(*outcome.next), function);
+    return function(outcome.result);
+  };
+  return round;
 }
+
+Round gather_rows(const Communicator& communicator, const at::Tensor& own,
+                  const std::function<Outcome(const at::Tensor&)>& then, bool is_last) {
+  at::Tensor all = at::empty({communicator.size(), own.numel()}, own.options().device(communicator.device()));
+  return {{Collective::all_gather(own.to(communicator.device()), all)},
+          [all, then](const std::exception_ptr& error) {
+            rethrow(error);
+            return then(all.cpu());
+          },
+          is_last};
+}
+
+Round gather(const Communicator& communicator, const c10::IValue& value) {
+  return with_tensors_of(communicator, value, [&](Tensors tensors) {
+    return verified(communicator, "gather", tensors, [&communicator, value, tensors]() -> Round {
+      if (tensors.empty()) return without_tensors(communicator, value);
+      Tensors rows;
+      std::transform(tensors.begin(), tensors.end(), std::back_inserter(rows), rows_of);
+      if (communicator.size() == 1) return Round(with_tensors(value, rows));
+      TensorRound round;
+      const Tensors small = small_ones(rows);
+      if (!small.empty()) round.small = gather_small(communicator, small);
+      for (const at::Tensor& tensor : rows) {
+        if (!small.empty() && is_small(tensor)) continue;
+        std::vector<int64_t> shape = tensor.sizes().vec();
+        shape[0] *= communicator.size();
+        round.results.push_back(kernels::empty_kept(shape, tensor.options()));
+        round.collectives.push_back(Collective::all_gather(tensor, round.results.back()));
+      }
+      return make_round(value, rows, std::move(round));
+    });
+  });
+}
+
+Round gather_uneven(const Communicator& communicator, const c10::IValue& value) {
+  if (communicator.size() == 1) return gather(communicator, value);
+  return with_tensors_of(communicator, value, [&](Tensors tensors) {
+    if (tensors.empty()) return without_tensors(communicator, value);
+    std::vector<int64_t> lengths;  // of this rank's tensors
+    for (const at::Tensor& tensor : tensors) lengths.push_back(tensor.dim() == 0 ? 1 : tensor.size(0));
+    const auto join = [rank = communicator.rank(), ranks = communicator.size(), value,
+                       tensors = std::move(tensors)](const at::Tensor& all) -> Outcome {
+      const at::NoGradGuard no_grad;
+      // Each rank's rows are broadcast into their place.
+      Tensors joined;
+      std::vector<Collective> broadcasts;
+      for (size_t leaf = 0; leaf < tensors.size(); leaf++) {
+        const at::Tensor rows = rows_of(tensors[leaf]), by_rank = all.select(1, static_cast<int64_t>(leaf));
+        std::vector<int64_t> shape = rows.sizes().vec();
+        shape[0] = by_rank.sum().item<int64_t>();
+        joined.push_back(kernels::empty_kept(shape, rows.options()));
+        int64_t begin = 0;
+        for (int source = 0; source < ranks; source++) {
+          const auto length = by_rank[source].item<int64_t>();
+          at::Tensor part = joined.back().narrow(0, begin, length);
+          if (source == rank) part.copy_(rows);
+          broadcasts.push_back(Collective::broadcast(part, source));
+          begin += length;
+        }
+      }
+      return Round(std::move(broadcasts), [value, joined](const std::exception_ptr& error) -> Outcome {
+        rethrow(error);
+        return with_tensors(value, joined);
+      });
+    };
+    return gather_rows(communicator, at::tensor(lengths, at::kLong), join, /*is_last=*/false);
+  });
+}
+
+Round reduce(const Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale) {
+  return with_tensors_of(communicator, value, [&](Tensors tensors) {
+    for (const at::Tensor& tensor : tensors) {
+      check_reduction(tensor, reduction);
+      check_scale(tensor, scale);
+    }
+    return verified(communicator, "reduce", tensors, [&communicator, value, tensors, reduction, scale]() -> Round {
+      if (tensors.empty()) return without_tensors(communicator, value);
+      const at::NoGradGuard no_grad;
+      const auto reduce_tensor = [&](const at::Tensor& tensor) {
+        return Collective::all_reduce(tensor, reduction, scales_in_one_pass(tensor, reduction) ? scale : 1.0);
+      };
+      const auto scale_the_rest = [reduction, scale](const at::Tensor& tensor) {
+        if (!scales_in_one_pass(tensor, reduction)) scale_tensor(tensor, scale);
+      };
+      TensorRound round;
+      round.finish_each = scale_the_rest;
+      const Tensors small = small_ones(tensors);
+      if (!small.empty()) round.small = reduce_small(communicator, small, reduce_tensor, scale_the_rest);
+      for (const at::Tensor& tensor : tensors) {
+        if (!small.empty() && is_small(tensor)) continue;
+        round.results.push_back(kernels::empty_kept(tensor.sizes(), tensor.options()));
+        round.results.back().copy_(tensor.detach());
+        round.collectives.push_back(reduce_tensor(round.results.back()));
+      }
+      return make_round(value, tensors, std::move(round));
+    });
+  });
+}
+
+Round broadcast(const Communicator& communicator, const c10::IValue& value, int from) {
+  return with_tensors_of(communicator, value, [&](Tensors tensors) {
+    check_rank(from, communicator.size(), "from_process");
+    return verified(communicator, "broadcast", tensors, [&communicator, value, tensors, from]() -> Round {
+      if (tensors.empty()) return without_tensors(communicator, value);
+      const at::NoGradGuard no_grad;
+      Tensors dense;
+      for (const at::Tensor& tensor : tensors) dense.push_back(tensor.detach().contiguous());
+      TensorRound round;
+      const Tensors small = small_ones(dense);
+      if (!small.empty()) round.small = broadcast_small(communicator, small, from);
+      for (const at::Tensor& tensor : dense) {
+        if (!small.empty() && is_small(tensor)) continue;
+        round.results.push_back(tensor);
+        round.collectives.push_back(Collective::broadcast(tensor, from));
+      }
+      const bool receives = communicator.rank() != from;
+      return then(make_round(value, dense, std::move(round)), [tensors, dense, receives](const c10::IValue&) {
+        const at::NoGradGuard no_grad;
+        for (size_t i = 0; receives && i < tensors.size(); i++)
+          if (!dense[i].is_alias_of(tensors[i])) tensors[i].detach().copy_(dense[i]);
+        return c10::IValue();
+      });
+    });
+  });
+}
+
+Round pad_across_processes(const Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,
+                           bool pad_first) {
+  return with_tensors_of(communicator, value, [&](Tensors tensors) {
+    if (tensors.empty()) return without_tensors(communicator, value);
+    // Of each tensor: its number of dimensions, and its size in the one that is padded.
+    std::vector<int64_t> own;
+    for (const at::Tensor& tensor : tensors) {
+      const auto axis = axis_of(tensor, dim);
+      own.insert(own.end(), {tensor.dim(), axis ? tensor.size(*axis) : 0});
+    }
+    const auto pad = [=, own_rank = communicator.rank(),
+                      tensors = std::move(tensors)](const at::Tensor& all) -> Outcome {
+      const auto rows = all.accessor<int64_t, 2>();
+      Tensors padded;
+      for (size_t i = 0; i < tensors.size(); i++) {
+        const auto column = static_cast<int64_t>(2 * i);
+        int64_t largest = 0;
+        for (int64_t rank = 0; rank < rows.size(0); rank++) {
+          if (rows[rank][column] != rows[0][column])
+            throw CollectiveError(CollectiveFailure::kMismatch, own_rank,
+                                  text("tensor ", i, " has ", rows[0][column], " dimensions on rank 0 and ",
+                                       rows[rank][column], " on rank ", rank, "; expected equally many on all ranks"));
+          largest = std::max(largest, rows[rank][column + 1]);
+        }
+        const auto axis = axis_of(tensors[i], dim);
+        padded.push_back(axis ? pad_tensor(tensors[i], *axis, largest, pad_index, pad_first) : tensors[i]);
+      }
+      return with_tensors(value, padded);
+    };
+    return gather_rows(communicator, at::tensor(own, at::kLong), pad);
+  });
+}
+
+}  // namespace rounds
 
 at::Tensor gather_rows(Communicator& communicator, const at::Tensor& own) {
-  at::Tensor all = at::empty({communicator.size(), own.numel()}, own.options().device(communicator.device()));
-  communicator.all_gather(own.to(communicator.device()), all);
-  return all.cpu();
-}
-
-c10::IValue gather_uneven(Communicator& communicator, const c10::IValue& value) {
-  if (communicator.size() == 1) return gather(communicator, value);
-  const auto tensors = tensors_of(communicator, value);
-  if (tensors.empty()) {
-    meet_without_tensors(communicator);
-    return value;
-  }
-  std::vector<int64_t> lengths;  // of this rank's tensors
-  for (const at::Tensor& tensor : tensors) lengths.push_back(tensor.dim() == 0 ? 1 : tensor.size(0));
-  const auto n = static_cast<int64_t>(lengths.size());
-  const at::Tensor all = gather_rows(communicator, at::tensor(lengths, at::kLong));
-  std::vector<at::Tensor> joined;
-  for (int64_t leaf = 0; leaf < n; leaf++) {
-    std::vector<int64_t> by_rank;
-    for (int rank = 0; rank < communicator.size(); rank++)
-      by_rank.push_back(all.const_data_ptr<int64_t>()[rank * n + leaf]);
-    joined.push_back(join_rows(communicator, tensors[leaf], by_rank));
-  }
-  return with_tensors(value, joined);
-}
-
-c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale) {
-  const auto tensors = tensors_of(communicator, value);
-  for (const at::Tensor& tensor : tensors) {
-    check_reduction(tensor, reduction);
-    check_scale(tensor, scale);
-  }
-  verify(communicator, "reduce", tensors);
-  if (tensors.empty()) meet_without_tensors(communicator);
-  const at::NoGradGuard no_grad;
-  const auto reduced = each(
-      tensors,
-      [&](const auto& small) {
-        return reduce_small(communicator, small,
-                            [&](const at::Tensor& joined) { reduce_tensor(communicator, joined, reduction, scale); });
-      },
-      [&](const at::Tensor& tensor) {
-        at::Tensor result = kernels::empty_kept(tensor.sizes(), tensor.options());
-        result.copy_(tensor.detach());
-        reduce_tensor(communicator, result, reduction, scale);
-        return result;
-      });
-  return with_tensors(value, reduced);
-}
-
-void broadcast(Communicator& communicator, const c10::IValue& value, int from) {
-  const auto tensors = tensors_of(communicator, value);
-  communicator.check_rank(from, "from_process");
-  verify(communicator, "broadcast", tensors);
-  if (tensors.empty()) meet_without_tensors(communicator);
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> dense;
-  for (const at::Tensor& tensor : tensors) dense.push_back(tensor.detach().contiguous());
-  each(
-      dense,
-      [&](const auto& small) {
-        broadcast_small(communicator, small, from);
-        return small;
-      },
-      [&](const at::Tensor& tensor) {
-        communicator.broadcast(tensor, from);
-        return tensor;
-      });
-  if (communicator.rank() == from) return;
-  for (size_t i = 0; i < tensors.size(); i++)
-    if (!dense[i].is_alias_of(tensors[i])) tensors[i].detach().copy_(dense[i]);
-}
-
-c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,
-                                 bool pad_first) {
-  const auto tensors = tensors_of(communicator, value);
-  if (tensors.empty()) {
-    meet_without_tensors(communicator);
-    return value;
-  }
-  // Of each tensor: its number of dimensions, and its size in the one that is padded.
-  std::vector<int64_t> own;
-  for (const at::Tensor& tensor : tensors) {
-    const auto axis = axis_of(tensor, dim);
-    own.insert(own.end(), {tensor.dim(), axis ? tensor.size(*axis) : 0});
-  }
-  const at::Tensor all = gather_rows(communicator, at::tensor(own, at::kLong));
-  const auto rows = all.accessor<int64_t, 2>();
-  std::vector<at::Tensor> padded;
-  for (size_t i = 0; i < tensors.size(); i++) {
-    const auto column = static_cast<int64_t>(2 * i);
-    int64_t largest = 0;
-    for (int rank = 0; rank < communicator.size(); rank++) {
-      if (rows[rank][column] != rows[0][column])
-        throw CollectiveError(CollectiveFailure::kMismatch, communicator.rank(),
-                              text("tensor ", i, " has ", rows[0][column], " dimensions on rank 0 and ",
-                                   rows[rank][column], " on rank ", rank, "; expected equally many on all ranks"));
-      largest = std::max(largest, rows[rank][column + 1]);
-    }
-    const auto axis = axis_of(tensors[i], dim);
-    padded.push_back(axis ? pad_tensor(tensors[i], *axis, largest, pad_index, pad_first) : tensors[i]);
-  }
-  return with_tensors(value, padded);
+  return run(communicator,
+             rounds::gather_rows(communicator, own, [](const at::Tensor& all) -> Outcome { return c10::IValue(all); }))
+      .toTensor();
 }
 
 bool all_agree(Communicator& communicator, bool ok) {

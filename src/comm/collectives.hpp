@@ -3,34 +3,77 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "comm/communicator.hpp"
+#include "comm/rounds.hpp"
 
 namespace accel::comm {
+
+// The calls below as rounds, for run() and start().
+namespace rounds {
 
 // A leaf that is no tensor is a TYPE_MISMATCH in all but the object collectives, whatever the number of ranks; to ranks
 // that pass tensors meanwhile it is a mismatch. Non-contiguous tensors are copied first. In debug mode the shapes of
 // all ranks are compared first, and all of them stand in the error. With one rank the results of gather() share the
 // memory of the input.
-c10::IValue gather(Communicator& communicator, const c10::IValue& value);
+Round gather(const Communicator& communicator, const c10::IValue& value);
 // Of tensors whose dimension 0 may differ by rank.
-c10::IValue gather_uneven(Communicator& communicator, const c10::IValue& value);
-c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale);
-void broadcast(Communicator& communicator, const c10::IValue& value, int from);
+Round gather_uneven(const Communicator& communicator, const c10::IValue& value);
+Round reduce(const Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale);
+// In place.
+Round broadcast(const Communicator& communicator, const c10::IValue& value, int from);
 // The ranks' tensors must have equally many dimensions.
-c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,
-                                 bool pad_first);
+Round pad_across_processes(const Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,
+                           bool pad_first);
 
 // Any values that object_message.hpp can say. A list counts as its items.
-c10::IValue gather_object(Communicator& communicator, const c10::IValue& object);
+Round gather_object(const Communicator& communicator, const c10::IValue& object);
 // The source rank's list, whose length all ranks must agree on.
-c10::IValue broadcast_object_list(Communicator& communicator, const c10::IValue& objects, int from);
-// Those of each rank, which may differ in length. Short ones take one message.
-std::vector<std::string> gather_bytes(Communicator& communicator, const std::string& own);
+Round broadcast_object_list(const Communicator& communicator, const c10::IValue& objects, int from);
 
+// Those of each rank, which may differ in length. Short ones take one message.
+Round gather_bytes(const Communicator& communicator, const std::string& own,
+                   const std::function<Outcome(const std::vector<std::string>&)>& then);
 // A row for each rank, on the CPU; `own` is one-dimensional and as long everywhere.
+Round gather_rows(const Communicator& communicator, const at::Tensor& own,
+                  const std::function<Outcome(const at::Tensor&)>& then, bool is_last = true);
+
+// What a call leads to when its result is known.
+Round then(Round round, const std::function<c10::IValue(const c10::IValue&)>& function);
+
+}  // namespace rounds
+
+inline c10::IValue gather(Communicator& communicator, const c10::IValue& value) {
+  return run(communicator, rounds::gather(communicator, value));
+}
+
+inline c10::IValue gather_uneven(Communicator& communicator, const c10::IValue& value) {
+  return run(communicator, rounds::gather_uneven(communicator, value));
+}
+
+inline c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale) {
+  return run(communicator, rounds::reduce(communicator, value, reduction, scale));
+}
+
+inline void broadcast(Communicator& communicator, const c10::IValue& value, int from) {
+  run(communicator, rounds::broadcast(communicator, value, from));
+}
+
+inline c10::IValue pad_across_processes(Communicator& communicator, const c10::IValue& value, int64_t dim,
+                                        double pad_index, bool pad_first) {
+  return run(communicator, rounds::pad_across_processes(communicator, value, dim, pad_index, pad_first));
+}
+
+inline c10::IValue gather_object(Communicator& communicator, const c10::IValue& object) {
+  return run(communicator, rounds::gather_object(communicator, object));
+}
+
+inline c10::IValue broadcast_object_list(Communicator& communicator, const c10::IValue& objects, int from) {
+  return run(communicator, rounds::broadcast_object_list(communicator, objects, from));
+}
+
 at::Tensor gather_rows(Communicator& communicator, const at::Tensor& own);
 
 // Whether `ok` holds on every rank.

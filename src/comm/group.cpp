@@ -72,12 +72,10 @@ Ranks meet(c10d::Store& store, const Ranks& ranks, int64_t own, const Deadline& 
 
 std::shared_ptr<Communicator> join_group(const Communicator& parent, c10::intrusive_ptr<c10d::Store> store,
                                          const Ranks& ranks, const std::string& name) {
-  if (ranks.size() == 1) return std::make_shared<Communicator>(parent.devices(), parent.step_times());
   const auto place = std::find(ranks.begin(), ranks.end(), parent.rank()) - ranks.begin();
-  auto group = std::make_shared<Communicator>(std::move(store), static_cast<int>(place), static_cast<int>(ranks.size()),
-                                              parent.timeout(), parent.backend_name(), parent.step_times());
-  if (const auto& places = parent.rendezvous_endpoints())
-    group->set_rendezvous_endpoints(std::make_shared<RendezvousEndpoints>(*places, ranks, name));
+  auto group = parent.make_group(std::move(store), static_cast<int>(place), static_cast<int>(ranks.size()));
+  if (const auto& endpoints = parent.group().rendezvous_endpoints; endpoints && ranks.size() > 1)
+    group->group().rendezvous_endpoints = std::make_shared<RendezvousEndpoints>(*endpoints, ranks, name);
   return group;
 }
 
@@ -94,8 +92,8 @@ void check_ranks(const Communicator& parent, const Ranks& ranks) {
 
 std::shared_ptr<Communicator> meet_survivors(const Communicator& parent, const Deadline& deadline) {
   const std::string name = "shrink/";
-  const RendezvousEndpoints* const places = parent.rendezvous_endpoints().get();
-  const auto shared = places != nullptr ? places->meet(deadline, parent.timeout()) : parent.store();
+  const RendezvousEndpoints* const places = parent.group().rendezvous_endpoints.get();
+  const auto shared = places != nullptr ? places->meet(deadline, parent.group().timeout) : parent.group().store;
   const auto store = c10::make_intrusive<c10d::PrefixStore>(name, shared);
   Ranks everybody(parent.size());
   std::iota(everybody.begin(), everybody.end(), 0);
@@ -113,16 +111,16 @@ std::shared_ptr<Communicator> meet_survivors(const Communicator& parent, const D
 
 std::shared_ptr<Communicator> create_group(Communicator& parent, const std::vector<int64_t>& ranks) {
   check_ranks(parent, ranks);
-  if (ranks.size() == 1) return std::make_shared<Communicator>(parent.devices(), parent.step_times());
+  if (ranks.size() == 1) return parent.make_group({}, 0, 1);
   const std::string members = join(ranks);
-  const std::string name = text("group/", members, "/", parent.count_group(members), "/");
-  const auto store = c10::make_intrusive<c10d::PrefixStore>(name, parent.store());
-  const Ranks present = meet(*store, ranks, parent.rank(), Deadline(parent.timeout()));
+  const std::string name = text("group/", members, "/", parent.group().groups_made[members]++, "/");
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(name, parent.group().store);
+  const Ranks present = meet(*store, ranks, parent.rank(), Deadline(parent.group().timeout));
   Ranks missing;
   for (const int64_t rank : ranks)
     if (std::find(present.begin(), present.end(), rank) == present.end()) missing.push_back(rank);
   require(missing.empty(), Status::kTimeout, "the group of ranks ", members, " did not form within ",
-          parent.timeout().count(), " ms: these did not come: ", join(missing),
+          parent.group().timeout.count(), " ms: these did not come: ", join(missing),
           "; all of them have to make it, with the same ranks");
   return join_group(parent, store, ranks, name);
 }
@@ -139,7 +137,7 @@ std::shared_ptr<Communicator> split_group(Communicator& parent, int32_t color, i
 }
 
 std::shared_ptr<Communicator> shrink_group(Communicator& parent, std::chrono::milliseconds wait) {
-  if (parent.size() == 1) return std::make_shared<Communicator>(parent.devices(), parent.step_times());
+  if (parent.size() == 1) return parent.make_group({}, 0, 1);
   parent.shutdown();
   const Deadline deadline(wait);
   while (true) {

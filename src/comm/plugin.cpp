@@ -6,8 +6,10 @@
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "base/environment.hpp"
@@ -18,28 +20,32 @@
 namespace accel::comm {
 namespace {
 
-// UCX reads its environment when it is loaded and when a context is made. It must not catch the host's signals nor
-// patch its mmap.
-constexpr EnvironmentDefaults::Variable kUcxEnvironment[] = {
-    {"UCX_HANDLE_ERRORS", "none"},
-    {"UCX_MEM_EVENTS", "n"},
-    {"UCX_VFS_ENABLE", "n"},
-    {"UCX_WARN_UNUSED_ENV_VARS", "n"},
-    {"UCX_SYSV_ERROR_HANDLING", "y"},
-    {"UCX_LOG_LEVEL", "fatal"},
-    // cma ends this process when it copies from the memory of one that has just ended. posix makes files in /dev/shm,
-    // which stay when the process is killed meanwhile, and need room there; sysv needs neither.
-    {"UCX_TLS", "^cma,posix"},
-    {"UCX_TCP_PUT_ENABLE", "n"},  // it ends this process on the answer to a write that was given up
-    {"UCX_RNDV_THRESH", "1mb"},   // its own choice asks before most messages, slow over long links (bench/RESULTS.md)
-    {"UCX_DEBUG_SIGNO", "0"},     // else SIGHUP prints and no longer ends the program
+// What the libraries below read from the environment when they are loaded, and can be told in no other way. What the
+// user has set stays.
+struct LoadSettings {
+  std::string_view plugin;
+  std::vector<EnvironmentDefaults::Variable> variables;
+  bool stay;  // they are read again with each group
 };
 
-// ProcessGroupNCCL reads its own when it is made. A time-out has to fail the work, and must not end the process.
-constexpr EnvironmentDefaults::Variable kNcclEnvironment[] = {
-    {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"},  // clean up only
-    {"TORCH_NCCL_ENABLE_MONITORING", "0"},     // the monitor of its watchdog ends the process
-};
+std::vector<LoadSettings> load_settings() {
+  return {
+      // UCX must not catch the host's signals nor patch its mmap. What it reads later is in comm/ucx/worker.cpp.
+      {"ucx",
+       {{"UCX_HANDLE_ERRORS", "none"},
+        {"UCX_MEM_EVENTS", "n"},
+        {"UCX_VFS_ENABLE", "n"},
+        {"UCX_WARN_UNUSED_ENV_VARS", "n"},
+        {"UCX_LOG_LEVEL", "fatal"},
+        {"UCX_DEBUG_SIGNO", "0"}},  // else SIGHUP prints and no longer ends the program
+       false},
+      // A time-out has to fail the work, and must not end the process.
+      {"nccl",
+       {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"},  // clean up only
+        {"TORCH_NCCL_ENABLE_MONITORING", "0"}},    // the monitor of its watchdog ends the process
+       true},
+  };
+}
 
 // Where this code lives: the shared library, or the program that links the static one. The kernel knows the whole path;
 // the dynamic linker only what it was called by, which means another place once the program has changed its folder.
@@ -82,15 +88,26 @@ std::optional<std::string> plugin_path(const std::string& name) {
   return std::nullopt;
 }
 
+// The environment is changed once for each plugin, around its load.
 CreateBackend load_plugin(const std::string& name) {
   static std::mutex mutex;
+  static std::map<std::string, CreateBackend>& loaded =
+      *std::make_unique<std::map<std::string, CreateBackend>>().release();  // never destroyed
   const std::lock_guard<std::mutex> lock(mutex);
+  if (const auto known = loaded.find(name); known != loaded.end()) return known->second;
   const auto path = plugin_path(name);
   if (!path) {
     std::string searched;
     for (const std::string& folder : plugin_folders()) searched += (searched.empty() ? "" : ", ") + folder;
     fail(Status::kUnsupported, "the backend plugin libaccel_", name, ".so is in none of ", searched,
          "; build it, or set ACCEL_PLUGIN_PATH to its folder");
+  }
+  std::unique_ptr<EnvironmentDefaults> environment;
+  bool stays = false;
+  for (const LoadSettings& settings : load_settings()) {
+    if (settings.plugin != name) continue;
+    environment = std::make_unique<EnvironmentDefaults>(settings.variables);
+    stays = settings.stay;
   }
   void* library = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -101,13 +118,9 @@ CreateBackend load_plugin(const std::string& name) {
   const auto create = reinterpret_cast<CreateBackend>(dlsym(library, kCreateBackendSymbol));
   require(create != nullptr, Status::kUnsupported, "the backend plugin ", *path, " lacks ", kCreateBackendSymbol,
           "; it belongs to another version");
+  loaded.emplace(name, create);
+  if (stays) static_cast<void>(environment.release());
   return create;
-}
-
-EnvironmentDefaults backend_environment() {
-  std::vector<EnvironmentDefaults::Variable> variables(std::begin(kUcxEnvironment), std::end(kUcxEnvironment));
-  variables.insert(variables.end(), std::begin(kNcclEnvironment), std::end(kNcclEnvironment));
-  return EnvironmentDefaults(variables);
 }
 
 }  // namespace accel::comm

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 
-#include "base/environment.hpp"
 #include "comm/backend_plugin.hpp"
 
 namespace accel::comm {
@@ -13,11 +12,8 @@ namespace accel::comm {
 // where it was installed. Nothing when there is none.
 std::optional<std::string> plugin_path(const std::string& name);
 
-// Loads it; it is never unloaded.
+// Loads it; it is never unloaded. The first time, the environment has variables for the libraries below meanwhile, for
+// which other threads may read it.
 CreateBackend load_plugin(const std::string& name);
-
-// What the libraries below must find in the environment while a plugin is loaded and a backend made. What the user has
-// set stays.
-EnvironmentDefaults backend_environment();
 
 }  // namespace accel::comm

@@ -5,13 +5,8 @@
 
 namespace accel::comm {
 
-RecordedBackend::RecordedBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<WorkQueue> queue,
-                                 std::shared_ptr<FlightRecord> record, std::shared_ptr<StepTimes> step_times)
-    : Backend(backend->getRank(), backend->getSize()),
-      backend_(std::move(backend)),
-      queue_(std::move(queue)),
-      record_(std::move(record)),
-      step_times_(std::move(step_times)) {}
+RecordedBackend::RecordedBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<GroupInfo> group)
+    : Backend(backend->getRank(), backend->getSize()), backend_(std::move(backend)), group_(std::move(group)) {}
 
 c10::intrusive_ptr<c10d::Work> RecordedBackend::allreduce(std::vector<at::Tensor>& tensors,
                                                           const c10d::AllreduceOptions& options) {
@@ -26,17 +21,18 @@ c10::intrusive_ptr<c10d::Work> RecordedBackend::broadcast(std::vector<at::Tensor
 template <typename Call>
 c10::intrusive_ptr<c10d::Work> RecordedBackend::record(const char* operation, const std::vector<at::Tensor>& tensors,
                                                        const Call& call) {
-  const StepTimes::Section waiting(*step_times_, StepPart::kCommunication);
-  queue_->wait_until_idle();
-  const uint64_t number =
-      record_->begin(operation, backend_->getSequenceNumberForGroup(), tensors.empty() ? at::Tensor() : tensors[0]);
+  const StepTimes::Section waiting(*group_->step_times, StepPart::kCommunication);
+  group_->order.wait_for_turn();
+  const auto& flight_record = group_->flight_record;
+  const uint64_t number = flight_record->begin(operation, backend_->getSequenceNumberForGroup(),
+                                               tensors.empty() ? at::Tensor() : tensors[0]);
   try {
     auto work = call();
     if (!work) {  // it is done, or in the order of the device's stream
-      record_->end(number, FlightEntry::State::kDone);
+      flight_record->end(number, FlightEntry::State::kDone);
       return work;
     }
-    work->getFuture()->addCallback([record = record_, number](c10::ivalue::Future& future) {
+    work->getFuture()->addCallback([record = flight_record, number](c10::ivalue::Future& future) {
       if (future.hasError())
         record->fail(number, future.exception_ptr());
       else
@@ -44,7 +40,7 @@ c10::intrusive_ptr<c10d::Work> RecordedBackend::record(const char* operation, co
     });
     return work;
   } catch (const std::exception& error) {
-    record_->fail(number, error);
+    flight_record->fail(number, error);
     throw;
   }
 }

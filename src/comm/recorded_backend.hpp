@@ -1,21 +1,18 @@
-// A backend as c10d's own classes see it: the gradient reducer's calls stand in the flight record too, and come in
-// their turn among those that were started before.
+// A backend as c10d's own classes see it: the gradient reducer's calls stand in the flight record too, and are posted
+// in their turn.
 #pragma once
 
 #include <memory>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
-#include "base/step_times.hpp"
-#include "comm/flight_record.hpp"
-#include "comm/work_queue.hpp"
+#include "comm/communicator.hpp"
 
 namespace accel::comm {
 
 class RecordedBackend final : public c10d::Backend {
  public:
-  RecordedBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<WorkQueue> queue,
-                  std::shared_ptr<FlightRecord> record, std::shared_ptr<StepTimes> step_times);
+  RecordedBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<GroupInfo> group);
 
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
                                            const c10d::AllreduceOptions& options) override;
@@ -36,9 +33,7 @@ class RecordedBackend final : public c10d::Backend {
                                         const Call& call);
 
   const c10::intrusive_ptr<c10d::Backend> backend_;
-  const std::shared_ptr<WorkQueue> queue_;
-  const std::shared_ptr<FlightRecord> record_;
-  const std::shared_ptr<StepTimes> step_times_;
+  const std::shared_ptr<GroupInfo> group_;
 };
 
 }  // namespace accel::comm

@@ -3,7 +3,7 @@
 
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
-#include "comm/communicator.hpp"
+#include "comm/collective.hpp"
 
 namespace accel::comm {
 

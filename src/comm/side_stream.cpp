@@ -11,12 +11,10 @@ c10::Event SideStream::mark() const {
   return mark;
 }
 
-SideStream::Guard::Guard(const SideStream& side, c10::Event& mark)
+SideStream::Guard::Guard(const SideStream& side)
     : side_(side),
       former_device_(side.guard_.exchangeDevice(side.stream_.device())),
-      former_stream_(side.guard_.exchangeStream(side.stream_)) {
-  mark.block(side.stream_);
-}
+      former_stream_(side.guard_.exchangeStream(side.stream_)) {}
 
 SideStream::Guard::~Guard() {
   side_.guard_.exchangeStream(former_stream_);

@@ -17,10 +17,11 @@ class SideStream {
   // The end of what this thread has put on its current stream so far.
   c10::Event mark() const;
 
-  // While it lives, this thread works on the side stream, behind the mark.
+  // While it lives, this thread works on the side stream; behind the mark where there is one.
   class Guard {
    public:
-    Guard(const SideStream& side, c10::Event& mark);
+    explicit Guard(const SideStream& side);
+    Guard(const SideStream& side, c10::Event& mark) : Guard(side) { mark.block(side.stream_); }
     ~Guard();
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;

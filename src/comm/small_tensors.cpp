@@ -61,31 +61,46 @@ void unpack(const char* place, const std::vector<at::Tensor>& tensors) {
   }
 }
 
-// The fingerprint, and the tensors where they are sent along, of all ranks as one tensor of bytes, a row each. An error
-// on all ranks when the fingerprints differ.
-at::Tensor exchange(Communicator& communicator, const std::vector<at::Tensor>& tensors, bool sent_along) {
-  const uint64_t shapes = fingerprint(tensors);
-  const auto bytes = static_cast<int64_t>(sizeof(shapes) + (sent_along ? bytes_of(tensors) : 0));
-  const at::Tensor own = at::empty({bytes}, at::kByte);
-  std::memcpy(own.data_ptr(), &shapes, sizeof(shapes));
-  if (sent_along) pack(tensors, static_cast<char*>(own.data_ptr()) + sizeof(shapes));
-  at::Tensor all = at::empty({communicator.size(), bytes}, at::kByte);
-  try {
-    communicator.all_gather(own, all);
-  } catch (const CollectiveError& error) {
-    if (error.failure() != CollectiveFailure::kMismatch) throw;
-    throw CollectiveError(error.failure(), error.rank(),
-                          text(error.what(), "; the small tensors of rank ", communicator.rank(),
-                               " travel in one message: ", describe(tensors)));
+// The fingerprint, and the tensors where they are sent along, of all ranks.
+struct Exchange {
+  Exchange(const Communicator& communicator, const std::vector<at::Tensor>& tensors, bool sent_along)
+      : tensors(tensors), rank(communicator.rank()), size(communicator.size()) {
+    const uint64_t shapes = fingerprint(tensors);
+    const auto bytes = static_cast<int64_t>(sizeof(shapes) + (sent_along ? bytes_of(tensors) : 0));
+    own = at::empty({bytes}, at::kByte);
+    std::memcpy(own.data_ptr(), &shapes, sizeof(shapes));
+    if (sent_along) pack(tensors, static_cast<char*>(own.data_ptr()) + sizeof(shapes));
+    all = at::empty({size, bytes}, at::kByte);
+    std::memset(all.data_ptr(), 0, sizeof(shapes));
   }
-  const char* const first = static_cast<const char*>(all.const_data_ptr());
-  for (int rank = 1; rank < communicator.size(); rank++)
-    if (std::memcmp(first + rank * bytes, first, sizeof(shapes)) != 0)
-      throw CollectiveError(CollectiveFailure::kMismatch, communicator.rank(),
-                            text("rank ", rank, " has other shapes or dtypes than rank 0; rank ", communicator.rank(),
-                                 " has ", describe(tensors), "; all ranks must pass the same tree"));
-  return all;
-}
+
+  const char* row(int of) const { return static_cast<const char*>(all.const_data_ptr()) + of * all.size(1); }
+
+  // An error on all ranks when the fingerprints differ. `error` is that of the round, in which other collectives may
+  // have failed for the same reason.
+  void check(const std::exception_ptr& error) const {
+    constexpr size_t kBytes = sizeof(uint64_t);
+    const bool arrived = std::memcmp(row(rank), own.const_data_ptr(), kBytes) == 0;
+    for (int other = 1; arrived && other < size; other++)
+      if (std::memcmp(row(other), row(0), kBytes) != 0)
+        throw CollectiveError(CollectiveFailure::kMismatch, rank,
+                              text("rank ", other, " has other shapes or dtypes than rank 0; rank ", rank, " has ",
+                                   describe(tensors), "; all ranks must pass the same tree"));
+    if (!error) return;
+    try {
+      std::rethrow_exception(error);
+    } catch (const CollectiveError& failure) {
+      if (arrived || failure.failure() != CollectiveFailure::kMismatch) throw;
+      throw CollectiveError(
+          failure.failure(), failure.rank(),
+          text(failure.what(), "; the small tensors of rank ", rank, " travel in one message: ", describe(tensors)));
+    }
+  }
+
+  std::vector<at::Tensor> tensors;
+  int rank, size;
+  at::Tensor own, all;  // a row a rank
+};
 
 }  // namespace
 
@@ -93,48 +108,68 @@ bool is_small(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.layout() == at::kStrided && tensor.nbytes() <= kLargest;
 }
 
-std::vector<at::Tensor> gather_small(Communicator& communicator, const std::vector<at::Tensor>& tensors) {
-  const at::Tensor all = exchange(communicator, tensors, /*sent_along=*/true);
-  const auto row = [&](int rank) { return static_cast<const char*>(all.const_data_ptr()) + rank * all.size(1); };
-  std::vector<at::Tensor> joined;
-  size_t offset = sizeof(uint64_t);
-  for (const at::Tensor& tensor : tensors) {
-    std::vector<int64_t> shape = tensor.sizes().vec();
-    shape[0] *= communicator.size();
-    joined.push_back(at::empty(shape, tensor.options()));
-    char* const goal = static_cast<char*>(joined.back().data_ptr());
-    for (int rank = 0; rank < communicator.size() && tensor.nbytes() != 0; rank++)
-      std::memcpy(goal + rank * tensor.nbytes(), row(rank) + offset, tensor.nbytes());
-    offset += tensor.nbytes();
-  }
-  return joined;
+SmallTensors gather_small(const Communicator& communicator, const std::vector<at::Tensor>& tensors) {
+  const Exchange exchange(communicator, tensors, /*sent_along=*/true);
+  return {{Collective::all_gather(exchange.own, exchange.all)}, [exchange](const std::exception_ptr& error) {
+            exchange.check(error);
+            std::vector<at::Tensor> joined;
+            size_t offset = sizeof(uint64_t);
+            for (const at::Tensor& tensor : exchange.tensors) {
+              std::vector<int64_t> shape = tensor.sizes().vec();
+              shape[0] *= exchange.size;
+              joined.push_back(at::empty(shape, tensor.options()));
+              char* const goal = static_cast<char*>(joined.back().data_ptr());
+              for (int rank = 0; rank < exchange.size && tensor.nbytes() != 0; rank++)
+                std::memcpy(goal + rank * tensor.nbytes(), exchange.row(rank) + offset, tensor.nbytes());
+              offset += tensor.nbytes();
+            }
+            return joined;
+          }};
 }
 
-std::vector<at::Tensor> reduce_small(Communicator& communicator, const std::vector<at::Tensor>& tensors,
-                                     const std::function<void(const at::Tensor&)>& reduce) {
-  exchange(communicator, tensors, /*sent_along=*/false);
+SmallTensors reduce_small(const Communicator& communicator, const std::vector<at::Tensor>& tensors,
+                          const std::function<Collective(const at::Tensor&)>& reduce,
+                          const std::function<void(const at::Tensor&)>& finish) {
+  struct Joined {
+    std::vector<at::Tensor> parts;
+    at::Tensor whole;
+  };
+  const Exchange exchange(communicator, tensors, /*sent_along=*/false);
+  SmallTensors call{{Collective::all_gather(exchange.own, exchange.all)}, {}};
   std::vector<at::Tensor> reduced;
-  std::map<c10::ScalarType, std::vector<at::Tensor>> by_dtype;  // in the same order on all ranks
+  std::map<c10::ScalarType, Joined> by_dtype;  // in the same order on all ranks
   for (const at::Tensor& tensor : tensors) {
     reduced.push_back(tensor.detach().clone(at::MemoryFormat::Contiguous));
-    by_dtype[tensor.scalar_type()].push_back(reduced.back());
+    by_dtype[tensor.scalar_type()].parts.push_back(reduced.back());
   }
-  for (const auto& [dtype, alike] : by_dtype) {
-    const auto count = static_cast<int64_t>(bytes_of(alike) / c10::elementSize(dtype));
-    const at::Tensor joined = at::empty({count}, dtype);
-    pack(alike, static_cast<char*>(joined.data_ptr()));
-    reduce(joined);
-    unpack(static_cast<const char*>(joined.const_data_ptr()), alike);
+  for (auto& [dtype, joined] : by_dtype) {
+    const auto count = static_cast<int64_t>(bytes_of(joined.parts) / c10::elementSize(dtype));
+    joined.whole = at::empty({count}, dtype);
+    pack(joined.parts, static_cast<char*>(joined.whole.data_ptr()));
+    call.collectives.push_back(reduce(joined.whole));
   }
-  return reduced;
+  call.finish = [exchange, reduced, by_dtype, finish](const std::exception_ptr& error) {
+    exchange.check(error);
+    for (const auto& [dtype, joined] : by_dtype) {
+      finish(joined.whole);
+      unpack(static_cast<const char*>(joined.whole.const_data_ptr()), joined.parts);
+    }
+    return reduced;
+  };
+  return call;
 }
 
-void broadcast_small(Communicator& communicator, const std::vector<at::Tensor>& tensors, int from) {
-  exchange(communicator, tensors, /*sent_along=*/false);
+SmallTensors broadcast_small(const Communicator& communicator, const std::vector<at::Tensor>& tensors, int from) {
+  const Exchange exchange(communicator, tensors, /*sent_along=*/false);
   const at::Tensor joined = at::empty({static_cast<int64_t>(bytes_of(tensors))}, at::kByte);
-  if (communicator.rank() == from) pack(tensors, static_cast<char*>(joined.data_ptr()));
-  communicator.broadcast(joined, from);
-  if (communicator.rank() != from) unpack(static_cast<const char*>(joined.const_data_ptr()), tensors);
+  const bool receives = communicator.rank() != from;
+  if (!receives) pack(tensors, static_cast<char*>(joined.data_ptr()));
+  return {{Collective::all_gather(exchange.own, exchange.all), Collective::broadcast(joined, from)},
+          [exchange, joined, receives](const std::exception_ptr& error) {
+            exchange.check(error);
+            if (receives) unpack(static_cast<const char*>(joined.const_data_ptr()), exchange.tensors);
+            return exchange.tensors;
+          }};
 }
 
 }  // namespace accel::comm

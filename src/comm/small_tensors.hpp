@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <exception>
 #include <functional>
 #include <vector>
 
@@ -13,14 +14,22 @@ namespace accel::comm {
 // Up to the size at which bytes count for more than messages.
 bool is_small(const at::Tensor& tensor);
 
-// All take contiguous small tensors. The error of ranks that disagree says what this rank has.
+// What is posted for the small tensors of a call, and what becomes of them: the first collective compares their shapes.
+struct SmallTensors {
+  std::vector<Collective> collectives;
+  // Of the round that they are posted in. The error of ranks that disagree says what this rank has. Null without them.
+  std::function<std::vector<at::Tensor>(const std::exception_ptr& error)> finish;
+};
+
+// All take contiguous small tensors, but reduce_small() any.
 
 // With a dimension 0: those of all ranks, each joined along it.
-std::vector<at::Tensor> gather_small(Communicator& communicator, const std::vector<at::Tensor>& tensors);
-// New tensors. Those of a dtype are joined, and reduced in place by `reduce`.
-std::vector<at::Tensor> reduce_small(Communicator& communicator, const std::vector<at::Tensor>& tensors,
-                                     const std::function<void(const at::Tensor&)>& reduce);
+SmallTensors gather_small(const Communicator& communicator, const std::vector<at::Tensor>& tensors);
+// New tensors. Those of a dtype are joined, and reduced in place by `reduce` and then `finish`.
+SmallTensors reduce_small(const Communicator& communicator, const std::vector<at::Tensor>& tensors,
+                          const std::function<Collective(const at::Tensor&)>& reduce,
+                          const std::function<void(const at::Tensor&)>& finish);
 // In place.
-void broadcast_small(Communicator& communicator, const std::vector<at::Tensor>& tensors, int from);
+SmallTensors broadcast_small(const Communicator& communicator, const std::vector<at::Tensor>& tensors, int from);
 
 }  // namespace accel::comm

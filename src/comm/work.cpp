@@ -1,18 +1,22 @@
 #include "comm/work.hpp"
 
+#include <atomic>
 #include <optional>
 #include <utility>
 
 namespace accel::comm {
 
-void Work::complete(c10::IValue result, std::exception_ptr error) {
+void Work::complete(c10::IValue result, std::exception_ptr error) noexcept {
+  std::vector<Callback> continuations;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     result_ = std::move(result);
-    error_ = std::move(error);
+    error_ = error;
     ended_ = true;
+    continuations.swap(continuations_);
   }
   changed_.notify_all();
+  for (const Callback& continuation : continuations) continuation(error);
 }
 
 bool Work::ended() const {
@@ -25,6 +29,11 @@ bool Work::wait(std::chrono::milliseconds timeout) const {
   return changed_.wait_for(lock, timeout, [this] { return ended_; });
 }
 
+void Work::wait() const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return ended_; });
+}
+
 std::exception_ptr Work::error() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return error_;
@@ -34,6 +43,14 @@ c10::IValue Work::result() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (error_) std::rethrow_exception(error_);
   return result_;
+}
+
+void Work::on_end(Callback continuation) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!ended_) return continuations_.push_back(std::move(continuation));
+  }
+  continuation(error());
 }
 
 void Work::add_callback(Callback callback) {
@@ -55,6 +72,29 @@ void Work::deliver() {
     return callback;
   };
   while (const auto callback = next()) (*callback)(error());
+}
+
+std::shared_ptr<Work> when_all(std::vector<std::shared_ptr<Work>> works) {
+  if (works.size() == 1) return std::move(works.front());
+  struct Open {
+    std::vector<std::shared_ptr<Work>> works;
+    std::atomic<size_t> count;
+  };
+  const auto open = std::make_shared<Open>();
+  open->works = std::move(works);
+  open->count = open->works.size() + 1;  // one until all are listened to
+  auto all = std::make_shared<Work>();
+  const auto end = [open, all](const std::exception_ptr&) {
+    if (open->count.fetch_sub(1) != 1) return;
+    std::exception_ptr first;
+    for (const auto& work : open->works)
+      if (!first) first = work->error();
+    open->works.clear();
+    all->complete({}, std::move(first));
+  };
+  for (const auto& work : open->works) work->on_end(end);
+  end(nullptr);
+  return all;
 }
 
 }  // namespace accel::comm

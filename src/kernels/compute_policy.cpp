@@ -41,6 +41,11 @@ ComputePolicy compute_policy() {
 
 void set_default_policy(ComputePolicy policy) { default_policy.store(policy, std::memory_order_relaxed); }
 
+void set_first_policy(ComputePolicy policy) {
+  static std::atomic<bool> is_set{false};
+  if (!is_set.exchange(true)) set_default_policy(policy);
+}
+
 ComputeScope::ComputeScope(ComputePolicy policy)
     : guard_(info_kind<c10::DebugInfoKind>(), std::make_shared<PolicyInfo>(policy)) {}
 

@@ -20,8 +20,9 @@ struct alignas(2) ComputePolicy {
 // outside of them nothing. Operators that autograd's threads run for a backward have the policy of who called it.
 ComputePolicy compute_policy();
 
-// For calls that belong to no state: what the latest state wants. Any thread.
+// For calls that belong to no state: what the first state of the process wants. Any thread.
 void set_default_policy(ComputePolicy policy);
+void set_first_policy(ComputePolicy policy);  // the same, once
 
 // Bound to its thread; scopes end in reverse order.
 class ComputeScope {

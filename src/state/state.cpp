@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/processors.hpp"
+#include "comm/backend_communicator.hpp"
 #include "comm/job_start.hpp"
 #include "comm/plugin.hpp"
 #include "comm/rendezvous.hpp"
@@ -101,7 +102,7 @@ std::string backend_names(c10::Device device) {
 
 std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const LauncherEnvironment& launcher,
                                             c10::Device device) {
-  if (*settings.num_processes == 1) return std::make_shared<comm::Communicator>(device_types(device));
+  if (*settings.num_processes == 1) return std::make_shared<comm::BackendCommunicator>(device_types(device));
   quiet_torch_log();
   const std::chrono::milliseconds timeout(settings.timeout_ms.value);
   comm::RendezvousOptions options;
@@ -115,13 +116,13 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const
   const comm::Meeting meeting = comm::rendezvous(options, Deadline(timeout));
   std::shared_ptr<comm::Communicator> communicator;
   try {
-    communicator =
-        std::make_shared<comm::Communicator>(meeting.store, options.rank, options.size, timeout, backend_names(device));
+    communicator = std::make_shared<comm::BackendCommunicator>(meeting.store, options.rank, options.size, timeout,
+                                                               backend_names(device));
   } catch (const std::exception& error) {
     meeting.start->give_up(error);
   }
   meeting.start->end();
-  communicator->set_rendezvous_endpoints(meeting.places);
+  communicator->group().rendezvous_endpoints = meeting.places;
   return communicator;
 }
 
@@ -153,7 +154,7 @@ kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
     const auto local_processes = static_cast<size_t>(*settings.local_num_processes);
     kernels::keep_tensor_memory(kept ? static_cast<size_t>(*kept) : kernels::default_most_kept(local_processes));
   }
-  kernels::set_default_policy(policy);
+  kernels::set_first_policy(policy);
   return policy;
 }
 
@@ -194,7 +195,7 @@ State::State(const StateSettings& given)
   compute_policy_ = prepare_cpu(settings_);
   if (is_local_main_process()) log_emulation(settings_, device_, compute_policy_);
   communicator_ = connect(settings_, launcher_, device_);
-  communicator_->set_debug(settings_.debug.value);
+  communicator_->group().debug = settings_.debug.value;
   join_mesh();
   gradient_state_ = std::make_shared<GradientState>(accumulation(settings_));
 }
@@ -206,7 +207,7 @@ State::State(const State& parent, std::shared_ptr<comm::Communicator> group)
       communicator_(std::move(group)),
       gradient_state_(std::make_shared<GradientState>(accumulation(settings_))),
       compute_policy_(parent.compute_policy_) {
-  communicator_->set_debug(settings_.debug.value);
+  communicator_->group().debug = settings_.debug.value;
   settings_.process_index.value = communicator_->rank();
   settings_.num_processes.value = communicator_->size();
   place_on_host(settings_, *communicator_, parent.process_index() - parent.local_process_index());
@@ -278,7 +279,7 @@ bool State::check_trigger() {
 std::string State::describe() const {
   const bool routed = compute_policy_.routed_products;
   const std::string cost = cost_of_bfloat16(settings_, device_, compute_policy_);
-  return text("device = ", device_, "\nbackend = ", use_distributed() ? communicator_->backend_name() : "none",
+  return text("device = ", device_, "\nbackend = ", use_distributed() ? communicator_->group().backend_name : "none",
               "\nmesh = ", mesh_->describe(), "\n", describe_settings(settings_),
               "float32 products = ", routed ? kernels::describe_product_routing() : "LibTorch's kernels",
               "\nbf16 products = ", routed ? kernels::describe_emulation(at::kBFloat16) : "LibTorch's kernels", "\n",

@@ -232,6 +232,9 @@ class CheckLayers(ToolTest):
             ("", "nn__string_helpers_cpp", "does not say what is in the file"),
             ("//" + "x" * 41000, "nn__b_cpp", "cut it by concept"),
             ("", "stray__b_cpp", "has no layer"),
+            ('setenv("UCX_TLS", "tcp", 0);', "comm__b_cpp", "changes the environment"),
+            ("environ = mine;", "comm__b_cpp", "changes the environment"),
+            ("const EnvironmentDefaults defaults(variables);", "parallel__b_cpp", "puts variables into the environment"),
         ):
             with self.subTest(expected=expected, file=file), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)

@@ -1,7 +1,9 @@
 /* Calls that are started and not waited for, and groups of ranks: halves, and those that are left after a loss. */
 #define _POSIX_C_SOURCE 200809L
 
+#include <dirent.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "rank_program.h"
@@ -64,6 +66,47 @@ void run_works(accel_state_t* state, const char* argument) {
   accel_tensor_release(whole);
   accel_tensor_release(part);
   accel_state_release(half);
+}
+
+/* Of this process, that move messages. */
+static int progress_threads(void) {
+  DIR* const threads = opendir("/proc/self/task");
+  int count = 0;
+  EXPECT(threads != NULL);
+  for (const struct dirent* thread; (thread = readdir(threads)) != NULL;) {
+    char path[300] = "", name[32] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%s/comm", thread->d_name);
+    FILE* const file = fopen(path, "r");
+    if (file == NULL) continue;
+    if (fgets(name, sizeof name, file) != NULL && strcmp(name, "accel-ucx\n") == 0) count++;
+    fclose(file);
+  }
+  closedir(threads);
+  return count;
+}
+
+/* A state with eight groups of it has one progress thread. */
+void run_many_groups(accel_state_t* state, const char* argument) {
+  (void)argument;
+  enum { GROUPS = 8 };
+  accel_state_t* groups[GROUPS] = {NULL};
+  accel_work_t* works[GROUPS] = {NULL};
+  accel_tensor_t* tensors[GROUPS] = {NULL};
+  for (int32_t i = 0; i < GROUPS; i++) {
+    CHECK(accel_group_split(state, accel_process_index(state) % (1 + i % 2), 0, &groups[i]));
+    tensors[i] = filled(1);
+    CHECK(accel_all_reduce_async(groups[i], tensors[i], ACCEL_REDUCE_SUM, &works[i]));
+  }
+  EXPECT(progress_threads() == 1);
+  for (int32_t i = GROUPS - 1; i >= 0; i--) {
+    CHECK(accel_work_wait(works[i], 60000));
+    expect_elements(tensors[i], accel_num_processes(groups[i]));
+    expect_sum_of_ranks(groups[i]);
+    accel_work_release(works[i]);
+    accel_tensor_release(tensors[i]);
+    accel_state_release(groups[i]);
+  }
+  expect_sum_of_ranks(state);
 }
 
 /* The ranks whose digits the argument lists die one after the other, and the rest goes on without them. */

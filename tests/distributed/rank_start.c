@@ -17,15 +17,17 @@ static int32_t stops(void) {
   return told;
 }
 
-/* As a logger does with each line: localtime() reads TZ. Returns its argument when all is well. */
+/* As a logger does with each line: localtime() reads TZ. Returns its argument when all is well: nothing is changed,
+ * even for a moment. */
 static void* read_environment(void* argument) {
+  char** const before = environ;
   while (!stops())
     for (int32_t i = 0; i < 100; i++)
-      if (getenv("ACCEL_TEST_NO_SUCH_VARIABLE") != NULL) return NULL;
+      if (getenv("ACCEL_TEST_NO_SUCH_VARIABLE") != NULL || environ != before) return NULL;
   return argument;
 }
 
-/* States of several ranks come and go while another thread reads the environment, and leave nothing in it. */
+/* States of several ranks come and go, and a model is trained, while another thread reads the environment. */
 void run_environment(accel_state_t* state, const char* argument) {
   enum { STATES = 10 };
   char** const before = environ;
@@ -42,6 +44,7 @@ void run_environment(accel_state_t* state, const char* argument) {
     accel_state_release(other);
     EXPECT(environ == before);
   }
+  run_ddp(state, NULL);
   pthread_mutex_lock(&lock);
   stop = 1;
   pthread_mutex_unlock(&lock);

@@ -198,6 +198,7 @@ TESTS = {
     "stop": stop,
     "works": launched("works"),
     "mesh": mesh,
+    "many_groups": launched("many_groups"),
     "environment": launched("environment"),
     "shrink": shrink,
     "shrink_silent": shrink_silent,

@@ -12,10 +12,16 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <future>
 #include <mutex>
 #include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "base/current_call.hpp"
 #include "base/deadline.hpp"
@@ -31,6 +37,7 @@
 #include "comm/store_server.hpp"
 #include "expect_error.hpp"
 #include "rank_threads.hpp"
+#include "recording_communicator.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::comm {
@@ -71,7 +78,7 @@ TEST(CommCommunicator, BareCollectivesAgreeWithAPlainComputation) {
 }
 
 TEST(CommCommunicator, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
-  Communicator alone;
+  BackendCommunicator alone;
   at::Tensor matrix = at::zeros({4, 4});
   EXPECT_THROW(alone.all_reduce(matrix.t(), Reduction::kSum), Error);
   EXPECT_THROW(alone.all_reduce(matrix, Reduction::kAnd), Error);
@@ -286,7 +293,7 @@ TEST(CommCollectives, SmallTensorsOfOtherShapesAreAMismatchEvenWithAsManyBytes) 
 
 TEST(CommCollectives, DebugModeListsTheShapesOfAllRanks) {
   const auto messages = messages_of(2, std::chrono::seconds(60), [](Communicator& communicator) {
-    communicator.set_debug(true);
+    communicator.group().debug = true;
     gather(communicator, at::zeros({3 + communicator.rank(), 2}));
   });
   for (const std::string& message : messages)
@@ -295,16 +302,23 @@ TEST(CommCollectives, DebugModeListsTheShapesOfAllRanks) {
         << message;
 }
 
+// An all-reduce as a call that is started; the result is the first number of its sum.
+std::shared_ptr<Work> start_sum(const std::shared_ptr<Communicator>& communicator, const at::Tensor& tensor) {
+  return start(communicator, [tensor] {
+    return Round({Collective::all_reduce(tensor, Reduction::kSum)},
+                 [tensor](const std::exception_ptr& error) -> Outcome {
+                   rethrow(error);
+                   return c10::IValue(tensor.view({-1})[0].item<float>());
+                 });
+  });
+}
+
 TEST(CommWork, CallsRunInTheOrderOfTheirStart) {
   for (const int size : {1, 2}) {
     run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
       at::Tensor tensor = at::ones({1});
       std::vector<std::shared_ptr<Work>> works;
-      for (int i = 0; i < 20; i++)
-        works.push_back(communicator->queue()->start([communicator, tensor] {
-          communicator->all_reduce(tensor, Reduction::kSum);
-          return c10::IValue(tensor.item<float>());
-        }));
+      for (int i = 0; i < 20; i++) works.push_back(start_sum(communicator, tensor));
       at::Tensor after = tensor;
       communicator->all_reduce(after, Reduction::kSum);  // a blocking call comes after all of them
       double expected = 1;
@@ -317,19 +331,43 @@ TEST(CommWork, CallsRunInTheOrderOfTheirStart) {
   }
 }
 
+TEST(CommWork, CallsOfSeveralRoundsComeInTheirTurn) {
+  for (const int size : {1, 2, 3}) {
+    run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+      const int rank = communicator->rank();
+      const at::Tensor rows = at::full({rank + 1, 2}, rank, at::kFloat), sum = at::ones({1});
+      const std::string text(1000 + rank, 'a');  // too long for the first round
+      const Communicator& group = *communicator;
+      std::vector<std::shared_ptr<Work>> works;
+      for (int i = 0; i < 10; i++) {
+        works.push_back(start(communicator, [&] { return rounds::gather_uneven(group, rows); }));
+        works.push_back(start_sum(communicator, sum));
+        works.push_back(start(communicator, [&] { return rounds::gather_object(group, text); }));
+        if (i % 3 == rank % 3)
+          std::this_thread::sleep_for(std::chrono::milliseconds(2));  // ranks differ in what is open
+      }
+      communicator->barrier();
+      double expected = 1;
+      for (size_t i = 0; i < works.size(); i += 3) {
+        EXPECT_EQ(works[i]->result().toTensor().size(0), size * (size + 1) / 2);
+        EXPECT_EQ(works[i + 1]->result().toDouble(), expected *= size);
+        EXPECT_EQ(works[i + 2]->result().toListRef()[size - 1].toStringRef().size(), 999U + size);
+      }
+    });
+  }
+}
+
 TEST(CommWork, CarriesItsErrorAndRunsItsCallbacksWhereTheyAreAskedFor) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-    WorkQueue& queue = *communicator->queue();
-    const auto work = queue.start([communicator] {
-      communicator->all_reduce(at::zeros({3 + communicator->rank()}), Reduction::kSum);
-      return c10::IValue();
-    });
+    const auto work = start_sum(communicator, at::zeros({3 + communicator->rank()}));
+    WorkList& works = *communicator->group().works;
+    works.add(work);
     std::thread::id called;
     work->add_callback([&](const std::exception_ptr& error) {
       EXPECT_TRUE(error);
       called = std::this_thread::get_id();
     });
-    while (queue.progress(std::chrono::seconds(1))) {
+    while (works.progress(std::chrono::seconds(1))) {
     }
     EXPECT_EQ(called, std::this_thread::get_id());
     EXPECT_THROW(work->result(), CollectiveError);
@@ -337,36 +375,161 @@ TEST(CommWork, CarriesItsErrorAndRunsItsCallbacksWhereTheyAreAskedFor) {
   });
 }
 
+// Ranks that disagree about a part of a tree leave the rest of it, however long it is, and what was posted behind it.
+TEST(CommWork, AMismatchInATreeLeavesTheRanksInStep) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    const int rank = communicator->rank();
+    for (const bool blocks : {true, false}) {
+      auto list = tree::new_list();
+      for (int leaf = 0; leaf < 5; leaf++) list.push_back(at::ones({(1 << 14) + (leaf == 1 ? rank : 0)}));
+      auto shorter = tree::new_list();
+      for (int leaf = 0; leaf < 4 - rank; leaf++) shorter.push_back(at::ones({1 << 14}));
+      for (const auto& tree : {list, shorter}) {
+        if (blocks && rank == 0) {
+          EXPECT_THROW(reduce(*communicator, tree, Reduction::kSum, 1.0), CollectiveError);
+        } else {
+          const Communicator& group = *communicator;
+          const auto work = start(communicator, [&] { return rounds::reduce(group, tree, Reduction::kSum, 1.0); });
+          const auto behind = blocks ? nullptr : start_sum(communicator, at::ones({1}));
+          work->wait();
+          EXPECT_THROW(work->result(), CollectiveError);
+          if (!blocks) {
+            behind->wait();
+            EXPECT_EQ(behind->result().toDouble(), 2);
+          }
+        }
+        at::Tensor after = at::ones({1});
+        communicator->all_reduce(after, Reduction::kSum);
+        EXPECT_EQ(after.item<float>(), 2);
+      }
+    }
+  });
+}
+
+// Rank 1 comes to a collective of 16 MiB only when rank 0 has ended one of another group.
+TEST(CommWork, CollectivesOfTwoGroupsOverlap) {
+  for (const bool blocks : {false, true}) {
+    std::promise<void> ended;
+    const auto has_ended = ended.get_future().share();
+    run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+      const auto other = create_group(*communicator, {0, 1});
+      const at::Tensor first = at::ones({4 << 20}), second = at::ones({4 << 20});
+      std::shared_ptr<Work> work;
+      if (communicator->rank() == 0) work = start_sum(communicator, first);
+      if (blocks) {
+        other->all_reduce(second, Reduction::kSum);
+      } else {
+        const auto overtaking = start_sum(other, second);
+        overtaking->wait();
+        overtaking->result();
+      }
+      EXPECT_TRUE(second.eq(2).all().item<bool>());
+      if (communicator->rank() == 0) {
+        EXPECT_FALSE(work->ended());
+        ended.set_value();
+      } else {
+        has_ended.wait();
+        work = start_sum(communicator, first);
+      }
+      work->wait();
+      EXPECT_EQ(work->result().toDouble(), 2);
+      EXPECT_TRUE(first.eq(2).all().item<bool>());
+    });
+  }
+}
+
+// What the gradient reducer does with a bucket, while a collective is under way to which rank 1 has not come.
+TEST(CommWork, ABucketIsPostedBehindACollectiveUnderWay) {
+  std::promise<void> posted;
+  const auto is_posted = posted.get_future().share();
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    const at::Tensor part = at::ones({1 << 20}), whole = at::empty({2 << 20});
+    std::vector<at::Tensor> bucket{at::ones({1 << 20})};
+    if (communicator->rank() == 1) is_posted.wait();
+    const auto gathering = communicator->start(Collective::all_gather(part, whole));
+    const auto backend = communicator->process_group()->getBackend(c10::DeviceType::CPU);
+    const auto reducing = backend->allreduce(bucket, c10d::AllreduceOptions());
+    if (communicator->rank() == 0) {
+      EXPECT_FALSE(gathering->ended());
+      posted.set_value();
+    }
+    reducing->wait();
+    EXPECT_TRUE(gathering->ended());
+    EXPECT_TRUE(bucket[0].eq(2).all().item<bool>());
+    EXPECT_TRUE(whole.eq(1).all().item<bool>());
+  });
+}
+
 TEST(CommWork, TwoRanksMaySendBeforeTheyReceive) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     const int other = 1 - communicator->rank();
     const at::Tensor sent = at::full({1 << 20}, communicator->rank(), at::kFloat), received = at::empty({1 << 20});
-    const auto sending = communicator->start_send(sent, other, 3);
-    const auto receiving = communicator->start_receive(received, other, 3);
+    const auto sending = communicator->start(Collective::send(sent, other, 3));
+    const auto receiving = communicator->start(Collective::receive(received, other, 3));
     ASSERT_TRUE(receiving->wait(std::chrono::seconds(60)) && sending->wait(std::chrono::seconds(60)));
     receiving->result();
     EXPECT_TRUE(received.eq(other).all().item<bool>());
   });
 }
 
-TEST(CommWork, WhatHasNotBegunFailsWhenTheGroupIsLeft) {
-  Communicator alone;
-  std::mutex gate;
-  std::unique_lock<std::mutex> closed(gate);
-  std::atomic<bool> begun{false};
-  const auto first = alone.queue()->start([&] {
-    begun = true;
-    const std::lock_guard<std::mutex> open(gate);
-    return c10::IValue(1);
+TEST(CommWork, WhatHasNotEndedFailsWhenTheGroupIsLeft) {
+  const auto messages = messages_of(2, std::chrono::seconds(60), [](Communicator& communicator) {
+    const at::Tensor tensor = at::ones({3});
+    const auto first = communicator.start(Collective::all_reduce(tensor, Reduction::kSum));
+    first->wait();
+    EXPECT_EQ(tensor[0].item<float>(), 2);
+    first->result();
+    if (communicator.rank() == 1) return;
+    const auto second = communicator.start(Collective::all_reduce(tensor, Reduction::kSum));
+    const auto third = communicator.start(Collective::barrier());
+    communicator.shutdown();
+    EXPECT_THROW(second->result(), CollectiveError);
+    EXPECT_THROW(third->result(), CollectiveError);
+    EXPECT_THROW(communicator.start(Collective::barrier()), Error);
   });
-  while (!begun) std::this_thread::yield();
-  const auto second = alone.queue()->start([] { return c10::IValue(2); });
-  alone.queue()->close();
-  EXPECT_THROW(second->result(), Error);
-  EXPECT_THROW(alone.queue()->start([] { return c10::IValue(3); }), Error);
-  closed.unlock();
-  alone.shutdown();
-  EXPECT_EQ(first->result().toInt(), 1);
+  for (const std::string& message : messages) EXPECT_EQ(message, "");
+}
+
+using Kind = Collective::Kind;
+
+TEST(CommRounds, ATreeIsPostedAsOneCall) {
+  const auto communicator = std::make_shared<tests::RecordingCommunicator>(0, 4);
+  auto list = tree::new_list();
+  for (const auto dtype : {at::kFloat, at::kLong, at::kFloat}) list.push_back(at::ones({3}, dtype));
+  for (int large = 0; large < 2; large++) list.push_back(at::ones({1 << 14}));
+  const auto gathering = start(communicator, [&] { return rounds::gather(*communicator, list); });
+  const auto reducing = start(communicator, [&] { return rounds::reduce(*communicator, list, Reduction::kSum, 1.0); });
+  const auto broadcasting = start(communicator, [&] { return rounds::broadcast(*communicator, list, 0); });
+  ASSERT_EQ(communicator->posted.size(), 3U);
+  EXPECT_EQ(communicator->posted[0].kinds(), std::vector<Kind>(3, Kind::kAllGather));
+  const std::vector<Kind> reduced{Kind::kAllGather, Kind::kAllReduce, Kind::kAllReduce, Kind::kAllReduce,
+                                  Kind::kAllReduce};
+  EXPECT_EQ(communicator->posted[1].kinds(), reduced);
+  const std::vector<Kind> sent{Kind::kAllGather, Kind::kBroadcast, Kind::kBroadcast, Kind::kBroadcast};
+  EXPECT_EQ(communicator->posted[2].kinds(), sent);
+  communicator->posted[1].work->complete({}, nullptr);
+  EXPECT_FALSE(gathering->ended());
+  EXPECT_TRUE(reducing->ended());
+  EXPECT_EQ(reducing->result().toListRef().size(), 5U);
+}
+
+TEST(CommRounds, WhatComesAfterSeveralRoundsIsPostedAfterTheLast) {
+  const auto communicator = std::make_shared<tests::RecordingCommunicator>(0, 2);
+  auto& posted = communicator->posted;
+  const at::Tensor rows = at::ones({0, 2});
+  const auto uneven = start(communicator, [&] { return rounds::gather_uneven(*communicator, rows); });
+  const auto sum = start(communicator, [&] { return rounds::reduce(*communicator, rows, Reduction::kSum, 1.0); });
+  ASSERT_EQ(posted.size(), 1U);
+  posted[0].collectives[0].output.zero_();  // the lengths of all ranks
+  posted[0].work->complete({}, nullptr);
+  ASSERT_EQ(posted.size(), 3U);
+  EXPECT_EQ(posted[1].kinds(), std::vector<Kind>(2, Kind::kBroadcast));
+  EXPECT_EQ(posted[2].kinds(), std::vector<Kind>(1, Kind::kAllReduce));
+  EXPECT_FALSE(uneven->ended() || sum->ended());
+  posted[1].work->complete({}, nullptr);
+  posted[2].work->complete({}, std::make_exception_ptr(std::runtime_error("lost")));
+  EXPECT_TRUE(uneven->ended());
+  EXPECT_THROW(sum->result(), std::runtime_error);
 }
 
 TEST(CommGroup, ItsMembersWorkTogether) {
@@ -391,6 +554,113 @@ TEST(CommGroup, ItsMembersWorkTogether) {
   });
 }
 
+// Of this process, by their name.
+int64_t threads_called(const std::string& name) {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::count_if(begin(threads), end(threads), [&](const auto& thread) {
+    std::ifstream file(thread.path() / "comm");
+    std::string found;
+    return std::getline(file, found) && found == name;
+  });
+}
+
+TEST(CommGroup, AllGroupsOfARankHaveOneProgressThread) {
+  constexpr int kRanks = 2, kGroups = 8;
+  run_ranks(kRanks, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    communicator->barrier();
+    EXPECT_EQ(threads_called("accel-ucx"), kRanks);
+    std::vector<std::shared_ptr<Communicator>> groups{communicator};
+    while (groups.size() <= kGroups) groups.push_back(create_group(*groups[groups.size() / 2], {1, 0}));
+    std::vector<std::shared_ptr<Work>> works;
+    const int own = communicator->rank();
+    for (int i = 0; i < 3; i++)  // one order of the groups on rank 0, the opposite one on rank 1
+      for (size_t place = 0; place < groups.size(); place++)
+        works.push_back(start_sum(groups[own == 0 ? place : groups.size() - 1 - place], at::ones({100000})));
+    for (const auto& work : works) {
+      work->wait();
+      EXPECT_EQ(work->result().toDouble(), 2);
+    }
+    EXPECT_EQ(threads_called("accel-ucx"), kRanks);
+    communicator->barrier();
+  });
+}
+
+// Two threads of each rank block in groups of their own.
+TEST(CommGroup, CallsOfTwoThreadsBlockOnlyTheirOwn) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    const auto other = create_group(*communicator, {0, 1});
+    const auto calls = [](Communicator& group, bool sleeps) {
+      for (int i = 0; i < 200; i++) {
+        const at::Tensor tensor = at::ones({i % 7 == 0 ? 300000 : i});
+        if (sleeps && i % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        group.all_reduce(tensor, Reduction::kSum);
+        EXPECT_TRUE(tensor.eq(2).all().item<bool>());
+        const int peer = 1 - group.rank();
+        const at::Tensor sent = at::full({i}, i), received = at::empty({i}, sent.options());
+        const auto sending = group.start(Collective::send(sent, peer, i));
+        group.receive(received, peer, i);
+        EXPECT_TRUE(at::equal(sent, received));
+        sending->wait();
+      }
+    };
+    std::thread beside([&] { calls(*other, communicator->rank() == 0); });
+    calls(*communicator, communicator->rank() == 1);
+    beside.join();
+  });
+}
+
+TEST(CommGroup, TheEndOfOneLeavesTheOthers) {
+  std::promise<void> aborted;
+  const auto is_aborted = aborted.get_future().share();
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    const bool aborts = communicator->rank() == 0;
+    const auto failing = create_group(*communicator, {0, 1}), leaving = create_group(*communicator, {0, 1});
+    leaving->barrier();
+    leaving->shutdown();
+    std::shared_ptr<Work> open;
+    if (aborts) open = start_sum(communicator, at::ones({1 << 20}));
+    const at::Tensor tensor = at::ones({1 << 20});
+    const auto lost = failing->start(Collective::receive(tensor, 1 - failing->rank(), 0));
+    if (aborts) {
+      const auto never = start_sum(failing, tensor);
+      failing->abort();
+      never->wait();
+      EXPECT_THROW(never->result(), CollectiveError);
+      EXPECT_FALSE(open->ended());
+      aborted.set_value();
+    } else {
+      is_aborted.wait();
+      EXPECT_THROW(failing->barrier(), CollectiveError);
+      open = start_sum(communicator, at::ones({1 << 20}));
+    }
+    lost->wait();
+    EXPECT_THROW(lost->result(), CollectiveError);
+    open->wait();
+    EXPECT_EQ(open->result().toDouble(), 2);
+    const auto next = create_group(*communicator, {0, 1});
+    next->barrier();
+    const at::Tensor sum = at::ones({1 << 20});
+    next->all_reduce(sum, Reduction::kSum);
+    EXPECT_TRUE(sum.eq(2).all().item<bool>());
+  });
+}
+
+TEST(CommGroup, OutlivesTheOneThatItWasMadeOf) {
+  const auto messages = messages_of(2, std::chrono::seconds(60), [](Communicator& communicator) {
+    const auto group = create_group(communicator, {0, 1});
+    group->barrier();
+    communicator.shutdown();
+    const auto next = create_group(*group, {1, 0});
+    for (const auto& one : {group, next}) {
+      const at::Tensor sum = at::ones({1 << 20});
+      one->all_reduce(sum, Reduction::kSum);
+      EXPECT_TRUE(sum.eq(2).all().item<bool>());
+    }
+    next->barrier();
+  });
+  for (const std::string& message : messages) EXPECT_EQ(message, "");
+}
+
 TEST(CommGroup, RefusesRanksThatMakeNone) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     EXPECT_THROW(create_group(*communicator, {0, 2}), Error);
@@ -406,7 +676,7 @@ TEST(CommGroup, SurvivorsGoOnWithoutTheLostRank) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 3; rank++)
     ranks.emplace_back([&, rank] {
-      Communicator communicator(store, rank, 3, std::chrono::seconds(30), "ucx");
+      BackendCommunicator communicator(store, rank, 3, std::chrono::seconds(30), "ucx");
       communicator.barrier();
       if (rank == 1) return;  // leaves
       const auto group = shrink_group(communicator, std::chrono::seconds(2));
@@ -609,7 +879,7 @@ TEST(CommRendezvous, OneAddressServesGroupAfterGroup) {
         options.rank = rank;
         options.size = 2;
         const Meeting meeting = rendezvous(options, Deadline(std::chrono::seconds(20)));
-        Communicator communicator(meeting.store, rank, 2, std::chrono::seconds(20), "ucx");
+        BackendCommunicator communicator(meeting.store, rank, 2, std::chrono::seconds(20), "ucx");
         meeting.start->end();
         at::Tensor one = at::ones({1});
         communicator.all_reduce(one, Reduction::kSum);

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
+#include "comm/device_waiter.hpp"
 #include "comm/group.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
@@ -63,7 +64,7 @@ TEST(Devices, EachTensorGoesToTheBackendOfItsDevice) {
 }
 
 TEST(Devices, SeveralInOneCallAreRefused) {
-  Communicator alone({c10::DeviceType::CPU, c10::DeviceType::Meta});
+  BackendCommunicator alone({c10::DeviceType::CPU, c10::DeviceType::Meta});
   const std::string message = message_of([&] { alone.all_gather(at::ones({4}), elsewhere()); });
   EXPECT_EQ(message, "output is on meta and input is on cpu; expected the same device: move one of them");
 }
@@ -76,7 +77,7 @@ TEST(Devices, ThoseWithoutABackendAreNamed) {
     for (const at::Tensor& tensor : {at::ones({1 << 14}), elsewhere()}) list.push_back(tensor);
     EXPECT_EQ(message_of([&] { gather(communicator, list); }), expected) << "before anything is sent";
   };
-  Communicator alone;
+  BackendCommunicator alone;
   check(alone);
   tests::run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) { check(*communicator); });
 }
@@ -137,17 +138,21 @@ struct NotedStreams final : c10::impl::DeviceGuardImplInterface {
 C10_REGISTER_GUARD_IMPL(MAIA, NotedStreams);
 
 TEST(Devices, StartedCallsHaveAStreamOfTheirOwn) {
-  WorkQueue queue(c10::DeviceType::MAIA);
+  DeviceWaiter waiter(c10::DeviceType::MAIA);
   for (const bool fails : {false, true}) {
     stream_log.clear();
-    const auto work = queue.start([&]() -> c10::IValue {
+    const auto work = waiter.start([&]() -> DeviceWaiter::Wait {
       note("call");
-      if (fails) throw std::runtime_error("it failed");
-      return 1;
+      return [fails] {
+        note("end");
+        if (fails) throw std::runtime_error("it failed");
+      };
     });
     ASSERT_TRUE(work->wait(std::chrono::seconds(60)));
-    std::vector<std::string> expected{"mark 0", "use 7", "hold 7", "call", "wait for 7", "use 0"};
-    if (fails) expected.erase(expected.begin() + 4);
+    EXPECT_EQ(work->error() != nullptr, fails);
+    std::vector<std::string> expected{"mark 0", "use 7", "hold 7",     "call", "use 0",
+                                      "use 7",  "end",   "wait for 7", "use 0"};
+    if (fails) expected.erase(expected.begin() + 7);
     EXPECT_EQ(stream_log, expected);
   }
 }

@@ -54,7 +54,7 @@ TEST(Sizes, PartsOfLargeTensorsAreCounted) {
 }
 
 TEST(Sizes, RowsAreSharedAndPaddedBeyondTwoToTheThirtyOne) {
-  Communicator alone({c10::DeviceType::CPU, c10::DeviceType::Meta});
+  BackendCommunicator alone({c10::DeviceType::CPU, c10::DeviceType::Meta});
   const at::Tensor tensor = large(kLarge);
   EXPECT_EQ(pad_across_processes(alone, tensor, 0, 0, false).toTensor().size(0), kLarge);
   EXPECT_EQ(reduce(alone, tensor, Reduction::kSum, 1.0).toTensor().numel(), kLarge);

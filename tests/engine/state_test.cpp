@@ -12,9 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/current_call.hpp"
 #include "base/error.hpp"
 #include "config/precedence.hpp"
 #include "config/process_place.hpp"
+#include "kernels/compute_policy.hpp"
 #include "state/split.hpp"
 
 namespace accel {
@@ -344,6 +346,26 @@ TEST(StateSettings, TheTimeoutIsThatOfTheCallElseThatOfItsVariable) {
   setenv("ACCEL_TIMEOUT_MS", "0", 1);
   EXPECT_NE(refusal([] { resolve_state_settings({}); }, Status::kInvalidArgument).find("'0' (from ACCEL_TIMEOUT_MS)"),
             std::string::npos);
+}
+
+TEST(StateSettings, AnotherStateDoesNotChangeCallsWithoutOne) {
+  const StateEnvironment environment({});
+  const auto make = [](CpuKernels choice) {
+    StateSettings settings;
+    settings.cpu = true;
+    settings.cpu_kernels = choice;
+    return state::State(settings);
+  };
+  const auto routes_products = [] {
+    const CurrentCall call("accel_op_call");
+    return kernels::compute_policy().routed_products;
+  };
+  const state::State first = make(CpuKernels::kAuto);
+  const bool before = routes_products();
+  for (const CpuKernels choice : {CpuKernels::kDefault, CpuKernels::kAuto}) {
+    const state::State other = make(choice);
+    EXPECT_EQ(routes_products(), before);
+  }
 }
 
 TEST(StateSettings, WhatCannotWorkIsRefusedWithTheReason) {

@@ -183,7 +183,6 @@ class SlowReader final : public c10d::PrefixStore {
 };
 
 TEST(UcxGroup, LeavesOnlyWhenAllHaveCome) {
-  const auto environment = backend_environment();
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::thread leaves_at_once(
       [&] { make_backend(c10::make_intrusive<c10d::PrefixStore>("group", store), 1, 2)->shutdown(); });
@@ -216,7 +215,6 @@ TEST(UcxGroup, BadArguments) {
 
 TEST(UcxGroup, VariablesOfTheUserReachUcx) {
   const Variable transports("UCX_TLS", "no_such_transport");
-  const auto environment = backend_environment();
   EXPECT_STREQ(std::getenv("UCX_TLS"), "no_such_transport");
   try {
     make_backend(c10::make_intrusive<c10d::HashStore>(), 0, 1);
@@ -227,7 +225,6 @@ TEST(UcxGroup, VariablesOfTheUserReachUcx) {
 }
 
 TEST(UcxGroup, MissingRankIsNamedWhenTheGroupForms) {
-  const auto environment = backend_environment();
   const auto store = c10::make_intrusive<c10d::HashStore>();
   try {
     make_backend(store, 0, 2, 100);

@@ -29,9 +29,10 @@ using BackendPointer = c10::intrusive_ptr<c10d::Backend>;
 using Tensors = std::vector<at::Tensor>;
 
 inline BackendPointer make_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
-                                   int64_t timeout_ms = 20000) {
+                                   int64_t timeout_ms = 20000, const BackendPointer& parent = {}) {
   char error[512] = "";
-  const BackendArguments arguments{store.get(), rank, size, timeout_ms, "test"};
+  BackendArguments arguments{store.get(), rank, size, timeout_ms, "test"};
+  arguments.parent = parent.get();
   auto* const backend = load_plugin("ucx")(&arguments, error, sizeof(error));
   if (!backend) throw std::runtime_error(error);
   return BackendPointer::reclaim(backend);
@@ -55,7 +56,6 @@ inline void run_threads(int count, const std::function<void(int)>& body) {
 }
 
 inline void run_ranks(int size, const std::function<void(BackendPointer, int)>& body, int64_t timeout_ms = 20000) {
-  const auto environment = backend_environment();
   const auto store = c10::make_intrusive<c10d::HashStore>();
   run_threads(size, [&](int rank) {
     const auto backend = make_backend(store, rank, size, timeout_ms);
@@ -125,7 +125,7 @@ inline std::vector<BackendPointer> join_groups(const Route& route, int rank, int
     backends.push_back(
         make_backend(c10::make_intrusive<Announcing>(
                          c10::make_intrusive<c10d::PrefixStore>(std::to_string(group), store), published),
-                     rank, route.ranks()));
+                     rank, route.ranks(), 20000, backends.empty() ? BackendPointer() : backends[0]));
   }
   return backends;
 }
@@ -136,7 +136,6 @@ inline void run_ranks(const Route& route, int groups,
   const Variable segment("ACCEL_SHARED_MEMORY", route.within == Between::kMemory ? "1" : "0");
   std::optional<Variable> transports;
   if (route.within == Between::kTcp) transports.emplace("UCX_TLS", "tcp,self");
-  const auto environment = backend_environment();
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::mutex mutex;
   run_threads(route.ranks(), [&](int rank) {

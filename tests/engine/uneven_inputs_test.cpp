@@ -291,7 +291,7 @@ TEST(UnevenInputsBatchSize, EndsWithTheErrorOfOneRank) {
 
 // What LibTorch's own allocator says.
 TEST(UnevenInputsBatchSize, ShrinksAfterARealFailure) {
-  comm::Communicator alone;
+  comm::BackendCommunicator alone;
   BatchSizeSearch search;
   search.release_memory = [] {};
   search.attempt = [](int64_t size) -> Attempt {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "comm/backend_communicator.hpp"
 #include "fixture.hpp"
 
 namespace accel::parity {
@@ -34,7 +35,7 @@ void check_case(const c10::IValue& input, const c10::IValue& expected) {
     search.reduce = [&](int64_t size, int64_t, const std::string&) {
       return reduce->toStringRef() == "halve" ? size / 2 : std::max<int64_t>(size - 3, 0);
     };
-  comm::Communicator alone;
+  comm::BackendCommunicator alone;
   const auto error = error_type(expected);
   try {
     const int64_t found =

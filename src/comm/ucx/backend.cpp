@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "base/background_thread.hpp"
@@ -38,23 +39,27 @@ std::vector<int64_t> split_sizes(const Call& call, const at::Tensor& tensor, con
 }  // namespace
 
 UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                       std::chrono::milliseconds timeout, const std::string& group, const char* (*current_call)())
+                       std::chrono::milliseconds timeout, const std::string& group, const char* (*current_call)(),
+                       const UcxBackend* parent)
     : Backend(rank, size), timeout_(timeout) {
   const Deadline deadline(timeout);
-  auto transport = [&] {
-    const SignalsBlocked for_the_thread_of_ucx;
-    return std::make_unique<Transport>(rank, size);
-  }();
-  Peers peers(store, group, rank, size, Transport::version(), transport->address(), deadline);
-  for (int peer = 0; peer < size; peer++)
-    if (peer != rank) transport->connect(peer, peers.address(peer), peers.same_host(peer));
+  ProgressEngine::Membership engine = parent != nullptr ? parent->driver_->engine()->join() : nullptr;
+  if (engine == nullptr) engine = ProgressEngine::start(rank, size);
+  const uint32_t number = engine->new_group_number();
+  auto transport = std::make_unique<Transport>(engine->worker(), number, rank, size);
+  Peers peers(store, group, rank, size, Worker::version(), engine->worker().address(), number, deadline);
+  engine->run([&] {
+    for (int peer = 0; peer < size; peer++)
+      if (peer != rank) transport->connect(peer, peers.address(peer), peers.number(peer), peers.same_host(peer));
+  });
   std::unique_ptr<HostSegment> segment;
   const int neighbours = peers.hosts().neighbours().size();
   if (neighbours > 1 && neighbours <= HostSegment::kMaxRanks && peers.reaches_neighbours())
     segment = std::make_unique<HostSegment>(peers);
   if (!peers.wait_until_all_connected(segment != nullptr || neighbours == 1, deadline)) segment.reset();
-  driver_ = std::make_shared<Driver>(std::move(transport), std::move(peers), std::move(segment), current_call);
-  driver_->start();
+  driver_ = std::make_shared<Driver>(std::move(engine), number, std::move(transport), std::move(peers),
+                                     std::move(segment), current_call);
+  driver_->engine()->add(driver_);
   init();
 }
 
@@ -66,11 +71,27 @@ c10::intrusive_ptr<c10d::Backend::Options> UcxBackend::getBackendOptions() {
   return c10::make_intrusive<Options>(getBackendName(), timeout_);
 }
 
+void UcxBackend::startCoalescing() {
+  coalesced_ = std::make_unique<CoalescedCalls>();
+  coalescing_thread_ = std::this_thread::get_id();
+}
+
+CoalescedCalls* UcxBackend::coalesced() const {
+  return coalescing_thread_.load() == std::this_thread::get_id() ? coalesced_.get() : nullptr;
+}
+
+c10::intrusive_ptr<c10d::Work> UcxBackend::endCoalescing() {
+  const auto calls = std::move(coalesced_);
+  coalescing_thread_ = std::thread::id();
+  if (calls == nullptr || calls->task.parts.empty()) return {};
+  return submit_calls(driver_, std::move(*calls));
+}
+
 void UcxBackend::abort() { driver_->abort(text("rank ", getRank(), " aborted the group")); }
 void UcxBackend::shutdown() { driver_->shutdown(); }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  Call call(driver_, Operation::kBroadcast);
+  Call call(driver_, coalesced(), Operation::kBroadcast);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   const int root = static_cast<int>(options.rootRank);
   call.begin(tensors[0], options.rootRank);
@@ -82,14 +103,14 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::broadcast(Tensors& tensors, const c10
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  Call call(driver_, Operation::kAllReduce);
+  Call call(driver_, coalesced(), Operation::kAllReduce);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   return reduce_all(call, tensors, options, OpType::ALLREDUCE);
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce_coalesced(Tensors& tensors,
                                                                const c10d::AllreduceCoalescedOptions& options) {
-  Call call(driver_, Operation::kAllReduce);
+  Call call(driver_, coalesced(), Operation::kAllReduce);
   return reduce_all(call, tensors, options, OpType::ALLREDUCE_COALESCED);
 }
 
@@ -104,7 +125,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_all(Call& call, Tensors& tenso
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  Call call(driver_, Operation::kReduce);
+  Call call(driver_, coalesced(), Operation::kReduce);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   call.begin(tensors[0], options.rootRank);
   call.combine(tensors[0], options.reduceOp);
@@ -117,7 +138,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce(Tensors& tensors, const c10d::
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                      const c10d::AllgatherOptions& options) {
-  Call call(driver_, Operation::kAllGather);
+  Call call(driver_, coalesced(), Operation::kAllGather);
   call.require(inputs.size() == 1 && outputs.size() == 1, "got ", inputs.size(), " inputs and ", outputs.size(),
                " lists of outputs, expected one of each");
   call.begin(inputs[0]);
@@ -139,7 +160,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::allgather_into_tensor_coalesced(Tenso
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::gather_into(Tensors& outputs, Tensors& inputs,
                                                        const c10d::AllgatherOptions& options, c10d::OpType type) {
-  Call call(driver_, Operation::kAllGather);
+  Call call(driver_, coalesced(), Operation::kAllGather);
   call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected as many");
   for (size_t i = 0; i < inputs.size(); i++) {
@@ -153,7 +174,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::gather_into(Tensors& outputs, Tensors
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                   const c10d::GatherOptions& options) {
-  Call call(driver_, Operation::kGather);
+  Call call(driver_, coalesced(), Operation::kGather);
   call.require(inputs.size() == 1, "got ", inputs.size(), " inputs, expected one");
   call.begin(inputs[0], options.rootRank);
   call.send_to(static_cast<int>(options.rootRank), call.read(inputs[0]));
@@ -170,7 +191,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::gather(std::vector<Tensors>& outputs,
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                    const c10d::ScatterOptions& options) {
-  Call call(driver_, Operation::kScatter);
+  Call call(driver_, coalesced(), Operation::kScatter);
   call.require(outputs.size() == 1, "got ", outputs.size(), " outputs, expected one");
   call.begin(outputs[0], options.rootRank);
   if (getRank() == options.rootRank) {
@@ -185,7 +206,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::scatter(Tensors& outputs, std::vector
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                           const c10d::ReduceScatterOptions& options) {
-  Call call(driver_, Operation::kReduceScatter);
+  Call call(driver_, coalesced(), Operation::kReduceScatter);
   call.require(outputs.size() == 1 && inputs.size() == 1, "got ", outputs.size(), " outputs and ", inputs.size(),
                " lists of inputs, expected one of each");
   call.begin(outputs[0]);
@@ -208,7 +229,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_scatter_tensor_coalesced(Tenso
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors& inputs,
                                                        const c10d::ReduceScatterOptions& options, c10d::OpType type) {
-  Call call(driver_, Operation::kReduceScatter);
+  Call call(driver_, coalesced(), Operation::kReduceScatter);
   call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected as many");
   for (size_t i = 0; i < outputs.size(); i++) {
@@ -223,7 +244,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                                     const c10d::AllToAllOptions& options) {
-  Call call(driver_, Operation::kAllToAll);
+  Call call(driver_, coalesced(), Operation::kAllToAll);
   const auto size = static_cast<size_t>(getSize());
   call.require(inputs.size() == size && outputs.size() == size, "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected one of each for each of ", size, " ranks");
@@ -247,7 +268,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall_base(at::Tensor& output, at:
                                                          std::vector<int64_t>& output_splits,
                                                          std::vector<int64_t>& input_splits,
                                                          const c10d::AllToAllOptions& options) {
-  Call call(driver_, Operation::kAllToAll);
+  Call call(driver_, coalesced(), Operation::kAllToAll);
   call.begin(input);
   auto incoming = call.write(output);
   auto outgoing = call.read(input);
@@ -271,7 +292,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall_base(at::Tensor& output, at:
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::barrier(const c10d::BarrierOptions& options) {
-  Call call(driver_, Operation::kBarrier);
+  Call call(driver_, coalesced(), Operation::kBarrier);
   call.begin_barrier();
   return call.submit(OpType::BARRIER, {}, options.asyncOp, deadline(options.timeout));
 }

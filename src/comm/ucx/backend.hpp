@@ -3,9 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
@@ -15,6 +17,7 @@
 namespace accel::comm::ucx {
 
 class Call;
+struct CoalescedCalls;
 
 class UcxBackend final : public c10d::Backend {
  public:
@@ -22,7 +25,7 @@ class UcxBackend final : public c10d::Backend {
   using Work = c10d::Work;
 
   UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
-             const std::string& group, const char* (*current_call)());
+             const std::string& group, const char* (*current_call)(), const UcxBackend* parent);
   ~UcxBackend() override;
 
   const std::string getBackendName() const override { return "ucx"; }
@@ -32,6 +35,11 @@ class UcxBackend final : public c10d::Backend {
   void shutdown() override;
   void setSequenceNumberForGroup() override {}  // every rank counts from 0
   uint64_t getSequenceNumberForGroup() override { return driver_->sequence(); }
+
+  // Between these two, collectives are collected, and then posted as one call.
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  c10::intrusive_ptr<Work> endCoalescing() override;
 
   // Of buckets of gradients, which are reduced in place.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return driver_->shares_memory(); }
@@ -72,6 +80,7 @@ class UcxBackend final : public c10d::Backend {
   c10::intrusive_ptr<Work> recvAnysource(Tensors& tensors, int tag) override;
 
  private:
+  CoalescedCalls* coalesced() const;  // null where calls are posted by themselves
   c10::intrusive_ptr<Work> reduce_all(Call& call, Tensors& tensors, const c10d::AllreduceOptions& options,
                                       c10d::OpType type);
   c10::intrusive_ptr<Work> gather_into(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options,
@@ -85,6 +94,8 @@ class UcxBackend final : public c10d::Backend {
 
   std::chrono::milliseconds timeout_;
   std::shared_ptr<Driver> driver_;
+  std::unique_ptr<CoalescedCalls> coalesced_;  // while they are collected, by one thread
+  std::atomic<std::thread::id> coalescing_thread_{};
 };
 
 }  // namespace accel::comm::ucx

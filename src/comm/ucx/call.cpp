@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -66,7 +67,8 @@ void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name) {
   if (!reason.empty()) throw CollectiveError(CollectiveFailure::kInvalid, rank, text(name, ": ", reason));
 }
 
-Call::Call(std::shared_ptr<Driver> driver, Operation operation) : driver_(std::move(driver)), operation_(operation) {}
+Call::Call(std::shared_ptr<Driver> driver, CoalescedCalls* coalesced, Operation operation)
+    : driver_(std::move(driver)), coalesced_(coalesced), operation_(operation) {}
 
 void Call::refuse(const std::string& reason) const {
   throw CollectiveError(CollectiveFailure::kInvalid, rank(),
@@ -184,16 +186,33 @@ void Call::set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& rec
 
 c10::intrusive_ptr<c10d::Work> Call::submit(c10d::OpType type, std::vector<at::Tensor> outputs, bool async,
                                             std::chrono::milliseconds timeout) {
-  const auto parts = static_cast<uint32_t>(task_.parts.size());
-  for (uint32_t part = 0; part < parts; part++) {
-    task_.parts[part].header.part = part;
-    task_.parts[part].header.parts = parts;
-  }
-  auto work = c10::make_intrusive<UcxWork>(driver_, rank(), type, operation_name(operation_), std::move(outputs));
-  task_.work = work;
   task_.timeout = timeout;
-  if (async) task_.thread_state = std::make_unique<at::ThreadLocalState>();
-  driver_->submit(std::move(task_), !async);
+  if (coalesced_ == nullptr) return submit_calls(driver_, {std::move(task_), type, std::move(outputs), async});
+  const auto append = [](auto& to, auto& from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  };
+  append(coalesced_->task.parts, task_.parts);
+  append(coalesced_->task.held, task_.held);
+  append(coalesced_->task.copies, task_.copies);
+  append(coalesced_->outputs, outputs);
+  coalesced_->task.timeout = timeout;
+  coalesced_->async = coalesced_->async || async;
+  return {};
+}
+
+c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<Driver>& driver, CoalescedCalls calls) {
+  Task& task = calls.task;
+  const auto parts = static_cast<uint32_t>(task.parts.size());
+  for (uint32_t part = 0; part < parts; part++) {
+    task.parts[part].header.part = part;
+    task.parts[part].header.parts = parts;
+  }
+  // Without parts there is nothing to wait for, or to be named.
+  const char* const name = parts == 0 ? "nothing" : operation_name(task.parts[0].header.operation);
+  auto work = c10::make_intrusive<UcxWork>(driver, driver->rank(), calls.type, name, std::move(calls.outputs));
+  task.work = work;
+  if (calls.async) task.thread_state = std::make_unique<at::ThreadLocalState>();
+  driver->submit(std::move(task), !calls.async);
   return work;
 }
 

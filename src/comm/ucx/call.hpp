@@ -13,9 +13,20 @@
 
 namespace accel::comm::ucx {
 
+// The collectives of a call, and what it returns.
+struct CoalescedCalls {
+  Task task;
+  c10d::OpType type = c10d::OpType::COALESCED;
+  std::vector<at::Tensor> outputs;
+  bool async = false;
+};
+
+c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<Driver>& driver, CoalescedCalls calls);
+
 class Call {
  public:
-  Call(std::shared_ptr<Driver> driver, Operation operation);
+  // Adds to `coalesced` where that is not null, instead of being submitted.
+  Call(std::shared_ptr<Driver> driver, CoalescedCalls* coalesced, Operation operation);
 
   // The next collective of the call. `described` is the tensor that all ranks must agree on.
   void begin(const at::Tensor& described, int64_t root = -1);
@@ -41,6 +52,7 @@ class Call {
   void set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received);
   Collective& current() { return task_.parts.back(); }
 
+  // Null where it was added to others.
   c10::intrusive_ptr<c10d::Work> submit(c10d::OpType type, std::vector<at::Tensor> outputs, bool async,
                                         std::chrono::milliseconds timeout);
 
@@ -61,6 +73,7 @@ class Call {
   void check(const at::Tensor& tensor) const;
 
   std::shared_ptr<Driver> driver_;
+  CoalescedCalls* const coalesced_;
   Operation operation_;
   Task task_;
 };

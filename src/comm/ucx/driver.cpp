@@ -1,17 +1,13 @@
 #include "comm/ucx/driver.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <c10/util/ParallelGuard.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
+#include <new>
+#include <thread>
 
-#include "base/background_thread.hpp"
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/bulletin.hpp"
@@ -22,28 +18,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kLongestSleep = 100;  // milliseconds; deadlines and the store are looked at in between
-constexpr int kPatience = 100;      // rounds without a pause where the transport cannot report events
-constexpr int kFlushTime = 1000;    // milliseconds
-constexpr auto kSegmentSleep = std::chrono::milliseconds(5);
-constexpr auto kShortSegmentSleep = std::chrono::milliseconds(1);  // while point-to-point calls are open
-constexpr uint32_t kTransportEvent = ~uint32_t{0};
-constexpr uint32_t kWakeUpEvent = kTransportEvent - 1;
-
-// Set when the process ends while groups are open: UCX is being torn down, so their threads must not enter it any more.
-std::atomic<bool> process_ends{false};
-
-void stop_if_process_ends() {
-  while (process_ends.load(std::memory_order_relaxed)) pause();
-}
-
-bool watch(const FileDescriptor& events, int descriptor, uint32_t meaning) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u32 = meaning;
-  return epoll_ctl(events.number(), EPOLL_CTL_ADD, descriptor, &event) == 0;
-}
-
 void copy_result(const at::Tensor& to, const at::Tensor& from) {
   const at::NoGradGuard no_grad;
   to.copy_(from);
@@ -51,93 +25,92 @@ void copy_result(const at::Tensor& to, const at::Tensor& from) {
 
 }  // namespace
 
-Driver::Driver(std::unique_ptr<Transport> transport, Peers peers, std::unique_ptr<HostSegment> segment,
-               const char* (*current_call)())
-    : transport_(std::move(transport)),
-      peers_(std::move(peers)),
+Driver::Driver(ProgressEngine::Membership membership, uint32_t number, std::unique_ptr<Transport> transport,
+               Peers peers, std::unique_ptr<HostSegment> segment, const char* (*current_call)())
+    : engine_(membership->shared_from_this()),
+      membership_(std::move(membership)),
+      number_(number),
       current_call_(current_call),
+      transport_(std::move(transport)),
+      peers_(std::move(peers)),
       memory_(peers_.rank()),
       segment_(std::move(segment)),
-      spin_(peers_.cores_suffice() ? 20 : 0),
-      events_(epoll_create1(EPOLL_CLOEXEC)),
-      wake_up_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  static const int registered = std::atexit([] { process_ends.store(true); });
-  if (!events_.is_open() || !wake_up_.is_open() || registered != 0)
-    throw CollectiveError(CollectiveFailure::kBackend, rank(),
-                          text("rank ", rank(), " has no file descriptor left; raise the limit (ulimit -n)"));
-  bool watches = watch(events_, transport_->event_descriptor(), kTransportEvent) &&
-                 watch(events_, wake_up_.number(), kWakeUpEvent);
+      events_(epoll_create1(EPOLL_CLOEXEC)) {
+  gone_.reserve(static_cast<size_t>(size()));
+  bool watches = events_.is_open();
   for (int peer = 0; peer < size(); peer++) {
-    if (peers_.process_descriptor(peer) >= 0)
-      watches = watches && watch(events_, peers_.process_descriptor(peer), static_cast<uint32_t>(peer));
-    ticks_ = ticks_ || !peers_.same_host(peer);
+    if (peers_.process_descriptor(peer) < 0) continue;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = peer;
+    watches = watches && epoll_ctl(events_.number(), EPOLL_CTL_ADD, peers_.process_descriptor(peer), &event) == 0;
   }
   if (!watches)
     throw CollectiveError(CollectiveFailure::kBackend, rank(),
-                          text("rank ", rank(), " cannot wait for events: ", std::strerror(errno)));
+                          text("rank ", rank(), " cannot wait for events: ", std::strerror(errno),
+                               "; see the limit of open files (ulimit -n)"));
 }
 
-Driver::~Driver() {
-  shutdown();
-  if (thread_.joinable()) thread_.detach();  // only when the thread itself lets go of the group last
-}
+Driver::~Driver() { shutdown(); }
 
-void Driver::start() {
-  thread_ = background_thread("accel-ucx", [self = shared_from_this()] { self->run_thread(); });
+bool Driver::has_other_hosts() const {
+  for (int peer = 0; peer < size(); peer++)
+    if (!peers_.same_host(peer)) return true;
+  return false;
 }
 
 void Driver::submit(Task task, bool at_once) {
   if (current_call_ != nullptr) task.call = current_call_();
-  std::unique_lock<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(engine_->mutex());
   if (failure_) throw_failure(*failure_);
   task.work->name_call(task.call, sequence_);
   for (auto& part : task.parts) part.header.sequence = sequence_++;
-  if (at_once && !driven_ && tasks_.empty()) {
-    claim();
+  if (!at_once || engine_->is_driven() || !tasks_.empty() || running_ != nullptr) {
+    tasks_.push_back(std::move(task));
+    tasks_waiting_.store(true);
     lock.unlock();
-    run_task(task);
-    release();
-    return;
+    return engine_->wake_up();
   }
-  tasks_.push_back(std::move(task));
-  tasks_waiting_.store(true);
+  engine_->claim();
+  runs_here_ = true;
   lock.unlock();
-  wake_up();
+  std::exception_ptr error;
+  try {
+    run_parts(task);
+  } catch (const std::exception&) {
+    error = fail_task(task);
+  }
+  runs_here_ = false;
+  end_task(task, std::move(error));
+  engine_->release();
 }
 
 void Driver::submit(PointToPoint call) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(engine_->mutex());
   if (failure_) throw_failure(*failure_);
-  if (driven_) {
+  if (engine_->is_driven()) {
     submissions_.push_back(std::move(call));
+    submissions_waiting_.store(true);
     lock.unlock();
-    wake_up();
-    return;
+    return engine_->wake_up();
   }
-  claim();
+  engine_->claim();
   lock.unlock();
+  engine_->look_at_groups();
   try {
     post(std::move(call));
   } catch (const std::exception&) {
     give_up_for_exception();
+    fail_open_calls();
   }
-  release();
-}
-
-void Driver::wake_up() {
-  attention_.store(true);
-  changed_.notify_all();
-  if (!sleeping_.load()) return;
-  const uint64_t one = 1;
-  [[maybe_unused]] const auto written =
-      write(wake_up_.number(), &one, sizeof(one));  // fails only when it is readable already
+  engine_->release();
 }
 
 void Driver::help(UcxWork& work) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(engine_->mutex());
   if (work.isCompleted()) return;
-  if (driven_) {
-    if (driver_ == std::this_thread::get_id())
+  if (engine_->is_driven()) {
+    if (engine_->is_driven_here())
       throw CollectiveError(CollectiveFailure::kInvalid, rank(),
                             text("waiting for ", work.title(),
                                  " inside a completion callback would wait for itself; "
@@ -145,102 +118,58 @@ void Driver::help(UcxWork& work) {
     return;
   }
   if (!has_work()) return;
-  claim();
+  engine_->claim();
   lock.unlock();
-  drive([&work] { return work.isCompleted(); });
-  release();
+  engine_->drive([&work] { return work.isCompleted(); });
+  engine_->release();
 }
 
 void Driver::abort(const std::string& reason) {
   give_up({CollectiveFailure::kAborted, rank(), reason});
-  wake_up();
+  engine_->wake_up();
 }
 
 void Driver::shutdown() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(engine_->mutex());
     if (stop_) return;
     stop_ = true;
   }
-  const bool own_thread = thread_.get_id() == std::this_thread::get_id();
-  std::unique_lock<std::mutex> lock(mutex_);
-  const bool open = !own_thread && (driven_ || has_work());
-  lock.unlock();
-  if (open) give_up(end_of_group(" while calls were open"));
-  wake_up();
-  if (own_thread) return;
-  if (thread_.joinable()) thread_.join();
-  lock.lock();
-  changed_.wait(lock, [this] { return !driven_; });  // who drives sees the abort at once
-  claim();
-  const bool clean = !failure_;
-  if (clean) failure_ = end_of_group("");
-  lock.unlock();
+  bool open = false;
+  engine_->run([&] {
+    const std::lock_guard<std::mutex> lock(engine_->mutex());
+    open = runs_here_ || has_work();
+  });
+  if (open) abort(end_of_group(" while calls were open").message);
+  for (bool left = false; !left; std::this_thread::yield()) engine_->run([&] { left = leave(); });
+  engine_->remove(*this);
+  membership_.reset();
+}
+
+// False while a call of the group is on the stack of the thread that drives; it ends soon, because the group was given
+// up.
+bool Driver::leave() {
+  if (runs_here_) return false;
+  bool clean = false;
+  {
+    const std::lock_guard<std::mutex> lock(engine_->mutex());
+    clean = !failure_;
+    if (clean) failure_ = end_of_group("");
+    given_up_.store(true);
+  }
+  while (running_ != nullptr) resume_running();
   fail_open_calls();
-  if (clean) transport_->flush(kFlushTime);
   if (Bulletin* const bulletin = peers_.bulletin(rank()); clean && bulletin != nullptr) bulletin->leave();
-  buffers_ = {};
-  transport_.reset();
+  if (!clean) engine_->keep(std::move(memory_of_calls_));
+  memory_of_calls_.clear();
   segment_.reset();
-  abandoned_.clear();
-  lock.lock();
-  driven_ = false;
+  return true;
 }
 
-bool Driver::has_work() const { return !tasks_.empty() || !submissions_.empty() || !posted_.empty(); }
-
-void Driver::claim() {
-  driven_ = true;
-  driver_ = std::this_thread::get_id();
-}
-
-void Driver::release() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  driven_ = false;
-  driver_ = {};
-  if (stop_ || has_work()) changed_.notify_all();
-}
-
-template <typename Done>
-void Driver::drive(const Done& enough) noexcept {
-  try {
-    while (!enough()) {
-      if (auto task = next_task()) {
-        run_task(*task);
-        continue;
-      }
-      service();
-      if (posted_.empty()) return;
-      progress_until([&] { return enough() || posted_.empty() || tasks_waiting_.load(); }, nullptr);
-    }
-  } catch (const std::exception&) {
-    give_up_for_exception();
-    fail_open_calls();
-  }
-}
-
-void Driver::run_thread() {
-  const c10::ParallelGuard no_pool(true);  // copies of results must not start a second thread pool
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto called = [this] { return stop_ || (!driven_ && has_work()); };
-  while (!stop_) {
-    if (!ticks_)
-      changed_.wait(lock, called);
-    else
-      changed_.wait_for(lock, std::chrono::milliseconds(kLongestSleep), called);
-    stop_if_process_ends();
-    if (stop_ || driven_) continue;
-    claim();
-    lock.unlock();
-    if (ticks_) transport_->progress();
-    drive([] { return false; });
-    release();
-    lock.lock();
-  }
-}
+bool Driver::has_work() const { return !tasks_.empty() || !submissions_.empty() || is_busy(); }
 
 std::optional<Task> Driver::next_task() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<std::mutex> lock(engine_->mutex());
   if (failure_) throw_failure(*failure_);
   if (tasks_.empty()) return std::nullopt;
   std::optional<Task> task(std::move(tasks_.front()));
@@ -250,36 +179,123 @@ std::optional<Task> Driver::next_task() {
 }
 
 std::optional<PointToPoint> Driver::next_submission() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<std::mutex> lock(engine_->mutex());
   if (failure_) throw_failure(*failure_);
-  attention_.store(!submissions_.empty());
+  submissions_waiting_.store(!submissions_.empty());
   if (submissions_.empty()) return std::nullopt;
   std::optional<PointToPoint> call(std::move(submissions_.front()));
   submissions_.pop_front();
   return call;
 }
 
-void Driver::run_task(Task& task) noexcept {
-  Bulletin* const bulletin = peers_.bulletin(rank());
-  std::exception_ptr error;
+bool Driver::serve() noexcept {
+  bool moved = false;
   try {
-    for (const auto& part : task.parts) {
-      if (bulletin != nullptr) bulletin->begin(task.call, operation_name(part.header.operation), part.header.sequence);
-      Session session(*this, buffers_, part.header, task.call, task.timeout);
-      run(part, session);
+    if (given_up_.load(std::memory_order_relaxed) && !runs_here_) end_given_up();
+    while (submissions_waiting_.load(std::memory_order_relaxed)) {
+      auto call = next_submission();
+      if (!call) break;
+      post(std::move(*call));
+      moved = true;
     }
-    for (const auto& [to, from] : task.copies) copy_result(to, from);
-    if (bulletin != nullptr) bulletin->end();
+    if (!posted_.empty()) moved = finish_posted() || moved;
+    if (runs_here_) return moved;
+    if (running_ == nullptr && tasks_waiting_.load(std::memory_order_relaxed)) start_next_task();
+    if (running_ != nullptr) moved = resume_running() || moved;
   } catch (const std::exception&) {
-    error = fail_task(task);
+    give_up_for_exception();
+    fail_open_calls();
   }
-  task.work->complete(std::move(error), task.thread_state);
+  return moved;
 }
 
-void Driver::service() {
-  if (attention_.load(std::memory_order_relaxed))
-    while (auto call = next_submission()) post(std::move(*call));
-  if (!posted_.empty()) finish_posted();
+void Driver::end_given_up() {
+  while (running_ != nullptr) resume_running();
+  {
+    const std::lock_guard<std::mutex> lock(engine_->mutex());
+    if (!has_work()) return;
+  }
+  fail_open_calls();
+}
+
+void Driver::start_next_task() {
+  try {
+    if (spare_ == nullptr) spare_ = std::make_unique<Running>(*this);
+    auto task = next_task();
+    if (!task) return;
+    running_ = std::move(spare_);
+    running_->task = std::move(*task);
+  } catch (const std::bad_alloc&) {  // for its stack: it is the one that fails
+    if (auto task = next_task()) end_task(*task, fail_task(*task));
+  }
+}
+
+Driver::Running::Running(Driver& driver)
+    : fiber([this, &driver] {
+        try {
+          driver.run_parts(task);
+        } catch (const std::exception&) {
+          error = std::current_exception();
+        }
+      }) {}
+
+void Driver::suspend(std::function<bool()> is_ready, Session& session) {
+  Running& running = *running_;
+  running.is_ready = std::move(is_ready);
+  running.session = &session;
+  running.fiber.suspend();
+  running.session = nullptr;
+  if (running.interruption) std::rethrow_exception(std::exchange(running.interruption, nullptr));
+}
+
+// Whether it went on.
+bool Driver::resume_running() {
+  Running& running = *running_;
+  if (running.session != nullptr && !running.interruption) {
+    try {
+      throw_if_given_up();
+      if (!running.is_ready()) return false;
+    } catch (const std::exception&) {
+      running.interruption = std::current_exception();
+    }
+  }
+  running.fiber.resume();
+  if (!running.fiber.has_ended()) return true;
+  Task task = std::move(running.task);
+  std::exception_ptr error = std::exchange(running.error, nullptr);
+  spare_ = std::move(running_);
+  if (error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception&) {
+      error = fail_task(task);
+    }
+  }
+  end_task(task, std::move(error));
+  return true;
+}
+
+void Driver::run_parts(Task& task) {
+  Bulletin* const bulletin = peers_.bulletin(rank());
+  for (const auto& part : task.parts) {
+    if (bulletin != nullptr) bulletin->begin(task.call, operation_name(part.header.operation), part.header.sequence);
+    task.work->set_sequence(part.header.sequence);
+    Session session(*this, memory_of_calls_.front().buffers, part.header, task.call, task.timeout);
+    run(part, session);
+  }
+}
+
+// On the stack of a thread: callbacks may need a large one.
+void Driver::end_task(Task& task, std::exception_ptr error) noexcept {
+  if (!error) {
+    try {
+      for (const auto& [to, from] : task.copies) copy_result(to, from);
+      if (Bulletin* const bulletin = peers_.bulletin(rank())) bulletin->end();
+    } catch (const std::exception&) {
+      error = fail_task(task);
+    }
+  }
+  task.work->complete(std::move(error), task.thread_state);
 }
 
 void Driver::post(PointToPoint call) {
@@ -302,7 +318,8 @@ void Driver::post(PointToPoint call) {
   finish_posted();
 }
 
-void Driver::finish_posted() {
+bool Driver::finish_posted() {
+  bool moved = false;
   for (size_t i = 0; i < posted_.size();) {
     std::exception_ptr error;
     bool broken = false;
@@ -319,8 +336,10 @@ void Driver::finish_posted() {
     posted_[i] = std::move(posted_.back());
     posted_.pop_back();
     complete(call, error);
+    moved = true;
     if (broken) std::rethrow_exception(error);
   }
+  return moved;
 }
 
 void Driver::complete(PointToPoint& call, std::exception_ptr error) noexcept {
@@ -344,41 +363,41 @@ void Driver::take_received(PointToPoint& call) {
 }
 
 void Driver::check(Session* session) {
-  stop_if_process_ends();
   check_peers(session);
   check_deadlines(session);
 }
 
-void Driver::sleep(Session* session) {
-  check(session);
-  if (session && session->waits_for_segment()) {
-    // Nothing but the segment ends this sleep, so the other events are looked at in between.
-    wait_for_events(0);
-    return session->sleep_on_segment(posted_.empty() ? kSegmentSleep : kShortSegmentSleep);
+void Driver::check_open_calls() noexcept {
+  if (runs_here_) return;  // its own call looks
+  if (running_ != nullptr) {
+    if (running_->session == nullptr || running_->interruption) return;
+    try {
+      check(running_->session);
+    } catch (const std::exception&) {
+      running_->interruption = std::current_exception();
+    }
+  } else if (!posted_.empty()) {
+    try {
+      check(nullptr);
+    } catch (const std::exception&) {
+      give_up_for_exception();
+      fail_open_calls();
+    }
   }
-  // The transport refuses to report events as long as it has something to progress. That is for ever where a peer
-  // ended, or stands still, while it wrote into this rank's queue.
-  refusals_ = transport_->arm() ? 0 : refusals_ + 1;
-  int time = refusals_ == 0 ? kLongestSleep : refusals_ < kPatience ? 0 : 1;
-  if (session) time = std::min<int>(time, static_cast<int>(session->deadline().left().count()) + 1);
-  sleeping_.store(true);
-  wait_for_events(attention_.load() ? 0 : time);
-  sleeping_.store(false);
 }
 
-void Driver::wait_for_events(int timeout_ms) {
+void Driver::throw_if_given_up() const {
+  if (!given_up_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard<std::mutex> lock(engine_->mutex());
+  throw_failure(*failure_);
+}
+
+void Driver::look_for_ended_processes(int timeout_ms) {
   epoll_event events[8];
   const int count = epoll_wait(events_.number(), events, 8, timeout_ms);
   for (int i = 0; i < count; i++) {
-    const uint32_t meaning = events[i].data.u32;
-    if (meaning == kTransportEvent) continue;
-    if (meaning == kWakeUpEvent) {
-      uint64_t times;
-      [[maybe_unused]] const auto taken = read(wake_up_.number(), &times, sizeof(times));
-      continue;
-    }
     // What the process sent before it ended is still received: only then do its open messages fail.
-    const int peer = static_cast<int>(meaning);
+    const int peer = events[i].data.fd;
     const Bulletin* const bulletin = peers_.bulletin(peer);
     gone_.push_back(peer);
     if (!loss_ && (bulletin == nullptr || !bulletin->has_left())) loss_ = Loss{peer, Clock::now()};

@@ -1,24 +1,26 @@
-// Runs the calls of one group. At any time one thread, the driver, owns the transport: the caller of a synchronous
-// collective, a thread that waits, or else the group's own thread. The others hand their calls over.
+// The calls of one group: its collectives run one after the other, beside its messages and what other groups do. Who
+// drives the progress engine owns what moves them.
 #pragma once
 
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/Tensor.h>
 
 #include <atomic>
-#include <condition_variable>
+#include <exception>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "comm/ucx/collective.hpp"
+#include "comm/ucx/fiber.hpp"
 #include "comm/ucx/host_segment.hpp"
 #include "comm/ucx/peers.hpp"
+#include "comm/ucx/progress_engine.hpp"
 #include "comm/ucx/session.hpp"
 #include "comm/ucx/transport.hpp"
 #include "comm/ucx/work.hpp"
@@ -52,21 +54,21 @@ struct PointToPoint {
 
 class Driver : public std::enable_shared_from_this<Driver> {
  public:
-  // `current_call` names the function of the C API that a thread is in, and may be null.
-  Driver(std::unique_ptr<Transport> transport, Peers peers, std::unique_ptr<HostSegment> segment,
-         const char* (*current_call)());
+  // `current_call` names the function of the C API that a thread is in, and may be null. `number` is the engine's for
+  // the group.
+  Driver(ProgressEngine::Membership membership, uint32_t number, std::unique_ptr<Transport> transport, Peers peers,
+         std::unique_ptr<HostSegment> segment, const char* (*current_call)());
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
   ~Driver();
-  // Once, before anything else.
-  void start();
 
   int rank() const { return peers_.rank(); }
   int size() const { return peers_.size(); }
   uint64_t sequence() const { return sequence_; }
+  const std::shared_ptr<ProgressEngine>& engine() const { return engine_; }
 
-  // Runs the task before it returns where nothing is in its way and `at_once` allows it; else hands it to the group's
-  // thread. Both throw kAborted once the group has failed.
+  // Runs the task before it returns where nothing is in its way and `at_once` allows it; else hands it to who drives.
+  // Both throw kAborted once the group has failed.
   void submit(Task task, bool at_once);
   void submit(PointToPoint call);
 
@@ -79,36 +81,62 @@ class Driver : public std::enable_shared_from_this<Driver> {
 
   // Fails everything that is open, here and (through the store) on the peers.
   void abort(const std::string& reason);
-  // Ends the group's thread. Open calls are aborted.
+  // Leaves the group, and its engine. Open calls are aborted.
   void shutdown();
+
+  // What follows is for the engine; but for the first two, by the driving thread.
+  uint32_t number() const { return number_; }
+  bool has_work() const;  // under the engine's mutex, while nobody drives
+  // Does what can be done without waiting. True when something happened.
+  bool serve() noexcept;
+  bool is_busy() const { return running_ != nullptr || !posted_.empty(); }
+  bool has_messages() const { return !posted_.empty(); }
+  bool must_go_on() const { return running_ != nullptr && running_->interruption != nullptr; }
+  // Of the collective that runs beside others; null when none waits.
+  const Session* waiting_session() const { return running_ ? running_->session : nullptr; }
+  // Ends what waits in vain.
+  void check_open_calls() noexcept;
+  // Readable when a process of the group's has ended.
+  int event_descriptor() const { return events_.number(); }
+  void look_for_ended_processes(int timeout_ms);
+  bool has_other_hosts() const;
+  bool cores_suffice() const { return peers_.cores_suffice(); }
 
  private:
   friend class Session;
 
-  // Progresses until `done`. `session` is the collective that waits, null when only point-to-point calls are open.
+  // A task that runs beside others, on a stack of its own.
+  struct Running {
+    explicit Running(Driver& driver);
+    Task task;
+    Session* session = nullptr;       // that waits, while it does
+    std::function<bool()> is_ready;   // the end of its wait
+    std::exception_ptr interruption;  // thrown from its wait
+    std::exception_ptr error;         // of the task
+    Fiber fiber;
+  };
+
+  // Waits in a collective, until `done`.
   template <typename Done>
-  void progress_until(const Done& done, Session* session);
-  void sleep(Session* session);
-  // Throws when there is nothing to wait for any more: a rank is lost, a deadline has passed, the process ends.
+  void wait_until(const Done& done, Session& session);
+  void suspend(std::function<bool()> is_ready, Session& session);
+  bool resume_running();
+  void start_next_task();
+  void end_given_up();
+  // Throws when there is nothing to wait for any more: a rank is lost, or a deadline has passed.
   void check(Session* session);
   void check_peers(Session* session);
   void check_deadlines(Session* session);
-  void wait_for_events(int timeout_ms);
+  void throw_if_given_up() const;
 
-  void wake_up();
-  bool has_work() const;  // under mutex_, while nobody drives
-  void claim();           // under mutex_
-  void release();
-  template <typename Done>
-  void drive(const Done& enough) noexcept;
-  void run_thread();
-  void run_task(Task& task) noexcept;
+  void run_parts(Task& task);
+  void end_task(Task& task, std::exception_ptr error) noexcept;
   std::optional<Task> next_task();
   std::optional<PointToPoint> next_submission();
+  bool leave();
 
-  void service();
   void post(PointToPoint call);
-  void finish_posted();
+  bool finish_posted();
   void complete(PointToPoint& call, std::exception_ptr error) noexcept;
   void take_received(PointToPoint& call);
   Failure from_peer(const Failure& failure) const;
@@ -122,6 +150,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   Failure current_failure(const std::string& what) const;
   // In the same place: what the caller is told. The group ends with it, but for what leaves the ranks in step.
   std::exception_ptr fail_task(Task& task) noexcept;
+  // After a mismatch, which ends the task on all ranks: they agree on the sequence numbers of what comes next.
+  void skip_rest_of(const Task& task) noexcept;
   void give_up_for_exception() noexcept;
   Failure end_of_group(const char* when) const noexcept;
   void give_up(Failure failure) noexcept;
@@ -131,15 +161,20 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void keep(at::Tensor memory) noexcept;
   [[noreturn]] void throw_failure(const Failure& cause) const;
 
+  const std::shared_ptr<ProgressEngine> engine_;
+  ProgressEngine::Membership membership_;
+  const uint32_t number_;
+  const char* (*const current_call_)();
+
   // Owned by the driving thread.
   std::unique_ptr<Transport> transport_;
   Peers peers_;
-  const char* (*const current_call_)();
   SharedMemory memory_;
-  std::unique_ptr<HostSegment> segment_;  // null where the ranks cannot reach each other's memory
-  Session::Buffers buffers_;
+  std::unique_ptr<HostSegment> segment_;      // null where the ranks cannot reach each other's memory
+  std::list<CallMemory> memory_of_calls_{1};  // one, which needs no memory to be handed over
+  std::unique_ptr<Running> running_, spare_;  // the latter has a stack to use again
+  bool runs_here_ = false;                    // a task, on the stack of the thread that drives
   std::vector<PointToPoint> posted_;
-  std::vector<at::Tensor> abandoned_;
   std::vector<int> gone_;  // ranks whose process ended
   struct Loss {
     int rank;
@@ -147,26 +182,25 @@ class Driver : public std::enable_shared_from_this<Driver> {
   };
   std::optional<Loss> loss_;  // the first of them that did not leave in order
   std::chrono::steady_clock::time_point last_look_;
-  std::chrono::microseconds spin_;
-  FileDescriptor events_, wake_up_;
-  int refusals_ = 0;  // of the transport to report events, one after the other
+  const FileDescriptor events_;  // of the ends of processes
 
-  std::atomic<bool> attention_{false};  // something below changed
-  std::atomic<bool> sleeping_{false};   // the driver has to be woken up through wake_up_
-  std::atomic<bool> tasks_waiting_{false};
+  std::atomic<bool> given_up_{false};  // failure_ is there
+  std::atomic<bool> tasks_waiting_{false}, submissions_waiting_{false};
   std::atomic<uint64_t> sequence_{0};
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  // Lists need no memory to be emptied.
+  // Under the engine's mutex. Lists need no memory to be emptied.
   std::list<Task> tasks_;
   std::list<PointToPoint> submissions_;
   std::optional<Failure> failure_;
-  bool driven_ = false;
   bool stop_ = false;
-  bool ticks_ = false;  // peers on other hosts: sent bytes may still have to be handed to the network
-  std::thread::id driver_;
-  std::thread thread_;
 };
+
+template <typename Done>
+void Driver::wait_until(const Done& done, Session& session) {
+  if (running_ != nullptr)
+    suspend([&done] { return done(); }, session);
+  else
+    engine_->progress_until(done, &session);
+}
 
 }  // namespace accel::comm::ucx

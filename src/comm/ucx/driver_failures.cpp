@@ -33,7 +33,8 @@ Failure Driver::explain(Failure failure, const std::string& title) {
   constexpr int kGrace = 50;  // milliseconds
   if (failure.kind != CollectiveFailure::kBackend) return failure;
   if (const auto published = peers_.published_failure()) return from_peer(*published);
-  for (const Deadline grace{Deadline::Milliseconds(kGrace)}; gone_.empty() && !grace.passed();) wait_for_events(1);
+  for (const Deadline grace{Deadline::Milliseconds(kGrace)}; gone_.empty() && !grace.passed();)
+    look_for_ended_processes(1);
   if (gone_.empty()) return failure;
   return {CollectiveFailure::kPeerLost, rank(),
           text("rank ", gone_[0], " is lost during ", title, ": its process ended")};
@@ -65,7 +66,8 @@ std::string Driver::where_ranks_are() {
 }
 
 void Driver::check_peers(Session* session) {
-  if (!gone_.empty() || !transport_->broken().empty()) {
+  const std::vector<int> broken = transport_->broken();
+  if (!gone_.empty() || !broken.empty()) {
     const auto waiting = session ? session->unanswered() : std::vector<int>();
     const auto check = [&](int peer, const char* what) {
       const bool waits = std::find(waiting.begin(), waiting.end(), peer) != waiting.end();
@@ -77,7 +79,7 @@ void Driver::check_peers(Session* session) {
           text("rank ", peer, " is lost during ", waits ? session->title() : open->work->title(), ": ", what));
     };
     for (const int peer : gone_) check(peer, "its process ended");
-    for (const int peer : transport_->broken()) check(peer, "its connection broke");
+    for (const int peer : broken) check(peer, "its connection broke");
     if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
   }
   const auto now = Clock::now();
@@ -139,11 +141,24 @@ std::exception_ptr Driver::fail_task(Task& task) noexcept {
     if (!group_survives(failure.kind)) {
       failure = explain(std::move(failure), title);
       give_up(failure);
+    } else {
+      skip_rest_of(task);
     }
     return std::make_exception_ptr(failure.error());
   } catch (const std::exception&) {
     give_up({CollectiveFailure::kOutOfMemory, rank(), kNoMemory});
     return std::current_exception();
+  }
+}
+
+void Driver::skip_rest_of(const Task& task) noexcept {
+  const std::lock_guard<std::mutex> lock(engine_->mutex());
+  const uint64_t skipped = task.parts.back().header.sequence - task.work->getSequencenumber();
+  if (failure_ || skipped == 0) return;
+  sequence_ -= skipped;
+  for (Task& later : tasks_) {
+    for (auto& part : later.parts) part.header.sequence -= skipped;
+    later.work->set_sequence(later.parts[0].header.sequence);
   }
 }
 
@@ -165,9 +180,10 @@ Failure Driver::end_of_group(const char* when) const noexcept {
 
 void Driver::give_up(Failure failure) noexcept {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(engine_->mutex());
     if (failure_) return;
     failure_ = std::move(failure);
+    given_up_.store(true);
   }
   if (Bulletin* const bulletin = peers_.bulletin(rank())) bulletin->give_up(*failure_);
   peers_.publish_failure(*failure_);
@@ -186,9 +202,10 @@ void Driver::fail_open_calls() noexcept {
   std::list<PointToPoint> calls;
   std::vector<PointToPoint> posted;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(engine_->mutex());
     tasks.swap(tasks_);
     tasks_waiting_.store(false);
+    submissions_waiting_.store(false);
     calls.swap(submissions_);
   }
   const auto error = error_for_open_calls();
@@ -205,7 +222,7 @@ void Driver::fail_open_calls() noexcept {
 
 void Driver::keep(at::Tensor memory) noexcept {
   try {
-    abandoned_.push_back(memory);
+    memory_of_calls_.front().abandoned.push_back(memory);
   } catch (const std::bad_alloc&) {
     static_cast<void>(memory.unsafeReleaseTensorImpl());  // without room to note it, it stays for ever
   }

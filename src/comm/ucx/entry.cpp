@@ -41,7 +41,8 @@ extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_ba
     else
       return c10::make_intrusive<UcxBackend>(
                  c10::intrusive_ptr<c10d::Store>::reclaim_copy(arguments->store), arguments->rank, arguments->size,
-                 std::chrono::milliseconds(arguments->timeout_ms), arguments->group_name, arguments->current_call)
+                 std::chrono::milliseconds(arguments->timeout_ms), arguments->group_name, arguments->current_call,
+                 dynamic_cast<const UcxBackend*>(arguments->parent))
           .release();
   } catch (const accel::comm::CollectiveError& failure) {
     if (arguments->failure != nullptr) *arguments->failure = failure.failure();

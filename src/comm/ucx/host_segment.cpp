@@ -1,13 +1,8 @@
 #include "comm/ucx/host_segment.hpp"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
@@ -23,10 +18,6 @@ constexpr size_t kSlotBytes = HostSegment::kBlockBytes + HostSegment::kResultByt
 constexpr size_t kGreetingBytes = 1 << 20;
 // The counters of a file begin at 0, so this is what is counted from: every group soon sees them wrap around.
 constexpr uint32_t kFirstStep = ~uint32_t{0} - 20;
-
-void futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* time) {
-  syscall(SYS_futex, reinterpret_cast<const uint32_t*>(&word), operation, value, time, nullptr, 0);
-}
 
 }  // namespace
 
@@ -69,7 +60,7 @@ void HostSegment::advance(Stage stage, uint32_t step) {
   Counter& own = counter(rank_, stage);
   // A sleeper counts itself before it looks at the steps: one of the two sees the other.
   own.steps.store(step + 1 - kFirstStep, std::memory_order_seq_cst);
-  if (own.sleepers.load(std::memory_order_seq_cst) != 0) futex(own.steps, FUTEX_WAKE, INT32_MAX, nullptr);
+  if (own.sleepers.load(std::memory_order_seq_cst) != 0) wake_sleepers(own.steps);
 }
 
 bool HostSegment::reached(int peer, Stage stage, uint32_t step) const {
@@ -77,13 +68,14 @@ bool HostSegment::reached(int peer, Stage stage, uint32_t step) const {
   return static_cast<int32_t>(finished - (step + 1)) >= 0;
 }
 
-void HostSegment::sleep(int peer, Stage stage, uint32_t step, std::chrono::milliseconds time) const {
+FutexWait HostSegment::begin_sleep(int peer, Stage stage) const {
   Counter& theirs = counter(peer, stage);
-  const timespec limit{static_cast<time_t>(time.count() / 1000), static_cast<long>(time.count() % 1000 * 1000000)};
   theirs.sleepers.fetch_add(1, std::memory_order_seq_cst);
-  const uint32_t seen = theirs.steps.load(std::memory_order_seq_cst);
-  if (static_cast<int32_t>(seen + kFirstStep - (step + 1)) < 0) futex(theirs.steps, FUTEX_WAIT, seen, &limit);
-  theirs.sleepers.fetch_sub(1, std::memory_order_relaxed);
+  return {&theirs.steps, theirs.steps.load(std::memory_order_seq_cst)};
+}
+
+void HostSegment::end_sleep(int peer, Stage stage) const {
+  counter(peer, stage).sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace accel::comm::ucx

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 
+#include "comm/ucx/futex.hpp"
 #include "comm/ucx/peers.hpp"
 #include "comm/ucx/shared_memory.hpp"
 
@@ -52,8 +52,10 @@ class HostSegment {
   // Tells the others that this rank is done with a stage of `step`.
   void advance(Stage stage, uint32_t step);
   bool reached(int peer, Stage stage, uint32_t step) const;
-  // Sleeps until the peer's counter moves, at most for `time`.
-  void sleep(int peer, Stage stage, uint32_t step, std::chrono::milliseconds time) const;
+  // Between these two, the peer wakes who sleeps on its counter when that moves. What has been reached may be looked at
+  // after the first: one of the two sees the other.
+  FutexWait begin_sleep(int peer, Stage stage) const;
+  void end_sleep(int peer, Stage stage) const;
 
  private:
   struct alignas(64) Counter {

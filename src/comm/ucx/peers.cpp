@@ -34,6 +34,7 @@ struct Facts {
   int32_t process = 0;
   int32_t region = -1;    // the file of its host segment, which begins with the nonce
   int32_t bulletin = -1;  // and that of its bulletin, as well
+  uint32_t group_number = 0;
   uint64_t nonce = 0;
   cpu_set_t cores;
 };
@@ -127,9 +128,10 @@ std::string missing_ranks(c10d::Store& store, const std::string& prefix, int siz
 }  // namespace
 
 Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group, int rank, int size,
-             const std::string& version, const std::string& address, const Deadline& deadline)
+             const std::string& version, const std::string& address, uint32_t number, const Deadline& deadline)
     : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size), hosts_(Hosts::of_single_ranks(size, rank)) {
   Facts own = own_facts(version);
+  own.group_number = number;
   if (wants_segment()) region_ = make_file(own.nonce, HostSegment::file_size());
   bulletin_ = make_file(own.nonce, Bulletin::kBytes);
   own.region = region_.number();
@@ -174,6 +176,7 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
                                  own.version, "; install one version on all hosts"));
     peers_[peer].address.assign(records[peer].begin() + sizeof(Facts), records[peer].end());
     peers_[peer].same_host = std::strcmp(facts.host, own.host) == 0;
+    peers_[peer].group_number = facts.group_number;
     peers_[peer].number = facts.process;
     peers_[peer].region = facts.region;
     const bool visible = peers_[peer].same_host && facts.process_namespace == own.process_namespace;

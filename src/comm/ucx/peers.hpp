@@ -31,9 +31,10 @@ class Bulletin;
 
 class Peers {
  public:
-  // Publishes this rank's facts with `address` and waits for those of all others.
+  // Publishes this rank's facts with `address` and the `number` by which its process knows the group, and waits for
+  // those of all others.
   Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group, int rank, int size,
-        const std::string& version, const std::string& address, const Deadline& deadline);
+        const std::string& version, const std::string& address, uint32_t number, const Deadline& deadline);
 
   Peers(Peers&&) noexcept;
   ~Peers();
@@ -41,6 +42,8 @@ class Peers {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
   const std::string& address(int peer) const { return peers_[peer].address; }
+  // By which the peer's process knows the group.
+  uint32_t number(int peer) const { return peers_[peer].group_number; }
   bool same_host(int peer) const { return peers_[peer].same_host; }
   // Ranks on this host, this one included, have a core each: spinning for a moment takes nothing from anybody.
   bool cores_suffice() const { return cores_suffice_; }
@@ -70,6 +73,7 @@ class Peers {
  private:
   struct Peer {
     std::string address;
+    uint32_t group_number = 0;
     bool same_host = false;
     int number = 0;   // of its process
     int region = -1;  // a descriptor there

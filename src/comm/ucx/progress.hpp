@@ -1,20 +1,20 @@
 // The wait of the driving thread, a template so that the check for the end of a short collective is inlined.
 #pragma once
 
-#include "comm/ucx/driver.hpp"
+#include "comm/ucx/progress_engine.hpp"
 
 namespace accel::comm::ucx {
 
 // Spins for a moment, where every rank has a core, then sleeps until something arrives.
 template <typename Done>
-void Driver::progress_until(const Done& done, Session* session) {
+void ProgressEngine::progress_until(const Done& done, Session* session) {
   using Clock = std::chrono::steady_clock;
   constexpr unsigned kRoundsBetweenChecks = 4096;
   Clock::time_point spin_end{};
   bool spinning = false;
   for (unsigned rounds = 1;; rounds++) {
-    const bool progressed = transport_->progress();
-    service();
+    const bool progressed = progress();
+    if (session != nullptr) session->throw_if_given_up();
     if (done()) return;
     if (progressed) {
       // Peers that go on sending keep this rank busy, but not from seeing that another one is lost.
@@ -35,6 +35,12 @@ void Driver::progress_until(const Done& done, Session* session) {
     sleep(session);
     spinning = false;
   }
+}
+
+template <typename Enough>
+void ProgressEngine::drive(const Enough& enough) {
+  attention_.store(true);
+  progress_until([&] { return enough() || (!busy_ && !attention_.load()); }, nullptr);
 }
 
 }  // namespace accel::comm::ucx

@@ -65,7 +65,7 @@ size_t Session::receive(int peer, void* data, size_t bytes, Channel channel) {
 void Session::wait(size_t message) {
   Message& waited = buffers_.messages[message];
   if (waited.done()) return;
-  driver_.progress_until([&waited] { return waited.done(); }, this);
+  driver_.wait_until([&waited] { return waited.done(); }, *this);
 }
 
 void Session::wait_all() {
@@ -81,17 +81,20 @@ void Session::wait_for(int peer, HostSegment::Stage stage, uint32_t step) {
   const HostSegment& segment = *driver_.segment_;
   // Ranks that have a core each mostly arrive within a microsecond, less than a round of the transport and the clock
   // takes.
-  const int looks = driver_.spin_.count() > 0 ? kLooks : 1;
+  const int looks = driver_.engine_->spins() ? kLooks : 1;
   for (int look = 0; look < looks; look++)
     if (segment.reached(peer, stage, step)) return;
   awaited_ = {stage, step, peer};
-  driver_.progress_until([&segment, peer, stage, step] { return segment.reached(peer, stage, step); }, this);
+  driver_.wait_until([&segment, peer, stage, step] { return segment.reached(peer, stage, step); }, *this);
   awaited_.reset();
 }
 
-void Session::sleep_on_segment(std::chrono::milliseconds time) const {
-  driver_.segment_->sleep(awaited_->peer, awaited_->stage, awaited_->step, time);
-}
+FutexWait Session::begin_sleep() const { return driver_.segment_->begin_sleep(awaited_->peer, awaited_->stage); }
+bool Session::has_arrived() const { return driver_.segment_->reached(awaited_->peer, awaited_->stage, awaited_->step); }
+void Session::end_sleep() const { driver_.segment_->end_sleep(awaited_->peer, awaited_->stage); }
+
+void Session::check() { driver_.check(this); }
+void Session::throw_if_given_up() const { driver_.throw_if_given_up(); }
 
 Place Session::locate(const void* data, size_t bytes) { return driver_.memory_.locate(data, bytes); }
 char* Session::attach(int peer, const Place& place) { return driver_.memory_.attach(driver_.peers_, peer, place); }

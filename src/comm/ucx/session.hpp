@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "comm/ucx/futex.hpp"
 #include "comm/ucx/header.hpp"
 #include "comm/ucx/host_segment.hpp"
 #include "comm/ucx/hosts.hpp"
@@ -75,9 +76,14 @@ class Session {
   void wait_for(int peer, HostSegment::Stage stage, uint32_t step);
   // Null where the ranks share none.
   HostSegment* segment() const;
-  // Whether wait_for() is what this session waits in, and the sleep of it.
+  // Whether wait_for() is what this session waits in, and what can be slept on then.
   bool waits_for_segment() const { return awaited_.has_value(); }
-  void sleep_on_segment(std::chrono::milliseconds time) const;
+  FutexWait begin_sleep() const;
+  bool has_arrived() const;
+  void end_sleep() const;
+  // Throws when it waits in vain: a rank is lost, a deadline has passed; or when the group was given up.
+  void check();
+  void throw_if_given_up() const;
 
   // Memory that the peers can map, where there is a segment; see shared_memory.hpp.
   Place locate(const void* data, size_t bytes);

@@ -11,20 +11,17 @@
 namespace accel::comm::ucx {
 namespace {
 
-// 2 bits channel, 16 bits sending rank, 46 bits sequence number (or the caller's tag).
-constexpr int kSequenceBits = 46;
+// 2 bits channel, 15 bits the number by which the receiver knows the group, 16 bits sending rank, 31 bits sequence
+// number (or the caller's tag).
+constexpr int kSequenceBits = 31;
 constexpr int kRankBits = 16;
-constexpr auto kCloseTime = Deadline::Milliseconds(1000);
 constexpr uint64_t kAllBits = ~uint64_t{0};
+static_assert(2 + kGroupNumberBits + kRankBits + kSequenceBits == 64, "all bits have a meaning");
 
-uint64_t make_tag(Channel channel, int source, uint64_t sequence) {
+uint64_t make_tag(Channel channel, uint32_t group, int source, uint64_t sequence) {
   const uint64_t low = sequence & ((uint64_t{1} << kSequenceBits) - 1);
-  return (static_cast<uint64_t>(channel) << (kSequenceBits + kRankBits)) |
-         (static_cast<uint64_t>(source) << kSequenceBits) | low;
-}
-
-CollectiveFailure failure_of(ucs_status_t status) {
-  return status == UCS_ERR_NO_MEMORY ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend;
+  const uint64_t high = static_cast<uint64_t>(channel) << kGroupNumberBits | group;
+  return (high << kRankBits | static_cast<uint64_t>(source)) << kSequenceBits | low;
 }
 
 int tag_source(uint64_t tag) { return static_cast<int>((tag >> kSequenceBits) & (kMaxRanks - 1)); }
@@ -80,78 +77,11 @@ void Message::finish(ucs_status_t status) {
                         text("the connection of rank ", rank_, " with ", with, " failed: ", ucs_status_string(status)));
 }
 
-Transport::Transport(int rank, int size) : rank_(rank), endpoints_(size) {
-  broken_.reserve(endpoints_.size());  // UCX does not pass on what its callbacks throw
-  ucp_config_t* config = nullptr;
-  check(ucp_config_read(nullptr, nullptr, &config), "read its configuration");
-  ucp_params_t parameters{};
-  parameters.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
-  parameters.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
-  parameters.estimated_num_eps = static_cast<size_t>(size);
-  ucp_context_h context = nullptr;
-  const auto started = ucp_init(&parameters, config, &context);
-  ucp_config_release(config);
-  check(started, "start");
-  context_.reset(context);
-
-  ucp_worker_params_t worker_parameters{};
-  worker_parameters.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  worker_parameters.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  ucp_worker_h worker = nullptr;
-  check(ucp_worker_create(context, &worker_parameters, &worker), "make a worker");
-  worker_.reset(worker);
-  check(ucp_worker_get_efd(worker, &event_descriptor_), "report events");
-}
-
-// A worker that goes with unfinished messages to another host would end the process: rather it stays.
-Transport::~Transport() {
-  const Deadline limit{kCloseTime};
-  bool everything_closed = true;
-  for (const Endpoint& endpoint : endpoints_) {
-    if (endpoint.handle == nullptr || endpoint.same_host) continue;
-    ucp_request_param_t parameters{};
-    parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    void* const request = ucp_ep_close_nbx(endpoint.handle, &parameters);
-    if (!UCS_PTR_IS_PTR(request)) continue;
-    everything_closed = finish(request, limit) != UCS_INPROGRESS && everything_closed;
-  }
-  if (everything_closed) return;
-  static_cast<void>(worker_.release());
-  static_cast<void>(context_.release());
-}
-
-std::string Transport::version() { return ucp_get_version_string(); }
-
-std::string Transport::address() const {
-  ucp_address_t* address = nullptr;
-  size_t length = 0;
-  check(ucp_worker_get_address(worker_.get(), &address, &length), "name its address");
-  std::string bytes(reinterpret_cast<const char*>(address), length);
-  ucp_worker_release_address(worker_.get(), address);
-  return bytes;
-}
-
-void Transport::connect(int peer, const std::string& address, bool same_host) {
-  Endpoint& endpoint = endpoints_[peer];
-  endpoint.transport = this;
-  endpoint.peer = peer;
-  endpoint.same_host = same_host;
-  ucp_ep_params_t parameters{};
-  parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-  parameters.address = reinterpret_cast<const ucp_address_t*>(address.data());
-  if (!same_host) {
-    parameters.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-    parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-    parameters.err_handler = {on_broken, &endpoint};
-  }
-  check(ucp_ep_create(worker_.get(), &parameters, &endpoint.handle), "connect to a peer");
-}
-
 Message Transport::send(int peer, const void* data, size_t bytes, Channel channel, uint64_t sequence) {
+  const Connection& connection = connections_[peer];
   ucp_request_param_t parameters{};
-  void* const handle =
-      ucp_tag_send_nbx(endpoints_[peer].handle, data, bytes, make_tag(channel, rank_, sequence), &parameters);
+  void* const handle = ucp_tag_send_nbx(connection.endpoint->handle, data, bytes,
+                                        make_tag(channel, connection.group, rank_, sequence), &parameters);
   Message message;
   message.rank_ = rank_;
   message.peer_ = peer;
@@ -167,8 +97,8 @@ Message Transport::receive(int peer, void* data, size_t bytes, Channel channel, 
   if (channel == Channel::kPointToPoint) parameters.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   const uint64_t source_bits = static_cast<uint64_t>(kMaxRanks - 1) << kSequenceBits;
   const uint64_t mask = peer == kAnyRank ? kAllBits & ~source_bits : kAllBits;
-  void* const handle =
-      ucp_tag_recv_nbx(worker_.get(), data, bytes, make_tag(channel, std::max(peer, 0), sequence), mask, &parameters);
+  void* const handle = ucp_tag_recv_nbx(worker_.handle(), data, bytes,
+                                        make_tag(channel, group_, std::max(peer, 0), sequence), mask, &parameters);
   Message message;
   message.rank_ = rank_;
   message.peer_ = peer;
@@ -179,40 +109,22 @@ Message Transport::receive(int peer, void* data, size_t bytes, Channel channel, 
 }
 
 void Transport::cancel(Message& message) {
-  if (message.handle_ && message.receives_) ucp_request_cancel(worker_.get(), message.handle_);
+  if (message.handle_ && message.receives_) ucp_request_cancel(worker_.handle(), message.handle_);
 }
 
 void Transport::settle() {
   constexpr int kRounds = 1000;
-  for (int round = 0; round < kRounds && progress(); round++) {
+  for (int round = 0; round < kRounds && worker_.progress(); round++) {
   }
 }
 
-bool Transport::flush(int64_t timeout_ms) {
-  ucp_request_param_t parameters{};
-  void* const request = ucp_worker_flush_nbx(worker_.get(), &parameters);
-  if (!UCS_PTR_IS_PTR(request)) return request == nullptr;
-  return finish(request, Deadline{Deadline::Milliseconds(timeout_ms)}) == UCS_OK;
-}
-
-ucs_status_t Transport::finish(void* request, const Deadline& deadline) {
-  while (ucp_request_check_status(request) == UCS_INPROGRESS && !deadline.passed()) progress();
-  const ucs_status_t status = ucp_request_check_status(request);
-  ucp_request_free(request);
-  return status;
-}
-
-void Transport::on_broken(void* endpoint, ucp_ep_h, ucs_status_t) {
-  const auto* const broken = static_cast<const Endpoint*>(endpoint);
-  broken->transport->broken_.push_back(broken->peer);
-}
-
-void Transport::check(ucs_status_t status, const char* what) const {
-  if (status == UCS_OK) return;
-  throw CollectiveError(failure_of(status), rank_,
-                        text("UCX on rank ", rank_, " could not ", what, ": ", ucs_status_string(status),
-                             "; see whether it may use shared memory (/dev/shm, /proc/sys/kernel/shmmax), or set "
-                             "UCX_TLS=tcp,self"));
+std::vector<int> Transport::broken() const {
+  std::vector<int> ranks;
+  if (!worker_.has_broken_endpoints()) return ranks;
+  for (size_t peer = 0; peer < connections_.size(); peer++)
+    if (const Endpoint* const endpoint = connections_[peer].endpoint; endpoint != nullptr && endpoint->is_broken)
+      ranks.push_back(static_cast<int>(peer));
+  return ranks;
 }
 
 }  // namespace accel::comm::ucx

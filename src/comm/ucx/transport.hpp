@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.hpp"
+#include "comm/ucx/worker.hpp"
 
 namespace accel::comm::ucx {
 
@@ -18,6 +18,7 @@ namespace accel::comm::ucx {
 enum class Channel : uint8_t { kHeader, kData, kResult, kPointToPoint };
 
 inline constexpr int kMaxRanks = 1 << 16;
+inline constexpr int kGroupNumberBits = 15;  // of the groups that a process has at once
 inline constexpr int kAnyRank = -1;
 
 // A message on its way. Movable; giving it up leaves the message to UCX.
@@ -49,19 +50,19 @@ class Message {
   bool receives_ = false;
 };
 
+// The messages of one group, over the worker that it shares with others.
 class Transport {
  public:
-  Transport(int rank, int size);
-  ~Transport();
+  // `group` is the number by which this process knows the group: peers put it on what they send here.
+  Transport(Worker& worker, uint32_t group, int rank, int size)
+      : worker_(worker), group_(group), rank_(rank), connections_(static_cast<size_t>(size)) {}
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  static std::string version();
-  // What peers need in order to connect.
-  std::string address() const;
-  // The connection itself is made by the first message. Between hosts UCX watches the connection; inside one it would
-  // give up shared memory for that, and the peers' process handles tell more (see peers.hpp).
-  void connect(int peer, const std::string& address, bool same_host);
+  // `group` is the peer's number for the group.
+  void connect(int peer, const std::string& address, uint32_t group, bool same_host) {
+    connections_[static_cast<size_t>(peer)] = {&worker_.connect(address, same_host), group};
+  }
 
   Message send(int peer, const void* data, size_t bytes, Channel channel, uint64_t sequence);
   Message receive(int peer, void* data, size_t bytes, Channel channel, uint64_t sequence);
@@ -70,41 +71,19 @@ class Transport {
   // Progresses what is there. Peers that go on sending do not make it longer.
   void settle();
 
-  // True when something happened.
-  bool progress() { return ucp_worker_progress(worker_.get()) != 0; }
-  // Readable when there is something to progress, after arm() said true.
-  int event_descriptor() const { return event_descriptor_; }
-  bool arm() { return ucp_worker_arm(worker_.get()) == UCS_OK; }
-  // Hands what is still in this process to the network.
-  bool flush(int64_t timeout_ms);
-
   // Ranks whose connection broke, as UCX noticed it.
-  const std::vector<int>& broken() const { return broken_; }
+  std::vector<int> broken() const;
 
  private:
-  struct ContextDelete {
-    void operator()(ucp_context_h context) const { ucp_cleanup(context); }
+  struct Connection {
+    const Endpoint* endpoint = nullptr;
+    uint32_t group = 0;
   };
-  struct WorkerDelete {
-    void operator()(ucp_worker_h worker) const { ucp_worker_destroy(worker); }
-  };
-  struct Endpoint {
-    Transport* transport;
-    int peer;
-    ucp_ep_h handle;
-    bool same_host;
-  };
-  static void on_broken(void* endpoint, ucp_ep_h handle, ucs_status_t status);
-  void check(ucs_status_t status, const char* what) const;
-  // Progresses until the request is done, or the deadline has passed; then UCX keeps it.
-  ucs_status_t finish(void* request, const Deadline& deadline);
 
-  int rank_;
-  std::vector<Endpoint> endpoints_;
-  std::vector<int> broken_;
-  std::unique_ptr<std::remove_pointer_t<ucp_context_h>, ContextDelete> context_;
-  std::unique_ptr<std::remove_pointer_t<ucp_worker_h>, WorkerDelete> worker_;
-  int event_descriptor_ = -1;
+  Worker& worker_;
+  const uint32_t group_;
+  const int rank_;
+  std::vector<Connection> connections_;  // by rank
 };
 
 }  // namespace accel::comm::ucx

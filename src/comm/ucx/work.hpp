@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -39,6 +40,8 @@ class UcxWork final : public c10d::Work {
     call_ = call;
     sequence_ = sequence;
   }
+  // Of the collective that it is in.
+  void set_sequence(uint64_t sequence) { sequence_ = sequence; }
   void set_source(int rank) { source_ = rank; }
   // Once. Runs the future's callbacks on the calling thread, which must hold no lock; they see the thread state of the
   // caller, where that was kept.
@@ -52,7 +55,7 @@ class UcxWork final : public c10d::Work {
   const std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when asked for; under mutex_
   const char* call_ = nullptr;
-  uint64_t sequence_ = kNoSequence;
+  std::atomic<uint64_t> sequence_{kNoSequence};
   int source_ = -1;
 };
 

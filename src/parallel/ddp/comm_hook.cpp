@@ -37,7 +37,8 @@ at::ScalarType dtype_of(DdpCommHook rounding) { return rounding == DdpCommHook::
 
 }  // namespace
 
-CommHookPtr make_comm_hook(const DdpSettings& settings, const ProcessGroupPtr& process_group) {
+CommHookPtr make_comm_hook(const DdpSettings& settings, const comm::Communicator& communicator) {
+  const ProcessGroupPtr process_group = communicator.process_group();
   const DdpCommHook wrapper = settings.comm_wrapper;
   require(wrapper == DdpCommHook::kNo || wrapper == DdpCommHook::kFp16 || wrapper == DdpCommHook::kBf16,
           Status::kInvalidArgument, "comm_wrapper is a PowerSGD hook; expected FP16, BF16 or NO");

@@ -20,7 +20,7 @@ namespace accel::parallel {
 using CommHookPtr = std::shared_ptr<c10d::CommHookInterface>;
 using ProcessGroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-CommHookPtr make_comm_hook(const DdpSettings& settings, const ProcessGroupPtr& process_group);
+CommHookPtr make_comm_hook(const DdpSettings& settings, const comm::Communicator& communicator);
 CommHookPtr make_comm_hook(BucketCallback callback);
 
 // What a hook remembers from step to step; null for one that remembers nothing.

@@ -3,12 +3,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 
 #include "base/error.hpp"
-#include "comm/reduce_op.hpp"
 #include "parallel/same_model.hpp"
 
 namespace accel::parallel {
@@ -67,44 +64,44 @@ void GradientBuckets::check_all_ready() const {
 }
 
 void GradientBuckets::start_complete_buckets(double factor) {
-  while (const auto complete = buffer_.take_complete(exchanged_.size() - 1))
-    start_bucket(*complete, factor, /*async=*/true);
+  while (const auto complete = buffer_.take_complete(exchanged_.size() - 1)) start_bucket(*complete, factor);
 }
 
-void GradientBuckets::start_bucket(size_t index, double factor, bool async) {
-  const at::Tensor& memory = buffer_.buckets()[index].memory;
-  const auto& group = communicator_->process_group();
-  if (!group) {
-    if (factor != 1.0) memory.mul_(factor);
-    return;
-  }
-  std::vector<at::Tensor> tensors{memory};
-  c10d::AllreduceOptions options;
-  options.reduceOp = comm::reduce_op(comm::Reduction::kMean, communicator_->size(), factor);
-  options.asyncOp = async;
-  exchanged_[index] = group->getBackend(memory.device().type())->allreduce(tensors, options);
+void GradientBuckets::start_bucket(size_t index, double factor) {
+  exchanged_[index] = communicator_->start(
+      comm::Collective::all_reduce(buffer_.buckets()[index].memory, comm::Reduction::kMean, factor));
 }
 
-void GradientBuckets::start(Exchange exchange, bool async) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+const at::Tensor* GradientBuckets::start_all_but_last(Exchange exchange) {
   check_all_ready();
-  if (exchange) {
-    start_complete_buckets(*exchange);
-    start_bucket(exchanged_.size() - 1, *exchange, async);
-  }
+  if (exchange) start_complete_buckets(*exchange);
   buffer_.start();
   first_of_group_ = exchange.has_value();
+  return exchange ? &buffer_.buckets().back().memory : nullptr;
 }
 
-void GradientBuckets::finish() {
-  const StepTimes::Section waiting(*communicator_->step_times(), StepPart::kCommunication);
-  for (auto& work : exchanged_)
-    if (const auto started = std::exchange(work, nullptr)) started->wait();
+void GradientBuckets::start(Exchange exchange) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (start_all_but_last(exchange) != nullptr) start_bucket(exchanged_.size() - 1, *exchange);
+}
+
+std::shared_ptr<comm::Work> GradientBuckets::started() {
+  std::vector<std::shared_ptr<comm::Work>> works;
+  for (auto& exchanged : exchanged_)
+    if (auto work = std::exchange(exchanged, nullptr)) works.push_back(std::move(work));
+  return comm::when_all(std::move(works));
 }
 
 void GradientBuckets::synchronize(Exchange exchange) {
-  start(exchange, /*async=*/false);
-  finish();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const at::Tensor* const last = start_all_but_last(exchange))
+      communicator_->all_reduce(*last, comm::Reduction::kMean, *exchange);
+  }
+  const StepTimes::Section waiting(*communicator_->step_times(), StepPart::kCommunication);
+  const auto works = started();
+  works->wait();
+  works->result();
 }
 
 }  // namespace accel::parallel

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/intrusive_ptr.h>
 
 #include <memory>
 #include <mutex>
@@ -39,23 +38,25 @@ class GradientBuckets {
   void ready(size_t index, const at::Tensor& given, Exchange exchange);
   // After all are ready: the end of the micro-batch. Starts what is left, and returns when all gradients are averaged.
   void synchronize(Exchange exchange);
-  // The same in two parts: the first does not wait, the second may run on another thread.
-  void start(Exchange exchange, bool async = true);
-  void finish();
+  // The same, and returns at once; started() ends when all gradients are averaged.
+  void start(Exchange exchange);
+  std::shared_ptr<comm::Work> started();
 
  private:
   void check_all_ready() const;
-  // All but the last one, which waits for the thread that synchronizes: nothing is left to overlap with it, and that
-  // thread may do the work.
+  // In their order, which is the same on all ranks; but the last one waits for the thread that synchronizes: nothing is
+  // left to overlap with it, and that thread may do the work.
   void start_complete_buckets(double factor);
-  void start_bucket(size_t index, double factor, bool async);
+  void start_bucket(size_t index, double factor);
+  // All but the last bucket, whose memory is returned where it is to be exchanged.
+  const at::Tensor* start_all_but_last(Exchange exchange);
 
   const std::shared_ptr<comm::Communicator> communicator_;
   std::mutex mutex_;
   std::vector<std::string> names_;
   std::vector<at::Tensor> parameters_;
   GradientBuffer buffer_;
-  std::vector<c10::intrusive_ptr<c10d::Work>> exchanged_;  // of each bucket
+  std::vector<std::shared_ptr<comm::Work>> exchanged_;  // of each bucket
   bool first_of_group_ = true;
 };
 

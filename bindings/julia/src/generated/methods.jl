@@ -87,7 +87,7 @@ not change it.
 - `rng_types`: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\", \"cuda\" or \"torch,cuda\". Default: none, because orders follow from seed and epoch
 - `num_threads`: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
 - `scheduler_steps`: Of prepared schedulers. Default PER_BATCH
-- `cpu_kernels`: Which kernels compute products on the CPU. Calls without a state have the settings of the state that was made last. Variable ACCEL_CPU_KERNELS. Default AUTO
+- `cpu_kernels`: Which kernels compute products on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
 - `cpu_memory`: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
 - `cpu_memory_kept`: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
 - `torch_device`: \"cpu\", \"cuda\" or \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
@@ -130,7 +130,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `rng_types`: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\", \"cuda\" or \"torch,cuda\". Default: none, because orders follow from seed and epoch
 - `num_threads`: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
 - `scheduler_steps`: Of prepared schedulers. Default PER_BATCH
-- `cpu_kernels`: Which kernels compute products on the CPU. Calls without a state have the settings of the state that was made last. Variable ACCEL_CPU_KERNELS. Default AUTO
+- `cpu_kernels`: Which kernels compute products on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
 - `cpu_memory`: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
 - `cpu_memory_kept`: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
 - `torch_device`: \"cpu\", \"cuda\" or \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU

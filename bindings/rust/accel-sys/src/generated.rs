@@ -991,7 +991,7 @@ pub struct accel_state_options_t {
     pub num_threads: i32,
     /// Of prepared schedulers. Default PER_BATCH
     pub scheduler_steps: accel_scheduler_steps_t,
-    /// Which kernels compute products on the CPU. Calls without a state have the settings of the state that was made last. Variable ACCEL_CPU_KERNELS. Default AUTO
+    /// Which kernels compute products on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
     pub cpu_kernels: accel_cpu_kernels_t,
     /// Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
     pub cpu_memory: accel_cpu_memory_t,

@@ -148,8 +148,8 @@ impl StateOptions {
         self
     }
 
-    /// Which kernels compute products on the CPU. Calls without a state have the settings of the state that was
-    /// made last. Variable ACCEL_CPU_KERNELS. Default `CpuKernels::Auto`.
+    /// Which kernels compute products on the CPU. Calls without a state have the settings of the first state of the
+    /// process. Variable ACCEL_CPU_KERNELS. Default `CpuKernels::Auto`.
     pub fn cpu_kernels(mut self, cpu_kernels: CpuKernels) -> Self {
         self.0.cpu_kernels = cpu_kernels.into();
         self

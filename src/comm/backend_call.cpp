@@ -1,0 +1,104 @@
+#include "comm/backend_call.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "base/torch_compat.hpp"
+#include "comm/reduce_op.hpp"
+
+namespace accel::comm {
+namespace {
+
+using Kind = Collective::Kind;
+using Tensors = std::vector<at::Tensor>;
+
+template <typename Options>
+Options options_of(const BackendCallOptions& given) {
+  Options options;
+  options.timeout = given.timeout;
+  options.asyncOp = given.async;
+  return options;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Work> call_backend(c10d::Backend& backend, const Collective& collective,
+                                            const BackendCallOptions& given) {
+  const int size = backend.getSize();
+  switch (collective.kind) {
+    case Kind::kAllReduce: {
+      auto options = options_of<c10d::AllreduceOptions>(given);
+      options.reduceOp = reduce_op(collective.reduction, size, collective.scale);
+      Tensors tensors{collective.output};
+      return backend.allreduce(tensors, options);
+    }
+    case Kind::kBroadcast: {
+      auto options = options_of<c10d::BroadcastOptions>(given);
+      options.rootRank = collective.rank;
+      Tensors tensors{collective.output};
+      return backend.broadcast(tensors, options);
+    }
+    case Kind::kAllGather: {
+      const auto options = options_of<c10d::AllgatherOptions>(given);
+      at::Tensor input = collective.input, output = collective.output;
+#if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
+      return backend.all_gather_single(output, input, options);
+#else
+      return backend._allgather_base(output, input, options);
+#endif
+    }
+    case Kind::kReduceScatter: {
+      auto options = options_of<c10d::ReduceScatterOptions>(given);
+      options.reduceOp = reduce_op(collective.reduction, size);
+      at::Tensor input = collective.input, output = collective.output;
+#if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
+      return backend.reduce_scatter_single(output, input, options);
+#else
+      return backend._reduce_scatter_base(output, input, options);
+#endif
+    }
+    case Kind::kAllToAll: {
+      const auto options = options_of<c10d::AllToAllOptions>(given);
+      at::Tensor source = collective.input.view({size, -1}), goal = collective.output.view({size, -1});
+      std::vector<int64_t> even;
+#if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
+      return backend.all_to_all_single(goal, source, even, even, options);
+#else
+      return backend.alltoall_base(goal, source, even, even, options);
+#endif
+    }
+    case Kind::kScatter: {
+      auto options = options_of<c10d::ScatterOptions>(given);
+      options.rootRank = collective.rank;
+      Tensors outputs{collective.output};
+      std::vector<Tensors> inputs;
+      if (backend.getRank() == collective.rank) {
+        inputs.emplace_back();
+        for (const at::Tensor& part : collective.input.view({size, -1}).unbind(0))
+          inputs[0].push_back(part.view(collective.output.sizes()));
+      }
+      return backend.scatter(outputs, inputs, options);
+    }
+    case Kind::kSend: {
+      Tensors tensors{collective.input};
+      return backend.send(tensors, collective.rank, collective.tag);
+    }
+    case Kind::kReceive: {
+      Tensors tensors{collective.output};
+      return backend.recv(tensors, collective.rank, collective.tag);
+    }
+    case Kind::kBarrier:
+      break;
+  }
+  return backend.barrier(options_of<c10d::BarrierOptions>(given));
+}
+
+void run_alone(const Collective& collective) {
+  if (collective.input.defined())
+    collective.output.view({-1}).copy_(collective.input.view({-1}));
+  else if (collective.scale != 1.0)
+    collective.output.mul_(collective.scale);
+}
+
+}  // namespace accel::comm

@@ -1,0 +1,352 @@
+#include "comm/backend_communicator.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <sstream>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+
+#include "base/current_call.hpp"
+#include "base/deadline.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/read_line.hpp"
+#include "comm/backend_call.hpp"
+#include "comm/call_report.hpp"
+#include "comm/collective_error.hpp"
+#include "comm/device_waiter.hpp"
+#include "comm/plugin.hpp"
+#include "comm/recorded_backend.hpp"
+#include "tensor/access.hpp"
+
+namespace accel::comm {
+namespace {
+
+constexpr std::chrono::milliseconds kReportTime(2000);  // for the ranks to tell each other what they called
+
+// "cuda:nccl,cpu:ucx", first things first.
+std::vector<std::pair<c10::DeviceType, std::string>> parse_backends(const std::string& names) {
+  std::vector<std::pair<c10::DeviceType, std::string>> backends;
+  std::istringstream stream(names);
+  for (std::string item; read_line(stream, item, ',');) {
+    const size_t colon = item.find(':');
+    const std::string name = colon == std::string::npos ? item : item.substr(colon + 1);
+    const std::string device = colon != std::string::npos ? item.substr(0, colon) : name == "nccl" ? "cuda" : "cpu";
+    backends.emplace_back(c10::Device(device).type(), name);
+  }
+  return backends;
+}
+
+std::optional<c10::DeviceType> streams_of(const std::vector<c10::DeviceType>& devices) {
+  const auto place = std::find(devices.begin(), devices.end(), c10::DeviceType::CUDA);
+  return place == devices.end() ? std::nullopt : std::optional(*place);
+}
+
+c10::intrusive_ptr<c10d::Backend> make_backend(const std::string& name, BackendArguments arguments) {
+  char error[1024] = "";
+  auto failure = CollectiveFailure::kBackend;
+  arguments.failure = &failure;
+  c10d::Backend* made = load_plugin(name)(&arguments, error, sizeof error);
+  if (made == nullptr)
+    throw CollectiveError(failure, arguments.rank,
+                          text("the ", name, " backend does not start: ", static_cast<const char*>(error)));
+  return c10::intrusive_ptr<c10d::Backend>::reclaim(made);
+}
+
+std::shared_ptr<GroupInfo> info_of(int rank, int size, std::shared_ptr<StepTimes> step_times) {
+  auto group = std::make_shared<GroupInfo>();
+  group->rank = rank;
+  group->size = size;
+  group->step_times = step_times ? std::move(step_times) : std::make_shared<StepTimes>();
+  group->flight_record = std::make_shared<FlightRecord>(rank, size);
+  return group;
+}
+
+std::shared_ptr<GroupInfo> info_of(int rank, int size, const std::string& backend_name,
+                                   std::shared_ptr<StepTimes> step_times) {
+  auto group = info_of(rank, size, std::move(step_times));
+  group->backend_name = backend_name;
+  for (const auto& [device, name] : parse_backends(backend_name)) group->devices.push_back(device);
+  return group;
+}
+
+std::shared_ptr<GroupInfo> info_of_one(const std::vector<c10::DeviceType>& devices,
+                                       std::shared_ptr<StepTimes> step_times) {
+  auto group = info_of(0, 1, std::move(step_times));
+  group->devices = devices;
+  return group;
+}
+
+// Returns when the tensors can be used. Devices are followed until they have done it, since else a rank that does not
+// come would be met where nobody expects a wait.
+void wait_for_backend(c10d::Work& work, c10::DeviceType device, const GroupInfo& group) {
+  if (device == c10::DeviceType::CPU) {
+    work.wait();  // its deadline is the backend's
+    return;
+  }
+  const Deadline deadline(group.timeout);
+  while (!work.isCompleted()) {
+    if (deadline.passed())
+      throw CollectiveError(
+          CollectiveFailure::kTimeout, group.rank,
+          text("the ", c10::DeviceTypeName(device), " has not done it after ", group.timeout.count(), " ms"));
+    std::this_thread::yield();
+  }
+  if (const auto error = work.exception()) std::rethrow_exception(error);
+  work.wait();  // what follows on this thread's stream comes after it
+}
+
+using Entries = c10::SmallVector<uint64_t, 1>;
+
+// The collective that failed, of those that were one call of the backend.
+uint64_t failed_entry(const Entries& entries, const c10d::Work* work, const FlightRecord& record) {
+  if (entries.size() > 1 && work != nullptr)
+    for (const uint64_t number : entries)
+      if (const auto entry = record.find(number); entry && entry->sequence == work->getSequencenumber()) return number;
+  return entries[0];
+}
+
+// Records the failure. The error that comes back says what the other ranks did, where that can be found out: all of
+// them are in the same place after a collective.
+std::exception_ptr record_failure(const std::exception_ptr& error, const GroupInfo& group, const Entries& entries,
+                                  const c10d::Work* work, bool messages) noexcept {
+  FlightRecord& record = *group.flight_record;
+  std::exception_ptr told = error;
+  try {
+    const uint64_t number = failed_entry(entries, work, record);
+    for (const uint64_t entry : entries)
+      if (entry != number) record.end(entry, entry < number ? FlightEntry::State::kDone : FlightEntry::State::kFailed);
+    try {
+      std::rethrow_exception(error);
+    } catch (const CollectiveError& failure) {
+      const auto entry = record.find(number);
+      std::string line;
+      if (entry && !messages && failure.failure() == CollectiveFailure::kMismatch) {
+        line = report_calls(*group.store, group.rank, group.size, entry->sequence, entry->title(),
+                            std::min(group.timeout, kReportTime));
+        if (!line.empty()) line += text("; ", failure.what());
+      }
+      if (entry && failure.failure() == CollectiveFailure::kTimeout) {  // who did not answer is in the transport's
+        const auto before = record.latest_done(number);
+        line = text("rank ", group.rank, " waits in ", entry->title(), ": ", failure.what(),
+                    before ? text("; the last operation that ended here was ", before->title()) : std::string());
+      }
+      if (!line.empty()) told = std::make_exception_ptr(CollectiveError(failure.failure(), failure.rank(), line));
+    } catch (const std::exception&) {  // it says all that is known
+    }
+    record.fail(number, told);
+  } catch (const std::exception&) {
+    told = std::current_exception();  // no memory
+  }
+  return told;
+}
+
+void end_entries(const GroupInfo& group, const Entries& entries) {
+  for (const uint64_t number : entries) group.flight_record->end(number, FlightEntry::State::kDone);
+}
+
+}  // namespace
+
+BackendCommunicator::BackendCommunicator(const std::vector<c10::DeviceType>& devices,
+                                         std::shared_ptr<StepTimes> step_times)
+    : Communicator(info_of_one(devices, std::move(step_times))), device_waiter_(std::make_unique<DeviceWaiter>()) {
+  for (const c10::DeviceType device : devices) devices_.push_back({device, {}});
+}
+
+BackendCommunicator::BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                                         std::chrono::milliseconds timeout, const std::string& backend_name,
+                                         const BackendCommunicator* parent)
+    : Communicator(info_of(rank, size, backend_name, parent != nullptr ? parent->step_times() : nullptr)),
+      process_group_(c10::make_intrusive<c10d::ProcessGroup>(store, rank, size)),
+      device_waiter_(std::make_unique<DeviceWaiter>(streams_of(group_->devices))) {
+  group_->timeout = timeout;
+  group_->store = std::move(store);
+  for (const auto& [device, name] : parse_backends(backend_name)) {
+    BackendArguments arguments{group_->store.get(), rank, size, timeout.count(), "world", &CurrentCall::function};
+    if (parent != nullptr) arguments.parent = parent->backend_of(device);
+    devices_.push_back({device, make_backend(name, arguments)});
+    process_group_->setBackend(device, c10d::ProcessGroup::BackendType::CUSTOM,
+                               c10::make_intrusive<RecordedBackend>(devices_.back().backend, group_));
+  }
+  process_group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
+  process_group_->setGroupName("accel");
+  interruptible_.emplace([this] { abort(); });
+}
+
+BackendCommunicator::~BackendCommunicator() {
+  interruptible_.reset();
+  try {
+    shutdown();
+  } catch (const std::exception&) {
+    // The group is left in any case.
+  }
+}
+
+const BackendCommunicator::DeviceBackend& BackendCommunicator::device_of(const Collective& collective) const {
+  require(!left_ || size() == 1, Status::kInvalidState, "the process group was destroyed; make a new state");
+  const at::Tensor& tensor = collective.tensor();
+  const c10::DeviceType device = tensor.defined() ? tensor.device().type() : this->device().type();
+  for (const DeviceBackend& known : devices_)
+    if (known.device == device) return known;
+  check_device(tensor);  // which says so
+  return devices_[0];
+}
+
+// One a device where its backend takes several at once, so that ranks which disagree do so about all of them.
+template <typename Post>
+void BackendCommunicator::for_each_batch(Collectives collectives, const Post& post) const {
+  for (const Collective& collective : collectives) {
+    collective.check(rank(), size());
+    device_of(collective);
+  }
+  if (collectives.size() == 1) {
+    const Collective* const only = collectives.data();
+    return post(device_of(*only), Batch(only));
+  }
+  for (const DeviceBackend& device : devices_) {
+    const bool together = device.backend && device.backend->supportsCoalescing();
+    c10::SmallVector<const Collective*, 8> batch;
+    for (const Collective& collective : collectives) {
+      if (&device_of(collective) != &device) continue;
+      batch.push_back(&collective);
+      if (together) continue;
+      post(device, batch);
+      batch.clear();
+    }
+    if (!batch.empty()) post(device, batch);
+  }
+}
+
+BackendCommunicator::Posted BackendCommunicator::post(const DeviceBackend& device, Batch batch, bool async) const {
+  const bool on_cpu = device.device == c10::DeviceType::CPU;
+  c10d::Backend* const backend = device.backend.get();
+  Posted posted{{}, device.device, batch[0]->is_message(), {}};
+  const uint64_t sequence = backend != nullptr ? backend->getSequenceNumberForGroup() : 0;
+  for (const Collective* collective : batch) {
+    if (collective->output.defined()) tensor::count_write(collective->output);
+    posted.entries.push_back(
+        group_->flight_record->begin(collective->name(), sequence + posted.entries.size(), collective->tensor()));
+  }
+  const auto post_all = [&] {
+    for (const Collective* collective : batch) {
+      if (backend == nullptr)
+        run_alone(*collective);
+      else
+        posted.work = call_backend(*backend, *collective, {group_->timeout, async || !on_cpu});
+    }
+  };
+  try {
+    if (batch.size() == 1 || backend == nullptr) {
+      post_all();
+    } else {
+      backend->startCoalescing();
+      try {
+        post_all();
+      } catch (const std::exception&) {
+        backend->endCoalescing();  // so that the other ranks learn of it
+        throw;
+      }
+      posted.work = backend->endCoalescing();
+    }
+  } catch (const std::exception&) {
+    std::rethrow_exception(record_failure(std::current_exception(), *group_, posted.entries, nullptr, posted.messages));
+  }
+  return posted;
+}
+
+void BackendCommunicator::run(Collectives collectives) {
+  const StepTimes::Section waiting(*step_times(), StepPart::kCommunication);
+  if (!collectives.empty() && !collectives[0].is_message()) group_->order.wait_for_turn();
+  for_each_batch(collectives, [this](const DeviceBackend& device, Batch batch) {
+    const Posted posted = post(device, batch, /*async=*/false);
+    try {
+      if (posted.work) wait_for_backend(*posted.work, posted.device, *group_);
+    } catch (const std::exception&) {
+      std::rethrow_exception(
+          record_failure(std::current_exception(), *group_, posted.entries, posted.work.get(), posted.messages));
+    }
+    end_entries(*group_, posted.entries);
+  });
+}
+
+std::shared_ptr<Work> BackendCommunicator::start(Collectives collectives) {
+  std::vector<std::shared_ptr<Work>> works;
+  for_each_batch(collectives, [&](const DeviceBackend& device, Batch batch) { works.push_back(start(device, batch)); });
+  return when_all(std::move(works));
+}
+
+std::shared_ptr<Work> BackendCommunicator::start(const DeviceBackend& device, Batch batch) {
+  auto work = std::make_shared<Work>();
+  if (device.device != c10::DeviceType::CPU && device.backend) {
+    return device_waiter_->start([&]() -> DeviceWaiter::Wait {
+      return [group = group_, posted = post(device, batch, /*async=*/true)] {
+        try {
+          if (posted.work) wait_for_backend(*posted.work, posted.device, *group);
+        } catch (const std::exception&) {
+          std::rethrow_exception(
+              record_failure(std::current_exception(), *group, posted.entries, posted.work.get(), posted.messages));
+        }
+        end_entries(*group, posted.entries);
+      };
+    });
+  }
+  const Posted posted = post(device, batch, /*async=*/true);
+  const auto end = [work, group = group_, posted](const std::exception_ptr& error) {
+    std::exception_ptr told;
+    if (error)
+      told = record_failure(error, *group, posted.entries, posted.work.get(), posted.messages);
+    else
+      end_entries(*group, posted.entries);
+    work->complete({}, std::move(told));
+  };
+  if (!posted.work)
+    end(nullptr);
+  else
+    posted.work->getFuture()->addCallback(
+        [end](c10::ivalue::Future& future) { end(future.hasError() ? future.exception_ptr() : nullptr); });
+  return work;
+}
+
+std::shared_ptr<Communicator> BackendCommunicator::make_group(c10::intrusive_ptr<c10d::Store> store, int rank,
+                                                              int size) const {
+  if (size == 1) return std::make_shared<BackendCommunicator>(group_->devices, step_times());
+  return std::make_shared<BackendCommunicator>(std::move(store), rank, size, group_->timeout, group_->backend_name,
+                                               this);
+}
+
+c10d::Backend* BackendCommunicator::backend_of(c10::DeviceType device) const {
+  for (const DeviceBackend& known : devices_)
+    if (known.device == device) return known.backend.get();
+  return nullptr;
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> BackendCommunicator::process_group() const { return process_group_; }
+
+void BackendCommunicator::abort() noexcept {
+  for (const DeviceBackend& device : devices_) {
+    try {
+      if (device.backend) device.backend->abort();
+    } catch (const std::exception& error) {
+      try {
+        log(LogLevel::kWarning, "a process group cannot be aborted: ", error.what());
+      } catch (const std::exception&) {
+        // No memory to tell it.
+      }
+    }
+  }
+}
+
+void BackendCommunicator::shutdown() {
+  if (left_) return;
+  left_ = true;
+  process_group_.reset();
+  for (const DeviceBackend& device : devices_)
+    if (device.backend) device.backend->shutdown();
+  device_waiter_->join();
+}
+
+}  // namespace accel::comm

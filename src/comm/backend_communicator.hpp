@@ -1,0 +1,74 @@
+// A communicator over c10d backends, one for each type of devices: what c10d offers, without its dispatcher on the way
+// of blocking calls.
+#pragma once
+
+#include <c10/core/DeviceType.h>
+#include <c10/util/SmallVector.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/interruption.hpp"
+#include "comm/communicator.hpp"
+
+namespace c10d {
+class Backend;
+class Work;
+}  // namespace c10d
+
+namespace accel::comm {
+
+class DeviceWaiter;
+
+class BackendCommunicator final : public Communicator {
+ public:
+  // One rank, for tensors on these types of devices.
+  explicit BackendCommunicator(const std::vector<c10::DeviceType>& devices = {c10::DeviceType::CPU},
+                               std::shared_ptr<StepTimes> step_times = nullptr);
+  // The names of backend plugins as c10d writes them: "ucx", "cuda:nccl,cpu:ucx". A name alone is nccl for CUDA, any
+  // other for the CPU. A group that is made of another one shares its connections.
+  BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
+                      const std::string& backend_name, const BackendCommunicator* parent = nullptr);
+  ~BackendCommunicator() override;
+
+  std::shared_ptr<Work> start(Collectives collectives) override;
+  void run(Collectives collectives) override;
+  std::shared_ptr<Communicator> make_group(c10::intrusive_ptr<c10d::Store> store, int rank, int size) const override;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group() const override;
+  void abort() noexcept override;
+  void shutdown() override;
+
+ private:
+  struct DeviceBackend {
+    c10::DeviceType device;
+    c10::intrusive_ptr<c10d::Backend> backend;  // null with one rank
+  };
+  using Batch = c10::ArrayRef<const Collective*>;  // those that go to a backend together
+  struct Posted {
+    c10::intrusive_ptr<c10d::Work> work;  // null where the backend has ended it
+    c10::DeviceType device;
+    bool messages;
+    c10::SmallVector<uint64_t, 1> entries;  // in the flight record
+  };
+
+  c10d::Backend* backend_of(c10::DeviceType device) const;  // null where there is none
+  // Calls `post` with each batch, once all that is in them has been checked.
+  template <typename Post>
+  void for_each_batch(Collectives collectives, const Post& post) const;
+  const DeviceBackend& device_of(const Collective& collective) const;
+  Posted post(const DeviceBackend& device, Batch batch, bool async) const;
+  std::shared_ptr<Work> start(const DeviceBackend& device, Batch batch);
+
+  bool left_ = false;
+  std::vector<DeviceBackend> devices_;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
+  const std::unique_ptr<DeviceWaiter> device_waiter_;
+  std::optional<Interruptible> interruptible_;  // with more than one rank
+};
+
+}  // namespace accel::comm

@@ -1,0 +1,107 @@
+#include "comm/device_waiter.hpp"
+
+#include <ATen/ThreadLocalState.h>
+#include <c10/util/ParallelGuard.h>
+
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/background_thread.hpp"
+#include "base/current_call.hpp"
+#include "comm/side_stream.hpp"
+
+namespace accel::comm {
+
+struct DeviceWaiter::Shared {
+  struct Posted {
+    Wait wait;
+    std::shared_ptr<Work> work;
+    const char* function;  // of the C API, which started it
+    at::ThreadLocalState settings;
+  };
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::list<Posted> posted;
+  bool closed = false;
+  std::optional<c10::DeviceType> streams;
+  std::optional<SideStream> side;  // made with the thread
+  std::thread thread;
+
+  void wait(const Posted& one) const {
+    const at::ThreadLocalStateGuard settings(one.settings);
+    const CurrentCall current(one.function);
+    if (!side) return one.wait();
+    const SideStream::Guard stream(*side);
+    one.wait();
+    stream.synchronize();
+  }
+};
+
+DeviceWaiter::DeviceWaiter(std::optional<c10::DeviceType> streams) : shared_(std::make_shared<Shared>()) {
+  shared_->streams = streams;
+}
+
+DeviceWaiter::~DeviceWaiter() { join(); }
+
+std::shared_ptr<Work> DeviceWaiter::start(const std::function<Wait()>& post) {
+  auto work = std::make_shared<Work>();
+  const std::lock_guard<std::mutex> lock(shared_->mutex);
+  if (shared_->streams && !shared_->side) shared_->side.emplace(*shared_->streams);
+  if (!shared_->thread.joinable())
+    shared_->thread = background_thread("accel-comm", [shared = shared_] { run(shared); });
+  shared_->posted.push_back({{}, work, CurrentCall::function(), at::ThreadLocalState()});
+  try {
+    std::optional<c10::Event> mark;
+    std::optional<SideStream::Guard> stream;
+    if (shared_->side) {
+      mark.emplace(shared_->side->mark());
+      stream.emplace(*shared_->side, *mark);
+    }
+    shared_->posted.back().wait = post();
+  } catch (...) {
+    shared_->posted.pop_back();
+    throw;
+  }
+  shared_->changed.notify_all();
+  return work;
+}
+
+void DeviceWaiter::run(const std::shared_ptr<Shared>& shared) {
+  const c10::ParallelGuard no_pool(true);  // copies of results must not start a second thread pool
+  while (true) {
+    std::list<Shared::Posted> next;
+    {
+      std::unique_lock<std::mutex> lock(shared->mutex);
+      shared->changed.wait(lock, [&] { return shared->closed || !shared->posted.empty(); });
+      if (shared->posted.empty()) return;
+      next.splice(next.begin(), shared->posted, shared->posted.begin());
+    }
+    std::exception_ptr error;
+    try {
+      shared->wait(next.front());
+    } catch (...) {
+      error = std::current_exception();
+    }
+    next.front().wait = nullptr;  // what it held is free before anybody hears of the end
+    next.front().work->complete({}, std::move(error));
+  }
+}
+
+void DeviceWaiter::join() {
+  {
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->closed = true;
+  }
+  shared_->changed.notify_all();
+  if (!shared_->thread.joinable()) return;
+  if (shared_->thread.get_id() == std::this_thread::get_id())
+    shared_->thread.detach();
+  else
+    shared_->thread.join();
+}
+
+}  // namespace accel::comm

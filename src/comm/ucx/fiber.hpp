@@ -1,0 +1,47 @@
+// A function with a stack of its own, which it can leave in the middle and be resumed later, on any thread: how one
+// thread has several collectives under way, whose algorithms are written as if each had a thread. It can be run again.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace accel::comm::ucx {
+
+class Fiber {
+ public:
+  // `body` must not throw, and not suspend while it handles an exception. std::bad_alloc when there is no stack.
+  explicit Fiber(std::function<void()> body);
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+  // Only before the start or after the end.
+  ~Fiber();
+
+  // Begins the body, or goes on with it, until it suspends or ends.
+  void resume();
+  // By the body.
+  void suspend();
+  bool has_ended() const { return ended_; }
+
+ private:
+  static constexpr size_t kStackBytes = 256 << 10;
+  struct Unmap {
+    void operator()(char* stack) const;
+  };
+  static void enter(unsigned low, unsigned high);
+  void run();
+
+  std::function<void()> body_;
+  std::unique_ptr<char, Unmap> stack_;  // begins with a page that nobody may touch
+  ucontext_t own_{}, resumer_{};
+  bool ended_ = true;
+  // For the sanitizers.
+  void* own_handle_ = nullptr;
+  void* resumer_handle_ = nullptr;
+  const void* resumer_stack_ = nullptr;
+  size_t resumer_stack_bytes_ = 0;
+};
+
+}  // namespace accel::comm::ucx
