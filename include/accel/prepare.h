@@ -212,7 +212,8 @@ typedef struct accel_prepare_item {
  * @param state A state.
  * @param items [n_items] What to prepare; each has the struct_size of the first, which is the distance between two.
  * @param n_items Their number.
- * @param out_items Room for n_items items of that size: the same kinds in the same order, each handle the caller's.
+ * @param out_items Room for n_items items of that size: the same kinds in the same order, each handle the caller's, and the
+ *   other fields as they were given.
  * @return As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with
  *   several, or with model_options and another object than a model.
  * @threads collective, waits

@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
@@ -34,76 +33,48 @@ PrepareModelSettings read_prepare_model_options(const accel_prepare_model_option
   return result;
 }
 
-// The items of a program, whose struct may be shorter or longer than this version's.
-class ItemArray {
- public:
-  ItemArray(const accel_prepare_item_t* items, size_t count)
-      : items_(items), size_(count == 0 ? 0 : items->struct_size) {}
+// Of a program whose struct may be shorter or longer than this version's.
+template <typename Item>
+Item* item_at(Item* items, size_t index, size_t item_size) {
+  using Byte = std::conditional_t<std::is_const_v<Item>, const std::byte, std::byte>;
+  return reinterpret_cast<Item*>(reinterpret_cast<Byte*>(items) + index * item_size);
+}
 
-  accelerator::PreparedObject read(size_t index) const {
-    const accel_prepare_item_t item = given_options(at(items_, index), "items");
-    require(at(items_, index)->struct_size == size_, Status::kInvalidArgument, "items[", index, "].struct_size is ",
-            at(items_, index)->struct_size, "; expected that of the first, ", size_);
-    const int given =
-        (item.module != nullptr) + (item.optimizer != nullptr) + (item.loader != nullptr) + (item.scheduler != nullptr);
-    require(given == 1, Status::kInvalidArgument, "items[", index, "] has ", given, " handles; expected one");
-    accelerator::PreparedObject object;
-    require(item.module != nullptr || item.model_options == nullptr, Status::kInvalidArgument, "items[", index,
-            "] has model_options and no module; expected both, or no options");
-    if (item.module != nullptr) {
-      object.model = check(item.module, "items.module").module;
-      object.model_settings = read_prepare_model_options(item.model_options, text("items[", index, "].model_options"));
-    }
-    if (item.optimizer != nullptr) object.optimizer = check(item.optimizer, "items.optimizer").optimizer;
-    if (item.loader != nullptr) object.loader = check(item.loader, "items.loader").loader;
-    if (item.scheduler != nullptr) object.scheduler = check(item.scheduler, "items.scheduler").scheduler;
-    object.device_placement = settings_of(item).device_placement;
-    return object;
+accelerator::PreparedObject read_item(const accel_prepare_item_t* items, size_t index) {
+  const accel_prepare_item_t* const given = item_at(items, index, items->struct_size);
+  const accel_prepare_item_t item = given_options(given, "items");
+  require(given->struct_size == items->struct_size, Status::kInvalidArgument, "items[", index, "].struct_size is ",
+          given->struct_size, "; expected that of the first, ", items->struct_size);
+  const int handles =
+      (item.module != nullptr) + (item.optimizer != nullptr) + (item.loader != nullptr) + (item.scheduler != nullptr);
+  require(handles == 1, Status::kInvalidArgument, "items[", index, "] has ", handles, " handles; expected one");
+  require(item.module != nullptr || item.model_options == nullptr, Status::kInvalidArgument, "items[", index,
+          "] has model_options and no module; expected both, or no options");
+  accelerator::PreparedObject object;
+  if (item.module != nullptr) {
+    object.model = check(item.module, "items.module").module;
+    object.model_settings = read_prepare_model_options(item.model_options, text("items[", index, "].model_options"));
+  }
+  if (item.optimizer != nullptr) object.optimizer = check(item.optimizer, "items.optimizer").optimizer;
+  if (item.loader != nullptr) object.loader = check(item.loader, "items.loader").loader;
+  if (item.scheduler != nullptr) object.scheduler = check(item.scheduler, "items.scheduler").scheduler;
+  object.device_placement = settings_of(item).device_placement;
+  return object;
+}
+
+// Until the caller has them.
+struct PreparedHandles {
+  explicit PreparedHandles(const accelerator::PreparedObject& object) {
+    if (object.model != nullptr) module = std::make_unique<accel_module>(object.model);
+    if (object.optimizer != nullptr) optimizer = std::make_unique<accel_optimizer>(object.optimizer);
+    if (object.loader != nullptr) loader = std::make_unique<accel_dataloader>(object.loader);
+    if (object.scheduler != nullptr) scheduler = std::make_unique<accel_scheduler>(object.scheduler);
   }
 
-  // Fields that this version does not know stay as the program gave them.
-  void write(size_t index, accel_prepare_item_t item, accel_prepare_item_t* out) const {
-    item.struct_size = size_;
-    std::memcpy(at(out, index), at(items_, index), size_);
-    std::memcpy(at(out, index), &item, std::min(size_, sizeof item));
-  }
-
- private:
-  template <typename Item>
-  Item* at(Item* items, size_t index) const {
-    using Byte = std::conditional_t<std::is_const_v<Item>, const std::byte, std::byte>;
-    return reinterpret_cast<Item*>(reinterpret_cast<Byte*>(items) + index * size_);
-  }
-
-  const accel_prepare_item_t* items_;
-  size_t size_;
-};
-
-// The handles of a prepared item until the caller has them.
-class OwnedItem {
- public:
-  explicit OwnedItem(accelerator::PreparedObject object) : device_placement_(object.device_placement) {
-    if (object.model != nullptr) module_ = std::make_unique<accel_module>(std::move(object.model));
-    if (object.optimizer != nullptr) optimizer_ = std::make_unique<accel_optimizer>(std::move(object.optimizer));
-    if (object.loader != nullptr) loader_ = std::make_unique<accel_dataloader>(std::move(object.loader));
-    if (object.scheduler != nullptr) scheduler_ = std::make_unique<accel_scheduler>(std::move(object.scheduler));
-  }
-  accel_prepare_item_t release() {
-    accel_prepare_item_t item = ACCEL_PREPARE_ITEM_INIT;
-    item.module = module_.release();
-    item.optimizer = optimizer_.release();
-    item.loader = loader_.release();
-    item.scheduler = scheduler_.release();
-    if (device_placement_) item.device_placement = int32_t{*device_placement_};
-    return item;
-  }
-
- private:
-  std::unique_ptr<accel_module> module_;
-  std::unique_ptr<accel_optimizer> optimizer_;
-  std::unique_ptr<accel_dataloader> loader_;
-  std::unique_ptr<accel_scheduler> scheduler_;
-  std::optional<bool> device_placement_;
+  std::unique_ptr<accel_module> module;
+  std::unique_ptr<accel_optimizer> optimizer;
+  std::unique_ptr<accel_dataloader> loader;
+  std::unique_ptr<accel_scheduler> scheduler;
 };
 
 }  // namespace
@@ -160,11 +131,18 @@ ACCEL_FUNCTION accel_status_t accel_prepare(accel_state_t* state, const accel_pr
     check_pointer(items, "items");
     check_pointer(out_items, "out_items");
     std::vector<accelerator::PreparedObject> objects;
-    const ItemArray array(items, n_items);
-    for (size_t i = 0; i < n_items; i++) objects.push_back(array.read(i));
-    std::vector<OwnedItem> prepared;
-    for (accelerator::PreparedObject& object : accelerator.prepare(objects)) prepared.emplace_back(std::move(object));
-    for (size_t i = 0; i < n_items; i++) array.write(i, prepared[i].release(), out_items);
+    for (size_t i = 0; i < n_items; i++) objects.push_back(read_item(items, i));
+    std::vector<PreparedHandles> prepared;
+    for (const accelerator::PreparedObject& object : accelerator.prepare(objects)) prepared.emplace_back(object);
+    for (size_t i = 0; i < n_items; i++) {
+      const size_t size = items->struct_size;
+      accel_prepare_item_t* const out = item_at(out_items, i, size);
+      std::memcpy(out, item_at(items, i, size), size);  // the other fields stay, also those of a newer program
+      out->module = prepared[i].module.release();
+      out->optimizer = prepared[i].optimizer.release();
+      out->loader = prepared[i].loader.release();
+      out->scheduler = prepared[i].scheduler.release();
+    }
   });
 }
 

@@ -402,7 +402,7 @@ static void test_preparing_many(void **unused) {
   ddp.comm_wrapper = ACCEL_DDP_COMM_HOOK_BF16;
   assert_ok(accel_prepare(state, items, 2, prepared));
   assert_non_null(prepared[0].module);
-  assert_null(prepared[0].model_options);
+  assert_ptr_equal(prepared[0].model_options, &preparation);
   accel_module_release(prepared[0].module);
   accel_optimizer_release(prepared[1].optimizer);
   accel_scheduler_release(schedule);

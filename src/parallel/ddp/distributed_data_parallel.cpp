@@ -32,11 +32,11 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::make_reducer(const BucketOrder& order) {
   nn::NamedTensors trainable;
-  for (auto& [name, parameter] : module()->named_parameters())
+  for (const auto& [name, parameter] : module()->named_parameters())
     if (parameter.requires_grad()) trainable.emplace_back(name, parameter);
   if (trainable.empty()) return;  // nothing to average
   reducer_ = nullptr;             // its hooks are gone before those of the next one come
-  reducer_ = std::make_shared<Reducer>(std::move(trainable), options_, communicator_, current_hook(), order);
+  reducer_ = std::make_shared<Reducer>(trainable, options_, communicator_, current_hook(), order);
   static_graph_recorded_ = false;
 }
 

@@ -56,7 +56,7 @@ struct Reducer::Accumulators {
   std::vector<uintptr_t> hooks;
 };
 
-Reducer::Reducer(nn::NamedTensors parameters, const DdpSettings& settings, CommunicatorPtr communicator,
+Reducer::Reducer(const nn::NamedTensors& parameters, const DdpSettings& settings, CommunicatorPtr communicator,
                  CommHookPtr hook, const BucketOrder& order)
     : settings_(settings),
       communicator_(std::move(communicator)),
@@ -65,9 +65,9 @@ Reducer::Reducer(nn::NamedTensors parameters, const DdpSettings& settings, Commu
       visits_(parameters.size(), 0),
       visits_left_(parameters.size(), 0),
       used_(parameters.size(), 0) {
-  for (auto& [name, parameter] : parameters) {
-    names_.push_back(std::move(name));
-    parameters_.push_back(std::move(parameter));
+  for (const auto& [name, parameter] : parameters) {
+    names_.push_back(name);
+    parameters_.push_back(parameter);
   }
   make_buffer(order.empty() ? fill_buckets_backwards(parameters_, bucket_limits(settings_)) : order);
   for (size_t number = 0; number < parameters_.size(); number++) {

@@ -28,8 +28,8 @@ namespace accel::parallel {
 class Reducer {
  public:
   // Of these parameters, which have names for errors. `order`: none to begin by size, the last parameters first.
-  Reducer(nn::NamedTensors parameters, const DdpSettings& settings, CommunicatorPtr communicator, CommHookPtr hook,
-          const BucketOrder& order = {});
+  Reducer(const nn::NamedTensors& parameters, const DdpSettings& settings, CommunicatorPtr communicator,
+          CommHookPtr hook, const BucketOrder& order = {});
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;

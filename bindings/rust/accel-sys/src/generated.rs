@@ -6432,7 +6432,7 @@ functions! {
     /// * `state`: A state.
     /// * `items`: length `n_items`. What to prepare; each has the struct_size of the first, which is the distance between two.
     /// * `n_items`: Their number.
-    /// * `out_items`: Room for n_items items of that size: the same kinds in the same order, each handle the caller's.
+    /// * `out_items`: Room for n_items items of that size: the same kinds in the same order, each handle the caller's, and the other fields as they were given.
     ///
     /// Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with several, or with model_options and another object than a model.
     ///
