@@ -428,7 +428,7 @@ TEST(CommWork, CollectivesOfTwoGroupsOverlap) {
         EXPECT_FALSE(work->ended());
         ended.set_value();
       } else {
-        has_ended.wait();
+        ASSERT_EQ(has_ended.wait_for(std::chrono::seconds(60)), std::future_status::ready);
         work = start_sum(communicator, first);
       }
       work->wait();
@@ -445,7 +445,9 @@ TEST(CommWork, ABucketIsPostedBehindACollectiveUnderWay) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     const at::Tensor part = at::ones({1 << 20}), whole = at::empty({2 << 20});
     std::vector<at::Tensor> bucket{at::ones({1 << 20})};
-    if (communicator->rank() == 1) is_posted.wait();
+    if (communicator->rank() == 1) {
+      ASSERT_EQ(is_posted.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+    }
     const auto gathering = communicator->start(Collective::all_gather(part, whole));
     const auto backend = communicator->process_group()->getBackend(c10::DeviceType::CPU);
     const auto reducing = backend->allreduce(bucket, c10d::AllreduceOptions());
@@ -629,7 +631,7 @@ TEST(CommGroup, TheEndOfOneLeavesTheOthers) {
       EXPECT_FALSE(open->ended());
       aborted.set_value();
     } else {
-      is_aborted.wait();
+      ASSERT_EQ(is_aborted.wait_for(std::chrono::seconds(60)), std::future_status::ready);
       EXPECT_THROW(failing->barrier(), CollectiveError);
       open = start_sum(communicator, at::ones({1 << 20}));
     }

@@ -12,7 +12,12 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
 
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <future>
 #include <mutex>
 
 #include "base/error.hpp"
@@ -71,6 +76,81 @@ void expect_equal_gradients(const nn::Module& model, const std::map<std::string,
     ASSERT_TRUE(parameter.grad().defined()) << name;
     EXPECT_TRUE(at::allclose(parameter.grad(), other, 1e-6, 1e-7)) << name;
   }
+}
+
+// The file that is mapped where a tensor is.
+std::string mapping_of(const at::Tensor& tensor) {
+  const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) == 2 && begin <= address && address < end)
+      return line;
+  }
+  return "nothing";
+}
+
+// Also after the second forward, which lays the buckets out anew.
+TEST(DdpGradients, AreInMemoryThatTheRanksShare) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    auto model = std::make_shared<nn::ForeignModule>("Wide");
+    model->add_parameter("weight", at::full({100, 5}, 0.1, at::kFloat), true);
+    model->add_parameter("wide", at::full({100, 100}, 0.1, at::kFloat), true);
+    model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+      return at::linear(at::linear(inputs[0].toTensor(), module.find_tensor("weight")), module.find_tensor("wide"));
+    });
+    DdpSettings settings;
+    settings.gradient_as_bucket_view = true;
+    DistributedDataParallel ddp(model, communicator, settings);
+    for (int step = 0; step < 3; step++) {
+      backward(ddp.call(nn::Inputs{rows(0, 6)}).toTensor());
+      EXPECT_NE(mapping_of(model->find_tensor("wide").grad()).find("memfd:accel"), std::string::npos)
+          << mapping_of(model->find_tensor("wide").grad());
+    }
+  });
+}
+
+// Says when the exchange of a bucket has begun.
+struct WatchedHook final : c10d::CommHookInterface {
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    auto exchanged = hook->runHook(bucket);
+    posted();
+    return exchanged;
+  }
+  at::Tensor parseHookResult(const c10::IValue& result) override { return hook->parseHookResult(result); }
+
+  CommHookPtr hook;
+  std::function<void()> posted;
+};
+
+// Rank 1 comes to either only when rank 0 has posted both.
+TEST(DdpGradients, ACollectiveStartedBeforeBackwardDoesNotHoldUpTheBuckets) {
+  const auto expected = joined_gradients(true);
+  std::promise<void> posted;
+  const auto is_posted = posted.get_future().share();
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    const int rank = communicator->rank();
+    DistributedDataParallel ddp(make_model(1), communicator, {});
+    const at::Tensor part = at::full({4 << 20}, rank, at::kFloat), whole = at::zeros({8 << 20});
+    std::shared_ptr<comm::Work> gathering;
+    const auto watched = std::make_shared<WatchedHook>();
+    watched->posted = [&] {
+      if (rank == 1) return;
+      EXPECT_FALSE(gathering->ended());
+      posted.set_value();
+    };
+    watched->hook = ddp.set_comm_hook(watched);
+    const at::Tensor output = ddp.call({rows(6 * rank, 6 * (rank + 1)), true}).toTensor();
+    if (rank == 1) {
+      ASSERT_EQ(is_posted.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+    }
+    gathering = communicator->start(comm::Collective::all_gather(part, whole));
+    backward(output);
+    expect_equal_gradients(*ddp.module(), expected);
+    gathering->wait();
+    gathering->result();
+    EXPECT_EQ(whole.sum().item<float>(), 4 << 20);
+  });
 }
 
 TEST(DdpGradients, EqualThoseOfTheJoinedBatch) {
