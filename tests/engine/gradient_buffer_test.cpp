@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "comm/backend_communicator.hpp"
 #include "expect_error.hpp"
 
 namespace accel::parallel {
@@ -35,7 +36,7 @@ TEST(GradientBufferOrder, ASizeIsPositive) {
 }
 
 TEST(GradientBufferMemory, GradientsAreViewsOfTheirBuckets) {
-  const comm::Communicator alone;
+  const comm::BackendCommunicator alone;
   const std::vector<at::Tensor> tensors{at::zeros({3}), at::zeros({2, 5}).t(), at::zeros({2})};
   const GradientBuffer packed(tensors, {{2}, {0, 1}}, GradientLayout::kPacked, alone);
   EXPECT_EQ(packed.order(), (BucketOrder{{2}, {0, 1}}));
@@ -52,7 +53,7 @@ TEST(GradientBufferMemory, GradientsAreViewsOfTheirBuckets) {
 }
 
 TEST(GradientBufferReady, CompleteBucketsAreTakenInTheirOrder) {
-  const comm::Communicator alone;
+  const comm::BackendCommunicator alone;
   GradientBuffer buffer(parameters({1, 1, 1}), {{2}, {0, 1}}, GradientLayout::kPacked, alone);
   for (int round = 0; round < 2; round++) {
     buffer.set_ready(0);

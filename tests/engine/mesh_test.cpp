@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "comm/backend_communicator.hpp"
 #include "expect_error.hpp"
 #include "rank_threads.hpp"
 
@@ -75,7 +76,7 @@ TEST(Mesh, AGroupIsFormedOnce) {
 }
 
 TEST(Mesh, RefusesAxesThatDoNotFit) {
-  const auto alone = std::make_shared<Communicator>();
+  const auto alone = std::make_shared<BackendCommunicator>();
   const auto refuse = [&](const std::string& part, const std::vector<MeshAxis>& axes) {
     expect_error(Status::kInvalidArgument, part, [&] { Mesh(alone, axes); });
   };
@@ -90,7 +91,7 @@ TEST(Mesh, RefusesAxesThatDoNotFit) {
 }
 
 TEST(Mesh, NamesTheAxesThatItHas) {
-  Mesh mesh(std::make_shared<Communicator>(), {{"replicate", 1}, {"tensor", 1}});
+  Mesh mesh(std::make_shared<BackendCommunicator>(), {{"replicate", 1}, {"tensor", 1}});
   expect_error(Status::kNotFound, "no axis 'tenser'; its axes are 1 (replicate) x 1 (tensor)",
                [&] { mesh.size("replicate,tenser"); });
   expect_error(Status::kInvalidArgument, "axes is empty", [&] { mesh.group(""); });
