@@ -115,6 +115,7 @@ TEST(BaseLinkerError, ALackOfMemoryIsKnown) {
   EXPECT_TRUE(is_lack_of_memory(
       ("libone.so: cannot create shared object descriptor: " + std::string(std::strerror(ENOMEM))).c_str()));
   EXPECT_TRUE(is_lack_of_memory("out of memory"));
+  EXPECT_TRUE(is_lack_of_memory("libone.so: cannot create shared object descriptor"));
   EXPECT_FALSE(is_lack_of_memory("libone.so: cannot open shared object file: No such file or directory"));
   EXPECT_FALSE(is_lack_of_memory(nullptr));
 }

@@ -98,7 +98,7 @@ void Call::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, ran
 void Call::begin_barrier() {
   Collective collective;
   collective.header.operation = operation_;
-  task_.parts.push_back(std::move(collective));
+  own_.task.parts.push_back(std::move(collective));
 }
 
 void Call::begin(const at::Tensor& described, int64_t root) {
@@ -136,7 +136,7 @@ void Call::combine(const at::Tensor& described, const c10d::ReduceOp& reduction)
 Outgoing Call::read(const at::Tensor& tensor) {
   check(tensor);
   const at::Tensor memory = tensor.contiguous();
-  task_.held.push_back(memory);
+  own_.task.held.push_back(memory);
   return {static_cast<const char*>(memory.const_data_ptr()), memory.nbytes()};
 }
 
@@ -145,9 +145,9 @@ Incoming Call::write(const at::Tensor& tensor) {
   at::Tensor memory = tensor;
   if (!tensor.is_contiguous()) {
     memory = at::empty_like(tensor, at::MemoryFormat::Contiguous);
-    task_.copies.emplace_back(tensor, memory);
+    own_.task.copies.emplace_back(tensor, memory);
   }
-  task_.held.push_back(memory);
+  own_.task.held.push_back(memory);
   const size_t bytes = memory.nbytes();
   if (bytes >= kHugeOutput) ask_for_huge_pages(memory.data_ptr(), bytes);
   return {static_cast<char*>(memory.data_ptr()), bytes};
@@ -157,7 +157,7 @@ Incoming Call::update(const at::Tensor& tensor) {
   const Incoming block = write(tensor);
   if (!tensor.is_contiguous()) {
     const at::NoGradGuard no_grad;
-    task_.held.back().copy_(tensor);
+    own_.task.held.back().copy_(tensor);
   }
   return block;
 }
@@ -186,21 +186,27 @@ void Call::set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& rec
 
 c10::intrusive_ptr<c10d::Work> Call::submit(c10d::OpType type, std::vector<at::Tensor> outputs, bool async,
                                             std::chrono::milliseconds timeout) {
-  task_.timeout = timeout;
-  if (coalesced_ == nullptr) return submit_calls(driver_, {std::move(task_), type, std::move(outputs), async});
+  Task& task = own_.task;
+  task.timeout = timeout;
+  if (coalesced_ == nullptr) {
+    own_.type = type;
+    own_.outputs = std::move(outputs);
+    own_.async = async;
+    return submit_calls(driver_, std::move(own_));
+  }
   const auto append = [](auto& to, auto& from) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
   };
-  append(coalesced_->task.parts, task_.parts);
-  append(coalesced_->task.held, task_.held);
-  append(coalesced_->task.copies, task_.copies);
+  append(coalesced_->task.parts, task.parts);
+  append(coalesced_->task.held, task.held);
+  append(coalesced_->task.copies, task.copies);
   append(coalesced_->outputs, outputs);
   coalesced_->task.timeout = timeout;
   coalesced_->async = coalesced_->async || async;
   return {};
 }
 
-c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<Driver>& driver, CoalescedCalls calls) {
+c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<Driver>& driver, CoalescedCalls&& calls) {
   Task& task = calls.task;
   const auto parts = static_cast<uint32_t>(task.parts.size());
   for (uint32_t part = 0; part < parts; part++) {

@@ -21,7 +21,7 @@ struct CoalescedCalls {
   bool async = false;
 };
 
-c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<Driver>& driver, CoalescedCalls calls);
+c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<Driver>& driver, CoalescedCalls&& calls);
 
 class Call {
  public:
@@ -50,7 +50,7 @@ class Call {
   void send_parts(Outgoing whole);
   void receive_parts(Incoming whole);
   void set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received);
-  Collective& current() { return task_.parts.back(); }
+  Collective& current() { return own_.task.parts.back(); }
 
   // Null where it was added to others.
   c10::intrusive_ptr<c10d::Work> submit(c10d::OpType type, std::vector<at::Tensor> outputs, bool async,
@@ -75,7 +75,7 @@ class Call {
   std::shared_ptr<Driver> driver_;
   CoalescedCalls* const coalesced_;
   Operation operation_;
-  Task task_;
+  CoalescedCalls own_;
 };
 
 // A dense CPU tensor, or a kInvalid error that begins with `name`.

@@ -38,10 +38,10 @@ class UcxWork final : public c10d::Work {
   // Once, before anything can fail. `call` is the function of the C API that led to it; it may be null.
   void name_call(const char* call, uint64_t sequence) {
     call_ = call;
-    sequence_ = sequence;
+    set_sequence(sequence);
   }
   // Of the collective that it is in.
-  void set_sequence(uint64_t sequence) { sequence_ = sequence; }
+  void set_sequence(uint64_t sequence) { sequence_.store(sequence, std::memory_order_relaxed); }
   void set_source(int rank) { source_ = rank; }
   // Once. Runs the future's callbacks on the calling thread, which must hold no lock; they see the thread state of the
   // caller, where that was kept.
