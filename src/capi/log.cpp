@@ -1,6 +1,7 @@
 #include "base/log.hpp"
 
-#include <memory>
+#include <cstddef>
+#include <new>
 
 #include "accel.h"
 #include "base/error.hpp"
@@ -17,8 +18,9 @@ class LogWarnings final : public c10::WarningHandler {
 }  // namespace
 
 c10::WarningHandler* log_warnings() noexcept {
-  static LogWarnings* const handler =
-      std::make_unique<LogWarnings>().release();  // threads may warn while the process exits
+  // Never destroyed, for threads may warn while the process exits, and not allocated, which could fail here.
+  alignas(LogWarnings) static std::byte memory[sizeof(LogWarnings)];
+  static LogWarnings* const handler = new (memory) LogWarnings();
   return handler;
 }
 

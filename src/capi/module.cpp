@@ -243,9 +243,10 @@ ACCEL_FUNCTION accel_status_t accel_module_call_kw(accel_module_t* module, const
 ACCEL_FUNCTION accel_status_t accel_module_set_input_names(accel_module_t* module, const char* names) {
   return guarded(__func__, [&] {
     auto* const foreign = dynamic_cast<nn::ForeignModule*>(&module_of(module));
+    check_pointer(names, "names");
     require(foreign != nullptr, Status::kInvalidState, "a module of kind '", module_of(module).kind(),
             "' has names of its own; expected one that accel_module_create() made");
-    foreign->set_input_names(split_text(check_pointer(names, "names")));
+    foreign->set_input_names(split_text(names));
   });
 }
 

@@ -60,10 +60,10 @@ end
     host = input_names!(Model((self, inputs...) -> length(inputs), "Host"), "x,mask")
     @test host(1; mask = 2) == 2 && host(x = 1) == 1
     @test_throws AccelError host(1; msak = 2)
-    layer, steps = linear(1, 1), Any[]
+    layer, steps = Linear(1, 1), Any[]
     add_hook!((self, g) -> (push!(steps, item(g)); (g .* 3,)), layer; when = :before_backward)
     add_hook!((self, g...) -> (push!(steps, length(g)); nothing), layer; when = :after_backward)
-    backward(layer(Tensor(Float32[2.0])))
+    backward(sum(layer(Tensor(Float32[2.0]))))
     @test steps == [1, 0] && Array(gradient(layer["weight"])) == reshape(Float32[6], 1, 1)
 end
 

@@ -335,7 +335,7 @@ def test_hooks_of_the_backward():
     layer, seen = nn.Linear(2, 1, bias=False), []
     layer.register_full_backward_pre_hook(lambda module, gradients: seen.append(gradients[0].item()) or [gradients[0] * 3])
     behind = layer.register_full_backward_hook(lambda module, gradients: seen.append(len(gradients)))
-    x = accel.ones(1, 2, requires_grad=True)
+    x = accel.tensor([[1.0, 1.0]], requires_grad=True)
     layer(x).sum().backward()
     assert seen == [1.0, 1] and layer.weight.grad.tolist() == [[3.0, 3.0]] and x.grad.tolist() == (layer.weight * 3).tolist()
     behind.remove()

@@ -14,7 +14,7 @@ use accel_sys as sys;
 use std::time::Duration;
 
 handle! {
-    /// The ranks as a grid of named axes: [`State::mesh`](crate::State::mesh), or one of the program's own.
+    /// The ranks as a grid of named axes: [`StateReader::mesh`](crate::StateReader::mesh), or one of the program's own.
     ///
     /// ```
     /// # fn main() -> accel::Result<()> {
