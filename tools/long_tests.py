@@ -40,6 +40,10 @@ def checks(options):
         "one_unit_a_module": ("any number of sources can share a compilation: no names collide",
                               ["tools/build.sh -C build/units -Dunity=on -Dunity_size=60 -Dtests=false src/libaccel.a "
                                "src/comm/ucx/libaccel_ucx.so"]),
+        "clang": ("a second compiler builds everything without a warning, and the tests pass so",
+                  ["CC=clang CXX=clang++ tools/build.sh -C build/clang -Dunity=on -Dunity_size=20",
+                   "meson test -C build/clang --no-rebuild --print-errorlogs --suite capi --suite engine --suite parity "
+                   "--suite distributed"]),
         "address_sanitizer": ("memory errors and undefined behaviour in the tests of C API, engine and parsers",
                               [f"tools/build.sh -C {SANITIZED} {UNITS}",
                                "meson test -C build/asan --no-rebuild --print-errorlogs --timeout-multiplier 6 "
