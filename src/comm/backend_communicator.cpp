@@ -301,7 +301,7 @@ std::shared_ptr<Work> BackendCommunicator::start(const DeviceBackend& device, Ba
       told = record_failure(error, *group, posted.entries, posted.work.get(), posted.messages);
     else
       end_entries(*group, posted.entries);
-    work->complete({}, std::move(told));
+    work->complete({}, told);
   };
   if (!posted.work)
     end(nullptr);

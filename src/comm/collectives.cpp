@@ -93,7 +93,7 @@ using Tensors = std::vector<at::Tensor>;
 // A call on the tensors of a tree, none of which can be refused later, when others are under way already. A rank whose
 // tree is refused, or has none, meets the others.
 Round with_tensors_of(const Communicator& communicator, const c10::IValue& value,
-                      const std::function<Round(Tensors tensors)>& call) {
+                      const std::function<Round(const Tensors& tensors)>& call) {
   Tensors tensors;
   try {
     tree::map_tensors_only(value, [&](const at::Tensor& tensor) {
@@ -106,7 +106,7 @@ Round with_tensors_of(const Communicator& communicator, const c10::IValue& value
     return meet_without_tensors(communicator, text("what is refused: ", refusal.message()),
                                 [refusal]() -> c10::IValue { throw refusal; });
   }
-  return call(std::move(tensors));
+  return call(tensors);
 }
 
 Round without_tensors(const Communicator& communicator, const c10::IValue& value) {
@@ -205,7 +205,7 @@ Round gather_rows(const Communicator& communicator, const at::Tensor& own,
 }
 
 Round gather(const Communicator& communicator, const c10::IValue& value) {
-  return with_tensors_of(communicator, value, [&](Tensors tensors) {
+  return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
     return verified(communicator, "gather", tensors, [&communicator, value, tensors]() -> Round {
       if (tensors.empty()) return without_tensors(communicator, value);
       Tensors rows;
@@ -228,12 +228,12 @@ Round gather(const Communicator& communicator, const c10::IValue& value) {
 
 Round gather_uneven(const Communicator& communicator, const c10::IValue& value) {
   if (communicator.size() == 1) return gather(communicator, value);
-  return with_tensors_of(communicator, value, [&](Tensors tensors) {
+  return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
     if (tensors.empty()) return without_tensors(communicator, value);
     std::vector<int64_t> lengths;  // of this rank's tensors
     for (const at::Tensor& tensor : tensors) lengths.push_back(tensor.dim() == 0 ? 1 : tensor.size(0));
     const auto join = [rank = communicator.rank(), ranks = communicator.size(), value,
-                       tensors = std::move(tensors)](const at::Tensor& all) -> Outcome {
+                       tensors](const at::Tensor& all) -> Outcome {
       const at::NoGradGuard no_grad;
       // Each rank's rows are broadcast into their place.
       Tensors joined;
@@ -262,7 +262,7 @@ Round gather_uneven(const Communicator& communicator, const c10::IValue& value) 
 }
 
 Round reduce(const Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale) {
-  return with_tensors_of(communicator, value, [&](Tensors tensors) {
+  return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
     for (const at::Tensor& tensor : tensors) {
       check_reduction(tensor, reduction);
       check_scale(tensor, scale);
@@ -292,7 +292,7 @@ Round reduce(const Communicator& communicator, const c10::IValue& value, Reducti
 }
 
 Round broadcast(const Communicator& communicator, const c10::IValue& value, int from) {
-  return with_tensors_of(communicator, value, [&](Tensors tensors) {
+  return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
     check_rank(from, communicator.size(), "from_process");
     return verified(communicator, "broadcast", tensors, [&communicator, value, tensors, from]() -> Round {
       if (tensors.empty()) return without_tensors(communicator, value);
@@ -320,7 +320,7 @@ Round broadcast(const Communicator& communicator, const c10::IValue& value, int 
 
 Round pad_across_processes(const Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,
                            bool pad_first) {
-  return with_tensors_of(communicator, value, [&](Tensors tensors) {
+  return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
     if (tensors.empty()) return without_tensors(communicator, value);
     // Of each tensor: its number of dimensions, and its size in the one that is padded.
     std::vector<int64_t> own;
@@ -328,8 +328,7 @@ Round pad_across_processes(const Communicator& communicator, const c10::IValue& 
       const auto axis = axis_of(tensor, dim);
       own.insert(own.end(), {tensor.dim(), axis ? tensor.size(*axis) : 0});
     }
-    const auto pad = [=, own_rank = communicator.rank(),
-                      tensors = std::move(tensors)](const at::Tensor& all) -> Outcome {
+    const auto pad = [=, own_rank = communicator.rank()](const at::Tensor& all) -> Outcome {
       const auto rows = all.accessor<int64_t, 2>();
       Tensors padded;
       for (size_t i = 0; i < tensors.size(); i++) {

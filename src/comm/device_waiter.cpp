@@ -87,7 +87,7 @@ void DeviceWaiter::run(const std::shared_ptr<Shared>& shared) {
       error = std::current_exception();
     }
     next.front().wait = nullptr;  // what it held is free before anybody hears of the end
-    next.front().work->complete({}, std::move(error));
+    next.front().work->complete({}, error);
   }
 }
 

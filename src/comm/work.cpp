@@ -6,7 +6,7 @@
 
 namespace accel::comm {
 
-void Work::complete(c10::IValue result, std::exception_ptr error) noexcept {
+void Work::complete(c10::IValue result, const std::exception_ptr& error) noexcept {
   std::vector<Callback> continuations;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -90,7 +90,7 @@ std::shared_ptr<Work> when_all(std::vector<std::shared_ptr<Work>> works) {
     for (const auto& work : open->works)
       if (!first) first = work->error();
     open->works.clear();
-    all->complete({}, std::move(first));
+    all->complete({}, first);
   };
   for (const auto& work : open->works) work->on_end(end);
   end(nullptr);

@@ -18,7 +18,7 @@ class Work {
   using Callback = std::function<void(const std::exception_ptr& error)>;
 
   // Once, on any thread.
-  void complete(c10::IValue result, std::exception_ptr error) noexcept;
+  void complete(c10::IValue result, const std::exception_ptr& error) noexcept;
 
   bool ended() const;
   // False when the time was over first.

@@ -40,6 +40,7 @@ Fiber::Fiber(std::function<void()> body) : body_(std::move(body)) {
 #endif
 }
 
+// NOLINTNEXTLINE(modernize-use-equals-default): not for the thread sanitizer
 Fiber::~Fiber() {
 #if defined(__SANITIZE_THREAD__)
   __tsan_destroy_fiber(own_handle_);

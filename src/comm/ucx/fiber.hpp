@@ -38,10 +38,10 @@ class Fiber {
   ucontext_t own_{}, resumer_{};
   bool ended_ = true;
   // For the sanitizers.
-  void* own_handle_ = nullptr;
-  void* resumer_handle_ = nullptr;
-  const void* resumer_stack_ = nullptr;
-  size_t resumer_stack_bytes_ = 0;
+  [[maybe_unused]] void* own_handle_ = nullptr;
+  [[maybe_unused]] void* resumer_handle_ = nullptr;
+  [[maybe_unused]] const void* resumer_stack_ = nullptr;
+  [[maybe_unused]] size_t resumer_stack_bytes_ = 0;
 };
 
 }  // namespace accel::comm::ucx
