@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <sstream>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -14,7 +13,7 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/read_line.hpp"
+#include "base/split_text.hpp"
 #include "comm/backend_call.hpp"
 #include "comm/call_report.hpp"
 #include "comm/collective_error.hpp"
@@ -31,8 +30,7 @@ constexpr std::chrono::milliseconds kReportTime(2000);  // for the ranks to tell
 // "cuda:nccl,cpu:ucx", first things first.
 std::vector<std::pair<c10::DeviceType, std::string>> parse_backends(const std::string& names) {
   std::vector<std::pair<c10::DeviceType, std::string>> backends;
-  std::istringstream stream(names);
-  for (std::string item; read_line(stream, item, ',');) {
+  for (const std::string& item : split_text(names)) {
     const size_t colon = item.find(':');
     const std::string name = colon == std::string::npos ? item : item.substr(colon + 1);
     const std::string device = colon != std::string::npos ? item.substr(0, colon) : name == "nccl" ? "cuda" : "cpu";

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -14,7 +13,7 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
-#include "base/read_line.hpp"
+#include "base/split_text.hpp"
 #include "comm/collectives.hpp"
 #include "comm/rendezvous_endpoints.hpp"
 
@@ -33,8 +32,7 @@ std::string join(const Ranks& ranks) {
 
 Ranks parse(const std::string& line) {
   Ranks ranks;
-  std::istringstream stream(line);
-  for (std::string number; read_line(stream, number, ',');) ranks.push_back(std::stoll(number));
+  for (const std::string& number : split_text(line)) ranks.push_back(std::stoll(number));
   return ranks;
 }
 

@@ -5,22 +5,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <mutex>
-#include <sstream>
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/read_line.hpp"
+#include "base/split_text.hpp"
 #include "tensor/device.hpp"
 
 namespace accel::state {
 namespace {
-
-std::vector<std::string> split_types(const std::string& types) {
-  std::vector<std::string> names;
-  std::istringstream stream(types);
-  for (std::string name; read_line(stream, name, ',');) names.push_back(name);
-  return names;
-}
 
 at::Generator generator_of(const std::string& type, c10::Device device, const at::Generator& generator) {
   if (type == "generator") return generator;
@@ -65,7 +57,7 @@ void set_generator_state(at::Generator& generator, const at::Tensor& state) {
 void use_deterministic_algorithms() { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false); }
 
 void check_rng_types(const std::string& types, c10::Device device, bool has_generator) {
-  for (const std::string& type : split_types(types)) {
+  for (const std::string& type : split_text(types)) {
     if (type != "mps") tensor::refuse_foreign_device(type);  // Accelerate has no generators of that name
     require(type == "torch" || type == "cuda" || type == "generator", Status::kInvalidArgument, "rng_types has '", type,
             "'; expected torch, cuda or generator, joined by commas");
@@ -79,7 +71,7 @@ void check_rng_types(const std::string& types, c10::Device device, bool has_gene
 void synchronize_rng_states(comm::Communicator& communicator, c10::Device device, const std::string& types,
                             const at::Generator& generator) {
   check_rng_types(types, device, generator.defined());
-  for (const std::string& type : split_types(types)) {
+  for (const std::string& type : split_text(types)) {
     at::Generator synchronized = generator_of(type, device, generator);
     at::Tensor state = generator_state(synchronized).to(communicator.device());
     communicator.broadcast(state, /*from=*/0);
