@@ -3144,7 +3144,8 @@ type StateOptions struct {
 	PipelineParallelSize *int32
 
 	// Copies of the model that train with different data. In [1, inf). Variable
-	// PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks
+	// PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all
+	// five are 1
 	DataParallelReplicateSize *int32
 
 	// Ranks that share one copy of the model, with different data. In [1, inf). Variable

@@ -117,7 +117,7 @@ typedef struct accel_state_options {
                                              * PARALLELISM_CONFIG_PP_SIZE. Default 1 */
   int32_t data_parallel_replicate_size;     /* Copies of the model that train with different data. In [1, inf).
                                              * Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the
-                                             * other axes leave of the ranks */
+                                             * other axes leave of the ranks, also where all five are 1 */
   int32_t data_parallel_shard_size;         /* Ranks that share one copy of the model, with different data. In
                                              * [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1 */
   int32_t context_parallel_size;            /* Ranks that share the sequences of a batch. In [1, inf). Variable

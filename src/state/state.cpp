@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <mutex>
 
 #include "base/deadline.hpp"
@@ -239,7 +240,9 @@ void State::join_mesh() {
   auto& replicas = settings_.data_parallel_replicate_size;
   const int64_t others[] = {settings_.pipeline_parallel_size, settings_.data_parallel_shard_size,
                             settings_.context_parallel_size, settings_.tensor_parallel_size};
-  if (!replicas.value) {
+  const bool all_are_one = std::all_of(std::begin(others), std::end(others), [](int64_t size) { return size == 1; }) &&
+                           replicas.value.value_or(1) == 1;
+  if (!replicas.value || all_are_one) {
     int64_t left = num_processes();
     for (const int64_t size : others) left /= size;
     replicas.value = std::max<int64_t>(left, 1);

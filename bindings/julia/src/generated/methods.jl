@@ -93,7 +93,7 @@ not change it.
 - `torch_device`: \"cpu\", \"cuda\" or \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
 - `cpu_affinity`: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
 - `pipeline_parallel_size`: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
-- `data_parallel_replicate_size`: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks
+- `data_parallel_replicate_size`: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1
 - `data_parallel_shard_size`: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1
 - `context_parallel_size`: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
@@ -136,7 +136,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `torch_device`: \"cpu\", \"cuda\" or \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
 - `cpu_affinity`: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
 - `pipeline_parallel_size`: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
-- `data_parallel_replicate_size`: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks
+- `data_parallel_replicate_size`: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1
 - `data_parallel_shard_size`: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1
 - `context_parallel_size`: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1

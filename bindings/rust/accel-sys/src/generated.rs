@@ -1003,7 +1003,7 @@ pub struct accel_state_options_t {
     pub cpu_affinity: accel_flag_t,
     /// Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In \[1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
     pub pipeline_parallel_size: i32,
-    /// Copies of the model that train with different data. In \[1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks
+    /// Copies of the model that train with different data. In \[1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1
     pub data_parallel_replicate_size: i32,
     /// Ranks that share one copy of the model, with different data. In \[1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1
     pub data_parallel_shard_size: i32,

@@ -189,7 +189,8 @@ impl StateOptions {
     }
 
     /// Copies of the model that train with different data. In \[1, inf). Variable
-    /// PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks.
+    /// PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all
+    /// five are 1.
     pub fn data_parallel_replicate_size(mut self, data_parallel_replicate_size: i32) -> Self {
         self.0.data_parallel_replicate_size = data_parallel_replicate_size;
         self
