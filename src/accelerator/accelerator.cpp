@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "checkpoint/training_state.hpp"
 #include "config/precedence.hpp"
-#include "kernels/tensor_memory.hpp"
+#include "kernels/cpu_allocator.hpp"
 #include "state/random.hpp"
 
 namespace accel::accelerator {
@@ -215,7 +215,7 @@ void Accelerator::free_memory() {
 }
 
 void Accelerator::release_cached_memory() {
-  kernels::trim_tensor_memory();
+  kernels::empty_cache();
   if (!state_.device().is_cpu()) c10::getDeviceAllocator(state_.device().type())->emptyCache();
 }
 

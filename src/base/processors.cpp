@@ -95,10 +95,10 @@ std::string bfloat16_instructions() {
   return names;
 }
 
-Bfloat16Products bfloat16_products() {
+Bfloat16Support bfloat16_support() {
   const std::string names = bfloat16_instructions();
-  if (names.empty()) return Bfloat16Products::kNone;
-  return names.find("amx") == std::string::npos ? Bfloat16Products::kVectors : Bfloat16Products::kTiles;
+  if (names.empty()) return Bfloat16Support::kNone;
+  return names.find("amx") == std::string::npos ? Bfloat16Support::kVectors : Bfloat16Support::kTiles;
 }
 
 std::string instruction_limits() {

@@ -14,11 +14,11 @@ int usable_processors();
 // binds nothing, when there are fewer processors than ranks.
 int bind_to_share(int rank, int ranks);
 
-// What the processor has for products of bfloat16: nothing, vector instructions, or those of matrix tiles (AMX).
-enum class Bfloat16Products : uint8_t { kNone, kVectors, kTiles };
+// Instructions of the processor for matmuls of bfloat16: none, vector instructions, or matrix tiles (AMX).
+enum class Bfloat16Support : uint8_t { kNone, kVectors, kTiles };
 
-// ONEDNN_MAX_CPU_ISA, which limits the instructions of oneDNN and so of LibTorch's products, limits the answer too.
-Bfloat16Products bfloat16_products();
+// ONEDNN_MAX_CPU_ISA, which limits the instructions of oneDNN and so of LibTorch's matmuls, limits the answer too.
+Bfloat16Support bfloat16_support();
 
 // The instructions by their names, "avx512_bf16, amx_bf16"; empty when there are none.
 std::string bfloat16_instructions();

@@ -8,7 +8,7 @@
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
-#include "kernels/tensor_memory.hpp"
+#include "kernels/cpu_allocator.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {
@@ -41,12 +41,12 @@ ACCEL_FUNCTION accel_status_t accel_step_report(accel_state_t* state, int32_t re
 ACCEL_FUNCTION accel_status_t accel_memory_report(int32_t reset_peak, accel_value_t* out) {
   return guarded(__func__, out, [&] {
     const bool resets = read_flag(reset_peak, "reset_peak");
-    const kernels::BlockStatistics statistics = kernels::tensor_memory_statistics();
-    if (resets) kernels::reset_tensor_memory_peak();
+    const kernels::AllocatorStatistics statistics = kernels::cpu_memory_statistics();
+    if (resets) kernels::reset_cpu_memory_peak();
     auto cpu = tree::new_map();
     cpu.insert("in_use", static_cast<int64_t>(statistics.in_use));
-    cpu.insert("most_in_use", static_cast<int64_t>(statistics.most_in_use));
-    cpu.insert("kept", static_cast<int64_t>(statistics.kept));
+    cpu.insert("most_in_use", static_cast<int64_t>(statistics.peak_in_use));
+    cpu.insert("kept", static_cast<int64_t>(statistics.cached));
     cpu.insert("reused", static_cast<int64_t>(statistics.reused));
     cpu.insert("mapped", static_cast<int64_t>(statistics.mapped));
     auto map = tree::new_map();

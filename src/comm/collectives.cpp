@@ -18,7 +18,7 @@
 
 #include "base/error.hpp"
 #include "comm/small_tensors.hpp"
-#include "kernels/tensor_memory.hpp"
+#include "kernels/cpu_allocator.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
@@ -218,7 +218,7 @@ Round gather(const Communicator& communicator, const c10::IValue& value) {
         if (!small.empty() && is_small(tensor)) continue;
         std::vector<int64_t> shape = tensor.sizes().vec();
         shape[0] *= communicator.size();
-        round.results.push_back(kernels::empty_kept(shape, tensor.options()));
+        round.results.push_back(kernels::empty_cached(shape, tensor.options()));
         round.collectives.push_back(Collective::all_gather(tensor, round.results.back()));
       }
       return make_round(value, rows, std::move(round));
@@ -242,7 +242,7 @@ Round gather_uneven(const Communicator& communicator, const c10::IValue& value) 
         const at::Tensor rows = rows_of(tensors[leaf]), by_rank = all.select(1, static_cast<int64_t>(leaf));
         std::vector<int64_t> shape = rows.sizes().vec();
         shape[0] = by_rank.sum().item<int64_t>();
-        joined.push_back(kernels::empty_kept(shape, rows.options()));
+        joined.push_back(kernels::empty_cached(shape, rows.options()));
         int64_t begin = 0;
         for (int source = 0; source < ranks; source++) {
           const auto length = by_rank[source].item<int64_t>();
@@ -282,7 +282,7 @@ Round reduce(const Communicator& communicator, const c10::IValue& value, Reducti
       if (!small.empty()) round.small = reduce_small(communicator, small, reduce_tensor, scale_the_rest);
       for (const at::Tensor& tensor : tensors) {
         if (!small.empty() && is_small(tensor)) continue;
-        round.results.push_back(kernels::empty_kept(tensor.sizes(), tensor.options()));
+        round.results.push_back(kernels::empty_cached(tensor.sizes(), tensor.options()));
         round.results.back().copy_(tensor.detach());
         round.collectives.push_back(reduce_tensor(round.results.back()));
       }

@@ -10,25 +10,25 @@ namespace {
 using Lanes = Real<float>::Lanes;
 
 inline int64_t visible_keys(const AttentionRows& rows, int64_t row) {
-  const int64_t place = row % rows.queries + 1;
-  return rows.is_causal && place < rows.keys ? place : rows.keys;
+  const int64_t position = row % rows.queries + 1;
+  return rows.is_causal && position < rows.keys ? position : rows.keys;
 }
 
 template <typename Number>
-inline void store_row(const Stream& to, int64_t row, int64_t keys, int64_t visible, const float* values) {
+inline void store_row(const ElementSpan& to, int64_t row, int64_t keys, int64_t visible, const float* values) {
   auto* const stored = static_cast<typename Number::Stored*>(to.data) + row * keys;
   ACCEL_VECTORISE
   for (int64_t i = 0; i < visible; i++) stored[i] = Number::store(values[i]);
   for (int64_t i = visible; i < keys; i++) stored[i] = 0;
 }
 
-inline void store_row(const Stream& to, int64_t row, int64_t keys, int64_t visible, const float* values) {
+inline void store_row(const ElementSpan& to, int64_t row, int64_t keys, int64_t visible, const float* values) {
   if (to.format == Format::kBFloat16) return store_row<BFloat16>(to, row, keys, visible, values);
   store_row<Plain<float>>(to, row, keys, visible, values);
 }
 
 void normalize(const AttentionRows& rows, int64_t first, int64_t last, float* logsumexp) {
-  alignas(64) float values[kMostKeys];
+  alignas(64) float values[kMaxKeys];
   for (int64_t row = first; row < last; row++) {
     const float* const scores = rows.scores + row * rows.keys;
     const int64_t visible = visible_keys(rows, row);
@@ -51,7 +51,7 @@ void normalize(const AttentionRows& rows, int64_t first, int64_t last, float* lo
 
 void differentiate(const AttentionRows& rows, int64_t first, int64_t last, const float* logsumexp,
                    const float* gradients, const float* inner) {
-  alignas(64) float probabilities[kMostKeys], score_gradients[kMostKeys];
+  alignas(64) float probabilities[kMaxKeys], score_gradients[kMaxKeys];
   for (int64_t row = first; row < last; row++) {
     const float* const scores = rows.scores + row * rows.keys;
     const float* const own_gradients = gradients + row * rows.keys;

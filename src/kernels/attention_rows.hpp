@@ -1,26 +1,26 @@
-// What attention does between its products: softmax over rows of scores, and its backward. The source is compiled once
-// for each instruction set, see kernels.hpp.
+// Softmax of attention scores and its backward, row by row, between the matmuls of attention. The source is compiled
+// once for each instruction set, see kernels.hpp.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/stream.hpp"
+#include "kernels/element_span.hpp"
 
 namespace accel::kernels {
 
-constexpr int64_t kMostKeys = kBlock;  // a row is worked on in the first-level cache
+constexpr int64_t kMaxKeys = kBlock;  // a row stays in the L1 cache
 
-// Scores are the products of queries and keys before they are scaled: a row for each query of each head, without gaps.
+// Scores are query * key^T before scaling: a row for each query of each head, contiguous.
 struct AttentionRows {
   float* scores = nullptr;
   int64_t queries = 0;     // of a head
-  int64_t keys = 0;        // at most kMostKeys
-  bool is_causal = false;  // a query sees the keys up to its own place
+  int64_t keys = 0;        // at most kMaxKeys
+  bool is_causal = false;  // a query attends to the keys up to its own position
   float scale = 1;
-  // Receive the probabilities, and in a backward the gradients of the scores before they were scaled: float32 or
-  // bfloat16. They may be the scores' and the gradients' own memory.
-  Stream probabilities;
-  Stream score_gradients;
+  // Outputs: the probabilities, and in backward the gradients of the unscaled scores; float32 or bfloat16. They may
+  // alias the scores and the gradients.
+  ElementSpan probabilities;
+  ElementSpan score_gradients;
 };
 
 struct AttentionKernels {

@@ -10,7 +10,7 @@
 namespace accel::kernels {
 namespace {
 
-// LibTorch carries this to the threads of autograd, as it does for its profiler.
+// LibTorch passes this on to the threads of autograd, as it does for its profiler.
 struct PolicyInfo final : c10::DebugInfoBase {
   explicit PolicyInfo(ComputePolicy given) : policy(given) {}
   ComputePolicy policy;

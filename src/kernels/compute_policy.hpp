@@ -1,5 +1,5 @@
-// Which of our kernels and whose memory the work of a thread uses. LibTorch is shared with the host program, whose own
-// work keeps LibTorch's kernels and memory: what this module replaces acts only inside of our calls.
+// Compute policy of a thread: whether LibTorch's operators use our kernels and our memory. LibTorch is shared with the
+// application, whose own work keeps LibTorch's kernels and memory: our replacements act only inside of our calls.
 #pragma once
 
 #include <c10/util/ThreadLocalDebugInfo.h>
@@ -8,21 +8,22 @@ namespace accel::kernels {
 
 // Aligned as an integer of its size: otherwise Clang calls libatomic for an atomic one.
 struct alignas(2) ComputePolicy {
-  bool routed_products = false;  // kernels/product_routing.hpp
-  bool cached_memory = false;    // kernels/tensor_memory.hpp
+  bool use_tuned_kernels = false;  // kernels/matmul_dispatch.hpp
+  bool use_cached_memory = false;  // kernels/cpu_allocator.hpp
 
   bool operator==(const ComputePolicy& other) const {
-    return routed_products == other.routed_products && cached_memory == other.cached_memory;
+    return use_tuned_kernels == other.use_tuned_kernels && use_cached_memory == other.use_cached_memory;
   }
 };
 
-// The policy of this thread now: that of the innermost ComputeScope; without one the default in calls of the C API, and
-// outside of them nothing. Operators that autograd's threads run for a backward have the policy of who called it.
+// The current policy of this thread: that of the innermost ComputeScope; without one the default inside calls of the C
+// API, and none of ours outside of them. Operators that autograd's threads run have the policy of the thread that
+// called backward.
 ComputePolicy compute_policy();
 
-// For calls that belong to no state: what the first state of the process wants. Any thread.
+// For calls without a state: the policy of the first state of the process. Any thread.
 void set_default_policy(ComputePolicy policy);
-void set_first_policy(ComputePolicy policy);  // the same, once
+void set_first_policy(ComputePolicy policy);  // only the first call has an effect
 
 // Bound to its thread; scopes end in reverse order.
 class ComputeScope {

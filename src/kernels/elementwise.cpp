@@ -13,8 +13,8 @@
 namespace accel::kernels {
 namespace {
 
-// Below this a thread costs more than it saves.
-constexpr int64_t kBlocksOfThread = 32;
+// With fewer a thread costs more than it saves.
+constexpr int64_t kBlocksPerThread = 32;
 
 std::optional<Format> format_of(c10::ScalarType dtype) {
   switch (dtype) {
@@ -31,13 +31,13 @@ std::optional<Format> format_of(c10::ScalarType dtype) {
   }
 }
 
-// Calls work(i, first, last) for blocks [first, last) of tensor i, until all blocks of all tensors had their turn.
+// Calls work(i, first, last) for blocks [first, last) of tensor i, in parallel over the blocks of all tensors.
 template <typename Count, typename Work>
 void for_all_blocks(size_t tensors, const Count& count, const Work& work) {
   std::vector<int64_t> ends(tensors);
   int64_t total = 0;
   for (size_t i = 0; i < tensors; ++i) ends[i] = total += num_blocks(count(i));
-  parallel_for(total, kBlocksOfThread, [&](int64_t begin, int64_t end) {
+  parallel_for(total, kBlocksPerThread, [&](int64_t begin, int64_t end) {
     auto i = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin());
     for (int64_t block = begin; block < end; ++i) {
       const int64_t start = i == 0 ? 0 : ends[i - 1];
@@ -52,21 +52,21 @@ void for_all_blocks(size_t tensors, const Count& count, const Work& work) {
 
 bool has_format(c10::ScalarType dtype) { return format_of(dtype).has_value(); }
 
-Stream stream_of(const at::Tensor& tensor) {
+ElementSpan span_of(const at::Tensor& tensor) {
   const auto format = format_of(tensor.scalar_type());
   require(format.has_value(), Status::kInternal, "no kernel works on ", tensor.scalar_type());
-  Stream stream;
-  stream.data = tensor.mutable_data_ptr();
-  stream.format = *format;
-  return stream;
+  ElementSpan span;
+  span.data = tensor.mutable_data_ptr();
+  span.format = *format;
+  return span;
 }
 
-void update(Formula formula, const std::vector<UpdateJob>& jobs) {
-  if (jobs.empty()) return;
-  const UpdateKernel kernel = ACCEL_FASTEST(kernels)().find_update(formula, jobs[0].parameter.format);
+void update(UpdateKernel kernel, const std::vector<UpdateArguments>& arguments) {
+  if (arguments.empty()) return;
+  const UpdateFunction function = ACCEL_FASTEST(kernels)().find_update(kernel, arguments[0].parameter.format);
   for_all_blocks(
-      jobs.size(), [&](size_t i) { return jobs[i].count; },
-      [&](size_t i, int64_t first, int64_t last) { kernel(jobs[i], first, last); });
+      arguments.size(), [&](size_t i) { return arguments[i].count; },
+      [&](size_t i, int64_t first, int64_t last) { function(arguments[i], first, last); });
 }
 
 std::vector<double> norms(Norm norm, c10::ArrayRef<at::Tensor> tensors) {
@@ -78,9 +78,8 @@ std::vector<double> norms(Norm norm, c10::ArrayRef<at::Tensor> tensors) {
   for_all_blocks(
       tensors.size(), [&](size_t i) { return tensors[i].numel(); },
       [&](size_t i, int64_t first, int64_t last) {
-        const Stream stream = stream_of(tensors[i]);
-        kernels.find_norm(norm, stream.format)(stream, tensors[i].numel(), first, last,
-                                               parts.data() + starts[i] + first);
+        const ElementSpan span = span_of(tensors[i]);
+        kernels.find_norm(norm, span.format)(span, tensors[i].numel(), first, last, parts.data() + starts[i] + first);
       });
   std::vector<double> results(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -97,12 +96,12 @@ void scale(c10::ArrayRef<at::Tensor> tensors, double factor, double limit) {
   for_all_blocks(
       tensors.size(), [&](size_t i) { return tensors[i].numel(); },
       [&](size_t i, int64_t first, int64_t last) {
-        const Stream stream = stream_of(tensors[i]);
-        kernels.find_scale(stream.format)(stream, tensors[i].numel(), first, last, factor, limit);
+        const ElementSpan span = span_of(tensors[i]);
+        kernels.find_scale(span.format)(span, tensors[i].numel(), first, last, factor, limit);
       });
 }
 
-void copy(const Stream& from, const Stream& to, int64_t count, uint32_t seed) {
+void copy(const ElementSpan& from, const ElementSpan& to, int64_t count, uint32_t seed) {
   const Kernels kernels = ACCEL_FASTEST(kernels)();
   for_all_blocks(
       1, [&](size_t) { return count; },

@@ -1,4 +1,4 @@
-// Work on every element of many CPU tensors, spread over the threads as if the tensors were one.
+// Multi-tensor elementwise operations on the CPU: every element of many tensors, parallelised as if they were one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,19 +10,19 @@
 
 namespace accel::kernels {
 
-// Whether there are kernels for a dtype: float32, float64, bfloat16, float16.
+// Whether the kernels support a dtype: float32, float64, bfloat16, float16.
 bool has_format(c10::ScalarType dtype);
-// A dense tensor, in the order of its memory.
-Stream stream_of(const at::Tensor& tensor);
+// The tensor has to be dense; its elements are in the order of memory.
+ElementSpan span_of(const at::Tensor& tensor);
 
-// `formula` on each of the jobs, whose parameters are all of float64, or none is.
-void update(Formula formula, const std::vector<UpdateJob>& jobs);
+// Runs an update kernel for each parameter. Either all parameters are float64 or none is.
+void update(UpdateKernel kernel, const std::vector<UpdateArguments>& arguments);
 
-// The norm of each tensor's magnitudes, NaN where one is; squares are not rooted.
+// The norm of each tensor, NaN if an element is. kSquares is the sum of squares, without the root.
 std::vector<double> norms(Norm norm, c10::ArrayRef<at::Tensor> tensors);
-// In place: every element times `factor`, then cut to [-limit, limit].
+// In place: every element times `factor`, clamped to [-limit, limit].
 void scale(c10::ArrayRef<at::Tensor> tensors, double factor, double limit);
-// Numbers of one format in another; none is float64.
-void copy(const Stream& from, const Stream& to, int64_t count, uint32_t seed = 0);
+// Converts between formats; neither may be float64.
+void copy(const ElementSpan& from, const ElementSpan& to, int64_t count, uint32_t seed = 0);
 
 }  // namespace accel::kernels

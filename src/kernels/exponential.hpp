@@ -1,5 +1,5 @@
-// Exponentials, and sums and maxima over lanes that a vector register holds. For kernels that are compiled once for
-// each instruction set, see stored_number.hpp.
+// Vectorised exponential, sum and maximum over SIMD lanes. For kernels that are compiled once for each instruction set,
+// see stored_number.hpp.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
-constexpr int64_t kLanes = 16;  // sums are made in them, in the same order on every processor
+constexpr int64_t kLanes = 16;  // partial sums, added in the same order on every processor
 
 // exp(x) = 2^n * exp(r) with x = n * ln 2 + r: ln 2 in two parts, of which the products of n with the first are exact,
 // and so many terms of the series that the rest is below the last bit for |r| <= ln 2 / 2.
@@ -68,7 +68,7 @@ inline T larger(T a, T b) {        // NaN wins
   return a < b || b != b ? b : a;  // NOLINT(misc-redundant-expression)
 }
 
-// Numbers are worked on in whole lanes.
+// Arrays are padded to a multiple of the lanes.
 inline int64_t whole_lanes(int64_t count) { return (count + kLanes - 1) / kLanes * kLanes; }
 
 template <typename T>
@@ -85,7 +85,7 @@ inline T largest_of(const T* values, int64_t count) {
   return result;
 }
 
-// `change` gets the lanes before they are added.
+// `change` may modify the lanes before they are added.
 template <typename T, typename Change>
 inline double sum_of(const T* values, int64_t count, const Change& change) {
   using Lanes = typename Real<T>::Lanes;

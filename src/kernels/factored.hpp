@@ -1,13 +1,13 @@
-// A matrix whose squares are known by the means of its rows and columns alone, as Adafactor keeps them (Shazeer, Stern,
-// 2018). The matrix of their products is never made.
+// Adafactor's factored second moment (Shazeer, Stern, 2018): the squares of a gradient matrix are estimated from the
+// means of its rows and columns. The full matrix of estimates is never stored.
 #pragma once
 
 #include <cstdint>
 
 namespace accel::kernels {
 
-// Rows that are worked on together. Sums are made for each such group and joined in order, so that they do not depend
-// on the number of threads.
+// Rows that a thread processes together. Sums are computed per group and added in order, so that they do not depend on
+// the number of threads.
 constexpr int64_t kRowGroup = 64;
 
 // Row-major, on the CPU.

@@ -6,13 +6,13 @@
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
-// Sums are made in lanes, in the same order on every processor; the compiler cuts them to its registers.
+// Partial sums in SIMD lanes, added in the same order on every processor; the compiler splits them into its registers.
 constexpr int64_t kSumLanes = 16;
 typedef float Lanes __attribute__((vector_size(kSumLanes * sizeof(float))));
-constexpr int64_t kAhead = 512;  // elements by which few streams are asked for in advance: the processor alone is later
-constexpr int64_t kRun = 1024;   // elements that are summed in float32 before the sum goes on in float64
+constexpr int64_t kAhead = 512;  // elements to prefetch: the hardware prefetcher alone is slower
+constexpr int64_t kRun = 1024;   // elements that are summed in float32 before they are added to a float64 sum
 
-// Missing ones are 0. By reference: not every instruction set passes such vectors by value.
+// Pads with 0. By reference: not every instruction set passes such vectors by value.
 inline void load(const float* from, int64_t count, Lanes& lanes) {
   if (count == kSumLanes) {
     __builtin_memcpy(&lanes, from, sizeof(lanes));
@@ -36,8 +36,8 @@ inline double sum_of(const Lanes& lanes) {
   return sum;
 }
 
-// Calls visit(i, count, lanes) for the elements of a row, where `lanes` are kSums sums to add to. One walk makes all
-// sums: streams that are read together come faster.
+// Calls visit(i, count, lanes) for the elements of a row, where `lanes` are kSums sums to add to. One pass computes all
+// sums: reading several arrays together is faster.
 template <int kSums, typename Visit>
 inline void sums_of_row(int64_t width, double (&sums)[kSums], const Visit& visit) {
   for (int64_t start = 0; start < width; start += kRun) {

@@ -12,23 +12,23 @@
 namespace accel::kernels {
 namespace {
 
-constexpr int64_t kNumbersOfThread = 1 << 15;
+constexpr int64_t kNumbersPerThread = 1 << 15;
 
-void convert(const at::Tensor& from, const at::Tensor& to) { copy(stream_of(from), stream_of(to), from.numel()); }
+void convert(const at::Tensor& from, const at::Tensor& to) { copy(span_of(from), span_of(to), from.numel()); }
 
-// Rows whose numbers lie side by side.
+// Whether each row is contiguous.
 bool has_whole_rows(const at::Tensor& matrix) {
   return matrix.dim() == 2 && matrix.stride(1) == 1 && matrix.stride(0) >= matrix.size(1);
 }
 
 void convert_rows(const at::Tensor& from, const at::Tensor& to) {
   const CopyKernel kernel = ACCEL_FASTEST(kernels)().copy;
-  const Stream source = stream_of(from), target = stream_of(to);
+  const ElementSpan source = span_of(from), target = span_of(to);
   const int64_t columns = from.size(1);
   const int64_t source_step = from.stride(0) * from.element_size(), target_step = to.stride(0) * to.element_size();
-  parallel_for(from.size(0), std::max<int64_t>(1, kNumbersOfThread / std::max<int64_t>(1, columns)),
+  parallel_for(from.size(0), std::max<int64_t>(1, kNumbersPerThread / std::max<int64_t>(1, columns)),
                [&](int64_t begin, int64_t end) {
-                 Stream source_row = source, target_row = target;
+                 ElementSpan source_row = source, target_row = target;
                  for (int64_t row = begin; row < end; ++row) {
                    source_row.data = static_cast<char*>(source.data) + row * source_step;
                    target_row.data = static_cast<char*>(target.data) + row * target_step;

@@ -1,4 +1,4 @@
-// Numbers of bfloat16 and float16 tensors in float32, and back with one rounding.
+// Conversion of bfloat16 and float16 tensors to float32, and back with one rounding.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@ namespace accel::kernels {
 
 inline bool is_half(at::ScalarType dtype) { return dtype == at::kBFloat16 || dtype == at::kHalf; }
 
-// Without gaps, and row-major where the tensor is neither that nor dense in another order.
+// Dense: in the layout of the tensor if that is dense, otherwise contiguous.
 at::Tensor to_float32(const at::Tensor& tensor);
 
 at::Tensor rounded(const at::Tensor& values, at::ScalarType dtype);

@@ -1,4 +1,4 @@
-// Which of the copies of the kernels the processor can run.
+// Selects at run time the copy of a kernel for the best instruction set of the processor.
 #pragma once
 
 #ifdef __x86_64__
@@ -26,13 +26,13 @@ inline InstructionSet find_instruction_set() {
   return InstructionSet::kBaseline;
 }
 
-// Asked once: under a hypervisor each question takes microseconds.
+// Determined once: under a hypervisor each CPUID takes microseconds.
 inline InstructionSet fastest_instruction_set() {
   static const InstructionSet found = find_instruction_set();
   return found;
 }
 
-// Of the copies of a function, one in a namespace for each instruction set, the fastest one.
+// The fastest of a function's copies, which are in one namespace for each instruction set.
 #ifdef __x86_64__
 template <typename Function>
 Function* fastest_of(Function* baseline, Function* avx2, Function* avx512) {
@@ -50,10 +50,10 @@ Function* fastest_of(Function* baseline, Function* avx2, Function* avx512) {
 #define ACCEL_FASTEST(function) baseline::function
 #endif
 
-// Asked once: later changes of the environment do not reach oneDNN either.
-inline Bfloat16Products bfloat16_products() {
-  static const Bfloat16Products products = accel::bfloat16_products();
-  return products;
+// Determined once: later changes of the environment do not affect oneDNN either.
+inline Bfloat16Support bfloat16_support() {
+  static const Bfloat16Support support = accel::bfloat16_support();
+  return support;
 }
 
 }  // namespace accel::kernels

@@ -86,7 +86,7 @@ class Scores {
     rows.classes = scores_.size(1);
     rows.targets = target_.const_data_ptr<int64_t>();
     rows.class_weight = class_weight_.defined() ? class_weight_.const_data_ptr() : nullptr;
-    rows.format = stream_of(scores_).format;
+    rows.format = span_of(scores_).format;
     rows.sums_scores = is_smoothed_;
     const SoftmaxKernels kernels = ACCEL_FASTEST(softmax_kernels)();
     const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 15) / std::max<int64_t>(1, rows.classes));
@@ -120,18 +120,18 @@ class Scores {
 };
 
 // Each chunk reads all of the weight and adds to all of its gradient. With fewer rows than these that takes a
-// noticeable part of the time of the products; with more there is little left to win.
+// noticeable part of the time of the scores_buffer; with more there is little left to win.
 constexpr int64_t kChunkBytes = int64_t{64} << 20;
-constexpr int64_t kLeastRows = 256;
+constexpr int64_t kMinRows = 256;
 
 int64_t rows_of_chunk(const LinearCrossEntropy& problem) {
   if (problem.chunk_size > 0) return problem.chunk_size;
   const int64_t row = std::max<int64_t>(1, problem.weight.size(0)) * problem.input.element_size();
-  return std::max(kLeastRows, kChunkBytes / row);
+  return std::max(kMinRows, kChunkBytes / row);
 }
 
 // sum += left * right, where the sum may have a wider dtype; then a part of its rows at a time, to stay in the caches.
-void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
+void add_matmul(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
   if (sum.scalar_type() == left.scalar_type()) {
     sum.addmm_(left, right);
     return;
@@ -143,9 +143,9 @@ void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor
   }
 }
 
-class ChunkWalk {
+class ChunkLoop {
  public:
-  explicit ChunkWalk(const LinearCrossEntropy& problem) : problem_(problem), rows_(problem) {
+  explicit ChunkLoop(const LinearCrossEntropy& problem) : problem_(problem), rows_(problem) {
     if (problem.class_weight.defined()) class_weight_ = problem.class_weight.to(sum_dtype(problem.input)).contiguous();
     const at::TensorOptions numbers = problem.input.options().dtype(at::kDouble);
     row_weight_ = class_weight_.defined() ? class_weight_.index_select(0, rows_.target).to(at::kDouble)
@@ -163,23 +163,23 @@ class ChunkWalk {
   void run(const at::Tensor& losses, const at::Tensor& row_factor, LinearGradients* gradients) const {
     const int64_t chunk = std::min(rows_of_chunk(problem_), rows_.count());
     if (chunk == 0) return;
-    const at::Tensor room = at::empty({chunk, problem_.weight.size(0)}, problem_.input.options());
+    const at::Tensor buffer = at::empty({chunk, problem_.weight.size(0)}, problem_.input.options());
     const at::Tensor factors = gradients == nullptr ? at::Tensor() : factors_of(row_factor);
     for (int64_t begin = 0; begin < rows_.count(); begin += chunk) {
       const int64_t count = std::min(chunk, rows_.count() - begin);
       const at::Tensor input = rows_.of(problem_.input, begin, count);
-      at::Tensor products = room.narrow(0, 0, count);
+      at::Tensor scores_buffer = buffer.narrow(0, 0, count);
       if (problem_.bias.defined())
-        at::addmm_out(products, problem_.bias, input, problem_.weight.t());
+        at::addmm_out(scores_buffer, problem_.bias, input, problem_.weight.t());
       else
-        at::mm_out(products, input, problem_.weight.t());
-      const Scores scores(problem_, products, rows_.target.narrow(0, begin, count), class_weight_);
+        at::mm_out(scores_buffer, input, problem_.weight.t());
+      const Scores scores(problem_, scores_buffer, rows_.target.narrow(0, begin, count), class_weight_);
       const at::Tensor sums = scores.measure();
       if (losses.defined()) rows_.put(loss_of(sums, begin, count), begin, losses);
       if (gradients == nullptr) continue;
       const at::Tensor& slopes = scores.differentiate(sums, factors.narrow(0, begin, count));
       if (gradients->input.defined()) rows_.put(at::mm(slopes, problem_.weight), begin, gradients->input);
-      if (gradients->weight.defined()) add_product(gradients->weight, slopes.t(), input);
+      if (gradients->weight.defined()) add_matmul(gradients->weight, slopes.t(), input);
       if (gradients->bias.defined()) gradients->bias.add_(slopes.sum(0, false, gradients->bias.scalar_type()));
     }
   }
@@ -226,21 +226,21 @@ at::ScalarType sum_dtype(const at::Tensor& input) {
 }
 
 at::Tensor linear_cross_entropy(const LinearCrossEntropy& problem, WantedGradients wanted, LinearGradients& gradients) {
-  const bool is_single = problem.reduction != Reduction::kNone;
+  const bool is_single = problem.reduction != LossReduction::kNone;
   const at::ScalarType dtype = sum_dtype(problem.input);
   const at::TensorOptions numbers = problem.input.options().dtype(at::kDouble);
   if (is_single && wanted.any()) gradients = make_gradients(problem, wanted);
   if (problem.input.is_meta())
     return at::empty(is_single ? at::IntArrayRef() : problem.target.sizes(), numbers.dtype(dtype));
 
-  const ChunkWalk walk(problem);
+  const ChunkLoop loop(problem);
   const at::Tensor losses = at::zeros(problem.target.sizes(), numbers);
   if (!is_single) {
-    walk.run(losses, at::Tensor(), nullptr);
+    loop.run(losses, at::Tensor(), nullptr);
     return losses.to(dtype);
   }
-  const at::Tensor divisor = problem.reduction == Reduction::kMean ? walk.count() : at::ones({}, numbers);
-  walk.run(losses, divisor.reciprocal(), wanted.any() ? &gradients : nullptr);
+  const at::Tensor divisor = problem.reduction == LossReduction::kMean ? loop.count() : at::ones({}, numbers);
+  loop.run(losses, divisor.reciprocal(), wanted.any() ? &gradients : nullptr);
   return (losses.sum() / divisor).to(dtype);
 }
 
@@ -248,8 +248,8 @@ LinearGradients linear_cross_entropy_backward(const LinearCrossEntropy& problem,
                                               WantedGradients wanted) {
   LinearGradients gradients = make_gradients(problem, wanted);
   if (problem.input.is_meta()) return gradients;
-  const ChunkWalk walk(problem);
-  walk.run(at::Tensor(), walk.rows().of(loss_gradient, 0, walk.rows().count()).to(at::kDouble), &gradients);
+  const ChunkLoop loop(problem);
+  loop.run(at::Tensor(), loop.rows().of(loss_gradient, 0, loop.rows().count()).to(at::kDouble), &gradients);
   return gradients;
 }
 

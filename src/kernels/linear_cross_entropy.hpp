@@ -1,6 +1,6 @@
-// Cross entropy of a linear layer's class scores, which exist for a chunk of rows at a time only. Where gradients are
-// wanted, those of a chunk are made from its scores at once. The idea is that of Cut Cross-Entropy (Wijmans et al.,
-// 2024) and of the Liger kernels (Hsu et al., 2024).
+// Fused linear cross entropy: the loss of a linear layer's class scores, which are computed for one chunk of rows at a
+// time and never stored as a whole. Gradients are computed from a chunk's scores while they exist. The idea is that of
+// Cut Cross-Entropy (Wijmans et al., 2024) and of the Liger kernels (Hsu et al., 2024).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,16 +9,16 @@
 
 namespace accel::kernels {
 
-enum class Reduction : uint8_t { kNone, kMean, kSum };
+enum class LossReduction : uint8_t { kNone, kMean, kSum };
 
 // Checked by the caller; all on one device.
 struct LinearCrossEntropy {
   at::Tensor input;         // [rows, features]
-  at::Tensor weight;        // [classes, features], of the input's dtype, in which the products are made
+  at::Tensor weight;        // [classes, features], of the input's dtype, which is that of the matmuls
   at::Tensor bias;          // [classes], of the same dtype, or undefined
   at::Tensor target;        // [rows], int64
   at::Tensor class_weight;  // [classes], or undefined
-  Reduction reduction = Reduction::kMean;
+  LossReduction reduction = LossReduction::kMean;
   int64_t ignore_index = -100;
   double label_smoothing = 0;
   int64_t chunk_size = 0;       // rows; 0: by the number of classes
@@ -38,10 +38,10 @@ struct WantedGradients {
 // float64 for float64, else float32: the dtype of losses, sums and the gradients of weight and bias.
 at::ScalarType sum_dtype(const at::Tensor& input);
 
-// The loss: of each row for kNone, else one number. The gradients are those of that number, and not made for kNone.
+// The loss: of each row for kNone, otherwise a scalar, whose gradients are computed too.
 at::Tensor linear_cross_entropy(const LinearCrossEntropy& problem, WantedGradients wanted, LinearGradients& gradients);
 
-// For kNone: the gradients of sum(loss * loss_gradient). The scores are made again.
+// For kNone: the gradients of sum(loss * loss_gradient). Computes the scores again.
 LinearGradients linear_cross_entropy_backward(const LinearCrossEntropy& problem, const at::Tensor& loss_gradient,
                                               WantedGradients wanted);
 

@@ -15,9 +15,9 @@ void parallel_for(int64_t count, int64_t grain, c10::function_ref<void(int64_t, 
     if (count > 0) work(0, count);
     return;
   }
-  const at::Tensor places = at::empty({count}, at::kByte);
-  const char* const first = static_cast<const char*>(places.const_data_ptr());
-  auto iterator = at::TensorIterator::borrowing_nullary_op(places);
+  const at::Tensor indices = at::empty({count}, at::kByte);
+  const char* const first = static_cast<const char*>(indices.const_data_ptr());
+  auto iterator = at::TensorIterator::borrowing_nullary_op(indices);
   iterator.for_each(
       [&](char** data, const int64_t* /*strides*/, int64_t size, int64_t rows) {
         const int64_t begin = data[0] - first;

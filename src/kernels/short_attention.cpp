@@ -18,21 +18,20 @@
 namespace accel::kernels {
 namespace {
 
-constexpr int64_t kMostScores = int64_t{1} << 20;  // that are held at once: they stay in the last cache
-constexpr int64_t kRowsOfThread = 64;
+constexpr int64_t kMaxScores = int64_t{1} << 20;  // at a time: they stay in the L3 cache
+constexpr int64_t kRowsPerThread = 64;
 
-constexpr int64_t kMostPositions = 512, kMostWithTiles = 192;
-constexpr int64_t kFewPositions = 32;  // whose products cost little in any dtype
+constexpr int64_t kMaxPositions = 512, kMaxWithTiles = 192;
+constexpr int64_t kFewPositions = 32;  // whose matmuls cost little in any dtype
 
-// Of the products whose sums are results. Products of halves are faster in float32 where the processor has no
-// instructions for them.
-at::ScalarType product_dtype(const ShortAttention& problem) {
-  const bool in_half = problem.query.scalar_type() == at::kBFloat16 && bfloat16_products() != Bfloat16Products::kNone &&
+// Of the matmuls whose sums are results: float32 where the processor has no instructions for the half dtype.
+at::ScalarType matmul_dtype(const ShortAttention& problem) {
+  const bool in_half = problem.query.scalar_type() == at::kBFloat16 && bfloat16_support() != Bfloat16Support::kNone &&
                        std::min(problem.query.size(2), problem.key.size(2)) >= kFewPositions;
   return in_half ? at::kBFloat16 : at::kFloat;
 }
 
-// The numbers of a problem's heads as the products need them: [batch * heads, positions, size], without gaps.
+// The heads as batched matmuls need them: [batch * heads, positions, size], contiguous.
 at::Tensor by_head(const at::Tensor& tensor, at::ScalarType dtype) {
   at::Tensor heads =
       at::empty(tensor.sizes(), tensor.options().dtype(dtype).memory_format(at::MemoryFormat::Contiguous));
@@ -49,7 +48,7 @@ class Chunks {
  public:
   Chunks(const at::Tensor& query, const at::Tensor& key)
       : heads_(query.size(0)),
-        size_(std::clamp<int64_t>(kMostScores / std::max<int64_t>(1, query.size(1) * key.size(1)), 1, heads_)) {}
+        size_(std::clamp<int64_t>(kMaxScores / std::max<int64_t>(1, query.size(1) * key.size(1)), 1, heads_)) {}
   at::Tensor scores(const at::Tensor& query, const at::Tensor& key, at::ScalarType dtype) const {
     return at::empty({size_, query.size(1), key.size(1)}, query.options().dtype(dtype));
   }
@@ -88,13 +87,13 @@ at::Tensor with_heads_inside(const at::Tensor& like, at::IntArrayRef shape, at::
 }  // namespace
 
 bool ShortAttention::is_faster(at::ScalarType dtype, int64_t positions) {
-  const bool in_tiles = dtype == at::kBFloat16 && bfloat16_products() == Bfloat16Products::kTiles;
-  return positions <= (in_tiles ? kMostWithTiles : kMostPositions);
+  const bool in_tiles = dtype == at::kBFloat16 && bfloat16_support() == Bfloat16Support::kTiles;
+  return positions <= (in_tiles ? kMaxWithTiles : kMaxPositions);
 }
 
 std::tuple<at::Tensor, at::Tensor> ShortAttention::forward() const {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const at::ScalarType dtype = product_dtype(*this);
+  const at::ScalarType dtype = matmul_dtype(*this);
   const at::Tensor queries = by_head(query, at::kFloat), keys = by_head(key, at::kFloat);
   const at::Tensor values = by_head(value, dtype);
   const Chunks chunks(queries, keys);
@@ -107,9 +106,9 @@ std::tuple<at::Tensor, at::Tensor> ShortAttention::forward() const {
     const at::Tensor scores = part(all_scores, 0, count), probabilities = part(all_probabilities, 0, count);
     multiply(scores, part(queries, first, count), part(keys, first, count).transpose(1, 2));
     AttentionRows rows = rows_of(*this, scores);
-    rows.probabilities = stream_of(probabilities);
+    rows.probabilities = span_of(probabilities);
     auto* const logsumexp = part(sums, first, count).mutable_data_ptr<float>();
-    parallel_for(count * rows.queries, kRowsOfThread,
+    parallel_for(count * rows.queries, kRowsPerThread,
                  [&](int64_t begin, int64_t end) { kernels.normalize(rows, begin, end, logsumexp); });
     multiply(part(outputs, first, count), probabilities, part(values, first, count));
   });
@@ -124,7 +123,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ShortAttention::backward(const at
                                                                         const at::Tensor& out,
                                                                         const at::Tensor& logsumexp) const {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const at::ScalarType dtype = product_dtype(*this);
+  const at::ScalarType dtype = matmul_dtype(*this);
   const at::Tensor exact_queries = by_head(query, at::kFloat), exact_keys = by_head(key, at::kFloat);
   const at::Tensor exact_values = by_head(value, at::kFloat), exact_gradients = by_head(out_gradient, at::kFloat);
   const at::Tensor queries = in(dtype, exact_queries), keys = in(dtype, exact_keys);
@@ -146,12 +145,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ShortAttention::backward(const at
     multiply(scores, part(exact_queries, first, count), part(exact_keys, first, count).transpose(1, 2));
     multiply(gradients, part(exact_gradients, first, count), part(exact_values, first, count).transpose(1, 2));
     AttentionRows rows = rows_of(*this, scores);
-    rows.probabilities = stream_of(probabilities);
-    rows.score_gradients = stream_of(score_gradients);
+    rows.probabilities = span_of(probabilities);
+    rows.score_gradients = span_of(score_gradients);
     const auto* const of_probabilities = gradients.const_data_ptr<float>();
     const auto* const own_sums = part(sums, first, count).const_data_ptr<float>();
     const auto* const own_inner = part(inner, first, count).const_data_ptr<float>();
-    parallel_for(count * rows.queries, kRowsOfThread, [&](int64_t begin, int64_t end) {
+    parallel_for(count * rows.queries, kRowsPerThread, [&](int64_t begin, int64_t end) {
       kernels.differentiate(rows, begin, end, own_sums, of_probabilities, own_inner);
     });
     multiply(part(of_values, first, count), probabilities.transpose(1, 2), part(out_gradients, first, count));

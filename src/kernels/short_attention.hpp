@@ -1,5 +1,5 @@
-// Attention of short sequences in half precision by batched products. All scores of some heads are held at once: for
-// long sequences LibTorch's kernel, which holds none, is the faster one.
+// Attention of short sequences in half precision by batched matmuls. It stores the scores of several heads; for long
+// sequences LibTorch's flash attention, which stores none, is faster.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@ namespace accel::kernels {
 // Queries, keys and values are [batch, heads, positions, size] on the CPU, all bfloat16 or all float16. Scores and
 // their sums are float32. Results are laid out as LibTorch's are.
 struct ShortAttention {
-  // Whether this is faster than LibTorch's kernel. From 192 positions on that one multiplies in tiles what has them.
+  // Whether this is faster than LibTorch's kernel, which uses matrix tiles (AMX) from 192 positions on.
   static bool is_faster(at::ScalarType dtype, int64_t positions);
 
   at::Tensor query;
@@ -20,7 +20,7 @@ struct ShortAttention {
   bool is_causal;
   double scale;
 
-  // The output, and [batch, heads, queries] logarithms of the sums of exponentials, in float32.
+  // The output, and the logsumexp of the scores [batch, heads, queries] in float32.
   std::tuple<at::Tensor, at::Tensor> forward() const;
   // The gradients of query, key and value.
   std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& out_gradient, const at::Tensor& out,

@@ -7,16 +7,16 @@
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
-// The numbers of a block: where they are, or decoded into `room`, with `filling` behind the last.
+// The numbers of a block: in place, or decoded into `buffer` and padded with `filling`.
 template <typename Number, typename T>
-inline const T* open(const typename Number::Stored* stored, int64_t count, T filling, T* room) {
+inline const T* load_block(const typename Number::Stored* stored, int64_t count, T filling, T* buffer) {
   if constexpr (sizeof(T) == sizeof(*stored)) {
     if (count == kBlock) return stored;
   }
   ACCEL_VECTORISE
-  for (int64_t i = 0; i < count; i++) room[i] = Number::load(stored[i]);
-  for (int64_t i = count; i < whole_lanes(count); i++) room[i] = filling;
-  return room;
+  for (int64_t i = 0; i < count; i++) buffer[i] = Number::load(stored[i]);
+  for (int64_t i = count; i < whole_lanes(count); i++) buffer[i] = filling;
+  return buffer;
 }
 
 template <typename Number>
@@ -24,14 +24,14 @@ void measure(const ScoreRows& rows, int64_t first, int64_t last, RowSums* sums) 
   using T = typename Number::Value;
   using Lanes = typename Real<T>::Lanes;
   constexpr double kLowest = -__builtin_inf();
-  alignas(64) T room[kBlock], weight_room[kBlock];
+  alignas(64) T buffer[kBlock], weight_buffer[kBlock];
   for (int64_t row = first; row < last; row++) {
     const auto* const scores = static_cast<const typename Number::Stored*>(rows.scores) + row * rows.classes;
     double largest = kLowest, sum = 0, weighted = 0;
     for (int64_t begin = 0; begin < rows.classes; begin += kBlock) {
       const int64_t rest = rows.classes - begin;
       const int64_t count = rest < kBlock ? rest : kBlock;
-      const T* const values = open<Number>(scores + begin, count, static_cast<T>(kLowest), room);
+      const T* const values = load_block<Number>(scores + begin, count, static_cast<T>(kLowest), buffer);
       const auto here = static_cast<double>(largest_of(values, count));
       if (!(here <= largest)) {
         sum *= largest == kLowest ? 0 : exponential_of(largest - here);
@@ -47,13 +47,13 @@ void measure(const ScoreRows& rows, int64_t first, int64_t last, RowSums* sums) 
     for (int64_t begin = 0; rows.sums_scores && begin < rows.classes; begin += kBlock) {
       const int64_t rest = rows.classes - begin;
       const int64_t count = rest < kBlock ? rest : kBlock;
-      const T* const values = open<Number>(scores + begin, count, T{0}, room);
+      const T* const values = load_block<Number>(scores + begin, count, T{0}, buffer);
       if (rows.class_weight == nullptr) {
         weighted += sum_of(values, count, [](int64_t, Lanes&) {});
         continue;
       }
       const T* const weights =
-          open<Plain<T>>(static_cast<const T*>(rows.class_weight) + begin, count, T{0}, weight_room);
+          load_block<Plain<T>>(static_cast<const T*>(rows.class_weight) + begin, count, T{0}, weight_buffer);
       weighted += sum_of(values, count, [weights](int64_t i, Lanes& lanes) {
         Lanes factors;
         __builtin_memcpy(&factors, weights + i, sizeof(factors));

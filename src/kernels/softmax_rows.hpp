@@ -1,22 +1,22 @@
-// Softmax over rows of class scores for a loss, in two walks: one makes the sums of each row, the other replaces the
-// scores by the loss's gradient. Probabilities are never stored. The source is compiled once for each instruction set,
-// see kernels.hpp.
+// Softmax of a cross-entropy loss over rows of class scores, in two passes: one computes the sums of each row, the
+// other replaces the scores by the loss's gradient. Probabilities are never stored. The source is compiled once for
+// each instruction set, see kernels.hpp.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/stream.hpp"
+#include "kernels/element_span.hpp"
 
 namespace accel::kernels {
 
-// What a walk needs to know of the scores: row-major, without gaps.
+// Row-major and contiguous.
 struct ScoreRows {
   void* scores = nullptr;
   int64_t classes = 0;
   const int64_t* targets = nullptr;    // the class of each row
   const void* class_weight = nullptr;  // of each class, float64 for scores of float64, else float32; null: 1
   Format format = Format::kFloat;
-  bool sums_scores = false;  // whether RowSums::weighted is asked for
+  bool sums_scores = false;  // whether RowSums::weighted is computed
 };
 
 struct RowSums {

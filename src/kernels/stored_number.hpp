@@ -1,7 +1,7 @@
-// How an element is stored (Stored), and the type in which it is computed with (Value). For kernels that are compiled
-// once for each instruction set: every copy has its own namespace, or the linker would merge the copies' inline
-// functions and could keep one that the processor at hand does not have. For the same reason nothing is included here
-// that holds inline functions.
+// Storage formats of an element: the stored type (Stored) and the type of its arithmetic (Value). For kernels that are
+// compiled once for each instruction set: every copy has its own namespace, or the linker would merge the copies'
+// inline functions and could keep one that the processor at hand does not have. For the same reason nothing is included
+// here that holds inline functions.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct BFloat16 {
     const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;  // to nearest, ties to even
     return static_cast<Stored>(value != value ? 0x7fc0 : rounded);
   }
-  // Up with the probability of the distance from below: `noise` is even over 32 bits.
-  static Stored store_by_chance(Value value, uint32_t noise) {
+  // Stochastic rounding: `noise` is uniform over 32 bits.
+  static Stored store_stochastically(Value value, uint32_t noise) {
     return static_cast<Stored>(value != value ? 0x7fc0 : (bits_as<uint32_t>(value) + (noise & 0xffff)) >> 16);
   }
 };

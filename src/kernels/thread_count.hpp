@@ -1,15 +1,15 @@
-// How many threads LibTorch computes with.
+// Number of threads of LibTorch's operators.
 #pragma once
 
 #include <cstdint>
 
 namespace accel::kernels {
 
-// For this thread at once, and for every other when it follows.
+// Takes effect for this thread at once, and for other threads at their next follow_num_threads().
 void set_num_threads(int64_t threads);
 
-// At each entry of the host into the library. OpenMP keeps the number for each thread by itself: LibTorch's own loops
-// set it on a thread that is new to them, and oneDNN, which may come first, does not.
+// Called at each entry of the C API. OpenMP has the number per thread: LibTorch's own loops set it on a new thread, but
+// oneDNN, which may run first, does not.
 void follow_num_threads();
 
 }  // namespace accel::kernels

@@ -23,7 +23,7 @@ namespace {
 
 using kernels::LinearCrossEntropy;
 using kernels::LinearGradients;
-using kernels::Reduction;
+using kernels::LossReduction;
 using kernels::WantedGradients;
 using tensor::dtype_name;
 using torch::autograd::edge_list;
@@ -37,11 +37,11 @@ struct PlainOperators {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
 };
 
-Reduction reduction_of(std::string_view name) {
-  if (name == "mean") return Reduction::kMean;
-  if (name == "sum") return Reduction::kSum;
+LossReduction reduction_of(std::string_view name) {
+  if (name == "mean") return LossReduction::kMean;
+  if (name == "sum") return LossReduction::kSum;
   require(name == "none", Status::kInvalidArgument, "reduction is '", name, "'; expected 'mean', 'sum' or 'none'");
-  return Reduction::kNone;
+  return LossReduction::kNone;
 }
 
 void check_device(const at::Tensor& tensor, const char* name, const at::Tensor& input) {
@@ -148,7 +148,7 @@ class LinearCrossEntropyBackward final : public Node {
     LinearGradients made;
     {
       const PlainOperators plain;
-      made = problem.reduction == Reduction::kNone ? gradients_of_rows(loss_gradient) : scaled(loss_gradient);
+      made = problem.reduction == LossReduction::kNone ? gradients_of_rows(loss_gradient) : scaled(loss_gradient);
     }
     variable_list leaving = {made.input, made.weight, made.bias};
     if (at::GradMode::is_enabled()) {
@@ -242,14 +242,14 @@ at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& linea
     problem.input = problem.input.reshape({target.numel(), input.size(-1)});
     check_classes(problem);
     loss = kernels::linear_cross_entropy(problem, wanted, gradients);
-    if (problem.reduction == Reduction::kNone) loss = loss.view(target.sizes());
+    if (problem.reduction == LossReduction::kNone) loss = loss.view(target.sizes());
   }
   if (!wanted.any()) return loss;
 
   const auto node = tensor::make_autograd_node<LinearCrossEntropyBackward>(
       torch::autograd::collect_next_edges(input, linear_weight, bias));
   node->dtype = problem.input.scalar_type();
-  if (problem.reduction == Reduction::kNone) {
+  if (problem.reduction == LossReduction::kNone) {
     node->saved_input = SavedVariable(input, false);
     node->saved_weight = SavedVariable(linear_weight, false);
     node->saved_bias = SavedVariable(bias, false);

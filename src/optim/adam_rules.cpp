@@ -20,7 +20,7 @@
 namespace accel::optim {
 namespace {
 
-using kernels::Formula;
+using kernels::UpdateKernel;
 using Constant = UpdateRule::Constant;
 using Value = UpdateRule::Constant::Value;
 
@@ -44,12 +44,12 @@ class AdamFamily : public ElementwiseRule {
   static bool is_set(const ParameterGroup& group, size_t setting) { return group.values[setting] != 0; }
   // What is missing of a mean of `step` values that started at 0.
   static double correction(double beta, double step) { return 1 - std::pow(beta, step); }
-  static void set_moments(const ParameterGroup& group, bool decoupled, Numbers numbers) {
-    set_decay(group, decoupled, is_set(group, kMaximize), numbers);
-    numbers[kernels::kRest1] = 1 - group.values[kBeta1];
-    numbers[kernels::kBeta2] = group.values[kBeta2];
-    numbers[kernels::kRest2] = 1 - group.values[kBeta2];
-    numbers[kernels::kEps] = group.values[kEps];
+  static void set_moments(const ParameterGroup& group, bool decoupled, Scalars scalars) {
+    set_decay(group, decoupled, is_set(group, kMaximize), scalars);
+    scalars[kernels::kRest1] = 1 - group.values[kBeta1];
+    scalars[kernels::kBeta2] = group.values[kBeta2];
+    scalars[kernels::kRest2] = 1 - group.values[kBeta2];
+    scalars[kernels::kEps] = group.values[kEps];
   }
 
  private:
@@ -87,13 +87,13 @@ class AdamRule : public AdamFamily {
   enum : size_t { kAmsgrad = kOwn };
   static Slot largest() { return {"max_exp_avg_sq", Slot::Kind::kLike, 0, /*may_lack=*/true}; }
 
-  Formula formula(const ParameterGroup& group) const override {
-    return is_set(group, kAmsgrad) ? Formula::kAdamAmsgrad : Formula::kAdam;
+  UpdateKernel kernel(const ParameterGroup& group) const override {
+    return is_set(group, kAmsgrad) ? UpdateKernel::kAdamAmsgrad : UpdateKernel::kAdam;
   }
-  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
-    set_moments(group, decoupled_, numbers);
-    numbers[kernels::kRate] = group.lr / correction(group.values[kBeta1], update.step());
-    numbers[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], update.step()));
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_moments(group, decoupled_, scalars);
+    scalars[kernels::kRate] = group.lr / correction(group.values[kBeta1], update.step());
+    scalars[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], update.step()));
   }
   void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
     std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps;
@@ -151,9 +151,9 @@ class NadamRule final : public AdamFamily {
  protected:
   enum : size_t { kMomentumDecay = kOwn, kDecoupled };
 
-  Formula formula(const ParameterGroup&) const override { return Formula::kNadam; }
-  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
-    set_moments(group, is_set(group, kDecoupled), numbers);
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kNadam; }
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_moments(group, is_set(group, kDecoupled), scalars);
     const auto momentum = [&](double step) {
       return group.values[kBeta1] * (1 - 0.5 * std::pow(0.96, step * group.values[kMomentumDecay]));
     };
@@ -162,9 +162,9 @@ class NadamRule final : public AdamFamily {
     const double next = momentum(step + 1);
     auto& product = *update.slot(2).mutable_data_ptr<float>();
     product = static_cast<float>(product * now);
-    numbers[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], step));
-    numbers[kernels::kShare1] = group.lr * (1 - now) / (1 - product);
-    numbers[kernels::kShare2] = group.lr * next / (1 - product * next);
+    scalars[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], step));
+    scalars[kernels::kShare1] = group.lr * (1 - now) / (1 - product);
+    scalars[kernels::kShare2] = group.lr * next / (1 - product * next);
   }
 };
 
@@ -175,22 +175,22 @@ class RadamRule final : public AdamFamily {
  protected:
   enum : size_t { kDecoupled = kOwn };
 
-  Formula formula(const ParameterGroup&) const override { return Formula::kRadam; }
-  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
-    set_moments(group, is_set(group, kDecoupled), numbers);
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kRadam; }
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_moments(group, is_set(group, kDecoupled), scalars);
     const double beta2 = group.values[kBeta2];
     const double step = update.step();
     const double missing = correction(beta2, step);
     const double longest = 2 / (1 - beta2) - 1;
     const double length = longest - 2 * step * std::pow(beta2, step) / missing;
     const double rate = group.lr / correction(group.values[kBeta1], step);
-    numbers[kernels::kShare1] = 0;
-    numbers[kernels::kShare2] = rate;
+    scalars[kernels::kShare1] = 0;
+    scalars[kernels::kShare2] = rate;
     if (length > 5) {
       const double rectification =
           std::sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length));
-      numbers[kernels::kShare1] = rate * std::sqrt(missing) * rectification;
-      numbers[kernels::kShare2] = 0;
+      scalars[kernels::kShare1] = rate * std::sqrt(missing) * rectification;
+      scalars[kernels::kShare2] = 0;
     }
   }
 };
@@ -200,10 +200,10 @@ class AdamaxRule final : public AdamFamily {
   AdamaxRule() : AdamFamily(option_tables::adamax_options, {}, {{"exp_avg"}, {"exp_inf"}}) {}
 
  protected:
-  Formula formula(const ParameterGroup&) const override { return Formula::kAdamax; }
-  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
-    set_moments(group, false, numbers);
-    numbers[kernels::kRate] = group.lr / correction(group.values[kBeta1], update.step());
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kAdamax; }
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_moments(group, false, scalars);
+    scalars[kernels::kRate] = group.lr / correction(group.values[kBeta1], update.step());
   }
 };
 
@@ -214,15 +214,15 @@ class LambRule final : public AdamFamily {
   LambRule() : AdamFamily(option_tables::lamb_options) {}
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
     if (!updates[0].parameter.is_cpu()) return update_on_device(group, updates);
-    std::vector<kernels::UpdateJob> jobs;
+    std::vector<kernels::UpdateArguments> arguments;
     std::vector<std::vector<double>> squares;
     for (const Update& update : updates) {
-      jobs.push_back(make_job(group, update));
-      squares.emplace_back(2 * static_cast<size_t>(kernels::num_blocks(jobs.back().count)));
-      jobs.back().squares = squares.back().data();
-      jobs.back().rounded = {};
+      arguments.push_back(make_arguments(group, update));
+      squares.emplace_back(2 * static_cast<size_t>(kernels::num_blocks(arguments.back().count)));
+      arguments.back().squares = squares.back().data();
+      arguments.back().rounded = {};
     }
-    kernels::update(Formula::kLambDirection, jobs);
+    kernels::update(UpdateKernel::kLambDirection, arguments);
     for (size_t i = 0; i < updates.size(); ++i) {
       double length = 0;
       double step = 0;
@@ -230,27 +230,27 @@ class LambRule final : public AdamFamily {
         length += squares[i][block];
         step += squares[i][block + 1];
       }
-      jobs[i].numbers[kernels::kRate] = group.lr * (length > 0 && step > 0 ? std::sqrt(length / step) : 1);
-      if (updates[i].rounded.defined()) jobs[i].rounded = kernels::stream_of(updates[i].rounded);
+      arguments[i].scalars[kernels::kRate] = group.lr * (length > 0 && step > 0 ? std::sqrt(length / step) : 1);
+      if (updates[i].rounded.defined()) arguments[i].rounded = kernels::span_of(updates[i].rounded);
     }
-    kernels::update(Formula::kLambStep, jobs);
+    kernels::update(UpdateKernel::kLambStep, arguments);
   }
 
  protected:
-  Formula formula(const ParameterGroup&) const override { return Formula::kLambDirection; }
-  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
-    set_moments(group, false, numbers);
-    numbers[kernels::kDecay] = 0;
-    numbers[kernels::kShare1] = 1 / correction(group.values[kBeta1], update.step());
-    numbers[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], update.step()));
-    numbers[kernels::kShare2] = group.weight_decay;
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kLambDirection; }
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_moments(group, false, scalars);
+    scalars[kernels::kDecay] = 0;
+    scalars[kernels::kShare1] = 1 / correction(group.values[kBeta1], update.step());
+    scalars[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], update.step()));
+    scalars[kernels::kShare2] = group.weight_decay;
   }
 
   void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
-    kernels::ListUpdate lists = make_lists(group, updates);
+    kernels::ForeachUpdate lists = make_foreach(group, updates);
     auto& directions = lists.states[2];
     for (const at::Tensor& parameter : lists.parameters) directions.push_back(at::empty_like(parameter));
-    kernels::update(Formula::kLambDirection, lists);
+    kernels::update(UpdateKernel::kLambDirection, lists);
     const auto lengths = at::_foreach_norm(lists.parameters, 2);
     const auto steps = at::_foreach_norm(directions, 2);
     for (size_t i = 0; i < updates.size(); ++i)

@@ -1,8 +1,8 @@
-// Rules that treat every element alike: a formula of kernels/, and its numbers for each step.
+// Rules that treat every element alike: an update kernel and its scalars for each step.
 #pragma once
 
-#include "kernels/list_update.hpp"
-#include "kernels/update_job.hpp"
+#include "kernels/foreach_update.hpp"
+#include "kernels/update_arguments.hpp"
 #include "optim/update_rule.hpp"
 
 namespace accel::optim {
@@ -14,18 +14,18 @@ class ElementwiseRule : public UpdateRule {
 
  protected:
   using UpdateRule::UpdateRule;
-  using Numbers = double (&)[kernels::kNumNumbers];
+  using Scalars = double (&)[kernels::kNumScalars];
 
-  virtual kernels::Formula formula(const ParameterGroup& group) const = 0;
+  virtual kernels::UpdateKernel kernel(const ParameterGroup& group) const = 0;
   // Called once for each parameter and step. What is not set leaves the parameter and the gradient as they are.
-  virtual void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const = 0;
+  virtual void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const = 0;
   // Anything but the CPU.
   virtual void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const;
 
-  // The numbers of weight decay of both kinds, and of the direction.
-  static void set_decay(const ParameterGroup& group, bool decoupled, bool maximize, Numbers numbers);
-  kernels::UpdateJob make_job(const ParameterGroup& group, const Update& update) const;
-  kernels::ListUpdate make_lists(const ParameterGroup& group, c10::ArrayRef<Update> updates) const;
+  // The scalars of weight decay of both kinds, and of the direction.
+  static void set_decay(const ParameterGroup& group, bool decoupled, bool maximize, Scalars scalars);
+  kernels::UpdateArguments make_arguments(const ParameterGroup& group, const Update& update) const;
+  kernels::ForeachUpdate make_foreach(const ParameterGroup& group, c10::ArrayRef<Update> updates) const;
 };
 
 }  // namespace accel::optim

@@ -11,7 +11,7 @@
 namespace accel::optim {
 namespace {
 
-using kernels::Formula;
+using kernels::UpdateKernel;
 using Constant = UpdateRule::Constant;
 using Value = UpdateRule::Constant::Value;
 
@@ -37,17 +37,17 @@ class SgdRule : public ElementwiseRule {
  protected:
   enum : size_t { kMomentum, kDampening, kNesterov, kMaximize };
 
-  Formula formula(const ParameterGroup& group) const override {
-    return group.values[kMomentum] != 0 ? Formula::kSgdMomentum : Formula::kSgd;
+  UpdateKernel kernel(const ParameterGroup& group) const override {
+    return group.values[kMomentum] != 0 ? UpdateKernel::kSgdMomentum : UpdateKernel::kSgd;
   }
-  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
-    set_decay(group, false, group.values[kMaximize] != 0, numbers);
-    numbers[kernels::kRate] = group.lr;
-    numbers[kernels::kBeta1] = group.values[kMomentum];
-    numbers[kernels::kRest1] = update.is_first ? 1 : 1 - group.values[kDampening];
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_decay(group, false, group.values[kMaximize] != 0, scalars);
+    scalars[kernels::kRate] = group.lr;
+    scalars[kernels::kBeta1] = group.values[kMomentum];
+    scalars[kernels::kRest1] = update.is_first ? 1 : 1 - group.values[kDampening];
     const bool nesterov = group.values[kNesterov] != 0;
-    numbers[kernels::kShare1] = nesterov ? 1 : 0;
-    numbers[kernels::kShare2] = nesterov ? group.values[kMomentum] : 1;
+    scalars[kernels::kShare1] = nesterov ? 1 : 0;
+    scalars[kernels::kShare2] = nesterov ? group.values[kMomentum] : 1;
   }
   void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
     for (const bool first : {true, false}) {  // the kernel wants lists of one kind
@@ -77,14 +77,14 @@ class LionRule final : public ElementwiseRule {
  protected:
   enum : size_t { kBeta1, kBeta2, kMaximize };
 
-  Formula formula(const ParameterGroup&) const override { return Formula::kLion; }
-  void set_numbers(const ParameterGroup& group, const Update&, Numbers numbers) const override {
-    set_decay(group, true, group.values[kMaximize] != 0, numbers);
-    numbers[kernels::kRate] = group.lr;
-    numbers[kernels::kBeta1] = group.values[kBeta1];
-    numbers[kernels::kRest1] = 1 - group.values[kBeta1];
-    numbers[kernels::kBeta2] = group.values[kBeta2];
-    numbers[kernels::kRest2] = 1 - group.values[kBeta2];
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kLion; }
+  void set_scalars(const ParameterGroup& group, const Update&, Scalars scalars) const override {
+    set_decay(group, true, group.values[kMaximize] != 0, scalars);
+    scalars[kernels::kRate] = group.lr;
+    scalars[kernels::kBeta1] = group.values[kBeta1];
+    scalars[kernels::kRest1] = 1 - group.values[kBeta1];
+    scalars[kernels::kBeta2] = group.values[kBeta2];
+    scalars[kernels::kRest2] = 1 - group.values[kBeta2];
   }
 
  private:
@@ -107,11 +107,11 @@ class AdagradRule final : public ElementwiseRule {
  protected:
   enum : size_t { kLrDecay, kEps, kInitial, kMaximize };
 
-  Formula formula(const ParameterGroup&) const override { return Formula::kAdagrad; }
-  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
-    set_decay(group, false, group.values[kMaximize] != 0, numbers);
-    numbers[kernels::kRate] = group.lr / (1 + (update.step() - 1) * group.values[kLrDecay]);
-    numbers[kernels::kEps] = group.values[kEps];
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kAdagrad; }
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_decay(group, false, group.values[kMaximize] != 0, scalars);
+    scalars[kernels::kRate] = group.lr / (1 + (update.step() - 1) * group.values[kLrDecay]);
+    scalars[kernels::kEps] = group.values[kEps];
   }
 
  private:
@@ -136,18 +136,19 @@ class RmspropRule final : public ElementwiseRule {
  protected:
   enum : size_t { kAlpha, kEps, kMomentum, kCentered, kMaximize };
 
-  Formula formula(const ParameterGroup& group) const override {
+  UpdateKernel kernel(const ParameterGroup& group) const override {
     const bool momentum = group.values[kMomentum] != 0;
-    if (group.values[kCentered] != 0) return momentum ? Formula::kRmsPropCenteredMomentum : Formula::kRmsPropCentered;
-    return momentum ? Formula::kRmsPropMomentum : Formula::kRmsProp;
+    if (group.values[kCentered] != 0)
+      return momentum ? UpdateKernel::kRmsPropCenteredMomentum : UpdateKernel::kRmsPropCentered;
+    return momentum ? UpdateKernel::kRmsPropMomentum : UpdateKernel::kRmsProp;
   }
-  void set_numbers(const ParameterGroup& group, const Update&, Numbers numbers) const override {
-    set_decay(group, false, group.values[kMaximize] != 0, numbers);
-    numbers[kernels::kRate] = group.lr;
-    numbers[kernels::kBeta1] = group.values[kMomentum];
-    numbers[kernels::kBeta2] = group.values[kAlpha];
-    numbers[kernels::kRest2] = 1 - group.values[kAlpha];
-    numbers[kernels::kEps] = group.values[kEps];
+  void set_scalars(const ParameterGroup& group, const Update&, Scalars scalars) const override {
+    set_decay(group, false, group.values[kMaximize] != 0, scalars);
+    scalars[kernels::kRate] = group.lr;
+    scalars[kernels::kBeta1] = group.values[kMomentum];
+    scalars[kernels::kBeta2] = group.values[kAlpha];
+    scalars[kernels::kRest2] = 1 - group.values[kAlpha];
+    scalars[kernels::kEps] = group.values[kEps];
   }
 
  private:
@@ -165,10 +166,10 @@ class LomoRule final : public ElementwiseRule {
   bool updates_in_backward() const override { return true; }
 
  protected:
-  Formula formula(const ParameterGroup&) const override { return Formula::kSgd; }
-  void set_numbers(const ParameterGroup& group, const Update&, Numbers numbers) const override {
-    set_decay(group, true, false, numbers);
-    numbers[kernels::kRate] = group.lr;
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kSgd; }
+  void set_scalars(const ParameterGroup& group, const Update&, Scalars scalars) const override {
+    set_decay(group, true, false, scalars);
+    scalars[kernels::kRate] = group.lr;
   }
 };
 

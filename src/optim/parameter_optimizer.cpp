@@ -203,7 +203,7 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Entry
   std::vector<precision::CastUpdate> casts;  // of the parameters for the next forward
   updates.reserve(entries.size());
   const bool in_float32 = computes_in_float32(group, entries[0].parameter);
-  const bool by_chance = in_float32 && group.precision == UpdatePrecision::kStochasticRounding;
+  const bool stochastic_rounding = in_float32 && group.precision == UpdatePrecision::kStochasticRounding;
   const bool rule_rounds = rule_->rounds() && entries[0].parameter.is_cpu();
   for (const Entry& entry : entries) {
     Update update{entry.index, entry.parameter, entry.gradient, &states_[entry.index]};
@@ -213,7 +213,7 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Entry
       if (master.defined()) update.parameter = master;
       if (rule_rounds) {
         if (master.defined()) update.rounded = entry.parameter;
-        update.rounds_by_chance = by_chance;
+        update.stochastic_rounding = stochastic_rounding;
       } else {
         if (!master.defined()) update.parameter = entry.parameter.to(at::kFloat);
         update.gradient = entry.gradient.to(at::kFloat);
@@ -229,9 +229,9 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Entry
   for (size_t i = 0; i < entries.size(); ++i) {
     const at::Tensor& parameter = entries[i].parameter;
     if (in_float32 && !rule_rounds) {
-      if (by_chance) {
-        round_by_chance(updates[i].parameter, parameter,
-                        parameter.is_cpu() ? noise_seed(updates[i].step(), entries[i].index) : 0);
+      if (stochastic_rounding) {
+        round_stochastically(updates[i].parameter, parameter,
+                             parameter.is_cpu() ? noise_seed(updates[i].step(), entries[i].index) : 0);
       } else {
         parameter.copy_(updates[i].parameter);
       }

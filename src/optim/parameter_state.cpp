@@ -64,7 +64,7 @@ SlotValue read_slot(const UpdateRule& rule, size_t slot, const ParameterGroup& g
   SlotValue value = new_slot(rule, slot, group, parameter);
   at::Tensor numbers = at::empty_like(parameter.detach(), at::kFloat);
   numbers.copy_(source);
-  kernels::copy(kernels::stream_of(numbers), stream_of(value, kind), numbers.numel());
+  kernels::copy(kernels::span_of(numbers), span_of(value, kind), numbers.numel());
   return value;
 }
 
@@ -87,7 +87,7 @@ std::optional<Map> write_state(const UpdateRule& rule, const ParameterState& sta
     at::Tensor tensor = value.tensor;
     if (is_bytes(kind)) {
       tensor = at::empty_like(value.tensor, at::kFloat);
-      kernels::copy(stream_of(value, kind), kernels::stream_of(tensor), tensor.numel());
+      kernels::copy(span_of(value, kind), kernels::span_of(tensor), tensor.numel());
     }
     map.insert(rule.slots()[slot].key, tensor);
   }
@@ -161,13 +161,13 @@ at::Tensor new_step(const UpdateRule& rule, const at::Tensor& parameter, double 
   return at::full({}, value, at::TensorOptions().dtype(at::kFloat).device(device));
 }
 
-kernels::Stream stream_of(const SlotValue& value, Slot::Kind kind) {
-  if (!is_bytes(kind)) return kernels::stream_of(value.tensor);
-  kernels::Stream stream;
-  stream.data = value.tensor.mutable_data_ptr();
-  stream.scales = value.scales.mutable_data_ptr<float>();
-  stream.format = kind == Slot::Kind::kSignedBytes ? kernels::Format::kSignedByte : kernels::Format::kUnsignedByte;
-  return stream;
+kernels::ElementSpan span_of(const SlotValue& value, Slot::Kind kind) {
+  if (!is_bytes(kind)) return kernels::span_of(value.tensor);
+  kernels::ElementSpan span;
+  span.data = value.tensor.mutable_data_ptr();
+  span.scales = value.scales.mutable_data_ptr<float>();
+  span.format = kind == Slot::Kind::kSignedBytes ? kernels::Format::kSigned8Bit : kernels::Format::kUnsigned8Bit;
+  return span;
 }
 
 SlotValue new_slot(const UpdateRule& rule, size_t slot, const ParameterGroup& group, const at::Tensor& parameter) {

@@ -2,7 +2,7 @@
 // too.
 #pragma once
 
-#include "kernels/stream.hpp"
+#include "kernels/element_span.hpp"
 #include "optim/update_rule.hpp"
 
 namespace accel::optim {
@@ -15,7 +15,7 @@ c10::ScalarType slot_dtype(const Slot& slot, const ParameterGroup& group, const 
 
 at::Tensor new_step(const UpdateRule& rule, const at::Tensor& parameter, double value);
 // The elements of a slot for the kernels; bytes round to nearest.
-kernels::Stream stream_of(const SlotValue& value, Slot::Kind kind);
+kernels::ElementSpan span_of(const SlotValue& value, Slot::Kind kind);
 SlotValue new_slot(const UpdateRule& rule, size_t slot, const ParameterGroup& group, const at::Tensor& parameter);
 
 // {"state": {"0": {...}}, "param_groups": [{...}]}. Bytes are written as float32, so that rules can be exchanged.

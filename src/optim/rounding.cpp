@@ -9,11 +9,11 @@
 
 namespace accel::optim {
 
-void round_by_chance(const at::Tensor& from, const at::Tensor& to, uint32_t seed) {
+void round_stochastically(const at::Tensor& from, const at::Tensor& to, uint32_t seed) {
   if (from.is_cpu()) {
-    kernels::Stream target = kernels::stream_of(to);
-    target.by_chance = true;
-    kernels::copy(kernels::stream_of(from), target, from.numel(), seed);
+    kernels::ElementSpan target = kernels::span_of(to);
+    target.stochastic_rounding = true;
+    kernels::copy(kernels::span_of(from), target, from.numel(), seed);
     return;
   }
   constexpr int64_t kCut = 1 << 16;  // what bfloat16 lacks of float32's last bits

@@ -13,6 +13,6 @@ inline uint32_t noise_seed(double step, size_t parameter) {
 
 // float32 into bfloat16 of the same shape and memory order. On the CPU the noise is that of `seed` and of the place; on
 // other devices it comes from the device's default generator.
-void round_by_chance(const at::Tensor& from, const at::Tensor& to, uint32_t seed);
+void round_stochastically(const at::Tensor& from, const at::Tensor& to, uint32_t seed);
 
 }  // namespace accel::optim

@@ -14,7 +14,7 @@
 namespace accel::optim {
 namespace {
 
-using kernels::Formula;
+using kernels::UpdateKernel;
 
 class ScheduleFreeRule : public ElementwiseRule {
  public:
@@ -46,7 +46,7 @@ class ScheduleFreeRule : public ElementwiseRule {
     slots_.push_back({"weight_sum", Slot::Kind::kNumber, 0});
   }
 
-  void set_shares(const ParameterGroup& group, const Update& update, Numbers numbers) const {
+  void set_shares(const ParameterGroup& group, const Update& update, Scalars scalars) const {
     const auto& values = group.values;
     const double step = update.step();
     const double lr = group.lr * (step <= values[kWarmupSteps] ? step / values[kWarmupSteps] : 1);
@@ -57,11 +57,11 @@ class ScheduleFreeRule : public ElementwiseRule {
     const double sum = double{weights} + weight;
     weights = static_cast<float>(sum);
     const double share = sum > 0 ? weight / sum : 0;
-    numbers[kernels::kSign] = values[kMaximize] != 0 ? -1 : 1;
-    numbers[kernels::kDecay] = group.weight_decay;
-    numbers[kernels::kRate] = lr;
-    numbers[kernels::kShare1] = share;
-    numbers[kernels::kShare2] = lr * (1 - values[kBeta1] * (1 - share));
+    scalars[kernels::kSign] = values[kMaximize] != 0 ? -1 : 1;
+    scalars[kernels::kDecay] = group.weight_decay;
+    scalars[kernels::kRate] = lr;
+    scalars[kernels::kShare1] = share;
+    scalars[kernels::kShare2] = lr * (1 - values[kBeta1] * (1 - share));
   }
 
  private:
@@ -74,9 +74,9 @@ class ScheduleFreeSgdRule final : public ScheduleFreeRule {
   ScheduleFreeSgdRule() : ScheduleFreeRule(option_tables::schedule_free_sgd_options, {"momentum"}, {}, {}) {}
 
  protected:
-  Formula formula(const ParameterGroup&) const override { return Formula::kScheduleFreeSgd; }
-  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
-    set_shares(group, update, numbers);
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kScheduleFreeSgd; }
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_shares(group, update, scalars);
   }
 };
 
@@ -89,14 +89,14 @@ class ScheduleFreeAdamwRule final : public ScheduleFreeRule {
  protected:
   enum : size_t { kBeta2 = kOwn, kEps };
 
-  Formula formula(const ParameterGroup&) const override { return Formula::kScheduleFreeAdam; }
-  void set_numbers(const ParameterGroup& group, const Update& update, Numbers numbers) const override {
-    set_shares(group, update, numbers);
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kScheduleFreeAdam; }
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_shares(group, update, scalars);
     const double beta2 = group.values[kBeta2];
-    numbers[kernels::kBeta2] = beta2;
-    numbers[kernels::kRest2] = 1 - beta2;
-    numbers[kernels::kScale] = 1 / std::sqrt(1 - std::pow(beta2, update.step()));
-    numbers[kernels::kEps] = group.values[kEps];
+    scalars[kernels::kBeta2] = beta2;
+    scalars[kernels::kRest2] = 1 - beta2;
+    scalars[kernels::kScale] = 1 / std::sqrt(1 - std::pow(beta2, update.step()));
+    scalars[kernels::kEps] = group.values[kEps];
   }
 };
 

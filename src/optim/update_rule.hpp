@@ -18,7 +18,7 @@ struct Slot {
     kNumber,         // a float32 number on the CPU
     kRows,           // as the parameter with a last dimension of 1
     kColumns,        // as the parameter with a last dimension but one of 1
-    kSignedBytes,    // as the parameter, a byte an element; see kernels/byte_block.hpp
+    kSignedBytes,    // as the parameter, a byte an element; see kernels/block_quantization.hpp
     kUnsignedBytes,  // the same without sign
   };
   std::string key;  // of the state dict
@@ -47,10 +47,10 @@ struct Update {
   at::Tensor parameter;  // what is to be updated: the parameter or its float32 copy
   at::Tensor gradient;   // like the parameter in shape and memory order
   ParameterState* state;
-  bool is_first = false;          // a slot was made for this step
-  at::Tensor rounded = {};        // receives the parameter after the update
-  bool rounds_by_chance = false;  // the parameter, into bfloat16
-  double step() const;            // this one included; of rules that count
+  bool is_first = false;             // a slot was made for this step
+  at::Tensor rounded = {};           // receives the parameter after the update
+  bool stochastic_rounding = false;  // the parameter, into bfloat16
+  double step() const;               // this one included; of rules that count
   at::Tensor& slot(size_t i) const { return state->slots[i].tensor; }
 };
 

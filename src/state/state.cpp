@@ -23,11 +23,11 @@
 #include "comm/rendezvous.hpp"
 #include "comm/rendezvous_endpoints.hpp"
 #include "config/precedence.hpp"
-#include "kernels/attention_routing.hpp"
-#include "kernels/convolution_routing.hpp"
-#include "kernels/emulated_products.hpp"
-#include "kernels/product_routing.hpp"
-#include "kernels/tensor_memory.hpp"
+#include "kernels/attention_dispatch.hpp"
+#include "kernels/convolution_dispatch.hpp"
+#include "kernels/cpu_allocator.hpp"
+#include "kernels/emulated_matmul.hpp"
+#include "kernels/matmul_dispatch.hpp"
 #include "kernels/thread_count.hpp"
 #include "state/device_choice.hpp"
 
@@ -141,19 +141,20 @@ void place_on_host(StateSettings& settings, comm::Communicator& group, int64_t f
 // What the settings ask of the CPU; installed in this process when it is the first time.
 kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
   kernels::ComputePolicy policy;
-  policy.routed_products = settings.cpu_kernels != CpuKernels::kDefault;
-  policy.cached_memory = settings.cpu_memory == CpuMemory::kCached ||
-                         (settings.cpu_memory == CpuMemory::kAuto && !kernels::host_uses_libtorch());
-  if (policy.routed_products)
-    kernels::install_product_routing(settings.cpu_kernels == CpuKernels::kOnednn ? kernels::ProductChoice::kAll
-                                                                                 : kernels::ProductChoice::kMeasured);
-  if (policy.routed_products) kernels::install_attention_routing();
-  if (policy.routed_products) kernels::install_convolution_routing();
-  if (policy.cached_memory) kernels::install_tensor_memory();
+  policy.use_tuned_kernels = settings.cpu_kernels != CpuKernels::kDefault;
+  policy.use_cached_memory = settings.cpu_memory == CpuMemory::kCached ||
+                             (settings.cpu_memory == CpuMemory::kAuto && !kernels::application_uses_libtorch());
+  if (policy.use_tuned_kernels)
+    kernels::install_matmul_dispatch(settings.cpu_kernels == CpuKernels::kOnednn ? kernels::MatmulChoice::kAll
+                                                                                 : kernels::MatmulChoice::kMeasured);
+  if (policy.use_tuned_kernels) kernels::install_attention_dispatch();
+  if (policy.use_tuned_kernels) kernels::install_convolution_dispatch();
+  if (policy.use_cached_memory) kernels::install_caching_allocator();
   if (settings.cpu_memory != CpuMemory::kDefault) {
     const std::optional<int64_t>& kept = settings.cpu_memory_kept;
     const auto local_processes = static_cast<size_t>(*settings.local_num_processes);
-    kernels::keep_tensor_memory(kept ? static_cast<size_t>(*kept) : kernels::default_most_kept(local_processes));
+    kernels::set_max_cached_memory(kept ? static_cast<size_t>(*kept)
+                                        : kernels::default_max_cached_memory(local_processes));
   }
   kernels::set_first_policy(policy);
   return policy;
@@ -162,9 +163,9 @@ kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
 // What bf16 costs on a processor that computes it otherwise; empty where it has instructions for it.
 std::string cost_of_bfloat16(const StateSettings& settings, c10::Device device, kernels::ComputePolicy policy) {
   const bool is_emulated =
-      settings.mixed_precision == Precision::kBf16 && device.is_cpu() && bfloat16_products() == Bfloat16Products::kNone;
+      settings.mixed_precision == Precision::kBf16 && device.is_cpu() && bfloat16_support() == Bfloat16Support::kNone;
   if (!is_emulated) return "";
-  if (!policy.routed_products) return "LibTorch's kernels compute it, mostly slower than cpu_kernels 'auto'";
+  if (!policy.use_tuned_kernels) return "LibTorch's kernels compute it, mostly slower than cpu_kernels 'auto'";
   static const double percent = std::round(100 * kernels::emulated_speed());
   return text("products run in float32 with values rounded to bf16, at ", percent, " % of the speed of float32");
 }
@@ -280,15 +281,14 @@ bool State::check_trigger() {
 }
 
 std::string State::describe() const {
-  const bool routed = compute_policy_.routed_products;
+  const bool tuned = compute_policy_.use_tuned_kernels;
   const std::string cost = cost_of_bfloat16(settings_, device_, compute_policy_);
   return text("device = ", device_, "\nbackend = ", use_distributed() ? communicator_->group().backend_name : "none",
               "\nmesh = ", mesh_->describe(), "\n", describe_settings(settings_),
-              "float32 products = ", routed ? kernels::describe_product_routing() : "LibTorch's kernels",
-              "\nbf16 products = ", routed ? kernels::describe_emulation(at::kBFloat16) : "LibTorch's kernels", "\n",
-              cost.empty() ? "" : "bf16 is emulated = " + cost + "\n",
-              "memory of large CPU tensors = ", compute_policy_.cached_memory ? "kept for the next" : "the C library's",
-              "\n");
+              "float32 products = ", tuned ? kernels::describe_matmul_dispatch() : "LibTorch's kernels",
+              "\nbf16 products = ", tuned ? kernels::describe_emulation(at::kBFloat16) : "LibTorch's kernels", "\n",
+              cost.empty() ? "" : "bf16 is emulated = " + cost + "\n", "memory of large CPU tensors = ",
+              compute_policy_.use_cached_memory ? "kept for the next" : "the C library's", "\n");
 }
 
 }  // namespace accel::state

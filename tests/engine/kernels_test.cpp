@@ -1,5 +1,5 @@
-// The elementwise kernels: formats, rounding, norms, every instruction set against the others, and the formulas on
-// lists.
+// The elementwise kernels: formats, rounding, norms, every instruction set against the others, and the foreach
+// updates.
 #include "kernels/elementwise.hpp"
 
 #include <ATen/TensorOperators.h>
@@ -20,8 +20,8 @@
 #include <iterator>
 #include <limits>
 
+#include "kernels/foreach_update.hpp"
 #include "kernels/instruction_set.hpp"
-#include "kernels/list_update.hpp"
 
 namespace accel::kernels {
 namespace kernels_test {
@@ -35,22 +35,22 @@ at::Tensor noise(int64_t count, int64_t seed) {
 struct Bytes {
   at::Tensor codes;
   at::Tensor scales;
-  Stream stream;
+  ElementSpan span;
 
   Bytes(int64_t count, Format format)
       : codes(at::zeros({count}, at::kByte)), scales(at::zeros({num_blocks(count)}, at::kFloat)) {
-    stream.data = codes.mutable_data_ptr();
-    stream.scales = scales.mutable_data_ptr<float>();
-    stream.format = format;
+    span.data = codes.mutable_data_ptr();
+    span.scales = scales.mutable_data_ptr<float>();
+    span.format = format;
   }
 
-  void set(const at::Tensor& numbers, bool by_chance = false, uint32_t seed = 0) {
-    stream.by_chance = by_chance;
-    copy(stream_of(numbers), stream, numbers.numel(), seed);
+  void set(const at::Tensor& numbers, bool stochastic_rounding = false, uint32_t seed = 0) {
+    span.stochastic_rounding = stochastic_rounding;
+    copy(span_of(numbers), span, numbers.numel(), seed);
   }
   at::Tensor numbers() const {
     at::Tensor result = at::empty({codes.numel()}, at::kFloat);
-    copy(stream, stream_of(result), codes.numel());
+    copy(span, span_of(result), codes.numel());
     return result;
   }
 };
@@ -59,17 +59,17 @@ TEST(KernelsFormat, HalvesRoundAsLibTorch) {
   const at::Tensor numbers = noise(kCount, 1) * at::pow(10, noise(kCount, 2) * 3);
   for (const auto dtype : {at::kHalf, at::kBFloat16}) {
     at::Tensor rounded = at::empty({kCount}, dtype);
-    copy(stream_of(numbers), stream_of(rounded), kCount);
+    copy(span_of(numbers), span_of(rounded), kCount);
     EXPECT_TRUE(at::equal(rounded, numbers.to(dtype)));
     at::Tensor back = at::empty({kCount}, at::kFloat);
-    copy(stream_of(rounded), stream_of(back), kCount);
+    copy(span_of(rounded), span_of(back), kCount);
     EXPECT_TRUE(at::equal(back, rounded.to(at::kFloat)));
   }
 }
 
 TEST(KernelsFormat, BytesKeepThreeBitsOfMantissa) {
-  for (const Format format : {Format::kSignedByte, Format::kUnsignedByte}) {
-    const bool is_signed = format == Format::kSignedByte;
+  for (const Format format : {Format::kSigned8Bit, Format::kUnsigned8Bit}) {
+    const bool is_signed = format == Format::kSigned8Bit;
     const at::Tensor numbers = is_signed ? noise(kCount, 3) : noise(kCount, 3).square();
     Bytes bytes(kCount, format);
     bytes.set(numbers);
@@ -89,9 +89,9 @@ TEST(KernelsFormat, BytesKeepThreeBitsOfMantissa) {
 TEST(KernelsFormat, SecondMomentsAboveZeroStayThere) {
   at::Tensor numbers = at::full({kBlock}, 1e-30F);
   numbers[0] = 1;
-  Bytes bytes(kBlock, Format::kUnsignedByte);
-  for (const bool by_chance : {false, true}) {
-    bytes.set(numbers, by_chance, 7);
+  Bytes bytes(kBlock, Format::kUnsigned8Bit);
+  for (const bool stochastic_rounding : {false, true}) {
+    bytes.set(numbers, stochastic_rounding, 7);
     EXPECT_GT(bytes.numbers().min().item<float>(), 0);
   }
 }
@@ -100,59 +100,59 @@ TEST(KernelsFormat, NotANumberIsSeen) {
   for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     at::Tensor numbers = at::ones({kBlock});
     numbers[5] = wrong;
-    Bytes bytes(kBlock, Format::kSignedByte);
+    Bytes bytes(kBlock, Format::kSigned8Bit);
     bytes.set(numbers);
     EXPECT_TRUE(bytes.numbers().isnan().all().item<bool>());
   }
 }
 
-TEST(KernelsFormat, ChanceRoundsRightOnAverage) {
+TEST(KernelsFormat, StochasticRoundingIsUnbiased) {
   const at::Tensor numbers = at::full({1 << 16}, 1 + 0x1p-9F);  // a quarter of the way between two bfloat16
   at::Tensor rounded = at::empty({1 << 16}, at::kBFloat16);
-  Stream target = stream_of(rounded);
-  target.by_chance = true;
-  copy(stream_of(numbers), target, numbers.numel(), 3);
+  ElementSpan target = span_of(rounded);
+  target.stochastic_rounding = true;
+  copy(span_of(numbers), target, numbers.numel(), 3);
   const at::Tensor found = rounded.to(at::kFloat);
   EXPECT_NEAR((found.mean() - 1).item<double>() / 0x1p-7, 0.25, 0.01);
   EXPECT_EQ(found.max().item<float>(), 1 + 0x1p-7F);
   EXPECT_EQ(found.min().item<float>(), 1);
 
   const at::Tensor fifth = at::full({1 << 16}, 1.2F);
-  Bytes bytes(1 << 16, Format::kUnsignedByte);
-  bytes.set(fifth, /*by_chance=*/true, 4);
+  Bytes bytes(1 << 16, Format::kUnsigned8Bit);
+  bytes.set(fifth, /*stochastic_rounding=*/true, 4);
   EXPECT_NEAR(bytes.numbers().mean().item<double>(), 1.2, 1e-3);
 }
 
-// The loop of its own for states of bytes gives what the loop for float32 and a conversion before and after it give.
+// The fused loop for 8-bit states computes what the float32 loop between conversions does.
 TEST(KernelsFormat, AdamOnBytesIsAdamBetweenConversions) {
   constexpr uint32_t kSeed = 11;
-  for (const bool by_chance : {false, true}) {
-    Bytes first(kCount, Format::kSignedByte), second(kCount, Format::kUnsignedByte);
+  for (const bool stochastic_rounding : {false, true}) {
+    Bytes first(kCount, Format::kSigned8Bit), second(kCount, Format::kUnsigned8Bit);
     first.set(noise(kCount, 21));
     second.set(noise(kCount, 22).square());
-    Bytes expected_first(kCount, Format::kSignedByte), expected_second(kCount, Format::kUnsignedByte);
+    Bytes expected_first(kCount, Format::kSigned8Bit), expected_second(kCount, Format::kUnsigned8Bit);
     at::Tensor parameter = noise(kCount, 23), expected = parameter.clone();
     at::Tensor first_numbers = first.numbers(), second_numbers = second.numbers();
     const at::Tensor gradient = noise(kCount, 24);
 
-    UpdateJob job;
-    job.count = kCount;
-    job.seed = kSeed;
-    job.gradient = stream_of(gradient);
-    const double numbers[kNumNumbers] = {0.999, 0.01, 1, 0.1, 0.9, 0.1, 0.99, 0.01, 1e-8, 1, 0, 0};
-    std::copy(std::begin(numbers), std::end(numbers), job.numbers);
-    UpdateJob plain = job;
-    job.parameter = stream_of(parameter);
-    job.states[0] = first.stream;
-    job.states[1] = second.stream;
-    job.states[0].by_chance = job.states[1].by_chance = by_chance;
-    update(Formula::kAdam, {job});
-    plain.parameter = stream_of(expected);
-    plain.states[0] = stream_of(first_numbers);
-    plain.states[1] = stream_of(second_numbers);
-    update(Formula::kAdam, {plain});
-    expected_first.set(first_numbers, by_chance, kSeed);
-    expected_second.set(second_numbers, by_chance, kSeed);
+    UpdateArguments arguments;
+    arguments.count = kCount;
+    arguments.seed = kSeed;
+    arguments.gradient = span_of(gradient);
+    const double scalars[kNumScalars] = {0.999, 0.01, 1, 0.1, 0.9, 0.1, 0.99, 0.01, 1e-8, 1, 0, 0};
+    std::copy(std::begin(scalars), std::end(scalars), arguments.scalars);
+    UpdateArguments plain = arguments;
+    arguments.parameter = span_of(parameter);
+    arguments.states[0] = first.span;
+    arguments.states[1] = second.span;
+    arguments.states[0].stochastic_rounding = arguments.states[1].stochastic_rounding = stochastic_rounding;
+    update(UpdateKernel::kAdam, {arguments});
+    plain.parameter = span_of(expected);
+    plain.states[0] = span_of(first_numbers);
+    plain.states[1] = span_of(second_numbers);
+    update(UpdateKernel::kAdam, {plain});
+    expected_first.set(first_numbers, stochastic_rounding, kSeed);
+    expected_second.set(second_numbers, stochastic_rounding, kSeed);
 
     EXPECT_TRUE(at::equal(parameter, expected));
     EXPECT_TRUE(at::equal(first.codes, expected_first.codes));
@@ -179,7 +179,7 @@ TEST(KernelsNorm, AsLibTorch) {
   for (const Norm norm : {Norm::kSum, Norm::kSquares, Norm::kLargest}) EXPECT_TRUE(std::isnan(norms(norm, tensors)[0]));
 }
 
-TEST(KernelsScale, MultipliesAndCuts) {
+TEST(KernelsScale, MultipliesAndClamps) {
   const at::Tensor numbers = noise(kCount, 1);
   const at::Tensor half = noise(kCount, 2).to(at::kHalf);
   const at::Tensor expected = (numbers * 3).clamp(-1, 1);
@@ -190,82 +190,82 @@ TEST(KernelsScale, MultipliesAndCuts) {
   EXPECT_TRUE(at::equal(half, expected_half));
 }
 
-constexpr Formula kFormulas[] = {Formula::kSgd,
-                                 Formula::kSgdMomentum,
-                                 Formula::kAdam,
-                                 Formula::kAdamAmsgrad,
-                                 Formula::kNadam,
-                                 Formula::kRadam,
-                                 Formula::kAdamax,
-                                 Formula::kAdagrad,
-                                 Formula::kRmsProp,
-                                 Formula::kRmsPropMomentum,
-                                 Formula::kRmsPropCentered,
-                                 Formula::kRmsPropCenteredMomentum,
-                                 Formula::kLion,
-                                 Formula::kLambDirection,
-                                 Formula::kLambStep,
-                                 Formula::kScheduleFreeSgd,
-                                 Formula::kScheduleFreeAdam};
-constexpr double kNumbers[kNumNumbers] = {0.99, 0.1, -1, 0.05, 0.9, 0.1, 0.95, 0.05, 1e-3, 1.2, 0.7, 0.3};
+constexpr UpdateKernel kUpdateKernels[] = {UpdateKernel::kSgd,
+                                           UpdateKernel::kSgdMomentum,
+                                           UpdateKernel::kAdam,
+                                           UpdateKernel::kAdamAmsgrad,
+                                           UpdateKernel::kNadam,
+                                           UpdateKernel::kRadam,
+                                           UpdateKernel::kAdamax,
+                                           UpdateKernel::kAdagrad,
+                                           UpdateKernel::kRmsProp,
+                                           UpdateKernel::kRmsPropMomentum,
+                                           UpdateKernel::kRmsPropCentered,
+                                           UpdateKernel::kRmsPropCenteredMomentum,
+                                           UpdateKernel::kLion,
+                                           UpdateKernel::kLambDirection,
+                                           UpdateKernel::kLambStep,
+                                           UpdateKernel::kScheduleFreeSgd,
+                                           UpdateKernel::kScheduleFreeAdam};
+constexpr double kScalars[kNumScalars] = {0.99, 0.1, -1, 0.05, 0.9, 0.1, 0.95, 0.05, 1e-3, 1.2, 0.7, 0.3};
 
-// Parameter, gradient and states of a formula; the states are positive, as squares are.
+// Parameter, gradient and states of an update kernel; the states are positive, as squares are.
 struct Work {
   std::vector<at::Tensor> tensors;
 
   explicit Work(at::ScalarType dtype) {
-    for (int64_t i = 0; i < 2 + kMostStates; ++i) {
+    for (int64_t i = 0; i < 2 + kMaxStates; ++i) {
       const at::Tensor numbers = noise(kCount, i).to(dtype);
       tensors.push_back(i < 2 ? numbers : numbers.square());
     }
   }
-  UpdateJob job() const {
-    UpdateJob job;
-    job.count = kCount;
-    job.parameter = stream_of(tensors[0]);
-    job.gradient = stream_of(tensors[1]);
-    for (size_t k = 0; k < kMostStates; ++k) job.states[k] = stream_of(tensors[2 + k]);
-    std::copy(std::begin(kNumbers), std::end(kNumbers), job.numbers);
-    return job;
+  UpdateArguments arguments() const {
+    UpdateArguments arguments;
+    arguments.count = kCount;
+    arguments.parameter = span_of(tensors[0]);
+    arguments.gradient = span_of(tensors[1]);
+    for (size_t k = 0; k < kMaxStates; ++k) arguments.states[k] = span_of(tensors[2 + k]);
+    std::copy(std::begin(kScalars), std::end(kScalars), arguments.scalars);
+    return arguments;
   }
 };
 
-TEST(KernelsUpdate, ListsOfTensorsGiveTheSame) {
-  for (const Formula formula : kFormulas) {
+TEST(KernelsUpdate, ForeachComputesTheSame) {
+  for (const UpdateKernel kernel : kUpdateKernels) {
     for (const auto dtype : {at::kFloat, at::kDouble}) {
       const Work flat(dtype);
       const Work listed(dtype);
-      update(formula, {flat.job()});
-      ListUpdate lists;
+      update(kernel, {flat.arguments()});
+      ForeachUpdate lists;
       lists.parameters = {listed.tensors[0]};
       lists.gradients = {listed.tensors[1]};
-      for (size_t k = 0; k < kMostStates; ++k) lists.states[k] = {listed.tensors[2 + k]};
-      lists.add_numbers(kNumbers);
-      update(formula, lists);
+      for (size_t k = 0; k < kMaxStates; ++k) lists.states[k] = {listed.tensors[2 + k]};
+      lists.add_scalars(kScalars);
+      update(kernel, lists);
       for (size_t i = 0; i < flat.tensors.size(); ++i)
         EXPECT_TRUE(at::allclose(flat.tensors[i], listed.tensors[i], 2e-5, 1e-5))
-            << "formula " << static_cast<int>(formula) << ", tensor " << i;
+            << "kernel " << static_cast<int>(kernel) << ", tensor " << i;
     }
   }
 }
 
-TEST(KernelsUpdate, InstructionSetsGiveTheSameBits) {
+TEST(KernelsUpdate, InstructionSetsComputeTheSameBits) {
   std::vector<Kernels> sets = {baseline::kernels()};
 #ifdef __x86_64__
   if (fastest_instruction_set() >= InstructionSet::kAvx2) sets.push_back(avx2::kernels());
   if (fastest_instruction_set() >= InstructionSet::kAvx512) sets.push_back(avx512::kernels());
 #endif
-  for (const Formula formula : kFormulas) {
+  for (const UpdateKernel kernel : kUpdateKernels) {
     for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
       const Work expected(dtype);
-      const UpdateJob job = expected.job();
-      sets[0].find_update(formula, job.parameter.format)(job, 0, num_blocks(kCount));
+      const UpdateArguments arguments = expected.arguments();
+      sets[0].find_update(kernel, arguments.parameter.format)(arguments, 0, num_blocks(kCount));
       for (const Kernels& kernels : sets) {
         const Work found(dtype);
-        const UpdateJob own = found.job();
-        kernels.find_update(formula, own.parameter.format)(own, 0, num_blocks(kCount));
+        const UpdateArguments own = found.arguments();
+        kernels.find_update(kernel, own.parameter.format)(own, 0, num_blocks(kCount));
         for (size_t i = 0; i < found.tensors.size(); ++i)
-          EXPECT_TRUE(at::equal(found.tensors[i], expected.tensors[i])) << "formula " << static_cast<int>(formula);
+          EXPECT_TRUE(at::equal(found.tensors[i], expected.tensors[i])) << "kernel " << static_cast<int>(kernel);
       }
     }
   }
@@ -273,15 +273,15 @@ TEST(KernelsUpdate, InstructionSetsGiveTheSameBits) {
 
 TEST(KernelsUpdate, ManyTensorsAsOneByOne) {
   std::vector<Work> together, alone;
-  std::vector<UpdateJob> jobs;
+  std::vector<UpdateArguments> arguments;
   for (int i = 0; i < 70; ++i) {  // more blocks than one thread takes
     together.emplace_back(at::kFloat);
     alone.emplace_back(at::kFloat);
-    jobs.push_back(together.back().job());
+    arguments.push_back(together.back().arguments());
   }
-  update(Formula::kAdam, jobs);
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    update(Formula::kAdam, {alone[i].job()});
+  update(UpdateKernel::kAdam, arguments);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    update(UpdateKernel::kAdam, {alone[i].arguments()});
     EXPECT_TRUE(at::equal(together[i].tensors[0], alone[i].tensors[0])) << i;
   }
 }

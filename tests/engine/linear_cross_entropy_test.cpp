@@ -173,7 +173,7 @@ TEST(LinearCrossEntropy, OperatorsGiveWhatTheKernelsDo) {
       problem.bias = given.bias;
       problem.target = given.target.reshape({-1}).contiguous();
       problem.class_weight = given.class_weight;
-      problem.reduction = trial % 2 == 0 ? kernels::Reduction::kMean : kernels::Reduction::kSum;
+      problem.reduction = trial % 2 == 0 ? kernels::LossReduction::kMean : kernels::LossReduction::kSum;
       problem.ignore_index = given.ignore_index;
       problem.label_smoothing = given.label_smoothing;
       problem.chunk_size = given.chunk_size;

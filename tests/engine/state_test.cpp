@@ -358,7 +358,7 @@ TEST(StateSettings, AnotherStateDoesNotChangeCallsWithoutOne) {
   };
   const auto routes_products = [] {
     const CurrentCall call("accel_op_call");
-    return kernels::compute_policy().routed_products;
+    return kernels::compute_policy().use_tuned_kernels;
   };
   const state::State first = make(CpuKernels::kAuto);
   const bool before = routes_products();

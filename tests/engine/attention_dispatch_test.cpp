@@ -1,5 +1,5 @@
 // The backward of attention in half precision: as exact as LibTorch's or more, in our calls only.
-#include "kernels/attention_routing.hpp"
+#include "kernels/attention_dispatch.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "kernels/compute_policy.hpp"
-#include "kernels/emulated_products.hpp"
+#include "kernels/emulated_matmul.hpp"
 #include "kernels/short_attention.hpp"
 
 namespace accel::kernels {
-namespace attention_routing_test {
+namespace attention_dispatch_test {
 
 struct Attention {
   std::vector<at::Tensor> inputs;  // query, key, value
@@ -60,17 +60,17 @@ void expect_as_exact(const std::vector<at::Tensor>& routed, const std::vector<at
   for (size_t i = 0; i < routed.size(); ++i) EXPECT_TRUE(at::allclose(routed[i], normal[i], 0.02, 0.02));
 }
 
-class AttentionRouting : public testing::Test {
+class AttentionDispatch : public testing::Test {
  protected:
-  // Without what emulated_products_test.cpp tests, on processors without instructions for halves too.
+  // Without what emulated_matmul_test.cpp tests, on processors without instructions for halves too.
   void SetUp() override {
-    install_attention_routing();
+    install_attention_dispatch();
     choose_emulation(EmulationChoice::kNone);
   }
   void TearDown() override { choose_emulation(EmulationChoice::kMeasured); }
 };
 
-TEST_F(AttentionRouting, IsAsExactAsTheDefaultOrMore) {
+TEST_F(AttentionDispatch, IsAsExactAsTheDefaultOrMore) {
   at::manual_seed(1);
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     for (const int64_t length : {1, 7, 32, 64, 128, 192, 300, 512, 513}) {
@@ -94,7 +94,7 @@ TEST_F(AttentionRouting, IsAsExactAsTheDefaultOrMore) {
   }
 }
 
-TEST_F(AttentionRouting, TakesMasksAndOtherNumbersOfKeys) {
+TEST_F(AttentionDispatch, TakesMasksAndOtherNumbersOfKeys) {
   at::manual_seed(2);
   Attention problem = attention(2, 2, 24, 60, 16, true);
   problem.mask = at::randn({24, 60}).to(at::kBFloat16);
@@ -104,7 +104,7 @@ TEST_F(AttentionRouting, TakesMasksAndOtherNumbersOfKeys) {
   expect_as_exact(problem.gradients(at::kBFloat16), normal, exact);
 }
 
-TEST_F(AttentionRouting, OutputsAreAsExactAsTheDefaultsOrMore) {
+TEST_F(AttentionDispatch, OutputsAreAsExactAsTheDefaultsOrMore) {
   at::manual_seed(4);
   struct Sizes {
     int64_t batch, heads, queries, keys, size;
@@ -134,7 +134,7 @@ TEST_F(AttentionRouting, OutputsAreAsExactAsTheDefaultsOrMore) {
   }
 }
 
-TEST_F(AttentionRouting, CarriesNanAndInfinity) {
+TEST_F(AttentionDispatch, CarriesNanAndInfinity) {
   Attention problem = attention(1, 1, 40, 40, 16, false);
   problem.inputs[0][0][0][3][2] = std::numeric_limits<float>::quiet_NaN();
   problem.inputs[2][0][0][7][1] = std::numeric_limits<float>::infinity();
@@ -149,7 +149,7 @@ TEST_F(AttentionRouting, CarriesNanAndInfinity) {
   EXPECT_TRUE(routed.isinf().equal(normal.isinf()));
 }
 
-TEST_F(AttentionRouting, WrongSizesHaveTheErrorsOfTheDefault) {
+TEST_F(AttentionDispatch, WrongSizesHaveTheErrorsOfTheDefault) {
   const auto message = [](bool routed) {
     const ComputeScope scope({routed, false});
     const at::Tensor query = at::ones({1, 2, 8, 16}, at::kBFloat16), key = at::ones({1, 3, 8, 16}, at::kBFloat16);
@@ -164,7 +164,7 @@ TEST_F(AttentionRouting, WrongSizesHaveTheErrorsOfTheDefault) {
   EXPECT_EQ(message(true), message(false));
 }
 
-TEST_F(AttentionRouting, EqualBitsFromRunToRun) {
+TEST_F(AttentionDispatch, EqualBitsFromRunToRun) {
   at::manual_seed(5);
   const Attention problem = attention(4, 8, 128, 128, 32, true);
   const ComputeScope scope({true, false});
@@ -172,7 +172,7 @@ TEST_F(AttentionRouting, EqualBitsFromRunToRun) {
   for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(first[i].equal(second[i]));
 }
 
-TEST_F(AttentionRouting, ActsInsideOurCallsOnly) {
+TEST_F(AttentionDispatch, ActsInsideOurCallsOnly) {
   at::manual_seed(3);
   const Attention problem = attention(2, 2, 100, 100, 32, false);
   const auto normal = problem.gradients(at::kBFloat16);
@@ -184,5 +184,5 @@ TEST_F(AttentionRouting, ActsInsideOurCallsOnly) {
   EXPECT_TRUE(problem.gradients(at::kFloat)[1].equal(problem.gradients(at::kFloat)[1]));
 }
 
-}  // namespace attention_routing_test
+}  // namespace attention_dispatch_test
 }  // namespace accel::kernels

@@ -1,10 +1,10 @@
-#include "kernels/operator_routes.hpp"
+#include "kernels/dispatcher_override.hpp"
 
 #include <memory>
 
 namespace accel::kernels {
 
-torch::Library& operator_routes() {
+torch::Library& dispatcher_overrides() {
   static torch::Library& library =
       *std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::BackendSelect, __FILE__,
                                         __LINE__)

@@ -1,6 +1,6 @@
 // Halves in float32 arithmetic: as exact as LibTorch's kernels of halves and rounded once, for every form and layout,
 // in our calls only. All is emulated here, whatever the processor has.
-#include "kernels/emulated_products.hpp"
+#include "kernels/emulated_matmul.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
@@ -30,11 +30,11 @@
 
 #include "base/log.hpp"
 #include "base/processors.hpp"
-#include "kernels/attention_routing.hpp"
+#include "kernels/attention_dispatch.hpp"
+#include "kernels/autotune_cache.hpp"
 #include "kernels/compute_policy.hpp"
-#include "kernels/convolution_routing.hpp"
-#include "kernels/product_cache.hpp"
-#include "kernels/product_routing.hpp"
+#include "kernels/convolution_dispatch.hpp"
+#include "kernels/matmul_dispatch.hpp"
 #include "state/state.hpp"
 
 namespace accel::kernels {
@@ -67,12 +67,12 @@ at::Tensor drawn(std::mt19937& random, std::vector<int64_t> shape, at::ScalarTyp
 
 at::Tensor exact(const at::Tensor& tensor) { return tensor.to(at::kDouble); }
 
-class EmulatedProducts : public testing::Test {
+class EmulatedMatmul : public testing::Test {
  protected:
   void SetUp() override {
-    install_product_routing(ProductChoice::kMeasured);
-    install_attention_routing();
-    install_convolution_routing();
+    install_matmul_dispatch(MatmulChoice::kMeasured);
+    install_attention_dispatch();
+    install_convolution_dispatch();
     choose_emulation(EmulationChoice::kAll);
     at::manual_seed(1);
   }
@@ -89,7 +89,7 @@ void expect_rounded_once(const at::Tensor& found, const at::Tensor& expected, at
   EXPECT_TRUE(at::allclose(exact(found), expected, 1.01 * half_a_step, sums)) << found.sizes() << " " << dtype;
 }
 
-TEST_F(EmulatedProducts, AreRoundedOnceForRandomShapesAndLayouts) {
+TEST_F(EmulatedMatmul, AreRoundedOnceForRandomShapesAndLayouts) {
   std::mt19937 random(1);
   constexpr int64_t kSizes[] = {27, 32, 64, 100, 257};
   constexpr double kScales[] = {0, 1, 0.5, -2};
@@ -124,7 +124,7 @@ TEST_F(EmulatedProducts, AreRoundedOnceForRandomShapesAndLayouts) {
   }
 }
 
-TEST_F(EmulatedProducts, BothFactorsMayBeTheResult) {
+TEST_F(EmulatedMatmul, BothFactorsMayBeTheResult) {
   const at::Tensor square = at::randn({128, 128}).to(at::kBFloat16);
   const at::Tensor expected = at::addmm(exact(square), exact(square), exact(square));
   const ComputeScope scope(kEmulated);
@@ -132,7 +132,7 @@ TEST_F(EmulatedProducts, BothFactorsMayBeTheResult) {
   expect_rounded_once(in_place.addmm_(in_place, in_place), expected, at::kBFloat16);
 }
 
-TEST_F(EmulatedProducts, CarryNanAndInfinity) {
+TEST_F(EmulatedMatmul, CarryNanAndInfinity) {
   at::Tensor first = at::ones({128, 128}, at::kBFloat16), second = at::ones({128, 128}, at::kBFloat16);
   first[3][5] = std::numeric_limits<float>::quiet_NaN();
   second[7][9] = std::numeric_limits<float>::infinity();
@@ -145,14 +145,14 @@ TEST_F(EmulatedProducts, CarryNanAndInfinity) {
   EXPECT_TRUE(at::addmm(added, first, second).isnan().all().item<bool>());
 }
 
-TEST_F(EmulatedProducts, WhatOverflowsFloat16IsInfinite) {
+TEST_F(EmulatedMatmul, WhatOverflowsFloat16IsInfinite) {
   const at::Tensor large = at::full({64, 64}, 200.0, at::kHalf);
   const ComputeScope scope(kEmulated);
   EXPECT_TRUE(at::mm(large, large).isinf().all().item<bool>());
   EXPECT_TRUE(at::mm(large, at::full({64, 64}, 0.01, at::kHalf)).isfinite().all().item<bool>());
 }
 
-TEST_F(EmulatedProducts, WrongArgumentsHaveTheErrorsOfTheDefault) {
+TEST_F(EmulatedMatmul, WrongArgumentsHaveTheErrorsOfTheDefault) {
   const at::Tensor first = at::randn({128, 128}).to(at::kBFloat16);
   const ComputeScope scope(kEmulated);
   EXPECT_THROW(at::mm(first, first.narrow(0, 0, 127)), c10::Error);
@@ -161,7 +161,7 @@ TEST_F(EmulatedProducts, WrongArgumentsHaveTheErrorsOfTheDefault) {
   EXPECT_THROW(at::bmm(first, first), c10::Error);
 }
 
-TEST_F(EmulatedProducts, EqualBitsFromRunToRun) {
+TEST_F(EmulatedMatmul, EqualBitsFromRunToRun) {
   const at::Tensor first = at::randn({300, 200}).to(at::kBFloat16), second = at::randn({200, 100}).to(at::kBFloat16);
   const ComputeScope scope(kEmulated);
   const at::Tensor result = at::mm(first, second);
@@ -169,7 +169,7 @@ TEST_F(EmulatedProducts, EqualBitsFromRunToRun) {
 }
 
 // Sums in float32 and sums in blocks of bfloat16 products round differently somewhere in a product this large.
-TEST_F(EmulatedProducts, ActInsideOurCallsOnly) {
+TEST_F(EmulatedMatmul, ActInsideOurCallsOnly) {
   const at::Tensor first = at::randn({512, 2048}).to(at::kBFloat16), second = at::randn({2048, 512}).to(at::kBFloat16);
   const at::Tensor float_product = at::mm(first.to(at::kFloat), second.to(at::kFloat)).to(at::kBFloat16);
   const at::Tensor normal = at::mm(first, second);
@@ -225,13 +225,13 @@ void expect_exact_layer(const Layer& layer) {
 
 at::Tensor numbers(at::IntArrayRef shape) { return at::randn(shape).to(at::kBFloat16).to(at::kHalf).to(at::kFloat); }
 
-TEST_F(EmulatedProducts, LinearLayersAndTheirGradientsAreAsExact) {
+TEST_F(EmulatedMatmul, LinearLayersAndTheirGradientsAreAsExact) {
   expect_exact_layer({{numbers({4, 60, 96}), numbers({128, 96}), numbers({128})}, [](const auto& inputs) {
                         return std::vector<at::Tensor>{at::linear(inputs[0], inputs[1], inputs[2])};
                       }});
 }
 
-TEST_F(EmulatedProducts, ConvolutionsAndTheirGradientsAreAsExact) {
+TEST_F(EmulatedMatmul, ConvolutionsAndTheirGradientsAreAsExact) {
   expect_exact_layer({{numbers({2, 8, 20, 20}), numbers({16, 8, 3, 3}), numbers({16})}, [](const auto& inputs) {
                         return std::vector<at::Tensor>{
                             at::convolution(inputs[0], inputs[1], inputs[2], {1, 1}, {1, 1}, {1, 1}, false, {0, 0}, 1)};
@@ -247,7 +247,7 @@ TEST_F(EmulatedProducts, ConvolutionsAndTheirGradientsAreAsExact) {
                       }});
 }
 
-TEST_F(EmulatedProducts, AttentionOfAnyLengthIsAsExact) {
+TEST_F(EmulatedMatmul, AttentionOfAnyLengthIsAsExact) {
   for (const int64_t length : {1, 33, 128, 513, 700}) {
     for (const bool is_causal : {false, true}) {
       const auto part = [&] { return numbers({2, length, 3, 32}).transpose(1, 2); };
@@ -267,7 +267,7 @@ TEST_F(EmulatedProducts, AttentionOfAnyLengthIsAsExact) {
   }
 }
 
-TEST_F(EmulatedProducts, SumsOfAttentionStayInFloat32) {
+TEST_F(EmulatedMatmul, SumsOfAttentionStayInFloat32) {
   const at::Tensor query = numbers({1, 2, 600, 32}).to(at::kBFloat16);
   const auto expected = at::_scaled_dot_product_flash_attention_for_cpu(exact(query), exact(query), exact(query));
   const ComputeScope scope(kEmulated);
@@ -277,7 +277,7 @@ TEST_F(EmulatedProducts, SumsOfAttentionStayInFloat32) {
   EXPECT_TRUE(at::allclose(exact(sums), exact(std::get<1>(expected)), 1e-4, 1e-4));
 }
 
-TEST_F(EmulatedProducts, AreMeasured) {
+TEST_F(EmulatedMatmul, AreMeasured) {
   choose_emulation(EmulationChoice::kMeasured);
   const ComputeScope scope(kEmulated);
   const at::Tensor first = at::randn({64, 256}).to(at::kBFloat16), second = at::randn({256, 256}).to(at::kBFloat16);
@@ -308,20 +308,20 @@ class LimitedInstructions {
 TEST(EmulationOfProcessors, LimitsOfOnednnHideInstructions) {
   for (const char* limit : {"AVX2", "avx512_core", "AVX512_CORE_VNNI"}) {
     const LimitedInstructions limited(limit);
-    EXPECT_EQ(accel::bfloat16_products(), Bfloat16Products::kNone) << limit;
+    EXPECT_EQ(accel::bfloat16_support(), Bfloat16Support::kNone) << limit;
     EXPECT_EQ(bfloat16_instructions(), "") << limit;
   }
   const LimitedInstructions limited("AVX512_CORE_BF16");
-  EXPECT_NE(accel::bfloat16_products(), Bfloat16Products::kTiles);
+  EXPECT_NE(accel::bfloat16_support(), Bfloat16Support::kTiles);
 }
 
 TEST(EmulationOfProcessors, LimitsMakeOtherTables) {
   const auto path = [](const char* limit) {
     const LimitedInstructions limited(limit);
-    return ProductCache::find("2.13.0", 1, "bfloat16").value().path();
+    return AutotuneCache::find("2.13.0", 1, "bfloat16").value().path();
   };
   EXPECT_NE(path("AVX2"), path("AVX512_CORE_VNNI"));
-  EXPECT_NE(path("AVX2"), ProductCache::find("2.13.0", 1, "float16").value().path());
+  EXPECT_NE(path("AVX2"), AutotuneCache::find("2.13.0", 1, "float16").value().path());
 }
 
 TEST(EmulationOfProcessors, AStateSaysWhatItCosts) {

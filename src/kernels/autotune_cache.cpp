@@ -1,4 +1,4 @@
-#include "kernels/product_cache.hpp"
+#include "kernels/autotune_cache.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace accel::kernels {
 namespace {
 
-// What every file system takes as a name.
+// Only characters that every file system accepts.
 std::string as_file_name(std::string name) {
   for (char& c : name) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.';
@@ -36,7 +36,7 @@ std::optional<std::string> cache_folder() {
 std::optional<std::string> processor_name(const std::string& list) {
   std::ifstream file(list);
   std::string name;
-  // The first processor's lines; an empty one ends them.
+  // The first processor's lines, up to an empty one.
   for (std::string line; read_line(file, line) && !line.empty();) {
     const std::string key = line.substr(0, line.find_last_not_of(" \t", line.find(':') - 1) + 1);
     const size_t colon = line.find(": ");
@@ -48,40 +48,40 @@ std::optional<std::string> processor_name(const std::string& list) {
   return name;
 }
 
-ProductCache::ProductCache(std::string folder, const std::string& processor, const std::string& libtorch, int threads,
-                           const std::string& kind)
+AutotuneCache::AutotuneCache(std::string folder, const std::string& processor, const std::string& libtorch, int threads,
+                             const std::string& kind)
     : folder_(std::move(folder)),
       path_(folder_ + "/" +
             as_file_name(
                 text("products-", kind, kind.empty() ? "" : "-", processor, "-libtorch-", libtorch, "-", threads)) +
             ".json") {}
 
-std::optional<ProductCache> ProductCache::find(const std::string& libtorch, int threads, const std::string& kind,
-                                               const std::string& processors) {
+std::optional<AutotuneCache> AutotuneCache::find(const std::string& libtorch, int threads, const std::string& kind,
+                                                 const std::string& processors) {
   const std::optional<std::string> folder = cache_folder();
   const std::optional<std::string> processor = processor_name(processors);
   const std::string limits = instruction_limits();
   if (folder && processor)
-    return ProductCache(*folder, *processor + (limits.empty() ? "" : "-with-" + limits), libtorch, threads, kind);
+    return AutotuneCache(*folder, *processor + (limits.empty() ? "" : "-with-" + limits), libtorch, threads, kind);
   log(LogLevel::kWarning, "the measurement of products is not kept: ",
       folder ? text(processors, " names no processor") : "neither XDG_CACHE_HOME nor HOME is set");
   return std::nullopt;
 }
 
-std::optional<ProductTable> ProductCache::load() const {
+std::optional<AutotuneTable> AutotuneCache::load() const {
   std::ifstream file(path_, std::ios::binary);
   if (!file.is_open()) return std::nullopt;
   std::ostringstream document;
   document << file.rdbuf();
-  const std::optional<ProductTable> table = ProductTable::from_json(document.str());
+  const std::optional<AutotuneTable> table = AutotuneTable::from_json(document.str());
   if (!table)
     log(LogLevel::kWarning, "the cached measurement '", path_,
         "' is damaged; products are measured again and it is replaced");
   return table;
 }
 
-void ProductCache::store(const ProductTable& table) const {
-  // Its parent is made too: a new user has no ~/.cache.
+void AutotuneCache::store(const AutotuneTable& table) const {
+  // The parent too: a new user has no ~/.cache.
   const std::string parent = folder_.substr(0, folder_.rfind('/'));
   mkdir(parent.c_str(), 0700);
   mkdir(folder_.c_str(), 0700);

@@ -1,13 +1,13 @@
-// Blocks of numbers in a byte each: a floating-point number of 3 bits of mantissa and 4 (signed) or 5 (unsigned) bits
-// of exponent, times a power of two that the block shares. As the common factor is a power of two, decoding is exact,
-// and what was decoded encodes to itself. Included by kernels only, see stored_number.hpp.
+// Block-wise 8-bit quantization: each number is an 8-bit float of 3 bits of mantissa and 4 (signed) or 5 (unsigned)
+// bits of exponent, times a scale that its block shares. As the scale is a power of two, decoding is exact, and decoded
+// numbers encode to themselves. Included by kernels only, see stored_number.hpp.
 #pragma once
 
 #include "kernels/stored_number.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 
-// Even over 32 bits, for numbers in a row.
+// A hash of consecutive numbers, uniform over 32 bits.
 inline uint32_t noise_of(uint32_t number) {
   number *= 0x9e3779b1u;
   number ^= number >> 15;
@@ -20,14 +20,14 @@ inline void make_noise(uint32_t first, int64_t count, uint32_t* noise) {
   for (int64_t i = 0; i < count; i++) noise[i] = noise_of(first + static_cast<uint32_t>(i));
 }
 
-// Of magnitudes, as bits: infinity and NaN are above all numbers.
+// Compares magnitudes by their bits: infinity and NaN are above all numbers.
 inline uint32_t larger_magnitude(uint32_t largest, float value) {
   const uint32_t magnitude = bits_as<uint32_t>(value) & 0x7fffffffu;
   return magnitude > largest ? magnitude : largest;
 }
 
 template <bool kSigned>
-struct ByteBlock {
+struct BlockQuantization {
   static constexpr uint32_t kMantissa = 3;
   static constexpr uint32_t kShift = 23 - kMantissa;
   static constexpr uint32_t kTop = kSigned ? 15 : 31;  // the exponent field of [1, 2)
@@ -39,21 +39,21 @@ struct ByteBlock {
   static float decode(uint8_t code, float scale) {
     const uint32_t normal = (static_cast<uint32_t>(code & kLargest) << kShift) + (kOffset << kShift);
     const auto below = bits_as<uint32_t>(bits_as<float>(normal + (8u << kShift)) - kSmallestNormal);
-    // They meet at the smallest normal number; the smaller one is that of the code's side.
+    // Both agree at the smallest normal number; elsewhere the smaller one is right.
     const float value = bits_as<float>(below < normal ? below : normal) * scale;
     const uint32_t sign = kSigned ? (code & 0x80u) << 24 : 0;
     return bits_as<float>(bits_as<uint32_t>(value) | sign);
   }
 
-  // `chance` has 20 bits; half of that rounds to nearest. A second moment above 0 stays above 0: it divides.
-  static uint8_t encode(float value, float inverse_scale, uint32_t chance) {
+  // `noise` has 20 bits; half of their range rounds to nearest. A second moment above 0 stays above 0: it is a divisor.
+  static uint8_t encode(float value, float inverse_scale, uint32_t noise) {
     const float scaled = value * inverse_scale;
     const uint32_t magnitude = bits_as<uint32_t>(scaled) & 0x7fffffffu;
-    // Numbers below the smallest normal one are lifted by it, so that the last bits of the code are theirs; others
-    // would sink.
+    // Adding the smallest normal number to a subnormal one moves its bits to where the code has them; normal ones would
+    // become too small.
     const uint32_t lifted = bits_as<uint32_t>(bits_as<float>(magnitude) + kSmallestNormal) - (8u << kShift);
     const uint32_t bits = lifted > magnitude ? lifted : magnitude;
-    uint32_t code = ((bits + chance) >> kShift) - kOffset;
+    uint32_t code = ((bits + noise) >> kShift) - kOffset;
     code = code > kLargest ? kLargest : code;
     if (kSigned) return static_cast<uint8_t>(code | (bits_as<uint32_t>(scaled) >> 24 & 0x80u));
     const uint32_t least = magnitude != 0 ? 1 : 0;
@@ -71,14 +71,14 @@ struct ByteBlock {
     for (int64_t i = 0; i < count; i++) values[i] = decode(codes[i], scale);
   }
 
-  // Without noise to nearest.
+  // Rounds to nearest without noise.
   static void store(const float* values, float scale, int64_t count, const uint32_t* noise, uint8_t* codes) {
     const float inverse = bits_as<float>(0x7f000000u - bits_as<uint32_t>(scale));
     if (noise == nullptr) {
       ACCEL_VECTORISE
       for (int64_t i = 0; i < count; i++) codes[i] = encode(values[i], inverse, 1u << (kShift - 1));
     } else {
-      // The upper bits for the one and the lower ones for the other moment.
+      // The upper bits for the first moment and the lower ones for the second.
       ACCEL_VECTORISE
       for (int64_t i = 0; i < count; i++)
         codes[i] = encode(values[i], inverse, kSigned ? noise[i] >> (32 - kShift) : noise[i] & ((1u << kShift) - 1));

@@ -1,4 +1,4 @@
-#include "kernels/attention_routing.hpp"
+#include "kernels/attention_dispatch.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "kernels/compute_policy.hpp"
-#include "kernels/emulated_products.hpp"
+#include "kernels/dispatcher_override.hpp"
+#include "kernels/emulated_matmul.hpp"
 #include "kernels/half_values.hpp"
-#include "kernels/operator_routes.hpp"
 #include "kernels/short_attention.hpp"
 
 namespace accel::kernels {
@@ -24,29 +24,29 @@ using Forward = at::_ops::_scaled_dot_product_flash_attention_for_cpu;
 using Backward = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward;
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-bool is_routed(const at::Tensor& query, const at::Tensor& key) {
+bool is_short(const at::Tensor& query, const at::Tensor& key) {
   return query.is_cpu() && at::isReducedFloatingType(query.scalar_type()) && query.dim() == 4 && key.dim() == 4 &&
          query.numel() > 0 && key.numel() > 0 &&
          ShortAttention::is_faster(query.scalar_type(), std::max(query.size(2), key.size(2))) &&
-         compute_policy().routed_products;
+         compute_policy().use_tuned_kernels;
 }
 
-// In float32 LibTorch's kernel is the faster one at every length where it is at one.
-bool has_emulated_route(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+// LibTorch's float32 kernel is then faster at every length.
+bool is_emulated_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
   const at::ScalarType dtype = query.scalar_type();
   return is_half(dtype) && query.is_cpu() && key.scalar_type() == dtype && value.scalar_type() == dtype &&
-         compute_policy().routed_products && is_emulated(dtype);
+         compute_policy().use_tuned_kernels && is_emulated(dtype);
 }
 
 at::Tensor exact(const at::Tensor& tensor) {
   return is_half(tensor.scalar_type()) ? to_float32(tensor) : tensor.to(at::kFloat);
 }
 
-// What LibTorch's kernel would refuse is left to it.
-std::optional<ShortAttention> find_route(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                         double dropout, bool is_causal, const std::optional<at::Tensor>& mask,
-                                         std::optional<double> scale) {
-  if (!is_routed(query, key) || dropout != 0 || (mask && mask->defined())) return std::nullopt;
+// Invalid arguments are left to LibTorch, for its errors.
+std::optional<ShortAttention> find_short_attention(const at::Tensor& query, const at::Tensor& key,
+                                                   const at::Tensor& value, double dropout, bool is_causal,
+                                                   const std::optional<at::Tensor>& mask, std::optional<double> scale) {
+  if (!is_short(query, key) || dropout != 0 || (mask && mask->defined())) return std::nullopt;
   if (key.scalar_type() != query.scalar_type() || value.scalar_type() != key.scalar_type() ||
       value.sizes() != key.sizes() || key.size(0) != query.size(0) || key.size(1) != query.size(1) ||
       key.size(3) != query.size(3))
@@ -58,19 +58,19 @@ std::optional<ShortAttention> find_route(const at::Tensor& query, const at::Tens
 std::tuple<at::Tensor, at::Tensor> attention(c10::DispatchKeySet keys, const at::Tensor& query, const at::Tensor& key,
                                              const at::Tensor& value, double dropout, bool is_causal,
                                              const std::optional<at::Tensor>& mask, std::optional<double> scale) {
-  if (has_emulated_route(query, key, value)) {
+  if (is_emulated_attention(query, key, value)) {
     const auto exact_mask = mask && mask->defined() ? std::make_optional(exact(*mask)) : std::nullopt;
-    auto [out, logsumexp] = Forward::redispatch(keys & kBelowRoutes, exact(query), exact(key), exact(value), dropout,
+    auto [out, logsumexp] = Forward::redispatch(keys & kBelowOverrides, exact(query), exact(key), exact(value), dropout,
                                                 is_causal, exact_mask, scale);
     return {rounded(out, query.scalar_type()), std::move(logsumexp)};
   }
-  const auto route = find_route(query, key, value, dropout, is_causal, mask, scale);
-  if (route) return route->forward();
-  return Forward::redispatch(keys & kBelowRoutes, query, key, value, dropout, is_causal, mask, scale);
+  const auto short_attention = find_short_attention(query, key, value, dropout, is_causal, mask, scale);
+  if (short_attention) return short_attention->forward();
+  return Forward::redispatch(keys & kBelowOverrides, query, key, value, dropout, is_causal, mask, scale);
 }
 
-// LibTorch's kernel is several times as fast in float32 where the processor has no instructions for halves, and with a
-// mask, which ShortAttention lacks, on all.
+// LibTorch's backward is several times as fast in float32 where the processor has no instructions for half precision,
+// and on every processor with a mask, which ShortAttention does not support.
 Gradients exact_backward(c10::DispatchKeySet keys, const at::Tensor& out_gradient, const at::Tensor& query,
                          const at::Tensor& key, const at::Tensor& value, const at::Tensor& out,
                          const at::Tensor& logsumexp, double dropout, bool is_causal,
@@ -78,8 +78,8 @@ Gradients exact_backward(c10::DispatchKeySet keys, const at::Tensor& out_gradien
   const at::ScalarType dtype = query.scalar_type();
   const auto exact_mask = mask && mask->defined() ? std::make_optional(exact(*mask)) : std::nullopt;
   const auto [of_query, of_key, of_value] =
-      Backward::redispatch(keys & kBelowRoutes, exact(out_gradient), exact(query), exact(key), exact(value), exact(out),
-                           logsumexp, dropout, is_causal, exact_mask, scale);
+      Backward::redispatch(keys & kBelowOverrides, exact(out_gradient), exact(query), exact(key), exact(value),
+                           exact(out), logsumexp, dropout, is_causal, exact_mask, scale);
   return {rounded(of_query, dtype), rounded(of_key, dtype), rounded(of_value, dtype)};
 }
 
@@ -87,23 +87,23 @@ Gradients attention_backward(c10::DispatchKeySet keys, const at::Tensor& out_gra
                              const at::Tensor& key, const at::Tensor& value, const at::Tensor& out,
                              const at::Tensor& logsumexp, double dropout, bool is_causal,
                              const std::optional<at::Tensor>& mask, std::optional<double> scale) {
-  if (has_emulated_route(query, key, value))
+  if (is_emulated_attention(query, key, value))
     return exact_backward(keys, out_gradient, query, key, value, out, logsumexp, dropout, is_causal, mask, scale);
-  if (const auto route = find_route(query, key, value, dropout, is_causal, mask, scale))
-    return route->backward(out_gradient, out, logsumexp);
-  if (is_routed(query, key) && mask && mask->defined())
+  if (const auto short_attention = find_short_attention(query, key, value, dropout, is_causal, mask, scale))
+    return short_attention->backward(out_gradient, out, logsumexp);
+  if (is_short(query, key) && mask && mask->defined())
     return exact_backward(keys, out_gradient, query, key, value, out, logsumexp, dropout, is_causal, mask, scale);
-  return Backward::redispatch(keys & kBelowRoutes, out_gradient, query, key, value, out, logsumexp, dropout, is_causal,
-                              mask, scale);
+  return Backward::redispatch(keys & kBelowOverrides, out_gradient, query, key, value, out, logsumexp, dropout,
+                              is_causal, mask, scale);
 }
 
 }  // namespace
 
-void install_attention_routing() {
+void install_attention_dispatch() {
   static std::once_flag once;
   std::call_once(once, [] {
-    operator_routes().impl("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(attention));
-    operator_routes().impl("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(attention_backward));
+    dispatcher_overrides().impl("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(attention));
+    dispatcher_overrides().impl("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(attention_backward));
   });
 }
 

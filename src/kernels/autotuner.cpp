@@ -1,4 +1,4 @@
-#include "kernels/measured_tables.hpp"
+#include "kernels/autotuner.hpp"
 
 #include <ATen/Parallel.h>
 #include <time.h>
@@ -9,13 +9,14 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "kernels/product_cache.hpp"
+#include "kernels/autotune_cache.hpp"
 
 namespace accel::kernels {
 namespace {
 
-// How much of the time since it was made the process computed: near the number of its threads when nobody else did.
-class ComputingTime {
+// Processor time over wall time since construction: near the number of threads when no other program used the
+// processors.
+class ProcessorTime {
  public:
   double share() const { return (seconds(CLOCK_PROCESS_CPUTIME_ID) - computed_) / (seconds(CLOCK_MONOTONIC) - begin_); }
 
@@ -31,21 +32,21 @@ class ComputingTime {
 
 constexpr double kUndisturbed = 0.9;
 
-const MeasuredTables::Measured* find_of(const MeasuredTables::Measured* measured, int threads) {
-  while (measured != nullptr && measured->threads != threads) measured = measured->next;
-  return measured;
+const Autotuner::Result* find_of(const Autotuner::Result* result, int threads) {
+  while (result != nullptr && result->threads != threads) result = result->next;
+  return result;
 }
 
 }  // namespace
 
-MeasuredTables::Measured MeasuredTables::measure(int threads) const {
-  const std::optional<ProductCache> cache = ProductCache::find(TORCH_VERSION, threads, kind_);
+Autotuner::Result Autotuner::tune(int threads) const {
+  const std::optional<AutotuneCache> cache = AutotuneCache::find(TORCH_VERSION, threads, kind_);
   if (cache) {
-    if (const std::optional<ProductTable> kept = cache->load())
+    if (const std::optional<AutotuneTable> kept = cache->load())
       return {threads, *kept, text("measured earlier, '", cache->path(), "'"), nullptr};
   }
-  const ComputingTime time;
-  const ProductTable table = measure_();
+  const ProcessorTime time;
+  const AutotuneTable table = tune_();
   const bool is_disturbed = time.share() < kUndisturbed * threads;
   if (is_disturbed)
     log(LogLevel::kInfo, "the measurement of products is not kept: other programs used the processors meanwhile");
@@ -54,18 +55,18 @@ MeasuredTables::Measured MeasuredTables::measure(int threads) const {
   return {threads, table, "measured by this process", nullptr};
 }
 
-const MeasuredTables::Measured* MeasuredTables::find() const {
+const Autotuner::Result* Autotuner::find() const {
   return find_of(latest_.load(std::memory_order_acquire), at::get_num_threads());
 }
 
-const ProductTable& MeasuredTables::table() {
-  if (const Measured* const known = find()) return known->table;
+const AutotuneTable& Autotuner::table() {
+  if (const Result* const known = find()) return known->table;
   const std::lock_guard lock(mutex_);
   const int threads = at::get_num_threads();
-  if (const Measured* const known = find_of(latest_.load(std::memory_order_acquire), threads)) return known->table;
-  Measured measured = measure(threads);
-  measured.next = latest_.load(std::memory_order_relaxed);
-  const Measured* const kept = std::make_unique<Measured>(std::move(measured)).release();
+  if (const Result* const known = find_of(latest_.load(std::memory_order_acquire), threads)) return known->table;
+  Result result = tune(threads);
+  result.next = latest_.load(std::memory_order_relaxed);
+  const Result* const kept = std::make_unique<Result>(std::move(result)).release();
   latest_.store(kept, std::memory_order_release);
   return kept->table;
 }

@@ -1,4 +1,4 @@
-#include "kernels/tensor_memory.hpp"
+#include "kernels/cpu_allocator.hpp"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
@@ -20,12 +20,12 @@ namespace accel::kernels {
 namespace {
 
 // Never destroyed: tensors may outlive everything else.
-BlockCache& block_cache() {
-  static BlockCache& cache = *std::make_unique<BlockCache>(0).release();
-  return cache;
+CachingAllocator& caching_allocator() {
+  static CachingAllocator& instance = *std::make_unique<CachingAllocator>(0).release();
+  return instance;
 }
 
-// What is not ours is left to it.
+// Serves whatever the cache does not.
 std::atomic<c10::Allocator*> former_allocator{nullptr};
 
 c10::Allocator& other_allocator() {
@@ -35,18 +35,19 @@ c10::Allocator& other_allocator() {
 
 void free_block(void* block) {
   if (block == nullptr) return;
-  if (!block_cache().give(block)) return other_allocator().raw_deleter()(block);
+  if (!caching_allocator().free(block)) return other_allocator().raw_deleter()(block);
   c10::profiledCPUMemoryReporter().Delete(block);
 }
 
-class TensorAllocator final : public c10::Allocator {
+class CpuAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    if (bytes < BlockCache::kSmallest || !compute_policy().cached_memory) return other_allocator().allocate(bytes);
-    void* block = block_cache().take(bytes);
+    if (bytes < CachingAllocator::kSmallest || !compute_policy().use_cached_memory)
+      return other_allocator().allocate(bytes);
+    void* block = caching_allocator().allocate(bytes);
     if (block == nullptr) {
-      block_cache().trim();
-      block = block_cache().take(bytes);
+      caching_allocator().empty_cache();
+      block = caching_allocator().allocate(bytes);
     }
     if (block == nullptr) return other_allocator().allocate(bytes);  // whose error says that there is no memory
     c10::profiledCPUMemoryReporter().New(block, bytes);
@@ -57,8 +58,8 @@ class TensorAllocator final : public c10::Allocator {
 };
 
 // Never destroyed either.
-TensorAllocator& tensor_allocator() {
-  static TensorAllocator& allocator = *std::make_unique<TensorAllocator>().release();
+CpuAllocator& cpu_allocator() {
+  static CpuAllocator& allocator = *std::make_unique<CpuAllocator>().release();
   return allocator;
 }
 
@@ -73,36 +74,38 @@ size_t memory_limit() {
 
 }  // namespace
 
-bool host_uses_libtorch() {
+bool application_uses_libtorch() {
   void* const library = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
   if (library != nullptr) dlclose(library);
   return library != nullptr;
 }
 
-void install_tensor_memory() {
+void install_caching_allocator() {
   static std::once_flag once;
   std::call_once(once, [] {
     former_allocator = c10::GetCPUAllocator();
-    c10::SetCPUAllocator(&tensor_allocator(), /*priority=*/1);
+    c10::SetCPUAllocator(&cpu_allocator(), /*priority=*/1);
   });
 }
 
-at::Tensor empty_kept(c10::IntArrayRef shape, const at::TensorOptions& options) {
+at::Tensor empty_cached(c10::IntArrayRef shape, const at::TensorOptions& options) {
   const size_t bytes = static_cast<size_t>(c10::multiply_integers(shape)) * options.dtype().itemsize();
-  if (bytes < BlockCache::kSmallest || !options.device().is_cpu()) return at::empty(shape, options);
-  const ComputeScope scope({compute_policy().routed_products, true});
-  return at::detail::empty_generic(shape, &tensor_allocator(), c10::DispatchKeySet(c10::DispatchKey::CPU),
+  if (bytes < CachingAllocator::kSmallest || !options.device().is_cpu()) return at::empty(shape, options);
+  const ComputeScope scope({compute_policy().use_tuned_kernels, true});
+  return at::detail::empty_generic(shape, &cpu_allocator(), c10::DispatchKeySet(c10::DispatchKey::CPU),
                                    c10::typeMetaToScalarType(options.dtype()), std::nullopt);
 }
 
-void keep_tensor_memory(size_t most_kept) { block_cache().set_most_kept(most_kept); }
+void set_max_cached_memory(size_t bytes) { caching_allocator().set_max_cached(bytes); }
 
-size_t default_most_kept(size_t local_processes) { return memory_limit() / 4 / std::max<size_t>(local_processes, 1); }
+size_t default_max_cached_memory(size_t local_processes) {
+  return memory_limit() / 4 / std::max<size_t>(local_processes, 1);
+}
 
-void trim_tensor_memory() { block_cache().trim(); }
+void empty_cache() { caching_allocator().empty_cache(); }
 
-BlockStatistics tensor_memory_statistics() { return block_cache().statistics(); }
+AllocatorStatistics cpu_memory_statistics() { return caching_allocator().statistics(); }
 
-void reset_tensor_memory_peak() { block_cache().reset_peak(); }
+void reset_cpu_memory_peak() { caching_allocator().reset_peak(); }
 
 }  // namespace accel::kernels

@@ -1,6 +1,6 @@
-// Products through oneDNN against LibTorch's default kernels: the same numbers but for rounding, for every form and
-// layout, and only inside of our calls.
-#include "kernels/product_routing.hpp"
+// Matmuls on oneDNN against LibTorch's default kernels: equal but for rounding, for every operator and layout, and only
+// inside of our calls.
+#include "kernels/matmul_dispatch.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -30,14 +30,14 @@
 
 #include "base/current_call.hpp"
 #include "base/log.hpp"
+#include "kernels/autotune_cache.hpp"
+#include "kernels/autotune_table.hpp"
 #include "kernels/compute_policy.hpp"
-#include "kernels/product_cache.hpp"
-#include "kernels/product_table.hpp"
 
 namespace accel::kernels {
-namespace product_routing_test {
+namespace matmul_dispatch_test {
 
-constexpr ComputePolicy kRouted{true, false};
+constexpr ComputePolicy kTuned{true, false};
 
 // A matrix, or a batch of them, in a layout that is drawn: row-major, transposed, or a part of a larger one.
 at::Tensor draw(std::mt19937& random, std::vector<int64_t> shape) {
@@ -72,12 +72,12 @@ void expect_as_exact(const at::Tensor& routed, const at::Tensor& normal, const a
   EXPECT_LE(error, std::max(4 * default_error, 1e-6 * scale)) << routed.sizes();
 }
 
-class ProductRouting : public testing::Test {
+class MatmulDispatch : public testing::Test {
  protected:
-  void SetUp() override { install_product_routing(ProductChoice::kAll); }
+  void SetUp() override { install_matmul_dispatch(MatmulChoice::kAll); }
 };
 
-TEST_F(ProductRouting, MmAndBmmAgreeForRandomShapesAndLayouts) {
+TEST_F(MatmulDispatch, MmAndBmmAgreeForRandomShapesAndLayouts) {
   at::manual_seed(1);
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {
@@ -85,7 +85,7 @@ TEST_F(ProductRouting, MmAndBmmAgreeForRandomShapesAndLayouts) {
     const at::Tensor first = draw(random, {m, k}), second = draw(random, {k, n});
     const at::Tensor firsts = draw(random, {batch, m, k}), seconds = draw(random, {batch, k, n});
     const at::Tensor normal = at::mm(first, second), normals = at::bmm(firsts, seconds);
-    const ComputeScope scope(kRouted);
+    const ComputeScope scope(kTuned);
     expect_as_exact(at::mm(first, second), normal, at::mm(first.to(at::kDouble), second.to(at::kDouble)));
     expect_as_exact(at::bmm(firsts, seconds), normals, at::bmm(firsts.to(at::kDouble), seconds.to(at::kDouble)));
     at::Tensor given = at::empty({m, n});
@@ -93,7 +93,7 @@ TEST_F(ProductRouting, MmAndBmmAgreeForRandomShapesAndLayouts) {
   }
 }
 
-TEST_F(ProductRouting, AddedProductsAgreeForAllScalesAndExpandedBiases) {
+TEST_F(MatmulDispatch, AddmmAgreesForAllScalesAndExpandedBiases) {
   at::manual_seed(2);
   std::mt19937 random(2);
   constexpr double kScales[] = {0, 1, 0.5, -2};
@@ -112,7 +112,7 @@ TEST_F(ProductRouting, AddedProductsAgreeForAllScalesAndExpandedBiases) {
     const at::Tensor normals = at::baddbmm(addeds, firsts, seconds, beta, alpha);
     const at::Tensor exacts =
         at::baddbmm(addeds.to(at::kDouble), firsts.to(at::kDouble), seconds.to(at::kDouble), beta, alpha);
-    const ComputeScope scope(kRouted);
+    const ComputeScope scope(kTuned);
     expect_as_exact(at::addmm(added, first, second, beta, alpha), normal, exact(added, first, second));
     at::Tensor in_place = added.expand({m, n}).clone(at::MemoryFormat::Contiguous);
     expect_as_exact(in_place.addmm_(first, second, beta, alpha), normal, exact(added, first, second));
@@ -124,7 +124,7 @@ TEST_F(ProductRouting, AddedProductsAgreeForAllScalesAndExpandedBiases) {
   }
 }
 
-TEST_F(ProductRouting, IllConditionedSumsAreAsExactAsTheDefault) {
+TEST_F(MatmulDispatch, IllConditionedSumsAreAsExactAsTheDefault) {
   at::manual_seed(3);
   for (const int64_t size : {64, 256, 1024}) {
     // Large terms that cancel.
@@ -134,12 +134,12 @@ TEST_F(ProductRouting, IllConditionedSumsAreAsExactAsTheDefault) {
     first.slice(1, 0, size / 4).copy_(-first.slice(1, size / 4, size / 2));
     const at::Tensor exact = at::mm(first.to(at::kDouble), second.to(at::kDouble));
     const at::Tensor normal = at::mm(first, second);
-    const ComputeScope scope(kRouted);
+    const ComputeScope scope(kTuned);
     expect_as_exact(at::mm(first, second), normal, exact);
   }
 }
 
-TEST_F(ProductRouting, CarriesNanAndInfinityAsTheDefault) {
+TEST_F(MatmulDispatch, CarriesNanAndInfinityAsTheDefault) {
   at::Tensor first = at::ones({128, 128}), second = at::ones({128, 128}), added = at::zeros({128, 128});
   first[3][5] = std::numeric_limits<float>::quiet_NaN();
   second[7][9] = std::numeric_limits<float>::infinity();
@@ -147,7 +147,7 @@ TEST_F(ProductRouting, CarriesNanAndInfinityAsTheDefault) {
   added[1][1] = std::numeric_limits<float>::quiet_NaN();
   const at::Tensor normal = at::mm(first, second), summed = at::addmm(added, first, second);
   const at::Tensor without = at::addmm(added, first, second, /*beta=*/0);
-  const ComputeScope scope(kRouted);
+  const ComputeScope scope(kTuned);
   EXPECT_TRUE(at::mm(first, second).equal(normal) ||
               at::allclose(at::mm(first, second), normal, 0, 0, /*equal_nan=*/true));
   EXPECT_TRUE(at::allclose(at::addmm(added, first, second), summed, 0, 0, true));
@@ -155,16 +155,16 @@ TEST_F(ProductRouting, CarriesNanAndInfinityAsTheDefault) {
   EXPECT_FALSE(without[1][1].isnan().item<bool>());
 }
 
-TEST_F(ProductRouting, EqualBitsFromRunToRun) {
+TEST_F(MatmulDispatch, EqualBitsFromRunToRun) {
   const at::Tensor first = at::randn({300, 200}), second = at::randn({200, 100});
-  const ComputeScope scope(kRouted);
+  const ComputeScope scope(kTuned);
   const at::Tensor result = at::mm(first, second);
   for (int run = 0; run < 5; ++run) EXPECT_TRUE(at::mm(first, second).equal(result));
 }
 
-TEST_F(ProductRouting, WrongShapesHaveTheErrorsOfTheDefault) {
+TEST_F(MatmulDispatch, WrongShapesHaveTheErrorsOfTheDefault) {
   const at::Tensor first = at::randn({128, 128}), second = at::randn({127, 128});
-  const ComputeScope scope(kRouted);
+  const ComputeScope scope(kTuned);
   EXPECT_THROW(at::mm(first, second), c10::Error);
   EXPECT_THROW(at::mm(first, second.to(at::kDouble)), c10::Error);
   EXPECT_THROW(at::addmm(at::randn({5}), first, first), c10::Error);
@@ -172,11 +172,11 @@ TEST_F(ProductRouting, WrongShapesHaveTheErrorsOfTheDefault) {
 }
 
 // LibTorch overwrites the factor while it reads it, and so do we.
-TEST_F(ProductRouting, ResultThatIsAFactorIsLeftToLibTorch) {
+TEST_F(MatmulDispatch, ResultThatIsAFactorIsLeftToLibTorch) {
   const at::Tensor square = at::randn({128, 128}), other = at::randn({128, 128});
   at::Tensor normal = square.clone(), routed = square.clone();
   normal.addmm_(normal, other);
-  const ComputeScope scope(kRouted);
+  const ComputeScope scope(kTuned);
   routed.addmm_(routed, other);
   EXPECT_TRUE(routed.equal(normal));
 }
@@ -189,15 +189,15 @@ struct Bits {
   bool routed() const { return !at::mm(first, second).equal(normal); }
 };
 
-TEST_F(ProductRouting, ActsInsideOurCallsOnly) {
+TEST_F(MatmulDispatch, ActsInsideOurCallsOnly) {
   at::manual_seed(4);
   const Bits bits;
   {
-    const ComputeScope scope(kRouted);
+    const ComputeScope scope(kTuned);
     if (!bits.routed()) GTEST_SKIP() << "both kernels give the same bits on this processor";
   }
   EXPECT_FALSE(bits.routed());
-  set_default_policy(kRouted);
+  set_default_policy(kTuned);
   EXPECT_FALSE(bits.routed()) << "outside of a call";
   {
     const CurrentCall call("accel_op_call");
@@ -209,7 +209,7 @@ TEST_F(ProductRouting, ActsInsideOurCallsOnly) {
   set_default_policy({});
 }
 
-TEST_F(ProductRouting, BackwardHasThePolicyOfItsCaller) {
+TEST_F(MatmulDispatch, BackwardHasThePolicyOfItsCaller) {
   at::manual_seed(5);
   const at::Tensor first = at::randn({512, 512}).requires_grad_(), second = at::randn({512, 512});
   const at::Tensor seed = at::randn({512, 512});
@@ -218,7 +218,7 @@ TEST_F(ProductRouting, BackwardHasThePolicyOfItsCaller) {
     return torch::autograd::grad({product}, {first}, {seed})[0];
   };
   const at::Tensor normal = gradient();
-  const ComputeScope scope(kRouted);
+  const ComputeScope scope(kTuned);
   const at::Tensor routed = gradient();
   EXPECT_TRUE(at::allclose(routed, normal, 1e-4, 1e-3));
   // A thread of autograd takes over the state of the caller as LibTorch hands it over.
@@ -228,98 +228,98 @@ TEST_F(ProductRouting, BackwardHasThePolicyOfItsCaller) {
     const at::ThreadLocalStateGuard guard(state);
     there = compute_policy();
   }).join();
-  EXPECT_EQ(there, kRouted);
+  EXPECT_EQ(there, kTuned);
 }
 
-TEST_F(ProductRouting, LessThanFloat32IsLeftToLibTorch) {
+TEST_F(MatmulDispatch, LessThanFloat32IsLeftToLibTorch) {
   at::manual_seed(6);
   const Bits bits;
   at::globalContext().setFloat32MatmulPrecision("high");
   const at::Tensor normal = at::mm(bits.first, bits.second);
   {
-    const ComputeScope scope(kRouted);
+    const ComputeScope scope(kTuned);
     EXPECT_TRUE(at::mm(bits.first, bits.second).equal(normal));
   }
   at::globalContext().setFloat32MatmulPrecision("highest");
 }
 
 // Times in seconds as a model gives them: a constant and multiply-adds by rates.
-ProductTable table_of(double normal_rate, double onednn_rate, double constant,
-                      double most_time = ProductTable::kMostTimeOnIntel) {
-  const auto measure = [=](const Product& product, bool through_onednn) {
-    return through_onednn ? constant + product.work() / onednn_rate : product.work() / normal_rate;
+AutotuneTable table_of(double normal_rate, double onednn_rate, double constant,
+                       double max_time = AutotuneTable::kMaxTimeOnIntel) {
+  const auto time = [=](const Gemm& gemm, bool on_onednn) {
+    return on_onednn ? constant + gemm.multiply_adds() / onednn_rate : gemm.multiply_adds() / normal_rate;
   };
-  return ProductTable::measured(measure, most_time);
+  return AutotuneTable::measure(time, max_time);
 }
 
-TEST(ProductTable, RoutesNothingWhereTheDefaultIsBest) {
-  const ProductTable table = table_of(100e9, 95e9, 1e-5);
-  EXPECT_FALSE(table.routes_any());
-  EXPECT_FALSE(table.routes({1, 2048, 2048, 2048, Layout::kPlain}));
+TEST(MatmulAutotuneTable, SelectsNothingWhereTheDefaultIsFaster) {
+  const AutotuneTable table = table_of(100e9, 95e9, 1e-5);
+  EXPECT_FALSE(table.selects_any());
+  EXPECT_FALSE(table.selects({1, 2048, 2048, 2048, Layout::kPlain}));
 }
 
-TEST(ProductTable, RoutesFromTheBreakEvenOn) {
-  const ProductTable table = table_of(50e9, 100e9, 1e-5);
-  EXPECT_TRUE(table.routes_any());
+TEST(MatmulAutotuneTable, SelectsFromTheBreakEvenOn) {
+  const AutotuneTable table = table_of(50e9, 100e9, 1e-5);
+  EXPECT_TRUE(table.selects_any());
   // 1e-5 seconds are won back after 1e6 multiply-adds, and later with the margin.
-  EXPECT_FALSE(table.routes({1, 64, 64, 128, Layout::kPlain}));
-  EXPECT_TRUE(table.routes({1, 256, 256, 256, Layout::kPlain}));
-  EXPECT_TRUE(table.routes({16, 64, 64, 256, Layout::kSecondTransposed})) << "the matrices of a batch count together";
-  EXPECT_FALSE(table.routes({1, 8, 4096, 4096, Layout::kPlain})) << "too thin";
+  EXPECT_FALSE(table.selects({1, 64, 64, 128, Layout::kPlain}));
+  EXPECT_TRUE(table.selects({1, 256, 256, 256, Layout::kPlain}));
+  EXPECT_TRUE(table.selects({16, 64, 64, 256, Layout::kSecondTransposed})) << "the matrices of a batch count together";
+  EXPECT_FALSE(table.selects({1, 8, 4096, 4096, Layout::kPlain})) << "too thin";
 }
 
-TEST(ProductTable, DecidesByTheMakerWhereMeasurementsDoNot) {
+TEST(MatmulAutotuneTable, DecidesByTheVendorWhereMeasurementsAreClose) {
   for (const double onednn_rate : {49e9, 52e9}) {
-    EXPECT_FALSE(table_of(50e9, onednn_rate, 1e-5).routes_any());
-    const ProductTable table = table_of(50e9, onednn_rate, 1e-5, ProductTable::kMostTimeElsewhere);
-    EXPECT_TRUE(table.routes({1, 128, 512, 512, Layout::kPlain}));
-    EXPECT_FALSE(table.routes({1, 128, 128, 128, Layout::kPlain}));
+    EXPECT_FALSE(table_of(50e9, onednn_rate, 1e-5).selects_any());
+    const AutotuneTable table = table_of(50e9, onednn_rate, 1e-5, AutotuneTable::kMaxTimeNotIntel);
+    EXPECT_TRUE(table.selects({1, 128, 512, 512, Layout::kPlain}));
+    EXPECT_FALSE(table.selects({1, 128, 128, 128, Layout::kPlain}));
   }
-  EXPECT_FALSE(table_of(50e9, 45e9, 1e-5, ProductTable::kMostTimeElsewhere).routes_any());
+  EXPECT_FALSE(table_of(50e9, 45e9, 1e-5, AutotuneTable::kMaxTimeNotIntel).selects_any());
 }
 
-TEST(ProductTable, IsTheSameWhenItIsMeasuredAgainWithNoise) {
+TEST(MatmulAutotuneTable, IsTheSameWhenItIsMeasuredAgainWithNoise) {
   EXPECT_EQ(table_of(50e9, 100e9, 1.0e-5), table_of(50.4e9, 99e9, 1.02e-5));
 }
 
-TEST(ProductTable, GoesThroughJson) {
-  const ProductTable table = table_of(50e9, 100e9, 1e-5);
-  EXPECT_EQ(ProductTable::from_json(table.to_json()), table);
+TEST(MatmulAutotuneTable, RoundTripsThroughJson) {
+  const AutotuneTable table = table_of(50e9, 100e9, 1e-5);
+  EXPECT_EQ(AutotuneTable::from_json(table.to_json()), table);
   for (const char* damaged :
        {"", "{", "[]", "{}", "{\"least_multiply_adds\": 5}", "{\"least_multiply_adds\": [1, 2]}",
         "{\"least_multiply_adds\": [1, 2, 3, 4, 5, \"6\"]}", "{\"least_multiply_adds\": [1, 2, 3, 4, 5, -6]}"})
-    EXPECT_FALSE(ProductTable::from_json(damaged)) << damaged;
+    EXPECT_FALSE(AutotuneTable::from_json(damaged)) << damaged;
 }
 
-class ProductCacheFiles : public testing::Test {
+class MatmulAutotuneCache : public testing::Test {
  protected:
   void SetUp() override { ASSERT_NE(mkdtemp(folder_.data()), nullptr); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::string folder_ = testing::TempDir() + "product_cacheXXXXXX";
+  std::string folder_ = testing::TempDir() + "autotune_cacheXXXXXX";
 };
 
-TEST_F(ProductCacheFiles, KeepsATableForTheSameMachineOnly) {
-  const ProductCache cache(folder_ + "/new/libaccel", "A (tm) / B", "2.13.0", 2);
+TEST_F(MatmulAutotuneCache, KeepsATableForTheSameMachineOnly) {
+  const AutotuneCache cache(folder_ + "/new/libaccel", "A (tm) / B", "2.13.0", 2);
   EXPECT_FALSE(cache.load());
-  cache.store(ProductTable::always());
-  EXPECT_EQ(cache.load(), ProductTable::always());
-  EXPECT_FALSE(ProductCache(folder_ + "/new/libaccel", "A (tm) / B", "2.13.0", 1).load());
-  EXPECT_FALSE(ProductCache(folder_ + "/new/libaccel", "C", "2.13.0", 2).load());
-  EXPECT_FALSE(ProductCache(folder_ + "/new/libaccel", "A (tm) / B", "2.14.0", 2).load());
+  cache.store(AutotuneTable::always());
+  EXPECT_EQ(cache.load(), AutotuneTable::always());
+  EXPECT_FALSE(AutotuneCache(folder_ + "/new/libaccel", "A (tm) / B", "2.13.0", 1).load());
+  EXPECT_FALSE(AutotuneCache(folder_ + "/new/libaccel", "C", "2.13.0", 2).load());
+  EXPECT_FALSE(AutotuneCache(folder_ + "/new/libaccel", "A (tm) / B", "2.14.0", 2).load());
 }
 
-TEST_F(ProductCacheFiles, ReplacesADamagedFile) {
-  const ProductCache cache(folder_, "A", "2.13.0", 1);
+TEST_F(MatmulAutotuneCache, ReplacesADamagedFile) {
+  const AutotuneCache cache(folder_, "A", "2.13.0", 1);
   std::ofstream(cache.path()) << "{\"least_multi";
   EXPECT_FALSE(cache.load());
-  cache.store(ProductTable::always());
-  EXPECT_EQ(cache.load(), ProductTable::always());
+  cache.store(AutotuneTable::always());
+  EXPECT_EQ(cache.load(), AutotuneTable::always());
 }
 
-TEST_F(ProductCacheFiles, DoesWithoutAFolderThatCannotBeWritten) {
+TEST_F(MatmulAutotuneCache, DoesWithoutAFolderThatCannotBeWritten) {
   std::ofstream(folder_ + "/file") << "no folder";
-  const ProductCache cache(folder_ + "/file", "A", "2.13.0", 1);
-  cache.store(ProductTable::always());
+  const AutotuneCache cache(folder_ + "/file", "A", "2.13.0", 1);
+  cache.store(AutotuneTable::always());
   EXPECT_FALSE(cache.load());
 }
 
@@ -334,47 +334,47 @@ class LoggedLines {
   std::string lines;
 };
 
-TEST_F(ProductCacheFiles, DoesWithoutANameOfTheProcessor) {
+TEST_F(MatmulAutotuneCache, DoesWithoutANameOfTheProcessor) {
   const LoggedLines logged;
   const std::string list = folder_ + "/cpuinfo";
   EXPECT_FALSE(processor_name(list));
   std::ofstream(list) << "processor: 0\nfeatures\t: few\n\nmodel name\t: of the second one\n";
   EXPECT_FALSE(processor_name(list));
-  EXPECT_FALSE(ProductCache::find("2.13.0", 1, "", list));
+  EXPECT_FALSE(AutotuneCache::find("2.13.0", 1, "", list));
   EXPECT_NE(logged.lines.find("is not kept: " + list + " names no processor"), std::string::npos) << logged.lines;
   std::ofstream(list) << "processor\t: 0\ncpu family\t: 25\nmodel name\t: A\n";
   EXPECT_EQ(processor_name(list), "25 A");
-  EXPECT_TRUE(ProductCache::find("2.13.0", 1, "", list));
+  EXPECT_TRUE(AutotuneCache::find("2.13.0", 1, "", list));
 }
 
 // In a process of its own, as routes are installed once.
-TEST(ProductRoutingDeathTest, WithoutOnednnsFunctionProductsAreTheDefaults) {
+TEST(MatmulDispatchDeathTest, WithoutOnednnsFunctionMatmulsAreTheDefaults) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto route_without = [] {
     LoggedLines logged;
-    install_product_routing(ProductChoice::kAll, "no_such_function");
+    install_matmul_dispatch(MatmulChoice::kAll, "no_such_function");
     const at::Tensor matrix = at::randn({256, 256}), normal = at::mm(matrix, matrix);
-    const ComputeScope scope(kRouted);
+    const ComputeScope scope(kTuned);
     const bool is_default = at::mm(matrix, matrix).equal(normal);
     const bool is_logged = logged.lines.find("no no_such_function") != std::string::npos;
-    std::exit(is_default && is_logged && describe_product_routing() == "LibTorch's kernels" ? 0 : 1);
+    std::exit(is_default && is_logged && describe_matmul_dispatch() == "LibTorch's kernels" ? 0 : 1);
   };
   EXPECT_EXIT(route_without(), testing::ExitedWithCode(0), "");
 }
 
-TEST(ProductRoutingChoice, MeasuresOnceAndSaysWhatItFound) {
-  install_product_routing(ProductChoice::kMeasured);
+TEST(MatmulDispatchChoice, MeasuresOnceAndSaysWhatItFound) {
+  install_matmul_dispatch(MatmulChoice::kMeasured);
   const at::Tensor matrix = at::randn({256, 256});
   const at::Tensor normal = at::mm(matrix, matrix);
   {
-    const ComputeScope scope(kRouted);
+    const ComputeScope scope(kTuned);
     EXPECT_TRUE(at::allclose(at::mm(matrix, matrix), normal, 1e-4, 1e-3));
   }
-  const std::string said = describe_product_routing();
+  const std::string said = describe_matmul_dispatch();
   if (said == "LibTorch's kernels") GTEST_SKIP() << "LibTorch has no oneDNN for float32 on this processor";
   EXPECT_NE(said.find("measured"), std::string::npos) << said;
   EXPECT_EQ(said.find("at the first large product"), std::string::npos) << said;
 }
 
-}  // namespace product_routing_test
+}  // namespace matmul_dispatch_test
 }  // namespace accel::kernels

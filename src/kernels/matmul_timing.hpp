@@ -1,4 +1,4 @@
-// How a product is timed to choose its kernel.
+// Timing of a matmul, for the autotuner.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,7 @@ inline at::Tensor ones_of(int64_t rows, int64_t columns, bool transposed, at::Sc
   return transposed ? at::ones({columns, rows}, dtype).t() : at::ones({rows, columns}, dtype);
 }
 
-// In seconds, the shortest of several times, so that what else the machine does counts little.
+// Seconds: the shortest of several runs, so that other load on the machine matters little.
 template <typename Work>
 double shortest_time(const Work& work) {
   using Clock = std::chrono::steady_clock;

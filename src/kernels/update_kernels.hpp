@@ -1,15 +1,15 @@
-// The updates of the optimizers that treat every element alike, written once. V is one element on the CPU, and a list
-// of tensors elsewhere; C gives the numbers of the step by name, for V to be multiplied with and added to. Beside the
+// Update kernels of the elementwise optimizers, written once for every device: V is one element on the CPU, and a list
+// of tensors elsewhere (foreach_update.cpp); C holds the scalars of the step (StepScalar). Besides the arithmetic
 // operators, V has square_root(), magnitude(), larger(), sign() and plus_product(a, b, c) = a + b c.
 //
 // p is the parameter, g its gradient, s its states.
 #pragma once
 
-#include "kernels/update_job.hpp"
+#include "kernels/update_arguments.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 
-// Decoupled decay shrinks the parameter before anything else, the other kind is part of the gradient.
+// Weight decay: decoupled decay shrinks the parameter first, L2 decay is added to the gradient.
 template <typename V, typename C>
 inline void decay(const C& c, V& p, V& g) {
   p = p * c[kKeep];
@@ -42,7 +42,7 @@ inline void accumulate(const C& c, const V& g, V* s) {
   s[1] = s[1] * c[kBeta2] + g * g * c[kRest2];
 }
 
-// What all relatives of Adam begin with.
+// Weight decay and the moments: the first part of Adam and its variants.
 template <typename V, typename C>
 inline void moments(const C& c, V& p, V& g, V* s) {
   decay(c, p, g);
@@ -77,7 +77,7 @@ struct Nadam {
   }
 };
 
-// Of the two shares one is 0: rectified, or without the second moment as long as too little is known of it.
+// One of the two shares is 0: the step is rectified, or ignores the second moment while too few gradients are known.
 struct Radam {
   static constexpr int kStates = 2;
   template <typename V, typename C>
@@ -148,7 +148,7 @@ inline V lamb_direction(const C& c, const V& p, const V* s) {
   return plus_product(s[0] * c[kShare1] / (square_root(s[1]) * c[kScale] + c[kEps]), p, c[kShare2]);
 }
 
-// The first half of LAMB: the moments, and the direction as a third state. How far to go follows from its norm.
+// The first half of LAMB: the moments, and the direction as a third state, whose norm determines the step size.
 struct LambDirection {
   static constexpr int kStates = 3;
   template <typename V, typename C>
@@ -159,7 +159,7 @@ struct LambDirection {
   }
 };
 
-// The second half, which finds the direction again rather than keeping it.
+// The second half, which computes the direction again instead of storing it.
 struct LambStep {
   static constexpr int kStates = 2;
   template <typename V, typename C>
@@ -168,9 +168,8 @@ struct LambStep {
   }
 };
 
-// The parameter is the point y at which the gradient was taken, between the iterate z, which is the first state, and
-// the average of all iterates, which is nowhere kept. The shares are z's in the average, and how far y follows the
-// step.
+// The parameter is the point y of the gradient, between the iterate z (the first state) and the average x of all
+// iterates, which is not stored. kShare1 is z's weight in the average, kShare2 the step of y.
 template <typename V, typename C>
 inline void schedule_free_step(const C& c, V& p, const V& g, V& z) {
   p = p + (z - p) * c[kShare1] - g * c[kShare2];
@@ -197,7 +196,7 @@ struct ScheduleFreeAdam {
   }
 };
 
-// How many of its states a formula begins with, and how many it changes.
+// The number of states that a kernel reads, and the number that it changes.
 template <typename F>
 constexpr int kReadStates = F::kStates;
 template <>
