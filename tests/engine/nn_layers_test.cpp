@@ -4,7 +4,12 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <utility>
+#include <vector>
 
 #include "nn/layers/activation.hpp"
 #include "nn/layers/attention.hpp"
@@ -119,6 +124,51 @@ TEST(NnLayers, Conv1dIsALinearLayerWithTheOtherLayout) {
   const at::Tensor weight = tests::pattern_tensor({3, 2}, 4), bias = tests::pattern_tensor({2}, 5);
   const at::Tensor input = tests::pattern_tensor({2, 4, 3}, 6);
   expect_close(std::make_shared<Conv1d>(weight, bias)->call(input), at::linear(input, weight.t(), bias), 1e-6);
+}
+
+// The gradient of the projection, first and second, whether the heads' gradients are slices of one tensor or not, and
+// where some heads have none.
+TEST(NnLayers, SplitHeadsHasTheGradientOfItsViews) {
+  at::manual_seed(5);
+  const at::Tensor projected = at::randn({2, 7, 3 * 4 * 5}, at::kDouble).requires_grad_();
+  const auto views = [&] {
+    const std::vector<at::Tensor> parts = projected.view({2, 7, 3, 4, 5}).permute({2, 0, 3, 1, 4}).unbind(0);
+    return Heads{parts[0], parts[1], parts[2]};
+  };
+  const auto uses = {
+      +[](const Heads& heads) { return heads.query * heads.key + heads.value.sin(); },
+      +[](const Heads& heads) { return heads.key.square(); },
+      +[](const Heads& heads) { return heads.value.matmul(heads.query.transpose(-1, -2)); },
+  };
+  for (const auto& use : uses) {
+    const auto gradients = [&](const Heads& heads) {
+      const at::Tensor first = torch::autograd::grad({use(heads).square().sum()}, {projected}, {}, true, true)[0];
+      return std::pair{first, torch::autograd::grad({first.square().sum()}, {projected})[0]};
+    };
+    const auto [expected, expected_second] = gradients(views());
+    const auto [found, found_second] = gradients(split_heads(projected, 4));
+    EXPECT_EQ(found.strides(), projected.strides());
+    expect_close(found, expected, 1e-12);
+    expect_close(found_second, expected_second, 1e-12);
+  }
+}
+
+// As kernels/tiled_attention.hpp writes them: no copy is made of slices.
+TEST(NnLayers, SplitHeadsPassesSlicesOn) {
+  at::manual_seed(6);
+  const at::Tensor projected = at::randn({2, 7, 3 * 4 * 5}).requires_grad_();
+  const Heads heads = split_heads(projected, 4);
+  const at::Tensor whole = at::randn({2, 7, 3 * 4 * 5});
+  const std::vector<at::Tensor> parts = whole.view({2, 7, 3, 4, 5}).permute({2, 0, 3, 1, 4}).unbind(0);
+  const at::Tensor gradient =
+      torch::autograd::grad({heads.query, heads.key, heads.value}, {projected}, {parts[0], parts[1], parts[2]})[0];
+  EXPECT_TRUE(gradient.is_alias_of(whole));
+  EXPECT_TRUE(gradient.equal(whole));
+  const Heads again = split_heads(projected, 4);
+  const at::Tensor swapped =
+      torch::autograd::grad({again.query, again.key, again.value}, {projected}, {parts[1], parts[0], parts[2]})[0];
+  EXPECT_FALSE(swapped.is_alias_of(whole));
+  EXPECT_TRUE(swapped.slice(2, 0, 20).equal(whole.slice(2, 20, 40)));
 }
 
 TEST(NnLayers, EmptySequentialPassesItsInput) {
