@@ -1,5 +1,6 @@
 #include "kernels/attention_dispatch.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
@@ -15,7 +16,9 @@
 #include "kernels/dispatcher_override.hpp"
 #include "kernels/emulated_matmul.hpp"
 #include "kernels/half_values.hpp"
+#include "kernels/microkernel.hpp"
 #include "kernels/short_attention.hpp"
+#include "kernels/tiled_attention.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -25,47 +28,68 @@ using Backward = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward;
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 bool is_short(const at::Tensor& query, const at::Tensor& key) {
-  return query.is_cpu() && at::isReducedFloatingType(query.scalar_type()) && query.dim() == 4 && key.dim() == 4 &&
-         query.numel() > 0 && key.numel() > 0 &&
-         ShortAttention::is_faster(query.scalar_type(), std::max(query.size(2), key.size(2))) &&
+  return query.is_cpu() && is_half(query.scalar_type()) && query.dim() == 4 && key.dim() == 4 && query.numel() > 0 &&
+         key.numel() > 0 && ShortAttention::is_faster(query.scalar_type(), std::max(query.size(2), key.size(2))) &&
          compute_policy().use_tuned_kernels;
 }
 
-// LibTorch's float32 kernel is then faster at every length.
 bool is_emulated_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
   const at::ScalarType dtype = query.scalar_type();
   return is_half(dtype) && query.is_cpu() && key.scalar_type() == dtype && value.scalar_type() == dtype &&
          compute_policy().use_tuned_kernels && is_emulated(dtype);
 }
 
+bool is_tiled(const at::Tensor& query) {
+  if (!query.is_cpu() || !compute_policy().use_tuned_kernels) return false;
+  if (is_half(query.scalar_type())) return is_emulated(query.scalar_type());
+  return query.scalar_type() == at::kFloat &&
+         at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST;
+}
+
 at::Tensor exact(const at::Tensor& tensor) {
   return is_half(tensor.scalar_type()) ? to_float32(tensor) : tensor.to(at::kFloat);
 }
 
-// Invalid arguments are left to LibTorch, for its errors.
-std::optional<ShortAttention> find_short_attention(const at::Tensor& query, const at::Tensor& key,
-                                                   const at::Tensor& value, double dropout, bool is_causal,
-                                                   const std::optional<at::Tensor>& mask, std::optional<double> scale) {
-  if (!is_short(query, key) || dropout != 0 || (mask && mask->defined())) return std::nullopt;
-  if (key.scalar_type() != query.scalar_type() || value.scalar_type() != key.scalar_type() ||
-      value.sizes() != key.sizes() || key.size(0) != query.size(0) || key.size(1) != query.size(1) ||
-      key.size(3) != query.size(3))
-    return std::nullopt;
-  return ShortAttention{query, key, value, is_causal,
-                        scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3))))};
-}
+// The arguments of an attention without a mask and dropout. Invalid ones are left to LibTorch, for its errors.
+struct Arguments {
+  const at::Tensor &query, &key, &value;
+  double dropout;
+  bool is_causal;
+  const std::optional<at::Tensor>& mask;
+  std::optional<double> scale;
+
+  template <typename Kernel>
+  std::optional<Kernel> as() const {
+    if (dropout != 0 || (mask && mask->defined()) || query.dim() != 4 || key.dim() != 4 || query.numel() == 0 ||
+        key.numel() == 0 || key.scalar_type() != query.scalar_type() || value.scalar_type() != key.scalar_type() ||
+        value.sizes() != key.sizes() || key.size(0) != query.size(0) || key.size(1) != query.size(1) ||
+        key.size(3) != query.size(3))
+      return std::nullopt;
+    return Kernel{query, key, value, is_causal, scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3))))};
+  }
+
+  std::optional<TiledAttention> tiled() const {
+    if (!is_tiled(query)) return std::nullopt;
+    const auto kernel = as<TiledAttention>();
+    return kernel && kernel->is_supported() ? kernel : std::nullopt;
+  }
+  std::optional<ShortAttention> short_attention() const {
+    return is_short(query, key) ? as<ShortAttention>() : std::nullopt;
+  }
+};
 
 std::tuple<at::Tensor, at::Tensor> attention(c10::DispatchKeySet keys, const at::Tensor& query, const at::Tensor& key,
                                              const at::Tensor& value, double dropout, bool is_causal,
                                              const std::optional<at::Tensor>& mask, std::optional<double> scale) {
+  const Arguments arguments{query, key, value, dropout, is_causal, mask, scale};
+  if (const auto kernel = arguments.tiled()) return kernel->forward();
   if (is_emulated_attention(query, key, value)) {
     const auto exact_mask = mask && mask->defined() ? std::make_optional(exact(*mask)) : std::nullopt;
     auto [out, logsumexp] = Forward::redispatch(keys & kBelowOverrides, exact(query), exact(key), exact(value), dropout,
                                                 is_causal, exact_mask, scale);
     return {rounded(out, query.scalar_type()), std::move(logsumexp)};
   }
-  const auto short_attention = find_short_attention(query, key, value, dropout, is_causal, mask, scale);
-  if (short_attention) return short_attention->forward();
+  if (const auto kernel = arguments.short_attention()) return kernel->forward();
   return Forward::redispatch(keys & kBelowOverrides, query, key, value, dropout, is_causal, mask, scale);
 }
 
@@ -87,10 +111,11 @@ Gradients attention_backward(c10::DispatchKeySet keys, const at::Tensor& out_gra
                              const at::Tensor& key, const at::Tensor& value, const at::Tensor& out,
                              const at::Tensor& logsumexp, double dropout, bool is_causal,
                              const std::optional<at::Tensor>& mask, std::optional<double> scale) {
+  const Arguments arguments{query, key, value, dropout, is_causal, mask, scale};
+  if (const auto kernel = arguments.tiled()) return kernel->backward(out_gradient, out, logsumexp);
   if (is_emulated_attention(query, key, value))
     return exact_backward(keys, out_gradient, query, key, value, out, logsumexp, dropout, is_causal, mask, scale);
-  if (const auto short_attention = find_short_attention(query, key, value, dropout, is_causal, mask, scale))
-    return short_attention->backward(out_gradient, out, logsumexp);
+  if (const auto kernel = arguments.short_attention()) return kernel->backward(out_gradient, out, logsumexp);
   if (is_short(query, key) && mask && mask->defined())
     return exact_backward(keys, out_gradient, query, key, value, out, logsumexp, dropout, is_causal, mask, scale);
   return Backward::redispatch(keys & kBelowOverrides, out_gradient, query, key, value, out, logsumexp, dropout,
@@ -102,6 +127,7 @@ Gradients attention_backward(c10::DispatchKeySet keys, const at::Tensor& out_gra
 void install_attention_dispatch() {
   static std::once_flag once;
   std::call_once(once, [] {
+    load_microkernel();
     dispatcher_overrides().impl("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(attention));
     dispatcher_overrides().impl("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(attention_backward));
   });

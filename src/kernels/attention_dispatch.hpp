@@ -1,7 +1,8 @@
-// Attention dispatch: runs half-precision attention of short sequences on the CPU, forward and backward, as batched
-// matmuls (short_attention.hpp) where compute_policy() says use_tuned_kernels. LibTorch's flash attention multiplies
-// small blocks, whose fixed cost in bfloat16 exceeds their arithmetic; in float32 it is as fast as batched matmuls, so
-// where half precision is emulated (emulated_matmul.hpp), attention of every length is computed by it in float32.
+// Attention dispatch: sends attention without a mask, forward and backward, to the fastest kernel where
+// compute_policy() says use_tuned_kernels. float32, and half precision where it is emulated (emulated_matmul.hpp), runs
+// on strips of oneDNN's microkernel (tiled_attention.hpp); half precision of short sequences elsewhere as batched
+// matmuls (short_attention.hpp), since LibTorch's flash attention multiplies small blocks, whose fixed cost in bfloat16
+// exceeds their arithmetic. What neither supports is computed by LibTorch, emulated half precision in float32.
 #pragma once
 
 namespace accel::kernels {

@@ -53,7 +53,7 @@ AutotuneCache::AutotuneCache(std::string folder, const std::string& processor, c
     : folder_(std::move(folder)),
       path_(folder_ + "/" +
             as_file_name(
-                text("products-", kind, kind.empty() ? "" : "-", processor, "-libtorch-", libtorch, "-", threads)) +
+                text("matmul-", kind, kind.empty() ? "" : "-", processor, "-libtorch-", libtorch, "-", threads)) +
             ".json") {}
 
 std::optional<AutotuneCache> AutotuneCache::find(const std::string& libtorch, int threads, const std::string& kind,
@@ -63,7 +63,7 @@ std::optional<AutotuneCache> AutotuneCache::find(const std::string& libtorch, in
   const std::string limits = instruction_limits();
   if (folder && processor)
     return AutotuneCache(*folder, *processor + (limits.empty() ? "" : "-with-" + limits), libtorch, threads, kind);
-  log(LogLevel::kWarning, "the measurement of products is not kept: ",
+  log(LogLevel::kWarning, "the measurement of matmuls is not kept: ",
       folder ? text(processors, " names no processor") : "neither XDG_CACHE_HOME nor HOME is set");
   return std::nullopt;
 }
@@ -76,7 +76,7 @@ std::optional<AutotuneTable> AutotuneCache::load() const {
   const std::optional<AutotuneTable> table = AutotuneTable::from_json(document.str());
   if (!table)
     log(LogLevel::kWarning, "the cached measurement '", path_,
-        "' is damaged; products are measured again and it is replaced");
+        "' is damaged; matmuls are measured again and it is replaced");
   return table;
 }
 
@@ -91,7 +91,7 @@ void AutotuneCache::store(const AutotuneTable& table) const {
   file.close();
   if (file.fail() || std::rename(temporary.c_str(), path_.c_str()) != 0) {
     std::remove(temporary.c_str());
-    log(LogLevel::kWarning, "the measurement of products cannot be kept in '", path_,
+    log(LogLevel::kWarning, "the measurement of matmuls cannot be kept in '", path_,
         "'; each process measures again. Set XDG_CACHE_HOME to a folder that can be written");
   }
 }

@@ -25,9 +25,11 @@ int64_t smallest(const Gemm& gemm) { return std::min({gemm.rows, gemm.inner, gem
 
 constexpr Gemm kSmall = {1, 32, 32, 32, Layout::kPlain};
 
+// As in training: many rows of activations, of which the gradient of a weight adds up products of columns.
 Gemm large_gemm(Layout layout, Shape shape) {
-  if (shape == Shape::kBulky) return {1, 128, 512, 512, layout};
-  return {1, 32, 512, 1024, layout};
+  if (shape == Shape::kSkinny) return {1, 32, 512, 1024, layout};
+  if (layout == Layout::kFirstTransposed) return {1, 512, 1024, 256, layout};
+  return {1, 1024, 256, 512, layout};
 }
 
 // The size from which the alternative, which has a fixed cost per call, is faster; rounded up to a power of two, so

@@ -49,7 +49,7 @@ Autotuner::Result Autotuner::tune(int threads) const {
   const AutotuneTable table = tune_();
   const bool is_disturbed = time.share() < kUndisturbed * threads;
   if (is_disturbed)
-    log(LogLevel::kInfo, "the measurement of products is not kept: other programs used the processors meanwhile");
+    log(LogLevel::kInfo, "the measurement of matmuls is not kept: other programs used the processors meanwhile");
   else if (cache)
     cache->store(table);
   return {threads, table, "measured by this process", nullptr};

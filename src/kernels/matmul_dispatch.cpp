@@ -10,15 +10,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
-#include <dlfcn.h>
 #include <torch/csrc/api/include/torch/version.h>
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <memory>
 #include <mutex>
-#include <new>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -28,18 +25,15 @@
 #include "kernels/dispatcher_override.hpp"
 #include "kernels/emulated_matmul.hpp"
 #include "kernels/matmul_timing.hpp"
+#include "kernels/microkernel.hpp"
+#include "kernels/tiled_matmul.hpp"
 
 namespace accel::kernels {
 namespace {
 
-// result = beta * result + alpha * first * second, with beta 0 or 1; the matrices are row-major or transposed.
-using OnednnMatmul = void (*)(const at::Tensor& first, const at::Tensor& second, const at::Tensor& result, float beta,
-                              float alpha);
-
 AutotuneTable tune();
 
 struct Dispatch {
-  OnednnMatmul onednn = nullptr;
   std::atomic<MatmulChoice> choice{MatmulChoice::kMeasured};
   Autotuner autotuner{"", tune};
 };
@@ -52,34 +46,25 @@ Dispatch& dispatch() {
 
 constexpr c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
 
-double time_matmul(const Gemm& gemm, bool on_onednn) {
+double time_matmul(const Gemm& gemm, bool tiled) {
   const bool transposed[] = {gemm.layout == Layout::kFirstTransposed, gemm.layout == Layout::kSecondTransposed};
   const at::Tensor first = ones_of(gemm.rows, gemm.inner, transposed[0], at::kFloat);
   const at::Tensor second = ones_of(gemm.inner, gemm.columns, transposed[1], at::kFloat);
-  at::Tensor result = at::empty({gemm.rows, gemm.columns}, at::kFloat);
-  if (on_onednn) return shortest_time([&] { dispatch().onednn(first, second, result, 0, 1); });
-  return shortest_time([&] { at::_ops::mm_out::redispatch(kCpu, first, second, result); });
-}
-
-// MKL, LibTorch's default on x86, is tuned for Intel's processors. Other architectures have no MKL.
-bool is_not_intel() {
-#ifdef __x86_64__
-  return !__builtin_cpu_is("intel");
-#else
-  return false;
-#endif
+  at::Tensor result = ones_of(gemm.rows, gemm.columns, false, at::kFloat);
+  const auto run = [&] {
+    if (tiled)
+      tiled_matmul(first, second, result, {}, false);
+    else
+      at::_ops::mm_out::redispatch(kCpu, first, second, result);
+  };
+  constexpr double kLarge = 1 << 26;
+  return gemm.multiply_adds() < kLarge ? shortest_time(run) : uncached_time(run);
 }
 
 AutotuneTable tune() {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  return AutotuneTable::measure(time_matmul,
-                                is_not_intel() ? AutotuneTable::kMaxTimeNotIntel : AutotuneTable::kMaxTimeOnIntel);
-}
-
-bool is_transposed(const at::Tensor& matrix) {
-  const int64_t rows = matrix.size(-2);
-  return matrix.stride(-2) == 1 && matrix.stride(-1) == rows &&
-         (matrix.dim() == 2 || matrix.stride(0) == rows * matrix.size(-1));
+  const ComputeScope with_cached_memory({/*use_tuned_kernels=*/false, /*cached_memory=*/true});
+  return AutotuneTable::measure(time_matmul, AutotuneTable::kMaxTimeOfTiles);
 }
 
 bool is_float_matrix(const at::Tensor& tensor, int64_t dim) {
@@ -88,20 +73,23 @@ bool is_float_matrix(const at::Tensor& tensor, int64_t dim) {
 }
 
 // Runs for every matmul of LibTorch, so the cheapest checks come first.
-bool uses_onednn(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
+bool is_tiled(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
   if (!is_float_matrix(first, dim) || !is_float_matrix(second, dim)) return false;
-  const Gemm gemm{dim == 3 ? first.size(0) : 1, first.size(-2), first.size(-1), second.size(-1), Layout::kPlain};
+  Gemm gemm{dim == 3 ? first.size(0) : 1, first.size(-2), first.size(-1), second.size(-1), Layout::kPlain};
   if (second.size(-2) != gemm.inner || (dim == 3 && second.size(0) != gemm.batch)) return false;
-  if (dispatch().onednn == nullptr) return false;
-  if (!AutotuneTable::may_select(gemm) || !compute_policy().use_tuned_kernels) return false;
+  if (microkernel() == nullptr || !AutotuneTable::may_select(gemm) || !compute_policy().use_tuned_kernels) return false;
   if (at::globalContext().float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST) return false;
-  const bool plain[] = {first.is_contiguous(), second.is_contiguous()};
-  if ((!plain[0] && !is_transposed(first)) || (!plain[1] && !is_transposed(second))) return false;
-  Gemm laid_out = gemm;
-  if (!plain[0]) laid_out.layout = Layout::kFirstTransposed;
-  if (plain[0] && !plain[1]) laid_out.layout = Layout::kSecondTransposed;
+  if (!is_tileable(first) || !is_tileable(second)) return false;
+  if (second.stride(-1) != 1) {
+    if (gemm.rows < kMinReuse) return false;
+    gemm.layout = Layout::kSecondTransposed;
+  }
+  if (first.stride(-1) != 1) {
+    if (gemm.columns < kMinReuse) return false;
+    gemm.layout = Layout::kFirstTransposed;
+  }
   const bool all = dispatch().choice.load(std::memory_order_relaxed) == MatmulChoice::kAll;
-  return all ? AutotuneTable::always().selects(laid_out) : dispatch().autotuner.table().selects(laid_out);
+  return all ? AutotuneTable::always().selects(gemm) : dispatch().autotuner.table().selects(gemm);
 }
 
 // Whether `result` may be written before the factors have been read.
@@ -116,16 +104,21 @@ c10::DimVector matmul_shape(const at::Tensor& first, const at::Tensor& second) {
   return shape;
 }
 
-// result = beta * added + alpha * first * second; `added` may be the result itself.
-void onednn_addmm(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second, double beta, double alpha,
-                  const at::Tensor& result) {
+bool is_bias(const at::Tensor& added, int64_t columns) {
+  return added.dim() == 1 && added.is_contiguous() && added.size(0) == columns;
+}
+
+// result = beta * added + first * second; `added` may be the result itself.
+void tiled_addmm(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second, double beta,
+                 const at::Tensor& result) {
+  if (beta == 1 && is_bias(added, result.size(-1))) return tiled_matmul(first, second, result, added, false);
   if (beta != 0 && !result.is_same(added)) result.copy_(added.expand(result.sizes()));
   if (beta != 0 && beta != 1) result.mul_(beta);
-  dispatch().onednn(first, second, result, beta == 0 ? 0.0F : 1.0F, static_cast<float>(alpha));
+  tiled_matmul(first, second, result, {}, /*accumulate=*/beta != 0);
 }
 
 bool can_add(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second, const at::Scalar& alpha) {
-  return added.scalar_type() == at::kFloat && added.is_cpu() && alpha.toDouble() != 0 &&
+  return added.scalar_type() == at::kFloat && added.is_cpu() && alpha.toDouble() == 1 &&
          at::is_expandable_to(added.sizes(), matmul_shape(first, second));
 }
 
@@ -148,9 +141,9 @@ at::Tensor matmul(c10::DispatchKeySet keys, const at::Tensor& first, const at::T
     emulated_matmul(first, second, result);
     return result;
   }
-  if (!uses_onednn(first, second, kDim)) return Below::redispatch(keys & kBelowOverrides, first, second);
+  if (!is_tiled(first, second, kDim)) return Below::redispatch(keys & kBelowOverrides, first, second);
   const at::Tensor result = at::empty(matmul_shape(first, second), first.options());
-  dispatch().onednn(first, second, result, 0, 1);
+  tiled_matmul(first, second, result, {}, false);
   return result;
 }
 
@@ -161,9 +154,9 @@ at::Tensor& matmul_out(c10::DispatchKeySet keys, const at::Tensor& first, const 
     emulated_matmul(first, second, result);
     return result;
   }
-  if (!uses_onednn(first, second, kDim) || !is_fresh(result, first, second, matmul_shape(first, second)))
+  if (!is_tiled(first, second, kDim) || !is_fresh(result, first, second, matmul_shape(first, second)))
     return Below::redispatch(keys & kBelowOverrides, first, second, result);
-  dispatch().onednn(first, second, result, 0, 1);
+  tiled_matmul(first, second, result, {}, false);
   return result;
 }
 
@@ -176,10 +169,10 @@ at::Tensor addmm(c10::DispatchKeySet keys, const at::Tensor& added, const at::Te
     emulated_addmm(added, first, second, beta.toDouble(), alpha.toDouble(), result);
     return result;
   }
-  if (!uses_onednn(first, second, kDim) || !can_add(added, first, second, alpha))
+  if (!is_tiled(first, second, kDim) || !can_add(added, first, second, alpha))
     return Below::redispatch(keys & kBelowOverrides, added, first, second, beta, alpha);
   const at::Tensor result = at::empty(matmul_shape(first, second), first.options());
-  onednn_addmm(added, first, second, beta.toDouble(), alpha.toDouble(), result);
+  tiled_addmm(added, first, second, beta.toDouble(), result);
   return result;
 }
 
@@ -191,11 +184,11 @@ at::Tensor& addmm_out(c10::DispatchKeySet keys, const at::Tensor& added, const a
     emulated_addmm(added, first, second, beta.toDouble(), alpha.toDouble(), result);
     return result;
   }
-  const bool to_onednn = uses_onednn(first, second, kDim) && can_add(added, first, second, alpha) &&
-                         is_fresh(result, first, second, matmul_shape(first, second)) &&
-                         (result.is_same(added) || !result.is_alias_of(added));
-  if (!to_onednn) return Below::redispatch(keys & kBelowOverrides, added, first, second, beta, alpha, result);
-  onednn_addmm(added, first, second, beta.toDouble(), alpha.toDouble(), result);
+  const bool tiled = is_tiled(first, second, kDim) && can_add(added, first, second, alpha) &&
+                     is_fresh(result, first, second, matmul_shape(first, second)) &&
+                     (result.is_same(added) || !result.is_alias_of(added));
+  if (!tiled) return Below::redispatch(keys & kBelowOverrides, added, first, second, beta, alpha, result);
+  tiled_addmm(added, first, second, beta.toDouble(), result);
   return result;
 }
 
@@ -206,24 +199,11 @@ at::Tensor& addmm_in_place(c10::DispatchKeySet keys, at::Tensor& self, const at:
     emulated_addmm(self, first, second, beta.toDouble(), alpha.toDouble(), self);
     return self;
   }
-  const bool to_onednn = uses_onednn(first, second, kDim) && can_add(self, first, second, alpha) &&
-                         is_fresh(self, first, second, matmul_shape(first, second));
-  if (!to_onednn) return Below::redispatch(keys & kBelowOverrides, self, first, second, beta, alpha);
-  onednn_addmm(self, first, second, beta.toDouble(), alpha.toDouble(), self);
+  const bool tiled = is_tiled(first, second, kDim) && can_add(self, first, second, alpha) &&
+                     is_fresh(self, first, second, matmul_shape(first, second));
+  if (!tiled) return Below::redispatch(keys & kBelowOverrides, self, first, second, beta, alpha);
+  tiled_addmm(self, first, second, beta.toDouble(), self);
   return self;
-}
-
-bool runs_onednn() {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const at::Tensor ones = at::ones({16, 16}, at::kFloat), result = at::empty({16, 16}, at::kFloat);
-  try {
-    dispatch().onednn(ones, ones, result, 0, 1);
-    return true;
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception&) {  // LibTorch's, or oneDNN's own
-    return false;
-  }
 }
 
 void register_matmuls() {
@@ -242,21 +222,16 @@ void register_matmuls() {
 
 }  // namespace
 
-void install_matmul_dispatch(MatmulChoice choice, const char* onednn_symbol) {
+void install_matmul_dispatch(MatmulChoice choice, const char* microkernel_symbol) {
   static std::once_flag once;
-  std::call_once(once, [choice, onednn_symbol] {
-    // Not a public function: looked up by name, so that the library still loads with a LibTorch that lacks it.
-    dispatch().onednn = reinterpret_cast<OnednnMatmul>(dlsym(RTLD_DEFAULT, onednn_symbol));
-    if (dispatch().onednn == nullptr || !at::globalContext().hasMKLDNN()) {
-      dispatch().onednn = nullptr;
-      log(LogLevel::kWarning, "float32 products keep LibTorch's kernels: LibTorch ", TORCH_VERSION, " has no ",
-          onednn_symbol, ", its product through oneDNN, or was built without oneDNN");
-    } else if (!runs_onednn()) {
-      dispatch().onednn = nullptr;
+  std::call_once(once, [choice, microkernel_symbol] {
+    const MicrokernelStatus status = load_microkernel(microkernel_symbol);
+    if (status == MicrokernelStatus::kNoSymbol)
+      log(LogLevel::kWarning, "float32 matmuls keep LibTorch's kernels: LibTorch ", TORCH_VERSION, " has no ",
+          microkernel_symbol, ", oneDNN's microkernel");
+    if (status == MicrokernelStatus::kNoProcessor)
       log(choice == MatmulChoice::kAll ? LogLevel::kWarning : LogLevel::kInfo,
-          "float32 products keep LibTorch's kernels: LibTorch refuses its product through oneDNN on this processor, as "
-          "on all without AVX-512");
-    }
+          "float32 matmuls keep LibTorch's kernels: oneDNN's microkernel needs a processor with AVX-512");
     register_matmuls();
   });
   dispatch().choice.store(choice, std::memory_order_relaxed);
@@ -264,7 +239,7 @@ void install_matmul_dispatch(MatmulChoice choice, const char* onednn_symbol) {
 
 std::string describe_matmul_dispatch() {
   Dispatch& self = dispatch();
-  if (self.onednn == nullptr) return "LibTorch's kernels";
+  if (microkernel() == nullptr) return "LibTorch's kernels";
   if (self.choice.load() == MatmulChoice::kAll) return "oneDNN";
   const Autotuner::Result* const tuned = self.autotuner.find();
   if (tuned == nullptr) return "measured at the first large product";

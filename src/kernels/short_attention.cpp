@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/attention_layout.hpp"
 #include "kernels/attention_rows.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/instruction_set.hpp"
@@ -71,17 +72,10 @@ AttentionRows rows_of(const ShortAttention& problem, const at::Tensor& scores) {
   AttentionRows rows;
   rows.scores = scores.mutable_data_ptr<float>();
   rows.queries = scores.size(1);
-  rows.keys = scores.size(2);
+  rows.keys = rows.stride = scores.size(2);
   rows.is_causal = problem.is_causal;
   rows.scale = static_cast<float>(problem.scale);
   return rows;
-}
-
-// [batch, heads, positions, ...] over memory with the heads behind the positions, as models have it.
-at::Tensor with_heads_inside(const at::Tensor& like, at::IntArrayRef shape, at::ScalarType dtype) {
-  std::vector<int64_t> inside = shape.vec();
-  std::swap(inside[1], inside[2]);
-  return at::empty(inside, like.options().dtype(dtype)).transpose(1, 2);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include "kernels/convolution_dispatch.hpp"
 #include "kernels/cpu_allocator.hpp"
 #include "kernels/emulated_matmul.hpp"
+#include "kernels/gelu_dispatch.hpp"
 #include "kernels/matmul_dispatch.hpp"
 #include "kernels/thread_count.hpp"
 #include "state/device_choice.hpp"
@@ -144,11 +145,13 @@ kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
   policy.use_tuned_kernels = settings.cpu_kernels != CpuKernels::kDefault;
   policy.use_cached_memory = settings.cpu_memory == CpuMemory::kCached ||
                              (settings.cpu_memory == CpuMemory::kAuto && !kernels::application_uses_libtorch());
-  if (policy.use_tuned_kernels)
+  if (policy.use_tuned_kernels) {
     kernels::install_matmul_dispatch(settings.cpu_kernels == CpuKernels::kOnednn ? kernels::MatmulChoice::kAll
                                                                                  : kernels::MatmulChoice::kMeasured);
-  if (policy.use_tuned_kernels) kernels::install_attention_dispatch();
-  if (policy.use_tuned_kernels) kernels::install_convolution_dispatch();
+    kernels::install_attention_dispatch();
+    kernels::install_convolution_dispatch();
+    kernels::install_gelu_dispatch();
+  }
   if (policy.use_cached_memory) kernels::install_caching_allocator();
   if (settings.cpu_memory != CpuMemory::kDefault) {
     const std::optional<int64_t>& kept = settings.cpu_memory_kept;

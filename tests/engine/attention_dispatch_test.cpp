@@ -1,7 +1,8 @@
-// The backward of attention in half precision: as exact as LibTorch's or more, in our calls only.
+// Attention by our kernels: as exact as LibTorch's or more, in our calls only.
 #include "kernels/attention_dispatch.hpp"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -18,6 +19,7 @@
 
 #include "kernels/compute_policy.hpp"
 #include "kernels/emulated_matmul.hpp"
+#include "kernels/microkernel.hpp"
 #include "kernels/short_attention.hpp"
 
 namespace accel::kernels {
@@ -134,6 +136,76 @@ TEST_F(AttentionDispatch, OutputsAreAsExactAsTheDefaultsOrMore) {
   }
 }
 
+// Strips, and what is left of them; slices of one projection; also with more keys than queries and fewer.
+TEST_F(AttentionDispatch, Float32IsAsExactAsTheDefault) {
+  at::manual_seed(6);
+  struct Sizes {
+    int64_t queries, keys, size;
+  };
+  for (const Sizes& sizes : {Sizes{1, 1, 8},
+                             {7, 7, 20},
+                             {32, 32, 64},
+                             {45, 45, 64},
+                             {128, 128, 64},
+                             {300, 300, 16},
+                             {20, 90, 33},
+                             {90, 20, 32},
+                             {1024, 1024, 8},
+                             {1025, 1025, 8}}) {
+    for (const bool is_causal : {false, true}) {
+      for (const bool heads_inside : {false, true}) {
+        Attention problem = attention(2, 3, sizes.queries, sizes.keys, sizes.size, heads_inside);
+        problem.is_causal = is_causal;
+        const auto exact = problem.gradients(at::kDouble), normal = problem.gradients(at::kFloat);
+        const ComputeScope scope({true, false});
+        const auto found = problem.gradients(at::kFloat);
+        for (size_t i = 0; i < found.size(); ++i) {
+          EXPECT_EQ(found[i].sizes(), normal[i].sizes());
+          const double error = (found[i].to(at::kDouble) - exact[i]).abs().max().item<double>();
+          const double default_error = (normal[i].to(at::kDouble) - exact[i]).abs().max().item<double>();
+          EXPECT_LE(error, 2 * default_error + 1e-5)
+              << sizes.queries << " " << sizes.keys << " " << sizes.size << " " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(AttentionDispatch, Float32OutputsAreThoseOfTheDefault) {
+  at::manual_seed(7);
+  for (const int64_t length : {1, 33, 128, 500}) {
+    for (const bool is_causal : {false, true}) {
+      const at::Tensor projected = at::randn({3, length, 3, 2, 24});
+      const at::Tensor parts = projected.permute({2, 0, 3, 1, 4});
+      const auto run = [&] {
+        return at::_scaled_dot_product_flash_attention_for_cpu(parts[0], parts[1], parts[2], 0.0, is_causal,
+                                                               std::nullopt, 0.3);
+      };
+      const auto [normal, normal_sums] = run();
+      const ComputeScope scope({true, false});
+      const auto [found, sums] = run();
+      EXPECT_EQ(found.strides(), normal.strides());
+      EXPECT_EQ(sums.strides(), normal_sums.strides());
+      EXPECT_TRUE(at::allclose(found, normal, 1e-4, 1e-5)) << length;
+      EXPECT_TRUE(at::allclose(sums, normal_sums, 1e-4, 1e-5)) << length;
+    }
+  }
+}
+
+// Heads are the same whatever thread computes them.
+TEST_F(AttentionDispatch, Float32HasEqualBitsForAnyNumberOfThreads) {
+  at::manual_seed(8);
+  Attention problem = attention(2, 4, 100, 100, 32, true);
+  const ComputeScope scope({true, false});
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = problem.gradients(at::kFloat);
+  at::set_num_threads(3);
+  const auto three = problem.gradients(at::kFloat);
+  at::set_num_threads(threads);
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(three[i]));
+}
+
 TEST_F(AttentionDispatch, CarriesNanAndInfinity) {
   Attention problem = attention(1, 1, 40, 40, 16, false);
   problem.inputs[0][0][0][3][2] = std::numeric_limits<float>::quiet_NaN();
@@ -181,7 +253,14 @@ TEST_F(AttentionDispatch, ActsInsideOurCallsOnly) {
     EXPECT_FALSE(problem.gradients(at::kBFloat16)[1].equal(normal[1]));
   }
   EXPECT_TRUE(problem.gradients(at::kBFloat16)[1].equal(normal[1]));
-  EXPECT_TRUE(problem.gradients(at::kFloat)[1].equal(problem.gradients(at::kFloat)[1]));
+  const auto normal_float = problem.gradients(at::kFloat);
+  if (microkernel() == nullptr) return;
+  const ComputeScope scope({true, false});
+  EXPECT_FALSE(problem.gradients(at::kFloat)[1].equal(normal_float[1]));
+  at::globalContext().setFloat32MatmulPrecision("high");
+  const auto less_exact = problem.gradients(at::kFloat);
+  at::globalContext().setFloat32MatmulPrecision("highest");
+  EXPECT_TRUE(less_exact[1].equal(normal_float[1])) << "less than float32 is left to LibTorch";
 }
 
 }  // namespace attention_dispatch_test
