@@ -109,7 +109,7 @@ void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count, const 
     at::Tensor total = at::full({1}, items, at::TensorOptions().dtype(at::kLong));
     if (exchanges) {
       total = total.to(state_.gradient_group()->device());
-      state_.gradient_group()->all_reduce(total, comm::Reduction::kSum);
+      state_.gradient_group()->all_reduce(total, comm::ReduceOp::kSum);
     }
     weight = static_cast<double>(state_.gradient_group()->size()) /
              static_cast<double>(std::max<int64_t>(total.item<int64_t>(), 1));
@@ -139,7 +139,7 @@ void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr
   for (const ModelEntry& entry : models_) models.push_back(entry.parallel());
   const SuspendGradientReduction suspended(models, parameters);
   optim::lomo_backward(lomo, loss, lr, [this](const at::Tensor& gradient) {
-    state_.gradient_group()->all_reduce(gradient, comm::Reduction::kMean);
+    state_.gradient_group()->all_reduce(gradient, comm::ReduceOp::kMean);
   });
 }
 

@@ -11,14 +11,14 @@
 namespace accel::capi {
 namespace {
 
-static_assert(static_cast<int32_t>(comm::Reduction::kSum) == ACCEL_REDUCE_SUM &&
-              static_cast<int32_t>(comm::Reduction::kMean) == ACCEL_REDUCE_MEAN &&
-              static_cast<int32_t>(comm::Reduction::kMin) == ACCEL_REDUCE_MIN &&
-              static_cast<int32_t>(comm::Reduction::kMax) == ACCEL_REDUCE_MAX &&
-              static_cast<int32_t>(comm::Reduction::kProduct) == ACCEL_REDUCE_PRODUCT &&
-              static_cast<int32_t>(comm::Reduction::kAnd) == ACCEL_REDUCE_AND &&
-              static_cast<int32_t>(comm::Reduction::kOr) == ACCEL_REDUCE_OR &&
-              static_cast<int32_t>(comm::Reduction::kXor) == ACCEL_REDUCE_XOR);
+static_assert(static_cast<int32_t>(comm::ReduceOp::kSum) == ACCEL_REDUCE_SUM &&
+              static_cast<int32_t>(comm::ReduceOp::kMean) == ACCEL_REDUCE_MEAN &&
+              static_cast<int32_t>(comm::ReduceOp::kMin) == ACCEL_REDUCE_MIN &&
+              static_cast<int32_t>(comm::ReduceOp::kMax) == ACCEL_REDUCE_MAX &&
+              static_cast<int32_t>(comm::ReduceOp::kProduct) == ACCEL_REDUCE_PRODUCT &&
+              static_cast<int32_t>(comm::ReduceOp::kAnd) == ACCEL_REDUCE_AND &&
+              static_cast<int32_t>(comm::ReduceOp::kOr) == ACCEL_REDUCE_OR &&
+              static_cast<int32_t>(comm::ReduceOp::kXor) == ACCEL_REDUCE_XOR);
 
 // Among whom a collective is.
 using RanksOf = const std::shared_ptr<comm::Communicator>& (state::State::*)() const;
@@ -28,7 +28,7 @@ const std::shared_ptr<comm::Communicator>& communicator_of(accel_state_t* state,
   return (accelerator_of(state)->state().*ranks)();
 }
 
-comm::Reduction to_reduction(accel_reduction_t reduction) { return static_cast<comm::Reduction>(reduction); }
+comm::ReduceOp to_reduction(accel_reduction_t reduction) { return static_cast<comm::ReduceOp>(reduction); }
 
 // Each collective is one function below: it checks its arguments and returns what is posted, a round on trees or a
 // collective on tensors, as a function of the group; so what the group refuses is the error of a work.

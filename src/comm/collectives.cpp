@@ -261,7 +261,7 @@ Round gather_uneven(const Communicator& communicator, const c10::IValue& value) 
   });
 }
 
-Round reduce(const Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale) {
+Round reduce(const Communicator& communicator, const c10::IValue& value, ReduceOp reduction, double scale) {
   return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
     for (const at::Tensor& tensor : tensors) {
       check_reduction(tensor, reduction);
@@ -360,7 +360,7 @@ at::Tensor gather_rows(Communicator& communicator, const at::Tensor& own) {
 
 bool all_agree(Communicator& communicator, bool ok) {
   at::Tensor agreed = at::full({1}, ok ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(communicator.device()));
-  communicator.all_reduce(agreed, Reduction::kMin);
+  communicator.all_reduce(agreed, ReduceOp::kMin);
   return agreed.item<int32_t>() != 0;
 }
 

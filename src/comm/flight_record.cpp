@@ -63,7 +63,7 @@ bool ends_group(const std::exception& error) {
 
 std::string FlightEntry::title() const { return text(call_name(call, operation), " #", sequence); }
 
-// Two writers meet in a slot only when kOperations begin while one of them writes its entry.
+// Two writers share a slot only if kOperations begin while one of them writes its entry.
 uint64_t FlightRecord::begin(const char* operation, uint64_t sequence, const at::Tensor& tensor) {
   constexpr auto kRelease = std::memory_order_release;
   const uint64_t number = count_.fetch_add(1, std::memory_order_relaxed);

@@ -49,7 +49,7 @@ bool RendezvousEndpoints::has_left(int64_t rank) const {
   return connect_to(ranks_[static_cast<size_t>(rank)], kProbeTime).refused;
 }
 
-c10::intrusive_ptr<c10d::Store> RendezvousEndpoints::meet(const Deadline& deadline, Milliseconds timeout) const {
+c10::intrusive_ptr<c10d::Store> RendezvousEndpoints::find_store(const Deadline& deadline, Milliseconds timeout) const {
   const auto limit = std::max(deadline.left(), kAnswerTime);
   const auto reach = [&](const Address& address, const std::string& who) -> c10::intrusive_ptr<c10d::Store> {
     const Connection connection = connect_to(address, limit);

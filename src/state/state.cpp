@@ -114,16 +114,16 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const
   options.serve = !launcher.agent_store || settings.main_process_port.source == "call";
   options.attempt = launcher.restart_count;
   options.token = launcher.job_token;
-  const comm::Meeting meeting = comm::rendezvous(options, Deadline(timeout));
+  const comm::RendezvousResult rendezvous = comm::rendezvous(options, Deadline(timeout));
   std::shared_ptr<comm::Communicator> communicator;
   try {
-    communicator = std::make_shared<comm::BackendCommunicator>(meeting.store, options.rank, options.size, timeout,
+    communicator = std::make_shared<comm::BackendCommunicator>(rendezvous.store, options.rank, options.size, timeout,
                                                                backend_names(device));
   } catch (const std::exception& error) {
-    meeting.start->give_up(error);
+    rendezvous.start->give_up(error);
   }
-  meeting.start->end();
-  communicator->group().rendezvous_endpoints = meeting.places;
+  rendezvous.start->end();
+  communicator->group().rendezvous_endpoints = rendezvous.endpoints;
   return communicator;
 }
 
@@ -274,7 +274,7 @@ DistributedType State::distributed_type() const {
 bool State::check_trigger() {
   at::Tensor flag =
       at::full({1}, trigger_ ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(communicator_->device()));
-  communicator_->all_reduce(flag, comm::Reduction::kMax);
+  communicator_->all_reduce(flag, comm::ReduceOp::kMax);
   const bool raised = flag.item<int32_t>() != 0;
   if (raised) trigger_ = false;
   return raised;

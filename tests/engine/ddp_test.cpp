@@ -280,13 +280,13 @@ TEST(DdpGradients, WithoutSyncTheyStayLocalAndAreExchangedLater) {
     backward(ddp.call(nn::Inputs{rows(begin, begin + 3), true}).toTensor());
     at::Tensor local = model->find_tensor("first").grad().clone();
     at::Tensor both = local.clone();
-    communicator->all_reduce(both, comm::Reduction::kMean);
+    communicator->all_reduce(both, comm::ReduceOp::kMean);
     EXPECT_FALSE(at::allclose(local, both));
     ddp.set_gradient_sync(true);
     backward(ddp.call(nn::Inputs{rows(begin + 3, begin + 6), true}).toTensor());
     at::Tensor exchanged = model->find_tensor("first").grad().clone();
     at::Tensor again = exchanged.clone();
-    communicator->all_reduce(again, comm::Reduction::kMean);
+    communicator->all_reduce(again, comm::ReduceOp::kMean);
     EXPECT_TRUE(at::allclose(exchanged, again));
   });
 }

@@ -184,7 +184,7 @@ TEST(GradientHook, PowerSgdLosesNothingForEver) {
           const int same = 1;  // a gradient that does not change: the approximation can catch up with it
           const at::Tensor gradients = exchanged(ddp, mixed_shapes(), same, communicator->rank());
           at::Tensor others = gradients.clone();
-          communicator->all_reduce(others, comm::Reduction::kMean);
+          communicator->all_reduce(others, comm::ReduceOp::kMean);
           EXPECT_LE(largest_difference(others, gradients), 1e-6) << "step " << step;  // all ranks have the same
           const at::Tensor mean = exact_mean(mixed_shapes(), same, 3);
           EXPECT_LE(largest_difference(gradients, mean), step < 2 ? 1e-6 : 1.0) << "step " << step;
@@ -252,7 +252,7 @@ TEST(GradientHookOfTheProgram, SeesEveryBucketAndDecidesWhatIsThere) {
     ddp.set_comm_hook(make_comm_hook([&](const at::Tensor& buffer, int64_t bucket, bool is_last) {
       buckets.push_back(bucket);
       last += is_last ? 1 : 0;
-      communicator->all_reduce(buffer, comm::Reduction::kMax);
+      communicator->all_reduce(buffer, comm::ReduceOp::kMax);
     }));
     for (int step = 0; step < 3; step++) {
       buckets.clear();

@@ -221,7 +221,7 @@ TEST(UnevenInputsBatchSize, IsAgreedOnByAllRanks) {
       if (communicator.rank() == 1 && size > 80) return {AttemptResult::kOutOfMemory, "full here"};
       at::Tensor numbers = at::ones({4});
       try {
-        for (int i = 0; i < 3; i++) communicator.all_reduce(numbers, comm::Reduction::kSum);
+        for (int i = 0; i < 3; i++) communicator.all_reduce(numbers, comm::ReduceOp::kSum);
       } catch (const comm::CollectiveError& error) {
         EXPECT_EQ(error.failure(), comm::CollectiveFailure::kMismatch);
         return {AttemptResult::kInterrupted, error.what()};

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/ucx/greetings.hpp"
+#include "comm/ucx/preamble.hpp"
 #include "comm/ucx/session.hpp"
 #include "comm/ucx/slices.hpp"
 #include "comm/ucx/streaming_copy.hpp"

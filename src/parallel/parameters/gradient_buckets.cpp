@@ -69,7 +69,7 @@ void GradientBuckets::start_complete_buckets(double factor) {
 
 void GradientBuckets::start_bucket(size_t index, double factor) {
   exchanged_[index] = communicator_->start(
-      comm::Collective::all_reduce(buffer_.buckets()[index].memory, comm::Reduction::kMean, factor));
+      comm::Collective::all_reduce(buffer_.buckets()[index].memory, comm::ReduceOp::kMean, factor));
 }
 
 const at::Tensor* GradientBuckets::start_all_but_last(Exchange exchange) {
@@ -96,7 +96,7 @@ void GradientBuckets::synchronize(Exchange exchange) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const at::Tensor* const last = start_all_but_last(exchange))
-      communicator_->all_reduce(*last, comm::Reduction::kMean, *exchange);
+      communicator_->all_reduce(*last, comm::ReduceOp::kMean, *exchange);
   }
   const StepTimes::Section waiting(*communicator_->step_times(), StepPart::kCommunication);
   const auto works = started();
