@@ -142,7 +142,7 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
   module->to(std::nullopt, state_.device());
   auto prepared =
       std::make_shared<PreparedParameters>(*module, state_.gradient_group(), bucket_cap_mb, state_.gradient_state());
-  models_.push_back({std::move(module), {}, std::make_shared<state::AccumulationGroup>()});
+  models_.push_back({std::move(module), {}, std::make_shared<state::AccumulationWindow>()});
   return prepared;
 }
 

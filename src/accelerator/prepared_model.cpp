@@ -11,7 +11,7 @@ PreparedModel::PreparedModel(parallel::ParallelModelPtr parallel, const ForwardP
       parallel_(std::move(parallel)),
       precision_(precision),
       compute_policy_(compute_policy),
-      accumulation_(std::make_shared<state::AccumulationGroup>()),
+      accumulation_(std::make_shared<state::AccumulationWindow>()),
       step_times_(std::move(step_times)) {
   // The parallel wrapper is no node of the tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model());
@@ -19,8 +19,8 @@ PreparedModel::PreparedModel(parallel::ParallelModelPtr parallel, const ForwardP
 }
 
 c10::IValue PreparedModel::forward_in_half(const nn::Inputs& inputs) {
-  if (!group_is_open_) casts_->start_group();
-  group_is_open_ = !accumulation_->complete;
+  if (!window_is_open_) casts_->start_accumulation_window();
+  window_is_open_ = !accumulation_->complete;
   const precision::AutocastWeightCache::Scope kept(&*casts_);
   const precision::AutocastGuard autocast(precision_.precision, precision_.device, precision_.autocast);
   return parallel_->call(inputs);

@@ -69,10 +69,10 @@ class LoaderState final : public tensor::Stateful {
 
 }  // namespace
 
-state::AccumulationGroups Accelerator::groups() const {
-  state::AccumulationGroups groups = state_.gradient_state()->own();
-  for (const ModelEntry& entry : models_) groups.push_back(entry.accumulation);
-  return groups;
+state::AccumulationWindows Accelerator::windows() const {
+  state::AccumulationWindows windows = state_.gradient_state()->own();
+  for (const ModelEntry& entry : models_) windows.push_back(entry.accumulation);
+  return windows;
 }
 
 // In the order in which they are taken back: optimizers come first, for they are the ones that may refuse.
@@ -94,10 +94,10 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   std::vector<parallel::ParallelModelPtr> parallel;
   for (const ModelEntry& entry : models_) parallel.push_back(entry.parallel());
   add("comm_hooks", std::make_shared<ReductionState>(std::move(parallel)));
-  add("accumulation", std::make_shared<AccumulationState>(groups()));
+  add("accumulation", std::make_shared<AccumulationState>(windows()));
   add("buffers", std::make_shared<BufferState>(models(), state_.is_main_process()));
   bool open = !sync_gradients();
-  for (const auto& group : groups()) open = open || !group->complete;
+  for (const auto& window : windows()) open = open || !window->complete;
   add("gradients", std::make_shared<GradientSums>(models(), open));
   return objects;
 }
@@ -106,7 +106,7 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
 void Accelerator::broadcast_training_state(int rank) {
   std::vector<std::shared_ptr<tensor::Stateful>> followers(optimizers_.begin(), optimizers_.end());
   followers.insert(followers.end(), schedulers_.begin(), schedulers_.end());
-  followers.push_back(std::make_shared<AccumulationState>(groups()));
+  followers.push_back(std::make_shared<AccumulationState>(windows()));
   if (grad_scaler_ != nullptr) followers.push_back(grad_scaler_);
   auto states = tree::new_list();
   for (const auto& follower : followers) states.push_back(follower->state_dict());

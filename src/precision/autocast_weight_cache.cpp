@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/exposed_memory.hpp"
+#include "tensor/external_alias.hpp"
 
 namespace accel::precision {
 namespace {
@@ -94,11 +94,11 @@ at::Tensor AutocastWeightCache::cast(const at::Tensor& weight, c10::ScalarType d
   return values;
 }
 
-void AutocastWeightCache::start_group() {
+void AutocastWeightCache::start_accumulation_window() {
   const std::lock_guard lock(mutex_);
   for (auto cast = casts_.begin(); cast != casts_.end();) {
     const auto weight = cast->second.weight.lock();
-    const bool stays = weight && !tensor::is_exposed(at::Tensor(weight));
+    const bool stays = weight && !tensor::is_externally_aliased(at::Tensor(weight));
     cast = stays ? std::next(cast) : casts_.erase(cast);
   }
 }

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "tensor/dtype.hpp"
-#include "tensor/exposed_memory.hpp"
+#include "tensor/external_alias.hpp"
 #include "tensor/memory.hpp"
 
 namespace accel::tensor {
@@ -83,13 +83,13 @@ at::Tensor from_dlpack(DLManagedTensor* managed) { return from_dl_tensor(managed
 
 DLManagedTensorVersioned* to_dlpack_versioned(const at::Tensor& tensor) {
   check_lendable(tensor);
-  mark_exposed(tensor);
+  mark_externally_aliased(tensor);
   return at::toDLPackVersioned(tensor);
 }
 
 DLManagedTensor* to_dlpack(const at::Tensor& tensor) {
   check_lendable(tensor);
-  mark_exposed(tensor);
+  mark_externally_aliased(tensor);
   return at::toDLPack(tensor);
 }
 

@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "tensor/device.hpp"
 #include "tensor/dtype.hpp"
-#include "tensor/exposed_memory.hpp"
+#include "tensor/external_alias.hpp"
 
 namespace accel::tensor {
 namespace {
@@ -111,7 +111,7 @@ at::Tensor from_blob(void* data, c10::IntArrayRef shape, const int64_t* strides,
     check_strides(shape, given, element_size);
     tensor = at::from_blob(data, shape, given, release, options, device);
   }
-  mark_exposed(tensor);
+  mark_externally_aliased(tensor);
   return tensor;
 }
 

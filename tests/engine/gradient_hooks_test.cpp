@@ -17,7 +17,7 @@
 #include <mutex>
 
 #include "base/error.hpp"
-#include "nn/foreign_module.hpp"
+#include "nn/callback_module.hpp"
 #include "nn_fixture.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "rank_threads.hpp"
@@ -32,7 +32,7 @@ using Shapes = std::vector<std::vector<int64_t>>;
 
 // Whose gradients are the inputs themselves.
 nn::ModulePtr make_model(const Shapes& shapes) {
-  auto model = std::make_shared<nn::ForeignModule>("Weights");
+  auto model = std::make_shared<nn::CallbackModule>("Weights");
   for (size_t i = 0; i < shapes.size(); i++) model->add_parameter("w" + std::to_string(i), at::zeros(shapes[i]), true);
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
     at::Tensor sum = at::zeros({});

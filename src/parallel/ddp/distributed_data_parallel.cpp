@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "parallel/ddp/reducer.hpp"
 #include "parallel/ddp/reducer_sink.hpp"
-#include "parallel/same_model.hpp"
+#include "parallel/sync_module_states.hpp"
 #include "parallel/uneven_inputs.hpp"
 #include "tensor/tree.hpp"
 
@@ -23,7 +23,7 @@ DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shar
   bucket_bytes(options_.bucket_cap_mb);  // refused ahead of the collectives
   hook_ = make_comm_hook(options_, *communicator_);
   add_child("module", this->module());
-  start_alike(*this->module(), *communicator_);
+  sync_module_states(*this->module(), *communicator_);
   for (const auto& [name, buffer] : this->module()->named_buffers()) buffers_.push_back(buffer);
   make_reducer();
 }

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "parallel/same_model.hpp"
+#include "parallel/sync_module_states.hpp"
 
 namespace accel::parallel {
 
@@ -21,7 +21,7 @@ GradientBuckets::GradientBuckets(const nn::Module& module, std::shared_ptr<comm:
   }
   require(!parameters_.empty(), Status::kInvalidArgument,
           "the module has no trainable parameter; add those whose gradients are to be averaged");
-  start_alike(module, *communicator_);
+  sync_module_states(module, *communicator_);
   const BucketOrder order = fill_buckets_backwards(parameters_, {most_bytes});
   buffer_ = GradientBuffer(parameters_, order, GradientLayout::kAligned, *communicator_);
   exchanged_.resize(order.size());

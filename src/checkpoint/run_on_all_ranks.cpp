@@ -1,4 +1,4 @@
-#include "checkpoint/together.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
 
 #include <c10/util/Exception.h>
 
